@@ -1,0 +1,127 @@
+# swarmline_library(): a static library in a layer, with three checks that hold the architecture up.
+#
+#   swarmline_library(NAME net LAYER 2
+#     SOURCES tcp.cc HEADERS network.h      # HEADERS: what other folders may include
+#     DEPS base runtime                     # libraries of this project, each of a lower layer
+#     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
+#     CUDA_SOURCES reduce.cu)               # built with CUDA parts only, compiled as a check otherwise
+#
+# Targets: swarmline_<name>, alias swarmline::<name>. Includes are written from the repository's root.
+# EXTERNAL is handed on to users, except torch, whose headers stay inside: a test that needs them
+# says EXTERNAL torch itself.
+#
+# Checks: (a) configure refuses a DEP whose layer is not lower; (b) <name>_link_test, target
+# layer_checks; (c) every header compiled alone, target header_checks.
+
+define_property(TARGET PROPERTY SWARMLINE_LAYER BRIEF_DOCS "Layer of a library of this project")
+add_custom_target(layer_checks)
+add_custom_target(header_checks)
+set_property(GLOBAL PROPERTY SWARMLINE_CUDA_SOURCES "")
+
+# What every target of this project compiles with.
+add_library(swarmline_common INTERFACE)
+target_include_directories(swarmline_common INTERFACE ${CMAKE_SOURCE_DIR})
+
+# Links third parties; torch stays private.
+function(swarmline_link_external target scope)
+  foreach(name IN LISTS ARGN)
+    if(NOT TARGET swarmline::${name})
+      message(FATAL_ERROR "${target}: EXTERNAL ${name} is not a target swarmline::${name}; "
+        "cmake/Dependencies.cmake and cmake/Torch.cmake list them.")
+    endif()
+    if(name STREQUAL "torch")
+      target_link_libraries(${target} PRIVATE swarmline::torch)
+    else()
+      target_link_libraries(${target} ${scope} swarmline::${name})
+    endif()
+  endforeach()
+endfunction()
+
+# Links libraries of this project by name.
+function(swarmline_link_deps target scope)
+  foreach(dep IN LISTS ARGN)
+    if(NOT TARGET swarmline::${dep})
+      message(FATAL_ERROR "${target}: DEPS ${dep} is not a library of this project that is already "
+        "defined; check the name and the order of folders in the root CMakeLists.txt.")
+    endif()
+    target_link_libraries(${target} ${scope} swarmline::${dep})
+  endforeach()
+endfunction()
+
+function(swarmline_check_layer target layer)
+  foreach(dep IN LISTS ARGN)
+    if(TARGET swarmline_${dep})
+      get_target_property(dep_layer swarmline_${dep} SWARMLINE_LAYER)
+      if(NOT dep_layer VERSION_LESS layer AND NOT dep_layer EQUAL -1)
+        message(FATAL_ERROR "Layering: ${target} (layer ${layer}) depends on ${dep} (layer "
+          "${dep_layer}); a library may depend on lower layers only.")
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+function(swarmline_add_link_test name)
+  set(test ${name}_link_test)
+  add_executable(${test} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/link_test_main.cc)
+  target_link_libraries(${test} PRIVATE
+    swarmline_common "$<LINK_LIBRARY:WHOLE_ARCHIVE,swarmline_${name}>" Threads::Threads)
+  add_dependencies(layer_checks ${test})
+endfunction()
+
+function(swarmline_add_header_check name externals)
+  set(sources)
+  foreach(header IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH header NORMALIZE)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE relative)
+    string(MAKE_C_IDENTIFIER ${relative} stem)
+    set(source ${CMAKE_BINARY_DIR}/header_checks/${stem}.cc)
+    # Twice: a missing include guard is an error too.
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${relative}\"\n#include \"${relative}\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  if(sources)
+    add_library(${name}_header_check OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(${name}_header_check PRIVATE
+      swarmline_warnings swarmline_common swarmline_${name})
+    swarmline_link_external(${name}_header_check PRIVATE ${externals})
+    add_dependencies(header_checks ${name}_header_check)
+  endif()
+endfunction()
+
+# CUDA sources: compiled in with CUDA parts, else remembered for cuda_compile_check.
+function(swarmline_add_cuda_sources target)
+  foreach(source IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH source NORMALIZE)
+    set_property(GLOBAL APPEND PROPERTY SWARMLINE_CUDA_SOURCES ${source})
+    if(SWARMLINE_WITH_CUDA)
+      target_sources(${target} PRIVATE ${source})
+    endif()
+  endforeach()
+  if(SWARMLINE_WITH_CUDA AND ARGN)
+    target_compile_definitions(${target} PUBLIC SWARMLINE_WITH_CUDA=1)
+    target_link_libraries(${target} PUBLIC CUDA::cudart)
+  endif()
+endfunction()
+
+function(swarmline_library)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;LAYER" "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
+  if(NOT arg_NAME OR NOT DEFINED arg_LAYER OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "swarmline_library(NAME LAYER SOURCES HEADERS DEPS EXTERNAL CUDA_SOURCES): NAME "
+      "\"${arg_NAME}\", LAYER \"${arg_LAYER}\", not understood: \"${arg_UNPARSED_ARGUMENTS}\".")
+  endif()
+  set(target swarmline_${arg_NAME})
+  swarmline_check_layer(${arg_NAME} ${arg_LAYER} ${arg_DEPS})
+  if(NOT arg_SOURCES)  # headers only: an archive needs one object
+    set(arg_SOURCES ${CMAKE_BINARY_DIR}/header_checks/${arg_NAME}_empty.cc)
+    file(CONFIGURE OUTPUT ${arg_SOURCES} CONTENT "// Headers only.\n" @ONLY)
+  endif()
+  add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
+  add_library(swarmline::${arg_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES SWARMLINE_LAYER ${arg_LAYER})
+  target_link_libraries(${target} PUBLIC swarmline_common PRIVATE $<BUILD_INTERFACE:swarmline_warnings>)
+  swarmline_link_deps(${target} PUBLIC ${arg_DEPS})
+  swarmline_link_external(${target} PUBLIC ${arg_EXTERNAL})
+  swarmline_add_cuda_sources(${target} ${arg_CUDA_SOURCES})
+  swarmline_add_link_test(${arg_NAME})
+  swarmline_add_header_check(${arg_NAME} "${arg_EXTERNAL}" ${arg_HEADERS})
+endfunction()

@@ -1,0 +1,62 @@
+# Tests, benchmarks and fuzzers. One ctest entry a binary: a process that loads libtorch takes a second
+# to start, and a binary that was not built fails alone.
+
+set(SWARMLINE_TEST_TIMEOUT_S 120)
+
+# swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [ARGS ...])
+# A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
+# are found by the first, programs built here by the second.
+function(swarmline_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;DEPS;EXTERNAL;LABELS;ARGS")
+  if(NOT arg_LABELS)
+    set(arg_LABELS fast)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT ${SWARMLINE_TEST_TIMEOUT_S})
+  endif()
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE swarmline_warnings swarmline_common swarmline::gtest_main)
+  target_compile_definitions(${arg_NAME} PRIVATE
+    SWARMLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SWARMLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
+  swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
+  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS})
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# swarmline_benchmark(NAME <n> SOURCES ... DEPS ... [EXTERNAL ...])
+# A Google Benchmark binary, and a ctest entry that runs every benchmark in it for a moment.
+function(swarmline_benchmark)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPS;EXTERNAL")
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE swarmline_warnings swarmline_common swarmline::benchmark)
+  swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
+  swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
+  add_test(NAME ${arg_NAME}_smoke COMMAND ${arg_NAME} --benchmark_min_time=0.001)
+  set_tests_properties(${arg_NAME}_smoke PROPERTIES LABELS fast TIMEOUT ${SWARMLINE_TEST_TIMEOUT_S})
+endfunction()
+
+# swarmline_fuzzer(NAME <n> SOURCES ... DEPS ... CORPUS <folder>)
+# SOURCES define LLVMFuzzerTestOneInput. In the asan preset it is a libFuzzer binary that ctest runs for
+# SWARMLINE_FUZZ_SECONDS, starting from CORPUS; elsewhere it replays CORPUS, so that what was once
+# found stays fixed in every build.
+function(swarmline_fuzzer)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;CORPUS" "SOURCES;DEPS;EXTERNAL")
+  cmake_path(ABSOLUTE_PATH arg_CORPUS NORMALIZE)
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE swarmline_warnings swarmline_common)
+  swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
+  swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
+  if(SWARMLINE_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
+    set(grown ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_corpus)  # finds go here, not into the sources
+    file(MAKE_DIRECTORY ${grown})
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} -max_total_time=${SWARMLINE_FUZZ_SECONDS}
+      -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${grown} ${arg_CORPUS})
+  else()
+    target_sources(${arg_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/fuzz_replay_main.cc)
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_CORPUS})
+  endif()
+  math(EXPR timeout "${SWARMLINE_FUZZ_SECONDS} + 60")
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS "fast;fuzz" TIMEOUT ${timeout})
+endfunction()
