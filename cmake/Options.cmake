@@ -20,7 +20,9 @@ set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Not CMAKE_POSITION_INDEPENDENT_CODE: it gives programs -fPIE and libraries -fPIC, and a precompiled
+# header serves only one of the two.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
