@@ -1,0 +1,56 @@
+// How a tensor travels: one contiguous wire buffer.
+//
+// Wire buffer: a 64-byte little-endian header, then tiles.
+//    0 u32 magic 'SWQ1'  4 u16 version(1)  6 u8 codec  7 u8 source dtype  8 u8 scale dtype  9 u8 flags (bit 0: non-finite values
+//    present)  10 u16 reserved 0  12 u32 block  16 u32 tile elements (65536)  20 u32 reserved 0  24 u64 n  32 u64 payload bytes
+//   40..55 reserved 0   56 u64 XXH3-64 of bytes 0..55
+//   Each tile: [scales of its blocks][codes], padded to 8 bytes, then u64 XXH3-64 of the tile's bytes before it.
+// Codecs: none (source dtype as is), fp16 and bf16 (round to nearest even), int8 (absmax per block, scale fp32 = absmax/127,
+//   code = round-to-nearest-even(x / scale); a block with NaN or Inf stores scale = NaN and decodes to NaN throughout:
+//   never silently a number).
+//   Shapes:    n elements of fp32 or fp64, any n >= 0. Thread: any, stateless.
+//   Errors:    decode returns kCorrupt (magic, version, lengths, checksum) or kIncompatible (another n or codec than
+//              asked for); lengths are checked against the header and the buffer before anything else is read.
+//   Bounds:    encoded_bytes() is exact.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/bytes.h"
+#include "engine/base/dtype.h"
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+enum class CodecKind : std::uint8_t { kNone = 0, kFp16 = 1, kBf16 = 2, kInt8 = 3 };
+
+struct CodecSpec {
+  CodecKind kind = CodecKind::kNone;
+  std::uint32_t block = 256;  // int8 only
+  bool operator==(const CodecSpec&) const = default;
+};
+// kUserMistake naming the known codecs and the nearest one.
+Result<CodecSpec> parse_codec(std::string_view name, std::uint32_t block);
+std::string to_string(const CodecSpec& codec);
+
+inline constexpr std::size_t kWireHeaderBytes = 64;
+inline constexpr std::uint32_t kWireTileElements = 65536;
+
+struct WireHeader {
+  CodecSpec codec;
+  DType source = DType::kF32;
+  bool non_finite = false;
+  std::uint64_t elements = 0;
+  std::uint64_t payload_bytes = 0;  // after the header
+};
+
+std::uint64_t encoded_bytes(const CodecSpec& codec, std::uint64_t elements, DType source);
+// `values` holds elements of `source` (kF32 or kF64).
+Buffer encode(const CodecSpec& codec, BytesView values, DType source);
+Result<WireHeader> read_wire_header(BytesView wire);
+// Decodes into `out`, which must hold exactly the header's elements of `target` (kF32 or kF64).
+Result<void> decode(BytesView wire, DType target, MutableBytes out);
+
+}  // namespace swarmline

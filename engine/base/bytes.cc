@@ -1,0 +1,49 @@
+#include "engine/base/bytes.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+
+void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+
+Buffer::Buffer(std::size_t size_bytes) : size_(size_bytes) {
+  if (size_bytes == 0) return;
+  const std::size_t rounded = (size_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  auto* p = static_cast<std::byte*>(std::aligned_alloc(kBufferAlignment, rounded));
+  if (p == nullptr) throw std::bad_alloc();
+  data_.reset(p);
+}
+
+Buffer Buffer::zeroed(std::size_t size_bytes) {
+  Buffer buffer(size_bytes);
+  if (size_bytes > 0) std::memset(buffer.data(), 0, size_bytes);
+  return buffer;
+}
+
+Buffer Buffer::copy_of(BytesView bytes) {
+  Buffer buffer(bytes.size());
+  if (!bytes.empty()) std::memcpy(buffer.data(), bytes.data(), bytes.size());
+  return buffer;
+}
+
+void Buffer::shrink(std::size_t size_bytes) {
+  SWARMLINE_CHECK(size_bytes <= size_);
+  size_ = size_bytes;
+}
+
+SharedBytes::SharedBytes(Buffer buffer)
+    : owner_(std::make_shared<const Buffer>(std::move(buffer))), view_(owner_->bytes()) {}
+
+SharedBytes SharedBytes::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
+  SWARMLINE_CHECK(offset_bytes <= size() && size_bytes <= size() - offset_bytes);
+  SharedBytes part;
+  part.owner_ = owner_;
+  part.view_ = view_.subspan(offset_bytes, size_bytes);
+  return part;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,77 @@
+// Strong identifiers: one type per meaning, so that a stage number can't be passed for a peer number.
+// Values are plain integers; ordering and hashing are those of the integer. Thread: plain values.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace swarmline {
+
+template <typename Tag, typename Rep>
+struct StrongId {
+  using rep = Rep;
+  Rep value{};
+
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(Rep v) : value(v) {}
+  constexpr auto operator<=>(const StrongId&) const = default;
+};
+
+// A process that serves one stage at a time; numbered by the coordinator, never reused within a run. 0 = nobody.
+using PeerId = StrongId<struct PeerIdTag, std::uint32_t>;
+// A contiguous slice of the model's layers, 0-based.
+using StageId = StrongId<struct StageIdTag, std::uint16_t>;
+// Counts how often a peer was seated; fencing ends an incarnation.
+using Incarnation = StrongId<struct IncarnationTag, std::uint32_t>;
+// One coordinator's reign; peers ignore lower ones.
+using Term = StrongId<struct TermTag, std::uint64_t>;
+// Raised when the run goes back to a checkpoint; bytes of other eras are refused.
+using Era = StrongId<struct EraTag, std::uint32_t>;
+// The parameters after that many commits; version 0 is the initialisation.
+using Version = StrongId<struct VersionTag, std::uint64_t>;
+// One try at a microbatch. 0 is the source's own; a re-sender makes (its peer id << 32 | its counter).
+using Attempt = StrongId<struct AttemptTag, std::uint64_t>;
+
+// One optimizer step (kTrain) or one pass over the held-out split (kEval, named by the version it evaluates).
+enum class PhaseKind : std::uint8_t { kTrain = 0, kEval = 1 };
+
+struct Phase {
+  PhaseKind kind = PhaseKind::kTrain;
+  std::uint64_t step = 0;  // kTrain: the step; kEval: the version evaluated
+  constexpr auto operator<=>(const Phase&) const = default;
+};
+
+struct MicrobatchId {
+  Phase phase;
+  std::uint32_t index = 0;  // 0 .. microbatches of the phase - 1
+  constexpr auto operator<=>(const MicrobatchId&) const = default;
+};
+
+struct AttemptId {
+  MicrobatchId microbatch;
+  Attempt attempt;
+  constexpr auto operator<=>(const AttemptId&) const = default;
+};
+
+// The place a peer holds: whatever an earlier incarnation says is refused.
+struct Seat {
+  PeerId peer;
+  StageId stage;
+  Incarnation incarnation;
+  constexpr auto operator<=>(const Seat&) const = default;
+};
+
+std::string to_string(const Phase& phase);           // "step 12" / "eval of version 12"
+std::string to_string(const MicrobatchId& id);       // "step 12 microbatch 3"
+std::string to_string(const Seat& seat);             // "peer 4 (stage 1, incarnation 1)"
+
+}  // namespace swarmline
+
+template <typename Tag, typename Rep>
+struct std::hash<swarmline::StrongId<Tag, Rep>> {
+  std::size_t operator()(swarmline::StrongId<Tag, Rep> id) const noexcept {
+    return std::hash<Rep>{}(id.value);
+  }
+};

@@ -1,0 +1,39 @@
+// Every bound of the engine that guards memory or time against other people's bytes or one's own load, with its unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/base/units.h"
+
+namespace swarmline {
+
+struct Limits {
+  // Frames
+  static constexpr std::uint64_t frame_meta_bytes_max = 4 * kMiB;
+  static constexpr std::uint64_t frame_payload_bytes_max = 1 * kGiB;
+  static constexpr std::uint64_t connection_queue_bytes_max = 4 * kGiB;
+  static constexpr int accept_backlog_max = 1024;
+  // Swarm
+  static constexpr int stages_max = 1024;
+  static constexpr int peers_max = 16384;
+  static constexpr int next_candidates_max = 16;           // peers of the next stage one sender knows
+  static constexpr std::uint32_t microbatches_per_step_max = 1U << 20;
+  static constexpr int attempts_per_microbatch_max = 8;
+  static constexpr int failures_per_microbatch_max = 3;    // then the run stops and names it
+  // Stage peer
+  static constexpr int device_queue_jobs_max = 4;          // jobs handed to the device ahead of time
+  static constexpr int in_flight_per_next_peer_max = 64;
+  // Collective
+  static constexpr std::size_t reduce_chunk_bytes = 1 * kMiB;
+  // Files
+  static constexpr std::uint64_t safetensors_header_bytes_max = 100'000'000;
+  static constexpr std::uint64_t checkpoint_piece_bytes = 4 * kMiB;
+  static constexpr std::uint64_t config_file_bytes_max = 1 * kMiB;
+  // Rpc and membership
+  static constexpr Duration rpc_deadline = std::chrono::seconds(30);
+  static constexpr Duration heartbeat_period = std::chrono::milliseconds(500);
+  static constexpr Duration heartbeat_silence_max = std::chrono::seconds(10);
+};
+
+}  // namespace swarmline

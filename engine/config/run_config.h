@@ -1,0 +1,166 @@
+// The whole of a run's TOML file as checked values, every default filled in. `config_version = 1`.
+//   Ownership: plain values. Thread: immutable after loading. Ranges: checked by load_run_config, named in docs/config.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+
+namespace swarmline {
+
+struct RunSection {
+  std::string name = "run";
+  std::uint64_t seed = 1;
+  std::string dir = "runs";            // the run folder is dir/name
+  std::uint64_t steps = 100;
+  std::string on_nonfinite = "stop";   // "skip" | "stop"
+};
+
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
+enum class ActivationKind : std::uint8_t { kGelu, kGeluTanh, kSwiGlu };
+enum class PositionKind : std::uint8_t { kLearned, kRotary };
+
+struct ModelSection {
+  std::uint32_t layers = 8;
+  std::uint32_t d_model = 128;
+  std::uint32_t heads = 4;
+  std::uint32_t kv_heads = 0;          // 0: as many as heads
+  std::uint32_t d_ff = 0;              // 0: 4 d_model, or 8/3 d_model rounded up to 64 with swiglu
+  std::uint32_t vocab = 0;             // 0: what the data needs (257 for bytes)
+  NormKind norm = NormKind::kLayerNorm;       // "layernorm" | "rmsnorm"
+  ActivationKind activation = ActivationKind::kGelu;  // "gelu" | "gelu_tanh" | "swiglu"
+  PositionKind positions = PositionKind::kLearned;    // "learned" | "rotary"
+  bool bias = true;                    // biases of linears (and of LayerNorm)
+  bool tied_embeddings = true;
+  double dropout = 0;
+  double norm_eps = 1e-5;
+  double rope_theta = 10000;
+  double init_std = 0.02;
+  std::uint32_t share_layers = 1;      // k: one block's parameters used k times in a row
+  DType dtype = DType::kF32;           // "fp32" | "fp64" (fp64 is for exactness tests)
+};
+
+struct DataSection {
+  std::string kind = "bytes";          // "bytes" | "tokens"
+  std::vector<std::string> files;      // paths and globs
+  std::string token_format = "auto";   // tokens: "uint16" | "uint32" | "llmc" | "auto" (by header, else by extension .bin = uint16)
+  double held_out = 0.02;              // share of sequences kept for evaluation
+  std::uint64_t bytes_max = 0;         // 0: all; otherwise only the first so many bytes are used
+};
+
+struct BatchSection {
+  std::uint32_t batch = 32;            // sequences per step
+  std::uint32_t microbatch = 4;        // sequences per microbatch; divides batch
+  std::uint32_t sequence = 128;        // tokens
+};
+
+enum class OptimizerKind : std::uint8_t { kAdamW, kLamb };
+
+struct OptimizerSection {
+  OptimizerKind kind = OptimizerKind::kAdamW;  // "adamw" | "lamb"
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;                   // global norm; 0: off
+  std::string schedule = "cosine";     // "constant" | "linear" | "cosine"
+  std::uint64_t warmup_steps = 0;
+  double final_lr = 0.1;               // fraction of lr at the end of the schedule
+};
+
+struct PipelineSection {
+  std::uint32_t stages = 1;
+  std::vector<std::uint32_t> peers = {1};  // per stage; a single number means as many for every stage
+  std::uint32_t delay = 0;             // 0 | 1
+  std::string recompute = "auto";      // "true" | "false" | "auto"
+  std::string wiring = "stochastic";   // "stochastic" | "static"
+  std::uint32_t in_flight = 0;         // microbatches in flight per source; 0: chosen from stages and peers
+  std::vector<std::uint32_t> layers;   // explicit cut: layers per stage; empty: by cost
+};
+
+struct CodecSection {
+  std::string forward = "none";        // none | fp16 | bf16 | int8
+  std::string backward = "none";
+  std::string averaging = "none";
+  std::string state = "none";
+  std::uint32_t block = 256;           // int8: elements per scale, 64..4096, a power of two
+};
+
+struct WiringSection {
+  double alpha = 0.1;                  // weight of the newest observation
+  std::uint32_t in_flight_per_peer = 8;
+  double hop_timeout_seconds = 60;     // one hop's work; then the microbatch is sent elsewhere
+};
+
+struct BalanceSection {
+  std::string shadows = "0";           // "auto" | a number per stage
+  double period_seconds = 60;
+};
+
+struct CheckpointSection {
+  std::uint64_t every_steps = 0;       // 0: only at the end and when drained
+  std::uint32_t keep = 3;
+};
+
+struct EvalSection {
+  std::uint64_t every_steps = 0;       // 0: only at the end; held-out split through the swarm
+  std::uint64_t sequences_max = 64;
+};
+
+struct NetSection {
+  std::string listen = "127.0.0.1:0";  // the coordinator's address
+  double connect_timeout_seconds = 10;
+  std::uint64_t admit_bytes = 0;       // activations a peer admits; 0: from its memory
+  double heartbeat_seconds = 0.5;
+  double peer_silence_seconds = 10;    // then a peer counts as lost
+};
+
+struct SecuritySection {
+  bool insecure = false;               // true: may bind beyond loopback without authenticated links
+};
+
+struct LogSection {
+  std::string level = "info";          // debug | info | warn | error
+};
+
+struct RunConfig {
+  std::uint32_t config_version = 1;
+  RunSection run;
+  ModelSection model;
+  DataSection data;
+  BatchSection batch;
+  OptimizerSection optimizer;
+  PipelineSection pipeline;
+  CodecSection codec;
+  WiringSection wiring;
+  BalanceSection balance;
+  CheckpointSection checkpoint;
+  EvalSection eval;
+  NetSection net;
+  SecuritySection security;
+  LogSection log;
+
+  std::uint32_t microbatches_per_step() const { return batch.batch / batch.microbatch; }
+  std::uint64_t tokens_per_step() const { return std::uint64_t{batch.batch} * batch.sequence; }
+  std::string run_folder() const { return run.dir + "/" + run.name; }
+};
+
+// Machine-local keys: `[peer]` of a peer.toml, or flags of `swarmline peer`.
+struct PeerConfig {
+  std::string device = "cpu";          // "cpu" | "cuda" | "cuda:N"
+  std::uint32_t threads = 1;           // compute threads
+  std::uint64_t memory_bytes = 0;      // 0: measured
+  std::string listen = "127.0.0.1:0";
+  std::string advertise;               // empty: what listen bound
+  std::string zone;
+  double price = 0;                    // per hour
+  double bandwidth = 0;                // bits per second; 0: measured
+  double emulate_forward_ms = 0;       // emulate = {forward_ms, backward_ms, jitter}
+  double emulate_backward_ms = 0;
+  double emulate_jitter = 0;
+};
+
+}  // namespace swarmline

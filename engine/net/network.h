@@ -1,0 +1,65 @@
+// The second door: bytes between processes. A Connection is an ordered, reliable, bidirectional stream of frames;
+// frames of different connections may overtake each other.
+//   Ownership: a Connection is shared by its user and the backend; it stays valid until on_closed was delivered and the
+//              last reference dropped. Payload parts of a sent frame stay alive until written.
+//   Thread:    control thread only.
+//   Errors:    send() never fails loudly: a broken connection delivers on_closed exactly once, after which send() is
+//              ignored. Bad bytes from the other end close the connection with kCorrupt and are counted.
+//   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes; beyond that the connection closes with kRefused.
+//   Backends:  TcpNetwork, SimNetwork.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/base/result.h"
+#include "engine/base/units.h"
+#include "engine/net/frame.h"
+
+namespace swarmline {
+
+struct Address {
+  std::string host;  // name or IP literal
+  std::uint16_t port = 0;
+  auto operator<=>(const Address&) const = default;
+};
+std::string to_string(const Address& address);
+Result<Address> parse_address(std::string_view text);  // "host:port", "[::1]:port"
+
+class Connection {
+ public:
+  struct Handlers {
+    std::function<void(Frame)> on_frame;
+    std::function<void(Error)> on_closed;  // kPeerGone, kCorrupt, kStopped; last callback ever
+  };
+  struct Counters {
+    std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
+  };
+
+  virtual ~Connection() = default;
+  // Must be called once, in the callback that delivered the connection; frames are held back until then.
+  virtual void start(Handlers handlers) = 0;
+  virtual void send(Frame frame) = 0;
+  // Sends what is queued (for at most one second), then closes; on_closed(kStopped) follows.
+  virtual void close() = 0;
+  virtual std::uint64_t unsent_bytes() const = 0;
+  virtual Counters counters() const = 0;
+  virtual std::string remote() const = 0;  // for people
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  using Accepted = std::function<void(std::shared_ptr<Connection>)>;
+  using Connected = std::function<void(Result<std::shared_ptr<Connection>>)>;
+
+  // Listens on `address` (port 0: any free one) and returns the bound address. kIo with a sentence when taken.
+  virtual Result<Address> listen(const Address& address, Accepted on_accepted) = 0;
+  // kDeadline, kPeerGone (refused), kNotFound (name). `on_connected` is called exactly once.
+  virtual void connect(const Address& address, Duration timeout, Connected on_connected) = 0;
+  virtual void stop_listening() = 0;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,55 @@
+// The fourth door, control half: what the coordinator must not forget. Durable before it returns.
+//   Backends: SqliteJournal (journal.sqlite in the run folder, WAL, synchronous = FULL), MemoryJournal (simulator, tests).
+//   Thread:   the control thread of the coordinator. Errors: kIo with SQLite's sentence; kIncompatible when the file's
+//             format is newer than kJournalFormat.
+//   Tables of the SQLite form, for people: meta(key, value), seats(peer, stage, incarnation, address, state),
+//   commits(step, version, loss, tokens, norm, learning_rate, skipped, stage_digests, wall_seconds), events(...).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/ids.h"
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+inline constexpr int kJournalFormat = 1;
+
+struct CommitRecord {
+  std::uint64_t step = 0;
+  std::uint64_t version = 0;  // the version this commit produces
+  double loss = 0;            // nats per token, mean over the batch
+  std::uint64_t tokens = 0;
+  double gradient_norm = 0;   // global, before clipping
+  double clip_scale = 1;
+  double learning_rate = 0;
+  bool skipped = false;       // non-finite norm and on_nonfinite = "skip"
+  std::vector<std::uint64_t> group_digests;  // of the reduced gradient bytes, one per group
+};
+
+struct SeatRecord {
+  Seat seat;
+  std::string address;
+  std::string state;  // "active", "shadow", "left", "fenced"
+};
+
+class Journal {
+ public:
+  virtual ~Journal() = default;
+  virtual Result<void> put_meta(const std::string& key, const std::string& value) = 0;
+  virtual Result<std::optional<std::string>> get_meta(const std::string& key) = 0;
+  virtual Result<void> record_seat(const SeatRecord& seat) = 0;
+  virtual Result<void> record_commit(const CommitRecord& commit) = 0;
+  virtual Result<std::optional<CommitRecord>> last_commit() = 0;
+  virtual Result<void> record_event(double wall_seconds, const std::string& kind, const std::string& detail) = 0;
+};
+
+// Opens or creates the database at `path`.
+Result<std::unique_ptr<Journal>> open_sqlite_journal(const std::string& path);
+std::unique_ptr<Journal> make_memory_journal();
+
+}  // namespace swarmline
