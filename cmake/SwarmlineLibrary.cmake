@@ -4,7 +4,7 @@
 #     SOURCES tcp.cc HEADERS network.h      # HEADERS: what other folders may include
 #     DEPS base runtime                     # libraries of this project, each of a lower layer
 #     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
-#     CUDA_SOURCES reduce.cu)               # built with CUDA parts only, compiled as a check otherwise
+#     CUDA_SOURCES reduce.cu)               # C++20; built with CUDA parts, compiled as a check otherwise
 #
 # Targets: swarmline_<name>, alias swarmline::<name>. Includes are written from the repository's root.
 # EXTERNAL is handed on to users, except torch, whose headers stay inside: a test that needs them
@@ -99,7 +99,7 @@ function(swarmline_add_cuda_sources target)
   endforeach()
   if(SWARMLINE_WITH_CUDA AND ARGN)
     target_compile_definitions(${target} PUBLIC SWARMLINE_WITH_CUDA=1)
-    target_link_libraries(${target} PUBLIC CUDA::cudart)
+    target_link_libraries(${target} PRIVATE CUDA::cudart)
   endif()
 endfunction()
 

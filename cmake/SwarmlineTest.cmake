@@ -2,12 +2,22 @@
 # to start, and a binary that was not built fails alone.
 
 set(SWARMLINE_TEST_TIMEOUT_S 120)
+set(SWARMLINE_BUILD_TEST_TIMEOUT_S 600)
 
-# swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [ARGS ...])
+# swarmline_build_test(<target>): a ctest entry that builds a target which is not part of "all". Such
+# entries take turns: two Ninjas must not work in one build folder.
+function(swarmline_build_test target)
+  add_test(NAME ${target} COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target ${target})
+  set_tests_properties(${target} PROPERTIES LABELS fast RESOURCE_LOCK build_folder
+    TIMEOUT ${SWARMLINE_BUILD_TEST_TIMEOUT_S})
+endfunction()
+
+# swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [ARGS ...]
+#                [CUDA_SOURCES ...])
 # A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
 # are found by the first, programs built here by the second.
 function(swarmline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;DEPS;EXTERNAL;LABELS;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
   if(NOT arg_LABELS)
     set(arg_LABELS fast)
   endif()
@@ -20,6 +30,7 @@ function(swarmline_test)
     SWARMLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SWARMLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
   swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
   swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
+  swarmline_add_cuda_sources(${arg_NAME} ${arg_CUDA_SOURCES})
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS})
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()

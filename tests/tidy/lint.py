@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Rules of this code base that a compiler does not check. Prints path:line: what, and what instead.
+
+usage: lint.py ROOT
+"""
+
+import os
+import re
+import sys
+
+from sources import cxx_files
+
+LINE_COLUMNS_MAX = 100
+FILE_LINES_MAX = 700
+
+# Folder -> layer. A file includes its own folder and lower layers; longest prefix wins.
+LAYERS = {
+    "engine/base": 0,
+    "kernels": 1, "engine/runtime": 1, "engine/config": 1, "engine/metrics": 1,
+    "compression": 2, "engine/net": 2, "engine/device": 2, "engine/store": 2, "engine/optimizer": 2,
+    "engine/data": 3, "engine/model": 3, "engine/checkpoint": 3, "engine/collective": 3,
+    "balancer": 4,
+    "pipeline": 5,
+    "cli": 6,
+    "sim": 7,
+}
+# The program that offers `simulate` links the simulator.
+UPWARD_ALLOWED = re.compile(r"^cli/(main|simulate)\w*\.(cc|h)$")
+
+
+class Ban:
+    """A construct that only some folders may use. allowed: path prefixes."""
+
+    def __init__(self, pattern, allowed, instead):
+        self.pattern = re.compile(pattern)
+        self.allowed = allowed
+        self.instead = instead
+
+
+# tests/ and bench/ run real processes and measure real time: the doors are not closed to them.
+OUTSIDE = ("tests/", "bench/")
+BANS = (
+    Ban(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday)\b",
+        ("engine/runtime/", *OUTSIDE), "take the time from the Runtime (engine/runtime)"),
+    Ban(r"\bstd::(jthread|thread)\b(?!::id)",
+        ("engine/runtime/", "engine/device/", "engine/store/", "engine/net/", *OUTSIDE),
+        "give the work to a device, the store or the runtime"),
+    Ban(r"\bstd::async\b|\bpthread_create\b", OUTSIDE,
+        "give the work to a device, the store or the runtime"),
+    Ban(r"\bsleep_for\b|\bsleep_until\b|\bu?n?sleep\s*\(", ("engine/runtime/", *OUTSIDE),
+        "set a timer of the Runtime"),
+    Ban(r"#\s*include\s*[<\"](torch|ATen|c10|caffe2)/",
+        ("engine/model/", "tests/model/", "bench/", "cmake/"),
+        "keep libtorch behind engine/model"),
+    Ban(r"#\s*include\s*[<\"]toml\+\+", ("engine/config/",), "read configuration by engine/config"),
+    Ban(r"#\s*include\s*[<\"]boost/",
+        ("engine/runtime/", "engine/net/", "cli/", *OUTSIDE),
+        "keep Boost behind engine/runtime and engine/net"),
+    Ban(r"#\s*include\s*[<\"]sqlite3", ("engine/store/", "tests/store/"),
+        "keep SQLite behind engine/store"),
+    Ban(r"\bco_(await|yield|return)\b", (), "write event handlers: logic has no coroutines"),
+    Ban(r"\bstd::(random_device|mt19937(_64)?|default_random_engine|minstd_rand0?)\b"
+        r"|\bs?rand\s*\(\s*\)", (), "use Rng (engine/base)"),
+    Ban(r"\bstd::\w+_distribution\b", (),
+        "use Rng's own methods (engine/base): std distributions differ between libraries"),
+    Ban(r"\bstd::(shuffle|sample)\b", (), "use Rng's own methods (engine/base)"),
+    Ban(r"^\s*using namespace std\b", (), "name what is used"),
+    Ban(r"\bstd::hash\s*<", ("engine/base/",),
+        "use xxHash or an ordered container: std::hash differs between libraries"),
+)
+# Assembled, so that this file passes its own rule.
+MARKERS = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"'
+    r'|"(?:\\.|[^"\\\n])*"' r"|'(?:\\.|[^'\\\n])'", re.S)
+
+
+def blank_comments_and_strings(text):
+    """Replaces comments and string bodies by spaces; keeps line numbers and include paths."""
+
+    def blank(match):
+        token = match.group(0)
+        line_start = text.rfind("\n", 0, match.start()) + 1
+        if token.startswith('"') and re.match(r"\s*#\s*include\s*$", text[line_start:match.start()]):
+            return token
+        return re.sub(r"[^\n]", " ", token)
+
+    return TOKEN.sub(blank, text)
+
+
+def layer_of(path):
+    """The layer of the folder that holds path, and that folder; (None, None) where rules end."""
+    folder = max((f for f in LAYERS if path.startswith(f + "/")), key=len, default=None)
+    return (LAYERS[folder], folder) if folder else (None, None)
+
+
+def include_problem(path, included):
+    """One sentence when path must not include this header, else None."""
+    layer, folder = layer_of(path)
+    included_layer, included_folder = layer_of(included)
+    if layer is None or UPWARD_ALLOWED.match(path):
+        return None
+    if included.startswith(("tests/", "bench/")):
+        return f'includes "{included}": product code includes no tests'
+    if included_layer is None or included_folder == folder or included_layer < layer:
+        return None
+    return (f'includes "{included}" of layer {included_layer} ({included_folder}) from layer {layer} '
+            f"({folder}): only lower layers may be included")
+
+
+def lint_text(path, text):
+    """Yields (line number, problem) for one file."""
+    lines = text.split("\n")
+    code_lines = blank_comments_and_strings(text).split("\n")
+    if len(lines) - 1 > FILE_LINES_MAX:
+        yield len(lines) - 1, f"file has more than {FILE_LINES_MAX} lines: one idea a file"
+    if path.endswith((".h", ".cuh")):
+        if not lines[0].startswith(("//", "/*")) and not (
+                lines[0].startswith("#pragma once") and
+                next((l for l in lines[1:] if l.strip()), "").startswith(("//", "/*"))):
+            yield 1, "header without a leading comment: say what it is for"
+        if not re.search(r"^#(pragma once|ifndef)", text, re.M):
+            yield 1, "header without #pragma once"
+    for number, (line, code) in enumerate(zip(lines, code_lines), 1):
+        if len(line) > LINE_COLUMNS_MAX:
+            yield number, f"line is longer than {LINE_COLUMNS_MAX} columns"
+        if line != line.rstrip():
+            yield number, "white space at the end of the line"
+        if MARKERS.search(line):
+            yield number, "leftover marker: do it now, or drop it"
+        for ban in BANS:
+            found = ban.pattern.search(code)
+            if found and not path.startswith(ban.allowed):
+                yield number, f"{found.group(0).strip()} is not used here: {ban.instead}"
+        include = INCLUDE.match(code)
+        problem = include and include_problem(path, include.group(1))
+        if problem:
+            yield number, problem
+
+
+def main():
+    root = sys.argv[1]
+    problems = files = 0
+    for path in cxx_files(root):
+        files += 1
+        with open(os.path.join(root, path), encoding="utf-8") as source:
+            for number, problem in lint_text(path, source.read()):
+                print(f"{path}:{number}: {problem}")
+                problems += 1
+    print(f"{files} files, {problems} problems")
+    return 1 if problems or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
