@@ -1,0 +1,68 @@
+// A peer: serves one stage at a time on one device. Joins a coordinator, builds its stage, computes what arrives, wires
+// what leaves, averages gradients with its stage mates, steps when told.
+//   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and optimizer.
+//   Thread:    control thread; the model is touched by device jobs only.
+//   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's mistake (e.g. a data file that
+//              is not there), 3 fenced or refused.
+//   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients and control never are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/device/device.h"
+#include "engine/model/stage_model.h"
+#include "engine/net/network.h"
+#include "engine/runtime/runtime.h"
+
+namespace swarmline {
+
+// Tokens of one microbatch; a pure function of (phase, index).
+class MicrobatchSource {
+ public:
+  virtual ~MicrobatchSource() = default;
+  // Fills rows x sequence int32 tokens and targets.
+  virtual Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
+                            std::span<std::int32_t> targets) = 0;
+};
+
+struct StagePeerOptions {
+  Address coordinator;
+  PeerConfig machine;
+  std::string name;
+  // Made only by a peer of stage 0, from the config that the coordinator sent.
+  std::function<Result<std::unique_ptr<MicrobatchSource>>(const RunConfig&)> make_source;
+  std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&, const StageModelOptions&)>
+      make_model;
+};
+
+struct PeerOutcome {
+  int exit_code = 0;
+  std::string sentence;
+};
+
+class StagePeer {
+ public:
+  StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
+            std::function<void(PeerOutcome)> on_finished);
+  ~StagePeer();
+  StagePeer(const StagePeer&) = delete;
+  StagePeer& operator=(const StagePeer&) = delete;
+
+  void start();
+  // Leaves at once; on_finished follows.
+  void request_stop();
+  // For tests and tools: the newest committed parameters of this peer's stage (empty before it is seated).
+  BytesView committed_parameters() const;
+  const ParameterLayout* layout() const;
+  Seat seat() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace swarmline
