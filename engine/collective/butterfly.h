@@ -1,0 +1,112 @@
+// Butterfly all-reduce among the peers of a stage: sums, with the same bits at every member.
+//
+// Rank r reduces slice r, elements [bounds[r], bounds[r+1]). Scatter: every member sends its part of slice r to r, encoded
+// with the codec of that link. Rank r adds the parts in rank order whatever order they arrive in (its own part as it is, the
+// others as decoded). Gather: it encodes the reduced chunk once and sends those bytes to all; it takes the decoded form
+// itself, so every member ends with the same bits. Slices travel in chunks; scatter, sum and gather overlap.
+// One member alone: the output is a copy of the input, no codec.
+//   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done(). They must not overlap.
+//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() return, in order per receiver,
+//              and passes on what arrives. Deadlines are the owner's.
+//   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible (other length, dtype or
+//              gather codec than the round's). After an error the round is where it was before: good bytes may follow.
+//   Bounds:    a sender is at most kWindowChunks ahead of what the reducer has returned, so at most
+//              kWindowChunks * (ranks - 1) arrived chunks wait for their turn at a reducer, and as many encoded chunks
+//              a sender; at most kRanksMax members.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "compression/codec.h"
+#include "engine/base/bytes.h"
+#include "engine/base/dtype.h"
+#include "engine/base/limits.h"
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+struct ButterflySpec {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  std::uint64_t elements = 0;
+  DType dtype = DType::kF32;           // kF32 | kF64
+  std::vector<std::uint64_t> bounds;   // ranks + 1 elements, ascending, 0 .. elements: slices.h
+  std::vector<CodecSpec> scatter;      // by receiving rank; own entry unused
+  CodecSpec gather;                    // one for the round
+  std::size_t chunk_bytes = Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
+};
+
+enum class ReducePart : std::uint8_t { kScatter = 0, kGather = 1 };
+
+struct ChunkSend {
+  std::uint32_t to = 0;     // rank
+  ReducePart part = ReducePart::kScatter;
+  std::uint32_t chunk = 0;  // within the slice that is reduced (scatter: the receiver's, gather: the sender's)
+  SharedBytes wire;         // gather sends of one chunk share one buffer
+};
+
+class ButterflyAllReduce {
+ public:
+  static constexpr std::uint32_t kWindowChunks = 8;
+  static constexpr std::uint32_t kRanksMax = 256;
+
+  struct Progress {
+    std::uint64_t chunks_done = 0;  // finished chunks in `output`, of chunks_total
+    std::uint64_t chunks_total = 0;
+    std::uint64_t chunks_waiting = 0;  // arrived, not yet added
+    std::uint64_t bytes_to_send = 0;   // wire bytes handed out so far
+    std::uint64_t bytes_received = 0;  // wire bytes taken so far, duplicates left out
+  };
+
+  // kUserMistake never; kIncompatible when the spec does not fit itself or the buffers.
+  static Result<void> check_spec(const ButterflySpec& spec, BytesView input, BytesView output);
+
+  // The spec must pass check_spec (CHECKed).
+  ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output);
+
+  // Call once, before on_chunk().
+  std::vector<ChunkSend> start();
+  // `wire` is borrowed for the call. A duplicate returns no sends and changes nothing.
+  Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
+                                          BytesView wire);
+  // `output` is complete. Other members may still need sends handed out before.
+  bool done() const { return progress_.chunks_done == progress_.chunks_total; }
+  const Progress& progress() const { return progress_; }
+
+ private:
+  // A chunk of the own slice on its way to being a sum.
+  struct Sum {
+    std::uint32_t next_rank = 0;               // ranks below are in
+    std::map<std::uint32_t, Buffer> waiting;   // decoded parts of later ranks
+  };
+
+  std::uint32_t chunks_of(std::uint32_t rank) const;
+  std::uint64_t chunk_first(std::uint32_t rank, std::uint32_t chunk) const;
+  std::uint64_t chunk_elements(std::uint32_t rank, std::uint32_t chunk) const;
+  BytesView input_chunk(std::uint32_t rank, std::uint32_t chunk) const;
+  MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
+  bool first_time(ReducePart part, std::uint32_t from, std::uint32_t chunk) const;
+  Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
+  void send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends);
+  Result<std::vector<ChunkSend>> on_scatter(std::uint32_t from, std::uint32_t chunk, BytesView wire);
+  Result<std::vector<ChunkSend>> on_gather(std::uint32_t from, std::uint32_t chunk, BytesView wire);
+  void advance(std::uint32_t chunk, std::vector<ChunkSend>& sends);
+  void add_part(std::uint32_t chunk, std::uint32_t rank, BytesView values);
+  void finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends);
+
+  ButterflySpec spec_;
+  BytesView input_;
+  MutableBytes output_;
+  std::uint64_t chunk_elements_ = 0;
+  std::vector<std::uint32_t> sent_;                 // by rank: scatter chunks handed out
+  std::vector<std::vector<bool>> scatter_seen_;     // by rank, chunk of the own slice
+  std::vector<std::vector<bool>> gather_seen_;      // by rank, chunk of that rank's slice
+  std::map<std::uint32_t, Sum> sums_;               // unfinished chunks of the own slice
+  std::uint32_t reduced_ = 0;                       // finished chunks of the own slice
+  Buffer scratch_;                                  // one decoded chunk
+  Progress progress_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,89 @@
+// Interleaved weighted round-robin: shares of work proportional to speed (SWARM, Ryabinin et al., ICML 2023, appendix C).
+//
+// Every candidate has a cumulative expected time; pick() takes the least and adds the expected service of the microbatch
+// (forward and backward; forward alone for an evaluation) at once. Expected service is a bias-corrected moving average of
+// what the receiver reports, forward and backward apart, forward floored by the average link occupancy. Without samples:
+// the peer's prior, else the median of the others, else kUnknownService.
+// A joiner and a peer back from a ban enter at the highest cumulative time of the others, so that nobody rushes at them; a
+// joiner may have only `warmup_in_flight` under way until `warmup_samples` answers came.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/base/ids.h"
+#include "engine/base/units.h"
+#include "pipeline/wiring/wiring.h"
+
+namespace swarmline {
+
+struct WiringOptions {
+  double alpha = 0.1;               // weight of the newest observation, (0, 1]
+  std::uint32_t in_flight_max = 8;  // per candidate, 1..Limits::in_flight_per_next_peer_max
+  std::uint32_t warmup_in_flight = 2;
+  std::uint32_t warmup_samples = 4;
+  std::uint64_t seed = 0;           // breaks ties: give each sender its own
+};
+
+class WiringRouter final : public Wiring {
+ public:
+  static constexpr Duration kUnknownService = std::chrono::milliseconds(10);
+  static constexpr double kBackwardPerForward = 2.0;  // until a backward was seen
+
+  explicit WiringRouter(const WiringOptions& options);
+
+  bool add(PeerId peer, const ServicePrior& prior) override;
+  void remove(PeerId peer) override;
+  std::optional<PeerId> pick(const MicrobatchId& microbatch,
+                             const std::vector<PeerId>& exclude) override;
+  void on_sent(PeerId peer, Duration link) override;
+  void on_forward_done(PeerId peer, Duration service) override;
+  void on_backward_done(PeerId peer, Duration service) override;
+  void on_settled(PeerId peer) override;
+  void on_timeout(PeerId peer, Duration charged) override;
+  void on_full(PeerId peer) override;
+  void on_credit(PeerId peer) override;
+  void on_heard(PeerId peer) override;
+  std::vector<PeerShare> shares() const override;
+
+ private:
+  // Bias-corrected exponential moving average, in seconds (Kingma and Ba, ICLR 2015, section 3).
+  struct Average {
+    double sum = 0;
+    double weight = 0;  // 1 - (1 - alpha)^n
+    std::uint32_t samples = 0;
+    void add(double seconds, double alpha);
+    double value() const { return sum / weight; }
+  };
+  struct Candidate {
+    PeerId peer;
+    ServicePrior prior;
+    Average forward, backward, link;
+    double cumulative = 0;  // seconds of expected service handed out, rebased
+    double last_charge = 0;
+    std::uint64_t tie = 0;
+    std::uint64_t picks = 0;
+    std::uint32_t in_flight = 0;
+    bool joining = false;
+    bool banned = false;
+    bool full = false;
+  };
+
+  Candidate* find(PeerId peer);
+  double forward_seconds(const Candidate& candidate) const;
+  double backward_seconds(const Candidate& candidate) const;
+  double known_forward(const Candidate& candidate) const;  // 0: unknown
+  double median_forward() const;
+  std::uint32_t room_max(const Candidate& candidate) const;
+  bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
+  double highest_of_others(PeerId peer) const;
+  void charge(Candidate& candidate, double seconds);
+  void bound_lag(const Candidate& picked);
+  void rebase();
+
+  WiringOptions options_;
+  std::vector<Candidate> candidates_;  // sorted by peer
+};
+
+}  // namespace swarmline
