@@ -17,8 +17,9 @@ FILE_LINES_MAX = 700
 LAYERS = {
     "engine/base": 0,
     "kernels": 1, "engine/runtime": 1, "engine/config": 1, "engine/metrics": 1,
-    "compression": 2, "engine/net": 2, "engine/device": 2, "engine/store": 2, "engine/optimizer": 2,
+    "compression": 2, "engine/net": 2, "engine/device": 2, "engine/store": 2,
     "engine/data": 3, "engine/model": 3, "engine/checkpoint": 3, "engine/collective": 3,
+    "engine/optimizer": 3.5,
     "balancer": 4,
     "pipeline": 5,
     "cli": 6,
