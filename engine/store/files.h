@@ -1,11 +1,12 @@
-// The fourth door, files half. Blocking; called from tools, from start-up, or from a device/storage job, not from
-// handlers of a serving process (small atomic writes excepted).
+// The fourth door, files half. Blocking; called from tools, from start-up, or from a device/storage
+// job, not from handlers of a serving process (small atomic writes excepted).
 //   Errors: kNotFound, kIo, with the path and the system's reason in the sentence.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/bytes.h"
@@ -13,7 +14,8 @@
 
 namespace swarmline {
 
-// A file mapped read-only for its lifetime. Thread: immutable.
+// A regular file mapped read-only for its lifetime; an empty file is an empty view. Whoever
+// shortens the file meanwhile kills the reader (SIGBUS), as with every mapping. Thread: immutable.
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
@@ -29,7 +31,8 @@ class MappedFile {
   std::string path_;
 };
 
-// A file written aside as PATH.partial; finish() fsyncs, renames over PATH and fsyncs the folder. Dropped unfinished: removed.
+// A file written aside as PATH.partial; finish() fsyncs, renames over PATH and fsyncs the folder.
+// Dropped unfinished: removed. Using it after finish() is a programmer's error.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -37,17 +40,19 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) noexcept;
   ~AtomicFile();
   Result<void> write_at(std::uint64_t offset_bytes, BytesView bytes);
-  Result<void> append(BytesView bytes);
+  Result<void> append(BytesView bytes);  // after the furthest byte written so far
   Result<void> finish();
+  std::uint64_t size_bytes() const { return size_; }
 
  private:
   AtomicFile() = default;
+  void drop();
   int fd_ = -1;
   std::uint64_t size_ = 0;
   std::string path_;
 };
 
-// Appends whole lines; each append is one write(2).
+// Appends whole lines; each append is one write(2), so that a reader never sees half a line of two.
 class LineFile {
  public:
   static Result<LineFile> open_append(const std::string& path);
@@ -62,11 +67,24 @@ class LineFile {
   std::string path_;
 };
 
+// kRefused when the file is longer than `bytes_max`.
 Result<std::string> read_text_file(const std::string& path, std::uint64_t bytes_max);
 Result<void> write_text_file_atomically(const std::string& path, std::string_view text);
 Result<void> make_folders(const std::string& path);
-bool file_exists(const std::string& path);
-// Sorted matches of a shell glob; `**` descends folders. Only regular files. At most `files_max` (kRefused beyond).
+bool file_exists(const std::string& path);  // a file or a folder
+bool is_folder(const std::string& path);
+Result<std::uint64_t> file_bytes(const std::string& path);
+// Names in a folder, sorted, without "." and "..".
+Result<std::vector<std::string>> list_folder(const std::string& path);
+// With everything in it; an absent one is fine.
+Result<void> remove_folder(const std::string& path);
+// Fsyncs `from`, puts it in the place of `to` and fsyncs their parent. An existing `to` is
+// exchanged in one system call and then removed, so that at every instant `to` is one of the two,
+// whole.
+Result<void> replace_folder(const std::string& from, const std::string& to);
+// Sorted matches of a shell glob; `**` descends folders (at most 64 deep). Only regular files.
+// At most `files_max` (kRefused beyond). A pattern without * ? [ names one file.
 Result<std::vector<std::string>> glob_files(const std::string& pattern, std::size_t files_max);
+bool has_wildcard(const std::string& pattern);
 
 }  // namespace swarmline

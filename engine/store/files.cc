@@ -1,0 +1,283 @@
+#include "engine/store/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unexpected<Error> system_failure(const char* doing, const std::string& path, int error) {
+  const ErrorCode code =
+      error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
+  return fail(code,
+              fmt::format("cannot {} {}: {}", doing, path, std::generic_category().message(error)));
+}
+
+// Closes on every way out.
+struct Descriptor {
+  int fd = -1;
+  explicit Descriptor(int descriptor) : fd(descriptor) {}
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+Result<void> sync_folder(const std::string& path) {
+  const Descriptor folder(open_retrying(path, O_RDONLY | O_DIRECTORY));
+  if (folder.fd < 0) return system_failure("open folder", path, errno);
+  if (::fsync(folder.fd) != 0) return system_failure("fsync folder", path, errno);
+  return {};
+}
+
+Result<struct stat> stat_of(int fd, const std::string& path) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return system_failure("stat", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return fail(ErrorCode::kIo, fmt::format("{} is not a regular file", path));
+  }
+  return info;
+}
+
+std::string partial_path(const std::string& path) {
+  return path + ".partial";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
+  const Descriptor file(open_retrying(path, O_RDONLY));
+  if (file.fd < 0) return system_failure("open", path, errno);
+  const Result<struct stat> info = stat_of(file.fd, path);
+  if (!info) return std::unexpected(info.error());
+
+  std::shared_ptr<MappedFile> mapped(new MappedFile());
+  mapped->path_ = path;
+  if (info->st_size > 0) {
+    const auto size = static_cast<std::size_t>(info->st_size);
+    void* start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+    if (start == MAP_FAILED) return system_failure("map", path, errno);
+    mapped->bytes_ = BytesView(static_cast<const std::byte*>(start), size);
+  }
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  AtomicFile file;
+  file.path_ = path;
+  file.fd_ = open_retrying(partial_path(path), O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (file.fd_ < 0) return system_failure("create", partial_path(path), errno);
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), size_(other.size_), path_(std::move(other.path_)) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  if (this != &other) {
+    drop();
+    fd_ = std::exchange(other.fd_, -1);
+    size_ = other.size_;
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  drop();
+}
+
+void AtomicFile::drop() {
+  if (fd_ < 0) return;
+  ::close(std::exchange(fd_, -1));
+  ::unlink(partial_path(path_).c_str());
+}
+
+Result<void> AtomicFile::write_at(std::uint64_t offset_bytes, BytesView bytes) {
+  SWARMLINE_CHECK(fd_ >= 0);
+  const std::uint64_t end = offset_bytes + bytes.size();
+  SWARMLINE_CHECK(end >= offset_bytes);
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_failure("write", partial_path(path_), errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset_bytes += static_cast<std::uint64_t>(written);
+  }
+  size_ = std::max(size_, end);
+  return {};
+}
+
+Result<void> AtomicFile::append(BytesView bytes) {
+  return write_at(size_, bytes);
+}
+
+Result<void> AtomicFile::finish() {
+  SWARMLINE_CHECK(fd_ >= 0);
+  if (::fsync(fd_) != 0) return system_failure("fsync", partial_path(path_), errno);
+  if (::rename(partial_path(path_).c_str(), path_.c_str()) != 0) {
+    return system_failure("rename into", path_, errno);
+  }
+  ::close(std::exchange(fd_, -1));
+  return sync_folder(parent_of(path_));
+}
+
+Result<LineFile> LineFile::open_append(const std::string& path) {
+  LineFile file;
+  file.path_ = path;
+  file.fd_ = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (file.fd_ < 0) return system_failure("open", path, errno);
+  return file;
+}
+
+LineFile::LineFile(LineFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+LineFile& LineFile::operator=(LineFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+LineFile::~LineFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<void> LineFile::append(std::string_view line_without_newline) {
+  SWARMLINE_CHECK(fd_ >= 0);
+  std::string line(line_without_newline);
+  line.push_back('\n');
+  ssize_t written = -1;
+  do {
+    written = ::write(fd_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) return system_failure("write", path_, errno);
+  if (static_cast<std::size_t>(written) != line.size()) {
+    return fail(ErrorCode::kIo, fmt::format("cannot write {}: the device is full", path_));
+  }
+  return {};
+}
+
+Result<std::string> read_text_file(const std::string& path, std::uint64_t bytes_max) {
+  const Descriptor file(open_retrying(path, O_RDONLY));
+  if (file.fd < 0) return system_failure("open", path, errno);
+  const Result<struct stat> info = stat_of(file.fd, path);
+  if (!info) return std::unexpected(info.error());
+
+  // Read until the end, not st_size: files of /proc say 0. One byte more than allowed tells a
+  // longer file apart.
+  std::string text;
+  char piece[16384];
+  while (text.size() <= bytes_max) {
+    const std::size_t want = std::min<std::uint64_t>(sizeof piece, bytes_max + 1 - text.size());
+    const ssize_t got = ::read(file.fd, piece, want);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_failure("read", path, errno);
+    if (got == 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  return fail(ErrorCode::kRefused,
+              fmt::format("{} is longer than the {} bytes allowed", path, bytes_max));
+}
+
+Result<void> write_text_file_atomically(const std::string& path, std::string_view text) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file) return std::unexpected(file.error());
+  SWARMLINE_TRY(file->append(as_bytes(text)));
+  return file->finish();
+}
+
+Result<void> make_folders(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    return fail(ErrorCode::kIo, fmt::format("cannot make folder {}: {}", path, error.message()));
+  }
+  return {};
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+Result<std::uint64_t> file_bytes(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return system_failure("stat", path, errno);
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+Result<std::vector<std::string>> list_folder(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(path, error);
+  while (!error && entry != fs::directory_iterator()) {
+    names.push_back(entry->path().filename().string());
+    entry.increment(error);
+  }
+  if (error) return system_failure("list folder", path, error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
+Result<void> remove_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) return system_failure("remove", path, error.value());
+  return {};
+}
+
+Result<void> replace_folder(const std::string& from, const std::string& to) {
+  SWARMLINE_TRY(sync_folder(from));
+  if (!file_exists(to)) {
+    if (::rename(from.c_str(), to.c_str()) != 0) return system_failure("rename into", to, errno);
+    return sync_folder(parent_of(to));
+  }
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    return system_failure("exchange folder with", to, errno);
+  }
+  SWARMLINE_TRY(sync_folder(parent_of(to)));
+  return remove_folder(from);
+}
+
+}  // namespace swarmline

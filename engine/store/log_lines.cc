@@ -1,0 +1,55 @@
+#include "engine/store/log_lines.h"
+
+#include "engine/store/json_writer.h"
+
+namespace swarmline {
+
+namespace {
+
+void begin_line(JsonWriter& json, std::string_view kind, double wall_seconds) {
+  json.begin_object().member("format", kLogFormat).member("kind", kind);
+  json.member("wall_seconds", wall_seconds);
+}
+
+}  // namespace
+
+std::string to_json_line(const StepLogLine& line) {
+  JsonWriter json;
+  begin_line(json, "step", line.wall_seconds);
+  json.member("step", line.step).member("version", line.version).member("loss", line.loss);
+  json.member("tokens", line.tokens).member("seconds", line.seconds);
+  json.member("gradient_norm", line.gradient_norm).member("learning_rate", line.learning_rate);
+  json.member("skipped", line.skipped);
+  json.key("peers").begin_array();
+  for (const PeerShare& share : line.peers) {
+    json.begin_object().member("peer", share.peer.value).member("stage", share.stage.value);
+    json.member("microbatches", share.microbatches).end_object();
+  }
+  json.end_array().key("boundaries").begin_array();
+  for (const BoundaryBytes& boundary : line.boundaries) {
+    json.begin_object().member("from", boundary.from.value);
+    json.member("forward_bytes", boundary.forward_bytes);
+    json.member("backward_bytes", boundary.backward_bytes).end_object();
+  }
+  json.end_array().member("averaging_bytes", line.averaging_bytes).end_object();
+  return json.take();
+}
+
+std::string to_json_line(const EvalLogLine& line) {
+  JsonWriter json;
+  begin_line(json, "eval", line.wall_seconds);
+  json.member("version", line.version).member("loss", line.loss);
+  json.member("sequences", line.sequences).member("tokens", line.tokens).end_object();
+  return json.take();
+}
+
+std::string to_json_line(const EventLogLine& line) {
+  JsonWriter json;
+  begin_line(json, line.kind, line.wall_seconds);
+  json.member("detail", line.detail);
+  for (const auto& [name, text] : line.fields) json.member(name, text);
+  json.end_object();
+  return json.take();
+}
+
+}  // namespace swarmline
