@@ -73,5 +73,7 @@ set_target_properties(swarmline_torch_pch PROPERTIES EXCLUDE_FROM_ALL ON)
 target_link_libraries(swarmline_torch_pch PRIVATE swarmline_warnings swarmline::torch)
 target_precompile_headers(swarmline_torch_pch PRIVATE <torch/torch.h>)
 function(swarmline_torch_pch target)
-  target_precompile_headers(${target} REUSE_FROM swarmline_torch_pch)
+  if(TARGET ${target})  # an unfinished folder's target may have been left out
+    target_precompile_headers(${target} REUSE_FROM swarmline_torch_pch)
+  endif()
 endfunction()
