@@ -50,6 +50,8 @@ struct Frame {
 
   std::uint64_t payload_bytes() const;
   std::uint64_t wire_bytes() const { return kFrameHeaderBytes + meta.size() + payload_bytes(); }
+  // The header this frame travels under. A frame over the bounds above is a programmer's error (CHECK).
+  FrameHeader header() const;
   BytesView received_payload() const { return payload.empty() ? BytesView{} : payload.front().view(); }
 };
 

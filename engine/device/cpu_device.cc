@@ -1,0 +1,160 @@
+#include "engine/device/cpu_device.h"
+
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/rng.h"
+
+namespace swarmline {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// The kernel may wake sleepers that much late; its default of 50 us is a visible share of an emulated millisecond.
+constexpr unsigned long kTimerSlackNs = 1000;
+
+Result<void> run_body(const Job& job) {
+  try {
+    return job.body();
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kDevice, error.what());
+  } catch (...) {
+    return fail(ErrorCode::kDevice, "a job threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+class CpuDevice::Worker {
+ public:
+  Worker(Runtime& runtime, CpuDeviceOptions options)
+      : runtime_(runtime), options_(std::move(options)), rng_(options_.seed) {
+    SWARMLINE_CHECK(options_.emulation.jitter >= 0 && options_.emulation.jitter < 1);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Worker() { stop(); }
+
+  Result<void> submit(Job job, std::function<void(JobReport)> on_done) {
+    if (stopped_) return fail(ErrorCode::kRefused, "the device has been stopped");
+    if (*queued_ >= options_.queue_jobs_max) {
+      return fail(ErrorCode::kRefused, "the device's queue is full");
+    }
+    ++*queued_;
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back({std::move(job), std::move(on_done)});
+    }
+    wake_.notify_one();
+    return {};
+  }
+
+  void stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    std::deque<Entry> dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      dropped.swap(jobs_);
+    }
+    wake_.notify_one();
+    thread_.join();
+    for (Entry& entry : dropped) {
+      complete(std::move(entry), {fail(ErrorCode::kStopped, "the device was stopped first"), {}});
+    }
+  }
+
+  int queued() const { return *queued_; }
+  Duration busy_total() const { return Duration(busy_ns_.load(std::memory_order_relaxed)); }
+  const std::string& name() const { return options_.name; }
+
+ private:
+  struct Entry {
+    Job job;
+    std::function<void(JobReport)> on_done;
+  };
+
+  void run() {
+    prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
+    if (options_.on_thread_start) options_.on_thread_start();
+    while (auto entry = take()) {
+      const auto start = SteadyClock::now();
+      Result<void> result = run_body(entry->job);
+      hold_until(start + emulated_time(entry->job.kind));
+      const auto service = std::chrono::duration_cast<Duration>(SteadyClock::now() - start);
+      busy_ns_.fetch_add(service.count(), std::memory_order_relaxed);
+      complete(std::move(*entry), {std::move(result), service});
+    }
+  }
+
+  std::optional<Entry> take() {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return std::nullopt;
+    Entry entry = std::move(jobs_.front());
+    jobs_.pop_front();
+    return entry;
+  }
+
+  Duration emulated_time(JobKind kind) {
+    const Emulation& emulation = options_.emulation;
+    Duration set{};
+    if (kind == JobKind::kForward) set = emulation.forward;
+    if (kind == JobKind::kBackward) set = emulation.backward;
+    if (set == Duration{} || emulation.jitter == 0) return set;
+    return from_seconds(to_seconds(set) * (1 + emulation.jitter * (2 * rng_.uniform() - 1)));
+  }
+
+  void hold_until(SteadyClock::time_point end) {
+    if (SteadyClock::now() >= end) return;
+    std::unique_lock lock(mutex_);
+    wake_.wait_until(lock, end, [this] { return stopping_; });
+  }
+
+  // The posted function may run after this object is gone, so it keeps only the shared counter. It takes the body along:
+  // what a body owns dies on the control thread, before its completion runs.
+  void complete(Entry entry, JobReport report) {
+    runtime_.post([queued = queued_, body = std::move(entry.job.body),
+                   on_done = std::move(entry.on_done), report = std::move(report)]() mutable {
+      --*queued;
+      body = nullptr;
+      on_done(std::move(report));
+    });
+  }
+
+  Runtime& runtime_;
+  const CpuDeviceOptions options_;
+  Rng rng_;                                               // the device's thread
+  std::shared_ptr<int> queued_ = std::make_shared<int>(0);  // the control thread
+  bool stopped_ = false;                                  // the control thread
+  std::atomic<std::int64_t> busy_ns_ = 0;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Entry> jobs_;  // under mutex_
+  bool stopping_ = false;   // under mutex_
+  std::thread thread_;
+};
+
+CpuDevice::CpuDevice(Runtime& runtime, CpuDeviceOptions options)
+    : worker_(std::make_unique<Worker>(runtime, std::move(options))) {}
+CpuDevice::~CpuDevice() = default;
+
+Result<void> CpuDevice::submit(Job job, std::function<void(JobReport)> on_done) {
+  return worker_->submit(std::move(job), std::move(on_done));
+}
+int CpuDevice::queued() const { return worker_->queued(); }
+Duration CpuDevice::busy_total() const { return worker_->busy_total(); }
+std::string CpuDevice::name() const { return worker_->name(); }
+void CpuDevice::stop() { worker_->stop(); }
+
+}  // namespace swarmline

@@ -1,0 +1,111 @@
+#include "engine/net/frame_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+
+FrameReader::FrameReader() : staging_(kStagingBytes) {}
+
+MutableBytes FrameReader::sink_rest() {
+  switch (state_) {
+    case State::kHeader: return {};
+    case State::kMeta:
+      return {reinterpret_cast<std::byte*>(meta_.data()) + filled_, meta_.size() - filled_};
+    case State::kPayload: return payload_.bytes().subspan(filled_);
+  }
+  return {};
+}
+
+std::array<MutableBytes, 2> FrameReader::space() {
+  // Less than a header is left after parsing, so moving it to the front costs nothing.
+  if (begin_ > 0) {
+    std::memmove(staging_.data(), staging_.data() + begin_, staged());
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  return {sink_rest(), staging_.bytes().subspan(end_)};
+}
+
+Result<void> FrameReader::commit(std::size_t count) {
+  const std::size_t direct = std::min(count, sink_rest().size());
+  filled_ += direct;
+  end_ += count - direct;
+  SWARMLINE_CHECK(end_ <= staging_.size());
+  return parse();
+}
+
+std::optional<Frame> FrameReader::next() {
+  if (ready_.empty()) return std::nullopt;
+  Frame frame = std::move(ready_.front());
+  ready_.pop_front();
+  return frame;
+}
+
+Result<void> FrameReader::parse() {
+  while (true) {
+    if (state_ == State::kHeader) {
+      if (staged() < kFrameHeaderBytes) return {};
+      SWARMLINE_TRY(begin_frame());
+    }
+    const MutableBytes rest = sink_rest();
+    const std::size_t take = std::min(rest.size(), staged());
+    if (take > 0) std::memcpy(rest.data(), staging_.data() + begin_, take);
+    begin_ += take;
+    filled_ += take;
+    if (take < rest.size()) return {};
+    if (state_ == State::kMeta) {
+      SWARMLINE_TRY(end_meta());
+    } else {
+      end_frame();
+    }
+  }
+}
+
+Result<void> FrameReader::begin_frame() {
+  auto header = decode_header({staging_.data() + begin_, kFrameHeaderBytes});
+  if (!header) return std::unexpected(std::move(header).error());
+  header_ = *header;
+  begin_ += kFrameHeaderBytes;
+  meta_.assign(header_.meta_bytes, '\0');
+  filled_ = 0;
+  state_ = State::kMeta;
+  return {};
+}
+
+Result<void> FrameReader::end_meta() {
+  if (hash_meta(as_bytes(meta_)) != header_.meta_hash) {
+    return fail(ErrorCode::kCorrupt, "frame meta does not match its hash");
+  }
+  try {
+    payload_ = Buffer(header_.payload_bytes);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kRefused,
+                fmt::format("no memory for a payload of {} bytes", header_.payload_bytes));
+  }
+  filled_ = 0;
+  state_ = State::kPayload;
+  return {};
+}
+
+void FrameReader::end_frame() {
+  Frame frame{.kind = header_.kind,
+              .request = header_.request,
+              .flags = header_.flags,
+              .meta = std::move(meta_),
+              .payload = {}};
+  if (!payload_.empty()) frame.payload.emplace_back(std::move(payload_));
+  ready_.push_back(std::move(frame));
+  meta_.clear();
+  payload_ = Buffer();
+  filled_ = 0;
+  state_ = State::kHeader;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,58 @@
+// Turns a stream of bytes into frames. Pure: the owner reads from its socket into space() and commits.
+// The bytes of a payload go straight into the buffer that the frame will own; only what arrives together with a header
+// (at most kStagingBytes) is copied once.
+//   Ownership: frames are handed over; space() is valid until the next commit().
+//   Thread:    one thread at a time.
+//   Errors:    commit() returns kCorrupt for bytes that are no frame (see frame.h) and kRefused for a payload that memory
+//              cannot hold; the stream has no next frame after that, and the reader must not be used further.
+//   Bounds:    one frame being filled (Limits), plus the frames that fit into the staging buffer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "engine/base/bytes.h"
+#include "engine/base/result.h"
+#include "engine/net/frame.h"
+
+namespace swarmline {
+
+class FrameReader {
+ public:
+  static constexpr std::size_t kStagingBytes = 64 * 1024;
+
+  FrameReader();
+
+  // Where the next bytes go, the first part first. The first may be empty, the second never is.
+  std::array<MutableBytes, 2> space();
+  // The first `count` bytes of space() were filled.
+  Result<void> commit(std::size_t count);
+  // The next complete frame, in order.
+  std::optional<Frame> next();
+  // True between frames: an end of the stream here loses nothing.
+  bool between_frames() const { return state_ == State::kHeader && begin_ == end_; }
+
+ private:
+  enum class State { kHeader, kMeta, kPayload };
+
+  Result<void> parse();
+  Result<void> begin_frame();
+  Result<void> end_meta();
+  void end_frame();
+  MutableBytes sink_rest();  // what is still to be filled of the meta or payload
+  std::size_t staged() const { return end_ - begin_; }
+
+  State state_ = State::kHeader;
+  Buffer staging_;
+  std::size_t begin_ = 0, end_ = 0;  // bytes of staging_ not parsed yet
+  FrameHeader header_;
+  std::string meta_;
+  Buffer payload_;
+  std::size_t filled_ = 0;  // of the meta or the payload
+  std::deque<Frame> ready_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,108 @@
+#include "sim/doors/sim_device.h"
+
+#include <exception>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+namespace {
+
+Result<void> run_body(const Job& job) {
+  try {
+    return job.body();
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kDevice, error.what());
+  }
+}
+
+}  // namespace
+
+struct SimDevice::State : std::enable_shared_from_this<State> {
+  struct Entry {
+    Job job;
+    std::function<void(JobReport)> on_done;
+  };
+
+  State(Runtime& r, SimDeviceOptions o) : runtime(r), options(std::move(o)), rng(options.seed) {}
+
+  Duration service_time(const Job& job) {
+    Duration base;
+    if (job.kind == JobKind::kForward && options.forward) {
+      base = *options.forward;
+    } else if (job.kind == JobKind::kBackward && options.backward) {
+      base = *options.backward;
+    } else {
+      base = from_seconds(to_seconds(job.estimate) / options.speed);
+    }
+    if (options.jitter == 0) return base;
+    return from_seconds(to_seconds(base) * (1 + options.jitter * (2 * rng.uniform() - 1)));
+  }
+
+  void start_next() {
+    if (jobs.empty()) return;
+    const Duration service = service_time(jobs.front().job);
+    // Held by the timer: jobs in flight outlive the SimDevice object, as on a real device until stop() returns.
+    runtime.call_after(service, [self = shared_from_this(), service] { self->end_first(service); });
+  }
+
+  void end_first(Duration service) {
+    Entry entry = std::move(jobs.front());
+    jobs.pop_front();
+    busy += service;
+    Result<void> result = run_body(entry.job);
+    complete(std::move(entry.on_done), {std::move(result), service});
+    start_next();
+  }
+
+  void complete(std::function<void(JobReport)> on_done, JobReport report) {
+    runtime.post([self = shared_from_this(), on_done = std::move(on_done),
+                  report = std::move(report)] {
+      --self->queued;
+      on_done(report);
+    });
+  }
+
+  Runtime& runtime;
+  SimDeviceOptions options;
+  Rng rng;
+  std::deque<Entry> jobs;  // the first one is running
+  int queued = 0;
+  Duration busy{};
+  bool stopped = false;
+};
+
+SimDevice::SimDevice(Runtime& runtime, SimDeviceOptions options) {
+  SWARMLINE_CHECK(options.speed > 0);
+  SWARMLINE_CHECK(options.jitter >= 0 && options.jitter < 1);
+  state_ = std::make_shared<State>(runtime, std::move(options));
+}
+
+SimDevice::~SimDevice() { stop(); }
+
+Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) {
+  if (state_->stopped) return fail(ErrorCode::kRefused, "the device has been stopped");
+  if (state_->queued >= state_->options.queue_jobs_max) {
+    return fail(ErrorCode::kRefused, "the device's queue is full");
+  }
+  ++state_->queued;
+  state_->jobs.push_back({std::move(job), std::move(on_done)});
+  if (state_->jobs.size() == 1) state_->start_next();
+  return {};
+}
+
+int SimDevice::queued() const { return state_->queued; }
+Duration SimDevice::busy_total() const { return state_->busy; }
+std::string SimDevice::name() const { return state_->options.name; }
+
+void SimDevice::stop() {
+  state_->stopped = true;
+  while (state_->jobs.size() > 1) {
+    auto on_done = std::move(state_->jobs[1].on_done);
+    state_->jobs.erase(state_->jobs.begin() + 1);
+    state_->complete(std::move(on_done),
+                     {fail(ErrorCode::kStopped, "the device was stopped first"), Duration{}});
+  }
+}
+
+}  // namespace swarmline

@@ -1,0 +1,45 @@
+// A device in virtual time: one FIFO; a job holds it for its estimate divided by the device's speed (or for the time set
+// for its kind), its body runs at the instant it ends, its completion right after.
+//   Everything else is as engine/device/device.h says. stop() lets the running job end at its instant.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/limits.h"
+#include "engine/base/rng.h"
+#include "engine/device/device.h"
+#include "engine/runtime/runtime.h"
+
+namespace swarmline {
+
+struct SimDeviceOptions {
+  std::string name = "sim";
+  double speed = 1;                     // 2: half the estimate
+  std::optional<Duration> forward;      // instead of the estimate; not scaled by speed
+  std::optional<Duration> backward;
+  double jitter = 0;                    // each time is multiplied by a uniform draw from [1 - j, 1 + j]
+  std::uint64_t seed = 0;
+  int queue_jobs_max = Limits::device_queue_jobs_max;
+};
+
+class SimDevice final : public Device {
+ public:
+  SimDevice(Runtime& runtime, SimDeviceOptions options);
+  ~SimDevice() override;
+
+  Result<void> submit(Job job, std::function<void(JobReport)> on_done) override;
+  int queued() const override;
+  Duration busy_total() const override;
+  std::string name() const override;
+  void stop() override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,464 @@
+#include "sim/doors/sim_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/hash.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
+constexpr std::uint16_t kFirstFreePort = 20'000;
+
+using NodePair = std::pair<SimNodeId, SimNodeId>;  // from, to
+
+class SimConnection;
+
+}  // namespace
+
+struct SimNetwork::Core {
+  struct Listener {
+    SimNodeId node;
+    Network::Accepted on_accepted;
+  };
+
+  Core(SimRuntime& r, SimNetworkOptions o)
+      : runtime(r), options(o), rng(r.rng("network")) {}
+
+  SimLink link_of(NodePair pair) const {
+    const auto found = links.find(pair);
+    return found == links.end() ? options.link : found->second;
+  }
+  Duration one_way(NodePair pair) {
+    const SimLink link = link_of(pair);
+    if (link.jitter == Duration{}) return link.latency;
+    return link.latency + from_seconds(rng.exponential(to_seconds(link.jitter)));
+  }
+  // When the last of `bytes` leaves, if they join the pair's queue now.
+  Instant departure(NodePair pair, std::uint64_t bytes) {
+    const SimLink link = link_of(pair);
+    if (link.bytes_per_second <= 0) return runtime.now();
+    Instant& free_at = link_free_at[pair];
+    free_at = std::max(free_at, runtime.now()) +
+              from_seconds(static_cast<double>(bytes) / link.bytes_per_second);
+    return free_at;
+  }
+  std::vector<std::shared_ptr<SimConnection>> ends_where(
+      const std::function<bool(const SimConnection&)>& wanted) const;
+
+  SimRuntime& runtime;
+  SimNetworkOptions options;
+  Rng rng;
+  Filter filter;
+  Tap tap;
+  std::map<NodePair, SimLink> links;
+  std::map<NodePair, Instant> link_free_at;
+  std::map<NodePair, Counters> counters;
+  std::map<std::uint16_t, Listener> listeners;
+  std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
+  std::uint64_t last_end = 0;
+};
+
+namespace {
+
+// One end of a connection. Its twin is found by number, so that neither keeps the other alive.
+class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
+ public:
+  using Core = SimNetwork::Core;
+
+  SimConnection(std::shared_ptr<Core> core, std::uint64_t id, std::uint64_t twin, NodePair route,
+                std::string remote)
+      : core_(std::move(core)), id_(id), twin_(twin), route_(route), remote_(std::move(remote)) {}
+
+  void start(Handlers handlers) override {
+    SWARMLINE_CHECK(!started_);
+    started_ = true;
+    handlers_ = std::move(handlers);
+    core_->runtime.schedule(route_.first, core_->runtime.now(),
+                            [self = shared_from_this()] { self->drain(); });
+  }
+
+  void send(Frame frame) override {
+    if (ending_) return;
+    const std::uint64_t bytes = frame.wire_bytes();
+    const FrameHeader header = frame.header();
+    SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
+    if (unsent_bytes() + bytes > core_->options.queue_bytes_max) {
+      return break_off({ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}",
+                                                         core_->options.queue_bytes_max, remote_)});
+    }
+    ++counters_.frames_sent;
+    counters_.bytes_sent += bytes;
+    FrameFate fate;
+    if (core_->filter) fate = core_->filter(route_.first, route_.second, frame);
+    if (fate.kind == FrameFate::Kind::kDropConnection) {
+      return break_off({ErrorCode::kPeerGone, "the link was cut"});
+    }
+    if (fate.kind == FrameFate::Kind::kHold) holding_ = true;
+    put({.frame = std::move(frame), .delay = fate.delay});
+  }
+
+  void close() override {
+    if (ending_) return;
+    ending_ = true;
+    cutoff_ = std::make_shared<Instant>(core_->runtime.now() + kCloseFlushMax);
+    for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
+    put({.frame = std::nullopt});
+    if (!holding_) return;
+    core_->runtime.schedule(route_.first, *cutoff_, [self = shared_from_this()] {
+      if (!self->holding_) return;
+      self->held_.clear();
+      self->release();
+      self->launch({.frame = std::nullopt});
+    });
+  }
+
+  std::uint64_t unsent_bytes() const override {
+    std::uint64_t bytes = 0;
+    for (const Item& item : held_) bytes += item.frame ? item.frame->wire_bytes() : 0;
+    while (!in_flight_.empty() && in_flight_.front().departure <= core_->runtime.now()) {
+      in_flight_.pop_front();
+    }
+    for (const Sent& sent : in_flight_) bytes += sent.bytes;
+    return bytes;
+  }
+  Counters counters() const override { return counters_; }
+  std::string remote() const override { return remote_; }
+
+  NodePair route() const { return route_; }
+  void not_before(Instant when) { last_arrival_ = std::max(last_arrival_, when); }
+
+  std::size_t release() {
+    holding_ = false;
+    const std::deque<Item> items = std::exchange(held_, {});
+    for (const Item& item : items) launch(item);
+    return items.size();
+  }
+
+  // Both ends see the end of the connection: this one at once, the other one when the news arrives.
+  void break_off(Error error) {
+    if (closed_) return;
+    ending_ = true;
+    holding_ = false;
+    held_.clear();
+    notify_twin();
+    core_->runtime.schedule(
+        route_.first, core_->runtime.now(),
+        [self = shared_from_this(), error = std::move(error)] { self->finish(error); });
+  }
+
+  // The process is gone: no callback here.
+  void abandon() {
+    const auto self = shared_from_this();  // the core may hold the last reference
+    if (closed_) return;
+    for (Sent& sent : in_flight_) *sent.cutoff = core_->runtime.now();
+    held_.clear();
+    notify_twin();
+    ending_ = closed_ = true;
+    core_->ends.erase(id_);
+    if (!delivering_) handlers_ = {};
+  }
+
+ private:
+  struct Item {
+    std::optional<Frame> frame;  // none: the end of the stream
+    Duration delay{};
+  };
+  struct Sent {
+    Instant departure;
+    std::uint64_t bytes;
+    std::shared_ptr<Instant> cutoff;  // what leaves later is lost
+  };
+
+  void put(Item item) {
+    if (holding_) {
+      held_.push_back(std::move(item));
+    } else {
+      launch(std::move(item));
+    }
+  }
+
+  void launch(Item item) {
+    const std::uint64_t bytes = item.frame ? item.frame->wire_bytes() : 0;
+    const Instant leaves = core_->departure(route_, bytes);
+    const Instant arrives =
+        std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
+    last_arrival_ = arrives;
+    if (!item.frame) {
+      const Instant flushed = std::min(leaves, *cutoff_);
+      core_->runtime.schedule(route_.first, flushed, [self = shared_from_this()] {
+        self->finish({ErrorCode::kStopped, "closed by this end"});
+      });
+    } else {
+      in_flight_.push_back({leaves, bytes, cutoff_});
+    }
+    core_->runtime.schedule(
+        route_.second, arrives,
+        [core = core_, twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)] {
+          if (item.frame && leaves > *cutoff) return;
+          const auto end = core->ends.find(twin);
+          if (end == core->ends.end()) return;
+          const std::shared_ptr<SimConnection> self = end->second;
+          self->inbox_.push_back(item);
+          if (self->started_) self->drain();
+        });
+  }
+
+  void drain() {
+    const auto self = shared_from_this();
+    delivering_ = true;
+    while (!inbox_.empty() && !ending_) {
+      Item item = std::move(inbox_.front());
+      inbox_.pop_front();
+      if (!item.frame) {
+        ending_ = true;
+        delivering_ = false;
+        return finish({ErrorCode::kPeerGone, "closed by the other end"});
+      }
+      deliver(std::move(*item.frame));
+    }
+    delivering_ = false;
+    if (closed_) handlers_ = {};
+  }
+
+  void deliver(Frame frame) {
+    const std::uint64_t bytes = frame.wire_bytes();
+    ++counters_.frames_received;
+    counters_.bytes_received += bytes;
+    const NodePair from_to{route_.second, route_.first};
+    SimNetwork::Counters& delivered = core_->counters[from_to];
+    ++delivered.frames;
+    delivered.bytes += bytes;
+    core_->runtime.trace(std::uint64_t{route_.second} << 16 | frame.kind);
+    core_->runtime.trace(bytes);
+    core_->runtime.trace(xxh3(as_bytes(frame.meta)));
+    join_payload(frame);
+    if (core_->tap) core_->tap(route_.second, route_.first, frame);
+    if (handlers_.on_frame) handlers_.on_frame(std::move(frame));
+  }
+
+  // As a socket would: at most one part, 64-byte aligned. One part that fits is shared as it is.
+  static void join_payload(Frame& frame) {
+    const std::uint64_t bytes = frame.payload_bytes();
+    const auto aligned = [](const SharedBytes& part) {
+      return reinterpret_cast<std::uintptr_t>(part.data()) % kBufferAlignment == 0;
+    };
+    if (bytes == 0) return frame.payload.clear();
+    if (frame.payload.size() == 1 && aligned(frame.payload.front())) return;
+    Buffer joined(bytes);
+    std::size_t at = 0;
+    for (const SharedBytes& part : frame.payload) {
+      std::copy_n(part.data(), part.size(), joined.data() + at);
+      at += part.size();
+    }
+    frame.payload.assign(1, SharedBytes(std::move(joined)));
+  }
+
+  void notify_twin() {
+    const Instant arrives =
+        std::max(core_->runtime.now() + core_->link_of(route_).latency, last_arrival_);
+    core_->runtime.schedule(route_.second, arrives, [core = core_, twin = twin_] {
+      const auto end = core->ends.find(twin);
+      if (end == core->ends.end()) return;
+      const std::shared_ptr<SimConnection> self = end->second;
+      self->inbox_.push_back({.frame = std::nullopt});
+      if (self->started_) self->drain();
+    });
+  }
+
+  void finish(const Error& error) {
+    if (closed_) return;
+    closed_ = ending_ = true;
+    const auto self = shared_from_this();
+    core_->ends.erase(id_);
+    inbox_.clear();
+    const Handlers handlers = std::exchange(handlers_, {});
+    if (handlers.on_closed) handlers.on_closed(error);
+  }
+
+  std::shared_ptr<Core> core_;
+  const std::uint64_t id_, twin_;
+  const NodePair route_;  // this node, the other one
+  const std::string remote_;
+  Handlers handlers_;
+  bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;
+  std::deque<Item> inbox_;  // arrived
+  std::deque<Item> held_;   // behind a frame that a filter holds
+  mutable std::deque<Sent> in_flight_;
+  std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
+  Instant last_arrival_;
+  Connection::Counters counters_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<SimConnection>> SimNetwork::Core::ends_where(
+    const std::function<bool(const SimConnection&)>& wanted) const {
+  std::vector<std::shared_ptr<SimConnection>> found;
+  for (const auto& [id, end] : ends) {
+    if (wanted(*end)) found.push_back(end);
+  }
+  return found;
+}
+
+class SimNetwork::NodeNetwork final : public Network {
+ public:
+  NodeNetwork(std::shared_ptr<Core> core, SimNodeId node) : core_(std::move(core)), node_(node) {}
+
+  Result<Address> listen(const Address& address, Accepted on_accepted) override {
+    std::uint16_t port = address.port;
+    if (port == 0) port = free_port();
+    if (core_->listeners.contains(port)) {
+      return fail(ErrorCode::kIo, fmt::format("cannot listen on sim:{}: it is taken", port));
+    }
+    core_->listeners.emplace(port, Core::Listener{node_, std::move(on_accepted)});
+    return Address{"sim", port};
+  }
+
+  void stop_listening() override {
+    std::erase_if(core_->listeners, [this](const auto& entry) { return entry.second.node == node_; });
+  }
+
+  void connect(const Address& address, Duration timeout, Connected on_connected) override {
+    SimRuntime& runtime = core_->runtime;
+    auto attempt = std::make_shared<Attempt>(Attempt{std::move(on_connected), {}});
+    attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt, address, timeout] {
+      attempt->settle(fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
+                                                             to_string(address), to_seconds(timeout))));
+    });
+    const auto listener = core_->listeners.find(address.port);
+    if (listener == core_->listeners.end()) {
+      return refuse(attempt, address, 2 * core_->options.link.latency);
+    }
+    const SimNodeId to = listener->second.node;
+    runtime.schedule(to, runtime.now() + core_->one_way({node_, to}), [this, attempt, address, to] {
+      answer(attempt, address, to);
+    });
+  }
+
+ private:
+  struct Attempt {
+    Connected on_connected;
+    TimerId timer;
+    bool settled = false;
+
+    bool settle(Result<std::shared_ptr<Connection>> result) {
+      if (settled) return false;
+      settled = true;
+      std::exchange(on_connected, {})(std::move(result));
+      return true;
+    }
+  };
+
+  std::uint16_t free_port() const {
+    if (node_ > 0 && node_ < kFirstFreePort &&
+        !core_->listeners.contains(static_cast<std::uint16_t>(node_))) {
+      return static_cast<std::uint16_t>(node_);
+    }
+    std::uint16_t port = kFirstFreePort;
+    while (core_->listeners.contains(port)) {
+      ++port;
+      SWARMLINE_CHECK(port != 0);
+    }
+    return port;
+  }
+
+  void refuse(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after) {
+    SimRuntime& runtime = core_->runtime;
+    runtime.schedule(node_, runtime.now() + after, [core = core_, attempt, address] {
+      core->runtime.cancel(attempt->timer);
+      attempt->settle(fail(ErrorCode::kPeerGone,
+                           fmt::format("cannot connect to {}: connection refused", to_string(address))));
+    });
+  }
+
+  // Runs at the listening node, one latency after connect().
+  void answer(const std::shared_ptr<Attempt>& attempt, const Address& address, SimNodeId to) {
+    SimRuntime& runtime = core_->runtime;
+    const Duration back = core_->one_way({to, node_});
+    const auto listener = core_->listeners.find(address.port);
+    if (listener == core_->listeners.end() || listener->second.node != to) {
+      return refuse(attempt, address, back);
+    }
+    const std::uint64_t ours_id = ++core_->last_end, theirs_id = ++core_->last_end;
+    const auto ours = std::make_shared<SimConnection>(core_, ours_id, theirs_id,
+                                                      NodePair{node_, to}, to_string(address));
+    const auto theirs = std::make_shared<SimConnection>(
+        core_, theirs_id, ours_id, NodePair{to, node_}, fmt::format("sim:{}", node_));
+    core_->ends.emplace(ours_id, ours);
+    core_->ends.emplace(theirs_id, theirs);
+    theirs->not_before(runtime.now() + back);  // nothing overtakes the handshake
+    runtime.schedule(node_, runtime.now() + back, [core = core_, attempt, ours] {
+      core->runtime.cancel(attempt->timer);
+      if (!attempt->settle(std::shared_ptr<Connection>(ours))) ours->abandon();
+    });
+    const Accepted on_accepted = listener->second.on_accepted;  // it may stop listening
+    on_accepted(theirs);
+  }
+
+  std::shared_ptr<Core> core_;
+  SimNodeId node_;
+};
+
+SimNetwork::SimNetwork(SimRuntime& runtime, SimNetworkOptions options)
+    : core_(std::make_shared<Core>(runtime, options)) {}
+
+SimNetwork::~SimNetwork() {
+  // Connections hold the core, and the core holds them: part them, without callbacks.
+  core_->listeners.clear();
+  for (const auto& end : core_->ends_where([](const SimConnection&) { return true; })) end->abandon();
+}
+
+Network& SimNetwork::node(SimNodeId node) {
+  std::unique_ptr<NodeNetwork>& made = nodes_[node];
+  if (!made) made = std::make_unique<NodeNetwork>(core_, node);
+  return *made;
+}
+
+void SimNetwork::set_link(SimNodeId from, SimNodeId to, SimLink link) {
+  core_->links.insert_or_assign({from, to}, link);
+}
+void SimNetwork::set_filter(Filter filter) { core_->filter = std::move(filter); }
+void SimNetwork::set_tap(Tap tap) { core_->tap = std::move(tap); }
+
+std::size_t SimNetwork::release(SimNodeId from, SimNodeId to) {
+  std::size_t released = 0;
+  const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{from, to}; };
+  for (const auto& end : core_->ends_where(wanted)) released += end->release();
+  return released;
+}
+
+void SimNetwork::kill(SimNodeId node) {
+  core_->runtime.kill(node);
+  std::erase_if(core_->listeners, [&](const auto& entry) { return entry.second.node == node; });
+  const auto wanted = [&](const SimConnection& end) { return end.route().first == node; };
+  for (const auto& end : core_->ends_where(wanted)) end->abandon();
+}
+
+void SimNetwork::cut(SimNodeId a, SimNodeId b) {
+  const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{a, b}; };
+  for (const auto& end : core_->ends_where(wanted)) end->break_off({ErrorCode::kPeerGone, "the link was cut"});
+}
+
+SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {
+  const auto found = core_->counters.find({from, to});
+  return found == core_->counters.end() ? Counters{} : found->second;
+}
+
+SimNetwork::Counters SimNetwork::delivered_total() const {
+  Counters total;
+  for (const auto& [pair, counters] : core_->counters) {
+    total.frames += counters.frames;
+    total.bytes += counters.bytes;
+  }
+  return total;
+}
+
+}  // namespace swarmline

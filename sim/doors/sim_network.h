@@ -1,0 +1,82 @@
+// Simulated links between the nodes of a SimRuntime. Node N listens as "sim:N" unless a port is asked for; the host part
+// of an address is ignored. One connection keeps its frames in order; frames of different connections overtake each
+// other by jitter. Frames go through their header's encoding, so a frame that could not travel over TCP fails here too.
+//   Ownership: node(n) lives as long as the SimNetwork, which outlives the nodes' logic.
+//   Errors:    those of engine/net/network.h.
+//   Bounds:    SimNetworkOptions::queue_bytes_max unsent bytes a connection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "engine/base/limits.h"
+#include "engine/net/network.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+
+struct SimLink {
+  Duration latency = std::chrono::microseconds(200);  // one way, least
+  Duration jitter{};                                  // mean of an exponential draw added to each frame
+  double bytes_per_second = 0;                        // of the directed pair, shared by its connections; 0: unlimited
+};
+
+struct SimNetworkOptions {
+  SimLink link;  // where set_link() said nothing
+  std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
+};
+
+// What a filter decides about one frame at the instant it is sent.
+struct FrameFate {
+  enum class Kind {
+    kDeliver,
+    kDelay,           // by `delay` more; later frames of the connection wait behind it
+    kHold,            // until release(from, to); later frames of the connection wait behind it
+    kDropConnection,  // the frame is lost and both ends see kPeerGone
+  };
+  Kind kind = Kind::kDeliver;
+  Duration delay{};
+};
+
+class SimNetwork {
+ public:
+  using Filter = std::function<FrameFate(SimNodeId from, SimNodeId to, const Frame&)>;
+  using Tap = std::function<void(SimNodeId from, SimNodeId to, const Frame&)>;
+
+  SimNetwork(SimRuntime& runtime, SimNetworkOptions options);
+  ~SimNetwork();
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+
+  Network& node(SimNodeId node);
+  void set_link(SimNodeId from, SimNodeId to, SimLink link);
+
+  void set_filter(Filter filter);  // called once for each frame sent; none: all are delivered
+  void set_tap(Tap tap);           // called just before each frame is delivered
+  // Lets the frames held on the connections from `from` to `to` go, in order. Returns how many were held.
+  std::size_t release(SimNodeId from, SimNodeId to);
+
+  // The node's process is gone: its events end (SimRuntime::kill) and the other ends of its connections see kPeerGone
+  // one latency later, as after a reset.
+  void kill(SimNodeId node);
+  // Both ends of every connection between the two see kPeerGone.
+  void cut(SimNodeId a, SimNodeId b);
+
+  struct Counters {
+    std::uint64_t frames = 0, bytes = 0;  // delivered, wire_bytes()
+  };
+  Counters delivered(SimNodeId from, SimNodeId to) const;
+  Counters delivered_total() const;
+
+  struct Core;  // shared with connections
+
+ private:
+  class NodeNetwork;
+
+  std::shared_ptr<Core> core_;
+  std::map<SimNodeId, std::unique_ptr<NodeNetwork>> nodes_;
+};
+
+}  // namespace swarmline
