@@ -1,0 +1,99 @@
+#include "pipeline/averaging/stage_averager.h"
+
+#include <algorithm>
+
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send) : send_(std::move(send)) {}
+
+Result<void> StageAverager::start(Round round) {
+  SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
+  const RoundKey key = round.key;
+  Running& running = running_[key];
+  running.round = std::move(round);
+  running.reduce = std::make_unique<ButterflyAllReduce>(running.round.spec, running.round.input,
+                                                        running.round.output);
+  dispatch(running, running.reduce->start());
+  auto early = early_.extract(key);
+  if (!early.empty()) {
+    early_chunks_ -= early.mapped().size();
+    for (const Early& waiting : early.mapped()) {
+      auto chunk = parse<wire::ReduceChunk>(waiting.frame);
+      if (!chunk) return std::unexpected(chunk.error());
+      SWARMLINE_TRY(feed(running, waiting.from, *chunk, waiting.frame.received_payload()));
+    }
+  }
+  announce(running);
+  return {};
+}
+
+Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
+  auto chunk = parse<wire::ReduceChunk>(frame);
+  if (!chunk) return std::unexpected(chunk.error());
+  const RoundKey key{from_wire(chunk->phase()), chunk->group(), chunk->attempt()};
+  if (auto it = running_.find(key); it != running_.end()) {
+    SWARMLINE_TRY(feed(it->second, from, *chunk, frame.received_payload()));
+    announce(it->second);
+    return {};
+  }
+  if (key.phase.step < retired_below_[key.phase.kind]) return {};
+  if (early_chunks_ >= kEarlyChunksMax) return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
+  ++early_chunks_;
+  early_[key].push_back({from, frame});
+  return {};
+}
+
+Result<void> StageAverager::feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
+                                 BytesView payload) {
+  const auto& members = running.round.members;
+  const auto member = std::find(members.begin(), members.end(), from);
+  if (member == members.end()) return fail(ErrorCode::kCorrupt, "a chunk from outside the group");
+  auto sends = running.reduce->on_chunk(static_cast<std::uint32_t>(member - members.begin()),
+                                        chunk.gather() ? ReducePart::kGather : ReducePart::kScatter,
+                                        chunk.chunk(), payload);
+  if (!sends) return std::unexpected(sends.error());
+  dispatch(running, *sends);
+  return {};
+}
+
+void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sends) {
+  const RoundKey& key = running.round.key;
+  for (const ChunkSend& send : sends) {
+    wire::ReduceChunk chunk;
+    *chunk.mutable_phase() = to_wire(key.phase);
+    chunk.set_group(key.group);
+    chunk.set_attempt(key.attempt);
+    chunk.set_gather(send.part == ReducePart::kGather);
+    chunk.set_chunk(send.chunk);
+    send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, {send.wire}));
+  }
+}
+
+void StageAverager::announce(Running& running) {
+  if (running.announced || !running.reduce->done()) return;
+  running.announced = true;
+  running.round.on_done(running.reduce->progress().bytes_to_send);
+}
+
+void StageAverager::retire(const Phase& phase) {
+  std::erase_if(running_, [&](const auto& entry) { return entry.first.phase == phase; });
+  for (auto it = early_.begin(); it != early_.end();) {
+    if (it->first.phase != phase) {
+      ++it;
+      continue;
+    }
+    early_chunks_ -= it->second.size();
+    it = early_.erase(it);
+  }
+  std::uint64_t& below = retired_below_[phase.kind];
+  below = std::max(below, phase.step + 1);
+}
+
+bool StageAverager::reducing() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& entry) { return !entry.second.announced; });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,68 @@
+// Runs the butterfly rounds of one peer: one per (phase, group), over whatever carries frames.
+//   Ownership: a round's input and output are borrowed until it is done or retired.
+//   Thread:    control thread. on_done is called inside start() or on_chunk().
+//   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller disconnects the sender.
+//   Bounds:    chunks that arrive before this peer was told to seal are kept, at most kEarlyChunksMax.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/base/ids.h"
+#include "engine/collective/butterfly.h"
+#include "engine/net/frame.h"
+#include "pipeline/protocol/messages.pb.h"
+
+namespace swarmline {
+
+struct RoundKey {
+  Phase phase;
+  std::uint32_t group = 0;
+  std::uint32_t attempt = 0;
+  auto operator<=>(const RoundKey&) const = default;
+};
+
+class StageAverager {
+ public:
+  static constexpr std::size_t kEarlyChunksMax = 4096;
+
+  struct Round {
+    RoundKey key;
+    std::vector<Seat> members;  // in rank order
+    ButterflySpec spec;
+    BytesView input;
+    MutableBytes output;
+    std::function<void(std::uint64_t bytes_sent)> on_done;
+  };
+
+  explicit StageAverager(std::function<void(const Seat& to, Frame)> send);
+  Result<void> start(Round round);
+  Result<void> on_chunk(const Seat& from, const Frame& frame);
+  void retire(const Phase& phase);
+  bool reducing() const;
+
+ private:
+  struct Running {
+    Round round;
+    std::unique_ptr<ButterflyAllReduce> reduce;
+    bool announced = false;
+  };
+  struct Early {
+    Seat from;
+    Frame frame;
+  };
+  Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk, BytesView payload);
+  void dispatch(Running& running, const std::vector<ChunkSend>& sends);
+  void announce(Running& running);
+
+  std::function<void(const Seat&, Frame)> send_;
+  std::map<RoundKey, Running> running_;
+  std::map<RoundKey, std::vector<Early>> early_;
+  std::size_t early_chunks_ = 0;
+  std::map<PhaseKind, std::uint64_t> retired_below_;
+};
+
+}  // namespace swarmline

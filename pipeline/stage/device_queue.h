@@ -1,0 +1,50 @@
+// What a peer's device does next: control work first, then older steps before newer, backward before forward, then in the
+// order of arrival. Hands the device at most kAheadJobs, so that a gradient that arrives late still goes first.
+//   Thread:  control thread. Errors: a job's Result goes to its `done`. Dropped jobs: neither body nor done run.
+//   Bounds:  the owner admits by bytes; control jobs are a few per phase.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "engine/base/ids.h"
+#include "engine/device/device.h"
+
+namespace swarmline {
+
+enum class JobClass : std::uint8_t { kControl = 0, kBackward = 1, kForward = 2 };
+
+struct StageJob {
+  JobClass job_class = JobClass::kControl;
+  Phase phase;
+  Job job;
+  std::function<void(JobReport)> done;
+};
+
+class DeviceQueue {
+ public:
+  static constexpr int kAheadJobs = 2;
+
+  explicit DeviceQueue(Device& device);
+  ~DeviceQueue();
+  void submit(StageJob job);
+  // Drops the waiting forward and backward jobs of `phase`; those on the device run to their end.
+  void drop(const Phase& phase);
+  void stop();
+  std::size_t waiting() const { return waiting_.size(); }
+
+ private:
+  using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
+  void feed();
+
+  Device& device_;
+  std::map<Key, StageJob> waiting_;
+  std::uint64_t next_sequence_ = 0;
+  int on_device_ = 0;
+  bool stopped_ = false;
+  std::shared_ptr<DeviceQueue*> alive_;
+};
+
+}  // namespace swarmline

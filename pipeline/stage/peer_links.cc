@@ -1,0 +1,194 @@
+#include "pipeline/stage/peer_links.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+
+namespace swarmline {
+
+namespace {
+constexpr std::size_t kUngreetedLinksMax = 256;
+constexpr std::size_t kFramesWaitingForDialMax = 4096;
+}  // namespace
+
+PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers)
+    : runtime_(runtime),
+      network_(network),
+      connect_timeout_(connect_timeout),
+      handlers_(std::move(handlers)),
+      alive_(std::make_shared<PeerLinks*>(this)) {}
+
+PeerLinks::~PeerLinks() { close_all(); }
+
+Result<Address> PeerLinks::listen(const Address& address) {
+  std::weak_ptr<PeerLinks*> weak = alive_;
+  return network_.listen(address, [weak](std::shared_ptr<Connection> connection) {
+    if (auto self = weak.lock()) (*self)->accept(std::move(connection));
+  });
+}
+
+void PeerLinks::set_identity(RunIdentity identity) { identity_ = std::move(identity); }
+
+void PeerLinks::set_address(const Seat& peer, const std::string& address) {
+  addresses_[peer.peer] = address;
+}
+
+void PeerLinks::accept(std::shared_ptr<Connection> connection) {
+  if (ungreeted_.size() >= kUngreetedLinksMax) {
+    ++rejected_links_;
+    connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
+    connection->close();
+    return;
+  }
+  ungreeted_.push_back(connection);
+  auto from = std::make_shared<Seat>();
+  std::weak_ptr<PeerLinks*> weak = alive_;
+  std::weak_ptr<Connection> link = connection;
+  connection->start({
+      .on_frame =
+          [weak, link, from](Frame frame) {
+            auto self = weak.lock();
+            auto alive_link = link.lock();
+            if (!self || !alive_link) return;
+            if (from->peer.value == 0) return (*self)->greet(alive_link, from, std::move(frame));
+            (*self)->handlers_.on_frame(*from, std::move(frame));
+          },
+      .on_closed =
+          [weak, link, from](Error error) {
+            auto self = weak.lock();
+            if (!self) return;
+            std::erase_if((*self)->ungreeted_, [&](const auto& c) { return c == link.lock(); });
+            if (from->peer.value != 0)
+              (*self)->lost((*self)->accepted_, *from, link.lock().get(), error);
+          },
+  });
+}
+
+void PeerLinks::greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
+                      Frame frame) {
+  std::erase(ungreeted_, connection);
+  auto hello = parse<wire::LinkHello>(frame);
+  const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
+                    hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
+                    hello->term() >= identity_.term.value && from_wire(hello->to()) == identity_.self &&
+                    hello->from().peer() != 0;
+  if (!fits) {
+    ++rejected_links_;
+    log(LogLevel::kWarn, "closed a link from {}: it does not belong to this run and seat",
+        connection->remote());
+    connection->close();
+    return;
+  }
+  *from = from_wire(hello->from());
+  Link& link = accepted_[from->peer];
+  if (link.connection) link.connection->close();
+  link.connection = connection;
+}
+
+Frame PeerLinks::hello_for(const Seat& to) const {
+  wire::LinkHello hello;
+  hello.set_term(identity_.term.value);
+  hello.set_era(identity_.era.value);
+  hello.set_run_id(identity_.run_id);
+  *hello.mutable_from() = to_wire(identity_.self);
+  *hello.mutable_to() = to_wire(to);
+  return make_frame(MessageKind::kLinkHello, hello);
+}
+
+void PeerLinks::send(const Seat& to, Frame frame) {
+  if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
+    Link& link = it->second;
+    if (link.connection) return link.connection->send(std::move(frame));
+    SWARMLINE_CHECK_MSG(link.waiting.size() < kFramesWaitingForDialMax, "frames waiting for a dial");
+    link.waiting.push_back(std::move(frame));
+    return;
+  }
+  if (auto it = accepted_.find(to.peer); it != accepted_.end())
+    return it->second.connection->send(std::move(frame));
+  dialled_[to.peer].waiting.push_back(std::move(frame));
+  dial(to);
+}
+
+void PeerLinks::dial(const Seat& to) {
+  auto address = parse_address(addresses_[to.peer]);
+  std::weak_ptr<PeerLinks*> weak = alive_;
+  if (!address) {
+    const Error error = address.error();
+    runtime_.post([weak, to, error] {
+      if (auto self = weak.lock()) (*self)->lost((*self)->dialled_, to, nullptr, error);
+    });
+    return;
+  }
+  network_.connect(*address, connect_timeout_, [weak, to](Result<std::shared_ptr<Connection>> dialled) {
+    auto self = weak.lock();
+    if (!self) {
+      if (dialled) (*dialled)->close();
+      return;
+    }
+    if (!dialled) return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
+    auto it = (*self)->dialled_.find(to.peer);
+    if (it == (*self)->dialled_.end()) return (*dialled)->close();
+    const std::shared_ptr<Connection> connection = *dialled;
+    const Connection* raw = connection.get();
+    connection->start({
+        .on_frame =
+            [weak, to](Frame frame) {
+              if (auto owner = weak.lock()) (*owner)->handlers_.on_frame(to, std::move(frame));
+            },
+        .on_closed =
+            [weak, to, raw](Error error) {
+              if (auto owner = weak.lock()) (*owner)->lost((*owner)->dialled_, to, raw, error);
+            },
+    });
+    it->second.connection = connection;
+    connection->send((*self)->hello_for(to));
+    for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
+    it->second.waiting.clear();
+  });
+}
+
+void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
+                     const Error& error) {
+  auto it = links.find(peer.peer);
+  if (it == links.end() || it->second.connection.get() != connection) return;
+  if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
+  const bool expected = it->second.closing;
+  links.erase(it);
+  if (!expected) handlers_.on_lost(peer, error);
+}
+
+void PeerLinks::disconnect(const Seat& peer, const Error& why) {
+  log(LogLevel::kWarn, "disconnecting {}: {}", to_string(peer), why.what);
+  bool had_link = false;
+  for (auto* links : {&dialled_, &accepted_}) {
+    auto it = links->find(peer.peer);
+    if (it == links->end()) continue;
+    it->second.closing = true;
+    had_link = true;
+    if (it->second.connection) it->second.connection->close();
+  }
+  if (had_link) handlers_.on_lost(peer, why);
+}
+
+void PeerLinks::close_all() {
+  alive_.reset();
+  for (auto* links : {&dialled_, &accepted_})
+    for (auto& [peer, link] : *links)
+      if (link.connection) link.connection->close();
+  dialled_.clear();
+  accepted_.clear();
+  for (const auto& connection : ungreeted_) connection->close();
+  ungreeted_.clear();
+}
+
+std::uint64_t PeerLinks::bytes_sent() const {
+  std::uint64_t bytes = bytes_of_closed_links_;
+  for (const auto* links : {&dialled_, &accepted_})
+    for (const auto& [peer, link] : *links)
+      if (link.connection) bytes += link.connection->counters().bytes_sent;
+  return bytes;
+}
+
+}  // namespace swarmline
