@@ -1,0 +1,48 @@
+# The front door: every target installs what is missing, builds what it needs, and runs.
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap quickstart test bench fmt tidy clean
+JOBS ?= $(shell nproc)
+
+help:  ## show this
+	@echo "Swarmline: train one large model on many unreliable machines."
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@echo
+	@echo "JOBS=$(JOBS) compilers and tests at a time."
+
+bootstrap:  ## install what is missing (apt-get; libtorch under .deps/)
+	@scripts/bootstrap
+
+quickstart: bootstrap  ## train a small model on a swarm of eight local processes, in minutes
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target swarmline
+	build/release/swarmline launch configs/quickstart.toml
+
+# Two builds, one list of results: the ci build, and AddressSanitizer + UBSan with the fuzzers.
+test: bootstrap  ## build and run all tests of the label "fast"
+	cmake --preset ci
+	cmake --build --preset ci --parallel $(JOBS)
+	cmake --preset asan
+	cmake --build --preset asan --parallel $(JOBS)
+	@mkdir -p build/test
+	@printf 'subdirs("%s" "%s")\n' '$(CURDIR)/build/ci' '$(CURDIR)/build/asan' >build/test/CTestTestfile.cmake
+	ctest --test-dir build/test --label-regex '^fast$$' --parallel $(JOBS) --output-on-failure
+
+bench: bootstrap  ## build and run the benchmarks
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS)
+	@for program in build/release/bench/*_bench; do echo "== $$program"; $$program || exit 1; done
+
+fmt:  ## format the sources
+	@python3 tests/tidy/format.py --fix .
+
+tidy: bootstrap  ## clang-tidy over all sources (slow), then the lint and format tests
+	cmake --preset dev
+	cmake --build --preset dev --parallel $(JOBS)
+	run-clang-tidy-19 -quiet -j $(JOBS) -p build/dev '$(CURDIR)/(kernels|compression|engine|balancer|pipeline|cli|sim)/.*\.cc$$'
+	python3 tests/tidy/lint.py .
+	python3 tests/tidy/format.py .
+
+clean:  ## remove what was built (downloads stay in .deps/)
+	rm -rf build
