@@ -1,0 +1,243 @@
+#include "engine/data/token_dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "engine/base/check.h"
+#include "engine/base/hash.h"
+#include "engine/base/rng.h"
+#include "engine/data/token_file.h"
+
+namespace swarmline {
+
+namespace {
+
+constexpr std::size_t kFingerprintSampleBytes = 4096;  // at each end of every file
+
+std::int32_t load_token(const std::byte* at, std::uint32_t token_bytes) {
+  std::uint32_t token = 0;
+  std::memcpy(&token, at, token_bytes);
+  return static_cast<std::int32_t>(
+      token);  // above 2^31: negative, refused as out of the vocabulary
+}
+
+std::unexpected<Error> mistake(std::string what) {
+  return fail(ErrorCode::kUserMistake, std::move(what));
+}
+
+}  // namespace
+
+Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
+  SWARMLINE_CHECK(options.sequence > 0);
+  TokenDataset dataset;
+  dataset.sequence_ = options.sequence;
+  SWARMLINE_TRY(dataset.open_files(options.data));
+  SWARMLINE_TRY(dataset.find_vocab(options.vocab));
+  SWARMLINE_TRY(dataset.split(options));
+  dataset.take_fingerprint();
+  return dataset;
+}
+
+Result<void> TokenDataset::open_files(const DataSection& data) {
+  if (data.kind != "bytes" && data.kind != "tokens") {
+    return mistake(fmt::format("[data] kind is \"{}\": use \"bytes\" or \"tokens\"", data.kind));
+  }
+  if (data.files.empty()) {
+    return mistake("[data] files is empty: name at least one file or glob to train on");
+  }
+  byte_kind_ = data.kind == "bytes";
+  std::set<std::string> seen;
+  for (const std::string& pattern : data.files) {
+    Result<std::vector<std::string>> paths = glob_files(pattern, kDataFilesMax);
+    if (!paths && paths.error().code == ErrorCode::kRefused) {
+      return mistake(
+          fmt::format("[data] files: {}: join them into fewer, larger files", paths.error().what));
+    }
+    if (!paths) return std::unexpected(paths.error());
+    if (paths->empty()) {
+      return mistake(is_folder(pattern)
+                         ? fmt::format("[data] files: \"{0}\" is a folder: name the files in it, "
+                                       "for example \"{0}/**\"",
+                                       pattern)
+                         : fmt::format("[data] files: no file matches \"{}\": check the path "
+                                       "(relative ones start at the current folder)",
+                                       pattern));
+    }
+    for (const std::string& path : *paths) {
+      if (!seen.insert(path).second) continue;
+      if (data.bytes_max > 0 && file_bytes_ >= data.bytes_max) return {};
+      SWARMLINE_TRY(add_file(data, path, has_wildcard(pattern)));
+    }
+  }
+  if (segments_.empty())
+    return mistake("[data] files: all files that match are empty or beyond bytes_max");
+  return {};
+}
+
+Result<void> TokenDataset::add_file(const DataSection& data, const std::string& path,
+                                    bool from_glob) {
+  if (segments_.size() >= kDataFilesMax) {
+    return mistake(
+        fmt::format("[data] files name more than {} files: join them into fewer, larger "
+                    "files",
+                    kDataFilesMax));
+  }
+  const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
+  if (!file) return mistake(fmt::format("[data] files: {}", file.error().what));
+  const BytesView bytes = (*file)->bytes();
+  if (bytes.empty() && from_glob) return {};
+  if (bytes.empty()) return mistake(fmt::format("{}: the file is empty", path));
+
+  Segment segment{.file = *file, .bytes = bytes, .first_token = tokens_};
+  if (!byte_kind_) {
+    const Result<TokenFileView> view = view_token_file(bytes, data.token_format, path);
+    if (!view) return std::unexpected(view.error());
+    segment.bytes = view->tokens;
+    segment.token_bytes = view->token_bytes;
+    segment.header_bytes = view->header_bytes;
+  }
+  if (data.bytes_max > 0) {
+    const std::uint64_t left = data.bytes_max - file_bytes_;
+    const std::uint64_t used = std::min<std::uint64_t>(segment.bytes.size(), left);
+    segment.bytes = segment.bytes.first(used - used % segment.token_bytes);
+  }
+  token_bytes_ = std::max(token_bytes_, segment.token_bytes);
+  file_bytes_ += segment.bytes.size();
+  segment.tokens = segment.bytes.size() / segment.token_bytes + (byte_kind_ ? 1 : 0);
+  tokens_ += segment.tokens;
+  if (segment.tokens > 0) segments_.push_back(std::move(segment));
+  return {};
+}
+
+Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
+  if (model_vocab > kVocabMax) {
+    return mistake(fmt::format("[model] vocab is {}: at most {}", model_vocab, kVocabMax));
+  }
+  vocab_ = model_vocab;
+  if (byte_kind_) {
+    if (vocab_ == 0) vocab_ = kByteVocab;
+    if (vocab_ < kByteVocab) {
+      return mistake(
+          fmt::format("[model] vocab is {}, but [data] kind = \"bytes\" needs {} (256 "
+                      "bytes and the end of a document)",
+                      vocab_, kByteVocab));
+    }
+    return {};
+  }
+  if (vocab_ != 0) return {};  // every read checks
+  if (file_bytes_ > kVocabScanBytesMax) {
+    return mistake(
+        fmt::format("set [model] vocab: {} bytes of tokens are too many to look for the "
+                    "largest (up to {} are searched)",
+                    file_bytes_, kVocabScanBytesMax));
+  }
+  std::uint32_t largest = 0;
+  for (const Segment& segment : segments_) {
+    for (std::uint64_t i = 0; i < segment.tokens; ++i) {
+      const std::byte* at = segment.bytes.data() + i * segment.token_bytes;
+      const auto token = static_cast<std::uint32_t>(load_token(at, segment.token_bytes));
+      if (token >= kVocabMax) {
+        return mistake(fmt::format(
+            "{}: token {} at byte {} is no token number: is [data] "
+            "token_format right?",
+            segment.file->path(), token, segment.header_bytes + i * segment.token_bytes));
+      }
+      largest = std::max(largest, token);
+    }
+  }
+  vocab_ = largest + 1;
+  return {};
+}
+
+Result<void> TokenDataset::split(const DatasetOptions& options) {
+  const std::uint64_t count = tokens_ == 0 ? 0 : (tokens_ - 1) / sequence_;
+  if (count == 0) {
+    return mistake(
+        fmt::format("[data] files hold {} tokens, and one sequence needs {} ([batch] "
+                    "sequence + 1): use more data or shorter sequences",
+                    tokens_, std::uint64_t{sequence_} + 1));
+  }
+  const double share = options.data.held_out;
+  if (!(share >= 0 && share < 1)) {
+    return mistake(
+        fmt::format("[data] held_out is {}: use a share of the sequences from 0 up to "
+                    "but not including 1",
+                    share));
+  }
+  const auto wanted = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(count)));
+  held_out_ = share > 0 ? std::max<std::uint64_t>(wanted, 1) : 0;
+  if (held_out_ >= count) {
+    return mistake(
+        fmt::format("[data] files give {} sequences of {} tokens, and held_out = {} "
+                    "leaves none to train on: use more data, shorter sequences or "
+                    "held_out = 0",
+                    count, sequence_, share));
+  }
+  split_ = IndexPermutation(count, Rng(options.seed).split("held-out split").seed());
+  return {};
+}
+
+void TokenDataset::take_fingerprint() {
+  RollingHash hash;
+  hash.add(byte_kind_ ? 1 : 2);
+  hash.add(sequence_);
+  for (const Segment& segment : segments_) {
+    const std::size_t sample = std::min(segment.bytes.size(), kFingerprintSampleBytes);
+    hash.add(segment.tokens);
+    hash.add(segment.bytes.first(sample));
+    hash.add(segment.bytes.last(sample));
+  }
+  fingerprint_ = hash.value();
+}
+
+Result<void> TokenDataset::read(std::uint64_t number, std::span<std::int32_t> tokens,
+                                std::span<std::int32_t> targets) const {
+  SWARMLINE_CHECK(number < sequences());
+  SWARMLINE_CHECK(tokens.size() == sequence_ && targets.size() == sequence_);
+  const std::uint64_t first = number * sequence_;
+  SWARMLINE_TRY(read_stream(first, tokens));
+  std::memcpy(targets.data(), tokens.data() + 1, (tokens.size() - 1) * sizeof(std::int32_t));
+  return read_stream(first + sequence_, targets.last(1));
+}
+
+Result<void> TokenDataset::read_stream(std::uint64_t first, std::span<std::int32_t> out) const {
+  auto segment = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token) - 1;
+  while (!out.empty()) {
+    const std::uint64_t within = first - segment->first_token;
+    const std::size_t count = std::min<std::uint64_t>(out.size(), segment->tokens - within);
+    SWARMLINE_TRY(copy_tokens(*segment, within, out.first(count)));
+    out = out.subspan(count);
+    first += count;
+    ++segment;
+  }
+  return {};
+}
+
+Result<void> TokenDataset::copy_tokens(const Segment& segment, std::uint64_t first,
+                                       std::span<std::int32_t> out) const {
+  if (byte_kind_) {
+    const std::byte* from = segment.bytes.data() + first;
+    const std::size_t bytes = std::min<std::uint64_t>(out.size(), segment.bytes.size() - first);
+    for (std::size_t i = 0; i < bytes; ++i) out[i] = std::to_integer<std::int32_t>(from[i]);
+    if (bytes < out.size()) out.back() = kEndOfDocument;
+    return {};
+  }
+  const std::byte* from = segment.bytes.data() + first * segment.token_bytes;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = load_token(from + i * segment.token_bytes, segment.token_bytes);
+    if (static_cast<std::uint32_t>(out[i]) >= vocab_) {
+      return mistake(fmt::format(
+          "{}: token {} at byte {} is outside the vocabulary of {}: raise [model] vocab, or is "
+          "[data] token_format wrong?",
+          segment.file->path(), static_cast<std::uint32_t>(out[i]),
+          segment.header_bytes + (first + i) * segment.token_bytes, vocab_));
+    }
+  }
+  return {};
+}
+
+}  // namespace swarmline
