@@ -1,0 +1,2 @@
+#define SWARMLINE_KERNEL_SET avx512
+#include "kernels/cpu/loops.inc"

@@ -1,0 +1,2 @@
+#define SWARMLINE_KERNEL_SET baseline
+#include "kernels/cpu/loops.inc"

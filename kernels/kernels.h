@@ -1,0 +1,103 @@
+// What runs on the metal: the CPU kernels, and the numbers their CUDA twins (kernels/cuda/) share.
+//   Same bits:  every instruction set gives the bits of the plain loop: only IEEE add, mul, div and
+//               sqrt, each rounded on its own, in an order that depends on n alone. Only the
+//               payload of a NaN that arithmetic made is left open; conversions define it.
+//   Shapes:     n elements, any n >= 0, any alignment. Buffers do not overlap.
+//   Thread:     any, stateless; one thread does the work.
+//   Errors:     none; what is not finite comes out as the rule of each function says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swarmline::kernels {
+
+// destination += source.
+void add_into(const float* source, float* destination, std::size_t n);
+void add_into(const double* source, double* destination, std::size_t n);
+// values *= factor.
+void scale(float factor, float* values, std::size_t n);
+void scale(double factor, double* values, std::size_t n);
+// y += a * x, the product rounded before the sum.
+void axpy(float a, const float* x, float* y, std::size_t n);
+void axpy(double a, const double* x, double* y, std::size_t n);
+
+// Sums of squares, in double, in one fixed order that suits a vector unit as well as a warp:
+// element i of a block of kSumBlock goes to lane i mod kSumLanes, lanes are folded in halves, and
+// the blocks' sums are summed in the same way.
+inline constexpr std::size_t kSumBlock = 4096;
+inline constexpr std::size_t kSumLanes = 32;
+double sum_of_squares(const float* values, std::size_t n);
+double sum_of_squares(const double* values, std::size_t n);
+
+// Conversions return whether a non-finite value was written. Rounding is to nearest even, overflow
+// goes to infinity, a NaN stays a (quiet) NaN with its sign and the high bits of its payload.
+bool copy_values(const float* source, float* destination, std::size_t n);
+bool copy_values(const double* source, double* destination, std::size_t n);
+bool fp64_to_fp32(const double* source, float* destination, std::size_t n);
+bool fp32_to_fp64(const float* source, double* destination, std::size_t n);
+bool fp32_to_fp16(const float* source, std::uint16_t* destination, std::size_t n);
+bool fp16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n);
+bool fp32_to_bf16(const float* source, std::uint16_t* destination, std::size_t n);
+bool bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n);
+
+// Blockwise int8: per block of `block` elements (the last may be shorter) scale = absmax / 127 and
+// code = nearest even of x / scale, in [-127, 127]. A block whose scale would be below the smallest
+// normal number is all zero (scale 0). A block with NaN or infinity has scale NaN and codes 0, and
+// comes back as NaN throughout, as does a foreign scale that makes 127 * scale infinite. Code -128
+// is never written and reads as -127. ceil(n / block) scales. Return whether a block was not finite.
+bool quantize_int8(const float* values, std::size_t n, std::size_t block, float* scales,
+                   std::int8_t* codes);
+bool dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
+                     std::size_t block, float* values);
+
+// Constants of one optimizer step, each computed in double and rounded once to T (flat_optimizer.cc
+// makes them).
+template <typename T>
+struct MomentStep {
+  T gradient_scale;  // clipping
+  T beta1, one_minus_beta1;
+  T beta2, one_minus_beta2;
+  T inverse_bias1;       // 1 / (1 - beta1^t)
+  T inverse_sqrt_bias2;  // 1 / sqrt(1 - beta2^t)
+  T eps;
+};
+
+// AdamW: moments, then p = p * keep - rate * m / (sqrt(v) * inverse_sqrt_bias2 + eps).
+template <typename T>
+struct AdamwStep {
+  MomentStep<T> moments;
+  T keep;  // 1 - learning rate * weight decay
+  T rate;  // learning rate * inverse_bias1
+};
+void adamw(const AdamwStep<float>& step, const float* gradients, float* m, float* v,
+           float* parameters, std::size_t n);
+void adamw(const AdamwStep<double>& step, const double* gradients, double* m, double* v,
+           double* parameters, std::size_t n);
+
+// LAMB in two passes over one tensor. The first moves the moments and returns the squared norms (in
+// the order of sum_of_squares) of the parameters and of update = m * inverse_bias1 / (sqrt(v) *
+// inverse_sqrt_bias2 + eps) + decay * p; the second makes the same update again and applies p = p -
+// rate * update.
+struct LambNorms {
+  double parameters = 0;
+  double update = 0;
+};
+template <typename T>
+struct LambStep {
+  MomentStep<T> moments;
+  T decay;  // weight decay
+};
+LambNorms lamb_moments(const LambStep<float>& step, const float* gradients, float* m, float* v,
+                       const float* parameters, std::size_t n);
+LambNorms lamb_moments(const LambStep<double>& step, const double* gradients, double* m, double* v,
+                       const double* parameters, std::size_t n);
+void lamb_apply(const LambStep<float>& step, float rate, const float* m, const float* v,
+                float* parameters, std::size_t n);
+void lamb_apply(const LambStep<double>& step, double rate, const double* m, const double* v,
+                double* parameters, std::size_t n);
+
+// The instruction set in use: "baseline", "avx2" or "avx512".
+const char* instruction_set();
+
+}  // namespace swarmline::kernels
