@@ -1,0 +1,45 @@
+// manifest.json of a checkpoint folder (docs/formats/checkpoint.md): what was saved and how it is
+// cut.
+//   Thread: pure. Errors of parsing: kCorrupt, and kIncompatible for a newer format; `path` is in
+//   the sentence. Bounds: kManifestBytesMax; Limits::stages_max stages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/base/units.h"
+#include "engine/config/run_config.h"
+
+namespace swarmline {
+
+inline constexpr int kCheckpointFormat = 1;
+inline constexpr std::uint64_t kManifestBytesMax = 4 * kMiB;
+
+struct StageFile {
+  std::string file;    // name within the folder: stage-S.safetensors
+  std::string sha256;  // 64 hex digits, of the whole file
+  std::uint64_t bytes = 0;
+  std::uint32_t first_layer = 0;  // [first_layer, last_layer) of the model
+  std::uint32_t last_layer = 0;
+};
+
+struct Manifest {
+  std::string run;                   // [run] name
+  std::uint32_t config_version = 1;  // of the run's config.toml
+  std::uint64_t step = 0;            // steps done
+  std::uint64_t version = 0;         // of the parameters
+  std::uint32_t sequence = 0;        // tokens, [batch] sequence
+  ModelSection model;                // resolved: no 0 that stands for a default
+  bool optimizer_state = false;      // the stage files hold it too
+  std::vector<StageFile> stages;     // in order; together every layer once
+};
+
+std::string to_json(const Manifest& manifest);
+Result<Manifest> parse_manifest(std::string_view json, const std::string& path);
+
+std::string stage_file_name(std::uint32_t stage);  // "stage-3.safetensors"
+
+}  // namespace swarmline
