@@ -1,0 +1,300 @@
+#include "engine/net/tcp/tcp_connection.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+
+namespace swarmline {
+namespace asio = boost::asio;
+namespace {
+
+constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+void set_option(int fd, int level, int option, int value) {
+  // A refused option costs speed, not correctness.
+  if (setsockopt(fd, level, option, &value, sizeof(value)) != 0) {
+    log(LogLevel::kDebug, "socket option {} refused: {}", option, reason(errno));
+  }
+}
+
+void set_up(int fd, const TcpOptions& options) {
+  using Milliseconds = std::chrono::milliseconds;
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::chrono::duration_cast<Milliseconds>(TcpNetwork::kSilentPeerMax).count()));
+  if (options.socket_buffer_bytes > 0) {
+    set_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);
+  }
+  // A child process must not keep a dead peer's connections alive.
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+}  // namespace
+
+TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote)
+    : shared_(std::move(shared)), socket_(std::move(socket)), remote_(std::move(remote)) {
+  set_up(socket_.native_handle(), shared_->options);
+  shared_->open.insert(this);
+}
+
+TcpConnection::~TcpConnection() { shared_->open.erase(this); }
+
+void TcpConnection::start(Handlers handlers) {
+  SWARMLINE_CHECK(!started_);
+  started_ = true;
+  handlers_ = std::move(handlers);
+  if (early_end_) {
+    asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      HandlerScope scope(self->shared_->runtime);
+      self->finish(*self->early_end_);
+    });
+  } else if (!closed_) {
+    post_read();
+  }
+}
+
+// Writing --------------------------------------------------------------------------------------------------------------
+
+void TcpConnection::send(Frame frame) {
+  if (closing_ || closed_ || early_end_) return;
+  const FrameHeader header = frame.header();
+  const std::uint64_t bytes = kFrameHeaderBytes + header.meta_bytes + header.payload_bytes;
+  if (unsent_bytes_ + bytes > shared_->options.queue_bytes_max) {
+    closing_ = true;
+    asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      HandlerScope scope(self->shared_->runtime);
+      self->close_socket();
+      self->finish({ErrorCode::kRefused,
+                    fmt::format("{} takes too slowly: more than {} bytes were queued for it",
+                                self->remote_, self->shared_->options.queue_bytes_max)});
+    });
+    return;
+  }
+  unsent_bytes_ += bytes;
+  ++counters_.frames_sent;
+  queue_.push_back({encode_header(header), std::move(frame.meta), std::move(frame.payload), bytes});
+  post_flush();
+}
+
+void TcpConnection::post_flush() {
+  // Posted, not called: the frames that one callback sends leave in one gathered write.
+  if (flush_pending_) return;
+  flush_pending_ = true;
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    HandlerScope scope(self->shared_->runtime);
+    self->flush();
+  });
+}
+
+void TcpConnection::wait_writable() {
+  flush_pending_ = true;
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
+    if (error) return;
+    HandlerScope scope(self->shared_->runtime);
+    self->flush();
+  });
+}
+
+std::size_t TcpConnection::gather(struct iovec* parts) const {
+  std::size_t count = 0;
+  std::uint64_t skip = front_written_;
+  const auto add = [&](const void* data, std::size_t size) {
+    const std::size_t skipped = std::min<std::uint64_t>(skip, size);
+    skip -= skipped;
+    if (skipped == size || count == IOV_MAX) return;
+    parts[count++] = {const_cast<char*>(static_cast<const char*>(data)) + skipped, size - skipped};
+  };
+  for (const Outgoing& frame : queue_) {
+    if (count == IOV_MAX) break;
+    add(frame.header.data(), frame.header.size());
+    add(frame.meta.data(), frame.meta.size());
+    for (const SharedBytes& part : frame.payload) add(part.data(), part.size());
+  }
+  return count;
+}
+
+void TcpConnection::written(std::size_t bytes) {
+  unsent_bytes_ -= bytes;
+  counters_.bytes_sent += bytes;
+  shared_->counters.bytes_sent += bytes;
+  ++shared_->counters.write_calls;
+  front_written_ += bytes;
+  while (!queue_.empty() && front_written_ >= queue_.front().bytes) {
+    front_written_ -= queue_.front().bytes;
+    queue_.pop_front();
+  }
+}
+
+void TcpConnection::flush() {
+  flush_pending_ = false;
+  if (!socket_.is_open()) return;
+  std::array<struct iovec, IOV_MAX> parts;
+  std::size_t moved = 0;
+  while (!queue_.empty()) {
+    if (moved >= TcpNetwork::kHandlerBytesMax) return post_flush();
+    const msghdr message{.msg_iov = parts.data(), .msg_iovlen = gather(parts.data())};
+    const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      moved += static_cast<std::size_t>(sent);
+      written(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return wait_writable();
+    } else if (errno != EINTR) {
+      const int error = errno;
+      close_socket();
+      return finish({closing_ ? ErrorCode::kStopped : ErrorCode::kPeerGone,
+                     fmt::format("cannot write to {}: {}", remote_, reason(error))});
+    }
+  }
+  if (closing_) end_flush();
+}
+
+// Everything is with the kernel: end our half, and let the other end's last bytes run out, so that closing the socket does
+// not reset the connection and lose what we sent.
+void TcpConnection::end_flush() {
+  if (shut_down_) return;
+  shut_down_ = true;
+  boost::system::error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  if (started_) finish({ErrorCode::kStopped, "closed by this end"});
+}
+
+void TcpConnection::close() {
+  if (closing_ || closed_ || early_end_) return;
+  closing_ = true;
+  if (!started_) {  // nobody listens: no callback is due until start()
+    early_end_ = Error{ErrorCode::kStopped, "closed by this end"};
+    post_read();
+  }
+  std::weak_ptr<TcpConnection> weak = shared_from_this();
+  close_timer_ = shared_->runtime.call_after(kCloseFlushMax, [weak] {
+    if (const auto self = weak.lock()) {
+      self->close_socket();
+      self->finish({ErrorCode::kStopped, "closed by this end"});
+    }
+  });
+  post_flush();
+}
+
+// Reading --------------------------------------------------------------------------------------------------------------
+
+void TcpConnection::wait_readable() {
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
+    if (error) return;
+    HandlerScope scope(self->shared_->runtime);
+    self->read();
+  });
+}
+
+void TcpConnection::post_read() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    HandlerScope scope(self->shared_->runtime);
+    self->read();
+  });
+}
+
+// Bytes read: 0 = try again when the socket is readable.
+Result<std::size_t> TcpConnection::read_once() {
+  const std::array<MutableBytes, 2> space = reader_.space();
+  std::array<struct iovec, 2> parts;
+  std::size_t count = 0;
+  for (const MutableBytes& part : space) {
+    if (!part.empty()) parts[count++] = {part.data(), part.size()};
+  }
+  while (true) {
+    const ssize_t got = ::readv(socket_.native_handle(), parts.data(), static_cast<int>(count));
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) {
+      return fail(ErrorCode::kPeerGone,
+                  reader_.between_frames() ? fmt::format("{} closed the connection", remote_)
+                                           : fmt::format("{} closed the connection within a frame", remote_));
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    if (errno != EINTR) {
+      return fail(ErrorCode::kPeerGone, fmt::format("cannot read from {}: {}", remote_, reason(errno)));
+    }
+  }
+}
+
+void TcpConnection::read() {
+  std::size_t moved = 0;
+  while (socket_.is_open()) {
+    if (moved >= TcpNetwork::kHandlerBytesMax) return post_read();
+    const Result<std::size_t> got = read_once();
+    if (got && *got == 0) return wait_readable();
+    if (!got) {
+      close_socket();
+      return finish(closing_ ? Error{ErrorCode::kStopped, "closed by this end"} : got.error());
+    }
+    moved += *got;
+    counters_.bytes_received += *got;
+    shared_->counters.bytes_received += *got;
+    ++shared_->counters.read_calls;
+    if (closing_) continue;  // not committed: the same space is filled again
+    const Result<void> parsed = reader_.commit(*got);
+    deliver_ready();  // frames before the bad bytes were good
+    if (parsed || closing_ || closed_) continue;
+    ++shared_->counters.bad_streams;
+    log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed", remote_, parsed.error().what);
+    close_socket();
+    return finish(parsed.error());
+  }
+}
+
+void TcpConnection::deliver_ready() {
+  delivering_ = true;
+  while (!closing_ && !closed_) {
+    std::optional<Frame> frame = reader_.next();
+    if (!frame) break;
+    ++counters_.frames_received;
+    if (handlers_.on_frame) handlers_.on_frame(std::move(*frame));
+  }
+  delivering_ = false;
+  if (closed_) handlers_ = {};
+}
+
+// Ending ---------------------------------------------------------------------------------------------------------------
+
+void TcpConnection::finish(Error error) {
+  if (closed_) return;
+  if (!started_) {
+    if (!early_end_) early_end_ = std::move(error);
+    return;
+  }
+  closed_ = closing_ = true;
+  ++shared_->counters.closed;
+  const Handlers handlers = std::exchange(handlers_, {});
+  if (handlers.on_closed) handlers.on_closed(std::move(error));
+}
+
+void TcpConnection::close_socket() {
+  shared_->runtime.cancel(close_timer_);
+  queue_.clear();
+  front_written_ = 0;
+  unsent_bytes_ = 0;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void TcpConnection::abandon() {
+  closed_ = closing_ = true;
+  close_socket();
+  if (!delivering_) handlers_ = {};
+}
+
+}  // namespace swarmline

@@ -1,0 +1,87 @@
+// One TCP connection of a TcpNetwork: a FrameReader on the way in, a queue of gathered writes on the way out. For the
+// files of this folder; what users see is Connection.
+#pragma once
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/net/frame_reader.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_access.h"
+
+namespace swarmline {
+
+class TcpConnection;
+
+// What a network and its connections share; connections that are not closed yet are listed.
+struct TcpShared {
+  AsioRuntime& runtime;
+  TcpOptions options;
+  TcpNetwork::Counters counters;
+  std::set<TcpConnection*> open;
+};
+
+class TcpConnection final : public Connection, public std::enable_shared_from_this<TcpConnection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote);
+  ~TcpConnection() override;
+
+  void start(Handlers handlers) override;
+  void send(Frame frame) override;
+  void close() override;
+  std::uint64_t unsent_bytes() const override { return unsent_bytes_; }
+  Counters counters() const override { return counters_; }
+  std::string remote() const override { return remote_; }
+
+  void abandon();  // the network is going: close without callbacks
+
+ private:
+  struct Outgoing {
+    std::array<std::byte, kFrameHeaderBytes> header;
+    std::string meta;
+    std::vector<SharedBytes> payload;
+    std::uint64_t bytes;
+  };
+
+  void post_flush();
+  void flush();
+  void wait_writable();
+  std::size_t gather(struct iovec* parts) const;
+  void written(std::size_t bytes);
+  void end_flush();
+  void wait_readable();
+  void post_read();
+  void read();
+  Result<std::size_t> read_once();
+  void deliver_ready();
+  void finish(Error error);
+  void close_socket();
+
+  std::shared_ptr<TcpShared> shared_;
+  Socket socket_;
+  const std::string remote_;
+  Handlers handlers_;
+  FrameReader reader_;
+  std::deque<Outgoing> queue_;
+  std::uint64_t front_written_ = 0;  // bytes of queue_.front() that have left
+  std::uint64_t unsent_bytes_ = 0;
+  Connection::Counters counters_;
+  std::optional<Error> early_end_;  // the connection ended before start()
+  TimerId close_timer_;
+  bool started_ = false;
+  bool closing_ = false;  // close() was called, or the queue was full: nothing is delivered or accepted any more
+  bool closed_ = false;   // on_closed was delivered
+  bool delivering_ = false;
+  bool flush_pending_ = false;  // posted, or waiting for the socket
+  bool shut_down_ = false;      // our half of the stream is ended
+};
+
+}  // namespace swarmline

@@ -1,0 +1,213 @@
+#include "engine/net/tcp/tcp_network.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <utility>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/net/tcp/tcp_connection.h"
+#include "engine/runtime/asio_access.h"
+
+namespace swarmline {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+constexpr Duration kAcceptRetryDelay = std::chrono::milliseconds(100);
+
+std::string text_of(const tcp::endpoint& endpoint) {
+  return to_string(Address{endpoint.address().to_string(), endpoint.port()});
+}
+
+bool is_name_error(const error_code& error) {
+  return error == asio::error::host_not_found || error == asio::error::host_not_found_try_again ||
+         error == asio::error::no_data || error == asio::error::no_recovery ||
+         error == asio::error::service_not_found;
+}
+
+// The endpoints that "host:port" may mean; an IP literal asks no name server.
+using Endpoints = tcp::resolver::results_type;
+std::optional<Endpoints> literal(const Address& address) {
+  error_code error;
+  const auto ip = asio::ip::make_address(address.host, error);
+  if (error) return std::nullopt;
+  return Endpoints::create(tcp::endpoint(ip, address.port), address.host, std::to_string(address.port));
+}
+
+}  // namespace
+
+struct TcpNetwork::State : std::enable_shared_from_this<State> {
+  State(AsioRuntime& runtime, TcpOptions options)
+      : io(io_context_of(runtime)), shared(std::make_shared<TcpShared>(runtime, options)) {}
+
+  struct Listener {
+    tcp::acceptor acceptor;
+    Accepted on_accepted;
+  };
+  // One connect(): whatever ends it first settles it.
+  struct Attempt {
+    Attempt(asio::io_context& io, Address a, Connected c)
+        : socket(io), resolver(io), address(std::move(a)), on_connected(std::move(c)) {}
+    tcp::socket socket;
+    tcp::resolver resolver;
+    Address address;
+    Connected on_connected;
+    TimerId timer;
+  };
+
+  void accept_next(const std::shared_ptr<Listener>& listener);
+  void accepted(const std::shared_ptr<Listener>& listener, tcp::socket socket);
+  void connect_any(const std::shared_ptr<Attempt>& attempt, const Endpoints& endpoints);
+  void connected(const std::shared_ptr<Attempt>& attempt, const error_code& error);
+  void settle(const std::shared_ptr<Attempt>& attempt, Result<std::shared_ptr<Connection>> result);
+
+  AsioRuntime& runtime() { return shared->runtime; }
+
+  asio::io_context& io;
+  std::shared_ptr<TcpShared> shared;
+  std::vector<std::shared_ptr<Listener>> listeners;
+  bool stopped = false;
+};
+
+void TcpNetwork::State::accept_next(const std::shared_ptr<Listener>& listener) {
+  listener->acceptor.async_accept(
+      [self = shared_from_this(), listener](const error_code& error, tcp::socket socket) {
+        if (self->stopped || !listener->acceptor.is_open()) return;
+        HandlerScope scope(self->runtime());
+        if (!error) {
+          self->accepted(listener, std::move(socket));
+          return self->accept_next(listener);
+        }
+        // Out of descriptors, say: those who wait in the backlog get their turn later.
+        log(LogLevel::kWarn, "cannot accept a connection: {}", error.message());
+        self->runtime().call_after(kAcceptRetryDelay, [weak = self->weak_from_this(), listener] {
+          const auto state = weak.lock();
+          if (state && !state->stopped && listener->acceptor.is_open()) state->accept_next(listener);
+        });
+      });
+}
+
+void TcpNetwork::State::accepted(const std::shared_ptr<Listener>& listener, tcp::socket socket) {
+  error_code error;
+  const tcp::endpoint remote = socket.remote_endpoint(error);
+  if (error) return;  // it came and went
+  ++shared->counters.accepted;
+  const Accepted on_accepted = listener->on_accepted;  // it may stop listening
+  on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
+}
+
+void TcpNetwork::State::connect_any(const std::shared_ptr<Attempt>& attempt, const Endpoints& endpoints) {
+  asio::async_connect(attempt->socket, endpoints,
+                      [self = shared_from_this(), attempt](const error_code& error, const tcp::endpoint&) {
+                        HandlerScope scope(self->runtime());
+                        self->connected(attempt, error);
+                      });
+}
+
+void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt, const error_code& connect_error) {
+  if (!attempt->on_connected) return;  // its deadline closed the socket
+  error_code error = connect_error;
+  tcp::endpoint local, remote;
+  if (!error) local = attempt->socket.local_endpoint(error);
+  if (!error) remote = attempt->socket.remote_endpoint(error);
+  // Linux joins a socket to itself when its own ephemeral port is the one asked for: nobody listens there.
+  if (!error && local == remote) error = asio::error::connection_refused;
+  if (error) {
+    return settle(attempt, fail(ErrorCode::kPeerGone, fmt::format("cannot connect to {}: {}",
+                                                                  to_string(attempt->address), error.message())));
+  }
+  ++shared->counters.connected;
+  settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(
+                      shared, std::move(attempt->socket), to_string(attempt->address))));
+}
+
+void TcpNetwork::State::settle(const std::shared_ptr<Attempt>& attempt,
+                               Result<std::shared_ptr<Connection>> result) {
+  const Connected on_connected = std::exchange(attempt->on_connected, {});
+  if (!on_connected) return;
+  runtime().cancel(attempt->timer);
+  error_code ignored;
+  attempt->resolver.cancel();
+  attempt->socket.close(ignored);
+  if (!stopped) on_connected(std::move(result));
+}
+
+TcpNetwork::TcpNetwork(AsioRuntime& runtime, TcpOptions options)
+    : state_(std::make_shared<State>(runtime, options)) {}
+
+TcpNetwork::~TcpNetwork() {
+  state_->stopped = true;
+  stop_listening();
+  std::vector<std::shared_ptr<TcpConnection>> open;
+  for (TcpConnection* connection : state_->shared->open) {
+    if (auto held = connection->weak_from_this().lock()) open.push_back(std::move(held));
+  }
+  for (const auto& connection : open) connection->abandon();
+}
+
+Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted) {
+  const auto cannot = [&](const error_code& error) {
+    return fail(is_name_error(error) ? ErrorCode::kNotFound : ErrorCode::kIo,
+                fmt::format("cannot listen on {}: {}", to_string(address), error.message()));
+  };
+  error_code error;
+  std::optional<Endpoints> endpoints = literal(address);
+  if (!endpoints) {
+    endpoints = tcp::resolver(state_->io).resolve(address.host, std::to_string(address.port), error);
+    if (error) return cannot(error);
+  }
+  const tcp::endpoint wanted = endpoints->begin()->endpoint();
+  const auto listener =
+      std::make_shared<State::Listener>(State::Listener{tcp::acceptor(state_->io), std::move(on_accepted)});
+  tcp::acceptor& acceptor = listener->acceptor;
+  acceptor.open(wanted.protocol(), error);
+  if (error) return cannot(error);
+  fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(wanted, error);
+  if (!error) acceptor.listen(Limits::accept_backlog_max, error);
+  if (error) return cannot(error);
+  const tcp::endpoint bound = acceptor.local_endpoint(error);
+  if (error) return cannot(error);
+  state_->listeners.push_back(listener);
+  state_->accept_next(listener);
+  return Address{bound.address().to_string(), bound.port()};
+}
+
+void TcpNetwork::connect(const Address& address, Duration timeout, Connected on_connected) {
+  const auto attempt = std::make_shared<State::Attempt>(state_->io, address, std::move(on_connected));
+  const auto state = state_;
+  attempt->timer = state->runtime().call_after(timeout, [state, attempt, timeout] {
+    state->settle(attempt, fail(ErrorCode::kDeadline,
+                                fmt::format("{} did not answer within {:.3g} s",
+                                            to_string(attempt->address), to_seconds(timeout))));
+  });
+  if (const auto endpoints = literal(address)) return state->connect_any(attempt, *endpoints);
+  attempt->resolver.async_resolve(
+      address.host, std::to_string(address.port),
+      [state, attempt](const error_code& error, const Endpoints& endpoints) {
+        HandlerScope scope(state->runtime());
+        if (!attempt->on_connected) return;
+        if (!error) return state->connect_any(attempt, endpoints);
+        state->settle(attempt, fail(ErrorCode::kNotFound, fmt::format("cannot find host \"{}\": {}",
+                                                                      attempt->address.host, error.message())));
+      });
+}
+
+void TcpNetwork::stop_listening() {
+  for (const auto& listener : state_->listeners) {
+    error_code ignored;
+    listener->acceptor.close(ignored);
+  }
+  state_->listeners.clear();
+}
+
+TcpNetwork::Counters TcpNetwork::counters() const { return state_->shared->counters; }
+
+}  // namespace swarmline

@@ -1,0 +1,52 @@
+// Frames over TCP. Boost.Asio is seen only by the .cc files; sockets are read and written by gathering system calls, so
+// that a payload's bytes go from the tensor's buffer to the kernel and from the kernel into the received buffer.
+//   Ownership: the AsioRuntime outlives the network. Destroying the network closes listeners and connections without
+//              callbacks.
+//   Thread:    control thread.
+//   Errors:    as engine/net/network.h. Bytes that are no frame are counted, logged, and end their connection.
+//   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved by one callback, so
+//              that one busy connection does not starve timers. A peer that acknowledges nothing for kSilentPeerMax
+//              while bytes are on their way to it is gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/limits.h"
+#include "engine/net/network.h"
+#include "engine/runtime/asio_runtime.h"
+
+namespace swarmline {
+
+struct TcpOptions {
+  std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
+  // 0: the kernel's own tuning, which grows to megabytes; a set size is capped by net.core.{r,w}mem_max.
+  int socket_buffer_bytes = 0;
+};
+
+class TcpNetwork final : public Network {
+ public:
+  static constexpr std::size_t kHandlerBytesMax = 8 * kMiB;
+  static constexpr Duration kSilentPeerMax = std::chrono::seconds(30);
+
+  struct Counters {
+    std::uint64_t connected = 0, accepted = 0, closed = 0;
+    std::uint64_t bad_streams = 0;  // connections ended by bytes that are no frame
+    std::uint64_t bytes_sent = 0, bytes_received = 0;
+    std::uint64_t write_calls = 0, read_calls = 0;  // system calls that moved bytes
+  };
+
+  TcpNetwork(AsioRuntime& runtime, TcpOptions options);
+  ~TcpNetwork() override;
+
+  Result<Address> listen(const Address& address, Accepted on_accepted) override;
+  void connect(const Address& address, Duration timeout, Connected on_connected) override;
+  void stop_listening() override;
+  Counters counters() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace swarmline
