@@ -1,0 +1,193 @@
+#include "engine/model/model_spec.h"
+
+#include <functional>
+#include <initializer_list>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/bytes.h"
+#include "engine/base/check.h"
+
+namespace swarmline {
+namespace {
+
+// Bounds that keep every product of two of them, times the bytes of an element, far below 2^63.
+constexpr std::uint64_t kLayersMax = 1U << 16;
+constexpr std::uint64_t kWidthMax = 1U << 20;  // d_model, d_ff
+constexpr std::uint64_t kVocabMax = 1U << 26;
+constexpr std::uint64_t kSequenceMax = 1U << 24;  // tokens
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+Result<void> require_range(std::string_view key, std::uint64_t value, std::uint64_t max) {
+  if (value >= 1 && value <= max) return {};
+  return fail(ErrorCode::kUserMistake, std::string(key) + " = " + std::to_string(value) +
+                                           ": expected 1 to " + std::to_string(max) + ".");
+}
+
+Result<void> require_multiple(std::string_view key, std::uint64_t value, std::string_view unit_key,
+                              std::uint64_t unit) {
+  if (value % unit == 0) return {};
+  return fail(ErrorCode::kUserMistake, std::string(key) + " = " + std::to_string(value) +
+                                           " is not a multiple of " + std::string(unit_key) +
+                                           " = " + std::to_string(unit) +
+                                           ": change one of the two so that it divides evenly.");
+}
+
+Result<void> resolve_vocab(ModelSection& shape, std::uint32_t data_vocab) {
+  if (shape.vocab == 0) shape.vocab = data_vocab;
+  SWARMLINE_TRY(require_range("model.vocab", shape.vocab, kVocabMax));
+  if (shape.vocab < data_vocab) {
+    return fail(ErrorCode::kUserMistake,
+                "model.vocab = " + std::to_string(shape.vocab) + " is less than the data's " +
+                    std::to_string(data_vocab) + " tokens: raise it, or leave it 0.");
+  }
+  return {};
+}
+
+Result<void> check_heads(const ModelSection& shape) {
+  SWARMLINE_TRY(require_range("model.heads", shape.heads, shape.d_model));
+  SWARMLINE_TRY(require_range("model.kv_heads", shape.kv_heads, shape.heads));
+  SWARMLINE_TRY(require_multiple("model.d_model", shape.d_model, "model.heads", shape.heads));
+  SWARMLINE_TRY(require_multiple("model.heads", shape.heads, "model.kv_heads", shape.kv_heads));
+  if (shape.positions == PositionKind::kRotary && shape.d_model / shape.heads % 2 != 0) {
+    return fail(ErrorCode::kUserMistake,
+                "model.positions = \"rotary\" turns pairs, and d_model / heads = " +
+                    std::to_string(shape.d_model / shape.heads) +
+                    " is odd: choose heads so that it is even.");
+  }
+  return {};
+}
+
+Result<void> check_numbers(const ModelSection& shape) {
+  if (shape.dtype != DType::kF32 && shape.dtype != DType::kF64) {
+    return fail(ErrorCode::kUserMistake,
+                "model.dtype: parameters are \"fp32\" or \"fp64\" (bf16 is what a CUDA device "
+                "computes in, by itself).");
+  }
+  if (!(shape.dropout >= 0 && shape.dropout < 1)) {
+    return fail(ErrorCode::kUserMistake, "model.dropout = " + std::to_string(shape.dropout) +
+                                             ": expected a share in [0, 1).");
+  }
+  if (!(shape.norm_eps > 0 && shape.init_std >= 0 && shape.rope_theta > 0)) {
+    return fail(ErrorCode::kUserMistake,
+                "model.norm_eps and model.rope_theta must be above 0, model.init_std not below.");
+  }
+  return {};
+}
+
+// Appends slots in the order in which they are computed with.
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const ModelSpec& spec, ParameterLayout& layout)
+      : shape_(spec.shape), sequence_(spec.sequence), layout_(layout) {}
+
+  void embedding(bool tokens) {
+    if (tokens) token_embedding();
+    if (shape_.positions == PositionKind::kLearned) {
+      add("embed.positions.weight", {sequence_, shape_.d_model});
+    }
+  }
+  void token_embedding() { add("embed.tokens.weight", {shape_.vocab, shape_.d_model}); }
+
+  void block(std::uint32_t number) {
+    const std::string prefix = "layers." + std::to_string(number) + ".";
+    const std::int64_t d = shape_.d_model;
+    const std::int64_t kv = d / shape_.heads * shape_.kv_heads;
+    const std::int64_t ff = shape_.d_ff;
+    norm(prefix + "attention_norm");
+    // q, k and v (and gate and up) side by side: where no gap falls between them, they are one
+    // matrix product.
+    linears(prefix + "attention.", {{"q", d}, {"k", kv}, {"v", kv}}, d);
+    linears(prefix + "attention.", {{"o", d}}, d);
+    norm(prefix + "mlp_norm");
+    if (shape_.activation == ActivationKind::kSwiGlu) {
+      linears(prefix + "mlp.", {{"gate", ff}, {"up", ff}}, d);
+    } else {
+      linears(prefix + "mlp.", {{"up", ff}}, d);
+    }
+    linears(prefix + "mlp.", {{"down", d}}, ff);
+  }
+
+  void head(bool own_weight) {
+    norm("final_norm");
+    if (own_weight) add("head.weight", {shape_.vocab, shape_.d_model});
+  }
+
+ private:
+  void norm(const std::string& name) {
+    add(name + ".weight", {shape_.d_model});
+    if (shape_.norm == NormKind::kLayerNorm && shape_.bias) add(name + ".bias", {shape_.d_model});
+  }
+
+  void linears(const std::string& prefix,
+               std::initializer_list<std::pair<const char*, std::int64_t>> outputs,
+               std::int64_t inputs) {
+    for (const auto& [name, width] : outputs) add(prefix + name + ".weight", {width, inputs});
+    if (!shape_.bias) return;
+    for (const auto& [name, width] : outputs) add(prefix + name + ".bias", {width});
+  }
+
+  void add(std::string name, std::vector<std::int64_t> shape) {
+    const auto elements = static_cast<std::uint64_t>(
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+    const bool decay = shape.size() > 1;
+    layout_.slots.push_back({std::move(name), std::move(shape), layout_.elements, elements, decay});
+    layout_.elements =
+        round_up(layout_.elements + elements, kBufferAlignment / size_bytes(layout_.dtype));
+  }
+
+  const ModelSection& shape_;
+  std::int64_t sequence_;
+  ParameterLayout& layout_;
+};
+
+}  // namespace
+
+Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab) {
+  ModelSpec spec{config.model, config.batch.sequence, config.run.seed};
+  ModelSection& shape = spec.shape;
+  SWARMLINE_TRY(require_range("model.layers", shape.layers, kLayersMax));
+  SWARMLINE_TRY(require_range("model.d_model", shape.d_model, kWidthMax));
+  SWARMLINE_TRY(require_range("batch.sequence", spec.sequence, kSequenceMax));
+  SWARMLINE_TRY(require_range("model.share_layers", shape.share_layers, shape.layers));
+  SWARMLINE_TRY(
+      require_multiple("model.layers", shape.layers, "model.share_layers", shape.share_layers));
+  if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
+  SWARMLINE_TRY(check_heads(shape));
+  if (shape.d_ff == 0) {
+    const std::uint64_t d = shape.d_model;
+    const bool gated = shape.activation == ActivationKind::kSwiGlu;
+    shape.d_ff = static_cast<std::uint32_t>(gated ? round_up((8 * d + 2) / 3, 64) : 4 * d);
+  }
+  SWARMLINE_TRY(require_range("model.d_ff", shape.d_ff, 4 * kWidthMax));
+  SWARMLINE_TRY(resolve_vocab(shape, data_vocab));
+  SWARMLINE_TRY(check_numbers(shape));
+  return spec;
+}
+
+ParameterLayout make_layout(const ModelSpec& spec, const StageSpec& stage) {
+  const ModelSection& shape = spec.shape;
+  SWARMLINE_CHECK(stage.stage.value < stage.stages);
+  SWARMLINE_CHECK(stage.first_layer <= stage.last_layer && stage.last_layer <= shape.layers);
+  SWARMLINE_CHECK_MSG(
+      stage.first_layer % shape.share_layers == 0 && stage.last_layer % shape.share_layers == 0,
+      "a stage is cut inside layers that share parameters");
+  ParameterLayout layout{.dtype = shape.dtype};
+  LayoutBuilder builder(spec, layout);
+  const bool shared = shape.tied_embeddings && stage.stages > 1;
+  if (stage.has_embedding()) builder.embedding(/*tokens=*/!shared);
+  for (std::uint32_t layer = stage.first_layer; layer < stage.last_layer;
+       layer += shape.share_layers) {
+    builder.block(layer / shape.share_layers);
+  }
+  if (stage.has_head()) builder.head(/*own_weight=*/!shape.tied_embeddings);
+  layout.tied_offset = layout.elements;
+  if (shared && (stage.has_embedding() || stage.has_head())) builder.token_embedding();
+  return layout;
+}
+
+}  // namespace swarmline

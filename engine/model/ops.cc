@@ -1,0 +1,290 @@
+#include "engine/model/ops.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+template <typename T>
+void add_rows_in_order(const at::Tensor& target, const at::Tensor& tokens,
+                       const at::Tensor& gradient, double scale) {
+  const std::int64_t width = gradient.size(1);
+  const auto* const from = static_cast<const T*>(gradient.const_data_ptr());
+  const auto* const rows = static_cast<const std::int32_t*>(tokens.const_data_ptr());
+  auto* const to = target.data_ptr<T>();
+  const T factor = static_cast<T>(scale);
+  for (std::int64_t n = 0; n < gradient.size(0); ++n) {
+    T* const row = to + rows[n] * width;
+    for (std::int64_t i = 0; i < width; ++i) row[i] += factor * from[n * width + i];
+  }
+}
+
+struct LinearFunction : Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input,
+                            const LinearWeights* weights, GradientSink* sink) {
+    const at::Tensor& w = weights->weight.compute;
+    const at::Tensor x = input.to(w.scalar_type());
+    ctx->save_for_backward({x});
+    ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
+    ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
+    ctx->saved_data["input_type"] = static_cast<std::int64_t>(input.scalar_type());
+    return weights->bias.defined() ? at::addmm(weights->bias.compute, x, w.t()) : at::mm(x, w.t());
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto* const weights =
+        reinterpret_cast<const LinearWeights*>(ctx->saved_data["weights"].toInt());
+    auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
+    const auto input_type = static_cast<at::ScalarType>(ctx->saved_data["input_type"].toInt());
+    const at::Tensor& w = weights->weight.compute;
+    const at::Tensor g = gradients[0].to(w.scalar_type()).contiguous();
+    if (sink->is_open()) {
+      sink->add_product(weights->weight, g, ctx->get_saved_variables()[0]);
+      if (weights->bias.defined()) sink->add(weights->bias, g.sum(0));
+    }
+    return {at::mm(g, w).to(input_type), {}, {}};
+  }
+};
+
+std::optional<at::Tensor> optional_value(const Weight& weight) {
+  return weight.defined() ? std::optional<at::Tensor>(weight.value) : std::nullopt;
+}
+
+struct LayerNormFunction : Function<LayerNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const NormWeights* weights,
+                            GradientSink* sink) {
+    auto [y, mean, rstd] = at::native_layer_norm(x, x.sizes().slice(1), weights->weight.value,
+                                                 optional_value(weights->bias), weights->eps);
+    ctx->save_for_backward({x, mean, rstd});
+    ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
+    ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto* const weights =
+        reinterpret_cast<const NormWeights*>(ctx->saved_data["weights"].toInt());
+    auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const bool open = sink->is_open();
+    auto [dx, dw, db] = at::native_layer_norm_backward(
+        gradients[0].contiguous(), x, x.sizes().slice(1), saved[1], saved[2], weights->weight.value,
+        optional_value(weights->bias), {true, open, open && weights->bias.defined()});
+    if (open) sink->add(weights->weight, dw);
+    if (open && weights->bias.defined()) sink->add(weights->bias, db);
+    return {dx, {}, {}};
+  }
+};
+
+// y = x rstd w (+ b), rstd = (mean(x^2) + eps)^(-1/2). Source: Zhang and Sennrich, NeurIPS 2019.
+struct RmsNormFunction : Function<RmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const NormWeights* weights,
+                            GradientSink* sink) {
+    const at::Tensor rstd = at::rsqrt_(at::mean(x * x, 1, /*keepdim=*/true).add_(weights->eps));
+    ctx->save_for_backward({x, rstd});
+    ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
+    ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
+    return (x * rstd).mul_(weights->weight.value);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto* const weights =
+        reinterpret_cast<const NormWeights*>(ctx->saved_data["weights"].toInt());
+    auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor& g = gradients[0];
+    const at::Tensor normal = saved[0] * saved[1];
+    if (sink->is_open()) sink->add(weights->weight, (g * normal).sum(0));
+    at::Tensor dx = g * weights->weight.value;
+    const at::Tensor along = at::mean(dx * normal, 1, /*keepdim=*/true);
+    dx.addcmul_(normal, along, -1).mul_(saved[1]);
+    return {dx, {}, {}};
+  }
+};
+
+struct SwiGluFunction : Function<SwiGluFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
+    ctx->save_for_backward({x});
+    const std::int64_t width = x.size(1) / 2;
+    return at::silu(x.narrow(1, 0, width)).mul_(x.narrow(1, width, width));
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor x = ctx->get_saved_variables()[0];
+    const std::int64_t width = x.size(1) / 2;
+    const at::Tensor gate = x.narrow(1, 0, width);
+    const at::Tensor& g = gradients[0];
+    at::Tensor dx = at::empty_like(x);
+    at::Tensor d_gate = dx.narrow(1, 0, width);
+    at::Tensor d_up = dx.narrow(1, width, width);
+    at::mul_out(d_up, g, at::silu(gate));
+    d_gate.copy_(at::silu_backward(g * x.narrow(1, width, width), gate));
+    return {dx};
+  }
+};
+
+// The mask is its own transpose: backward applies it to the gradient.
+at::Tensor masked(const at::Tensor& x, const DropoutMask& mask) {
+  const at::Tensor in = x.contiguous();
+  if (!in.is_cpu()) {
+    const at::Tensor ones = at::ones(in.sizes(), at::kFloat);
+    return (in * masked(ones, mask).to(in.device())).to(in.scalar_type());
+  }
+  if (in.scalar_type() != at::kDouble && in.scalar_type() != at::kFloat) {
+    return masked(in.to(at::kFloat), mask).to(in.scalar_type());
+  }
+  at::Tensor out = at::empty_like(in);
+  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "dropout", [&] {
+    const auto* const from = static_cast<const scalar_t*>(in.const_data_ptr());
+    auto* const to = out.data_ptr<scalar_t>();
+    constexpr auto kGrain = static_cast<std::int64_t>(kDropoutGrain);
+    const std::int64_t grains = (in.numel() + kGrain - 1) / kGrain;
+    at::parallel_for(0, grains, 64, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t first = begin * kGrain;
+      const std::int64_t count = std::min(end * kGrain, in.numel()) - first;
+      apply_dropout(mask, static_cast<std::size_t>(first), static_cast<std::size_t>(count),
+                    from + first, to + first);
+    });
+  });
+  return out;
+}
+
+struct DropoutFunction : Function<DropoutFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const DropoutMask& mask) {
+    ctx->saved_data["key"] =
+        static_cast<std::int64_t>(std::uint64_t{mask.key[1]} << 32 | mask.key[0]);
+    ctx->saved_data["layer"] = static_cast<std::int64_t>(mask.layer);
+    ctx->saved_data["site"] = static_cast<std::int64_t>(mask.site);
+    ctx->saved_data["probability"] = mask.probability;
+    return masked(x, mask);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto key = static_cast<std::uint64_t>(ctx->saved_data["key"].toInt());
+    const DropoutMask mask{
+        .key = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)},
+        .layer = static_cast<std::uint32_t>(ctx->saved_data["layer"].toInt()),
+        .site = static_cast<DropoutSite>(ctx->saved_data["site"].toInt()),
+        .probability = ctx->saved_data["probability"].toDouble()};
+    return {masked(gradients[0], mask), {}};
+  }
+};
+
+// Written with out= forms: x is a slice of a wider tensor, and halves of the result are filled in
+// place.
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines,
+                   double direction) {
+  const std::int64_t half = x.size(3) / 2;
+  const at::Tensor a = x.narrow(3, 0, half);
+  const at::Tensor b = x.narrow(3, half, half);
+  at::Tensor out = at::empty(x.sizes(), x.options());
+  at::Tensor out_a = out.narrow(3, 0, half);
+  at::Tensor out_b = out.narrow(3, half, half);
+  at::mul_out(out_a, a, cosines).addcmul_(b, sines, -direction);
+  at::mul_out(out_b, b, cosines).addcmul_(a, sines, direction);
+  return out;
+}
+
+struct RotateFunction : Function<RotateFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& cosines,
+                            const at::Tensor& sines) {
+    ctx->save_for_backward({cosines, sines});
+    return rotated(x, cosines, sines, 1);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    return {rotated(gradients[0], saved[0], saved[1], -1), {}, {}};
+  }
+};
+
+struct CrossEntropyFunction : Function<CrossEntropyFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
+                            const at::Tensor& targets) {
+    const at::Tensor log_probabilities = at::log_softmax(logits, 1);
+    const at::Tensor counted = targets.ge(0).unsqueeze(1);
+    const at::Tensor columns = targets.clamp_min(0).to(at::kLong).unsqueeze(1);
+    ctx->save_for_backward({log_probabilities, counted, columns});
+    const at::Tensor picked = log_probabilities.gather(1, columns).to(at::kDouble);
+    return at::where(counted, picked, at::zeros({}, picked.options())).sum().neg();
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    at::Tensor d = at::exp(saved[0]);
+    const at::Tensor& columns = saved[2];
+    d.scatter_add_(1, columns, at::full(columns.sizes(), -1, d.options()));
+    d.mul_((gradients[0] * saved[1]).to(d.scalar_type()));
+    return {d, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor GradientSink::target(const Weight& weight) const {
+  return flat_.narrow(0, static_cast<std::int64_t>(weight.offset), weight.value.numel())
+      .view(weight.value.sizes());
+}
+
+void GradientSink::add(const Weight& weight, const at::Tensor& gradient) {
+  target(weight).add_(gradient, scale_);
+}
+
+void GradientSink::add_product(const Weight& weight, const at::Tensor& left,
+                               const at::Tensor& right) {
+  at::Tensor sum = target(weight);
+  if (sum.scalar_type() == left.scalar_type()) {
+    sum.addmm_(left.t(), right, 1, scale_);
+  } else {
+    sum.add_(at::mm(left.t(), right), scale_);
+  }
+}
+
+void GradientSink::add_rows(const Weight& weight, const at::Tensor& tokens,
+                            const at::Tensor& gradient) {
+  const at::Tensor sum = target(weight);
+  if (!sum.is_cpu()) {
+    at::Tensor(sum).index_add_(0, tokens, gradient, scale_);
+    return;
+  }
+  const at::Tensor g = gradient.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(g.scalar_type(), "add_rows",
+                             [&] { add_rows_in_order<scalar_t>(sum, tokens, g, scale_); });
+}
+
+at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSink& sink) {
+  return LinearFunction::apply(x, &weights, &sink);
+}
+
+at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink) {
+  return weights.rms ? RmsNormFunction::apply(x, &weights, &sink)
+                     : LayerNormFunction::apply(x, &weights, &sink);
+}
+
+at::Tensor swiglu(const at::Tensor& x) {
+  return SwiGluFunction::apply(x);
+}
+
+at::Tensor dropout(const at::Tensor& x, const DropoutMask& mask) {
+  return DropoutFunction::apply(x, mask);
+}
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
+  return RotateFunction::apply(x, cosines, sines);
+}
+
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+  return CrossEntropyFunction::apply(logits, targets);
+}
+
+}  // namespace swarmline

@@ -1,0 +1,77 @@
+// The differentiable steps of a Transformer block. Autograd follows activations only: weights are
+// no variables, and each step's backward adds its weight gradient straight into the flat
+// accumulator that the GradientSink names at that moment. So an accumulator can change between
+// attempts, weight gradients can be left out or scaled, and no gradient is written twice.
+//   Shapes:    activations are (N, width) with N = rows * sequence, contiguous.
+//   Ownership: graphs point at the weights and the sink, which outlive them.
+//   Errors:    libtorch's exceptions.
+#pragma once
+
+#include <cstdint>
+
+#include <torch/torch.h>
+
+#include "engine/model/dropout.h"
+
+namespace swarmline {
+
+// One tensor of the parameter arena. `compute` is what matrix products read: `value` itself, or its
+// bf16 copy.
+struct Weight {
+  at::Tensor value;
+  at::Tensor compute;
+  std::uint64_t offset = 0;  // elements
+  bool defined() const { return value.defined(); }
+};
+
+struct LinearWeights {
+  Weight weight;  // (out, in)
+  Weight bias;    // (out), or undefined
+};
+
+struct NormWeights {
+  Weight weight;  // (d)
+  Weight bias;    // (d), or undefined
+  double eps = 0;
+  bool rms = false;
+};
+
+class GradientSink {
+ public:
+  // Gradients times `scale` are added to `flat`, one element per element of the arena, until
+  // closed.
+  void open(at::Tensor flat, double scale) {
+    flat_ = std::move(flat);
+    scale_ = scale;
+  }
+  void close() { flat_.reset(); }
+  bool is_open() const { return flat_.defined(); }
+
+  void add(const Weight& weight, const at::Tensor& gradient);
+  // Adds left^T right, for a weight (left's width, right's width), without a temporary where dtypes
+  // agree.
+  void add_product(const Weight& weight, const at::Tensor& left, const at::Tensor& right);
+  // Adds row n of `gradient` to row tokens[n] of the weight, in order of n.
+  void add_rows(const Weight& weight, const at::Tensor& tokens, const at::Tensor& gradient);
+
+ private:
+  at::Tensor target(const Weight& weight) const;
+
+  at::Tensor flat_;
+  double scale_ = 1;
+};
+
+// x W^T + b, in the dtype of `weight.compute`.
+at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSink& sink);
+at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
+// silu(gate) * up of x = [gate | up].
+at::Tensor swiglu(const at::Tensor& x);
+at::Tensor dropout(const at::Tensor& x, const DropoutMask& mask);
+// Rotates pairs (i, i + half) of the last dimension of x (rows, sequence, heads, 2 half) by the
+// angles whose cosines and sines are (sequence, 1, half). Source: Su et al., RoFormer; the
+// half-split pairing of Llama in Hugging Face.
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines);
+// Cross-entropy in nats, summed over targets >= 0: (N, vocab), (N) int32 -> float64 scalar.
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
+
+}  // namespace swarmline

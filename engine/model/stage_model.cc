@@ -1,0 +1,294 @@
+#include "engine/model/stage_model.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <torch/torch.h>
+
+#include "engine/base/check.h"
+#include "engine/model/dropout.h"
+#include "engine/model/stage_network.h"
+
+namespace swarmline {
+namespace {
+
+at::ScalarType scalar_type(DType dtype) {
+  SWARMLINE_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
+  return dtype == DType::kF64 ? at::kDouble : at::kFloat;
+}
+
+// Borrows; valid while the bytes are. libtorch has no read-only tensors.
+at::Tensor borrowed(BytesView bytes, at::IntArrayRef shape, at::ScalarType type) {
+  return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, at::TensorOptions(type));
+}
+
+bool all_finite(const at::Tensor& tensor) {
+  // A sum holds NaN or Inf if any element does, at one pass and without a temporary.
+  return std::isfinite(tensor.sum().item<double>());
+}
+
+Buffer copied_out(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.to(at::kCPU).contiguous();
+  return Buffer::copy_of({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
+}
+
+// What one attempt keeps between forward and backward.
+struct Saved {
+  MicrobatchId microbatch;
+  at::Tensor tokens;   // stage 0
+  at::Tensor targets;  // last stage
+  at::Tensor input;    // hidden as received; a graph's leaf unless recomputing
+  at::Tensor output;   // hidden or the loss, with its graph; undefined when recomputing
+  double loss_scale = 1;
+};
+
+class TorchStageModel final : public StageModel {
+ public:
+  TorchStageModel(const ModelSpec& spec, const StageSpec& stage, const StageModelOptions& options,
+                  at::Device device);
+
+  Result<ForwardOutput> forward(const ForwardInput& input) override;
+  Result<BackwardOutput> backward(const BackwardInput& input) override;
+  void release(AttemptId id) override { saved_.erase(id); }
+  std::size_t saved_graphs() const override { return saved_.size(); }
+  const ParameterLayout& layout() const override { return layout_; }
+  MutableBytes parameters() override { return host_arena_.bytes(); }
+  void parameters_changed() override;
+
+ private:
+  Saved take_in(const ForwardInput& input) const;
+  // Sets output (and, at stage 0, input) of `saved`, with a graph if autograd is on.
+  void compute(Saved& saved, bool train);
+  ForwardOutput run_forward(const ForwardInput& input);
+  BackwardOutput run_backward(const BackwardInput& input, Saved& saved);
+  at::Tensor output_gradient(const BackwardInput& input, const Saved& saved) const;
+  at::Tensor accumulator(const BackwardInput& input) const;
+  Arenas make_arenas();
+
+  const ModelSpec spec_;
+  const StageSpec stage_;
+  const at::Device device_;
+  const bool recompute_;
+  const ParameterLayout layout_;
+  const at::ScalarType type_;
+  Buffer host_arena_;
+  Arenas arenas_;
+  StageNetwork network_;
+  std::map<AttemptId, Saved> saved_;
+};
+
+TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
+                                 const StageModelOptions& options, at::Device device)
+    : spec_(spec),
+      stage_(stage),
+      device_(device),
+      recompute_(options.recompute),
+      layout_(make_layout(spec, stage)),
+      type_(scalar_type(spec.shape.dtype)),
+      host_arena_(layout_.bytes()),
+      arenas_(make_arenas()),
+      network_(spec, stage, layout_, arenas_) {
+  initialise_parameters(spec_, layout_, host_arena_.data());
+  parameters_changed();
+}
+
+Arenas TorchStageModel::make_arenas() {
+  const auto elements = static_cast<std::int64_t>(layout_.elements);
+  if (device_.is_cpu()) {
+    const at::Tensor host = borrowed(host_arena_.bytes(), {elements}, type_);
+    return {host, host};
+  }
+  const at::Tensor values = at::empty({elements}, at::TensorOptions(type_).device(device_));
+  // What autocast would do, decided once: matrix products in bf16, all else in fp32.
+  if (type_ == at::kDouble) return {values, values};
+  return {values, at::empty({elements}, at::TensorOptions(at::kBFloat16).device(device_))};
+}
+
+void TorchStageModel::parameters_changed() {
+  if (device_.is_cpu()) return;
+  at::NoGradGuard no_graph;
+  const auto elements = static_cast<std::int64_t>(layout_.elements);
+  arenas_.values.copy_(borrowed(host_arena_.bytes(), {elements}, type_));
+  if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
+}
+
+Saved TorchStageModel::take_in(const ForwardInput& input) const {
+  const auto tokens = static_cast<std::int64_t>(input.rows) * spec_.sequence;
+  const auto own = [&](BytesView bytes, at::IntArrayRef shape, at::ScalarType type) {
+    std::int64_t size = static_cast<std::int64_t>(c10::elementSize(type));
+    for (const std::int64_t extent : shape) size *= extent;
+    SWARMLINE_CHECK_MSG(static_cast<std::int64_t>(bytes.size()) == size,
+                        "a stage input of another shape");
+    at::Tensor copy = at::empty(shape, at::TensorOptions(type));
+    std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
+    return copy.to(device_);
+  };
+  Saved saved{.microbatch = input.id.microbatch, .loss_scale = input.loss_scale};
+  if (stage_.has_embedding()) {
+    saved.tokens = own(input.tokens, {tokens}, at::kInt);
+  } else {
+    saved.input = own(input.hidden, {tokens, spec_.shape.d_model}, type_);
+  }
+  if (stage_.has_head()) saved.targets = own(input.targets, {tokens}, at::kInt);
+  return saved;
+}
+
+void TorchStageModel::compute(Saved& saved, bool train) {
+  if (stage_.has_embedding()) saved.input = network_.embed(saved.tokens);
+  if (at::GradMode::is_enabled()) {
+    saved.input = saved.input.detach().requires_grad_(true);
+  }
+  const bool drop = train && spec_.shape.dropout > 0;
+  const at::Tensor hidden = network_.blocks(
+      // A view, so that a stage without layers has a graph, too.
+      saved.input.view_as(saved.input),
+      drop ? std::optional(dropout_key(spec_.seed, saved.microbatch)) : std::nullopt);
+  saved.output =
+      stage_.has_head() ? cross_entropy_sum(network_.logits(hidden), saved.targets) : hidden;
+}
+
+ForwardOutput TorchStageModel::run_forward(const ForwardInput& input) {
+  Saved saved = take_in(input);
+  {
+    at::AutoGradMode graph(input.train && !recompute_);
+    compute(saved, input.train);
+  }
+  at::NoGradGuard no_graph;
+  ForwardOutput output;
+  if (stage_.has_head()) {
+    output.loss_sum = saved.output.item<double>();
+    output.finite = std::isfinite(output.loss_sum);
+  } else {
+    output.finite = all_finite(saved.output);
+    output.hidden = copied_out(saved.output);
+  }
+  if (input.train) {
+    if (recompute_) {
+      saved.output.reset();
+      if (stage_.has_embedding()) saved.input.reset();
+    }
+    saved_.emplace(input.id, std::move(saved));
+  }
+  return output;
+}
+
+at::Tensor TorchStageModel::output_gradient(const BackwardInput& input, const Saved& saved) const {
+  if (stage_.has_head()) return at::full({}, saved.loss_scale, saved.output.options());
+  SWARMLINE_CHECK_MSG(input.output_gradient.size() == saved.output.nbytes(),
+                      "an output gradient of another shape");
+  return borrowed(input.output_gradient, saved.output.sizes(), type_).to(device_);
+}
+
+at::Tensor TorchStageModel::accumulator(const BackwardInput& input) const {
+  SWARMLINE_CHECK_MSG(input.accumulator.size() == layout_.bytes(),
+                      "an accumulator of another layout");
+  const auto elements = static_cast<std::int64_t>(layout_.elements);
+  if (device_.is_cpu()) return borrowed(input.accumulator, {elements}, type_);
+  return at::zeros({elements}, at::TensorOptions(type_).device(device_));
+}
+
+BackwardOutput TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
+  Saved graph = saved;
+  if (recompute_) {
+    at::AutoGradMode on(true);
+    compute(graph, /*train=*/true);
+  }
+  at::NoGradGuard no_graph;
+  GradientSink& sink = network_.sink();
+  const at::Tensor sums = input.weight_gradients ? accumulator(input) : at::Tensor{};
+  if (sums.defined()) sink.open(sums, input.scale);
+  const at::Tensor gradient =
+      torch::autograd::grad({graph.output}, {graph.input}, {output_gradient(input, graph)},
+                            /*retain_graph=*/input.keep_graph && !recompute_)[0];
+  if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
+  if (sums.defined() && !device_.is_cpu()) {
+    borrowed(input.accumulator, sums.sizes(), type_).add_(sums.to(at::kCPU));
+  }
+  BackwardOutput output;
+  output.finite = all_finite(gradient);
+  if (!stage_.has_embedding()) output.input_gradient = copied_out(gradient);
+  return output;
+}
+
+// libtorch reports by exceptions; here they become values, without the C++ stack that is of no use
+// to a user.
+template <typename T, typename Body>
+Result<T> guarded(const char* what, Body&& body) {
+  const auto device_error = [&](const char* reason) {
+    return fail(ErrorCode::kDevice, std::string(what) + ": " + reason);
+  };
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    return device_error(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return device_error(error.what());
+  }
+}
+
+Result<ForwardOutput> TorchStageModel::forward(const ForwardInput& input) {
+  SWARMLINE_CHECK_MSG(!saved_.contains(input.id), "the attempt already has a saved graph");
+  return guarded<ForwardOutput>("forward", [&] { return run_forward(input); });
+}
+
+Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
+  const auto found = saved_.find(input.id);
+  if (found == saved_.end()) {
+    return fail(ErrorCode::kNotFound, "backward: the attempt has no saved graph");
+  }
+  // Stage 0 has no input gradient, so that without weight gradients there is nothing to do.
+  const bool idle = stage_.has_embedding() && !input.weight_gradients;
+  auto result = idle ? Result<BackwardOutput>(BackwardOutput{})
+                     : guarded<BackwardOutput>("backward",
+                                               [&] { return run_backward(input, found->second); });
+  network_.sink().close();
+  if (!input.keep_graph) saved_.erase(found);
+  return result;
+}
+
+Result<at::Device> find_device(const std::string& name) {
+  if (name == "cpu") return at::Device(at::kCPU);
+  const bool cuda = name == "cuda" || name.starts_with("cuda:");
+  const std::string number = name.size() > 5 ? name.substr(5) : "0";
+  const bool numbered =
+      number.size() <= 3 && number.find_first_not_of("0123456789") == std::string::npos;
+  if (!cuda || !numbered || name == "cuda:") {
+    return fail(ErrorCode::kUserMistake,
+                "device = \"" + name + "\": expected \"cpu\", \"cuda\" or \"cuda:N\".");
+  }
+  if (!at::hasCUDA() || !torch::cuda::is_available()) {
+    return fail(ErrorCode::kUserMistake,
+                "device = \"" + name +
+                    "\": this build or machine has no CUDA; use \"cpu\", or build with "
+                    "-DSWARMLINE_CUDA=ON on a machine with an NVIDIA GPU.");
+  }
+  const int index = std::stoi(number);
+  if (index >= static_cast<int>(torch::cuda::device_count())) {
+    return fail(ErrorCode::kUserMistake, "device = \"" + name + "\": this machine has " +
+                                             std::to_string(torch::cuda::device_count()) +
+                                             " CUDA devices.");
+  }
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+}
+
+}  // namespace
+
+void set_compute_threads(int threads) {
+  SWARMLINE_CHECK(threads >= 1);
+  at::set_num_threads(threads);
+}
+
+Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, const StageSpec& stage,
+                                                     const StageModelOptions& options) {
+  const Result<at::Device> device = find_device(options.device);
+  if (!device) return std::unexpected(device.error());
+  set_compute_threads(options.threads);
+  return guarded<std::unique_ptr<StageModel>>("loading the model", [&] {
+    return std::make_unique<TorchStageModel>(spec, stage, options, *device);
+  });
+}
+
+}  // namespace swarmline

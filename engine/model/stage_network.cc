@@ -1,0 +1,216 @@
+#include "engine/model/stage_network.h"
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+namespace {
+
+// Finds slots of a layout as tensors.
+class Binder {
+ public:
+  Binder(const ParameterLayout& layout, const Arenas& arenas) : layout_(layout), arenas_(arenas) {}
+
+  // Undefined when the layout has no such slot.
+  Weight find(const std::string& name) const {
+    const ParameterSlot* const slot = slot_of(name);
+    return slot == nullptr ? Weight{} : view(*slot, slot->shape);
+  }
+  LinearWeights linear(const std::string& prefix) const {
+    return {find(prefix + ".weight"), find(prefix + ".bias")};
+  }
+  NormWeights norm(const std::string& prefix, const ModelSection& shape) const {
+    return {find(prefix + ".weight"), find(prefix + ".bias"), shape.norm_eps,
+            shape.norm == NormKind::kRmsNorm};
+  }
+  // Linears whose slots follow each other without a gap, as one; undefined when there is one.
+  LinearWeights fused(const std::vector<std::string>& prefixes) const {
+    const Weight weight = fused_slots(prefixes, ".weight");
+    const bool has_bias = slot_of(prefixes.front() + ".bias") != nullptr;
+    const Weight bias = has_bias ? fused_slots(prefixes, ".bias") : Weight{};
+    if (!weight.defined() || bias.defined() != has_bias) return {};
+    return {weight, bias};
+  }
+
+ private:
+  const ParameterSlot* slot_of(std::string_view name) const {
+    for (const ParameterSlot& slot : layout_.slots) {
+      if (slot.name == name) return &slot;
+    }
+    return nullptr;
+  }
+
+  Weight fused_slots(const std::vector<std::string>& prefixes, const char* kind) const {
+    const ParameterSlot* const first = slot_of(prefixes.front() + kind);
+    SWARMLINE_CHECK(first != nullptr);
+    std::uint64_t end = first->offset;
+    std::vector<std::int64_t> shape = first->shape;
+    shape[0] = 0;
+    for (const std::string& prefix : prefixes) {
+      const ParameterSlot* const slot = slot_of(prefix + kind);
+      SWARMLINE_CHECK(slot != nullptr);
+      if (slot->offset != end) return {};
+      end += slot->elements;
+      shape[0] += slot->shape[0];
+    }
+    return view(*first, shape);
+  }
+
+  Weight view(const ParameterSlot& slot, const std::vector<std::int64_t>& shape) const {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : shape) elements *= extent;
+    const auto of = [&](const at::Tensor& flat) {
+      return flat.narrow(0, static_cast<std::int64_t>(slot.offset), elements).view(shape);
+    };
+    return {of(arenas_.values), of(arenas_.compute), slot.offset};
+  }
+
+  const ParameterLayout& layout_;
+  const Arenas& arenas_;
+};
+
+}  // namespace
+
+StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
+                           const ParameterLayout& layout, const Arenas& arenas)
+    : spec_(spec), stage_(stage) {
+  bind(layout, arenas);
+  if (spec_.shape.positions == PositionKind::kRotary) make_rotations(arenas.values.device());
+}
+
+void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
+  const ModelSection& shape = spec_.shape;
+  const Binder binder(layout, arenas);
+  tokens_ = {binder.find("embed.tokens.weight"), {}};
+  positions_ = binder.find("embed.positions.weight");
+  const std::uint32_t share = shape.share_layers;
+  blocks_.reserve((stage_.last_layer - stage_.first_layer) / share);
+  for (std::uint32_t n = stage_.first_layer / share; n < stage_.last_layer / share; ++n) {
+    const std::string prefix = "layers." + std::to_string(n) + ".";
+    const std::string attention = prefix + "attention.";
+    const std::string mlp = prefix + "mlp.";
+    Block block;
+    block.attention_norm = binder.norm(prefix + "attention_norm", shape);
+    block.qkv = binder.fused({attention + "q", attention + "k", attention + "v"});
+    for (const char* part : {"q", "k", "v"}) block.q_k_v.push_back(binder.linear(attention + part));
+    block.o = binder.linear(attention + "o");
+    block.mlp_norm = binder.norm(prefix + "mlp_norm", shape);
+    if (shape.activation == ActivationKind::kSwiGlu) {
+      block.up = binder.fused({mlp + "gate", mlp + "up"});
+      for (const char* part : {"gate", "up"}) block.gate_up.push_back(binder.linear(mlp + part));
+    } else {
+      block.up = binder.linear(mlp + "up");
+    }
+    block.down = binder.linear(mlp + "down");
+    blocks_.push_back(std::move(block));
+  }
+  if (!stage_.has_head()) return;
+  final_norm_ = binder.norm("final_norm", shape);
+  head_ = shape.tied_embeddings ? tokens_ : LinearWeights{binder.find("head.weight"), {}};
+}
+
+void StageNetwork::make_rotations(at::Device device) {
+  const auto half = static_cast<std::int64_t>(spec_.shape.d_model / spec_.shape.heads / 2);
+  const auto sequence = static_cast<std::int64_t>(spec_.sequence);
+  at::Tensor angles = at::empty({sequence, 1, half}, at::kDouble);
+  double* const out = angles.data_ptr<double>();
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double frequency =
+        std::pow(spec_.shape.rope_theta, -static_cast<double>(i) / static_cast<double>(half));
+    for (std::int64_t t = 0; t < sequence; ++t) {
+      out[t * half + i] = static_cast<double>(t) * frequency;
+    }
+  }
+  const auto dtype = spec_.shape.dtype == DType::kF64 ? at::kDouble : at::kFloat;
+  cosines_ = at::cos(angles).to(device, dtype);
+  sines_ = at::sin(angles).to(device, dtype);
+}
+
+at::Tensor StageNetwork::embed(const at::Tensor& tokens) const {
+  at::NoGradGuard no_graph;
+  const std::int64_t width = spec_.shape.d_model;
+  at::Tensor hidden = at::embedding(tokens_.weight.value, tokens);
+  if (positions_.defined()) {
+    hidden.view({-1, spec_.sequence, width}).add_(positions_.value);
+  }
+  return hidden;
+}
+
+void StageNetwork::embed_backward(const at::Tensor& tokens, const at::Tensor& gradient) {
+  if (!sink_.is_open()) return;
+  sink_.add_rows(tokens_.weight, tokens, gradient);
+  if (positions_.defined()) {
+    sink_.add(positions_, gradient.view({-1, spec_.sequence, spec_.shape.d_model}).sum(0));
+  }
+}
+
+at::Tensor StageNetwork::products(const at::Tensor& x, const LinearWeights& fused,
+                                  const std::vector<LinearWeights>& parts) {
+  if (fused.weight.defined()) return linear(x, fused, sink_);
+  std::vector<at::Tensor> results;
+  for (const LinearWeights& part : parts) results.push_back(linear(x, part, sink_));
+  return at::cat(results, 1);
+}
+
+at::Tensor StageNetwork::attention(const Block& block, const at::Tensor& x) {
+  const std::int64_t heads = spec_.shape.heads;
+  const std::int64_t kv_heads = spec_.shape.kv_heads;
+  const std::int64_t width = spec_.shape.d_model / spec_.shape.heads;
+  const std::int64_t tokens = spec_.sequence;
+  const at::Tensor qkv = products(x, block.qkv, block.q_k_v);
+  auto parts = qkv.view({-1, tokens, heads + 2 * kv_heads, width})
+                   .split_with_sizes({heads, kv_heads, kv_heads}, 2);
+  if (cosines_.defined()) {
+    for (int i : {0, 1}) parts[i] = rotate(parts[i], cosines_, sines_);
+  }
+  if (kv_heads != heads) {
+    // Key head j serves query heads [j g, (j + 1) g).
+    for (int i : {1, 2}) {
+      parts[i] = parts[i].unsqueeze(3).expand({-1, -1, -1, heads / kv_heads, -1}).flatten(2, 3);
+    }
+  }
+  for (at::Tensor& part : parts) part = part.transpose(1, 2);
+  const at::Tensor mixed =
+      at::scaled_dot_product_attention(parts[0], parts[1], parts[2], /*attn_mask=*/std::nullopt,
+                                       /*dropout_p=*/0, /*is_causal=*/true);
+  return linear(mixed.transpose(1, 2).reshape({-1, heads * width}), block.o, sink_);
+}
+
+at::Tensor StageNetwork::mlp(const Block& block, const at::Tensor& x) {
+  const at::Tensor wide = products(x, block.up, block.gate_up);
+  switch (spec_.shape.activation) {
+    case ActivationKind::kGelu:
+      return linear(at::gelu(wide), block.down, sink_);
+    case ActivationKind::kGeluTanh:
+      return linear(at::gelu(wide, "tanh"), block.down, sink_);
+    case ActivationKind::kSwiGlu:
+      return linear(swiglu(wide), block.down, sink_);
+  }
+  SWARMLINE_CHECK(false);
+}
+
+at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key) {
+  const auto dropped = [&](const at::Tensor& x, std::uint32_t layer, DropoutSite site) {
+    if (!key || spec_.shape.dropout == 0) return x;
+    return dropout(x, {*key, layer, site, spec_.shape.dropout});
+  };
+  if (stage_.has_embedding()) hidden = dropped(hidden, 0, DropoutSite::kEmbedding);
+  for (std::uint32_t layer = stage_.first_layer; layer < stage_.last_layer; ++layer) {
+    const Block& block = blocks_[(layer - stage_.first_layer) / spec_.shape.share_layers];
+    const at::Tensor mixed = attention(block, norm(hidden, block.attention_norm, sink_));
+    hidden = hidden + dropped(mixed, layer, DropoutSite::kAttention);
+    const at::Tensor made = mlp(block, norm(hidden, block.mlp_norm, sink_));
+    hidden = hidden + dropped(made, layer, DropoutSite::kMlp);
+  }
+  return hidden;
+}
+
+at::Tensor StageNetwork::logits(const at::Tensor& hidden) {
+  const at::Tensor result = linear(norm(hidden, final_norm_, sink_), head_, sink_);
+  return result.to(spec_.shape.dtype == DType::kF64 ? at::kDouble : at::kFloat);
+}
+
+}  // namespace swarmline

@@ -1,0 +1,74 @@
+// The layers of one stage over a parameter arena: what is computed, without whose turn it is.
+//   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence.
+//   Ownership: views of the arenas given; they and this object outlive every graph it makes.
+//   Errors:    libtorch's exceptions.
+//   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "engine/model/model_spec.h"
+#include "engine/model/ops.h"
+
+namespace swarmline {
+
+struct Arenas {
+  at::Tensor values;   // flat, the layout's dtype
+  at::Tensor compute;  // flat, what matrix products read; may be `values`
+};
+
+class StageNetwork {
+ public:
+  StageNetwork(const ModelSpec& spec, const StageSpec& stage, const ParameterLayout& layout,
+               const Arenas& arenas);
+
+  // Token and position embedding, outside of any graph.
+  at::Tensor embed(const at::Tensor& tokens) const;
+  // Adds the gradient of embed()'s result to the sink.
+  void embed_backward(const at::Tensor& tokens, const at::Tensor& gradient);
+
+  // Embedding dropout and the blocks; `key` names the dropout masks, none: no dropout.
+  at::Tensor blocks(at::Tensor hidden, std::optional<PhiloxKey> key);
+  // Final norm and head: (N, vocab), float32 or wider.
+  at::Tensor logits(const at::Tensor& hidden);
+
+  GradientSink& sink() { return sink_; }
+
+ private:
+  struct Block {
+    NormWeights attention_norm;
+    LinearWeights qkv;                 // one product, if the slots leave no gap
+    std::vector<LinearWeights> q_k_v;  // else three
+    LinearWeights o;
+    NormWeights mlp_norm;
+    LinearWeights up;                    // of SwiGLU: gate and up, as one
+    std::vector<LinearWeights> gate_up;  // else two
+    LinearWeights down;
+  };
+
+  void bind(const ParameterLayout& layout, const Arenas& arenas);
+  at::Tensor attention(const Block& block, const at::Tensor& x);
+  at::Tensor mlp(const Block& block, const at::Tensor& x);
+  at::Tensor products(const at::Tensor& x, const LinearWeights& fused,
+                      const std::vector<LinearWeights>& parts);
+  void make_rotations(at::Device device);
+
+  const ModelSpec spec_;
+  const StageSpec stage_;
+  GradientSink sink_;
+  std::vector<Block>
+      blocks_;            // one per share_layers layers; graphs point into it, so it never grows
+  LinearWeights tokens_;  // also the head's, when tied
+  Weight positions_;
+  NormWeights final_norm_;
+  LinearWeights head_;
+  at::Tensor cosines_;  // (sequence, 1, head width / 2)
+  at::Tensor sines_;
+};
+
+}  // namespace swarmline

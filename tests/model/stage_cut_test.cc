@@ -1,0 +1,81 @@
+// One model, however it is cut: losses, hidden states and gradients are the same.
+
+#include <gtest/gtest.h>
+
+#include "tests/model/model_test_util.h"
+
+namespace swarmline::testing {
+namespace {
+
+struct CutCase {
+  const char* name;
+  RunConfig config;
+};
+
+CutCase with(const char* name, RunConfig config, double dropout, std::uint32_t share, bool tied) {
+  config.model.dropout = dropout;
+  config.model.share_layers = share;
+  config.model.tied_embeddings = tied;
+  return {name, config};
+}
+
+class StageCut : public ::testing::TestWithParam<CutCase> {};
+
+TEST_P(StageCut, TwoAndFourStagesEqualOne) {
+  const ModelSpec spec = resolved(GetParam().config);
+  const Batch batch = make_batch(spec, 3);
+  const AttemptId id = attempt_of(7, 2);
+  const double bound = spec.shape.dtype == DType::kF64 ? 1e-14 : 1e-6;
+  Chain whole(spec, 1);
+  const double loss = whole.forward(batch, id, 0.25);
+  whole.backward(id);
+  for (std::uint32_t stages : {2U, 4U}) {
+    if (stages > spec.shape.layers / spec.shape.share_layers) continue;
+    Chain cut(spec, stages);
+    EXPECT_EQ(cut.forward(batch, id, 0.25), loss) << stages;  // bit-equal on one thread
+    cut.backward(id);
+    ASSERT_EQ(cut.names(), whole.names());
+    for (const std::string& name : whole.names()) {
+      const std::vector<double> expected = whole.gradient_of(name);
+      const std::vector<double> actual = cut.gradient_of(name);
+      // A tied embedding is summed in another order.
+      if (spec.shape.tied_embeddings && name == "embed.tokens.weight") {
+        EXPECT_LT(relative_difference(actual, expected), bound) << name;
+      } else {
+        EXPECT_EQ(actual, expected) << name << " with " << stages << " stages";
+      }
+      // Softmax ignores what is the same for all keys: a key bias has no gradient.
+      if (name.ends_with("attention.k.bias")) continue;
+      EXPECT_GT(relative_difference(expected, std::vector<double>(expected.size())), 0) << name;
+    }
+  }
+}
+
+RunConfig in_fp32(RunConfig config) {
+  config.model.dtype = DType::kF32;
+  return config;
+}
+
+RunConfig odd_sizes() {
+  RunConfig config = tiny_llama();  // slots with gaps: q, k, v and gate, up cannot be one product
+  config.model.d_model = 12;
+  config.model.heads = 2;
+  config.model.kv_heads = 1;
+  config.model.d_ff = 7;
+  config.model.bias = true;
+  return config;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, StageCut,
+    ::testing::Values(with("gpt2", tiny_config(), 0, 1, true),
+                      with("gpt2_untied_dropout", tiny_config(), 0.3, 1, false),
+                      with("gpt2_tied_dropout_fp32", in_fp32(tiny_config()), 0.1, 1, true),
+                      with("llama", tiny_llama(), 0, 1, false),
+                      with("llama_tied_dropout", tiny_llama(), 0.2, 1, true),
+                      with("shared_layers", tiny_config(), 0.2, 2, true),
+                      with("odd_sizes", odd_sizes(), 0, 1, false)),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace swarmline::testing
