@@ -1,5 +1,6 @@
 // The whole of a run's TOML file as checked values, every default filled in. `config_version = 1`.
-//   Ownership: plain values. Thread: immutable after loading. Ranges: checked by load_run_config, named in docs/config.md.
+//   Ownership: plain values. Thread: immutable after loading.
+//   Ranges:    checked by load_run_config (load.h), named in docs/config.md.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace swarmline {
 struct RunSection {
   std::string name = "run";
   std::uint64_t seed = 1;
-  std::string dir = "runs";            // the run folder is dir/name
+  std::string dir = "runs";  // the run folder is dir/name
   std::uint64_t steps = 100;
-  std::string on_nonfinite = "stop";   // "skip" | "stop"
+  std::string on_nonfinite = "stop";  // "skip" | "stop"
+  bool operator==(const RunSection&) const = default;
 };
 
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
@@ -26,34 +28,38 @@ struct ModelSection {
   std::uint32_t layers = 8;
   std::uint32_t d_model = 128;
   std::uint32_t heads = 4;
-  std::uint32_t kv_heads = 0;          // 0: as many as heads
-  std::uint32_t d_ff = 0;              // 0: 4 d_model, or 8/3 d_model rounded up to 64 with swiglu
-  std::uint32_t vocab = 0;             // 0: what the data needs (257 for bytes)
-  NormKind norm = NormKind::kLayerNorm;       // "layernorm" | "rmsnorm"
+  std::uint32_t kv_heads = 0;  // 0: as many as heads
+  std::uint32_t d_ff = 0;      // 0: 4 d_model, or 8/3 d_model rounded up to 64 with swiglu
+  std::uint32_t vocab = 0;     // 0: what the data needs (257 for bytes)
+  NormKind norm = NormKind::kLayerNorm;               // "layernorm" | "rmsnorm"
   ActivationKind activation = ActivationKind::kGelu;  // "gelu" | "gelu_tanh" | "swiglu"
   PositionKind positions = PositionKind::kLearned;    // "learned" | "rotary"
-  bool bias = true;                    // biases of linears (and of LayerNorm)
+  bool bias = true;                                   // biases of linears (and of LayerNorm)
   bool tied_embeddings = true;
   double dropout = 0;
   double norm_eps = 1e-5;
   double rope_theta = 10000;
   double init_std = 0.02;
-  std::uint32_t share_layers = 1;      // k: one block's parameters used k times in a row
-  DType dtype = DType::kF32;           // "fp32" | "fp64" (fp64 is for exactness tests)
+  std::uint32_t share_layers = 1;  // k: one block's parameters used k times in a row
+  DType dtype = DType::kF32;       // "fp32" | "fp64" (fp64 is for exactness tests)
+  bool operator==(const ModelSection&) const = default;
 };
 
 struct DataSection {
-  std::string kind = "bytes";          // "bytes" | "tokens"
-  std::vector<std::string> files;      // paths and globs
-  std::string token_format = "auto";   // tokens: "uint16" | "uint32" | "llmc" | "auto" (by header, else by extension .bin = uint16)
-  double held_out = 0.02;              // share of sequences kept for evaluation
-  std::uint64_t bytes_max = 0;         // 0: all; otherwise only the first so many bytes are used
+  std::string kind = "bytes";      // "bytes" | "tokens"
+  std::vector<std::string> files;  // paths and globs
+  // tokens: "uint16" | "uint32" | "llmc" | "auto" (by header, else by extension .bin = uint16)
+  std::string token_format = "auto";
+  double held_out = 0.02;       // share of sequences kept for evaluation
+  std::uint64_t bytes_max = 0;  // 0: all; otherwise only the first so many bytes are used
+  bool operator==(const DataSection&) const = default;
 };
 
 struct BatchSection {
-  std::uint32_t batch = 32;            // sequences per step
-  std::uint32_t microbatch = 4;        // sequences per microbatch; divides batch
-  std::uint32_t sequence = 128;        // tokens
+  std::uint32_t batch = 32;      // sequences per step
+  std::uint32_t microbatch = 4;  // sequences per microbatch; divides batch
+  std::uint32_t sequence = 128;  // tokens
+  bool operator==(const BatchSection&) const = default;
 };
 
 enum class OptimizerKind : std::uint8_t { kAdamW, kLamb };
@@ -65,65 +71,77 @@ struct OptimizerSection {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;                   // global norm; 0: off
-  std::string schedule = "cosine";     // "constant" | "linear" | "cosine"
+  double clip = 1.0;                // global norm; 0: off
+  std::string schedule = "cosine";  // "constant" | "linear" | "cosine"
   std::uint64_t warmup_steps = 0;
-  double final_lr = 0.1;               // fraction of lr at the end of the schedule
+  double final_lr = 0.1;  // fraction of lr at the end of the schedule
+  bool operator==(const OptimizerSection&) const = default;
 };
 
 struct PipelineSection {
   std::uint32_t stages = 1;
-  std::vector<std::uint32_t> peers = {1};  // per stage; a single number means as many for every stage
-  std::uint32_t delay = 0;             // 0 | 1
-  std::string recompute = "auto";      // "true" | "false" | "auto"
-  std::string wiring = "stochastic";   // "stochastic" | "static"
-  std::uint32_t in_flight = 0;         // microbatches in flight per source; 0: chosen from stages and peers
-  std::vector<std::uint32_t> layers;   // explicit cut: layers per stage; empty: by cost
+  // One entry per stage once loaded; the file may say one number for all.
+  std::vector<std::uint32_t> peers = {1};
+  std::uint32_t delay = 0;            // 0 | 1
+  std::string recompute = "auto";     // "true" | "false" | "auto"
+  std::string wiring = "stochastic";  // "stochastic" | "static"
+  // Microbatches in flight per source; 0: chosen from stages and peers.
+  std::uint32_t in_flight = 0;
+  std::vector<std::uint32_t> layers;  // explicit cut: layers per stage; empty: by cost
+  bool operator==(const PipelineSection&) const = default;
 };
 
 struct CodecSection {
-  std::string forward = "none";        // none | fp16 | bf16 | int8
+  std::string forward = "none";  // none | fp16 | bf16 | int8
   std::string backward = "none";
   std::string averaging = "none";
-  std::string state = "none";
-  std::uint32_t block = 256;           // int8: elements per scale, 64..4096, a power of two
+  std::string state = "none";  // only "none": replicas of a stage are bit-equal
+  std::uint32_t block = 256;   // int8: elements per scale, 64..4096, a power of two
+  bool operator==(const CodecSection&) const = default;
 };
 
 struct WiringSection {
-  double alpha = 0.1;                  // weight of the newest observation
+  double alpha = 0.1;  // weight of the newest observation
   std::uint32_t in_flight_per_peer = 8;
-  double hop_timeout_seconds = 60;     // one hop's work; then the microbatch is sent elsewhere
+  double hop_timeout_seconds = 60;  // one hop's work; then the microbatch is sent elsewhere
+  bool operator==(const WiringSection&) const = default;
 };
 
 struct BalanceSection {
-  std::string shadows = "0";           // "auto" | a number per stage
+  std::string shadows = "0";  // "auto" | a number per stage
   double period_seconds = 60;
+  bool operator==(const BalanceSection&) const = default;
 };
 
 struct CheckpointSection {
-  std::uint64_t every_steps = 0;       // 0: only at the end and when drained
+  std::uint64_t every_steps = 0;  // 0: only at the end and when drained
   std::uint32_t keep = 3;
+  bool operator==(const CheckpointSection&) const = default;
 };
 
 struct EvalSection {
-  std::uint64_t every_steps = 0;       // 0: only at the end; held-out split through the swarm
+  std::uint64_t every_steps = 0;  // 0: only at the end; held-out split through the swarm
   std::uint64_t sequences_max = 64;
+  bool operator==(const EvalSection&) const = default;
 };
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
   double connect_timeout_seconds = 10;
-  std::uint64_t admit_bytes = 0;       // activations a peer admits; 0: from its memory
+  std::uint64_t admit_bytes = 0;  // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
-  double peer_silence_seconds = 10;    // then a peer counts as lost
+  double peer_silence_seconds = 10;  // then a peer counts as lost
+  bool operator==(const NetSection&) const = default;
 };
 
 struct SecuritySection {
-  bool insecure = false;               // true: may bind beyond loopback without authenticated links
+  bool insecure = false;  // true: may bind beyond loopback without authenticated links
+  bool operator==(const SecuritySection&) const = default;
 };
 
 struct LogSection {
-  std::string level = "info";          // debug | info | warn | error
+  std::string level = "info";  // debug | info | warn | error
+  bool operator==(const LogSection&) const = default;
 };
 
 struct RunConfig {
@@ -146,21 +164,24 @@ struct RunConfig {
   std::uint32_t microbatches_per_step() const { return batch.batch / batch.microbatch; }
   std::uint64_t tokens_per_step() const { return std::uint64_t{batch.batch} * batch.sequence; }
   std::string run_folder() const { return run.dir + "/" + run.name; }
+  bool operator==(const RunConfig&) const = default;
 };
 
 // Machine-local keys: `[peer]` of a peer.toml, or flags of `swarmline peer`.
 struct PeerConfig {
-  std::string device = "cpu";          // "cpu" | "cuda" | "cuda:N"
-  std::uint32_t threads = 1;           // compute threads
-  std::uint64_t memory_bytes = 0;      // 0: measured
+  std::string device = "cpu";      // "cpu" | "cuda" | "cuda:N"
+  std::uint32_t threads = 1;       // compute threads
+  std::uint64_t memory_bytes = 0;  // 0: measured
   std::string listen = "127.0.0.1:0";
-  std::string advertise;               // empty: what listen bound
+  std::string advertise;  // empty: what listen bound
   std::string zone;
-  double price = 0;                    // per hour
-  double bandwidth = 0;                // bits per second; 0: measured
-  double emulate_forward_ms = 0;       // emulate = {forward_ms, backward_ms, jitter}
+  double price = 0;               // per hour
+  double bandwidth = 0;           // bits per second; 0: measured
+  bool insecure = false;          // true: listen may leave loopback without authenticated links
+  double emulate_forward_ms = 0;  // emulate = {forward_ms, backward_ms, jitter}
   double emulate_backward_ms = 0;
   double emulate_jitter = 0;
+  bool operator==(const PeerConfig&) const = default;
 };
 
 }  // namespace swarmline

@@ -1,0 +1,303 @@
+#include "engine/config/schema.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/base/limits.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();  // TOML's largest integer
+constexpr std::int64_t kU32 = std::numeric_limits<std::uint32_t>::max();
+constexpr double kHuge = std::numeric_limits<double>::max();
+constexpr double kDaySeconds = 86400;
+
+constexpr Choice kNonFinite[] = {{"skip"}, {"stop"}};
+constexpr Choice kNorms[] = {{"layernorm", static_cast<int>(NormKind::kLayerNorm)},
+                             {"rmsnorm", static_cast<int>(NormKind::kRmsNorm)}};
+constexpr Choice kActivations[] = {{"gelu", static_cast<int>(ActivationKind::kGelu)},
+                                   {"gelu_tanh", static_cast<int>(ActivationKind::kGeluTanh)},
+                                   {"swiglu", static_cast<int>(ActivationKind::kSwiGlu)}};
+constexpr Choice kPositions[] = {{"learned", static_cast<int>(PositionKind::kLearned)},
+                                 {"rotary", static_cast<int>(PositionKind::kRotary)}};
+constexpr Choice kDTypes[] = {{"fp32", static_cast<int>(DType::kF32)},
+                              {"fp64", static_cast<int>(DType::kF64)}};
+constexpr Choice kDataKinds[] = {{"bytes"}, {"tokens"}};
+constexpr Choice kTokenFormats[] = {{"auto"}, {"uint16"}, {"uint32"}, {"llmc"}};
+constexpr Choice kOptimizers[] = {{"adamw", static_cast<int>(OptimizerKind::kAdamW)},
+                                  {"lamb", static_cast<int>(OptimizerKind::kLamb)}};
+constexpr Choice kSchedules[] = {{"constant"}, {"linear"}, {"cosine"}};
+constexpr Choice kRecompute[] = {{"true"}, {"false"}, {"auto"}};
+constexpr Choice kWirings[] = {{"stochastic"}, {"static"}};
+constexpr Choice kCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"int8"}};
+constexpr Choice kExactCodecs[] = {{"none"}};
+constexpr Choice kShadows[] = {{"auto"}};
+constexpr Choice kLogLevels[] = {{"debug"}, {"info"}, {"warn"}, {"error"}};
+
+constexpr KeyKind flag() {
+  return {};
+}
+constexpr KeyKind text() {
+  return {};
+}
+constexpr KeyKind texts() {
+  return {.form = Form::kListOrOne};
+}
+constexpr KeyKind ints(std::int64_t min, std::int64_t max) {
+  return {.range = IntRange{min, max}};
+}
+constexpr KeyKind ints_per_stage(std::int64_t min, std::int64_t max) {
+  return {.range = IntRange{min, max}, .form = Form::kNumberPerStage};
+}
+constexpr KeyKind reals(double min, double max) {
+  return {.range = RealRange{min, max}};
+}
+constexpr KeyKind from_zero() {
+  return {.range = RealRange{0, kHuge}};
+}
+constexpr KeyKind above_zero_to(double max) {
+  return {.range = RealRange{.min = 0, .max = max, .min_open = true}};
+}
+constexpr KeyKind share() {
+  return reals(0, 1);
+}
+constexpr KeyKind share_below_one() {
+  return {.range = RealRange{.min = 0, .max = 1, .max_open = true}};
+}
+constexpr KeyKind one_of(std::span<const Choice> choices) {
+  return {.choices = choices};
+}
+constexpr KeyKind one_of_or_bool(std::span<const Choice> choices) {
+  return {.choices = choices, .form = Form::kTextOrBool};
+}
+constexpr KeyKind one_of_or_ints(std::span<const Choice> choices, std::int64_t min,
+                                 std::int64_t max) {
+  return {.range = IntRange{min, max}, .choices = choices, .form = Form::kTextOrNumber};
+}
+
+// Section, key and field of a row: RunConfig's members are called as their keys.
+#define RUN(section, key) \
+  #section, #key, [](Roots roots) -> Field { return &roots.run->section.key; }
+#define PEER(key, member) "peer", key, [](Roots roots) -> Field { return &roots.peer->member; }
+
+// clang-format off: a key a row, its sentence below it
+constexpr auto kRunKeys = std::to_array<KeySpec>({
+  {RUN(run, name), text(),
+   "Names the run and its folder: letters, digits, '.', '_' and '-'."},
+  {RUN(run, seed), ints(0, kAny),
+   "Decides initialisation, data order and dropout."},
+  {RUN(run, dir), text(),
+   "The run folder is `dir/name`."},
+  {RUN(run, steps), ints(1, kAny),
+   "Optimizer steps of the whole run."},
+  {RUN(run, on_nonfinite), one_of(kNonFinite),
+   "What to do with a step whose gradient is not finite: leave it out on every stage, or stop "
+   "the run."},
+
+  {RUN(model, layers), ints(1, 4096),
+   "Transformer blocks."},
+  {RUN(model, d_model), ints(1, 65536),
+   "Width of the residual stream; a multiple of heads."},
+  {RUN(model, heads), ints(1, 1024),
+   "Attention heads."},
+  {RUN(model, kv_heads), ints(0, 1024),
+   "Heads of keys and values (grouped-query attention); divides heads. 0: as many as heads."},
+  {RUN(model, d_ff), ints(0, 1 << 20),
+   "Inner width of the MLP. 0: 4 d_model, or with swiglu 8/3 d_model rounded up to 64."},
+  {RUN(model, vocab), ints(0, 1 << 24),
+   "Tokens of the vocabulary. 0: what the data needs (257 for bytes)."},
+  {RUN(model, norm), one_of(kNorms),
+   "Normalisation before attention, before the MLP and before the head."},
+  {RUN(model, activation), one_of(kActivations),
+   "Of the MLP; gelu_tanh is GPT-2's, swiglu is Llama's."},
+  {RUN(model, positions), one_of(kPositions),
+   "A learned table, or rotary embeddings of queries and keys."},
+  {RUN(model, bias), flag(),
+   "Biases of linear layers and of layernorm."},
+  {RUN(model, tied_embeddings), flag(),
+   "The head uses the token embedding's matrix."},
+  {RUN(model, dropout), share_below_one(),
+   "Share of activations dropped in training."},
+  {RUN(model, norm_eps), above_zero_to(1),
+   "Added to the variance in norms."},
+  {RUN(model, rope_theta), reals(1, 1e12),
+   "Base of the rotary frequencies."},
+  {RUN(model, init_std), above_zero_to(10),
+   "Standard deviation of initial weights."},
+  {RUN(model, share_layers), ints(1, 4096),
+   "One block's parameters are used this many times in a row; divides layers."},
+  {RUN(model, dtype), one_of(kDTypes),
+   "Of parameters, gradients and activations; fp64 is for exactness tests."},
+
+  {RUN(data, kind), one_of(kDataKinds),
+   "Files as bytes (vocabulary 256 + end of document), or shards of ready tokens."},
+  {RUN(data, files), texts(),
+   "Paths and globs; `**` descends folders. Required.", "[\"texts/**/*.txt\"]"},
+  {RUN(data, token_format), one_of(kTokenFormats),
+   "Of token shards. auto: by llm.c's header, else uint16."},
+  {RUN(data, held_out), reals(0, 0.5),
+   "Share of the sequences kept for evaluation and never trained on."},
+  {RUN(data, bytes_max), ints(0, kAny),
+   "Only the first so many bytes of the data are used. 0: all."},
+
+  {RUN(batch, batch), ints(1, 1 << 24),
+   "Sequences per optimizer step."},
+  {RUN(batch, microbatch), ints(1, 1 << 20),
+   "Sequences that travel together; divides batch."},
+  {RUN(batch, sequence), ints(1, 1 << 20),
+   "Tokens per sequence."},
+
+  {RUN(optimizer, kind), one_of(kOptimizers),
+   "AdamW, or LAMB for very large batches."},
+  {RUN(optimizer, lr), above_zero_to(100),
+   "Peak learning rate."},
+  {RUN(optimizer, beta1), share_below_one(),
+   "Decay of the first moment."},
+  {RUN(optimizer, beta2), share_below_one(),
+   "Decay of the second moment."},
+  {RUN(optimizer, eps), above_zero_to(1),
+   "Added to the root of the second moment."},
+  {RUN(optimizer, weight_decay), reals(0, 100),
+   "Decoupled; not on biases and norms."},
+  {RUN(optimizer, clip), from_zero(),
+   "Largest norm of the whole model's gradient. 0: off."},
+  {RUN(optimizer, schedule), one_of(kSchedules),
+   "How the learning rate falls after warm-up."},
+  {RUN(optimizer, warmup_steps), ints(0, kAny),
+   "Steps over which the learning rate rises linearly to lr."},
+  {RUN(optimizer, final_lr), share(),
+   "Where the schedule ends, as a fraction of lr."},
+
+  {RUN(pipeline, stages), ints(1, Limits::stages_max),
+   "Slices the model is cut into; at most layers / share_layers."},
+  {RUN(pipeline, peers), ints_per_stage(1, Limits::peers_max),
+   "Peers the run starts with: one number for every stage, or a list of one per stage.", "2"},
+  {RUN(pipeline, delay), ints(0, 1),
+   "1: the next step computes on the parameters before this step's update, while gradients "
+   "are averaged."},
+  {RUN(pipeline, recompute), one_of_or_bool(kRecompute),
+   "Drop activations after the forward pass and compute them again for the backward pass. "
+   "auto: when memory is short."},
+  {RUN(pipeline, wiring), one_of(kWirings),
+   "Each microbatch finds its own peers by their speed, or fixed routes."},
+  {RUN(pipeline, in_flight), ints(0, 65536),
+   "Microbatches in flight per source. 0: chosen from stages and peers."},
+  {RUN(pipeline, layers), ints(1, 4096),
+   "Layers of each stage; they add up to the model's. Empty: cut by cost.", "[3, 3, 2]"},
+
+  {RUN(codec, forward), one_of(kCodecs),
+   "How activations travel."},
+  {RUN(codec, backward), one_of(kCodecs),
+   "How gradients of activations travel."},
+  {RUN(codec, averaging), one_of(kCodecs),
+   "How gradients of parameters travel inside a stage."},
+  {RUN(codec, state), one_of(kExactCodecs),
+   "How parameters travel to a joiner; lossless only, since replicas of a stage are equal bit "
+   "for bit."},
+  {RUN(codec, block), ints(64, 4096),
+   "int8: elements that share a scale; a power of two."},
+
+  {RUN(wiring, alpha), above_zero_to(1),
+   "Weight of the newest observation in a peer's expected service time."},
+  {RUN(wiring, in_flight_per_peer), ints(1, Limits::in_flight_per_next_peer_max),
+   "Microbatches one sender may have at one peer of the next stage."},
+  {RUN(wiring, hop_timeout_seconds), above_zero_to(kDaySeconds),
+   "One hop's work; after that the microbatch is sent elsewhere."},
+
+  {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
+   "Hot spares per stage; auto: as many as the fleet can spare."},
+  {RUN(balance, period_seconds), above_zero_to(kDaySeconds),
+   "How often the planner looks for moves."},
+
+  {RUN(checkpoint, every_steps), ints(0, kAny),
+   "0: only at the end and when drained."},
+  {RUN(checkpoint, keep), ints(1, 1 << 20),
+   "Newest checkpoints kept."},
+
+  {RUN(eval, every_steps), ints(0, kAny),
+   "Evaluate the held-out sequences through the swarm this often. 0: only at the end."},
+  {RUN(eval, sequences_max), ints(1, kAny),
+   "Held-out sequences of one evaluation."},
+
+  {RUN(net, listen), text(),
+   "HOST:PORT of the coordinator; port 0: chosen by the system."},
+  {RUN(net, connect_timeout_seconds), above_zero_to(kDaySeconds),
+   "How long to try to reach a peer."},
+  {RUN(net, admit_bytes), ints(0, kAny),
+   "Activations a peer admits, in bytes. 0: from its memory."},
+  {RUN(net, heartbeat_seconds), above_zero_to(3600),
+   "Period of heartbeats between a peer and the coordinator."},
+  {RUN(net, peer_silence_seconds), above_zero_to(kDaySeconds),
+   "A peer silent for so long counts as lost; at least two heartbeats."},
+
+  {RUN(security, insecure), flag(),
+   "true: listen beyond loopback although links are not authenticated."},
+
+  {RUN(log, level), one_of(kLogLevels),
+   "Least serious line that is written."},
+});
+
+constexpr auto kPeerKeys = std::to_array<KeySpec>({
+  {PEER("device", device), text(),
+   "`cpu`, `cuda` or `cuda:N`."},
+  {PEER("threads", threads), ints(1, 1024),
+   "Threads that compute."},
+  {PEER("memory_bytes", memory_bytes), ints(0, kAny),
+   "What the peer may use. 0: measured."},
+  {PEER("listen", listen), text(),
+   "HOST:PORT for other peers; port 0: chosen by the system."},
+  {PEER("advertise", advertise), text(),
+   "HOST:PORT that others reach this peer at. Empty: what listen bound.", "\"192.0.2.7:4700\""},
+  {PEER("zone", zone), text(),
+   "Where the machine is; machines of one zone tend to vanish together."},
+  {PEER("price", price), from_zero(),
+   "Per hour, in any currency."},
+  {PEER("bandwidth", bandwidth), from_zero(),
+   "Bits per second. 0: measured."},
+  {PEER("insecure", insecure), flag(),
+   "true: listen beyond loopback although links are not authenticated."},
+  {PEER("emulate.forward_ms", emulate_forward_ms), reals(0, 3.6e6),
+   "Holds the device this long for a forward pass, whatever it really takes. 0: off."},
+  {PEER("emulate.backward_ms", emulate_backward_ms), reals(0, 3.6e6),
+   "The same for a backward pass."},
+  {PEER("emulate.jitter", emulate_jitter), share(),
+   "Each emulated time is multiplied by a uniform draw from [1 - jitter, 1 + jitter]."},
+});
+// clang-format on
+
+#undef RUN
+#undef PEER
+
+}  // namespace
+
+std::span<const KeySpec> run_keys() {
+  return kRunKeys;
+}
+std::span<const KeySpec> peer_keys() {
+  return kPeerKeys;
+}
+
+std::vector<std::string_view> section_names(std::span<const KeySpec> keys) {
+  std::vector<std::string_view> names;
+  for (const KeySpec& spec : keys)
+    if (std::ranges::find(names, spec.section) == names.end()) names.push_back(spec.section);
+  return names;
+}
+
+std::vector<std::string_view> key_names(std::span<const KeySpec> keys, std::string_view section) {
+  std::vector<std::string_view> names;
+  for (const KeySpec& spec : keys)
+    if (spec.section == section) names.push_back(spec.key);
+  return names;
+}
+
+const KeySpec* find_key(std::span<const KeySpec> keys, std::string_view section,
+                        std::string_view key) {
+  for (const KeySpec& spec : keys)
+    if (spec.section == section && spec.key == key) return &spec;
+  return nullptr;
+}
+
+}  // namespace swarmline

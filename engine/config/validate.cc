@@ -1,0 +1,295 @@
+#include "engine/config/validate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/limits.h"
+
+namespace swarmline {
+namespace {
+
+using Problem = std::optional<ConfigProblem>;
+
+constexpr std::size_t kRunNameBytesMax = 100;
+constexpr std::uint32_t kByteVocab = 257;  // 256 bytes and end of document
+
+template <typename... Args>
+ConfigProblem problem(std::vector<std::string_view> keys, fmt::format_string<Args...> sentence,
+                      Args&&... args) {
+  return {std::move(keys), fmt::format(sentence, std::forward<Args>(args)...)};
+}
+
+bool is_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= kRunNameBytesMax && name.front() != '.' &&
+         name.front() != '-' && std::ranges::all_of(name, allowed);
+}
+
+Problem check_run(const RunConfig& config) {
+  if (!is_name(config.run.name)) {
+    return problem(
+        {"run.name"},
+        "found \"{}\", expected 1 to {} letters, digits, '.', '_' or '-' (first a letter, "
+        "digit or '_'), since it names a folder; choose another name",
+        config.run.name.substr(0, kRunNameBytesMax), kRunNameBytesMax);
+  }
+  if (config.run.dir.empty())
+    return problem({"run.dir"}, "found \"\", expected a folder; write for example dir = \"runs\"");
+  return {};
+}
+
+Problem check_attention(const ModelSection& model) {
+  if (model.d_model % model.heads != 0) {
+    return problem(
+        {"model.heads", "model.d_model"},
+        "found heads = {} with d_model = {}, expected heads to divide d_model; change one of "
+        "them",
+        model.heads, model.d_model);
+  }
+  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
+    return problem(
+        {"model.kv_heads", "model.heads"},
+        "found kv_heads = {} with heads = {}, expected kv_heads to divide heads; change one of "
+        "them, or write kv_heads = 0 for as many as heads",
+        model.kv_heads, model.heads);
+  }
+  const std::uint32_t head_width = model.d_model / model.heads;
+  if (model.positions == PositionKind::kRotary && head_width % 2 != 0) {
+    return problem(
+        {"model.positions", "model.heads", "model.d_model"},
+        "found rotary positions with d_model / heads = {}, expected an even width of a head, "
+        "since rotary turns pairs; change heads or d_model, or use \"learned\"",
+        head_width);
+  }
+  return {};
+}
+
+Problem check_model(const RunConfig& config) {
+  const ModelSection& model = config.model;
+  if (Problem found = check_attention(model)) return found;
+  if (model.layers % model.share_layers != 0) {
+    return problem(
+        {"model.share_layers", "model.layers"},
+        "found share_layers = {} with layers = {}, expected share_layers to divide layers; "
+        "change one of them",
+        model.share_layers, model.layers);
+  }
+  if (config.data.kind == "bytes" && model.vocab > 0 && model.vocab < kByteVocab) {
+    return problem(
+        {"model.vocab", "data.kind"},
+        "found {} with data.kind = \"bytes\", expected 0 or at least {} (256 bytes and end of "
+        "document); write vocab = 0",
+        model.vocab, kByteVocab);
+  }
+  return {};
+}
+
+Problem check_data(const RunConfig& config) {
+  if (config.data.files.empty()) {
+    return problem({"data.files"},
+                   "found no files, expected at least one path or glob; write for example files = "
+                   "[\"texts/**/*.txt\"]");
+  }
+  if (std::ranges::find(config.data.files, "") != config.data.files.end())
+    return problem({"data.files"}, "found an empty path, expected paths and globs; take it out");
+  if (config.eval.every_steps > 0 && config.data.held_out == 0) {
+    return problem({"eval.every_steps", "data.held_out"},
+                   "found every_steps = {} with data.held_out = 0, expected held-out sequences to "
+                   "evaluate; write for example held_out = 0.02, or every_steps = 0",
+                   config.eval.every_steps);
+  }
+  return {};
+}
+
+Problem check_batch(const BatchSection& batch) {
+  if (batch.batch % batch.microbatch != 0) {
+    return problem(
+        {"batch.microbatch", "batch.batch"},
+        "found microbatch = {} with batch = {}, expected microbatch to divide batch; change "
+        "one of them",
+        batch.microbatch, batch.batch);
+  }
+  if (batch.batch / batch.microbatch > Limits::microbatches_per_step_max) {
+    return problem({"batch.microbatch", "batch.batch"},
+                   "found {} microbatches per step, expected at most {}; raise microbatch",
+                   batch.batch / batch.microbatch, Limits::microbatches_per_step_max);
+  }
+  return {};
+}
+
+Problem check_cut(const RunConfig& config) {
+  const std::vector<std::uint32_t>& cut = config.pipeline.layers;
+  const std::uint32_t stages = config.pipeline.stages;
+  if (cut.empty()) return {};
+  if (cut.size() != stages) {
+    return problem(
+        {"pipeline.layers", "pipeline.stages"},
+        "found a list of {} with stages = {}, expected one number of layers for each stage; "
+        "change one of them, or leave layers out to cut by cost",
+        cut.size(), stages);
+  }
+  const std::uint64_t sum = std::accumulate(cut.begin(), cut.end(), std::uint64_t{0});
+  if (sum != config.model.layers) {
+    return problem(
+        {"pipeline.layers", "model.layers"},
+        "found a cut of {} layers in all with model.layers = {}, expected the same; change "
+        "one of them, or leave layers out to cut by cost",
+        sum, config.model.layers);
+  }
+  const std::uint32_t share = config.model.share_layers;
+  const auto cuts_a_block = [&](std::uint32_t layers) { return layers % share != 0; };
+  if (const auto found = std::ranges::find_if(cut, cuts_a_block); found != cut.end()) {
+    return problem(
+        {"pipeline.layers", "model.share_layers"},
+        "found {} layers in one stage with model.share_layers = {}, expected multiples of {}, "
+        "since layers that share parameters stay together; change the cut",
+        *found, share, share);
+  }
+  return {};
+}
+
+Problem check_pipeline(const RunConfig& config) {
+  const PipelineSection& pipeline = config.pipeline;
+  const std::uint32_t blocks = config.model.layers / config.model.share_layers;
+  if (pipeline.stages > blocks) {
+    return problem(
+        {"pipeline.stages", "model.layers", "model.share_layers"},
+        "found stages = {} with layers / share_layers = {}, expected at least one block of "
+        "layers for each stage; use fewer stages or more layers",
+        pipeline.stages, blocks);
+  }
+  if (pipeline.peers.size() != pipeline.stages) {
+    return problem(
+        {"pipeline.peers", "pipeline.stages"},
+        "found a list of {} with stages = {}, expected one number of peers for each stage; "
+        "change one of them, or write one number for every stage",
+        pipeline.peers.size(), pipeline.stages);
+  }
+  const std::uint64_t peers =
+      std::accumulate(pipeline.peers.begin(), pipeline.peers.end(), std::uint64_t{0});
+  if (std::cmp_greater(peers, Limits::peers_max)) {
+    return problem({"pipeline.peers", "pipeline.stages"},
+                   "found {} peers in all, expected at most {}; use fewer", peers,
+                   Limits::peers_max);
+  }
+  return check_cut(config);
+}
+
+Problem check_codec(const CodecSection& codec) {
+  if (std::has_single_bit(codec.block)) return {};
+  return problem({"codec.block"},
+                 "found {}, expected a power of two from 64 to 4096; write for example "
+                 "block = {}",
+                 codec.block, std::bit_floor(codec.block));
+}
+
+struct Endpoint {
+  std::string_view host;  // without the brackets of IPv6
+  unsigned port = 0;
+};
+
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  Endpoint endpoint;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  if (error != std::errc{} || end != digits.data() + digits.size() || endpoint.port > 65535)
+    return std::nullopt;
+  const bool brackets = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
+  if (brackets) host = host.substr(1, host.size() - 2);
+  const auto allowed = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
+           (brackets && (c == ':' || c == '%'));
+  };
+  if (!std::ranges::all_of(host, allowed)) return std::nullopt;
+  endpoint.host = host;
+  return endpoint;
+}
+
+bool is_loopback(std::string_view host) {
+  const auto dotted = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && std::ranges::all_of(host, dotted));
+}
+
+ConfigProblem bad_endpoint(std::string_view key, std::string_view text) {
+  return problem({key},
+                 "found \"{}\", expected HOST:PORT with a port from 0 to 65535; write for example "
+                 "\"127.0.0.1:4700\"",
+                 text);
+}
+
+Problem check_listen(std::string_view key, std::string_view insecure_key, const std::string& listen,
+                     bool insecure) {
+  const std::optional<Endpoint> endpoint = parse_endpoint(listen);
+  if (!endpoint) return bad_endpoint(key, listen);
+  if (insecure || is_loopback(endpoint->host)) return {};
+  return problem(
+      {key, insecure_key},
+      "found \"{}\", which other machines can reach, expected a loopback address such as "
+      "127.0.0.1:0, since links are not authenticated; on a network you trust, set {} = true",
+      listen, insecure_key);
+}
+
+Problem check_net(const RunConfig& config) {
+  if (Problem found = check_listen("net.listen", "security.insecure", config.net.listen,
+                                   config.security.insecure))
+    return found;
+  if (config.net.peer_silence_seconds < 2 * config.net.heartbeat_seconds) {
+    return problem(
+        {"net.peer_silence_seconds", "net.heartbeat_seconds"},
+        "found {} with heartbeat_seconds = {}, expected at least two heartbeats, so that one "
+        "late message is no death; change one of them",
+        config.net.peer_silence_seconds, config.net.heartbeat_seconds);
+  }
+  return {};
+}
+
+bool is_device(std::string_view device) {
+  if (device == "cpu" || device == "cuda") return true;
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!device.starts_with(kPrefix)) return false;
+  const std::string_view digits = device.substr(kPrefix.size());
+  return !digits.empty() && digits.size() <= 3 &&
+         digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<ConfigProblem> find_problem(const RunConfig& config) {
+  if (Problem found = check_run(config)) return found;
+  if (Problem found = check_model(config)) return found;
+  if (Problem found = check_data(config)) return found;
+  if (Problem found = check_batch(config.batch)) return found;
+  if (Problem found = check_pipeline(config)) return found;
+  if (Problem found = check_codec(config.codec)) return found;
+  return check_net(config);
+}
+
+std::optional<ConfigProblem> find_problem(const PeerConfig& config) {
+  if (!is_device(config.device)) {
+    return problem(
+        {"peer.device"},
+        "found \"{}\", expected \"cpu\", \"cuda\" or \"cuda:N\"; write for example device = "
+        "\"cpu\"",
+        config.device);
+  }
+  if (Problem found = check_listen("peer.listen", "peer.insecure", config.listen, config.insecure))
+    return found;
+  if (!config.advertise.empty() && !parse_endpoint(config.advertise))
+    return bad_endpoint("peer.advertise", config.advertise);
+  return {};
+}
+
+}  // namespace swarmline
