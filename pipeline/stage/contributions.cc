@@ -1,0 +1,124 @@
+#include "pipeline/stage/contributions.h"
+
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+
+namespace swarmline {
+
+Contributions::Contributions(StageContext& context, Subtract subtract)
+    : context_(context),
+      subtract_(std::move(subtract)),
+      alive_(std::make_shared<Contributions*>(this)) {}
+
+void Contributions::open(const Phase& phase) { books_[phase]; }
+
+bool Contributions::reserve(const AttemptId& id) {
+  auto book = books_.find(id.microbatch.phase);
+  if (book == books_.end()) return false;
+  return book->second.cells.emplace(id.microbatch.index, Cell::kReserved).second;
+}
+
+void Contributions::unreserve(const AttemptId& id) {
+  auto book = books_.find(id.microbatch.phase);
+  if (book == books_.end()) return;
+  auto cell = book->second.cells.find(id.microbatch.index);
+  if (cell != book->second.cells.end() && cell->second == Cell::kReserved) book->second.cells.erase(cell);
+}
+
+void Contributions::added(const TaskPtr& task) {
+  auto book = books_.find(task->id.microbatch.phase);
+  SWARMLINE_CHECK(book != books_.end());
+  auto cell = book->second.cells.find(task->id.microbatch.index);
+  SWARMLINE_CHECK(cell != book->second.cells.end() && cell->second == Cell::kReserved);
+  cell->second = Cell::kAdded;
+  book->second.unacknowledged[task->id.microbatch.index] = task;
+  report(task);
+}
+
+void Contributions::evaluated(const TaskPtr& task) { report(task); }
+
+void Contributions::report(const TaskPtr& task) {
+  const Phase phase = task->id.microbatch.phase;
+  wire::Report& report = pending_[phase];
+  wire::Contribution* contribution = report.add_contributions();
+  contribution->set_index(task->id.microbatch.index);
+  contribution->set_attempt(task->id.attempt.value);
+  contribution->set_loss_sum(task->loss_sum);
+  if (std::exchange(flush_armed_, true)) return;
+  std::weak_ptr<Contributions*> weak = alive_;
+  context_.runtime.call_after(kReportDelay, [weak] {
+    if (auto self = weak.lock()) (*self)->flush();
+  });
+}
+
+void Contributions::flush() {
+  flush_armed_ = false;
+  for (auto& [phase, report] : pending_) {
+    *report.mutable_seat() = to_wire(context_.self);
+    *report.mutable_phase() = to_wire(phase);
+    context_.notify_coordinator(make_frame(MessageKind::kReport, report));
+  }
+  pending_.clear();
+}
+
+void Contributions::on_ack(const wire::ReportAck& ack) {
+  const Phase phase = from_wire(ack.phase());
+  auto book = books_.find(phase);
+  if (book == books_.end()) return;
+  for (std::uint32_t index : ack.accepted()) book->second.unacknowledged.erase(index);
+  for (std::uint32_t index : ack.refused()) take_back(phase, index);
+}
+
+void Contributions::take_back(const Phase& phase, std::uint32_t index) {
+  Book& book = books_.at(phase);
+  auto task = book.unacknowledged.extract(index);
+  if (task.empty()) return;  // already taken back
+  log(LogLevel::kInfo, "{}: taking back {}", to_string(context_.self),
+      to_string(MicrobatchId{phase, index}));
+  ++book.subtracting;
+  std::weak_ptr<Contributions*> weak = alive_;
+  subtract_(task.mapped(), [weak, phase, index] {
+    auto self = weak.lock();
+    if (!self) return;
+    auto open = (*self)->books_.find(phase);
+    if (open == (*self)->books_.end()) return;
+    open->second.cells.erase(index);
+    if (--open->second.subtracting == 0 && open->second.on_quiet)
+      std::exchange(open->second.on_quiet, nullptr)();
+  });
+}
+
+void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& owned,
+                           std::function<void(std::vector<std::uint32_t>)> done) {
+  Book& book = books_[phase];
+  std::vector<std::uint32_t> extra;
+  std::erase_if(book.cells, [](const auto& cell) { return cell.second == Cell::kReserved; });
+  for (const auto& [index, cell] : book.cells)
+    if (!owned.contains(index) && book.unacknowledged.contains(index)) extra.push_back(index);
+  for (std::uint32_t index : extra) take_back(phase, index);
+  auto finish = [this, phase, owned, done = std::move(done)] {
+    const Book& settled = books_.at(phase);
+    std::vector<std::uint32_t> missing;
+    for (std::uint32_t index : owned)
+      if (!settled.cells.contains(index)) missing.push_back(index);
+    for (const auto& [index, cell] : settled.cells)
+      SWARMLINE_CHECK_MSG(owned.contains(index), "the accumulator holds an index that another peer owns");
+    done(std::move(missing));
+  };
+  if (book.subtracting == 0) return finish();
+  book.on_quiet = std::move(finish);
+}
+
+void Contributions::retire(const Phase& phase) {
+  books_.erase(phase);
+  pending_.erase(phase);
+}
+
+std::uint32_t Contributions::count(const Phase& phase) const {
+  auto book = books_.find(phase);
+  return book == books_.end() ? 0 : static_cast<std::uint32_t>(book->second.cells.size());
+}
+
+}  // namespace swarmline

@@ -1,0 +1,63 @@
+// What this peer has added into its accumulator, and what the ledger says of it: reports in batches, acknowledgements,
+// claims, taking back.
+//   Invariant: an index is added at most once per phase, whatever the number of attempts seen.
+//   Thread:    control thread. Bounds: one entry per index of an open phase; input and gradient of a contribution are
+//              kept until its report is acknowledged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "engine/base/ids.h"
+#include "pipeline/protocol/messages.pb.h"
+#include "pipeline/stage/microbatch_task.h"
+#include "pipeline/stage/stage_context.h"
+
+namespace swarmline {
+
+class Contributions {
+ public:
+  static constexpr Duration kReportDelay = std::chrono::milliseconds(1);
+
+  // `subtract` recomputes the task and takes its weight gradients out of the open accumulator; calls back when done.
+  using Subtract = std::function<void(const TaskPtr&, std::function<void()> done)>;
+  Contributions(StageContext& context, Subtract subtract);
+
+  void open(const Phase& phase);
+  // True when no other attempt of this index is added, being added or claimed: the caller now holds the right to add.
+  bool reserve(const AttemptId& id);
+  void unreserve(const AttemptId& id);      // the claim was refused or the compute dropped
+  void added(const TaskPtr& task);          // reports it
+  void evaluated(const TaskPtr& task);      // reports a loss; nothing was added
+  void on_ack(const wire::ReportAck& ack);
+
+  // Makes the accumulator hold exactly `owned`: takes back what is too much, then calls `done` with what is missing.
+  void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
+              std::function<void(std::vector<std::uint32_t> missing)> done);
+  void retire(const Phase& phase);
+  std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
+
+ private:
+  enum class Cell : std::uint8_t { kReserved, kAdded };
+  struct Book {
+    std::map<std::uint32_t, Cell> cells;
+    std::map<std::uint32_t, TaskPtr> unacknowledged;
+    int subtracting = 0;
+    std::function<void()> on_quiet;
+  };
+  void report(const TaskPtr& task);
+  void flush();
+  void take_back(const Phase& phase, std::uint32_t index);
+
+  StageContext& context_;
+  Subtract subtract_;
+  std::map<Phase, Book> books_;
+  std::map<Phase, wire::Report> pending_;
+  bool flush_armed_ = false;
+  std::shared_ptr<Contributions*> alive_;
+};
+
+}  // namespace swarmline

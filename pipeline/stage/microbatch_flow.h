@@ -1,0 +1,111 @@
+// Microbatches through one stage: admit, compute forward, wire on, wait for the gradient, compute backward, send it back.
+//
+//   Admission: by bytes, reserving room for the gradient with the forward. A full peer refuses forwards (the sender picks
+//              again and waits for a credit); gradients, cancels and control are never refused.
+//   Hops:      a sender's timer covers one hop's work: sent -> forward done, and gradient arrived there -> gradient here.
+//              A timeout is charged to the peer that stalled and the bytes go to another one under a new attempt; the
+//              old attempt is cancelled. Late answers of either attempt are the same numbers: the first one is used.
+//   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it adds.
+//   Thread:    control thread.
+//   Errors:    frames that do not fit return kCorrupt; the caller disconnects the sender.
+//   Bounds:    [net] admit_bytes; Limits::attempts_per_microbatch_max sends per task.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/contributions.h"
+#include "pipeline/stage/microbatch_task.h"
+#include "pipeline/stage/phase_book.h"
+#include "pipeline/stage/stage_context.h"
+#include "pipeline/wiring/wiring.h"
+
+namespace swarmline {
+
+class MicrobatchFlow {
+ public:
+  MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions, Wiring& wiring,
+                 std::uint64_t admit_bytes_max, std::function<void()> on_local_finished);
+  ~MicrobatchFlow();
+
+  // Candidates of the next stage: seats the wiring may name.
+  void set_next_seats(std::vector<Seat> seats);
+  // A microbatch that starts here (stage 0). Tokens and targets: (rows, sequence) int32.
+  void start_local(const AttemptId& id, std::string mask, std::uint32_t rows, SharedBytes tokens,
+                   SharedBytes targets);
+  Result<void> on_frame(const Seat& from, Frame frame);
+  // The coordinator passes on that `stalled` sits on a microbatch of ours.
+  void on_stall(const Seat& stalled, const AttemptId& id);
+  // The phase can be computed now: what was held goes on.
+  void on_active(const Phase& phase);
+  // Drops everything of the phase; nothing of it is computed any more (jobs on the device are ignored when they end).
+  void drop(const Phase& phase);
+  // Recomputes a contribution and subtracts it; for Contributions.
+  void subtract(const TaskPtr& task, std::function<void()> done);
+
+  std::uint32_t in_flight() const { return static_cast<std::uint32_t>(tasks_.size()); }
+  std::uint32_t local_in_flight() const { return local_in_flight_; }
+  std::uint64_t admitted_bytes() const { return admitted_bytes_; }
+  wire::BoundaryBytes take_boundary_bytes(const Phase& phase);
+  std::uint64_t take_busy_ns(const Phase& phase);
+
+ private:
+  Result<void> on_forward(const Seat& from, const Frame& frame);
+  Result<void> on_forward_done(const Seat& from, const Frame& frame);
+  Result<void> on_gradient_arrived(const Seat& from, const Frame& frame);
+  Result<void> on_gradient(const Seat& from, Frame frame);
+  Result<void> on_refused(const Seat& from, const Frame& frame);
+  Result<void> on_cancel(const Seat& from, const Frame& frame);
+
+  void admit(const TaskPtr& task);
+  bool has_room(std::uint64_t bytes) const;
+  void queue_forward(const TaskPtr& task);
+  void after_forward(const TaskPtr& task, const JobReport& report, const struct ForwardResult& result);
+  void send_on(const TaskPtr& task);
+  void resend(const TaskPtr& task, bool stalled);
+  void settle_hop(const TaskPtr& task);
+  void arm_hop_timer(const TaskPtr& task);
+  void arm_arrival_timer(const TaskPtr& task);
+  void got_gradient(const TaskPtr& task);
+  void queue_backward(const TaskPtr& task, bool weight_gradients);
+  void after_backward(const TaskPtr& task, bool added, const JobReport& report,
+                      const struct BackwardResult& result);
+  void compute_failed(const TaskPtr& task, const Error& error);
+  void finish(const TaskPtr& task);
+  void reply(const MicrobatchTask& task, Frame frame);
+  void refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why);
+  void offer_credit();
+  void retry_seeking();
+  TaskPtr outgoing(const AttemptId& id, const Seat& from);
+  Attempt new_attempt();
+  std::function<void(JobReport)> guarded(std::function<void(JobReport)> done);
+
+  StageContext& context_;
+  PhaseBook& phases_;
+  Contributions& contributions_;
+  Wiring& wiring_;
+  std::uint64_t admit_bytes_max_;
+  std::function<void()> on_local_finished_;
+
+  std::map<PeerId, Seat> next_seats_;
+  std::map<AttemptId, TaskPtr> tasks_;       // by the attempt they arrived as
+  std::map<AttemptId, TaskPtr> outgoing_;    // by the attempt they were sent on as
+  std::map<AttemptId, TaskPtr> stale_outgoing_;  // superseded ways on: their answers still count
+  std::map<AttemptId, TaskPtr> awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
+  std::map<Phase, std::vector<TaskPtr>> held_;
+  std::deque<TaskPtr> seeking_;
+  std::map<PeerId, Seat> refused_full_;      // wait for our credit
+  std::uint64_t admitted_bytes_ = 0;
+  std::uint32_t local_in_flight_ = 0;
+  std::uint32_t next_attempt_ = 1;
+  std::map<Phase, wire::BoundaryBytes> boundary_;
+  std::map<Phase, std::uint64_t> busy_ns_;
+  std::shared_ptr<MicrobatchFlow*> alive_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,58 @@
+// One attempt at one microbatch at this stage, from its arrival to the gradient sent on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/base/ids.h"
+#include "engine/runtime/runtime.h"
+
+namespace swarmline {
+
+enum class TaskState : std::uint8_t {
+  kForward,     // waiting for or on the device
+  kSeeking,     // computed; no peer of the next stage can take it now
+  kDownstream,  // sent on; waiting for its gradient (an evaluation: for the next hop's word)
+  kClaiming,    // has its gradient; asks the ledger before it adds
+  kBackward,    // waiting for or on the device
+  kOver,
+};
+
+struct MicrobatchTask {
+  AttemptId id;
+  Seat upstream;            // peer 0: started here, by the source
+  std::string mask;         // stages that want weight gradients; empty = all
+  std::uint32_t rows = 0;
+  SharedBytes input;        // wire buffer of the stage input; stage 0: int32 tokens
+  SharedBytes targets;      // int32; kept by the last stage and passed on by the others
+  std::string targets_wire; // as they travel
+
+  TaskState state = TaskState::kForward;
+  bool cancelled = false;
+  std::uint64_t admitted_bytes = 0;
+
+  // The way on.
+  Seat next;
+  AttemptId outgoing;
+  SharedBytes output;       // wire buffer, kept until the gradient is back: for another peer if this one stalls
+  std::vector<PeerId> tried;
+  std::uint32_t sends = 0;
+  bool hop_open = false;    // picked and not yet settled with the wiring
+  TimerId hop_timer;
+
+  // The way back.
+  SharedBytes gradient;     // wire buffer of the output's gradient, kept until the report is acknowledged
+  TimerId arrival_timer;    // waits for the upstream's word that it has our gradient
+  double loss_sum = 0;
+  std::uint64_t backward_ns = 0;
+
+  bool train() const { return id.microbatch.phase.kind == PhaseKind::kTrain; }
+  bool local() const { return upstream.peer.value == 0; }
+};
+
+using TaskPtr = std::shared_ptr<MicrobatchTask>;
+
+}  // namespace swarmline

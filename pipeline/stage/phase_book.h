@@ -1,0 +1,44 @@
+// Which phases this peer knows: announced by the coordinator, active (its version is what the model computes on), sealed,
+// retired. A message of a phase not yet active is held; one of a retired phase is refused.
+// Thread: control thread; pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "engine/base/ids.h"
+
+namespace swarmline {
+
+enum class PhaseStatus : std::uint8_t { kFuture, kActive, kOver };
+
+class PhaseBook {
+ public:
+  void announce(const Phase& phase, Version version) { open_[phase] = {version, false}; }
+  void activate(const Phase& phase) {
+    if (auto it = open_.find(phase); it != open_.end()) it->second.active = true;
+  }
+  // Nothing more is computed for it, nor for older phases of its kind.
+  void retire(const Phase& phase) {
+    open_.erase(phase);
+    std::uint64_t& below = over_below_[phase.kind == PhaseKind::kEval];
+    below = std::max(below, phase.step + 1);
+  }
+  PhaseStatus status(const Phase& phase) const {
+    if (phase.step < over_below_[phase.kind == PhaseKind::kEval]) return PhaseStatus::kOver;
+    auto it = open_.find(phase);
+    return it != open_.end() && it->second.active ? PhaseStatus::kActive : PhaseStatus::kFuture;
+  }
+  Version version(const Phase& phase) const { return open_.at(phase).version; }
+
+ private:
+  struct Entry {
+    Version version;
+    bool active = false;
+  };
+  std::map<Phase, Entry> open_;
+  std::uint64_t over_below_[2] = {0, 0};
+};
+
+}  // namespace swarmline

@@ -1,0 +1,125 @@
+#include "pipeline/stage/stage_compute.h"
+
+#include <cstring>
+
+namespace swarmline {
+namespace {
+
+// Bit 63 of an attempt marks the second run of a contribution that is taken back, so that its graph has its own name.
+constexpr std::uint64_t kTakeBackBit = std::uint64_t{1} << 63;
+
+Result<Buffer> decode_tensor(const StageContext& context, const SharedBytes& wire, std::uint32_t rows) {
+  const DType dtype = context.spec.shape.dtype;
+  Buffer tensor(context.activation_elements(rows) * size_bytes(dtype));
+  SWARMLINE_TRY(decode(wire.view(), dtype, tensor.bytes()));
+  return tensor;
+}
+
+// `hidden` keeps the decoded input alive for the call.
+Result<ForwardInput> forward_input(const StageContext& context, const MicrobatchTask& task, Buffer& hidden) {
+  ForwardInput input;
+  input.id = task.id;
+  input.train = task.train();
+  input.rows = task.rows;
+  if (context.first()) {
+    input.tokens = task.input.view();
+  } else {
+    auto decoded = decode_tensor(context, task.input, task.rows);
+    if (!decoded) return std::unexpected(decoded.error());
+    hidden = std::move(*decoded);
+    input.hidden = hidden.bytes();
+  }
+  if (context.last()) {
+    input.targets = task.targets.view();
+    input.loss_scale = 1.0 / static_cast<double>(context.config.tokens_per_step());
+  }
+  return input;
+}
+
+}  // namespace
+
+std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task,
+                                           std::shared_ptr<ForwardResult> result) {
+  return [&context, task, result]() -> Result<void> {
+    Buffer hidden;
+    auto input = forward_input(context, *task, hidden);
+    if (!input) return std::unexpected(input.error());
+    auto output = context.model.forward(*input);
+    if (!output) return std::unexpected(output.error());
+    result->loss_sum = output->loss_sum;
+    result->finite = output->finite;
+    if (!context.last())
+      result->wire = SharedBytes(
+          encode(context.forward_codec, output->hidden.bytes(), context.spec.shape.dtype));
+    return {};
+  };
+}
+
+std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
+                                            std::shared_ptr<BackwardResult> result) {
+  return [&context, task, plan, result]() -> Result<void> {
+    BackwardInput input;
+    input.id = task->id;
+    input.weight_gradients = plan.weight_gradients;
+    input.accumulator = context.state.open_accumulator();
+    Buffer gradient;
+    if (!context.last()) {
+      auto decoded = decode_tensor(context, task->gradient, task->rows);
+      if (!decoded) return std::unexpected(decoded.error());
+      gradient = std::move(*decoded);
+      input.output_gradient = gradient.bytes();
+    }
+    auto output = context.model.backward(input);
+    if (!output) return std::unexpected(output.error());
+    result->finite = output->finite;
+    if (!context.first() && plan.input_gradient)
+      result->wire = SharedBytes(
+          encode(context.backward_codec, output->input_gradient.bytes(), context.spec.shape.dtype));
+    return {};
+  };
+}
+
+std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
+  return [&context, task]() -> Result<void> {
+    Buffer hidden;
+    auto input = forward_input(context, *task, hidden);
+    if (!input) return std::unexpected(input.error());
+    input->id.attempt.value |= kTakeBackBit;
+    if (auto output = context.model.forward(*input); !output) return std::unexpected(output.error());
+    BackwardInput back;
+    back.id = input->id;
+    back.scale = -1;
+    back.accumulator = context.state.open_accumulator();
+    Buffer gradient;
+    if (!context.last()) {
+      auto decoded = decode_tensor(context, task->gradient, task->rows);
+      if (!decoded) return std::unexpected(decoded.error());
+      gradient = std::move(*decoded);
+      back.output_gradient = gradient.bytes();
+    }
+    if (auto output = context.model.backward(back); !output) return std::unexpected(output.error());
+    return {};
+  };
+}
+
+std::string pack_targets(std::span<const std::int32_t> targets, std::uint32_t vocab) {
+  const std::size_t width = vocab <= 65536 ? 2 : 4;
+  std::string packed(targets.size() * width, '\0');
+  for (std::size_t i = 0; i < targets.size(); ++i) std::memcpy(&packed[i * width], &targets[i], width);
+  return packed;
+}
+
+Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count, std::uint32_t vocab) {
+  const std::size_t width = vocab <= 65536 ? 2 : 4;
+  if (packed.size() != count * width) return fail(ErrorCode::kCorrupt, "target tokens of another length");
+  Buffer targets(count * sizeof(std::int32_t));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t token = 0;
+    std::memcpy(&token, packed.data() + i * width, width);
+    if (token >= vocab) return fail(ErrorCode::kCorrupt, "a target token outside the vocabulary");
+    targets.as<std::int32_t>()[i] = static_cast<std::int32_t>(token);
+  }
+  return SharedBytes(std::move(targets));
+}
+
+}  // namespace swarmline

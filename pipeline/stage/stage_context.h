@@ -1,0 +1,43 @@
+// What the parts of one peer share once it is seated. Owned by StagePeer; every reference outlives the parts.
+// Thread: control thread.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "compression/codec.h"
+#include "engine/config/run_config.h"
+#include "engine/model/stage_model.h"
+#include "engine/net/frame.h"
+#include "engine/runtime/runtime.h"
+#include "pipeline/stage/device_queue.h"
+#include "pipeline/stage/parameter_state.h"
+#include "pipeline/stage/peer_links.h"
+
+namespace swarmline {
+
+struct StageContext {
+  Runtime& runtime;
+  DeviceQueue& queue;
+  StageModel& model;
+  ParameterState& state;
+  PeerLinks& links;
+  const RunConfig& config;
+  const ModelSpec& spec;
+  StageSpec stage;
+  Seat self;
+  Era era;
+  CodecSpec forward_codec;
+  CodecSpec backward_codec;
+  std::function<void(Frame)> notify_coordinator;
+  std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
+  std::function<void(Error)> fail;  // ends this peer with exit code 1 and the sentence
+
+  bool first() const { return stage.has_embedding(); }
+  bool last() const { return stage.has_head(); }
+  std::uint64_t activation_elements(std::uint32_t rows) const {
+    return std::uint64_t{rows} * spec.sequence * spec.shape.d_model;
+  }
+};
+
+}  // namespace swarmline
