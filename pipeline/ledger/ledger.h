@@ -1,16 +1,24 @@
 // Who owns which contribution of the uncommitted phases: the coordinator's book of "exactly once".
 //
-// A cell is (phase, stage, index). It has no owner, a claim, or one owner (a seat). A stage is open, closing or reduced.
-//   Attempts:  attempt 0 adds first and reports after; any other attempt claims, then computes and reports. A claim
+// A cell is (phase, stage, index). It has no owner, a claim, or one owner (a seat). A stage is
+// open, closing or reduced.
+//   Attempts:  attempt 0 adds first and reports after; any other attempt claims, then computes and
+//   reports. A claim
 //              blocks every other report, does not count for closing and ends with its seat.
-//   Missing:   a cell whose owner or claim was lost, or whose source was lost before it had an owner, is missing until
-//              lease() hands it out again under an attempt of the ledger's own, with the stages to recompute in a mask.
+//   Missing:   a cell whose owner or claim was lost, or whose source was lost before it had an
+//   owner, is missing until
+//              lease() hands it out again under an attempt of the ledger's own, with the stages to
+//              recompute in a mask.
 //   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction.
-//   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open, index or stage out of
-//              range, fenced seat, seat of another stage) is refused. Everything else is CHECKed: the caller's order is wrong.
+//   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,
+//   index or stage out of
+//              range, fenced seat, seat of another stage) is refused. Everything else is CHECKed:
+//              the caller's order is wrong.
 //   Thread:    control thread. No I/O, no clock; same events, same answers.
-//   Bounds:    kOpenPhasesMax phases; 2 bytes a cell and 11 bytes an index. report() and claim() cost O(log) in claims,
-//              lease() O(stages) an index, seat_lost() and owned_by() one pass over the cells concerned.
+//   Bounds:    kOpenPhasesMax phases; 2 bytes a cell and 11 bytes an index. report() and claim()
+//   cost O(log) in claims,
+//              lease() O(stages) an index, seat_lost() and owned_by() one pass over the cells
+//              concerned.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +53,8 @@ struct Lease {
 enum class Verdict : std::uint8_t {
   kAccepted,   // the seat owns the cell now
   kDuplicate,  // it already did
-  kRefused,    // take the contribution back; nothing to take back when the phase is retired or the seat fenced
+  kRefused,    // take the contribution back; nothing to take back when the phase is retired or the
+               // seat fenced
 };
 
 enum class StageState : std::uint8_t { kOpen, kClosing, kReduced };
@@ -65,32 +74,35 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // `indices` in 0..Limits::microbatches_per_step_max, `stages` of the model in 1..Limits::stages_max.
+  // `indices` in 0..Limits::microbatches_per_step_max, `stages` of the model
+  // in 1..Limits::stages_max.
   void open(Phase phase, Version version, std::uint32_t indices, std::uint32_t stages);
   bool is_open(Phase phase) const;
   std::vector<Phase> open_phases() const;  // sorted
   Version version(Phase phase) const;
   std::uint32_t indices(Phase phase) const;
 
-  // At most `count_max` indices: missing ones first, then fresh ones, in index order. Empty: nothing to start.
+  // At most `count_max` indices: missing ones first, then fresh ones, in index order. Empty:
+  // nothing to start.
   std::vector<Lease> lease(Phase phase, Seat source, std::uint32_t count_max);
   // Indices lease() could hand out now.
   std::uint32_t leasable(Phase phase) const;
 
   Verdict report(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
-  // Granted while the cell has no owner and no other claim; repeating one's own claim is granted again.
-  // Attempt 0 never claims (CHECKed). Refused: compute input gradients only.
+  // Granted while the cell has no owner and no other claim; repeating one's own claim is granted
+  // again. Attempt 0 never claims (CHECKed). Refused: compute input gradients only.
   bool claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   // The claimer gives up: the cell is missing. Unknown claims are ignored.
   void release_claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   // A lease ran out of patience: every unowned, unclaimed cell of a leased index becomes missing.
   void expire(Phase phase, std::uint32_t index);
 
-  // Fences the seat (and earlier incarnations of its peer): what it owned in stages not yet reduced becomes missing,
-  // its claims end, unowned cells of indices it was leased become missing; closing stages that lost an owner reopen.
-  // Returns the stages that lost an owner, sorted.
+  // Fences the seat (and earlier incarnations of its peer): what it owned in stages not yet reduced
+  // becomes missing, its claims end, unowned cells of indices it was leased become missing; closing
+  // stages that lost an owner reopen. Returns the stages that lost an owner, sorted.
   std::vector<PhaseStage> seat_lost(Seat seat);
-  // The same for one stage of one phase without fencing: a member's accumulator held another set than it owns.
+  // The same for one stage of one phase without fencing: a member's accumulator held another set
+  // than it owns.
   void release_owner(Phase phase, StageId stage, Seat seat);
 
   bool stage_complete(Phase phase, StageId stage) const;  // every index has an owner
@@ -103,22 +115,25 @@ class Ledger {
   std::vector<Seat> owners(Phase phase, StageId stage) const;
 
   StageState stage_state(Phase phase, StageId stage) const;
-  void begin_close(Phase phase, StageId stage);     // open and complete -> closing
-  void reopen(Phase phase, StageId stage);          // closing -> open
-  void mark_reduced(Phase phase, StageId stage);    // closing -> reduced: the result owns the contributions
-  void reduction_lost(Phase phase, StageId stage);  // reduced, no holder lives -> open; cells of fenced owners are missing
+  void begin_close(Phase phase, StageId stage);  // open and complete -> closing
+  void reopen(Phase phase, StageId stage);       // closing -> open
+  void mark_reduced(Phase phase,
+                    StageId stage);  // closing -> reduced: the result owns the contributions
+  void reduction_lost(
+      Phase phase,
+      StageId stage);  // reduced, no holder lives -> open; cells of fenced owners are missing
   // Retires the phase. A train phase must be reduced at every stage, an eval phase complete.
   void commit(Phase phase);
   // Retires the phase unfinished (new era, run ends).
   void abandon(Phase phase);
 
-  // The loss of an owned index (summed over its tokens), from the report that made it owned; the first one counts until
-  // the last stage's owner is lost.
+  // The loss of an owned index (summed over its tokens), from the report that made it owned; the
+  // first one counts until the last stage's owner is lost.
   void record_loss(Phase phase, std::uint32_t index, double loss_sum);
   double loss_sum(Phase phase) const;  // added in index order
 
-  // Number of distinct peers on which the microbatch failed; saturates at Limits::failures_per_microbatch_max (poison).
-  // 0 when the phase or index is unknown.
+  // Number of distinct peers on which the microbatch failed; saturates at
+  // Limits::failures_per_microbatch_max (poison). 0 when the phase or index is unknown.
   std::uint32_t report_failure(Phase phase, std::uint32_t index, PeerId peer);
 
   // CHECKs every invariant by recounting. O(all cells): for tests and the simulator.
@@ -132,8 +147,10 @@ class Ledger {
   bool fenced(Seat seat) const;
 
   std::map<Phase, std::unique_ptr<Book>> books_;
-  std::map<PeerId, Incarnation> fences_;  // highest lost incarnation; at most Limits::peers_max peers
-  std::uint32_t attempts_ = 0;            // ledger's attempts are 0 << 32 | counter: peers' have their id above
+  std::map<PeerId, Incarnation>
+      fences_;  // highest lost incarnation; at most Limits::peers_max peers
+  std::uint32_t attempts_ =
+      0;  // ledger's attempts are 0 << 32 | counter: peers' have their id above
 };
 
 }  // namespace swarmline

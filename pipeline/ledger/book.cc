@@ -1,0 +1,343 @@
+#include "pipeline/ledger/book.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+#include "engine/base/limits.h"
+
+namespace swarmline {
+
+Ledger::Book::Book(Phase phase, Version version, std::uint32_t indices, std::uint32_t stages)
+    : phase_(phase),
+      version_(version),
+      indices_(indices),
+      stages_(stages),
+      columns_(phase.kind == PhaseKind::kEval ? 1 : stages),
+      cells_(static_cast<std::size_t>(columns_) * indices, kPending),
+      owned_(columns_, 0),
+      states_(columns_, StageState::kOpen),
+      source_(indices, kNoSource),
+      losses_(indices, 0.0),
+      loss_recorded_(indices, 0) {}
+
+StageId Ledger::Book::stage_of(std::uint32_t column) const {
+  return StageId(static_cast<std::uint16_t>(column + stages_ - columns_));
+}
+
+bool Ledger::Book::knows(StageId stage, std::uint32_t index) const {
+  return stage.value < stages_ && stage.value >= stages_ - columns_ && index < indices_;
+}
+
+std::uint32_t Ledger::Book::column(StageId stage) const {
+  SWARMLINE_CHECK(stage.value < stages_ && stage.value >= stages_ - columns_);
+  return stage.value - (stages_ - columns_);
+}
+
+std::optional<std::uint16_t> Ledger::Book::number_of(Seat seat) const {
+  const auto found = numbers_.find(seat);
+  if (found == numbers_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::uint16_t> Ledger::Book::enter(Seat seat) {
+  if (const auto number = number_of(seat)) return number;
+  if (seats_.size() == kSeatsMax) return std::nullopt;
+  const auto number = static_cast<std::uint16_t>(seats_.size());
+  seats_.push_back(seat);
+  numbers_.emplace(seat, number);
+  return number;
+}
+
+// Leases
+
+void Ledger::Book::refresh_leasable(std::uint32_t index) {
+  const StageMask missing = missing_stages(index);
+  const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
+  if (any && index < next_fresh_) {
+    leasable_.insert(index);
+  } else {
+    leasable_.erase(index);
+  }
+}
+
+StageMask Ledger::Book::missing_stages(std::uint32_t index) const {
+  StageMask mask(stages_, false);
+  for (std::uint32_t c = 0; c < columns_; ++c) {
+    const std::size_t at = cell(c, index);
+    mask[stage_of(c).value] = cells_[at] == kMissing && !claims_.contains(at);
+  }
+  return mask;
+}
+
+void Ledger::Book::take_missing(std::uint32_t index, std::uint16_t source) {
+  for (std::uint32_t c = 0; c < columns_; ++c) {
+    const std::size_t at = cell(c, index);
+    if (cells_[at] == kMissing && !claims_.contains(at)) cells_[at] = kPending;
+  }
+  if (source_[index] == source) return;
+  std::vector<std::uint16_t>& earlier = earlier_sources_[index];
+  if (std::find(earlier.begin(), earlier.end(), source_[index]) == earlier.end()) {
+    earlier.push_back(source_[index]);
+  }
+  source_[index] = source;
+}
+
+bool Ledger::Book::leased_to(std::uint32_t index, std::uint16_t source) const {
+  if (source_[index] == source) return true;
+  const auto earlier = earlier_sources_.find(index);
+  return earlier != earlier_sources_.end() &&
+         std::find(earlier->second.begin(), earlier->second.end(), source) != earlier->second.end();
+}
+
+std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
+                                       std::uint32_t& attempts) {
+  std::vector<Lease> leases;
+  if (count_max == 0 || leasable() == 0) return leases;
+  const auto number = enter(source);
+  if (!number) return leases;
+  std::uint32_t left = count_max;
+  for (; left > 0 && !leasable_.empty(); --left) {
+    const std::uint32_t index = *leasable_.begin();
+    StageMask mask = missing_stages(index);
+    const bool extends = !leases.empty() && leases.back().stages == mask &&
+                         leases.back().first + leases.back().count == index;
+    if (extends) {
+      ++leases.back().count;
+    } else {
+      SWARMLINE_CHECK(attempts < UINT32_MAX);
+      leases.push_back({phase_, index, 1, Attempt(++attempts), std::move(mask)});
+    }
+    take_missing(index, *number);
+    leasable_.erase(index);
+  }
+  const std::uint32_t fresh = std::min(left, indices_ - next_fresh_);
+  if (fresh == 0) return leases;
+  StageMask all(stages_, columns_ == stages_);
+  all.back() = true;
+  leases.push_back({phase_, next_fresh_, fresh, Attempt(0), std::move(all)});
+  std::fill_n(source_.begin() + next_fresh_, fresh, *number);
+  next_fresh_ += fresh;
+  return leases;
+}
+
+std::uint32_t Ledger::Book::leasable() const {
+  return static_cast<std::uint32_t>(leasable_.size()) + indices_ - next_fresh_;
+}
+
+void Ledger::Book::mark_unowned_missing(std::uint32_t index, bool spare_claimed) {
+  for (std::uint32_t c = 0; c < columns_; ++c) {
+    const std::size_t at = cell(c, index);
+    if (cells_[at] == kPending && !(spare_claimed && claims_.contains(at))) cells_[at] = kMissing;
+  }
+  refresh_leasable(index);
+}
+
+void Ledger::Book::expire(std::uint32_t index) {
+  SWARMLINE_CHECK(index < indices_);
+  if (index < next_fresh_) mark_unowned_missing(index, /*spare_claimed=*/true);
+}
+
+// Reports and claims
+
+Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
+  const std::uint32_t c = column(stage);
+  const std::size_t at = cell(c, index);
+  if (cells_[at] >= kFirstSeat) {
+    return seats_[cells_[at] - kFirstSeat] == seat ? Verdict::kDuplicate : Verdict::kRefused;
+  }
+  // Nobody can have computed an index that no source was given.
+  if (states_[c] != StageState::kOpen || index >= next_fresh_) return Verdict::kRefused;
+  const auto claimed = claims_.find(at);
+  const bool has_claim = claimed != claims_.end();
+  if (has_claim && claimed->second != Claim{seat, attempt}) return Verdict::kRefused;
+  if (!has_claim && attempt != Attempt(0)) return Verdict::kRefused;
+  const auto number = enter(seat);
+  if (!number) return Verdict::kRefused;
+  if (has_claim) claims_.erase(claimed);
+  cells_[at] = static_cast<Cell>(*number + kFirstSeat);
+  ++owned_[c];
+  refresh_leasable(index);
+  return Verdict::kAccepted;
+}
+
+bool Ledger::Book::claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
+  const std::uint32_t c = column(stage);
+  const std::size_t at = cell(c, index);
+  if (cells_[at] >= kFirstSeat || states_[c] != StageState::kOpen || index >= next_fresh_) {
+    return false;
+  }
+  const Claim wanted{seat, attempt};
+  const auto [claimed, inserted] = claims_.try_emplace(at, wanted);
+  if (!inserted) return claimed->second == wanted;
+  refresh_leasable(index);
+  return true;
+}
+
+void Ledger::Book::release_claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
+  const std::size_t at = cell(column(stage), index);
+  const auto claimed = claims_.find(at);
+  if (claimed == claims_.end() || claimed->second != Claim{seat, attempt}) return;
+  claims_.erase(claimed);
+  // Whoever was refused while the claim stood has passed by: only a new lease brings this cell
+  // back.
+  cells_[at] = kMissing;
+  refresh_leasable(index);
+}
+
+// Losses of owners
+
+void Ledger::Book::disown(std::uint32_t c, std::uint32_t index) {
+  cells_[cell(c, index)] = kMissing;
+  --owned_[c];
+  if (c + 1 == columns_) {
+    losses_[index] = 0.0;
+    loss_recorded_[index] = 0;
+  }
+  refresh_leasable(index);
+}
+
+bool Ledger::Book::disown_all(std::uint32_t c, std::uint16_t number) {
+  const auto own = static_cast<Cell>(number + kFirstSeat);
+  bool any = false;
+  for (std::uint32_t index = 0; index < indices_; ++index) {
+    if (cells_[cell(c, index)] != own) continue;
+    disown(c, index);
+    any = true;
+  }
+  if (any) states_[c] = StageState::kOpen;
+  return any;
+}
+
+void Ledger::Book::end_claims_of(Seat seat) {
+  for (auto claim = claims_.begin(); claim != claims_.end();) {
+    if (claim->second.seat != seat) {
+      ++claim;
+      continue;
+    }
+    const std::size_t at = claim->first;
+    claim = claims_.erase(claim);
+    cells_[at] = kMissing;
+    refresh_leasable(static_cast<std::uint32_t>(at % indices_));
+  }
+}
+
+std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
+  std::vector<StageId> touched;
+  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
+    const Seat seat = seats_[number];
+    if (seat.peer != lost.peer || seat.incarnation > lost.incarnation) continue;
+    if (fenced_before && seat.incarnation <= *fenced_before) continue;
+    if (knows(seat.stage, 0) && states_[column(seat.stage)] != StageState::kReduced &&
+        disown_all(column(seat.stage), number)) {
+      touched.push_back(seat.stage);
+    }
+    for (std::uint32_t index = 0; index < next_fresh_; ++index) {
+      if (leased_to(index, number)) mark_unowned_missing(index, /*spare_claimed=*/false);
+    }
+  }
+  // A seat that only claimed is not in seats_.
+  std::vector<Seat> claimers;
+  for (const auto& [at, claim] : claims_) {
+    if (claim.seat.peer == lost.peer && claim.seat.incarnation <= lost.incarnation) {
+      claimers.push_back(claim.seat);
+    }
+  }
+  for (const Seat seat : claimers) end_claims_of(seat);
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  return touched;
+}
+
+void Ledger::Book::release_owner(StageId stage, Seat seat) {
+  SWARMLINE_CHECK(state(stage) != StageState::kReduced);
+  const auto number = number_of(seat);
+  if (number) disown_all(column(stage), *number);
+}
+
+void Ledger::Book::reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences) {
+  move(stage, StageState::kReduced, StageState::kOpen);
+  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
+    const auto fence = fences.find(seats_[number].peer);
+    if (fence != fences.end() && seats_[number].incarnation <= fence->second) {
+      disown_all(column(stage), number);
+    }
+  }
+}
+
+// Closing
+
+bool Ledger::Book::complete() const {
+  return std::all_of(owned_.begin(), owned_.end(), [&](auto n) { return n == indices_; });
+}
+
+bool Ledger::Book::all_reduced() const {
+  return std::all_of(states_.begin(), states_.end(),
+                     [](StageState s) { return s == StageState::kReduced; });
+}
+
+void Ledger::Book::move(StageId stage, StageState from, StageState to) {
+  SWARMLINE_CHECK_MSG(state(stage) == from, to_string(phase_));
+  SWARMLINE_CHECK(phase_.kind == PhaseKind::kTrain);
+  states_[column(stage)] = to;
+}
+
+std::optional<Seat> Ledger::Book::owner(StageId stage, std::uint32_t index) const {
+  SWARMLINE_CHECK(index < indices_);
+  const Cell c = cells_[cell(column(stage), index)];
+  if (c < kFirstSeat) return std::nullopt;
+  return seats_[c - kFirstSeat];
+}
+
+std::vector<IndexRange> Ledger::Book::owned_by(StageId stage, PeerId peer) const {
+  std::vector<IndexRange> ranges;
+  for (std::uint32_t index = 0; index < indices_; ++index) {
+    const auto seat = owner(stage, index);
+    if (!seat || seat->peer != peer) continue;
+    if (!ranges.empty() && ranges.back().first + ranges.back().count == index) {
+      ++ranges.back().count;
+    } else {
+      ranges.push_back({index, 1});
+    }
+  }
+  return ranges;
+}
+
+std::vector<Seat> Ledger::Book::owners(StageId stage) const {
+  std::vector<bool> owns(seats_.size(), false);
+  const std::uint32_t c = column(stage);
+  for (std::uint32_t index = 0; index < indices_; ++index) {
+    const Cell holder = cells_[cell(c, index)];
+    if (holder >= kFirstSeat) owns[holder - kFirstSeat] = true;
+  }
+  std::vector<Seat> result;
+  for (std::size_t number = 0; number < seats_.size(); ++number) {
+    if (owns[number]) result.push_back(seats_[number]);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+// Losses and failures of microbatches
+
+void Ledger::Book::record_loss(std::uint32_t index, double loss_sum) {
+  SWARMLINE_CHECK(index < indices_ && cells_[cell(columns_ - 1, index)] >= kFirstSeat);
+  if (loss_recorded_[index]) return;
+  losses_[index] = loss_sum;
+  loss_recorded_[index] = 1;
+}
+
+double Ledger::Book::loss_sum() const {
+  double sum = 0;
+  for (const double loss : losses_) sum += loss;
+  return sum;
+}
+
+std::uint32_t Ledger::Book::report_failure(std::uint32_t index, PeerId peer) {
+  if (index >= indices_) return 0;
+  std::vector<PeerId>& peers = failures_[index];
+  const bool full = peers.size() >= static_cast<std::size_t>(Limits::failures_per_microbatch_max);
+  if (!full && std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+  return static_cast<std::uint32_t>(peers.size());
+}
+
+}  // namespace swarmline

@@ -1,0 +1,194 @@
+#include "pipeline/ledger/ledger.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+#include "engine/base/limits.h"
+#include "pipeline/ledger/book.h"
+
+namespace swarmline {
+
+Ledger::Ledger() = default;
+Ledger::~Ledger() = default;
+
+Ledger::Book* Ledger::find(Phase phase) const {
+  const auto found = books_.find(phase);
+  return found == books_.end() ? nullptr : found->second.get();
+}
+
+Ledger::Book& Ledger::at(Phase phase) {
+  Book* book = find(phase);
+  SWARMLINE_CHECK_MSG(book != nullptr, to_string(phase) + " is not open");
+  return *book;
+}
+
+const Ledger::Book& Ledger::at(Phase phase) const {
+  const Book* book = find(phase);
+  SWARMLINE_CHECK_MSG(book != nullptr, to_string(phase) + " is not open");
+  return *book;
+}
+
+bool Ledger::fenced(Seat seat) const {
+  const auto fence = fences_.find(seat.peer);
+  return fence != fences_.end() && seat.incarnation <= fence->second;
+}
+
+void Ledger::open(Phase phase, Version version, std::uint32_t indices, std::uint32_t stages) {
+  SWARMLINE_CHECK_MSG(!is_open(phase), to_string(phase) + " is open already");
+  SWARMLINE_CHECK(books_.size() < kOpenPhasesMax);
+  SWARMLINE_CHECK(indices <= Limits::microbatches_per_step_max);
+  SWARMLINE_CHECK(stages >= 1 && stages <= static_cast<std::uint32_t>(Limits::stages_max));
+  books_.emplace(phase, std::make_unique<Book>(phase, version, indices, stages));
+}
+
+bool Ledger::is_open(Phase phase) const {
+  return books_.contains(phase);
+}
+
+std::vector<Phase> Ledger::open_phases() const {
+  std::vector<Phase> phases;
+  for (const auto& [phase, book] : books_) phases.push_back(phase);
+  return phases;
+}
+
+Version Ledger::version(Phase phase) const {
+  return at(phase).version();
+}
+std::uint32_t Ledger::indices(Phase phase) const {
+  return at(phase).indices();
+}
+
+std::vector<Lease> Ledger::lease(Phase phase, Seat source, std::uint32_t count_max) {
+  Book* book = find(phase);
+  if (book == nullptr || fenced(source)) return {};
+  return book->lease(source, count_max, attempts_);
+}
+
+std::uint32_t Ledger::leasable(Phase phase) const {
+  const Book* book = find(phase);
+  return book == nullptr ? 0 : book->leasable();
+}
+
+Verdict Ledger::report(Phase phase, StageId stage, std::uint32_t index, Seat seat,
+                       Attempt attempt) {
+  Book* book = find(phase);
+  if (book == nullptr || !book->knows(stage, index) || seat.stage != stage || fenced(seat)) {
+    return Verdict::kRefused;
+  }
+  return book->report(stage, index, seat, attempt);
+}
+
+bool Ledger::claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
+  SWARMLINE_CHECK(attempt != Attempt(0));
+  Book* book = find(phase);
+  if (book == nullptr || !book->knows(stage, index) || seat.stage != stage || fenced(seat)) {
+    return false;
+  }
+  return book->claim(stage, index, seat, attempt);
+}
+
+void Ledger::release_claim(Phase phase, StageId stage, std::uint32_t index, Seat seat,
+                           Attempt attempt) {
+  Book* book = find(phase);
+  if (book == nullptr || !book->knows(stage, index)) return;
+  book->release_claim(stage, index, seat, attempt);
+}
+
+void Ledger::expire(Phase phase, std::uint32_t index) {
+  at(phase).expire(index);
+}
+
+std::vector<PhaseStage> Ledger::seat_lost(Seat seat) {
+  std::vector<PhaseStage> touched;
+  if (fenced(seat)) return touched;
+  const auto known = fences_.find(seat.peer);
+  std::optional<Incarnation> before;
+  if (known != fences_.end()) before = known->second;
+  SWARMLINE_CHECK(before || fences_.size() < static_cast<std::size_t>(Limits::peers_max));
+  fences_[seat.peer] = seat.incarnation;
+  for (const auto& [phase, book] : books_) {
+    for (const StageId stage : book->seat_lost(seat, before)) touched.push_back({phase, stage});
+  }
+  return touched;
+}
+
+void Ledger::release_owner(Phase phase, StageId stage, Seat seat) {
+  at(phase).release_owner(stage, seat);
+}
+
+bool Ledger::stage_complete(Phase phase, StageId stage) const {
+  return at(phase).stage_complete(stage);
+}
+
+bool Ledger::complete(Phase phase) const {
+  return at(phase).complete();
+}
+
+std::uint32_t Ledger::owned(Phase phase, StageId stage) const {
+  return at(phase).owned(stage);
+}
+
+std::optional<Seat> Ledger::owner(Phase phase, StageId stage, std::uint32_t index) const {
+  return at(phase).owner(stage, index);
+}
+
+std::vector<IndexRange> Ledger::owned_by(Phase phase, StageId stage, PeerId peer) const {
+  return at(phase).owned_by(stage, peer);
+}
+
+std::vector<Seat> Ledger::owners(Phase phase, StageId stage) const {
+  return at(phase).owners(stage);
+}
+
+StageState Ledger::stage_state(Phase phase, StageId stage) const {
+  return at(phase).state(stage);
+}
+
+void Ledger::begin_close(Phase phase, StageId stage) {
+  SWARMLINE_CHECK_MSG(stage_complete(phase, stage), to_string(phase));
+  at(phase).move(stage, StageState::kOpen, StageState::kClosing);
+}
+
+void Ledger::reopen(Phase phase, StageId stage) {
+  at(phase).move(stage, StageState::kClosing, StageState::kOpen);
+}
+
+void Ledger::mark_reduced(Phase phase, StageId stage) {
+  at(phase).move(stage, StageState::kClosing, StageState::kReduced);
+}
+
+void Ledger::reduction_lost(Phase phase, StageId stage) {
+  at(phase).reduction_lost(stage, fences_);
+}
+
+void Ledger::commit(Phase phase) {
+  const Book& book = at(phase);
+  SWARMLINE_CHECK_MSG(phase.kind == PhaseKind::kEval ? book.complete() : book.all_reduced(),
+                      to_string(phase) + " is not ready to commit");
+  books_.erase(phase);
+}
+
+void Ledger::abandon(Phase phase) {
+  at(phase);
+  books_.erase(phase);
+}
+
+void Ledger::record_loss(Phase phase, std::uint32_t index, double loss_sum) {
+  at(phase).record_loss(index, loss_sum);
+}
+
+double Ledger::loss_sum(Phase phase) const {
+  return at(phase).loss_sum();
+}
+
+std::uint32_t Ledger::report_failure(Phase phase, std::uint32_t index, PeerId peer) {
+  Book* book = find(phase);
+  return book == nullptr ? 0 : book->report_failure(index, peer);
+}
+
+void Ledger::check_invariants() const {
+  SWARMLINE_CHECK(books_.size() <= kOpenPhasesMax);
+  for (const auto& [phase, book] : books_) book->check_invariants(fences_);
+}
+
+}  // namespace swarmline
