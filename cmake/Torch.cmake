@@ -8,10 +8,13 @@ if(NOT SWARMLINE_MODEL)
   return()
 endif()
 
-set(SWARMLINE_TORCH "$ENV{SWARMLINE_TORCH}" CACHE PATH
-  "libtorch folder with include/ and lib/; empty: the pinned one under .deps")
+set(SWARMLINE_TORCH "" CACHE PATH
+  "libtorch folder with include/ and lib/; empty: the environment's, or the pinned one under .deps")
 set(swarmline_torch_version_min 2.4)
 set(swarmline_torch_dir ${SWARMLINE_TORCH})
+if(NOT swarmline_torch_dir)
+  set(swarmline_torch_dir "$ENV{SWARMLINE_TORCH}")
+endif()
 if(NOT swarmline_torch_dir)
   set(swarmline_torch_dir ${CMAKE_SOURCE_DIR}/.deps/torch-2.11.0/torch)
 endif()
