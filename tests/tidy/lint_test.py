@@ -30,7 +30,7 @@ class LintTest(unittest.TestCase):
                 ("#include <torch/torch.h>\n", "engine/model", "engine/model/a.cc"),
                 ("#include <ATen/ATen.h>\n", "engine/model", "tests/model/a.cc"),
                 ("#include <toml++/toml.h>\n", "engine/config", "engine/config/a.cc"),
-                ("#include <boost/asio.hpp>\n", "Boost", "engine/net/a.cc"),
+                ("#include <boost/asio.hpp>\n", "Asio", "engine/net/a.cc"),
                 ("std::ifstream in(path);\n", "engine/store", "engine/store/a.cc"),
                 ("int s = ::socket(a, b, c);\n", "engine/net", "engine/net/a.cc"),
                 ("#include <sqlite3.h>\n", "SQLite", "engine/store/a.cc")):
