@@ -21,7 +21,7 @@ LAYERS = {
     "engine/data": 3, "engine/model": 3, "engine/collective": 3,
     "engine/optimizer": 3.5, "engine/checkpoint": 3.5,
     "balancer": 4,
-    "pipeline": 5,
+    "pipeline/protocol": 3, "pipeline": 5,
     "cli": 6,
     "sim": 7,
 }
