@@ -101,7 +101,9 @@ SWARMLINE_ELEMENT float int8_scale(std::uint32_t absmax_bits) {
   const float safe = not_finite(scale * 127.0F) ? float_of(bits_of(scale) - 1U) : scale;
   return bits_of(safe) < kFloatSmallestNormal ? 0.0F : safe;
 }
-SWARMLINE_ELEMENT bool int8_scale_is_bad(float scale) { return not_finite(scale * 127.0F); }
+SWARMLINE_ELEMENT bool int8_scale_is_bad(float scale) {
+  return not_finite(scale * 127.0F);
+}
 SWARMLINE_ELEMENT float int8_value(std::int8_t code, float scale) {
   return static_cast<float>(code < -127 ? -127 : code) * scale;
 }
