@@ -1,10 +1,7 @@
 // Two checkpoints tensor by tensor, whatever their numbers of stages.
-//   Numbers: compared in double. NaN against a NaN of the same bits is equal; against anything else
-//   the
-//            difference is infinite.
-//   Thread:  pure. Errors: kIncompatible for optimizer or integer types that cannot be compared;
-//   those
-//            of CheckpointReader.
+//   Numbers: compared in double. NaN against NaN and an infinity against itself are no difference;
+//            against anything else the difference is infinite.
+//   Thread:  pure. Errors: those of CheckpointReader.
 #pragma once
 
 #include <cstdint>

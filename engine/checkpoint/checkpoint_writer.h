@@ -32,7 +32,7 @@ class CheckpointWriter {
   // Makes CHECKPOINTS/step-N.partial; left-overs of an earlier try are removed.
   static Result<CheckpointWriter> begin(const std::string& checkpoints_folder, std::uint64_t step,
                                         std::uint32_t stages);
-  CheckpointWriter(CheckpointWriter&&) noexcept = default;
+  CheckpointWriter(CheckpointWriter&&) noexcept;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
   ~CheckpointWriter();
 

@@ -69,10 +69,6 @@ Result<struct stat> stat_of(int fd, const std::string& path) {
   return info;
 }
 
-std::string partial_path(const std::string& path) {
-  return path + ".partial";
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
@@ -99,8 +95,8 @@ MappedFile::~MappedFile() {
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  file.fd_ = open_retrying(partial_path(path), O_RDWR | O_CREAT | O_TRUNC, 0644);
-  if (file.fd_ < 0) return system_failure("create", partial_path(path), errno);
+  file.fd_ = open_retrying(file.partial_path(), O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (file.fd_ < 0) return system_failure("create", file.partial_path(), errno);
   return file;
 }
 
@@ -124,7 +120,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::drop() {
   if (fd_ < 0) return;
   ::close(std::exchange(fd_, -1));
-  ::unlink(partial_path(path_).c_str());
+  ::unlink(partial_path().c_str());
 }
 
 Result<void> AtomicFile::write_at(std::uint64_t offset_bytes, BytesView bytes) {
@@ -135,7 +131,7 @@ Result<void> AtomicFile::write_at(std::uint64_t offset_bytes, BytesView bytes) {
     const ssize_t written =
         ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_failure("write", partial_path(path_), errno);
+    if (written < 0) return system_failure("write", partial_path(), errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset_bytes += static_cast<std::uint64_t>(written);
   }
@@ -149,8 +145,8 @@ Result<void> AtomicFile::append(BytesView bytes) {
 
 Result<void> AtomicFile::finish() {
   SWARMLINE_CHECK(fd_ >= 0);
-  if (::fsync(fd_) != 0) return system_failure("fsync", partial_path(path_), errno);
-  if (::rename(partial_path(path_).c_str(), path_.c_str()) != 0) {
+  if (::fsync(fd_) != 0) return system_failure("fsync", partial_path(), errno);
+  if (::rename(partial_path().c_str(), path_.c_str()) != 0) {
     return system_failure("rename into", path_, errno);
   }
   ::close(std::exchange(fd_, -1));

@@ -43,6 +43,7 @@ class AtomicFile {
   Result<void> append(BytesView bytes);  // after the furthest byte written so far
   Result<void> finish();
   std::uint64_t size_bytes() const { return size_; }
+  std::string partial_path() const { return path_ + ".partial"; }  // where the bytes are until then
 
  private:
   AtomicFile() = default;

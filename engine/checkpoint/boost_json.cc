@@ -1,0 +1,2 @@
+// Boost.JSON is compiled here, once, so that no library of it is needed.
+#include <boost/json/src.hpp>

@@ -1,0 +1,247 @@
+#include "engine/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/limits.h"
+#include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/strict_json.h"
+#include "engine/store/json_writer.h"
+
+namespace swarmline {
+
+namespace {
+
+namespace json = boost::json;
+
+template <typename T>
+struct Name {
+  T value;
+  std::string_view name;
+};
+constexpr std::array kNorms{Name{NormKind::kLayerNorm, "layernorm"},
+                            Name{NormKind::kRmsNorm, "rmsnorm"}};
+constexpr std::array kActivations{Name{ActivationKind::kGelu, "gelu"},
+                                  Name{ActivationKind::kGeluTanh, "gelu_tanh"},
+                                  Name{ActivationKind::kSwiGlu, "swiglu"}};
+constexpr std::array kPositions{Name{PositionKind::kLearned, "learned"},
+                                Name{PositionKind::kRotary, "rotary"}};
+constexpr std::array kDTypes{Name{DType::kF32, "fp32"}, Name{DType::kF64, "fp64"}};
+
+template <typename T, std::size_t N>
+std::string_view name_of(const std::array<Name<T>, N>& names, T value) {
+  return std::ranges::find(names, value, &Name<T>::value)->name;
+}
+
+// Takes typed members out of one JSON object; the first thing wrong sticks, later takes do nothing.
+class Fields {
+ public:
+  Fields(const json::value& value, std::string where, std::optional<Error>& error)
+      : where_(std::move(where)), error_(error) {
+    object_ = value.if_object();
+    if (object_ == nullptr) refuse(fmt::format("{} is no JSON object", where_));
+  }
+
+  void take(const char* key, std::uint64_t& out, std::uint64_t max = INT64_MAX) {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    const std::int64_t* number = value->if_int64();
+    if (number == nullptr || *number < 0 || static_cast<std::uint64_t>(*number) > max) {
+      return refuse_member(key, fmt::format("no whole number from 0 to {}", max));
+    }
+    out = static_cast<std::uint64_t>(*number);
+  }
+  void take(const char* key, std::uint32_t& out, std::uint32_t max = UINT32_MAX) {
+    std::uint64_t wide = out;
+    take(key, wide, max);
+    out = static_cast<std::uint32_t>(wide);
+  }
+  void take(const char* key, double& out) {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_number()) return refuse_member(key, "no number");
+    out = value->to_number<double>();
+  }
+  void take(const char* key, bool& out) {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_bool()) return refuse_member(key, "neither true nor false");
+    out = value->get_bool();
+  }
+  void take(const char* key, std::string& out) {
+    const json::value* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_string()) return refuse_member(key, "no string");
+    out.assign(value->get_string().data(), value->get_string().size());
+  }
+  template <typename T, std::size_t N>
+  void take(const char* key, const std::array<Name<T>, N>& names, T& out) {
+    std::string text;
+    take(key, text);
+    if (error_) return;
+    const auto found = std::ranges::find(names, text, &Name<T>::name);
+    if (found == names.end()) return refuse_member(key, fmt::format("the unknown \"{}\"", text));
+    out = found->value;
+  }
+  const json::value* find(const char* key) {
+    if (error_) return nullptr;
+    const json::value* value = object_->if_contains(key);
+    if (value == nullptr) refuse(fmt::format("{} has no \"{}\"", where_, key));
+    return value;
+  }
+  void refuse_member(const char* key, std::string_view what) {
+    refuse(fmt::format("{}: \"{}\" is {}", where_, key, what));
+  }
+
+ private:
+  void refuse(std::string what) {
+    if (!error_) error_ = Error{ErrorCode::kCorrupt, std::move(what)};
+  }
+
+  const json::object* object_ = nullptr;
+  std::string where_;
+  std::optional<Error>& error_;
+};
+
+void write_model(JsonWriter& json, const ModelSection& model) {
+  json.key("model").begin_object();
+  json.member("layers", model.layers).member("d_model", model.d_model);
+  json.member("heads", model.heads).member("kv_heads", model.kv_heads);
+  json.member("d_ff", model.d_ff).member("vocab", model.vocab);
+  json.member("norm", name_of(kNorms, model.norm));
+  json.member("activation", name_of(kActivations, model.activation));
+  json.member("positions", name_of(kPositions, model.positions));
+  json.member("bias", model.bias).member("tied_embeddings", model.tied_embeddings);
+  json.member("dropout", model.dropout).member("norm_eps", model.norm_eps);
+  json.member("rope_theta", model.rope_theta).member("init_std", model.init_std);
+  json.member("share_layers", model.share_layers);
+  json.member("dtype", name_of(kDTypes, model.dtype));
+  json.end_object();
+}
+
+void read_model(Fields fields, ModelSection& model) {
+  fields.take("layers", model.layers);
+  fields.take("d_model", model.d_model);
+  fields.take("heads", model.heads);
+  fields.take("kv_heads", model.kv_heads);
+  fields.take("d_ff", model.d_ff);
+  fields.take("vocab", model.vocab);
+  fields.take("norm", kNorms, model.norm);
+  fields.take("activation", kActivations, model.activation);
+  fields.take("positions", kPositions, model.positions);
+  fields.take("bias", model.bias);
+  fields.take("tied_embeddings", model.tied_embeddings);
+  fields.take("dropout", model.dropout);
+  fields.take("norm_eps", model.norm_eps);
+  fields.take("rope_theta", model.rope_theta);
+  fields.take("init_std", model.init_std);
+  fields.take("share_layers", model.share_layers);
+  fields.take("dtype", kDTypes, model.dtype);
+}
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+std::optional<Error> read_stages(const json::value& value, const std::string& path,
+                                 Manifest& manifest) {
+  std::optional<Error> error;
+  const json::array* list = value.if_array();
+  if (list == nullptr || list->empty() || list->size() > std::size_t{Limits::stages_max}) {
+    return Error{ErrorCode::kCorrupt, fmt::format("{}: \"stages\" is no list of 1 to {} stages",
+                                                  path, Limits::stages_max)};
+  }
+  std::uint32_t next_layer = 0;
+  for (const json::value& entry : *list) {
+    const auto index = static_cast<std::uint32_t>(manifest.stages.size());
+    Fields fields(entry, fmt::format("{}: stage {}", path, index), error);
+    StageFile stage;
+    fields.take("file", stage.file);
+    fields.take("sha256", stage.sha256);
+    fields.take("bytes", stage.bytes, kStageFileBytesMax);
+    fields.take("first_layer", stage.first_layer);
+    fields.take("last_layer", stage.last_layer);
+    // The one name that can't point out of the folder.
+    if (!error && stage.file != stage_file_name(index)) {
+      fields.refuse_member("file", fmt::format("not \"{}\"", stage_file_name(index)));
+    }
+    if (!error && !is_sha256(stage.sha256)) fields.refuse_member("sha256", "not 64 hex digits");
+    if (!error && (stage.first_layer != next_layer || stage.last_layer < stage.first_layer)) {
+      fields.refuse_member("first_layer", "not where the stage before ends");
+    }
+    if (error) return error;
+    next_layer = stage.last_layer;
+    manifest.stages.push_back(std::move(stage));
+  }
+  if (next_layer != manifest.model.layers) {
+    return Error{ErrorCode::kCorrupt, fmt::format("{}: the stages hold {} of the model's {} layers",
+                                                  path, next_layer, manifest.model.layers)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string stage_file_name(std::uint32_t stage) {
+  return fmt::format("stage-{}.safetensors", stage);
+}
+
+std::string to_json(const Manifest& manifest) {
+  JsonWriter json(2);
+  json.begin_object().member("format", kCheckpointFormat).member("run", manifest.run);
+  json.member("config_version", manifest.config_version).member("step", manifest.step);
+  json.member("version", manifest.version).member("sequence", manifest.sequence);
+  write_model(json, manifest.model);
+  json.member("optimizer_state", manifest.optimizer_state);
+  json.key("stages").begin_array();
+  for (const StageFile& stage : manifest.stages) {
+    json.begin_object().member("file", stage.file).member("sha256", stage.sha256);
+    json.member("bytes", stage.bytes).member("first_layer", stage.first_layer);
+    json.member("last_layer", stage.last_layer).end_object();
+  }
+  json.end_array().end_object();
+  return json.take() + "\n";
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {
+  if (text.size() > kManifestBytesMax) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{} is longer than the {} bytes allowed", path, kManifestBytesMax));
+  }
+  const Result<json::value> root = parse_strict_json(text, path);
+  if (!root) return std::unexpected(root.error());
+
+  std::optional<Error> error;
+  Manifest manifest;
+  Fields fields(*root, path, error);
+  std::uint64_t format = 0;
+  fields.take("format", format);
+  if (!error && format != std::uint64_t{kCheckpointFormat}) {
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("{} has format {}, and this swarmline knows format {}: use the "
+                            "swarmline that wrote it",
+                            path, format, kCheckpointFormat));
+  }
+  fields.take("run", manifest.run);
+  fields.take("config_version", manifest.config_version);
+  fields.take("step", manifest.step);
+  fields.take("version", manifest.version);
+  fields.take("sequence", manifest.sequence);
+  fields.take("optimizer_state", manifest.optimizer_state);
+  if (const json::value* model = fields.find("model")) {
+    read_model(Fields(*model, path + ": model", error), manifest.model);
+  }
+  if (const json::value* stages = fields.find("stages")) {
+    error = read_stages(*stages, path, manifest);
+  }
+  if (error) return std::unexpected(std::move(*error));
+  return manifest;
+}
+
+}  // namespace swarmline
