@@ -1,0 +1,161 @@
+// Bytes that are not what encode() wrote are refused, whatever was done to them.
+
+#include <functional>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compression/codec.h"
+#include "compression/wire.h"
+#include "engine/base/hash.h"
+#include "tests/kernels/samples.h"
+
+namespace swarmline {
+namespace {
+
+constexpr CodecSpec kInt8{.kind = CodecKind::kInt8, .block = 64};
+
+Buffer wire_of(const CodecSpec& codec, std::size_t n) {
+  const auto x = testing::samples<float>(n, 9);
+  return encode(codec, {reinterpret_cast<const std::byte*>(x.data()), n * sizeof(float)},
+                DType::kF32);
+}
+ErrorCode decode_error(BytesView wire, std::size_t n, DType target = DType::kF32) {
+  std::vector<std::byte> out(n * size_bytes(target));
+  const auto decoded = decode(wire, target, out);
+  EXPECT_FALSE(decoded.has_value());
+  return decoded ? ErrorCode::kStopped : decoded.error().code;
+}
+template <typename T>
+void put(Buffer& wire, std::size_t at, T value) {
+  std::memcpy(wire.data() + at, &value, sizeof value);
+}
+// Makes the header's own checksum right again.
+void seal_header(Buffer& wire) {
+  put(wire, 56, xxh3(wire.bytes().first(56)));
+}
+
+TEST(CorruptWire, EverySingleBitIsNoticed) {
+  for (const CodecSpec& codec : {CodecSpec{}, CodecSpec{.kind = CodecKind::kFp16},
+                                 CodecSpec{.kind = CodecKind::kBf16}, kInt8}) {
+    Buffer wire = wire_of(codec, 131);
+    for (std::size_t bit = 0; bit < wire.size() * 8; ++bit) {
+      const auto mask = static_cast<std::byte>(1U << bit % 8);
+      wire.data()[bit / 8] ^= mask;
+      ASSERT_EQ(decode_error(wire.bytes(), 131), ErrorCode::kCorrupt) << bit;
+      wire.data()[bit / 8] ^= mask;
+    }
+    std::vector<std::byte> out(131 * sizeof(float));
+    EXPECT_TRUE(decode(wire.bytes(), DType::kF32, out).has_value());
+  }
+}
+
+TEST(CorruptWire, EveryTileIsChecked) {
+  const std::size_t n = 3 * kWireTileElements + 10;
+  Buffer wire = wire_of(kInt8, n);
+  const std::size_t tile_bytes = tile_shape(kInt8, kWireTileElements, DType::kF32).total_bytes();
+  for (std::size_t tile = 0; tile < 4; ++tile) {
+    const std::size_t at = kWireHeaderBytes + tile * tile_bytes + 5;
+    wire.data()[at] ^= std::byte{4};
+    EXPECT_EQ(decode_error(wire.bytes(), n), ErrorCode::kCorrupt);
+    wire.data()[at] ^= std::byte{4};
+  }
+}
+
+TEST(CorruptWire, EveryOtherLengthIsRefused) {
+  const Buffer wire = wire_of(kInt8, 200);
+  std::vector<std::byte> longer(wire.size() + 80);
+  std::ranges::copy(wire.bytes(), longer.begin());
+  for (std::size_t size = 0; size <= longer.size(); ++size) {
+    if (size == wire.size()) continue;
+    ASSERT_EQ(decode_error(BytesView(longer).first(size), 200), ErrorCode::kCorrupt) << size;
+    ASSERT_FALSE(read_wire_header(BytesView(longer).first(size)).has_value());
+  }
+}
+
+struct Forgery {
+  const char* name;
+  std::function<void(Buffer&)> forge;
+  const char* sentence;
+};
+
+class ForgedHeader : public ::testing::TestWithParam<Forgery> {};
+
+TEST_P(ForgedHeader, IsRefusedThoughItsChecksumIsRight) {
+  Buffer wire = wire_of(kInt8, 200);
+  GetParam().forge(wire);
+  seal_header(wire);
+  const auto header = read_wire_header(wire.bytes());
+  ASSERT_FALSE(header.has_value());
+  EXPECT_EQ(header.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(header.error().what, ::testing::HasSubstr(GetParam().sentence));
+  EXPECT_EQ(decode_error(wire.bytes(), 200), ErrorCode::kCorrupt);
+}
+
+const Forgery kForgeries[] = {
+    {"magic", [](Buffer& w) { put<std::uint32_t>(w, 0, 0x31515754); }, "wrong magic"},
+    {"version", [](Buffer& w) { put<std::uint16_t>(w, 4, 2); }, "version 2"},
+    {"codec", [](Buffer& w) { put<std::uint8_t>(w, 6, 4); }, "unknown codec 4"},
+    {"source", [](Buffer& w) { put<std::uint8_t>(w, 7, 2); }, "source"},
+    {"source_bytes", [](Buffer& w) { put<std::uint8_t>(w, 7, 255); }, "source"},
+    {"scale", [](Buffer& w) { put<std::uint8_t>(w, 8, 2); }, "scale"},
+    {"flags", [](Buffer& w) { put<std::uint8_t>(w, 9, 2); }, "reserved"},
+    {"reserved_10", [](Buffer& w) { put<std::uint16_t>(w, 10, 1); }, "reserved"},
+    {"reserved_20", [](Buffer& w) { put<std::uint32_t>(w, 20, 1U << 31); }, "reserved"},
+    {"reserved_40", [](Buffer& w) { put<std::uint8_t>(w, 40, 1); }, "reserved"},
+    {"reserved_55", [](Buffer& w) { put<std::uint8_t>(w, 55, 128); }, "reserved"},
+    {"block_zero", [](Buffer& w) { put<std::uint32_t>(w, 12, 0); }, "block of 0"},
+    {"block_odd", [](Buffer& w) { put<std::uint32_t>(w, 12, 65); }, "block of 65"},
+    {"block_huge", [](Buffer& w) { put<std::uint32_t>(w, 12, 1U << 31); }, "block of"},
+    {"block_other", [](Buffer& w) { put<std::uint32_t>(w, 12, 128); }, "length"},
+    {"tile", [](Buffer& w) { put<std::uint32_t>(w, 16, 32768); }, "tile"},
+    {"more_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, 208); }, "length"},
+    {"no_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, 0); }, "length"},
+    {"all_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, ~0ULL); }, "length"},
+    {"overflow", [](Buffer& w) { put<std::uint64_t>(w, 24, 1ULL << 63); }, "length"},
+    {"payload", [](Buffer& w) { put<std::uint64_t>(w, 32, 8); }, "length"},
+    {"payload_huge", [](Buffer& w) { put<std::uint64_t>(w, 32, ~0ULL); }, "length"},
+    {"as_fp16", [](Buffer& w) { put<std::uint8_t>(w, 6, 1); }, "block"},
+    {"as_none",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 0);
+       put<std::uint32_t>(w, 12, 0);
+     },
+     "length"},
+};
+INSTANTIATE_TEST_SUITE_P(All, ForgedHeader, ::testing::ValuesIn(kForgeries),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(CorruptWire, NonFiniteWithoutItsFlagIsRefused) {
+  for (const CodecSpec& codec : {CodecSpec{}, CodecSpec{.kind = CodecKind::kFp16},
+                                 CodecSpec{.kind = CodecKind::kBf16}, kInt8}) {
+    for (const DType target : {DType::kF32, DType::kF64}) {
+      if (codec.kind == CodecKind::kNone && target == DType::kF64) continue;
+      std::vector<float> x(100, 1.0F);
+      x[70] = std::numeric_limits<float>::quiet_NaN();
+      Buffer wire = encode(codec, {reinterpret_cast<const std::byte*>(x.data()), 400}, DType::kF32);
+      put<std::uint8_t>(wire, 9, 0);
+      seal_header(wire);
+      EXPECT_EQ(decode_error(wire.bytes(), 100, target), ErrorCode::kCorrupt);
+    }
+  }
+}
+
+TEST(IncompatibleWire, AnotherNumberOfElements) {
+  const Buffer wire = wire_of(kInt8, 200);
+  for (const std::size_t n : {0, 1, 199, 201, 100'000}) {
+    EXPECT_EQ(decode_error(wire.bytes(), n), ErrorCode::kIncompatible);
+    EXPECT_EQ(decode_error(wire.bytes(), n, DType::kF64), ErrorCode::kIncompatible);
+  }
+  std::vector<std::byte> odd(200 * sizeof(float) + 1);
+  EXPECT_EQ(decode(wire.bytes(), DType::kF32, odd).error().code, ErrorCode::kIncompatible);
+}
+
+TEST(IncompatibleWire, CodecNoneDoesNotConvert) {
+  const Buffer wire = wire_of({}, 200);
+  EXPECT_EQ(decode_error(wire.bytes(), 200, DType::kF64), ErrorCode::kIncompatible);
+}
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,88 @@
+// Wire buffers of version 1 stay readable and are written byte for byte as before:
+// tests/golden/wire. With SWARMLINE_UPDATE_GOLDEN=1 the files are written instead; a changed file
+// means a new version.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "compression/codec.h"
+
+namespace swarmline {
+namespace {
+
+struct Golden {
+  const char* name;
+  CodecSpec codec;
+  DType source;
+  std::size_t elements;
+  bool non_finite;
+};
+
+const Golden kGolden[] = {
+    {"none_f32", {.kind = CodecKind::kNone}, DType::kF32, 9, false},
+    {"none_f64", {.kind = CodecKind::kNone}, DType::kF64, 9, false},
+    {"fp16_f32", {.kind = CodecKind::kFp16}, DType::kF32, 9, false},
+    {"fp16_f64_nonfinite", {.kind = CodecKind::kFp16}, DType::kF64, 9, true},
+    {"bf16_f32", {.kind = CodecKind::kBf16}, DType::kF32, 9, false},
+    {"int8_f32", {.kind = CodecKind::kInt8, .block = 64}, DType::kF32, 130, false},
+    {"int8_f32_nonfinite", {.kind = CodecKind::kInt8, .block = 64}, DType::kF32, 130, true},
+    {"int8_empty", {.kind = CodecKind::kInt8, .block = 256}, DType::kF32, 0, false},
+};
+
+template <typename T>
+Buffer golden_values(const Golden& golden) {
+  Buffer values(golden.elements * sizeof(T));
+  const auto x = values.as<T>();
+  // Sixteenths and a third, so that rounding shows; exact in every C++ implementation.
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = (static_cast<T>(i) - 4) * T(0.0625) + T(1) / T(3);
+  }
+  if (golden.non_finite) x[7] = std::numeric_limits<T>::infinity();
+  return values;
+}
+
+class GoldenWire : public ::testing::TestWithParam<Golden> {
+ protected:
+  std::filesystem::path path() const {
+    return std::filesystem::path(SWARMLINE_SOURCE_DIR) / "tests/golden/wire" /
+           (std::string(GetParam().name) + ".bin");
+  }
+  Buffer encoded() const {
+    const Buffer values = GetParam().source == DType::kF32 ? golden_values<float>(GetParam())
+                                                           : golden_values<double>(GetParam());
+    return encode(GetParam().codec, values.bytes(), GetParam().source);
+  }
+};
+
+TEST_P(GoldenWire, BytesAreThoseOfTheFile) {
+  const Buffer wire = encoded();
+  if (const char* update = std::getenv("SWARMLINE_UPDATE_GOLDEN"); update && *update == '1') {
+    std::filesystem::create_directories(path().parent_path());
+    std::ofstream(path(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(wire.data()), static_cast<long>(wire.size()));
+    GTEST_SKIP() << "wrote " << path();
+  }
+  std::ifstream file(path(), std::ios::binary);
+  ASSERT_TRUE(file) << path();
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(as_text(wire.bytes()), bytes) << path();
+
+  const auto header = read_wire_header(as_bytes(bytes));
+  ASSERT_TRUE(header.has_value());
+  EXPECT_EQ(header->codec, GetParam().codec);
+  EXPECT_EQ(header->elements, GetParam().elements);
+  EXPECT_EQ(header->non_finite, GetParam().non_finite);
+  Buffer out(GetParam().elements * size_bytes(GetParam().source));
+  EXPECT_TRUE(decode(as_bytes(bytes), GetParam().source, out.bytes()).has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenWire, ::testing::ValuesIn(kGolden),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace swarmline

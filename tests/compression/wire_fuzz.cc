@@ -1,0 +1,75 @@
+// Any bytes: decode() refuses or fills its output, reads nothing outside, and lets no non-finite
+// value through without its flag. Each input is tried as it is and again with its checksums made
+// right, so that the fuzzer gets behind them.
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "compression/codec.h"
+#include "compression/wire.h"
+#include "engine/base/hash.h"
+
+namespace swarmline {
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+template <typename T>
+void try_decode(BytesView wire, const WireHeader& header, DType target) {
+  std::vector<T> out(header.elements);
+  const auto decoded =
+      decode(wire, target, {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(T)});
+  if (!decoded) {
+    require(decoded.error().code == ErrorCode::kCorrupt ||
+            decoded.error().code == ErrorCode::kIncompatible);
+    return;
+  }
+  if (header.non_finite) return;
+  for (const T value : out) require(std::isfinite(value));
+}
+
+void try_wire(BytesView wire) {
+  const auto header = read_wire_header(wire);
+  if (!header) {
+    require(header.error().code == ErrorCode::kCorrupt);
+    return;
+  }
+  require(wire.size() == encoded_bytes(header->codec, header->elements, header->source));
+  try_decode<float>(wire, *header, DType::kF32);
+  try_decode<double>(wire, *header, DType::kF64);
+}
+
+void seal(MutableBytes wire) {
+  const std::uint64_t payload = wire.size() - kWireHeaderBytes;
+  std::memcpy(wire.data() + 32, &payload, sizeof payload);
+  const std::uint64_t header_hash = xxh3(wire.first(56));
+  std::memcpy(wire.data() + 56, &header_hash, sizeof header_hash);
+  const auto header = read_wire_header(wire);
+  if (!header) return;
+  std::byte* at = wire.data() + kWireHeaderBytes;
+  for (std::uint64_t begin = 0; begin < header->elements; begin += kWireTileElements) {
+    const auto n = std::min<std::uint64_t>(kWireTileElements, header->elements - begin);
+    const TileShape shape = tile_shape(header->codec, n, header->source);
+    const std::uint64_t hash = xxh3(BytesView(at, shape.padded_bytes()));
+    std::memcpy(at + shape.padded_bytes(), &hash, sizeof hash);
+    at += shape.total_bytes();
+  }
+}
+
+}  // namespace
+}  // namespace swarmline
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace swarmline;
+  const BytesView input(reinterpret_cast<const std::byte*>(data), size);
+  try_wire(input);
+  if (size < kWireHeaderBytes) return 0;
+  Buffer sealed = Buffer::copy_of(input);
+  seal(sealed.bytes());
+  try_wire(sealed.bytes());
+  return 0;
+}
