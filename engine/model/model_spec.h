@@ -1,4 +1,5 @@
-// What the model is and how it is cut, without torch: shapes, names, costs and the flat layout of a stage's parameters.
+// What the model is and how it is cut, without torch: shapes, names, costs and the flat layout of a
+// stage's parameters.
 //   Ownership: plain values. Thread: immutable once made.
 #pragma once
 
@@ -19,10 +20,12 @@ struct ModelSpec {
   std::uint32_t sequence = 0;
   std::uint64_t seed = 0;  // the run's; initialisation and dropout are keyed by it
 };
-// kUserMistake with the key in the sentence, e.g. d_model not divisible by heads, layers not divisible by share_layers.
+// kUserMistake with the key in the sentence, e.g. d_model not divisible by heads, layers not
+// divisible by share_layers.
 Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab);
 
-// Layers [first_layer, last_layer) of the model; stage 0 embeds, the last stage has the final norm, the head and the loss.
+// Layers [first_layer, last_layer) of the model; stage 0 embeds, the last stage has the final norm,
+// the head and the loss.
 struct StageSpec {
   StageId stage;
   std::uint32_t stages = 1;
@@ -32,39 +35,47 @@ struct StageSpec {
   bool has_head() const { return stage.value + 1U == stages; }
 };
 
-// Forward + backward FLOPs of one sequence, for cutting: one entry per layer, and what the ends add.
+// Forward + backward FLOPs of one sequence, for cutting the model into stages of equal cost. What
+// is bound by memory counts as the matrix work that takes as long.
 struct ModelCosts {
-  std::vector<double> layer_flops;
+  std::vector<double> layer_flops;  // one entry per layer
   double embedding_flops = 0;
   double head_flops = 0;  // final norm, head and loss
 };
 ModelCosts model_costs(const ModelSpec& spec);
 
 struct ParameterSlot {
-  std::string name;                 // of the whole model, layer numbers global
+  std::string name;  // of the whole model, layer numbers global
   std::vector<std::int64_t> shape;
-  std::uint64_t offset = 0;         // elements into the stage's arena; slots start on 64-byte boundaries
+  std::uint64_t offset = 0;  // elements into the stage's arena; slots start on 64-byte boundaries
   std::uint64_t elements = 0;
-  bool decay = false;               // weight decay applies: not to biases and norms
+  bool decay = false;  // weight decay applies: not to biases and norms
 };
 
-// All parameters of a stage in one flat arena; gradients and optimizer moments have the same layout. The gaps between
-// slots are zero in all of them. A tied embedding held by two stages is the last slot on both, [tied_offset, elements).
+// All parameters of a stage in one flat arena; gradients and optimizer moments have the same
+// layout. The gaps between slots are zero in all of them. A tied embedding held by two stages is
+// the last slot on both, [tied_offset, elements). Names, N = layer / share_layers:
+//   embed.tokens.weight (vocab, d_model), embed.positions.weight (sequence, d_model),
+//   layers.N.{attention_norm,mlp_norm}.{weight,bias} (d_model),
+//   layers.N.attention.{q,k,v,o}.{weight,bias}, layers.N.mlp.{gate,up,down}.{weight,bias}: (out,
+//   in), final_norm.{weight,bias}, head.weight (vocab, d_model) unless tied.
 struct ParameterLayout {
   DType dtype = DType::kF32;
   std::vector<ParameterSlot> slots;
   std::uint64_t elements = 0;
-  std::uint64_t tied_offset = 0;    // == elements when nothing is shared with another stage
+  std::uint64_t tied_offset = 0;  // == elements when nothing is shared with another stage
   std::uint64_t bytes() const { return elements * size_bytes(dtype); }
   bool has_tied() const { return tied_offset < elements; }
 };
 ParameterLayout make_layout(const ModelSpec& spec, const StageSpec& stage);
 
-// Seeded initialisation: every element a pure function of (seed, tensor name, element), so it does not depend on the
-// number of stages. `arena` has layout.bytes() bytes, 64-byte aligned.
+// Seeded initialisation: every element a pure function of (seed, tensor name, element), so it does
+// not depend on the number of stages. `arena` has layout.bytes() bytes, 64-byte aligned.
 void initialise_parameters(const ModelSpec& spec, const ParameterLayout& layout, std::byte* arena);
 
-// Bytes of activations one microbatch of `rows` sequences keeps until its backward (with and without recompute).
-std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows, bool recompute);
+// Bytes of activations that one microbatch of `rows` sequences keeps until its backward. During
+// backward a recomputing stage needs what the other kind keeps, for one microbatch.
+std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows,
+                             bool recompute);
 
 }  // namespace swarmline

@@ -1,11 +1,15 @@
 // Forward and backward of one stage. libtorch is underneath and stays there.
-//   Shapes:    tokens and targets (rows, sequence) int32; hidden (rows, sequence, d_model) in the model's dtype, row-major.
-//   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the caller; inputs are only
-//              read during the call.
+//   Shapes:    tokens and targets (rows, sequence) int32, targets below 0 are not counted;
+//              hidden (rows, sequence, d_model) in the model's dtype, row-major.
+//   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the
+//              caller; inputs are only read during the call.
 //   Thread:    one thread at a time (the device's).
-//   Errors:    kDevice with libtorch's sentence. A wrong shape is a broken invariant (checked before by the caller).
-//   Bounds:    one saved graph per attempt between forward() and backward()/release(); the caller admits by bytes.
-//   Source:    GPT-2 and Llama shapes; dropout masks are Philox draws keyed by (seed, step, index, layer, site).
+//   Errors:    kDevice with libtorch's sentence; after one from backward() the accumulator may hold
+//              a part of the contribution. kNotFound: backward of an attempt without a graph.
+//              A wrong size of an input is a broken invariant.
+//   Bounds:    one saved graph per attempt between forward() and backward() or release(); the
+//              caller admits by retained_bytes().
+//   Source:    GPT-2 and Llama shapes; dropout masks as in dropout.h.
 #pragma once
 
 #include <cstdint>
@@ -20,38 +24,38 @@
 namespace swarmline {
 
 struct StageModelOptions {
-  std::string device = "cpu";       // "cpu" | "cuda" | "cuda:N" (bf16 autocast)
-  int threads = 1;                  // intra-op threads of this process
-  bool recompute = false;           // keep only the stage input, run forward again in backward
+  std::string device = "cpu";  // "cpu" | "cuda" | "cuda:N" (bf16 autocast)
+  int threads = 1;             // intra-op threads of this process
+  bool recompute = false;      // keep only the stage input, run forward again in backward
 };
 
 struct ForwardInput {
   AttemptId id;
-  bool train = true;                // dropout on, graph kept for backward(); false: nothing is kept
+  bool train = true;  // dropout on, graph kept for backward(); false: nothing is kept
   std::uint32_t rows = 0;
-  BytesView tokens;                 // stage 0
-  BytesView hidden;                 // later stages
-  BytesView targets;                // last stage
-  double loss_scale = 1;            // last stage: multiplies the summed loss before backward, 1 / (tokens of the batch)
+  BytesView tokens;       // stage 0
+  BytesView hidden;       // later stages
+  BytesView targets;      // last stage
+  double loss_scale = 1;  // last stage: factor of the loss's gradient, 1 / (tokens of the batch)
 };
 
 struct ForwardOutput {
-  Buffer hidden;                    // all but the last stage
-  double loss_sum = 0;              // last stage: nats summed over the microbatch's tokens (unscaled)
-  bool finite = true;               // false: hidden or loss holds NaN or Inf
+  Buffer hidden;        // all but the last stage
+  double loss_sum = 0;  // last stage: nats summed over the microbatch's tokens (unscaled)
+  bool finite = true;   // false: hidden or loss holds NaN or Inf
 };
 
 struct BackwardInput {
   AttemptId id;
-  BytesView output_gradient;        // all but the last stage, shape of hidden
-  bool weight_gradients = true;     // false: input gradient only (a refused claim, an unmasked stage)
-  double scale = 1;                 // multiplies the weight gradients (-1 takes a contribution back)
-  bool keep_graph = false;          // true: the attempt may be run backward again
-  MutableBytes accumulator;         // flat gradients in the stage's layout; weight gradients are added
+  BytesView output_gradient;     // all but the last stage, shape of hidden
+  bool weight_gradients = true;  // false: input gradient only (a refused claim, an unmasked stage)
+  double scale = 1;              // multiplies the weight gradients (-1 takes a contribution back)
+  bool keep_graph = false;       // true: the attempt may be run backward again
+  MutableBytes accumulator;      // flat gradients in the stage's layout; weight gradients are added
 };
 
 struct BackwardOutput {
-  Buffer input_gradient;            // all but stage 0
+  Buffer input_gradient;  // all but stage 0
   bool finite = true;
 };
 
@@ -60,7 +64,7 @@ class StageModel {
   virtual ~StageModel() = default;
   virtual Result<ForwardOutput> forward(const ForwardInput& input) = 0;
   virtual Result<BackwardOutput> backward(const BackwardInput& input) = 0;
-  virtual void release(AttemptId id) = 0;      // drops a saved graph; nothing if there is none
+  virtual void release(AttemptId id) = 0;  // drops a saved graph; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
   virtual const ParameterLayout& layout() const = 0;
   // The parameters forward and backward use. Written between jobs only.
@@ -69,7 +73,8 @@ class StageModel {
   virtual void parameters_changed() = 0;
 };
 
-// Parameters are initialised from the seed. kUserMistake for a device this machine or build does not have.
+// Parameters are initialised from the seed. kUserMistake for a device this machine or build does
+// not have.
 Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, const StageSpec& stage,
                                                      const StageModelOptions& options);
 // How many threads libtorch uses in this process, set once at start.

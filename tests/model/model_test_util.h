@@ -1,8 +1,6 @@
 // Small models and data for the tests of engine/model.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,6 +8,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "engine/base/rng.h"
 #include "engine/model/stage_model.h"
