@@ -142,7 +142,11 @@ void MicrobatchFlow::queue_forward(const TaskPtr& task) {
 void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
                                    const ForwardResult& result) {
   busy_ns_[task->id.microbatch.phase] += static_cast<std::uint64_t>(report.service.count());
-  if (task->cancelled) return finish(task);
+  task->has_graph = report.result.has_value() && task->train();
+  if (task->cancelled) {
+    release_graph(task);
+    return finish(task);
+  }
   if (!report.result) return compute_failed(task, report.result.error());
   task->loss_sum = result.loss_sum;
   task->output = result.wire;
@@ -316,6 +320,13 @@ void MicrobatchFlow::on_stall(const Seat& stalled, const AttemptId& id) {
   if (it != outgoing_.end() && it->second->next == stalled) resend(TaskPtr(it->second), true);
 }
 
+void MicrobatchFlow::on_link_lost(const Seat& peer) {
+  std::vector<TaskPtr> waiting;
+  for (const auto& [id, task] : outgoing_)
+    if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
+  for (const TaskPtr& task : waiting) resend(task, false);
+}
+
 void MicrobatchFlow::retry_seeking() {
   std::deque<TaskPtr> waiting;
   waiting.swap(seeking_);
@@ -378,6 +389,7 @@ void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) 
     return finish(task);
   }
   task->state = TaskState::kBackward;
+  task->has_graph = false;  // backward consumes it
   auto result = std::make_shared<BackwardResult>();
   StageJob job;
   job.job_class = JobClass::kBackward;
@@ -473,19 +485,24 @@ void MicrobatchFlow::finish(const TaskPtr& task) {
   std::erase_if(stale_outgoing_, [&](const auto& entry) { return entry.second == task; });
   admitted_bytes_ -= task->admitted_bytes;
   task->output = SharedBytes();
-  StageJob job;  // the graph of an attempt that never ran backward
-  job.job.body = [&model = context_.model, id = task->id]() -> Result<void> {
-    model.release(id);
-    return {};
-  };
-  job.done = [](JobReport) {};
-  context_.queue.submit(std::move(job));
+  release_graph(task);
   if (task->local()) {
     --local_in_flight_;
     on_local_finished_();
   }
   offer_credit();
   retry_seeking();
+}
+
+void MicrobatchFlow::release_graph(const TaskPtr& task) {
+  if (!std::exchange(task->has_graph, false)) return;
+  StageJob job;
+  job.job.body = [&model = context_.model, id = task->id]() -> Result<void> {
+    model.release(id);
+    return {};
+  };
+  job.done = [](JobReport) {};
+  context_.queue.submit(std::move(job));
 }
 
 void MicrobatchFlow::drop(const Phase& phase) {

@@ -41,6 +41,8 @@ class MicrobatchFlow {
   Result<void> on_frame(const Seat& from, Frame frame);
   // The coordinator passes on that `stalled` sits on a microbatch of ours.
   void on_stall(const Seat& stalled, const AttemptId& id);
+  // Nothing sent over that link can be counted on: what waits for an answer goes elsewhere.
+  void on_link_lost(const Seat& peer);
   // The phase can be computed now: what was held goes on.
   void on_active(const Phase& phase);
   // Drops everything of the phase; nothing of it is computed any more (jobs on the device are ignored when they end).
@@ -77,6 +79,7 @@ class MicrobatchFlow {
                       const struct BackwardResult& result);
   void compute_failed(const TaskPtr& task, const Error& error);
   void finish(const TaskPtr& task);
+  void release_graph(const TaskPtr& task);
   void reply(const MicrobatchTask& task, Frame frame);
   void refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why);
   void offer_credit();

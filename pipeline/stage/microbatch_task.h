@@ -32,6 +32,7 @@ struct MicrobatchTask {
 
   TaskState state = TaskState::kForward;
   bool cancelled = false;
+  bool has_graph = false;   // the model keeps a graph that backward has not consumed
   std::uint64_t admitted_bytes = 0;
 
   // The way on.

@@ -17,17 +17,9 @@
 #include "engine/model/stage_model.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
+#include "pipeline/source/microbatch_source.h"
 
 namespace swarmline {
-
-// Tokens of one microbatch; a pure function of (phase, index).
-class MicrobatchSource {
- public:
-  virtual ~MicrobatchSource() = default;
-  // Fills rows x sequence int32 tokens and targets.
-  virtual Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
-                            std::span<std::int32_t> targets) = 0;
-};
 
 struct StagePeerOptions {
   Address coordinator;

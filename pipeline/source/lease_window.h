@@ -1,0 +1,28 @@
+// How many microbatches a source keeps under way: asks for leases up to a window, one more for each that ends.
+//   Units: microbatches, counted since the seat was taken, so that messages may cross. Thread: pure.
+#pragma once
+
+#include <cstdint>
+
+namespace swarmline {
+
+class LeaseWindow {
+ public:
+  explicit LeaseWindow(std::uint32_t window) : window_(window) {}
+  void on_finished() { ++finished_; }
+  // The total to ask for; ask again whenever it grew.
+  std::uint64_t total_wanted() const { return finished_ + window_; }
+
+ private:
+  std::uint32_t window_;
+  std::uint64_t finished_ = 0;
+};
+
+// `in_flight` of the config, or enough that every peer of the swarm has one microbatch on its device and one waiting.
+inline std::uint32_t window_for(std::uint32_t configured, std::uint32_t peers_total, std::uint32_t sources) {
+  if (configured > 0) return configured;
+  const std::uint32_t per_source = (2 * peers_total + sources - 1) / (sources == 0 ? 1 : sources);
+  return per_source < 2 ? 2 : per_source;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,271 @@
+#include "pipeline/stage/stage_peer.h"
+
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "engine/config/load.h"
+#include "engine/net/rpc.h"
+#include "pipeline/stage/seated_stage.h"
+
+namespace swarmline {
+
+namespace {
+constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
+constexpr Duration kConnectTimeout = std::chrono::seconds(10);
+// A peer that stops goes on sending for as long as its last word may need.
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
+}  // namespace
+
+class StagePeer::Impl {
+ public:
+  Impl(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
+       std::function<void(PeerOutcome)> on_finished)
+      : runtime_(runtime),
+        network_(network),
+        device_(device),
+        queue_(device),
+        options_(std::move(options)),
+        on_finished_(std::move(on_finished)),
+        alive_(std::make_shared<Impl*>(this)) {}
+
+  void start();
+  void finish(int exit_code, std::string sentence);
+  BytesView committed_parameters() const { return stage_ ? stage_->committed_parameters() : BytesView(); }
+  const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
+  Seat seat() const { return seat_; }
+
+ private:
+  void connect();
+  void say_hello();
+  void welcomed(const wire::Welcome& welcome);
+  void on_coordinator(Frame frame);
+  void on_peer(const Seat& from, Frame frame);
+  void heartbeat();
+  Result<SeatedStageParts> parts_from(const wire::Welcome& welcome);
+  bool wants_recompute(const SeatedStageParts& parts) const;
+  std::weak_ptr<Impl*> weak() const { return alive_; }
+
+  Runtime& runtime_;
+  Network& network_;
+  Device& device_;
+  DeviceQueue queue_;
+  StagePeerOptions options_;
+  std::function<void(PeerOutcome)> on_finished_;
+  std::unique_ptr<PeerLinks> links_;
+  std::shared_ptr<RpcChannel> coordinator_;
+  std::unique_ptr<SeatedStage> stage_;
+  std::string advertised_;
+  Seat seat_;
+  Duration heartbeat_period_ = Limits::heartbeat_period;
+  bool finished_ = false;
+  std::shared_ptr<Impl*> alive_;
+};
+
+void StagePeer::Impl::start() {
+  links_ = std::make_unique<PeerLinks>(
+      runtime_, network_, kConnectTimeout,
+      PeerLinks::Handlers{.on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
+                          .on_lost =
+                              [this](const Seat& peer, const Error& error) {
+                                if (stage_) stage_->on_link_lost(peer, error);
+                              }});
+  auto listen = parse_address(options_.machine.listen);
+  if (!listen) return finish(2, listen.error().what);
+  auto bound = links_->listen(*listen);
+  if (!bound) return finish(2, bound.error().what);
+  advertised_ = options_.machine.advertise.empty() ? to_string(*bound) : options_.machine.advertise;
+  connect();
+}
+
+void StagePeer::Impl::connect() {
+  network_.connect(options_.coordinator, kConnectTimeout,
+                   [weak = weak()](Result<std::shared_ptr<Connection>> connected) {
+                     auto self = weak.lock();
+                     if (!self) return;
+                     Impl& peer = **self;
+                     if (!connected)
+                       return peer.finish(1, fmt::format("no coordinator answers at {}: {}",
+                                                         to_string(peer.options_.coordinator),
+                                                         connected.error().what));
+                     peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
+                     peer.say_hello();
+                   });
+}
+
+void StagePeer::Impl::say_hello() {
+  coordinator_->start({
+      .on_message =
+          [weak = weak()](Frame frame) {
+            if (auto self = weak.lock()) (*self)->on_coordinator(std::move(frame));
+          },
+      .on_request = [](Frame, RpcChannel::Respond respond) {
+        respond(fail(ErrorCode::kRefused, "peers answer no requests"));
+      },
+      .on_closed =
+          [weak = weak()](Error error) {
+            if (auto self = weak.lock())
+              (*self)->finish(1, "lost the coordinator: " + error.what);
+          },
+  });
+  wire::Hello hello;
+  hello.set_protocol(kProtocolVersion);
+  hello.set_name(options_.name);
+  hello.set_address(advertised_);
+  hello.set_device(device_.name());
+  hello.set_threads(options_.machine.threads);
+  hello.set_memory_bytes(options_.machine.memory_bytes);
+  hello.set_pid(static_cast<std::uint32_t>(getpid()));
+  hello.set_zone(options_.machine.zone);
+  hello.set_price(options_.machine.price);
+  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+                     [weak = weak()](Result<Frame> reply) {
+                       auto self = weak.lock();
+                       if (!self) return;
+                       if (!reply)
+                         return (*self)->finish(reply.error().code == ErrorCode::kRefused ? 3 : 1,
+                                                "the coordinator did not take this peer: " + reply.error().what);
+                       auto welcome = parse<wire::Welcome>(*reply);
+                       if (!welcome) return (*self)->finish(1, welcome.error().what);
+                       (*self)->welcomed(*welcome);
+                     });
+}
+
+bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
+  const std::string& wish = parts.config.pipeline.recompute;
+  if (wish != "auto") return wish == "true";
+  const std::uint64_t kept = retained_bytes(parts.spec, parts.stage, parts.config.batch.microbatch, false);
+  return kept * parts.config.wiring.in_flight_per_peer > parts.admit_bytes;
+}
+
+Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcome) {
+  SeatedStageParts parts;
+  auto config = run_config_from_text(welcome.config_toml(), "the coordinator's config");
+  if (!config) return std::unexpected(config.error());
+  parts.config = std::move(*config);
+  auto spec = resolve_model(parts.config, welcome.vocab());
+  if (!spec) return std::unexpected(spec.error());
+  parts.spec = std::move(*spec);
+  parts.self = from_wire(welcome.seat());
+  if (parts.self.stage.value >= welcome.cuts_size())
+    return fail(ErrorCode::kCorrupt, "a seat at a stage that the run does not have");
+  const wire::StageCut& cut = welcome.cuts(parts.self.stage.value);
+  parts.stage = {.stage = parts.self.stage,
+                 .stages = static_cast<std::uint32_t>(welcome.cuts_size()),
+                 .first_layer = cut.first_layer(),
+                 .last_layer = cut.last_layer()};
+  parts.term = Term{welcome.term()};
+  parts.era = Era{welcome.era()};
+  parts.admit_bytes = parts.config.net.admit_bytes;
+  if (parts.admit_bytes == 0)
+    parts.admit_bytes = options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
+  if (parts.stage.has_embedding()) {
+    auto source = options_.make_source(parts.config);
+    if (!source) return std::unexpected(source.error());
+    parts.source = std::move(*source);
+  }
+  StageModelOptions model_options{.device = options_.machine.device,
+                                  .threads = static_cast<int>(options_.machine.threads),
+                                  .recompute = wants_recompute(parts)};
+  auto model = options_.make_model(parts.spec, parts.stage, model_options);
+  if (!model) return std::unexpected(model.error());
+  parts.model = std::move(*model);
+  return parts;
+}
+
+void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
+  seat_ = from_wire(welcome.seat());
+  heartbeat_period_ = from_seconds(welcome.heartbeat_seconds());
+  links_->set_identity({.term = Term{welcome.term()},
+                        .era = Era{welcome.era()},
+                        .run_id = welcome.run_id(),
+                        .self = seat_});
+  heartbeat();
+  auto parts = parts_from(welcome);
+  if (!parts) return finish(parts.error().code == ErrorCode::kUserMistake ? 2 : 1, parts.error().what);
+  log(LogLevel::kInfo, "seated at stage {}: layers {} to {}, {} parameters", seat_.stage.value,
+      parts->stage.first_layer, parts->stage.last_layer - 1, parts->model->layout().elements);
+  parts->notify_coordinator = [weak = weak()](Frame frame) {
+    if (auto self = weak.lock()) (*self)->coordinator_->notify(std::move(frame));
+  };
+  parts->call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
+    if (auto self = weak.lock())
+      (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+  };
+  parts->fail = [weak = weak()](Error error) {
+    auto self = weak.lock();
+    if (!self) return;
+    // Not inside the handler that failed: it still stands on what finishing tears down.
+    (*self)->runtime_.post([weak, error] {
+      if (auto still = weak.lock())
+        (*still)->finish(error.code == ErrorCode::kUserMistake ? 2 : 1, error.what);
+    });
+  };
+  stage_ = std::make_unique<SeatedStage>(runtime_, queue_, *links_, std::move(*parts));
+  stage_->begin();
+}
+
+void StagePeer::Impl::on_coordinator(Frame frame) {
+  if (kind_of(frame) == MessageKind::kShutdown) {
+    auto shutdown = parse<wire::Shutdown>(frame);
+    return finish(shutdown ? static_cast<int>(shutdown->exit_code()) : 1,
+                  shutdown ? shutdown->reason() : "the coordinator ended the run");
+  }
+  if (!stage_) return;
+  if (auto handled = stage_->on_coordinator(frame); !handled)
+    finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
+                          handled.error().what));
+}
+
+void StagePeer::Impl::on_peer(const Seat& from, Frame frame) {
+  if (!stage_) return;
+  if (auto handled = stage_->on_peer(from, std::move(frame)); !handled)
+    links_->disconnect(from, handled.error());
+}
+
+void StagePeer::Impl::heartbeat() {
+  wire::Heartbeat beat;
+  *beat.mutable_seat() = to_wire(seat_);
+  beat.set_in_flight(stage_ ? stage_->in_flight() : 0);
+  beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
+  coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
+  runtime_.call_after(heartbeat_period_, [weak = weak()] {
+    if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->heartbeat();
+  });
+}
+
+void StagePeer::Impl::finish(int exit_code, std::string sentence) {
+  if (std::exchange(finished_, true)) return;
+  if (coordinator_) {
+    wire::Goodbye goodbye;
+    *goodbye.mutable_seat() = to_wire(seat_);
+    goodbye.set_reason(exit_code == 0 ? "" : sentence);
+    coordinator_->notify(make_frame(MessageKind::kGoodbye, goodbye));
+  }
+  runtime_.call_after(kGoodbyeTime, [weak = weak(), exit_code, sentence] {
+    auto self = weak.lock();
+    if (!self) return;
+    Impl& peer = **self;
+    peer.queue_.stop();
+    peer.device_.stop();
+    peer.links_->close_all();
+    if (peer.coordinator_) peer.coordinator_->close();
+    peer.on_finished_({exit_code, sentence});
+  });
+}
+
+StagePeer::StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
+                     std::function<void(PeerOutcome)> on_finished)
+    : impl_(std::make_unique<Impl>(runtime, network, device, std::move(options), std::move(on_finished))) {}
+StagePeer::~StagePeer() = default;
+void StagePeer::start() { impl_->start(); }
+void StagePeer::request_stop() { impl_->finish(130, "interrupted"); }
+BytesView StagePeer::committed_parameters() const { return impl_->committed_parameters(); }
+const ParameterLayout* StagePeer::layout() const { return impl_->layout(); }
+Seat StagePeer::seat() const { return impl_->seat(); }
+
+}  // namespace swarmline
