@@ -1,5 +1,6 @@
-// Fixed routes, the baseline: microbatch i goes to candidate (i mod n), candidates sorted by peer id. A full or banned
-// candidate makes the sender wait; only an excluded one is passed over (to the next in order).
+// Fixed routes, the baseline: microbatch i goes to candidate (i mod n), candidates sorted by peer
+// id. A full or banned candidate makes the sender wait; only an excluded one is passed over (to the
+// next in order).
 #pragma once
 
 #include <cstdint>

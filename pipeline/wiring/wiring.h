@@ -1,11 +1,13 @@
 // Wiring: which peer of the next stage takes one microbatch.
 //
 // Life of a hop, as the sender tells it:
-//   pick -> on_full                                   refused: charge and room are given back, no pick until on_credit
+//   pick -> on_full                                   refused: charge and room are given back, no
+//   pick until on_credit
 //        -> on_sent -> on_forward_done -> on_backward_done -> on_settled
-// on_settled ends every pick that was not refused, once, however it went (gradient back, re-sent, cancelled, peer lost).
-//   Thread: control thread. No clock: durations are passed in. Events of unknown peers are ignored (they may be late).
-//   Bounds: Limits::next_candidates_max candidates.
+// on_settled ends every pick that was not refused, once, however it went (gradient back, re-sent,
+// cancelled, peer lost).
+//   Thread: control thread. No clock: durations are passed in. Events of unknown peers are ignored
+//   (they may be late). Bounds: Limits::next_candidates_max candidates.
 #pragma once
 
 #include <cstdint>
@@ -42,18 +44,20 @@ class Wiring {
   virtual bool add(PeerId peer, const ServicePrior& prior) = 0;
   virtual void remove(PeerId peer) = 0;
 
-  // Empty: nobody can take it now (all excluded, full, banned or at their cap): wait for a credit or a settled hop.
+  // Empty: nobody can take it now (all excluded, full, banned or at their cap): wait for a credit
+  // or a settled hop.
   virtual std::optional<PeerId> pick(const MicrobatchId& microbatch,
                                      const std::vector<PeerId>& exclude) = 0;
 
-  // `link`: how long this microbatch's bytes occupied the link (bytes over bandwidth); zero: not measured.
+  // `link`: how long this microbatch's bytes occupied the link (bytes over bandwidth); zero: not
+  // measured.
   virtual void on_sent(PeerId peer, Duration link) = 0;
   // `service`: the device time the receiver reports, without its queue.
   virtual void on_forward_done(PeerId peer, Duration service) = 0;
   virtual void on_backward_done(PeerId peer, Duration service) = 0;
   virtual void on_settled(PeerId peer) = 0;
-  // The peer stalled: it is banned until heard from, and `charged` counts as work it was given. Further timeouts while it
-  // is banned belong to the same stall and cost nothing more.
+  // The peer stalled: it is banned until heard from, and `charged` counts as work it was given.
+  // Further timeouts while it is banned belong to the same stall and cost nothing more.
   virtual void on_timeout(PeerId peer, Duration charged) = 0;
   virtual void on_full(PeerId peer) = 0;
   virtual void on_credit(PeerId peer) = 0;

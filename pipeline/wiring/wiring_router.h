@@ -1,11 +1,15 @@
-// Interleaved weighted round-robin: shares of work proportional to speed (SWARM, Ryabinin et al., ICML 2023, appendix C).
+// Interleaved weighted round-robin: shares of work proportional to speed (SWARM, Ryabinin et al.,
+// ICML 2023, appendix C).
 //
-// Every candidate has a cumulative expected time; pick() takes the least and adds the expected service of the microbatch
-// (forward and backward; forward alone for an evaluation) at once. Expected service is a bias-corrected moving average of
-// what the receiver reports, forward and backward apart, forward floored by the average link occupancy. Without samples:
-// the peer's prior, else the median of the others, else kUnknownService.
-// A joiner and a peer back from a ban enter at the highest cumulative time of the others, so that nobody rushes at them; a
-// joiner may have only `warmup_in_flight` under way until `warmup_samples` answers came.
+// Every candidate has a cumulative expected time; pick() takes the least and adds the expected
+// service of the microbatch (forward and backward; forward alone for an evaluation) at once.
+// Expected service is a bias-corrected moving average of what the receiver reports, forward and
+// backward apart, their sum floored by the average link occupancy. Without samples: the peer's
+// prior, else the median of the others, else kUnknownService. A joiner and a peer back from a ban
+// enter at the highest cumulative time of the others (a stall charged to one of them left out), so
+// that nobody rushes at them; a joiner may have only `warmup_in_flight` under way until
+// `warmup_samples` answers came. A candidate that had no room makes up at most the work of one full
+// set of microbatches in flight.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@ struct WiringOptions {
   std::uint32_t in_flight_max = 8;  // per candidate, 1..Limits::in_flight_per_next_peer_max
   std::uint32_t warmup_in_flight = 2;
   std::uint32_t warmup_samples = 4;
-  std::uint64_t seed = 0;           // breaks ties: give each sender its own
+  std::uint64_t seed = 0;  // breaks ties: give each sender its own
 };
 
 class WiringRouter final : public Wiring {
@@ -53,33 +57,36 @@ class WiringRouter final : public Wiring {
     double sum = 0;
     double weight = 0;  // 1 - (1 - alpha)^n
     std::uint32_t samples = 0;
-    void add(double seconds, double alpha);
+    void add(Duration observed, double alpha);
     double value() const { return sum / weight; }
   };
   struct Candidate {
     PeerId peer;
     ServicePrior prior;
-    Average forward, backward, link;
-    double cumulative = 0;  // seconds of expected service handed out, rebased
-    double last_charge = 0;
+    Average forward;
+    Average backward;
+    Average link;
+    double cumulative = 0;   // seconds of expected service handed out, rebased
+    double last_charge = 0;  // seconds, for giving it back
     std::uint64_t tie = 0;
     std::uint64_t picks = 0;
     std::uint32_t in_flight = 0;
-    bool joining = false;
+    bool joining = true;
     bool banned = false;
     bool full = false;
   };
 
   Candidate* find(PeerId peer);
+  static double known_forward(const Candidate& candidate);  // seconds; 0: unknown
+  double median_forward() const;
   double forward_seconds(const Candidate& candidate) const;
   double backward_seconds(const Candidate& candidate) const;
-  double known_forward(const Candidate& candidate) const;  // 0: unknown
-  double median_forward() const;
-  std::uint32_t room_max(const Candidate& candidate) const;
+  double expected_seconds(const Candidate& candidate, PhaseKind kind) const;
   bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
-  double highest_of_others(PeerId peer) const;
-  void charge(Candidate& candidate, double seconds);
-  void bound_lag(const Candidate& picked);
+  double entry_of(PeerId peer) const;
+  void observe(PeerId peer, Average Candidate::* average, Duration service);
+  void end_ban(Candidate& candidate);
+  void bound_lag(double now, PhaseKind kind);
   void rebase();
 
   WiringOptions options_;
