@@ -1,4 +1,3 @@
-#include <charconv>
 #include <limits>
 
 #include <fmt/format.h>
@@ -9,15 +8,6 @@
 
 namespace swarmline {
 namespace {
-
-// The shortest decimal that reads back as the same bits, and as a float.
-std::string real_text(double value) {
-  char buffer[32];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  std::string text(buffer, end);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
-}
 
 template <typename T, typename Show>
 std::string list_text(const std::vector<T>& values, Show show) {

@@ -71,12 +71,18 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
+std::string real_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
 std::string shown(const RawValue& value) {
   struct Show {
     std::string operator()(const RawOther& other) const { return std::string(other.what); }
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
-    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(double number) const { return real_text(number); }
     std::string operator()(const std::string& text) const { return quoted(text); }
     std::string operator()(const std::vector<RawValue>& values) const {
       std::string list;

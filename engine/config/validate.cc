@@ -247,11 +247,11 @@ Problem check_net(const RunConfig& config) {
                                    config.security.insecure))
     return found;
   if (config.net.peer_silence_seconds < 2 * config.net.heartbeat_seconds) {
-    return problem(
-        {"net.peer_silence_seconds", "net.heartbeat_seconds"},
-        "found {} with heartbeat_seconds = {}, expected at least two heartbeats, so that one "
-        "late message is no death; change one of them",
-        config.net.peer_silence_seconds, config.net.heartbeat_seconds);
+    return problem({"net.peer_silence_seconds", "net.heartbeat_seconds"},
+                   "found peer_silence_seconds = {} with heartbeat_seconds = {}, expected at least "
+                   "two heartbeats, so that one "
+                   "late message is no death; change one of them",
+                   config.net.peer_silence_seconds, config.net.heartbeat_seconds);
   }
   return {};
 }

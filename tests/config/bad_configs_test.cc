@@ -1,0 +1,519 @@
+// Every mistake a config can hold, with the sentence it gets.
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/config/load.h"
+
+namespace swarmline {
+namespace {
+
+// Lines 1 to 3 of what most cases share; their own text starts on line 4.
+constexpr std::string_view kLeast = "config_version = 1\n[data]\nfiles = [\"x\"]\n";
+
+struct Case {
+  std::string_view name;
+  std::string text;
+  std::string_view sentence;  // its beginning
+  std::vector<std::string> overrides;
+};
+void PrintTo(const Case& bad, std::ostream* out) {
+  *out << bad.name;
+}
+
+Case after_least(std::string_view name, std::string_view text, std::string_view sentence) {
+  return {name, std::string(kLeast) + std::string(text), sentence, {}};
+}
+Case override_of_least(std::string_view name, std::vector<std::string> overrides,
+                       std::string_view sentence) {
+  return {name, std::string(kLeast), sentence, std::move(overrides)};
+}
+
+std::vector<Case> syntax_and_version() {
+  return {
+      {"Empty",
+       "",
+       "t:1: config_version: found none, expected 1; write config_version = 1 as the first line",
+       {}},
+      {"NoVersion",
+       "[data]\nfiles = [\"x\"]\n",
+       "t:1: config_version: found none, expected 1;",
+       {}},
+      {"NewerVersion",
+       "config_version = 2\nwhat = 1\n",
+       "t:1: config_version: found 2, expected 1; this file needs a newer swarmline",
+       {}},
+      {"OlderVersion",
+       "\nconfig_version = 0\n",
+       "t:2: config_version: found 0, expected 1; write config_version = 1",
+       {}},
+      {"TextVersion",
+       "config_version = \"1\"\n",
+       "t:1: config_version: found \"1\", expected 1;",
+       {}},
+      {"VersionInsideASection",
+       "[run]\nconfig_version = 1\n",
+       "t:1: config_version: found none",
+       {}},
+      after_least("MissingValue", "[run]\nsteps =\n", "t:5: not TOML: "),
+      after_least("UnclosedText", "[run]\nname = \"abc\n", "t:5: not TOML: "),
+      after_least("DuplicateKey", "[run]\nsteps = 1\nsteps = 2\n", "t:6: not TOML: "),
+      after_least("DuplicateSection", "[run]\nsteps = 1\n[run]\nseed = 2\n", "t:6: not TOML: "),
+      after_least("NotUtf8", "[run]\nname = \"\xFF\"\n", "t:5: not TOML: "),
+      after_least("Yaml", "run:\n  steps: 3\n", "t:4: not TOML: "),
+  };
+}
+
+std::vector<Case> unknown_names() {
+  return {
+      after_least("UnknownKey", "[model]\nlayrs = 3\n",
+                  "t:5: model.layrs: found an unknown key, expected a key of [model]; did you mean "
+                  "layers?"),
+      after_least("SwappedLetters", "[pipeline]\nstages = 2\nrecompuet = true\n",
+                  "t:6: pipeline.recompuet: found an unknown key, expected a key of [pipeline]; "
+                  "did you mean "
+                  "recompute?"),
+      after_least("KeyOfAnotherSection", "[model]\nlr = 0.1\n",
+                  "t:5: model.lr: found an unknown key, expected a key of [model]; it belongs into "
+                  "[optimizer]"),
+      after_least(
+          "KeyLikeNoOther", "[log]\nverbosity = 3\n",
+          "t:5: log.verbosity: found an unknown key, expected a key of [log]; its keys are level"),
+      after_least("TableForAKey", "[run.steps]\nx = 3\n",
+                  "t:5: run.steps.x: found an unknown key, expected a key of [run]; "),
+      after_least("UnknownSection", "[modle]\nlayers = 3\n",
+                  "t:4: [modle]: found an unknown section, expected one of run, model, data, "
+                  "batch, optimizer, "
+                  "pipeline, codec, wiring, balance, checkpoint, eval, net, security, log; did you "
+                  "mean [model]?"),
+      after_least("UnknownEmptySection", "[frobnicate]\n",
+                  "t:4: [frobnicate]: found an unknown section, expected one of run,"),
+      after_least("PeerSectionInARun", "[peer]\ndevice = \"cpu\"\n",
+                  "t:4: [peer]: found an unknown section,"),
+      {"KeyAboveTheSections",
+       "config_version = 1\nstages = 4\n",
+       "t:2: stages: found an unknown key, expected config_version or a [section]; it belongs into "
+       "[pipeline]",
+       {}},
+      {"NonsenseAboveTheSections",
+       "config_version = 1\nx = 4\n",
+       "t:2: x: found an unknown key, expected config_version or a [section]; move it into its "
+       "section or take it "
+       "out",
+       {}},
+      {"SectionAsValue",
+       "config_version = 1\nmodel = 3\n",
+       "t:2: model: found 3, expected a section; write [model] above its keys",
+       {}},
+      {"ArrayOfSections",
+       "config_version = 1\n[[model]]\nlayers = 3\n",
+       "t:2: model: found [a table], expected a section; write [model] above its keys",
+       {}},
+      after_least("TheFirstMistakeIsTold", "[run]\nstepz = 1\n[batch]\nbatsh = 1\n",
+                  "t:5: run.stepz: "),
+  };
+}
+
+std::vector<Case> types_and_ranges() {
+  return {
+      after_least("TextForInteger", "[model]\nlayers = \"eight\"\n",
+                  "t:5: model.layers: found \"eight\", expected an integer from 1 to 4096; write "
+                  "for example layers "
+                  "= 8"),
+      after_least("RealForInteger", "[model]\nlayers = 8.0\n",
+                  "t:5: model.layers: found 8.0, expected an integer from 1 to 4096; "),
+      after_least("BoolForInteger", "[batch]\nbatch = true\n",
+                  "t:5: batch.batch: found true, expected an integer "),
+      after_least("ListForInteger", "[batch]\nbatch = [1, 2]\n",
+                  "t:5: batch.batch: found [1, 2], expected an integer from 1 to 16777216; write "
+                  "for example batch "
+                  "= 32"),
+      after_least("DateForInteger", "[run]\nseed = 2026-01-01\n",
+                  "t:5: run.seed: found a date or time, expected an integer of at least 0; write "
+                  "for example seed = "
+                  "1"),
+      after_least("TextForReal", "[optimizer]\nlr = \"3e-4\"\n",
+                  "t:5: optimizer.lr: found \"3e-4\", expected a number above 0 and at most 100; "
+                  "write for example lr "
+                  "= 0.0003"),
+      after_least(
+          "IntegerForBool", "[model]\nbias = 1\n",
+          "t:5: model.bias: found 1, expected true or false; write for example bias = true"),
+      after_least(
+          "IntegerForText", "[run]\nname = 7\n",
+          "t:5: run.name: found 7, expected text in quotes; write for example name = \"run\""),
+      after_least("ControlCharacterInText", "[run]\ndir = \"a\\nb\"\n",
+                  "t:5: run.dir: found \"a\\u000Ab\", expected text in quotes; "),
+      {"NumberForFiles",
+       "config_version = 1\n[data]\nfiles = 3\n",
+       "t:3: data.files: found 3, expected text in quotes or a list of such; write for example "
+       "files = "
+       "[\"texts/**/*.txt\"]",
+       {}},
+      {"NumberAmongFiles",
+       "config_version = 1\n[data]\nfiles = [\"x\", 3]\n",
+       "t:3: data.files: found [\"x\", 3], expected text in quotes or a list of such; ",
+       {}},
+      after_least("ZeroLayers", "[model]\nlayers = 0\n",
+                  "t:5: model.layers: found 0, expected an integer from 1 to "),
+      after_least("NegativeSeed", "[run]\nseed = -1\n",
+                  "t:5: run.seed: found -1, expected an integer of at least 0; "),
+      after_least("ZeroSteps", "[run]\nsteps = 0\n",
+                  "t:5: run.steps: found 0, expected an integer of at least 1; "),
+      after_least("HugeWidth", "[model]\nd_model = 4294967296\n",
+                  "t:5: model.d_model: found 4294967296, expected an integer from 1 to 65536; "),
+      after_least("TooManyStages", "[pipeline]\nstages = 1025\n",
+                  "t:5: pipeline.stages: found 1025, expected an integer from 1 to 1024; "),
+      after_least("DropoutOfOne", "[model]\ndropout = 1\n",
+                  "t:5: model.dropout: found 1, expected a number of at least 0 and below 1; "),
+      after_least("NegativeDropout", "[model]\ndropout = -0.1\n",
+                  "t:5: model.dropout: found -0.1, expected a number "),
+      after_least("DropoutIsNan", "[model]\ndropout = nan\n",
+                  "t:5: model.dropout: found nan, expected a number "),
+      after_least("InfiniteClip", "[optimizer]\nclip = inf\n",
+                  "t:5: optimizer.clip: found inf, expected a finite number of at least 0; "),
+      after_least("ZeroLearningRate", "[optimizer]\nlr = 0\n",
+                  "t:5: optimizer.lr: found 0, expected a number above 0"),
+      after_least("BetaOfOne", "[optimizer]\nbeta2 = 1.0\n", "t:5: optimizer.beta2: found 1"),
+      after_least("HeldOutAll", "[data.x]\ny = 1\n", "t:5: data.x.y: found an unknown key, "),
+      {"HeldOutMost",
+       "config_version = 1\n[data]\nheld_out = 0.9\nfiles = [\"x\"]\n",
+       "t:3: data.held_out: found 0.9, expected a number of at least 0 and at most 0.5; ",
+       {}},
+      after_least("DelayOfTwo", "[pipeline]\ndelay = 2\n",
+                  "t:5: pipeline.delay: found 2, expected an integer from 0 to 1; write for "
+                  "example delay = 0"),
+      after_least("ZeroPeers", "[pipeline]\npeers = 0\n",
+                  "t:5: pipeline.peers: found 0, expected an integer from 1 to 16384, or a list of "
+                  "one for each stage; "
+                  "write for example peers = 2"),
+      after_least(
+          "ZeroAmongPeers", "[pipeline]\nstages = 2\npeers = [1, 0]\n",
+          "t:6: pipeline.peers: found [1, 0], expected an integer from 1 to 16384, or a list "),
+      after_least("OneNumberAsCut", "[pipeline]\nlayers = 4\n",
+                  "t:5: pipeline.layers: found 4, expected a list with, for each stage, an integer "
+                  "from 1 to 4096; "
+                  "write for example layers = [3, 3, 2]"),
+      after_least(
+          "ShadowsAsReal", "[balance]\nshadows = 1.5\n",
+          "t:5: balance.shadows: found 1.5, expected \"auto\" or an integer from 0 to 16384; "),
+      after_least("InFlightPerPeerTooLarge", "[wiring]\nin_flight_per_peer = 65\n",
+                  "t:5: wiring.in_flight_per_peer: found 65, expected an integer from 1 to 64; "),
+      after_least("NoTimeout", "[wiring]\nhop_timeout_seconds = 0\n",
+                  "t:5: wiring.hop_timeout_seconds: found 0, expected a number above 0 and at most "
+                  "86400; "),
+      after_least("LongTextIsCut", "[run]\nseed = \"" + std::string(200, 'a') + "\"\n",
+                  "t:5: run.seed: found "
+                  "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..., expected an "
+                  "integer"),
+  };
+}
+
+std::vector<Case> choices() {
+  return {
+      after_least("NonFinite", "[run]\non_nonfinite = \"skpi\"\n",
+                  "t:5: run.on_nonfinite: found \"skpi\", expected \"skip\" or \"stop\"; did you "
+                  "mean \"skip\"?"),
+      after_least("Norm", "[model]\nnorm = \"layer_norm\"\n",
+                  "t:5: model.norm: found \"layer_norm\", expected \"layernorm\" or \"rmsnorm\"; "
+                  "did you mean "
+                  "\"layernorm\"?"),
+      after_least("Activation", "[model]\nactivation = \"relu\"\n",
+                  "t:5: model.activation: found \"relu\", expected \"gelu\", \"gelu_tanh\" or "
+                  "\"swiglu\"; "),
+      after_least("Positions", "[model]\npositions = \"alibi\"\n",
+                  "t:5: model.positions: found \"alibi\", expected \"learned\" or \"rotary\"; "
+                  "write for example "
+                  "positions = \"learned\""),
+      after_least("DType", "[model]\ndtype = \"bf16\"\n",
+                  "t:5: model.dtype: found \"bf16\", expected \"fp32\" or \"fp64\"; "),
+      after_least("Optimizer", "[optimizer]\nkind = \"adam\"\n",
+                  "t:5: optimizer.kind: found \"adam\", expected \"adamw\" or \"lamb\"; did you "
+                  "mean \"adamw\"?"),
+      after_least("Schedule", "[optimizer]\nschedule = \"cosin\"\n",
+                  "t:5: optimizer.schedule: found \"cosin\", expected \"constant\", \"linear\" or "
+                  "\"cosine\"; did you "
+                  "mean \"cosine\"?"),
+      after_least(
+          "Wiring", "[pipeline]\nwiring = \"random\"\n",
+          "t:5: pipeline.wiring: found \"random\", expected \"stochastic\" or \"static\"; "),
+      after_least("Recompute", "[pipeline]\nrecompute = \"always\"\n",
+                  "t:5: pipeline.recompute: found \"always\", expected true, false or \"auto\"; "),
+      after_least("Codec", "[codec]\nforward = \"int4\"\n",
+                  "t:5: codec.forward: found \"int4\", expected \"none\", \"fp16\", \"bf16\" or "
+                  "\"int8\"; did you mean "
+                  "\"int8\"?"),
+      after_least("LossyState", "[codec]\nstate = \"int8\"\n",
+                  "t:5: codec.state: found \"int8\", expected \"none\"; "),
+      after_least("LogLevel", "[log]\nlevel = \"warning\"\n",
+                  "t:5: log.level: found \"warning\", expected \"debug\", "),
+      after_least("EnumAsInteger", "[optimizer]\nkind = 1\n",
+                  "t:5: optimizer.kind: found 1, expected \"adamw\" or \"lamb\"; write for example "
+                  "kind = \"adamw\""),
+      {"DataKind",
+       "config_version = 1\n[data]\nkind = \"byte\"\n",
+       "t:3: data.kind: found \"byte\", expected \"bytes\" or \"tokens\"; did you mean \"bytes\"?",
+       {}},
+      {"TokenFormat",
+       "config_version = 1\n[data]\ntoken_format = \"uint61\"\n",
+       "t:3: data.token_format: found \"uint61\", expected \"auto\", \"uint16\", \"uint32\" or "
+       "\"llmc\"; did you mean "
+       "\"uint16\"?",
+       {}},
+  };
+}
+
+std::vector<Case> relations_of_run_model_and_data() {
+  return {
+      after_least("NameWithASlash", "[run]\nname = \"a/b\"\n",
+                  "t:5: run.name: found \"a/b\", expected 1 to 100 "),
+      after_least("NameUpwards", "[run]\nname = \"..\"\n",
+                  "t:5: run.name: found \"..\", expected 1 to 100 letters"),
+      after_least("NoName", "[run]\nname = \"\"\n",
+                  "t:5: run.name: found \"\", expected 1 to 100 "),
+      after_least("NoDir", "[run]\ndir = \"\"\n", "t:5: run.dir: found \"\", expected a folder; "),
+      after_least("HeadsDontDivide", "[model]\nd_model = 100\nheads = 3\n",
+                  "t:6: model.heads: found heads = 3 with d_model = 100, expected heads to divide "
+                  "d_model; change one "
+                  "of them"),
+      after_least("DefaultHeadsDontDivide", "[model]\nd_model = 130\n",
+                  "t:5: model.d_model: found heads = 4 with d_model = 130, expected heads to "
+                  "divide d_model; "),
+      after_least("KvHeadsDontDivide", "[model]\nheads = 4\nkv_heads = 3\n",
+                  "t:6: model.kv_heads: found kv_heads = 3 with heads = 4, expected kv_heads to "
+                  "divide heads; "),
+      after_least("MoreKvHeadsThanHeads", "[model]\nheads = 4\nkv_heads = 8\n",
+                  "t:6: model.kv_heads: found kv_heads = 8 with heads = 4, "),
+      after_least("RotaryWithOddHeads",
+                  "[model]\nd_model = 12\nheads = 4\npositions = \"rotary\"\n",
+                  "t:7: model.positions: found rotary positions with d_model / heads = 3, expected "
+                  "an even width of a "
+                  "head, "),
+      after_least("ShareLayersDontDivide", "[model]\nlayers = 8\nshare_layers = 3\n",
+                  "t:6: model.share_layers: found share_layers = 3 with layers = 8, expected "
+                  "share_layers to divide "
+                  "layers; "),
+      after_least(
+          "VocabTooSmallForBytes", "[model]\nvocab = 256\n",
+          "t:5: model.vocab: found 256 with data.kind = \"bytes\", expected 0 or at least 257 "),
+      {"NoFiles",
+       "config_version = 1\n",
+       "t: data.files: found no files, expected at least one path or glob; write for example files "
+       "= "
+       "[\"texts/**/*.txt\"]",
+       {}},
+      {"EmptyListOfFiles",
+       "config_version = 1\n[data]\nfiles = []\n",
+       "t:3: data.files: found no files, expected ",
+       {}},
+      {"EmptyPath",
+       "config_version = 1\n[data]\nfiles = [\"x\", \"\"]\n",
+       "t:3: data.files: found an empty path, ",
+       {}},
+      after_least("EvalWithoutHeldOut", "held_out = 0\n[eval]\nevery_steps = 5\n",
+                  "t:6: eval.every_steps: found every_steps = 5 with data.held_out = 0, expected "
+                  "held-out sequences "),
+  };
+}
+
+std::vector<Case> relations_of_batch_and_pipeline() {
+  return {
+      after_least("MicrobatchDoesntDivide", "[batch]\nbatch = 10\nmicrobatch = 4\n",
+                  "t:6: batch.microbatch: found microbatch = 4 with batch = 10, expected "
+                  "microbatch to divide batch; "
+                  "change one of them"),
+      after_least("DefaultMicrobatchDoesntDivide", "[batch]\nbatch = 10\n",
+                  "t:5: batch.batch: found microbatch = 4 with batch = 10, "),
+      after_least("MicrobatchAboveBatch", "[batch]\nbatch = 4\nmicrobatch = 8\n",
+                  "t:6: batch.microbatch: found microbatch = 8 with batch = 4, "),
+      after_least(
+          "TooManyMicrobatches", "[batch]\nbatch = 2097152\nmicrobatch = 1\n",
+          "t:6: batch.microbatch: found 2097152 microbatches per step, expected at most 1048576; "),
+      after_least("MoreStagesThanLayers", "[model]\nlayers = 2\n[pipeline]\nstages = 3\n",
+                  "t:7: pipeline.stages: found stages = 3 with layers / share_layers = 2, expected "
+                  "at least one block "),
+      after_least("MoreStagesThanSharedBlocks",
+                  "[model]\nlayers = 8\nshare_layers = 4\n[pipeline]\nstages = 3\n",
+                  "t:8: pipeline.stages: found stages = 3 with layers / share_layers = 2, "),
+      after_least("PeersOfAnotherLength", "[pipeline]\nstages = 2\npeers = [1, 2, 3]\n",
+                  "t:6: pipeline.peers: found a list of 3 with stages = 2, expected one number of "
+                  "peers for each "
+                  "stage; "),
+      after_least("OnePeerInAListIsNoNumber", "[pipeline]\nstages = 2\npeers = [2]\n",
+                  "t:6: pipeline.peers: found a list of 1 with stages = 2, "),
+      after_least("NoPeersInTheList", "[pipeline]\npeers = []\n",
+                  "t:5: pipeline.peers: found a list of 0 with stages = 1, "),
+      after_least(
+          "TooManyPeers", "[pipeline]\nstages = 2\npeers = [16384, 1]\n",
+          "t:6: pipeline.peers: found 16385 peers in all, expected at most 16384; use fewer"),
+      after_least("CutOfAnotherLength", "[pipeline]\nstages = 2\nlayers = [3, 3, 2]\n",
+                  "t:6: pipeline.layers: found a list of 3 with stages = 2, expected one number of "
+                  "layers for each "),
+      after_least("CutOfAnotherSum", "[pipeline]\nstages = 2\nlayers = [4, 5]\n",
+                  "t:6: pipeline.layers: found a cut of 9 layers in all with model.layers = 8, "
+                  "expected the same; "),
+      after_least("CutThroughSharedLayers",
+                  "[model]\nshare_layers = 2\n[pipeline]\nstages = 2\nlayers = [3, 5]\n",
+                  "t:8: pipeline.layers: found 3 layers in one stage with model.share_layers = 2, "
+                  "expected multiples "
+                  "of 2, "),
+  };
+}
+
+std::vector<Case> relations_of_codec_and_net() {
+  return {
+      after_least("BlockNoPowerOfTwo", "[codec]\nblock = 100\n",
+                  "t:5: codec.block: found 100, expected a power of two from 64 to 4096; write for "
+                  "example block = "
+                  "64"),
+      after_least("BlockTooSmall", "[codec]\nblock = 32\n",
+                  "t:5: codec.block: found 32, expected an integer from 64 "),
+      after_least("BlockTooLarge", "[codec]\nblock = 8192\n",
+                  "t:5: codec.block: found 8192, expected an integer "),
+      after_least("ListenEverywhere", "[net]\nlisten = \"0.0.0.0:4700\"\n",
+                  "t:5: net.listen: found \"0.0.0.0:4700\", which other machines can reach, "
+                  "expected a loopback "
+                  "address such as 127.0.0.1:0, since links are not authenticated; on a network "
+                  "you trust, set "
+                  "security.insecure = true"),
+      after_least("ListenEverywhereIpv6", "[net]\nlisten = \"[::]:0\"\n",
+                  "t:5: net.listen: found \"[::]:0\", which "),
+      after_least("LooksLikeLoopback", "[net]\nlisten = \"127.evil.example:1\"\n",
+                  "t:5: net.listen: found \"127.evil"),
+      after_least(
+          "ListenWithoutPort", "[net]\nlisten = \"127.0.0.1\"\n",
+          "t:5: net.listen: found \"127.0.0.1\", expected HOST:PORT with a port from 0 to 65535; "),
+      after_least("ListenPortTooLarge", "[net]\nlisten = \"127.0.0.1:70000\"\n",
+                  "t:5: net.listen: found \"127.0.0.1:7"),
+      after_least("ListenPortIsText", "[net]\nlisten = \"127.0.0.1:http\"\n",
+                  "t:5: net.listen: found \"127.0.0.1:h"),
+      after_least("ListenWithoutHost", "[net]\nlisten = \":4700\"\n",
+                  "t:5: net.listen: found \":4700\", expected HOST"),
+      after_least("SilenceBelowTwoHeartbeats", "[net]\nheartbeat_seconds = 6\n",
+                  "t:5: net.heartbeat_seconds: found peer_silence_seconds = 10 with "
+                  "heartbeat_seconds = 6, expected at "
+                  "least two heartbeats"),
+  };
+}
+
+std::vector<Case> bad_overrides() {
+  constexpr std::string_view kShape =
+      "expected section.key=value; write for example --set run.steps=100";
+  static const std::string kNoEquals = "--set: run.steps: " + std::string(kShape);
+  static const std::string kNoDot = "--set: steps=3: " + std::string(kShape);
+  return {
+      override_of_least("NoEquals", {"run.steps"}, kNoEquals),
+      override_of_least("NoDot", {"steps=3"}, kNoDot),
+      override_of_least("DotOnlyInTheValue", {"steps=3.5"},
+                        "--set: steps=3.5: expected section.key=value; "),
+      override_of_least("NoSection", {".steps=3"}, "--set: .steps=3: expected section.key=value; "),
+      override_of_least("NoKey", {"run.=3"}, "--set: run.=3: expected section.key=value; "),
+      override_of_least("NoValue", {"run.steps="},
+                        "--set: run.steps: found nothing after \"=\", expected a value"),
+      override_of_least("UnknownSectionSet", {"rum.steps=3"},
+                        "--set: rum.steps: found an unknown section, expected "),
+      override_of_least(
+          "UnknownKeySet", {"run.stepss=3"},
+          "--set: run.stepss: found an unknown key, expected a key of [run]; did you mean steps?"),
+      override_of_least("WordForInteger", {"run.steps=many"},
+                        "--set: run.steps: found \"many\", expected an integer of at least 1; "),
+      override_of_least("UnknownChoiceSet", {"optimizer.kind=lamp"},
+                        "--set: optimizer.kind: found \"lamp\", expected \"adamw\" or \"lamb\"; "
+                        "did you mean \"lamb\"?"),
+      override_of_least("UnclosedList", {"pipeline.peers=[1,2"},
+                        "--set: pipeline.peers: found \"[1,2\", expected a value in TOML syntax; "),
+      override_of_least("SecondLine", {"run.steps=1\nrun.seed=2"},
+                        "--set: run.steps: found \"1\\u000Arun.seed=2\", "),
+      override_of_least("NotUtf8", {"run.dir=\xFF"},
+                        "--set: run.dir: found bytes that are not UTF-8, expected text"),
+      override_of_least("RelationBrokenByAnOverride", {"batch.batch=10"},
+                        "--set: batch.batch: found microbatch = 4 with batch = 10, "),
+      {"OverrideIsBlamedBeforeTheFile",
+       std::string(kLeast) + "[batch]\nmicrobatch = 4\n",
+       "--set: batch.batch: found microbatch = 4 with batch = 10, ",
+       {"batch.batch=10"}},
+      {"OverriddenMistakeIsStillOne",
+       std::string(kLeast) + "[run]\nsteps = 0\n",
+       "t:5: run.steps: found 0, ",
+       {"run.steps=5"}},
+  };
+}
+
+class BadConfig : public testing::TestWithParam<Case> {};
+
+TEST_P(BadConfig, GetsOneSentence) {
+  const Result<RunConfig> config = run_config_from_text(GetParam().text, "t", GetParam().overrides);
+  ASSERT_FALSE(config) << to_toml(*config);
+  EXPECT_EQ(config.error().code, ErrorCode::kUserMistake);
+  EXPECT_EQ(config.error().what.substr(0, GetParam().sentence.size()), GetParam().sentence)
+      << "the whole sentence: " << config.error().what;
+  EXPECT_EQ(config.error().what.find('\n'), std::string::npos);
+}
+
+#define SWARMLINE_BAD_CONFIGS(group)                                     \
+  INSTANTIATE_TEST_SUITE_P(group, BadConfig, testing::ValuesIn(group()), \
+                           [](const auto& test) { return std::string(test.param.name); })
+
+SWARMLINE_BAD_CONFIGS(syntax_and_version);
+SWARMLINE_BAD_CONFIGS(unknown_names);
+SWARMLINE_BAD_CONFIGS(types_and_ranges);
+SWARMLINE_BAD_CONFIGS(choices);
+SWARMLINE_BAD_CONFIGS(relations_of_run_model_and_data);
+SWARMLINE_BAD_CONFIGS(relations_of_batch_and_pipeline);
+SWARMLINE_BAD_CONFIGS(relations_of_codec_and_net);
+SWARMLINE_BAD_CONFIGS(bad_overrides);
+
+std::vector<Case> peer_mistakes() {
+  constexpr auto in_peer = [](std::string_view name, std::string_view text,
+                              std::string_view sentence) {
+    return Case{name, "config_version = 1\n[peer]\n" + std::string(text), sentence, {}};
+  };
+  return {
+      {"NoVersion", "[peer]\n", "t:1: config_version: found none, expected 1; ", {}},
+      {"RunSection",
+       "config_version = 1\n[run]\nsteps = 1\n",
+       "t:2: [run]: found an unknown section, expected one of "
+       "peer; ",
+       {}},
+      in_peer("UnknownKey", "thread = 3\n",
+              "t:3: peer.thread: found an unknown key, expected a key of [peer]; did you mean "
+              "threads?"),
+      in_peer("Device", "device = \"gpu\"\n",
+              "t:3: peer.device: found \"gpu\", expected \"cpu\", \"cuda\" or \"cuda:N\"; "),
+      in_peer("DeviceNumber", "device = \"cuda:\"\n",
+              "t:3: peer.device: found \"cuda:\", expected "),
+      in_peer("NoThreads", "threads = 0\n",
+              "t:3: peer.threads: found 0, expected an integer from 1 to 1024; "),
+      in_peer("Jitter", "emulate = {jitter = 2}\n",
+              "t:3: peer.emulate.jitter: found 2, expected a number of at least 0 and at most 1; "),
+      in_peer("EmulateAsNumber", "emulate = 3\n",
+              "t:3: peer.emulate: found an unknown key, expected a key of [peer]; "),
+      in_peer("NegativePrice", "price = -1\n",
+              "t:3: peer.price: found -1, expected a finite number of at least 0; "),
+      in_peer("ListenEverywhere", "listen = \"0.0.0.0:0\"\n",
+              "t:3: peer.listen: found \"0.0.0.0:0\", which other machines can reach, expected a "
+              "loopback address "),
+      in_peer("Advertise", "advertise = \"nowhere\"\n",
+              "t:3: peer.advertise: found \"nowhere\", expected HOST:PORT "),
+  };
+}
+
+class BadPeerConfig : public testing::TestWithParam<Case> {};
+
+TEST_P(BadPeerConfig, GetsOneSentence) {
+  const Result<PeerConfig> config = peer_config_from_text(GetParam().text, "t");
+  ASSERT_FALSE(config) << to_toml(*config);
+  EXPECT_EQ(config.error().code, ErrorCode::kUserMistake);
+  EXPECT_EQ(config.error().what.substr(0, GetParam().sentence.size()), GetParam().sentence)
+      << "the whole sentence: " << config.error().what;
+}
+
+INSTANTIATE_TEST_SUITE_P(peer_mistakes, BadPeerConfig, testing::ValuesIn(peer_mistakes()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace swarmline

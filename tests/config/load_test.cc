@@ -1,0 +1,280 @@
+#include "engine/config/load.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/base/limits.h"
+#include "engine/config/schema.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::string_view kLeast = "config_version = 1\n[data]\nfiles = [\"x\"]\n";
+
+RunConfig least_with(const std::vector<std::string>& overrides) {
+  Result<RunConfig> config = run_config_from_text(kLeast, "t", overrides);
+  EXPECT_TRUE(config) << (config ? "" : config.error().what);
+  return config.value_or(RunConfig{});
+}
+
+TEST(LoadRunConfig, FillsInEveryDefault) {
+  RunConfig expected;
+  expected.data.files = {"x"};
+  EXPECT_EQ(least_with({}), expected);
+}
+
+// Gives every field a value that is not its default, through the table, and finds all of them
+// again.
+TEST(LoadRunConfig, RoundTripsEveryKey) {
+  const std::string text = R"(config_version = 1
+[run]
+name = "a_b-c.9"
+seed = 9223372036854775807
+dir = 'C:\odd "dir" ü'
+steps = 7
+on_nonfinite = "skip"
+[model]
+layers = 12
+d_model = 96
+heads = 8
+kv_heads = 2
+d_ff = 200
+vocab = 300
+norm = "rmsnorm"
+activation = "swiglu"
+positions = "rotary"
+bias = false
+tied_embeddings = false
+dropout = 0.1
+norm_eps = 1e-6
+rope_theta = 500000
+init_std = 0.1234567890123456789
+share_layers = 2
+dtype = "fp64"
+[data]
+kind = "tokens"
+files = ["a", "b/**/*.bin"]
+token_format = "llmc"
+held_out = 0.125
+bytes_max = 1000
+[batch]
+batch = 12
+microbatch = 3
+sequence = 17
+[optimizer]
+kind = "lamb"
+lr = 0.0017
+beta1 = 0.8
+beta2 = 0.99
+eps = 1e-7
+weight_decay = 0
+clip = 0.5
+schedule = "linear"
+warmup_steps = 3
+final_lr = 0
+[pipeline]
+stages = 3
+peers = [1, 2, 3]
+delay = 1
+recompute = true
+wiring = "static"
+in_flight = 5
+layers = [4, 6, 2]
+[codec]
+forward = "int8"
+backward = "fp16"
+averaging = "bf16"
+block = 64
+[wiring]
+alpha = 0.3
+in_flight_per_peer = 2
+hop_timeout_seconds = 1.5
+[balance]
+shadows = "auto"
+period_seconds = 7
+[checkpoint]
+every_steps = 2
+keep = 1
+[eval]
+every_steps = 4
+sequences_max = 6
+[net]
+listen = "0.0.0.0:4700"
+connect_timeout_seconds = 2
+admit_bytes = 123
+heartbeat_seconds = 0.25
+peer_silence_seconds = 1
+[security]
+insecure = true
+[log]
+level = "debug"
+)";
+  Result<RunConfig> config = run_config_from_text(text, "t");
+  ASSERT_TRUE(config) << config.error().what;
+  for (const KeySpec& spec : run_keys()) {
+    if (spec.key == "state") continue;  // has one legal value
+    EXPECT_NE(value_text(spec, {.run = &*config}), default_text(spec))
+        << spec.section << "." << spec.key;
+  }
+  const Result<RunConfig> again = run_config_from_text(to_toml(*config), "printed");
+  ASSERT_TRUE(again) << again.error().what;
+  EXPECT_EQ(*again, *config);
+  EXPECT_EQ(to_toml(*again), to_toml(*config));
+  EXPECT_EQ(config->run.dir, "C:\\odd \"dir\" ü");
+  EXPECT_EQ(config->model.init_std, 0.1234567890123456789);
+  EXPECT_EQ(config->pipeline.recompute, "true");
+  EXPECT_EQ(config->pipeline.peers, (std::vector<std::uint32_t>{1, 2, 3}));
+}
+
+TEST(LoadRunConfig, OneNumberOfPeersMeansEveryStage) {
+  EXPECT_EQ(least_with({"pipeline.stages=3", "pipeline.peers=2"}).pipeline.peers,
+            (std::vector<std::uint32_t>{2, 2, 2}));
+  EXPECT_EQ(least_with({"pipeline.stages=2"}).pipeline.peers, (std::vector<std::uint32_t>{1, 1}));
+  EXPECT_EQ(least_with({"pipeline.stages=2", "pipeline.peers=[4,1]"}).pipeline.peers,
+            (std::vector<std::uint32_t>{4, 1}));
+  // The last one given counts.
+  EXPECT_EQ(
+      least_with({"pipeline.peers=[4,1]", "pipeline.stages=3", "pipeline.peers=5"}).pipeline.peers,
+      (std::vector<std::uint32_t>{5, 5, 5}));
+}
+
+TEST(LoadRunConfig, OverridesTakeTomlAndBareWords) {
+  const RunConfig config =
+      least_with({"run.name=nightly-7", "run.dir=a=b", "optimizer.kind=lamb", "optimizer.lr=1",
+                  "run.seed=5", "run.seed=0x10", "model.bias=false", "pipeline.recompute=false",
+                  "balance.shadows=2", "data.files=/usr/include/**/*.h", "model.dtype='fp64'"});
+  EXPECT_EQ(config.run.name, "nightly-7");
+  EXPECT_EQ(config.run.dir, "a=b");
+  EXPECT_EQ(config.optimizer.kind, OptimizerKind::kLamb);
+  EXPECT_EQ(config.optimizer.lr, 1.0);
+  EXPECT_EQ(config.run.seed, 16);
+  EXPECT_FALSE(config.model.bias);
+  EXPECT_EQ(config.pipeline.recompute, "false");
+  EXPECT_EQ(config.balance.shadows, "2");
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{"/usr/include/**/*.h"}));
+  EXPECT_EQ(config.model.dtype, DType::kF64);
+}
+
+TEST(LoadRunConfig, ANameMayLookLikeANumberOrADate) {
+  EXPECT_EQ(least_with({"run.name=7"}).run.name, "7");
+  EXPECT_EQ(least_with({"run.name=2026-01-01"}).run.name, "2026-01-01");
+  EXPECT_EQ(least_with({"run.name=true"}).run.name, "true");
+}
+
+TEST(LoadRunConfig, TakesTablesInlineAndDotted) {
+  const Result<RunConfig> config =
+      run_config_from_text("config_version = 1\nmodel = {layers = 3}\ndata.files = \"x\"\n", "t");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->model.layers, 3);
+  EXPECT_EQ(config->data.files, (std::vector<std::string>{"x"}));
+}
+
+TEST(LoadRunConfig, TheExamplesLoad) {
+  for (const char* name : {"quickstart", "tiny", "gpt2_small", "llama_like"}) {
+    const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/configs/" + name + ".toml";
+    const Result<RunConfig> config = load_run_config(path);
+    ASSERT_TRUE(config) << config.error().what;
+    const Result<RunConfig> again = run_config_from_text(to_toml(*config), "printed");
+    ASSERT_TRUE(again) << again.error().what;
+    EXPECT_EQ(*again, *config);
+  }
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = testing::TempDir() + "swarmline_config_XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string file(const std::string& name, std::string_view text) const {
+    std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+    return path_ + "/" + name;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(LoadRunConfig, NamesTheFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("run.toml", std::string(kLeast) + "[run]\nstep = 3\n");
+  const Result<RunConfig> config = load_run_config(path);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::kUserMistake);
+  EXPECT_EQ(config.error().what,
+            path +
+                ":5: run.step: found an unknown key, expected a key of [run]; did "
+                "you mean steps?");
+}
+
+TEST(LoadRunConfig, FilesThatCannotBeRead) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.path() + "/missing.toml";
+  const Result<RunConfig> absent = load_run_config(missing);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().code, ErrorCode::kUserMistake);
+  EXPECT_EQ(absent.error().what, missing +
+                                     ": found no such file, expected a TOML file; name one that "
+                                     "exists, for example configs/quickstart.toml");
+
+  const Result<RunConfig> directory = load_run_config(folder.path());
+  ASSERT_FALSE(directory);
+  EXPECT_EQ(directory.error().code, ErrorCode::kUserMistake);
+  EXPECT_NE(directory.error().what.find("found no regular file"), std::string::npos);
+
+  const std::string comment(Limits::config_file_bytes_max, '#');
+  const Result<RunConfig> huge =
+      load_run_config(folder.file("huge.toml", std::string(kLeast) + comment));
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().code, ErrorCode::kUserMistake);
+  EXPECT_NE(huge.error().what.find("bytes, expected a config of at most 1048576"),
+            std::string::npos);
+}
+
+TEST(LoadPeerConfig, ReadsEveryKeyAndRoundTrips) {
+  const std::string text = R"(config_version = 1
+[peer]
+device = "cuda:1"
+threads = 3
+memory_bytes = 4000000000
+listen = "[::]:4701"
+advertise = "peer.example:4701"
+zone = "eu-1"
+price = 0.31
+bandwidth = 1e9
+insecure = true
+emulate = {forward_ms = 10, backward_ms = 20.5, jitter = 0.1}
+)";
+  Result<PeerConfig> config = peer_config_from_text(text, "p");
+  ASSERT_TRUE(config) << config.error().what;
+  for (const KeySpec& spec : peer_keys())
+    EXPECT_NE(value_text(spec, {.peer = &*config}), default_text(spec)) << spec.key;
+  EXPECT_EQ(config->emulate_forward_ms, 10);
+  EXPECT_EQ(config->emulate_backward_ms, 20.5);
+  EXPECT_EQ(config->emulate_jitter, 0.1);
+  const Result<PeerConfig> again = peer_config_from_text(to_toml(*config), "printed");
+  ASSERT_TRUE(again) << again.error().what;
+  EXPECT_EQ(*again, *config);
+}
+
+TEST(LoadPeerConfig, NeedsNoFile) {
+  const std::vector<std::string> overrides = {"peer.device=cuda", "peer.emulate.jitter=0.5"};
+  const Result<PeerConfig> config = load_peer_config("", overrides);
+  ASSERT_TRUE(config) << config.error().what;
+  PeerConfig expected;
+  expected.device = "cuda";
+  expected.emulate_jitter = 0.5;
+  EXPECT_EQ(*config, expected);
+}
+
+}  // namespace
+}  // namespace swarmline
