@@ -81,8 +81,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     SWARMLINE_CHECK(!started_);
     started_ = true;
     handlers_ = std::move(handlers);
-    core_->runtime.schedule(route_.first, core_->runtime.now(),
-                            [self = shared_from_this()] { self->drain(); });
+    core_->runtime.schedule(route_.first, core_->runtime.now(), [self = shared_from_this()] {
+      if (self->early_end_) return self->finish(*self->early_end_);
+      self->drain();
+    });
   }
 
   void send(Frame frame) override {
@@ -275,6 +277,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   void finish(const Error& error) {
     if (closed_) return;
+    if (!started_) {  // nobody listens: no callback is due until start()
+      if (!early_end_) early_end_ = error;
+      return;
+    }
     closed_ = ending_ = true;
     const auto self = shared_from_this();
     core_->ends.erase(id_);
@@ -294,6 +300,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   mutable std::deque<Sent> in_flight_;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
+  std::optional<Error> early_end_;  // the connection ended before start()
   Connection::Counters counters_;
 };
 

@@ -76,9 +76,9 @@ void TcpConnection::send(Frame frame) {
   const std::uint64_t bytes = kFrameHeaderBytes + header.meta_bytes + header.payload_bytes;
   if (unsent_bytes_ + bytes > shared_->options.queue_bytes_max) {
     closing_ = true;
+    close_socket();  // or the flush would end first and report an orderly close
     asio::post(socket_.get_executor(), [self = shared_from_this()] {
       HandlerScope scope(self->shared_->runtime);
-      self->close_socket();
       self->finish({ErrorCode::kRefused,
                     fmt::format("{} takes too slowly: more than {} bytes were queued for it",
                                 self->remote_, self->shared_->options.queue_bytes_max)});
@@ -216,8 +216,9 @@ Result<std::size_t> TcpConnection::read_once() {
   for (const MutableBytes& part : space) {
     if (!part.empty()) parts[count++] = {part.data(), part.size()};
   }
+  msghdr message{.msg_iov = parts.data(), .msg_iovlen = count};
   while (true) {
-    const ssize_t got = ::readv(socket_.native_handle(), parts.data(), static_cast<int>(count));
+    const ssize_t got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == 0) {
       return fail(ErrorCode::kPeerGone,

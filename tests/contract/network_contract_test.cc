@@ -1,0 +1,305 @@
+#include <algorithm>
+
+#include "engine/base/rng.h"
+#include "tests/contract/link.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+SharedBytes random_bytes(std::size_t size, std::uint64_t seed) {
+  Buffer buffer(size);
+  Rng rng(seed);
+  for (std::byte& byte : buffer.bytes()) byte = static_cast<std::byte>(rng.next_u32());
+  return SharedBytes(std::move(buffer));
+}
+
+class NetworkContract : public BackendTest {
+ protected:
+  bool run_until(const std::function<bool()>& done, Duration limit = 20s) {
+    return world_->run_until(done, limit);
+  }
+};
+
+TEST_P(NetworkContract, FramesOfAConnectionArriveWholeAndInOrderBothWays) {
+  const auto link = make_link(*world_);
+  for (std::uint16_t i = 0; i < 500; ++i) {
+    link->client.connection->send(make_frame(i, "up " + std::to_string(i)));
+    link->server.connection->send(make_frame(i, std::string(i, 'd')));
+  }
+  ASSERT_TRUE(run_until([&] { return link->client.frames.size() == 500 && link->server.frames.size() == 500; }));
+  for (std::uint16_t i = 0; i < 500; ++i) {
+    EXPECT_EQ(link->server.frames[i].kind, i);
+    EXPECT_EQ(link->server.frames[i].meta, "up " + std::to_string(i));
+    EXPECT_EQ(link->client.frames[i].meta, std::string(i, 'd'));
+    EXPECT_TRUE(link->client.frames[i].payload.empty());
+  }
+}
+
+TEST_P(NetworkContract, HeaderFieldsTravel) {
+  const auto link = make_link(*world_);
+  Frame frame = make_frame(65535, "meta");
+  frame.request = ~std::uint64_t{0};
+  frame.flags = kFrameFlagReply | kFrameFlagError;
+  link->client.connection->send(frame);
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 1; }));
+  EXPECT_EQ(link->server.frames[0].kind, 65535);
+  EXPECT_EQ(link->server.frames[0].request, ~std::uint64_t{0});
+  EXPECT_EQ(link->server.frames[0].flags, 3U);
+}
+
+TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
+  const auto link = make_link(*world_);
+  std::vector<std::size_t> sizes = {0, 1, 63, 64, 65, 4095, 65'535 - 40, 65'536, 65'537, 1 << 20, 8 << 20};
+  std::vector<SharedBytes> sent;
+  for (const std::size_t size : sizes) {
+    sent.push_back(random_bytes(size, size));
+    link->client.connection->send(make_frame(1, std::to_string(size), {sent.back()}));
+  }
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == sizes.size(); }));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Frame& frame = link->server.frames[i];
+    EXPECT_EQ(frame.meta, std::to_string(sizes[i]));
+    ASSERT_EQ(frame.payload.size(), sizes[i] == 0 ? 0U : 1U);
+    ASSERT_EQ(frame.received_payload().size(), sizes[i]);
+    EXPECT_TRUE(std::ranges::equal(frame.received_payload(), sent[i].view()));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.received_payload().data()) % kBufferAlignment, 0U);
+  }
+}
+
+TEST_P(NetworkContract, ManyPartsAreJoined) {
+  const auto link = make_link(*world_);
+  const SharedBytes whole = random_bytes(300'000, 3);
+  std::vector<SharedBytes> parts;  // more than one system call takes
+  for (std::size_t at = 0; at < whole.size(); at += 100) parts.push_back(whole.slice(at, 100));
+  parts.insert(parts.begin() + 5, SharedBytes());
+  link->client.connection->send(make_frame(1, "", parts));
+  link->client.connection->send(make_frame(2, "", {whole.slice(3, 61)}));  // unaligned at the sender
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 2; }));
+  EXPECT_TRUE(std::ranges::equal(link->server.frames[0].received_payload(), whole.view()));
+  const BytesView second = link->server.frames[1].received_payload();
+  EXPECT_TRUE(std::ranges::equal(second, whole.view().subspan(3, 61)));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second.data()) % kBufferAlignment, 0U);
+}
+
+TEST_P(NetworkContract, SentPayloadsStayAliveUntilWritten) {
+  const auto link = make_link(*world_);
+  const std::size_t size = 4 << 20;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    link->client.connection->send(make_frame(1, "", {random_bytes(size, i)}));  // the only reference
+  }
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 8; }));
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    EXPECT_TRUE(std::ranges::equal(link->server.frames[i].received_payload(), random_bytes(size, i).view()));
+  }
+}
+
+TEST_P(NetworkContract, BothEndsCountTheSameBytes) {
+  const auto link = make_link(*world_);
+  std::uint64_t bytes = 0;
+  for (std::size_t size : {0, 10, 100'000}) {
+    Frame frame = make_frame(1, "abc", {random_bytes(size, 1)});
+    bytes += frame.wire_bytes();
+    link->client.connection->send(std::move(frame));
+  }
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 3; }));
+  EXPECT_EQ(bytes, 3 * (40 + 3) + 100'010U);
+  EXPECT_EQ(link->client.connection->counters().bytes_sent, bytes);
+  EXPECT_EQ(link->client.connection->counters().frames_sent, 3U);
+  EXPECT_EQ(link->server.connection->counters().bytes_received, bytes);
+  EXPECT_EQ(link->server.connection->counters().frames_received, 3U);
+  EXPECT_EQ(link->server.connection->counters().bytes_sent, 0U);
+  EXPECT_EQ(link->client.connection->unsent_bytes(), 0U);
+}
+
+TEST_P(NetworkContract, FramesAreHeldBackUntilStart) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  link->client.connection->send(make_frame(1, "early"));
+  world_->run_for(30ms);
+  EXPECT_TRUE(link->server.frames.empty());
+  link->server.start();
+  EXPECT_TRUE(link->server.frames.empty()) << "delivered inside start()";
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 1; }));
+}
+
+TEST_P(NetworkContract, CloseSendsWhatIsQueuedThenClosesBothEnds) {
+  const auto link = make_link(*world_);
+  for (std::uint16_t i = 0; i < 20; ++i) {
+    link->client.connection->send(make_frame(i, "", {random_bytes(100'000, i)}));
+  }
+  link->client.connection->close();
+  EXPECT_TRUE(link->client.closed.empty()) << "delivered inside close()";
+  link->client.connection->close();
+  link->client.connection->send(make_frame(99));  // ignored
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  EXPECT_EQ(link->server.frames.size(), 20U);
+  EXPECT_EQ(link->client.closed[0].code, ErrorCode::kStopped);
+  EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
+  link->server.connection->send(make_frame(1));
+  link->server.connection->close();
+  world_->run_for(50ms);
+  EXPECT_EQ(link->client.closed.size(), 1U);
+  EXPECT_EQ(link->server.closed.size(), 1U);
+}
+
+TEST_P(NetworkContract, NothingIsDeliveredAfterClose) {
+  const auto link = make_link(*world_);
+  for (std::uint16_t i = 0; i < 10; ++i) link->server.connection->send(make_frame(i));
+  link->client.connection->close();
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  EXPECT_TRUE(link->client.frames.empty());
+}
+
+TEST_P(NetworkContract, BothEndsMayCloseAtOnce) {
+  const auto link = make_link(*world_);
+  link->client.connection->close();
+  link->server.connection->close();
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  world_->run_for(50ms);
+  EXPECT_EQ(link->client.closed.size(), 1U);
+  EXPECT_EQ(link->server.closed.size(), 1U);
+}
+
+TEST_P(NetworkContract, ClosingInsideOnFrameEndsDelivery) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  int seen = 0;
+  std::optional<Error> closed;
+  link->server.connection->start({.on_frame =
+                                      [&](Frame) {
+                                        ++seen;
+                                        link->server.connection->close();
+                                      },
+                                  .on_closed = [&](Error error) { closed = std::move(error); }});
+  for (std::uint16_t i = 0; i < 10; ++i) link->client.connection->send(make_frame(i));
+  ASSERT_TRUE(run_until([&] { return closed.has_value() && !link->client.closed.empty(); }));
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(closed->code, ErrorCode::kStopped);
+  EXPECT_EQ(link->client.closed[0].code, ErrorCode::kPeerGone);
+}
+
+TEST_P(NetworkContract, ClosingInsideOnFrameWithLastReferenceDroppedIsSafe) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  auto owner = std::make_shared<std::shared_ptr<Connection>>(std::move(link->server.connection));
+  bool closed = false;
+  (*owner)->start({.on_frame =
+                       [owner](Frame) {
+                         if (!*owner) return;
+                         (*owner)->close();
+                         owner->reset();
+                       },
+                   .on_closed = [&closed](Error) { closed = true; }});
+  owner.reset();
+  link->client.connection->send(make_frame(1));
+  EXPECT_TRUE(run_until([&] { return closed && !link->client.closed.empty(); }));
+}
+
+TEST_P(NetworkContract, APeerThatDiesIsSeenByTheOtherEndOnce) {
+  const auto link = make_link(*world_);
+  link->client.connection->send(make_frame(1, "before"));
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 1; }));
+  world_->die(1);
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty(); }));
+  EXPECT_EQ(link->client.closed[0].code, ErrorCode::kPeerGone);
+  EXPECT_TRUE(link->server.closed.empty()) << "a dead process gets no callback";
+  link->client.connection->send(make_frame(2));
+  world_->run_for(20ms);
+  EXPECT_EQ(link->client.closed.size(), 1U);
+}
+
+TEST_P(NetworkContract, ConnectingWhereNobodyListensIsRefused) {
+  const auto bound = world_->network(1).listen(world_->listen_address(), [](auto) {});
+  ASSERT_TRUE(bound.has_value());
+  world_->network(1).stop_listening();
+  int calls = 0;
+  std::optional<Error> error;
+  world_->network(0).connect(*bound, 5s, [&](auto connection) {
+    ++calls;
+    if (!connection) error = connection.error();
+  });
+  EXPECT_EQ(calls, 0) << "called inside connect()";
+  ASSERT_TRUE(run_until([&] { return calls > 0; }));
+  world_->run_for(20ms);
+  EXPECT_EQ(calls, 1);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code, ErrorCode::kPeerGone);
+  EXPECT_NE(error->what.find(to_string(*bound)), std::string::npos) << error->what;
+}
+
+TEST_P(NetworkContract, ATakenPortIsAnErrorWithASentence) {
+  const auto first = world_->network(1).listen(world_->listen_address(), [](auto) {});
+  ASSERT_TRUE(first.has_value());
+  EXPECT_NE(first->port, 0);
+  const auto second = world_->network(0).listen(*first, [](auto) {});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, ErrorCode::kIo);
+  EXPECT_NE(second.error().what.find("cannot listen on " + to_string(*first)), std::string::npos);
+}
+
+TEST_P(NetworkContract, OneListenerTakesManyConnectionsThatDoNotMix) {
+  std::vector<std::unique_ptr<End>> servers, clients;
+  const auto bound = world_->network(1).listen(world_->listen_address(), [&](auto connection) {
+    servers.push_back(std::make_unique<End>());
+    servers.back()->connection = std::move(connection);
+    servers.back()->start();
+  });
+  ASSERT_TRUE(bound.has_value());
+  constexpr std::uint16_t kClients = 40;
+  for (std::uint16_t i = 0; i < kClients; ++i) {
+    clients.push_back(std::make_unique<End>());
+    world_->network(0).connect(*bound, 10s, [&, i](auto connection) {
+      ASSERT_TRUE(connection.has_value());
+      clients[i]->connection = std::move(*connection);
+      clients[i]->start();
+      for (int n = 0; n < 20; ++n) clients[i]->connection->send(make_frame(i, std::to_string(n)));
+    });
+  }
+  ASSERT_TRUE(run_until([&] {
+    return servers.size() == kClients &&
+           std::ranges::all_of(servers, [](const auto& end) { return end->frames.size() == 20; });
+  }));
+  std::vector<std::uint16_t> kinds;
+  for (const auto& server : servers) {
+    kinds.push_back(server->frames[0].kind);
+    for (std::size_t n = 0; n < 20; ++n) {
+      EXPECT_EQ(server->frames[n].kind, kinds.back());
+      EXPECT_EQ(server->frames[n].meta, std::to_string(n));
+    }
+  }
+  std::ranges::sort(kinds);
+  for (std::uint16_t i = 0; i < kClients; ++i) EXPECT_EQ(kinds[i], i);
+}
+
+TEST_P(NetworkContract, AQueueBeyondItsBoundClosesTheConnection) {
+  world_ = make_world(GetParam(), {.queue_bytes_max = 1'000'000});
+  const auto link = make_link(*world_);
+  const SharedBytes piece = random_bytes(300'000, 1);
+  for (int i = 0; i < 3; ++i) link->client.connection->send(make_frame(1, "", {piece}));
+  EXPECT_EQ(link->client.connection->unsent_bytes(), 3 * 300'040U);
+  link->client.connection->send(make_frame(2, "", {piece}));
+  EXPECT_TRUE(link->client.closed.empty()) << "delivered inside send()";
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  EXPECT_EQ(link->client.closed[0].code, ErrorCode::kRefused);
+  EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
+  EXPECT_EQ(link->client.closed.size(), 1U);
+  EXPECT_TRUE(std::ranges::none_of(link->server.frames, [](const Frame& frame) { return frame.kind == 2; }));
+}
+
+TEST_P(NetworkContract, ACloseBeforeStartIsReportedAfterIt) {
+  const auto link = make_link(*world_, false);
+  link->client.connection->close();
+  world_->run_for(20ms);
+  link->client.start();
+  link->server.start();
+  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  EXPECT_EQ(link->client.closed[0].code, ErrorCode::kStopped);
+  EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
+}
+
+SWARMLINE_FOR_EVERY_BACKEND(NetworkContract);
+
+}  // namespace
+}  // namespace swarmline

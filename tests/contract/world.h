@@ -1,0 +1,54 @@
+// Two nodes on one backend of the doors, so that one suite states what every backend does.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+
+#include "engine/device/device.h"
+#include "engine/net/network.h"
+#include "engine/runtime/runtime.h"
+
+namespace swarmline {
+
+enum class Backend { kReal, kSim };
+
+inline std::ostream& operator<<(std::ostream& out, Backend backend) {
+  return out << (backend == Backend::kReal ? "Real" : "Sim");
+}
+
+struct WorldOptions {
+  std::uint64_t queue_bytes_max = 1 << 30;
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Runtime& runtime(int node) = 0;  // 0 or 1
+  virtual Network& network(int node) = 0;
+  virtual std::unique_ptr<Device> make_device(int node, int queue_jobs_max) = 0;
+  virtual Address listen_address() const = 0;  // any free port
+  virtual bool run_until(const std::function<bool()>& done, Duration limit) = 0;
+  // The node vanishes without a goodbye.
+  virtual void die(int node) = 0;
+
+  void run_for(Duration time) {
+    run_until([] { return false; }, time);
+  }
+};
+
+std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options = {});
+
+class BackendTest : public ::testing::TestWithParam<Backend> {
+ protected:
+  std::unique_ptr<World> world_ = make_world(GetParam());
+};
+
+#define SWARMLINE_FOR_EVERY_BACKEND(Suite)                                                \
+  INSTANTIATE_TEST_SUITE_P(Doors, Suite, ::testing::Values(Backend::kReal, Backend::kSim), \
+                           ::testing::PrintToStringParamName())
+
+}  // namespace swarmline
