@@ -1,0 +1,89 @@
+// Learning rates, clipping and bias corrections: the numbers that travel in a commit.
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "engine/optimizer/flat_optimizer.h"
+
+namespace swarmline {
+namespace {
+
+OptimizerSection options_of(const char* schedule, std::uint64_t warmup) {
+  OptimizerSection options;
+  options.lr = 2.0;
+  options.final_lr = 0.25;
+  options.schedule = schedule;
+  options.warmup_steps = warmup;
+  return options;
+}
+
+TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
+  for (const char* schedule : {"constant", "linear", "cosine"}) {
+    const OptimizerSection options = options_of(schedule, 4);
+    EXPECT_EQ(learning_rate_at(options, 0, 100), 0.5);
+    EXPECT_EQ(learning_rate_at(options, 1, 100), 1.0);
+    EXPECT_EQ(learning_rate_at(options, 3, 100), 2.0);
+    EXPECT_EQ(learning_rate_at(options, 4, 100), 2.0);
+  }
+}
+
+TEST(LearningRate, SchedulesEndAtTheFinalRate) {
+  const std::uint64_t total = 104;  // 100 steps after warm-up
+  const OptimizerSection linear = options_of("linear", 4), cosine = options_of("cosine", 4);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 54, total), 1.25);
+  EXPECT_DOUBLE_EQ(learning_rate_at(cosine, 54, total), 1.25);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 29, total), 2.0 - 1.5 * 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate_at(cosine, 29, total), 0.5 + 1.5 * 0.5 * (1 + std::sqrt(2.0) / 2));
+  for (const std::uint64_t step : {104, 105, 100'000}) {
+    EXPECT_DOUBLE_EQ(learning_rate_at(linear, step, total), 0.5);
+    EXPECT_DOUBLE_EQ(learning_rate_at(cosine, step, total), 0.5);
+    EXPECT_EQ(learning_rate_at(options_of("constant", 4), step, total), 2.0);
+  }
+}
+
+TEST(LearningRate, NeverRisesAfterWarmUp) {
+  for (const char* schedule : {"constant", "linear", "cosine"}) {
+    const OptimizerSection options = options_of(schedule, 10);
+    for (std::uint64_t step = 10; step < 200; ++step) {
+      ASSERT_LE(learning_rate_at(options, step + 1, 150), learning_rate_at(options, step, 150));
+    }
+  }
+}
+
+TEST(LearningRate, ARunShorterThanItsWarmUpStillHasARate) {
+  const OptimizerSection options = options_of("cosine", 10);
+  EXPECT_DOUBLE_EQ(learning_rate_at(options, 4, 5), 1.0);
+  EXPECT_EQ(learning_rate_at(options, 10, 5), 2.0);
+  EXPECT_EQ(learning_rate_at(options_of("linear", 0), 0, 1), 2.0);
+}
+
+TEST(ClipScale, OnlyShrinksAndOnlyWhenOn) {
+  OptimizerSection options;
+  options.clip = 2.0;
+  EXPECT_EQ(clip_scale(options, 0.0), 1.0);
+  EXPECT_EQ(clip_scale(options, 2.0), 1.0);
+  EXPECT_EQ(clip_scale(options, 8.0), 0.25);
+  options.clip = 0;
+  EXPECT_EQ(clip_scale(options, 1e30), 1.0);
+}
+
+TEST(StepScalars, CorrectionsCountUpdatesNotSteps) {
+  OptimizerSection options = options_of("constant", 0);
+  options.beta1 = 0.9;
+  options.beta2 = 0.99;
+  options.clip = 1.0;
+  const StepScalars first = step_scalars(options, 7, 10, 0, 4.0);
+  EXPECT_EQ(first.learning_rate, 2.0);
+  EXPECT_EQ(first.clip_scale, 0.25);
+  EXPECT_NEAR(first.bias_correction1, 0.1, 1e-15);
+  EXPECT_NEAR(first.bias_correction2, 0.01, 1e-15);
+  const StepScalars third = step_scalars(options, 7, 10, 2, 0.5);
+  EXPECT_NEAR(third.bias_correction1, 1 - 0.9 * 0.9 * 0.9, 1e-15);
+  EXPECT_NEAR(third.bias_correction2, 1 - 0.99 * 0.99 * 0.99, 1e-15);
+  EXPECT_EQ(third.clip_scale, 1.0);
+}
+
+}  // namespace
+}  // namespace swarmline
