@@ -1,44 +1,57 @@
-// The oracle: the same config in one process with no pipeline. One stage, microbatches one after the other, sums, one clip,
-// one optimizer step; the same data order, dropout masks, initialisation, schedule and delay as a swarm.
+// The oracle: the same config in one process with no pipeline. One stage, microbatches one after
+// the other, sums, one clip, one optimizer step; the same data order, dropout masks,
+// initialisation, schedule and delay as a swarm. With delay 1 the gradient of step t is computed on
+// version max(t - 1, 0) and applied to version t.
 //   Thread:  blocking, the caller's. Errors: user mistakes and kDevice.
 //   Bounds:  one microbatch's graph at a time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "engine/config/run_config.h"
 #include "engine/model/stage_model.h"
-#include "pipeline/stage/stage_peer.h"
+#include "pipeline/source/microbatch_source.h"
 
 namespace swarmline {
 
-// What a mutation test changes; a healthy run has none of it.
+// What a mutation test changes; a healthy run has none of it. Microbatch mutations act on
+// microbatch 1 of step 1.
 struct ReferenceMutation {
-  enum class Kind { kNone, kDropMicrobatch, kDoubleMicrobatch, kMissAtOneStage, kLearningRate, kClipBeforeReduce };
+  enum class Kind : std::uint8_t {
+    kNone,
+    kDropMicrobatch,
+    kDoubleMicrobatch,
+    kMissAtOneStage,  // not added for the layers of the first half
+    kLearningRate,    // 1 % larger
+    kClipBeforeReduce,
+  };
   Kind kind = Kind::kNone;
 };
 
 struct ReferenceOptions {
   RunConfig config;
   ModelSpec model;
+  std::string device = "cpu";
   int threads = 1;
-  std::uint64_t permute_sums = 0;   // 0: in index order; otherwise a seed: microbatches are summed in that order
-  std::uint64_t eval_sequences = 0;
+  // 0: summed in index order; otherwise a seed: each step's microbatches in an order of its own.
+  std::uint64_t permute_sums = 0;
+  std::uint64_t eval_sequences = 0;  // a multiple of the microbatch
   ReferenceMutation mutation;
 };
 
 struct ReferenceStep {
   std::uint64_t step = 0;
-  double loss = 0;          // nats per token
-  double gradient_norm = 0;
+  double loss = 0;           // nats per token
+  double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
 };
 
 struct ReferenceResult {
-  Buffer parameters;        // one stage's arena, model dtype
+  Buffer parameters;  // one stage's arena, model dtype
   ParameterLayout layout;
-  double eval_loss = 0;     // after the last step, when eval_sequences > 0
+  double eval_loss = 0;  // nats per token after the last step, when eval_sequences > 0
 };
 
 Result<ReferenceResult> run_reference(const ReferenceOptions& options, MicrobatchSource& source,

@@ -1,0 +1,51 @@
+// Asks a run's coordinator over its admin rpc, blocking: for commands, and with a callback for the
+// supervisor's own loop.
+//   Errors: kPeerGone when nobody listens there, kDeadline when nobody answers, both as sentences.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/base/result.h"
+#include "engine/base/units.h"
+#include "engine/net/network.h"
+#include "engine/net/rpc.h"
+#include "engine/runtime/runtime.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+inline constexpr Duration kAdminConnectTimeout = std::chrono::seconds(2);
+inline constexpr Duration kAdminReplyTimeout = std::chrono::seconds(5);
+
+// One connection to a coordinator, opened at the first request and again after it broke.
+//   Thread: control thread. Runtime and network outlive it.
+class AdminClient {
+ public:
+  AdminClient(Runtime& runtime, Network& network, Address coordinator);
+  ~AdminClient();
+  AdminClient(const AdminClient&) = delete;
+  AdminClient& operator=(const AdminClient&) = delete;
+
+  using Text = std::function<void(Result<std::string>)>;
+  void status(Text on_json);
+  // Finish the open step, write a checkpoint, end; or, `now`, end at once.
+  void stop(bool now, Text on_answer);
+  const Address& address() const { return address_; }
+
+ private:
+  struct State;
+  void call(Frame request, std::function<void(Result<Frame>)> on_reply);
+
+  Runtime& runtime_;
+  Network& network_;
+  Address address_;
+  std::shared_ptr<State> state_;
+};
+
+// One question with a runtime and a network of its own.
+Result<std::string> ask_status(const Address& coordinator);
+Result<std::string> ask_stop(const Address& coordinator, bool now);
+
+}  // namespace swarmline

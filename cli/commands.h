@@ -1,0 +1,19 @@
+// The commands of the program, one file each. Each adds itself to the command line; chosen, it runs
+// from CLI11's callback and leaves its exit code in `exit_code`.
+//   Lifetime: `exit_code` outlives the parsing.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace swarmline {
+
+void add_launch_command(CLI::App& app, int& exit_code);
+void add_coordinator_command(CLI::App& app, int& exit_code);
+void add_peer_command(CLI::App& app, int& exit_code);
+void add_status_command(CLI::App& app, int& exit_code);
+void add_stop_command(CLI::App& app, int& exit_code);
+void add_checkpoint_command(CLI::App& app, int& exit_code);
+void add_config_command(CLI::App& app, int& exit_code);
+void add_version_command(CLI::App& app, int& exit_code);
+
+}  // namespace swarmline

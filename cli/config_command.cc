@@ -1,0 +1,47 @@
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/config_flags.h"
+#include "cli/exit_codes.h"
+#include "cli/stage_table.h"
+
+namespace swarmline {
+namespace {
+
+Result<std::string> check(const ConfigFlags& flags, bool json) {
+  auto config = load_config(flags);
+  if (!config) return std::unexpected(std::move(config).error());
+  auto data = open_run_data(*config, false);
+  if (!data) return std::unexpected(std::move(data).error());
+  auto stages = stage_holdings(*config, data->model);
+  if (!stages) return std::unexpected(std::move(stages).error());
+  return json ? check_json(*config, *data, *stages) : check_text(*config, *data, *stages);
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("config", "Look into a run's config");
+  command->require_subcommand(1);
+
+  struct Flags {
+    ConfigFlags config;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* check_command =
+      command->add_subcommand("check", "Every key with its value, and what each stage will hold");
+  add_config_flags(*check_command, flags->config);
+  check_command->add_flag("--json", flags->json, "For programs (docs/formats/config_check.md)");
+  check_command->footer(
+      "What it prints is a config itself. Mistakes are one sentence: file, line, key, what was\n"
+      "expected; exit code 2.\n"
+      "Example: swarmline config check configs/quickstart.toml --set pipeline.stages=2");
+  check_command->callback([flags, &exit_code] {
+    auto text = check(flags->config, flags->json);
+    if (text) std::fputs(text->c_str(), stdout);
+    exit_code = text ? kExitDone : report_error(text.error());
+  });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,77 @@
+#include "cli/config_flags.h"
+
+#include "engine/config/load.h"
+
+namespace swarmline {
+namespace {
+
+struct PeerKey {
+  const char* flag;
+  const char* key;
+  const char* value;
+  const char* help;
+  bool text = false;  // quoted, so that no value is taken for a number
+};
+
+constexpr PeerKey kPeerKeys[] = {
+    {"--device", "peer.device", "cpu|cuda|cuda:N", "What computes", true},
+    {"--threads", "peer.threads", "N", "Compute threads"},
+    {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use; 0: measured"},
+    {"--listen", "peer.listen", "HOST:PORT", "Where it listens; port 0: any free one", true},
+    {"--advertise", "peer.advertise", "HOST:PORT", "Where other peers reach it", true},
+    {"--zone", "peer.zone", "NAME", "Where the machine stands", true},
+    {"--price", "peer.price", "NUMBER", "What it costs an hour"},
+    {"--bandwidth", "peer.bandwidth", "BITS/S", "Of its network; 0: measured"},
+    {"--emulate-forward-ms", "peer.emulate.forward_ms", "MS", "Hold the device so long a forward"},
+    {"--emulate-backward-ms", "peer.emulate.backward_ms", "MS",
+     "Hold the device so long a backward"},
+    {"--emulate-jitter", "peer.emulate.jitter", "J", "Times a draw from [1 - J, 1 + J]"},
+};
+
+}  // namespace
+
+void add_config_flags(CLI::App& command, ConfigFlags& flags) {
+  command.add_option("config", flags.path, "The run's TOML file")->required()->type_name("CONFIG");
+  command.add_option("--set", flags.overrides, "Another value for one key; may be repeated")
+      ->type_name("SECTION.KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--name", flags.name, "Short for --set run.name=NAME")->type_name("NAME");
+}
+
+Result<RunConfig> load_config(const ConfigFlags& flags) {
+  std::vector<std::string> overrides = flags.overrides;
+  if (!flags.name.empty()) overrides.push_back("run.name=\"" + flags.name + "\"");
+  return load_run_config(flags.path, overrides);
+}
+
+void add_peer_flags(CLI::App& command, PeerFlags& flags) {
+  command.add_option("--config", flags.path, "Machine-local keys ([peer]) as a file")
+      ->type_name("PEER.TOML");
+  for (const PeerKey& key : kPeerKeys) {
+    command
+        .add_option_function<std::string>(
+            key.flag,
+            [&flags, &key](const std::string& value) {
+              const std::string toml = key.text ? "\"" + value + "\"" : value;
+              flags.overrides.push_back(std::string(key.key) + "=" + toml);
+            },
+            key.help)
+        ->type_name(key.value);
+  }
+  command.add_flag_callback(
+      "--insecure", [&flags] { flags.overrides.emplace_back("peer.insecure=true"); },
+      "May listen beyond this machine; links are not authenticated");
+}
+
+Result<PeerConfig> load_peer(const PeerFlags& flags) {
+  return load_peer_config(flags.path, flags.overrides);
+}
+
+LogLevel log_level_of(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warn") return LogLevel::kWarn;
+  if (name == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+}  // namespace swarmline

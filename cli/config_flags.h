@@ -1,0 +1,35 @@
+// The flags that several commands share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/log.h"
+#include "engine/base/result.h"
+#include "engine/config/run_config.h"
+
+namespace swarmline {
+
+// CONFIG, --set and --name.
+struct ConfigFlags {
+  std::string path;
+  std::vector<std::string> overrides;
+  std::string name;
+};
+void add_config_flags(CLI::App& command, ConfigFlags& flags);
+// Relative file names in the config are relative to the working folder.
+Result<RunConfig> load_config(const ConfigFlags& flags);
+
+// --config and a flag for each machine-local key; a flag wins over the file.
+struct PeerFlags {
+  std::string path;
+  std::vector<std::string> overrides;  // "peer.device=cuda"
+};
+void add_peer_flags(CLI::App& command, PeerFlags& flags);
+Result<PeerConfig> load_peer(const PeerFlags& flags);
+
+LogLevel log_level_of(const std::string& name);
+
+}  // namespace swarmline

@@ -1,0 +1,163 @@
+#include <cstdio>
+#include <optional>
+#include <signal.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/config_flags.h"
+#include "cli/exit_codes.h"
+#include "cli/folder_sink.h"
+#include "cli/run_data.h"
+#include "cli/run_folder.h"
+#include "engine/base/hash.h"
+#include "engine/base/rng.h"
+#include "engine/config/load.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_runtime.h"
+#include "engine/store/files.h"
+#include "engine/store/journal.h"
+#include "pipeline/coordinator/coordinator.h"
+
+namespace swarmline {
+namespace {
+
+// After the run: last words reach the peers, and whoever asks sees how it ended.
+constexpr Duration kLinger = std::chrono::milliseconds(700);
+
+struct CoordinatorFlags {
+  ConfigFlags config;
+  bool fresh = false;
+  bool prepared = false;
+};
+
+std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
+  const auto microseconds = static_cast<std::uint64_t>(runtime.wall_seconds() * 1e6);
+  return fmt::format("{}-{}", config.run.name, hex64(mix(microseconds, config.run.seed)));
+}
+
+// What the coordinator command holds while a run lasts; members in the order of their dependencies.
+class CoordinatorProcess {
+ public:
+  CoordinatorProcess(RunConfig config, RunFolder folder)
+      : config_(std::move(config)), folder_(std::move(folder)), network_(runtime_, {}) {}
+
+  Result<int> run();
+
+ private:
+  Result<void> open();
+  void finished(RunOutcome outcome);
+  void signalled();
+
+  RunConfig config_;
+  RunFolder folder_;
+  AsioRuntime runtime_;
+  TcpNetwork network_;
+  std::unique_ptr<Journal> journal_;
+  std::optional<LineFile> log_;
+  std::optional<FolderSink> sink_;
+  std::optional<RunData> data_;
+  std::optional<Coordinator> coordinator_;
+  RunOutcome outcome_;
+  bool stop_asked_ = false;
+};
+
+Result<void> CoordinatorProcess::open() {
+  auto data = open_run_data(config_, true);
+  if (!data) return std::unexpected(std::move(data).error());
+  data_.emplace(std::move(*data));
+  auto journal = open_sqlite_journal(folder_.journal());
+  if (!journal) return std::unexpected(std::move(journal).error());
+  journal_ = std::move(*journal);
+  auto log_file = LineFile::open_append(folder_.log());
+  if (!log_file) return std::unexpected(std::move(log_file).error());
+  log_.emplace(std::move(*log_file));
+  sink_.emplace(folder_.checkpoints(), manifest_for(config_, data_->model),
+                config_.checkpoint.keep);
+  log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
+      data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
+      data_->dataset.held_out_sequences());
+  return {};
+}
+
+void CoordinatorProcess::finished(RunOutcome outcome) {
+  outcome_ = std::move(outcome);
+  if (auto written = write_text_file_atomically(folder_.status(), coordinator_->status_json());
+      !written) {
+    log(LogLevel::kWarn, "{}", written.error().what);
+  }
+  runtime_.call_after(kLinger, [this] { runtime_.request_stop(); });
+}
+
+void CoordinatorProcess::signalled() {
+  coordinator_->request_stop(stop_asked_);
+  stop_asked_ = true;
+}
+
+Result<int> CoordinatorProcess::run() {
+  SWARMLINE_TRY(open());
+  CoordinatorOptions options{
+      .config = config_,
+      .config_toml = to_toml(config_),
+      .run_id = make_run_id(config_, runtime_),
+      .model = data_->model,
+      .eval_sequences = data_->eval_sequences,
+      .unigram_entropy = data_->entropy.unigram_nats,
+      .bigram_entropy = data_->entropy.bigram_nats.value_or(0),
+      .log_line =
+          [this](const std::string& line) {
+            if (auto written = log_->append(line); !written) {
+              log(LogLevel::kWarn, "{}", written.error().what);
+            }
+          },
+  };
+  coordinator_.emplace(runtime_, network_, *journal_, *sink_, std::move(options),
+                       [this](RunOutcome outcome) { finished(std::move(outcome)); });
+  auto bound = coordinator_->start();
+  if (!bound) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{}; give another address by --set net.listen=HOST:PORT (port 0: any "
+                            "free one)",
+                            bound.error().what));
+  }
+  SWARMLINE_TRY(folder_.write_address(*bound));
+  std::printf("coordinator of %s listens on %s\n", config_.run.name.c_str(),
+              to_string(*bound).c_str());
+  std::printf("a machine joins by: swarmline peer --join %s\n", to_string(*bound).c_str());
+  std::fflush(stdout);
+  runtime_.on_signals([this](int) { signalled(); });
+  runtime_.run();
+  std::printf("%s\n", outcome_.sentence.c_str());
+  return outcome_.exit_code;
+}
+
+Result<int> run_coordinator(const CoordinatorFlags& flags) {
+  auto config = load_config(flags.config);
+  if (!config) return std::unexpected(std::move(config).error());
+  init_log({.level = log_level_of(config->log.level), .file = {}, .prefix = "coordinator"});
+  RunFolder folder(config->run_folder());
+  if (!flags.prepared) SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
+  return CoordinatorProcess(std::move(*config), std::move(folder)).run();
+}
+
+}  // namespace
+
+void add_coordinator_command(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<CoordinatorFlags>();
+  CLI::App* command =
+      app.add_subcommand("coordinator", "Run only the control process of a run; peers join it");
+  add_config_flags(*command, flags->config);
+  command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
+  command->add_flag("--prepared", flags->prepared, "The run folder was made by launch")->group("");
+  command->footer(
+      "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
+      "run after the open step with a checkpoint; a second one at once.\n"
+      "Example: swarmline coordinator run.toml --set net.listen=127.0.0.1:7400");
+  command->callback([flags, &exit_code] {
+    auto code = run_coordinator(*flags);
+    exit_code = code ? *code : report_error(code.error());
+  });
+}
+
+}  // namespace swarmline

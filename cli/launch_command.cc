@@ -1,0 +1,163 @@
+#include <charconv>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/config_flags.h"
+#include "cli/exit_codes.h"
+#include "cli/reference_run.h"
+#include "cli/stage_table.h"
+#include "cli/supervisor.h"
+#include "engine/config/load.h"
+
+namespace swarmline {
+namespace {
+
+struct LaunchFlags {
+  ConfigFlags config;
+  bool fresh = false;
+  std::string peer_config;
+  std::optional<std::uint32_t> threads;
+  std::vector<std::string> emulate;
+  bool reference = false;
+  std::uint64_t permute_sums = 0;
+  std::string checkpoint_out;
+  std::string mutate;
+};
+
+template <typename T>
+bool take_number(std::string_view& text, T& value, char end) {
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(at - text.data()));
+  if (end == '\0') return text.empty();
+  if (text.empty() || text.front() != end) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// STAGE:PEER=FORWARD_MS/BACKWARD_MS, PEER counted within the stage.
+Result<void> add_emulation(const std::string& flag, const RunConfig& config,
+                           SupervisorOptions& options) {
+  std::string_view text = flag;
+  std::uint32_t stage = 0, peer = 0;
+  double forward = 0, backward = 0;
+  if (!take_number(text, stage, ':') || !take_number(text, peer, '=') ||
+      !take_number(text, forward, '/') || !take_number(text, backward, '\0')) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--emulate {}: expected STAGE:PEER=FORWARD_MS/BACKWARD_MS, e.g. "
+                            "1:0=20/40",
+                            flag));
+  }
+  const auto& peers = config.pipeline.peers;
+  if (stage >= peers.size() || peer >= peers[stage]) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--emulate {}: the run has {} stages, and stage {} has {} peers; both "
+                            "count from 0",
+                            flag, peers.size(), stage, stage < peers.size() ? peers[stage] : 0));
+  }
+  const std::uint32_t number = std::accumulate(peers.begin(), peers.begin() + stage, 0U) + peer;
+  options.more_arguments[number] = {"--emulate-forward-ms", fmt::format("{}", forward),
+                                    "--emulate-backward-ms", fmt::format("{}", backward)};
+  options.in_order = true;
+  return {};
+}
+
+Result<PeerConfig> machine_of(const LaunchFlags& flags) {
+  std::vector<std::string> overrides;
+  if (flags.threads) overrides.push_back(fmt::format("peer.threads={}", *flags.threads));
+  return load_peer_config(flags.peer_config, overrides);
+}
+
+Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig config) {
+  auto machine = machine_of(flags);
+  if (!machine) return std::unexpected(std::move(machine).error());
+  SupervisorOptions options{.config = std::move(config),
+                            .folder = RunFolder({}),
+                            .peer_arguments = {},
+                            .more_arguments = {},
+                            .in_order = false};
+  options.folder = RunFolder(options.config.run_folder());
+  for (const std::string& flag : flags.emulate) {
+    SWARMLINE_TRY(add_emulation(flag, options.config, options));
+  }
+  if (!flags.peer_config.empty()) options.peer_arguments = {"--config", flags.peer_config};
+  if (flags.threads) {
+    options.peer_arguments.insert(options.peer_arguments.end(),
+                                  {"--threads", std::to_string(*flags.threads)});
+  }
+  options.peer_arguments.insert(options.peer_arguments.end(),
+                                {"--log-level", options.config.log.level});
+  return options;
+}
+
+Result<int> run_launch(const LaunchFlags& flags) {
+  auto config = load_config(flags.config);
+  if (!config) return std::unexpected(std::move(config).error());
+  if (flags.reference) {
+    auto machine = machine_of(flags);
+    if (!machine) return std::unexpected(std::move(machine).error());
+    return run_reference_here({.config = std::move(*config),
+                               .device = machine->device,
+                               .threads = static_cast<int>(machine->threads),
+                               .permute_sums = flags.permute_sums,
+                               .mutate = flags.mutate,
+                               .fresh = flags.fresh,
+                               .checkpoint_folder = flags.checkpoint_out});
+  }
+  // What a user can have got wrong is said before any process starts.
+  auto data = open_run_data(*config, false);
+  if (!data) return std::unexpected(std::move(data).error());
+  SWARMLINE_TRY(stage_holdings(*config, data->model));
+  auto options = swarm_options(flags, std::move(*config));
+  if (!options) return std::unexpected(std::move(options).error());
+  SWARMLINE_TRY(options->folder.prepare(to_toml(options->config), flags.fresh));
+  return supervise(std::move(*options));
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<LaunchFlags>();
+  CLI::App* command =
+      app.add_subcommand("launch", "Start a whole swarm on this machine and show it");
+  add_config_flags(*command, flags->config);
+  command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
+  command->add_option("--peer-config", flags->peer_config, "[peer] keys for every peer")
+      ->type_name("PEER.TOML");
+  command->add_option("--threads", flags->threads, "Compute threads of every peer")->type_name("N");
+  command
+      ->add_option("--emulate", flags->emulate,
+                   "Hold one peer's device so long a forward and a backward; may be repeated")
+      ->type_name("STAGE:PEER=F_MS/B_MS")
+      ->allow_extra_args(false);
+  CLI::Option* reference = command->add_flag("--reference", flags->reference,
+                                             "The same run in one process, into NAME-reference");
+  command
+      ->add_option("--permute-sums", flags->permute_sums,
+                   "Sum microbatches in an order drawn from this seed")
+      ->needs(reference)
+      ->type_name("SEED");
+  command
+      ->add_option("--checkpoint-out", flags->checkpoint_out,
+                   "Where the reference's checkpoint goes")
+      ->needs(reference)
+      ->type_name("FOLDER");
+  command->add_option("--mutate", flags->mutate)->needs(reference)->group("");
+  command->footer(
+      "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at once.\n"
+      "Examples:\n"
+      "  swarmline launch configs/quickstart.toml\n"
+      "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"
+      "  swarmline launch configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n"
+      "  swarmline launch configs/quickstart.toml --reference");
+  command->callback([flags, &exit_code] {
+    auto code = run_launch(*flags);
+    exit_code = code ? *code : report_error(code.error());
+  });
+}
+
+}  // namespace swarmline

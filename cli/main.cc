@@ -1,0 +1,74 @@
+#include <cstdio>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+
+namespace swarmline {
+namespace {
+
+constexpr const char* kAbout =
+    "Swarmline trains one large model on many unreliable, unequal machines.\n"
+    "The model is cut into stages; every stage is served by several interchangeable peers.";
+
+constexpr const char* kExamples =
+    R"(Examples:
+  swarmline launch configs/quickstart.toml      a whole swarm on this machine
+  swarmline launch run.toml --set run.steps=50  the same, with another value for one key
+  swarmline launch run.toml --reference         the same run in one process, without a swarm
+  swarmline config check run.toml               what the run is, before it starts
+  swarmline status runs/quickstart              how a run is doing
+  swarmline stop runs/quickstart                finish the step, write a checkpoint, end
+  swarmline checkpoint diff runs/a runs/b       how far two models are apart
+On several machines:
+  swarmline coordinator run.toml                on one of them
+  swarmline peer --join HOST:PORT               on each machine that helps
+
+Exit codes: 0 done or drained, 1 failed, 2 a mistake in what was asked for, 3 refused,
+130 interrupted.)";
+
+int run(int argc, char** argv) {
+  CLI::App app(kAbout, "swarmline");
+  app.footer(kExamples);
+  app.set_version_flag("--version", "swarmline " SWARMLINE_VERSION);
+  app.require_subcommand(0, 1);
+  app.get_formatter()->column_width(34);
+
+  int exit_code = kExitDone;
+  add_launch_command(app, exit_code);
+  add_coordinator_command(app, exit_code);
+  add_peer_command(app, exit_code);
+  add_status_command(app, exit_code);
+  add_stop_command(app, exit_code);
+  add_checkpoint_command(app, exit_code);
+  add_config_command(app, exit_code);
+  add_version_command(app, exit_code);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr,
+                 "swarmline: %s; \"swarmline --help\" shows the commands, \"swarmline "
+                 "COMMAND --help\" what one takes.\n",
+                 error.what());
+    return kExitUserMistake;
+  }
+  if (app.get_subcommands().empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    std::fputs("\nswarmline: no command given; try \"swarmline launch configs/quickstart.toml\".\n",
+               stderr);
+    return kExitUserMistake;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace swarmline
+
+int main(int argc, char** argv) {
+  return swarmline::run(argc, argv);
+}

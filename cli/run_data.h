@@ -1,0 +1,36 @@
+// A run's data as its processes need it: opened once from the config, served as microbatches.
+//   Errors: kUserMistake with the file or key; kIo.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/result.h"
+#include "engine/config/run_config.h"
+#include "engine/data/data_entropy.h"
+#include "engine/data/token_dataset.h"
+#include "engine/model/model_spec.h"
+#include "pipeline/source/microbatch_source.h"
+
+namespace swarmline {
+
+Result<TokenDataset> open_dataset(const RunConfig& config);
+
+// Held-out sequences of one evaluation: at most [eval] sequences_max, whole microbatches.
+std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset);
+
+// Microbatches of the dataset's seeded order; evaluations read the held-out split.
+std::unique_ptr<MicrobatchSource> make_dataset_source(const RunConfig& config,
+                                                      TokenDataset dataset);
+
+// Everything about the data that a run has to know before it starts.
+struct RunData {
+  TokenDataset dataset;
+  ModelSpec model;
+  std::uint64_t eval_sequences = 0;
+  DataEntropy entropy;
+};
+// `with_entropy`: reads up to kEntropySampleBytesMax of each split.
+Result<RunData> open_run_data(const RunConfig& config, bool with_entropy);
+
+}  // namespace swarmline

@@ -1,0 +1,134 @@
+#include "cli/run_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cli/admin_client.h"
+#include "engine/store/files.h"
+
+namespace swarmline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAsideMax = 10'000;                    // folders NAME.1 .. NAME.10000
+constexpr std::uint64_t kAddressBytesMax = 512;      // coordinator.address
+constexpr std::uint64_t kStatusBytesMax = 16 << 20;  // status.json
+constexpr const char* kRunsFolder = "runs";
+
+Result<void> move_aside(const std::string& path) {
+  for (int number = 1; number <= kAsideMax; ++number) {
+    const std::string target = fmt::format("{}.{}", path, number);
+    std::error_code error;
+    if (fs::exists(target, error)) continue;
+    fs::rename(path, target, error);
+    if (!error) return {};
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot move {} to {}: {}", path, target, error.message()));
+  }
+  return fail(ErrorCode::kIo,
+              fmt::format("{} has {} older runs beside it; remove some", path, kAsideMax));
+}
+
+}  // namespace
+
+bool RunFolder::holds_a_run() const {
+  return file_exists(config()) || file_exists(journal()) || file_exists(log());
+}
+
+Result<void> RunFolder::prepare(std::string_view config_toml, bool fresh) const {
+  if (holds_a_run()) {
+    if (const auto address = read_address(); address && ask_status(*address)) {
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("{} is running (coordinator {}); end it by \"swarmline stop {}\", or "
+                              "give this run another name by --name NAME",
+                              path_, to_string(*address), path_));
+    }
+    if (!fresh) {
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("{} holds a run already; give this one another name by --name NAME, "
+                              "or move the old one to {}.1 by --fresh",
+                              path_, path_));
+    }
+    SWARMLINE_TRY(move_aside(path_));
+  }
+  SWARMLINE_TRY(make_folders(checkpoints()));
+  SWARMLINE_TRY(make_folders(logs()));
+  return write_text_file_atomically(config(), config_toml);
+}
+
+Result<Address> RunFolder::read_address() const {
+  auto text = read_text_file(address(), kAddressBytesMax);
+  if (!text) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("no coordinator of {} is running (there is no {})", path_, address()));
+  }
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  return parse_address(*text);
+}
+
+Result<void> RunFolder::write_address(const Address& bound) const {
+  return write_text_file_atomically(address(), to_string(bound) + "\n");
+}
+
+std::optional<std::string> RunFolder::final_status() const {
+  auto text = read_text_file(status(), kStatusBytesMax);
+  if (!text) return std::nullopt;
+  return std::move(*text);
+}
+
+namespace {
+
+std::optional<std::string> newest_run() {
+  std::optional<std::string> newest;
+  fs::file_time_type newest_time;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kRunsFolder, error)) {
+    const RunFolder folder(entry.path().string());
+    std::error_code no_time;
+    const auto time = fs::last_write_time(folder.config(), no_time);
+    if (no_time || (newest && time <= newest_time)) continue;
+    newest = folder.path();
+    newest_time = time;
+  }
+  return newest;
+}
+
+}  // namespace
+
+Result<RunTarget> find_run(const std::string& text) {
+  if (text.empty()) {
+    const auto newest = newest_run();
+    if (!newest) {
+      return fail(ErrorCode::kUserMistake,
+                  "there is no run under runs/ here; name a run folder or HOST:PORT");
+    }
+    return RunTarget{.address = std::nullopt, .folder = RunFolder(*newest)};
+  }
+  std::string path = text;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (!RunFolder(path).holds_a_run()) {
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("{} is no run folder (it has no config.toml)", path));
+    }
+    return RunTarget{.address = std::nullopt, .folder = RunFolder(path)};
+  }
+  auto address = parse_address(path);
+  if (!address) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{} is neither a run folder nor HOST:PORT", text));
+  }
+  return RunTarget{.address = std::move(*address), .folder = std::nullopt};
+}
+
+Result<Address> live_address(const RunTarget& target) {
+  if (target.address) return *target.address;
+  return target.folder->read_address();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,55 @@
+// The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
+// status.json, checkpoints/, logs/. Never written over: one folder is one run.
+//   Errors: kUserMistake when a run is there already; kIo.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/base/result.h"
+#include "engine/net/network.h"
+
+namespace swarmline {
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string config() const { return path_ + "/config.toml"; }
+  std::string journal() const { return path_ + "/journal.sqlite"; }
+  std::string log() const { return path_ + "/log.jsonl"; }
+  std::string address() const { return path_ + "/coordinator.address"; }
+  std::string status() const { return path_ + "/status.json"; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string logs() const { return path_ + "/logs"; }
+  std::string log_of(std::string_view process) const {
+    return path_ + "/logs/" + std::string(process) + ".log";
+  }
+
+  bool holds_a_run() const;
+  // Makes the folder and writes the resolved config. A run that is there already is refused, or
+  // moved aside to PATH.1 (.2, ...) with `fresh`; a running one is refused in any case.
+  Result<void> prepare(std::string_view config_toml, bool fresh) const;
+
+  // Where the coordinator of this run listens; kNotFound with a sentence when it is not running.
+  Result<Address> read_address() const;
+  Result<void> write_address(const Address& address) const;
+  // What the run's status was when it ended, if it has.
+  std::optional<std::string> final_status() const;
+
+ private:
+  std::string path_;
+};
+
+// "HOST:PORT", a run folder, or nothing: the run under runs/ that started last.
+struct RunTarget {
+  std::optional<Address> address;
+  std::optional<RunFolder> folder;
+};
+Result<RunTarget> find_run(const std::string& text);
+// The address of a run that is there to answer.
+Result<Address> live_address(const RunTarget& target);
+
+}  // namespace swarmline

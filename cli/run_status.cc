@@ -1,0 +1,88 @@
+#include "cli/run_status.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/json_value.h"
+
+namespace swarmline {
+namespace {
+
+std::optional<double> number(const JsonValue& value) {
+  return value.is_number() ? std::optional(value.number) : std::nullopt;
+}
+
+StageStatus stage_from(const JsonValue& json) {
+  StageStatus stage{.stage = json["stage"].count(),
+                    .first_layer = json["first_layer"].count(),
+                    .last_layer = json["last_layer"].count(),
+                    .peers = {}};
+  for (const JsonValue& peer : json["peers"].items) {
+    stage.peers.push_back({.peer = peer["peer"].count(),
+                           .name = peer["name"].string,
+                           .address = peer["address"].string,
+                           .state = peer["state"].string,
+                           .share = peer["share"].number_or(0),
+                           .busy = peer["busy"].number_or(0)});
+  }
+  return stage;
+}
+
+BoundaryStatus boundary_from(const JsonValue& json) {
+  return {.from = json["from"].count(),
+          .to = json["to"].count(),
+          .forward_codec_bytes = json["forward_codec_bytes"].count(),
+          .forward_token_bytes = json["forward_token_bytes"].count(),
+          .forward_framing_bytes = json["forward_framing_bytes"].count(),
+          .backward_codec_bytes = json["backward_codec_bytes"].count(),
+          .backward_framing_bytes = json["backward_framing_bytes"].count(),
+          .microbatches = json["microbatches"].count()};
+}
+
+}  // namespace
+
+Result<RunStatus> parse_status(std::string_view text) {
+  auto parsed = parse_json(text);
+  if (!parsed) {
+    return fail(ErrorCode::kCorrupt, "the run's status is " + parsed.error().what);
+  }
+  const JsonValue& json = *parsed;
+  if (const std::uint64_t format = json["format"].count(); format != kStatusFormat) {
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("the run's status has format {}, this program reads {}; use the "
+                            "program that the run uses",
+                            format, kStatusFormat));
+  }
+  RunStatus status{.run = json["run"].string,
+                   .state = json["state"].string,
+                   .sentence = json["sentence"].string,
+                   .step = json["step"].count(),
+                   .steps = json["steps"].count(),
+                   .version = json["version"].count(),
+                   .loss = number(json["loss"]),
+                   .held_out_loss = number(json["held_out_loss"]),
+                   .unigram_entropy = number(json["unigram_entropy"]),
+                   .bigram_entropy = number(json["bigram_entropy"]),
+                   .tokens = json["tokens"].count(),
+                   .tokens_per_second = number(json["tokens_per_second"]),
+                   .eta_seconds = number(json["eta_seconds"]),
+                   .elapsed_seconds = json["elapsed_seconds"].number_or(0),
+                   .in_flight = json["in_flight"].count(),
+                   .stages = {},
+                   .boundaries = {},
+                   .reduce_bytes = json["reduce_bytes"].count(),
+                   .control_bytes = json["control_bytes"].count(),
+                   .checkpoint = json["checkpoint"].string,
+                   .losses = {}};
+  for (const JsonValue& stage : json["stages"].items) status.stages.push_back(stage_from(stage));
+  for (const JsonValue& boundary : json["boundaries"].items) {
+    status.boundaries.push_back(boundary_from(boundary));
+  }
+  for (const JsonValue& loss : json["losses"].items) {
+    if (loss.is_number()) status.losses.push_back(loss.number);
+  }
+  return status;
+}
+
+}  // namespace swarmline

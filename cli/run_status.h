@@ -1,0 +1,73 @@
+// A run's status as values, from the JSON that the coordinator makes (docs/formats/status.md).
+//   Ownership: plain values. Errors: kCorrupt, kIncompatible (a newer format).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+inline constexpr std::uint64_t kStatusFormat = 1;
+
+struct PeerStatus {
+  std::uint64_t peer = 0;
+  std::string name;
+  std::string address;
+  std::string state;
+  double share = 0;  // of the stage's contributions, 0..1
+  double busy = 0;   // of the time, 0..1
+};
+
+struct StageStatus {
+  std::uint64_t stage = 0;
+  std::uint64_t first_layer = 0;
+  std::uint64_t last_layer = 0;  // one past the last
+  std::vector<PeerStatus> peers;
+};
+
+// Bytes since the run began.
+struct BoundaryStatus {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  std::uint64_t forward_codec_bytes = 0;
+  std::uint64_t forward_token_bytes = 0;
+  std::uint64_t forward_framing_bytes = 0;
+  std::uint64_t backward_codec_bytes = 0;
+  std::uint64_t backward_framing_bytes = 0;
+  std::uint64_t microbatches = 0;
+};
+
+struct RunStatus {
+  std::string run;
+  std::string state;  // waiting training evaluating draining checkpointing done failed
+  std::string sentence;
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t version = 0;
+  std::optional<double> loss;  // nats per token, as are the following
+  std::optional<double> held_out_loss;
+  std::optional<double> unigram_entropy;
+  std::optional<double> bigram_entropy;
+  std::uint64_t tokens = 0;
+  std::optional<double> tokens_per_second;
+  std::optional<double> eta_seconds;
+  double elapsed_seconds = 0;
+  std::uint64_t in_flight = 0;
+  std::vector<StageStatus> stages;
+  std::vector<BoundaryStatus> boundaries;
+  std::uint64_t reduce_bytes = 0;
+  std::uint64_t control_bytes = 0;
+  std::string checkpoint;      // of the newest, empty before the first
+  std::vector<double> losses;  // the last ones, oldest first
+
+  bool over() const { return state == "done" || state == "failed"; }
+};
+
+Result<RunStatus> parse_status(std::string_view json);
+
+}  // namespace swarmline

@@ -1,0 +1,42 @@
+#include <cstdio>
+
+#include "cli/admin_client.h"
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/run_folder.h"
+
+namespace swarmline {
+namespace {
+
+Result<std::string> run_stop(const std::string& text, bool now) {
+  auto target = find_run(text);
+  if (!target) return std::unexpected(std::move(target).error());
+  auto address = live_address(*target);
+  if (!address) return std::unexpected(std::move(address).error());
+  return ask_stop(*address, now);
+}
+
+}  // namespace
+
+void add_stop_command(CLI::App& app, int& exit_code) {
+  struct Flags {
+    std::string target;
+    bool now = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      app.add_subcommand("stop", "End a run after its open step, with a checkpoint");
+  command
+      ->add_option("run", flags->target,
+                   "A run folder or the coordinator's address; default: the newest under runs/")
+      ->type_name("RUN_FOLDER|HOST:PORT");
+  command->add_flag("--now", flags->now, "At once: without the step, without a checkpoint");
+  command->footer("Example: swarmline stop runs/quickstart");
+  command->callback([flags, &exit_code] {
+    auto answer = run_stop(flags->target, flags->now);
+    if (answer) std::printf("%s\n", answer->c_str());
+    exit_code = answer ? kExitDone : report_error(answer.error());
+  });
+}
+
+}  // namespace swarmline

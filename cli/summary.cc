@@ -1,0 +1,118 @@
+#include "cli/summary.h"
+
+#include <fmt/format.h>
+
+#include "cli/text.h"
+
+namespace swarmline {
+namespace {
+
+std::string nats(std::optional<double> value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
+std::string loss_lines(const RunStatus& status) {
+  std::string out =
+      fmt::format("  loss            {} nats a token in the last step\n", nats(status.loss));
+  if (status.held_out_loss) {
+    out += fmt::format("  held-out loss   {}\n", nats(status.held_out_loss));
+  }
+  if (status.unigram_entropy) {
+    out += fmt::format("  data            unigram entropy {}, bigram entropy {}\n",
+                       nats(status.unigram_entropy), nats(status.bigram_entropy));
+  }
+  if (status.held_out_loss && status.bigram_entropy) {
+    out += *status.held_out_loss < *status.bigram_entropy
+               ? "                  below the bigram entropy: it predicts better than any table "
+                 "of pairs\n"
+               : "                  not yet below the bigram entropy: train for more steps\n";
+  }
+  return out;
+}
+
+std::string boundary_lines(const RunStatus& status) {
+  std::string out;
+  for (const BoundaryStatus& boundary : status.boundaries) {
+    const auto count = static_cast<double>(boundary.microbatches > 0 ? boundary.microbatches : 1);
+    const auto codec =
+        static_cast<double>(boundary.forward_codec_bytes + boundary.backward_codec_bytes);
+    const auto framing =
+        static_cast<double>(boundary.forward_framing_bytes + boundary.backward_framing_bytes);
+    const auto tokens = static_cast<double>(boundary.forward_token_bytes);
+    out += fmt::format(
+        "  boundary {}->{}   {} forward, {} back a microbatch; tokens {}, framing {:.2f} %; "
+        "{} in all\n",
+        boundary.from, boundary.to,
+        human_bytes(static_cast<double>(boundary.forward_codec_bytes) / count),
+        human_bytes(static_cast<double>(boundary.backward_codec_bytes) / count),
+        human_bytes(tokens / count), codec > 0 ? 100 * framing / codec : 0.0,
+        human_bytes(codec + framing + tokens));
+  }
+  return out;
+}
+
+std::string hints(const RunStatus& status, const RunFolder& folder) {
+  return fmt::format(
+      "Next:\n"
+      "  swarmline launch {0}/config.toml --name {1}-int8 --set codec.forward=int8 --set "
+      "codec.backward=int8\n"
+      "      a quarter of the bytes between stages\n"
+      "  swarmline launch {0}/config.toml --reference\n"
+      "  swarmline checkpoint diff {0} {0}-reference\n"
+      "      the same run in one process, and how far the two models are apart\n",
+      folder.path(), status.run);
+}
+
+}  // namespace
+
+std::string plain_line(const RunStatus& status) {
+  return fmt::format(
+      "step {}/{}  loss {}  {} tokens/s  ETA {}  {} in flight", status.step, status.steps,
+      nats(status.loss),
+      status.tokens_per_second ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
+                               : std::string("-"),
+      status.eta_seconds ? human_seconds(*status.eta_seconds) : std::string("-"), status.in_flight);
+}
+
+std::string summary(const RunStatus& status, const RunFolder& folder, bool hint) {
+  std::string out = fmt::format(
+      "Run {}: {} of {} steps, {} tokens in {}{}\n", status.run, status.step, status.steps,
+      with_commas(status.tokens), human_seconds(status.elapsed_seconds),
+      status.tokens_per_second
+          ? fmt::format(" ({} tokens/s)",
+                        with_commas(static_cast<std::uint64_t>(*status.tokens_per_second)))
+          : std::string());
+  out += loss_lines(status);
+  out += boundary_lines(status);
+  if (!status.boundaries.empty() || status.reduce_bytes > 0) {
+    out += fmt::format("  averaging       {} between the peers of a stage; coordinator {}\n",
+                       human_bytes(static_cast<double>(status.reduce_bytes)),
+                       human_bytes(static_cast<double>(status.control_bytes)));
+  }
+  if (!status.checkpoint.empty()) {
+    out += fmt::format("  model           {}\n", status.checkpoint);
+  }
+  out += fmt::format("  log             {}\n", folder.log());
+  if (hint) out += hints(status, folder);
+  return out;
+}
+
+std::string describe(const RunStatus& status) {
+  std::string out =
+      fmt::format("{}: {}{}\n  {}\n", status.run, status.state,
+                  status.sentence.empty() ? "" : " (" + status.sentence + ")", plain_line(status));
+  for (const StageStatus& stage : status.stages) {
+    out += fmt::format("  stage {}  layers [{}, {})\n", stage.stage, stage.first_layer,
+                       stage.last_layer);
+    for (const PeerStatus& peer : stage.peers) {
+      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %\n",
+                         peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
+                         100 * peer.busy);
+    }
+  }
+  out += boundary_lines(status);
+  if (!status.checkpoint.empty()) out += fmt::format("  checkpoint {}\n", status.checkpoint);
+  return out;
+}
+
+}  // namespace swarmline

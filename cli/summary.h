@@ -1,0 +1,20 @@
+// A run in plain lines, and what is said when it is over. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/run_folder.h"
+#include "cli/run_status.h"
+
+namespace swarmline {
+
+// "step 12/400  loss 2.4310  12,345 tokens/s  ETA 2m 31s  8 in flight"
+std::string plain_line(const RunStatus& status);
+
+// Several lines, each ended. `hint`: also what to try next.
+std::string summary(const RunStatus& status, const RunFolder& folder, bool hint);
+
+// Several lines for `swarmline status`.
+std::string describe(const RunStatus& status);
+
+}  // namespace swarmline

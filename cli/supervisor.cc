@@ -1,0 +1,319 @@
+#include "cli/supervisor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <signal.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/admin_client.h"
+#include "cli/child_process.h"
+#include "cli/exit_codes.h"
+#include "cli/run_status.h"
+#include "cli/screen.h"
+#include "cli/summary.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_runtime.h"
+#include "engine/store/files.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(50);  // children and address file
+constexpr Duration kStatusPeriod = std::chrono::milliseconds(500);
+constexpr Duration kPlainLinePeriod = std::chrono::seconds(2);
+constexpr Duration kAddressWait = std::chrono::minutes(10);         // the data is read before
+constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);  // after a peer failed
+constexpr Duration kPeersLeave = std::chrono::seconds(5);           // after the coordinator ended
+constexpr std::uint64_t kLogBytesMax = 64 << 20;                    // of a guilty log
+constexpr std::size_t kTailLines = 12;
+
+constexpr const char* kNoteRunning =
+    "Ctrl-C: finish the step, write a checkpoint, end.  Twice: leave at once.";
+constexpr const char* kNoteDraining =
+    "Finishing the step and writing a checkpoint.  Ctrl-C: leave at once.";
+
+struct NamedChild {
+  std::string name;
+  ChildProcess process;
+  std::optional<int> reported;  // its exit code, once it was dealt with
+};
+
+std::string tail_of(const std::string& path) {
+  auto text = read_text_file(path, kLogBytesMax);
+  if (!text) return {};
+  std::size_t at = text->size();
+  for (std::size_t lines = 0; at > 0 && lines <= kTailLines; --at) {
+    if ((*text)[at - 1] == '\n' && ++lines > kTailLines) break;
+  }
+  return text->substr(at);
+}
+
+class Supervisor {
+ public:
+  Supervisor(SupervisorOptions options, std::string program)
+      : options_(std::move(options)),
+        program_(std::move(program)),
+        network_(runtime_, {}),
+        peers_wanted_(std::accumulate(options_.config.pipeline.peers.begin(),
+                                      options_.config.pipeline.peers.end(), 0U)) {
+    status_.run = options_.config.run.name;
+    status_.steps = options_.config.run.steps;
+    status_.state = "starting";
+  }
+
+  Result<int> run();
+
+ private:
+  Result<void> start_child(const std::string& name, std::vector<std::string> arguments);
+  void tick();
+  void look_for_address();
+  void start_peers();
+  void watch_children();
+  void child_ended(NamedChild& child, int code);
+  void finish_when_peers_left();
+  void poll_status();
+  void take_status(std::string_view json);
+  void show();
+  void interrupted();
+  void end(int exit_code);
+  int conclude();
+  void show_failure();
+
+  SupervisorOptions options_;
+  std::string program_;
+  AsioRuntime runtime_;
+  TcpNetwork network_;
+  std::optional<AdminClient> admin_;
+  std::vector<NamedChild> children_;  // the coordinator first
+  std::uint32_t peers_wanted_;
+  std::uint32_t peers_started_ = 0;
+  RunStatus status_;
+  bool asked_ = false;  // a status request is on its way
+  std::optional<LiveScreen> screen_;
+  std::optional<std::uint64_t> printed_step_;
+  std::string printed_state_;
+  Instant printed_at_{};
+  std::optional<int> coordinator_code_;
+  Instant coordinator_ended_{};
+  std::optional<Instant> verdict_deadline_;
+  std::string guilty_;  // the child that failed first
+  int guilty_code_ = 0;
+  bool draining_ = false;
+  bool ended_ = false;
+  int exit_code_ = kExitFailed;
+  std::optional<Error> error_;
+};
+
+Result<void> Supervisor::start_child(const std::string& name, std::vector<std::string> arguments) {
+  auto process = ChildProcess::start({.program = program_,
+                                      .arguments = std::move(arguments),
+                                      .output_file = options_.folder.log_of(name)});
+  if (!process) return std::unexpected(std::move(process).error());
+  children_.push_back({.name = name, .process = std::move(*process), .reported = {}});
+  return {};
+}
+
+void Supervisor::end(int exit_code) {
+  exit_code_ = exit_code;
+  ended_ = true;
+  runtime_.request_stop();
+}
+
+void Supervisor::tick() {
+  if (ended_) return;
+  if (!admin_) look_for_address();
+  if (admin_) start_peers();
+  watch_children();
+  if (!ended_) runtime_.call_after(kTick, [this] { tick(); });
+}
+
+void Supervisor::look_for_address() {
+  auto address = options_.folder.read_address();
+  if (!address) return;
+  admin_.emplace(runtime_, network_, *address);
+  if (!screen_) {
+    std::printf("run %s: coordinator at %s, %u peers in %u stages, folder %s\n",
+                options_.config.run.name.c_str(), to_string(*address).c_str(), peers_wanted_,
+                options_.config.pipeline.stages, options_.folder.path().c_str());
+    std::fflush(stdout);
+  }
+  poll_status();
+}
+
+void Supervisor::start_peers() {
+  while (peers_started_ < peers_wanted_ && !ended_) {
+    const std::string name = fmt::format("peer-{}", peers_started_ + 1);
+    std::vector<std::string> arguments{"peer", "--join", to_string(admin_->address()), "--name",
+                                       name};
+    arguments.insert(arguments.end(), options_.peer_arguments.begin(),
+                     options_.peer_arguments.end());
+    if (const auto more = options_.more_arguments.find(peers_started_);
+        more != options_.more_arguments.end()) {
+      arguments.insert(arguments.end(), more->second.begin(), more->second.end());
+    }
+    if (auto started = start_child(name, std::move(arguments)); !started) {
+      error_ = std::move(started).error();
+      return end(kExitFailed);
+    }
+    ++peers_started_;
+  }
+}
+
+void Supervisor::watch_children() {
+  for (NamedChild& child : children_) {
+    if (child.reported) continue;
+    if (const auto code = child.process.poll()) {
+      child.reported = code;
+      child_ended(child, *code);
+    }
+  }
+  if (coordinator_code_) return finish_when_peers_left();
+  if (verdict_deadline_ && runtime_.now() > *verdict_deadline_) end(kExitFailed);
+}
+
+void Supervisor::child_ended(NamedChild& child, int code) {
+  if (code != kExitDone && guilty_.empty()) {
+    guilty_ = child.name;
+    guilty_code_ = code;
+  }
+  if (&child == &children_.front()) {
+    coordinator_code_ = code;
+    coordinator_ended_ = runtime_.now();
+    return;
+  }
+  if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
+  // While it waits for peers the coordinator has no reason to end the run; otherwise it will say
+  // why this peer's end is the run's.
+  const bool seated = status_.state != "starting" && status_.state != "waiting";
+  verdict_deadline_ = runtime_.now() + (seated ? kCoordinatorVerdict : Duration{});
+}
+
+void Supervisor::finish_when_peers_left() {
+  const bool all_left = std::ranges::all_of(
+      children_, [](const NamedChild& child) { return child.reported.has_value(); });
+  if (!all_left && runtime_.now() < coordinator_ended_ + kPeersLeave) return;
+  const int code = *coordinator_code_;
+  end(code >= 128 && code != kExitInterrupted ? kExitFailed : code);
+}
+
+void Supervisor::poll_status() {
+  if (ended_ || coordinator_code_) return;
+  if (!asked_) {
+    asked_ = true;
+    admin_->status([this](Result<std::string> json) {
+      asked_ = false;
+      if (json) take_status(*json);
+    });
+  }
+  runtime_.call_after(kStatusPeriod, [this] { poll_status(); });
+}
+
+void Supervisor::take_status(std::string_view json) {
+  auto status = parse_status(json);
+  if (!status) {
+    error_ = std::move(status).error();
+    return end(kExitFailed);
+  }
+  status_ = std::move(*status);
+  show();
+}
+
+void Supervisor::show() {
+  if (screen_) {
+    screen_->draw(
+        render_screen(status_, draining_ ? kNoteDraining : kNoteRunning, terminal_style()));
+    return;
+  }
+  const Instant now = runtime_.now();
+  if (status_.state != printed_state_) {
+    printed_state_ = status_.state;
+    if (status_.state != "training") {
+      std::printf("%s%s%s\n", status_.state.c_str(), status_.sentence.empty() ? "" : ": ",
+                  status_.sentence.c_str());
+    }
+  }
+  if (status_.step > 0 && printed_step_ != status_.step &&
+      (!printed_step_ || now - printed_at_ >= kPlainLinePeriod || status_.step == status_.steps)) {
+    printed_step_ = status_.step;
+    printed_at_ = now;
+    std::printf("%s\n", plain_line(status_).c_str());
+  }
+  std::fflush(stdout);
+}
+
+void Supervisor::interrupted() {
+  if (draining_ || !admin_) {
+    end(kExitInterrupted);
+    return;
+  }
+  draining_ = true;
+  admin_->stop(false, [this](Result<std::string> answer) {
+    if (!answer && !coordinator_code_) end(kExitInterrupted);
+  });
+  if (!screen_) {
+    std::printf("%s\n", kNoteDraining);
+    std::fflush(stdout);
+  }
+}
+
+void Supervisor::show_failure() {
+  if (!status_.sentence.empty() && status_.state == "failed") {
+    std::fprintf(stderr, "swarmline: %s\n", status_.sentence.c_str());
+  }
+  if (guilty_.empty()) return;
+  const std::string path = options_.folder.log_of(guilty_);
+  std::fprintf(stderr, "swarmline: %s ended with code %d; the end of %s:\n", guilty_.c_str(),
+               guilty_code_, path.c_str());
+  std::fputs(tail_of(path).c_str(), stderr);
+}
+
+int Supervisor::conclude() {
+  if (const auto json = options_.folder.final_status()) {
+    if (auto status = parse_status(*json)) status_ = std::move(*status);
+  }
+  if (screen_) show();
+  screen_.reset();
+  if (exit_code_ == kExitInterrupted) {
+    std::printf("left at once; what was committed is in %s\n", options_.folder.path().c_str());
+    return exit_code_;
+  }
+  if (!coordinator_code_ && guilty_code_ == kExitUserMistake) exit_code_ = kExitUserMistake;
+  if (exit_code_ != kExitDone) {
+    show_failure();
+    return exit_code_;
+  }
+  if (!printed_step_ || *printed_step_ != status_.step) show();
+  std::fputs(summary(status_, options_.folder, true).c_str(), stdout);
+  return exit_code_;
+}
+
+Result<int> Supervisor::run() {
+  SWARMLINE_TRY(
+      start_child("coordinator", {"coordinator", options_.folder.config(), "--prepared"}));
+  if (output_is_terminal()) screen_.emplace();
+  if (screen_) show();
+  runtime_.on_signals([this](int) { interrupted(); });
+  runtime_.call_after(kAddressWait, [this] {
+    if (!admin_) end(kExitFailed);
+  });
+  tick();
+  runtime_.run();
+  const int exit_code = conclude();
+  if (error_) return std::unexpected(std::move(*error_));
+  return exit_code;
+}
+
+}  // namespace
+
+Result<int> supervise(SupervisorOptions options) {
+  auto program = own_program_path();
+  if (!program) return std::unexpected(std::move(program).error());
+  return Supervisor(std::move(options), std::move(*program)).run();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,30 @@
+// A whole swarm on this machine: a coordinator and its peers as child processes, watched and shown
+// until the run is over. Nothing is left behind, however this process ends.
+//   Thread: blocking, one thread.
+//   Ends with the run's exit code: 0 done or drained (also after one Ctrl-C), 130 after two; on
+//   failure the coordinator's sentence and the end of the guilty process's log are shown.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/run_folder.h"
+#include "engine/base/result.h"
+#include "engine/config/run_config.h"
+
+namespace swarmline {
+
+struct SupervisorOptions {
+  RunConfig config;
+  RunFolder folder;                         // prepared
+  std::vector<std::string> peer_arguments;  // for every peer
+  // Arguments of single peers, by their number in starting order: stage after stage.
+  std::map<std::uint32_t, std::vector<std::string>> more_arguments;
+  // Peers start one after the other, so that they are seated in starting order.
+  bool in_order = false;
+};
+Result<int> supervise(SupervisorOptions options);
+
+}  // namespace swarmline
