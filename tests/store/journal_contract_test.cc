@@ -1,0 +1,130 @@
+// What every journal does.
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/store/journal.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+struct Backend {
+  std::string name;
+  std::function<std::unique_ptr<Journal>(const TempFolder&)> open;
+};
+
+class JournalContract : public testing::TestWithParam<Backend> {
+ protected:
+  TempFolder folder_;
+  std::unique_ptr<Journal> journal_ = GetParam().open(folder_);
+};
+
+SeatRecord seat(std::uint32_t peer, std::uint32_t incarnation, std::uint16_t stage,
+                const char* state) {
+  return {.seat = {PeerId(peer), StageId(stage), Incarnation(incarnation)},
+          .address = "127.0.0.1:" + std::to_string(1000 + peer),
+          .state = state};
+}
+
+TEST_P(JournalContract, MetaIsKeptAndReplaced) {
+  EXPECT_EQ(*journal_->get_meta("run_id"), std::nullopt);
+  ASSERT_TRUE(journal_->put_meta("run_id", "a"));
+  ASSERT_TRUE(journal_->put_meta("run_id", "b"));
+  ASSERT_TRUE(journal_->put_meta("odd", std::string("it's\0 \"text\"", 13)));
+  EXPECT_EQ(*journal_->get_meta("run_id"), "b");
+  EXPECT_EQ(*journal_->get_meta("odd"), std::string("it's\0 \"text\"", 13));
+}
+
+TEST_P(JournalContract, SeatsAreOneRowPerIncarnation) {
+  ASSERT_TRUE(journal_->record_seat(seat(10, 1, 3, "active")));
+  ASSERT_TRUE(journal_->record_seat(seat(2, 1, 0, "active")));
+  ASSERT_TRUE(journal_->record_seat(seat(10, 1, 3, "fenced")));
+  ASSERT_TRUE(journal_->record_seat(seat(10, 2, 1, "shadow")));
+  const auto seats = journal_->seats();
+  ASSERT_TRUE(seats) << seats.error().what;
+  ASSERT_EQ(seats->size(), 3U);
+  EXPECT_EQ((*seats)[0].seat, seat(2, 1, 0, "").seat);
+  EXPECT_EQ((*seats)[0].address, "127.0.0.1:1002");
+  EXPECT_EQ((*seats)[1].seat, seat(10, 1, 3, "").seat);
+  EXPECT_EQ((*seats)[1].state, "fenced");
+  EXPECT_EQ((*seats)[2].seat, seat(10, 2, 1, "").seat);
+  EXPECT_EQ((*seats)[2].state, "shadow");
+}
+
+TEST_P(JournalContract, LastCommitHasEveryField) {
+  EXPECT_EQ(*journal_->last_commit(), std::nullopt);
+  const CommitRecord commit{.step = 41,
+                            .version = 42,
+                            .loss = 0.1 + 0.2,
+                            .tokens = 4096,
+                            .gradient_norm = 1e-300,
+                            .clip_scale = 0.5,
+                            .learning_rate = 3e-4,
+                            .skipped = true,
+                            .group_digests = {0, 0xFFFFFFFFFFFFFFFFULL, 7},
+                            .wall_seconds = 1.75e9};
+  ASSERT_TRUE(journal_->record_commit({.step = 40, .version = 41}));
+  ASSERT_TRUE(journal_->record_commit(commit));
+  const auto last = journal_->last_commit();
+  ASSERT_TRUE(last && *last);
+  EXPECT_EQ((*last)->step, 41U);
+  EXPECT_EQ((*last)->version, 42U);
+  EXPECT_EQ((*last)->loss, 0.1 + 0.2);
+  EXPECT_EQ((*last)->tokens, 4096U);
+  EXPECT_EQ((*last)->gradient_norm, 1e-300);
+  EXPECT_EQ((*last)->clip_scale, 0.5);
+  EXPECT_EQ((*last)->learning_rate, 3e-4);
+  EXPECT_TRUE((*last)->skipped);
+  EXPECT_EQ((*last)->group_digests, commit.group_digests);
+  EXPECT_EQ((*last)->wall_seconds, 1.75e9);
+}
+
+TEST_P(JournalContract, NonFiniteNumbersComeBack) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  ASSERT_TRUE(journal_->record_commit(
+      {.step = 1, .loss = std::nan(""), .gradient_norm = infinity, .skipped = true}));
+  const auto last = journal_->last_commit();
+  ASSERT_TRUE(last && *last);
+  EXPECT_TRUE(std::isnan((*last)->loss));
+  EXPECT_EQ((*last)->gradient_norm, infinity);
+}
+
+TEST_P(JournalContract, StepDoneAgainAfterACheckpointIsTheLast) {
+  ASSERT_TRUE(journal_->record_commit({.step = 9, .version = 10, .loss = 3}));
+  ASSERT_TRUE(journal_->record_commit({.step = 5, .version = 6, .loss = 4}));
+  EXPECT_EQ((*journal_->last_commit())->step, 5U);
+}
+
+TEST_P(JournalContract, EventsNewestCountInOrder) {
+  EXPECT_TRUE(journal_->events(10)->empty());
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(journal_->record_event(100.5 + i, "kind" + std::to_string(i), "it's"));
+  }
+  const auto events = journal_->events(2);
+  ASSERT_TRUE(events) << events.error().what;
+  ASSERT_EQ(events->size(), 2U);
+  EXPECT_EQ((*events)[0].kind, "kind3");
+  EXPECT_EQ((*events)[0].wall_seconds, 103.5);
+  EXPECT_EQ((*events)[1].kind, "kind4");
+  EXPECT_EQ((*events)[1].detail, "it's");
+  EXPECT_EQ(journal_->events(100)->size(), 5U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, JournalContract,
+    testing::Values(Backend{"Memory", [](const TempFolder&) { return make_memory_journal(); }},
+                    Backend{"Sqlite",
+                            [](const TempFolder& folder) {
+                              auto journal = open_sqlite_journal(folder.at("journal.sqlite"));
+                              if (!journal) ADD_FAILURE() << journal.error().what;
+                              return std::move(*journal);
+                            }}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,37 @@
+#include "engine/store/log_lines.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+// A changed line must raise kLogFormat and docs/formats/log.md.
+TEST(LogLinesTest, Golden) {
+  const StepLogLine step{.step = 12,
+                         .version = 13,
+                         .loss = 3.25,
+                         .tokens = 4096,
+                         .seconds = 0.5,
+                         .wall_seconds = 1.75e9,
+                         .gradient_norm = 1.5,
+                         .learning_rate = 3e-4,
+                         .peers = {{PeerId(1), StageId(0), 5}, {PeerId(2), StageId(0), 3}},
+                         .boundaries = {{StageId(0), 1000, 900}, {StageId(1), 1001, 901}},
+                         .averaging_bytes = 777};
+  StepLogLine skipped{.step = 13, .version = 13, .loss = std::nan(""), .skipped = true};
+  const EvalLogLine eval{
+      .version = 13, .loss = 3.5, .sequences = 64, .tokens = 8192, .wall_seconds = 1.75e9};
+  const EventLogLine event{.kind = "peer_lost",
+                           .detail = "peer 2 said nothing for 10 s",
+                           .wall_seconds = 1.75e9,
+                           .fields = {{"peer", "2"}, {"stage", "0"}}};
+  expect_golden("log/log.jsonl", to_json_line(step) + "\n" + to_json_line(skipped) + "\n" +
+                                     to_json_line(eval) + "\n" + to_json_line(event) + "\n");
+}
+
+}  // namespace
+}  // namespace swarmline
