@@ -1,0 +1,51 @@
+// CUDA twins of the CPU kernels: the same bits, except for the payload of a NaN that arithmetic
+// made.
+//   Shapes:    device pointers, naturally aligned for their type; n and all indices are 64 bits
+//   wide.
+//              Buffers do not overlap.
+//   Stream:    everything is queued on `stream`; nothing is allocated and nothing waits.
+//   Errors:    the launch's cudaError_t. Errors of the running kernel come out of later calls, as
+//   ever. Build:     compiled with --fmad=false and without fast math: element.h relies on it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime.h>
+
+#include "kernels/kernels.h"
+
+namespace swarmline::kernels::cuda {
+
+cudaError_t add_into(const float* source, float* destination, std::size_t n, cudaStream_t stream);
+cudaError_t add_into(const double* source, double* destination, std::size_t n, cudaStream_t stream);
+
+// `non_finite` (device, may be null) is set to 1 when a non-finite value was written, else left
+// alone.
+cudaError_t fp32_to_fp16(const float* source, std::uint16_t* destination, std::size_t n,
+                         std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t fp16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
+                         std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t fp32_to_bf16(const float* source, std::uint16_t* destination, std::size_t n,
+                         std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
+                         std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t quantize_int8(const float* values, std::size_t n, std::size_t block, float* scales,
+                          std::int8_t* codes, std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
+                            std::size_t block, float* values, std::uint32_t* non_finite,
+                            cudaStream_t stream);
+
+// Doubles of device memory that sum_of_squares of n elements works in.
+std::size_t sum_of_squares_workspace(std::size_t n);
+// Writes the sum to `result` (device).
+cudaError_t sum_of_squares(const float* values, std::size_t n, double* workspace, double* result,
+                           cudaStream_t stream);
+cudaError_t sum_of_squares(const double* values, std::size_t n, double* workspace, double* result,
+                           cudaStream_t stream);
+
+cudaError_t adamw(const AdamwStep<float>& step, const float* gradients, float* m, float* v,
+                  float* parameters, std::size_t n, cudaStream_t stream);
+cudaError_t adamw(const AdamwStep<double>& step, const double* gradients, double* m, double* v,
+                  double* parameters, std::size_t n, cudaStream_t stream);
+
+}  // namespace swarmline::kernels::cuda

@@ -1,0 +1,190 @@
+// The CUDA twins give the bits of the CPU kernels, at every size. Skips, with the reason, without a
+// GPU.
+
+#include <cuda_runtime.h>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/kernels.cuh"
+#include "tests/kernels/samples.h"
+
+namespace swarmline::kernels {
+namespace {
+
+using testing::first_difference;
+using testing::kSizes;
+using testing::samples;
+
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::size_t n) : n_(n) {
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), (n + 1) * sizeof(T)), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data_, 0, (n + 1) * sizeof(T)), cudaSuccess);
+  }
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    EXPECT_EQ(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
+
+  T* data() { return data_; }
+  std::vector<T> values() const {
+    std::vector<T> out(n_);
+    EXPECT_EQ(cudaMemcpy(out.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    return out;
+  }
+
+ private:
+  std::size_t n_;
+  T* data_ = nullptr;
+};
+
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    const cudaError_t status = cudaGetDeviceCount(&devices);
+    if (status != cudaSuccess || devices == 0) {
+      GTEST_SKIP() << "no CUDA device: " << cudaGetErrorString(status);
+    }
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+  }
+  void TearDown() override {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  // Waits for what `status` launched.
+  void expect_done(cudaError_t status) {
+    EXPECT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  }
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST_F(Cuda, AddInto) {
+  const auto check = [&]<typename T>(T) {
+    for (const std::size_t n : kSizes) {
+      const std::vector<T> x = samples<T>(n, 1);
+      std::vector<T> y = samples<T>(n, 2);
+      DeviceArray<T> source(x), destination(y);
+      expect_done(cuda::add_into(source.data(), destination.data(), n, stream_));
+      add_into(x.data(), y.data(), n);
+      EXPECT_EQ(first_difference(destination.values(), y), n);
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+// All bit patterns of halves, a sweep over those of floats, and ordinary values.
+std::vector<float> float_patterns() {
+  std::vector<float> values = samples<float>(1'000'003, 3);
+  for (std::uint64_t bits = 0; bits < (1ULL << 32); bits += 1021) {
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  return values;
+}
+
+TEST_F(Cuda, ConversionsOfEveryKindOfBits) {
+  const std::vector<float> x = float_patterns();
+  std::vector<std::uint16_t> codes(65536), expected_codes(x.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> expected(codes.size());
+  DeviceArray<float> in(x), wide(codes.size());
+  DeviceArray<std::uint16_t> narrow(x.size()), code_in(codes);
+  DeviceArray<std::uint32_t> flag(1);
+
+  expect_done(cuda::fp32_to_fp16(in.data(), narrow.data(), x.size(), flag.data(), stream_));
+  EXPECT_TRUE(fp32_to_fp16(x.data(), expected_codes.data(), x.size()));
+  EXPECT_EQ(first_difference(narrow.values(), expected_codes), x.size());
+  EXPECT_EQ(flag.values()[0], 1U);
+  expect_done(cuda::fp32_to_bf16(in.data(), narrow.data(), x.size(), nullptr, stream_));
+  fp32_to_bf16(x.data(), expected_codes.data(), x.size());
+  EXPECT_EQ(first_difference(narrow.values(), expected_codes), x.size());
+
+  expect_done(cuda::fp16_to_fp32(code_in.data(), wide.data(), codes.size(), nullptr, stream_));
+  fp16_to_fp32(codes.data(), expected.data(), codes.size());
+  EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
+  expect_done(cuda::bf16_to_fp32(code_in.data(), wide.data(), codes.size(), nullptr, stream_));
+  bf16_to_fp32(codes.data(), expected.data(), codes.size());
+  EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
+}
+
+TEST_F(Cuda, Int8BothWays) {
+  for (const std::size_t n : kSizes) {
+    for (const std::size_t block : {64, 256, 4096}) {
+      for (const bool with_nan : {false, true}) {
+        std::vector<float> x = samples<float>(n, 4 + block);
+        if (with_nan && n > 0) x[n / 2] = std::numeric_limits<float>::quiet_NaN();
+        const std::size_t blocks = (n + block - 1) / block;
+        std::vector<float> scales(blocks), back(n);
+        std::vector<std::int8_t> codes(n);
+        const bool bad = quantize_int8(x.data(), n, block, scales.data(), codes.data());
+        dequantize_int8(scales.data(), codes.data(), n, block, back.data());
+
+        DeviceArray<float> in(x), device_scales(blocks), device_back(n);
+        DeviceArray<std::int8_t> device_codes(n);
+        DeviceArray<std::uint32_t> flags(2);
+        expect_done(cuda::quantize_int8(in.data(), n, block, device_scales.data(),
+                                        device_codes.data(), flags.data(), stream_));
+        expect_done(cuda::dequantize_int8(device_scales.data(), device_codes.data(), n, block,
+                                          device_back.data(), flags.data() + 1, stream_));
+        EXPECT_EQ(first_difference(device_scales.values(), scales), blocks);
+        EXPECT_EQ(first_difference(device_codes.values(), codes), n);
+        EXPECT_EQ(first_difference(device_back.values(), back), n);
+        EXPECT_EQ(flags.values(), std::vector<std::uint32_t>(2, bad ? 1 : 0));
+      }
+    }
+  }
+}
+
+TEST_F(Cuda, SumOfSquares) {
+  const auto check = [&]<typename T>(T) {
+    std::vector<std::size_t> sizes(kSizes.begin(), kSizes.end());
+    sizes.push_back(kSumBlock * kSumBlock + 3 * kSumBlock + 77);
+    for (const std::size_t n : sizes) {
+      const std::vector<T> x = samples<T>(n, 6);
+      DeviceArray<T> in(x);
+      DeviceArray<double> workspace(cuda::sum_of_squares_workspace(n)), result(1);
+      expect_done(cuda::sum_of_squares(in.data(), n, workspace.data(), result.data(), stream_));
+      EXPECT_EQ(result.values()[0], sum_of_squares(x.data(), n)) << n;
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+TEST_F(Cuda, Adamw) {
+  const auto check = [&]<typename T>(T) {
+    const AdamwStep<T> step{.moments = {.gradient_scale = T(0.3),
+                                        .beta1 = T(0.9),
+                                        .one_minus_beta1 = T(0.1),
+                                        .beta2 = T(0.95),
+                                        .one_minus_beta2 = T(0.05),
+                                        .inverse_bias1 = T(1.7),
+                                        .inverse_sqrt_bias2 = T(2.3),
+                                        .eps = T(1e-8)},
+                            .keep = T(0.999),
+                            .rate = T(0.01)};
+    for (const std::size_t n : kSizes) {
+      const std::vector<T> g = samples<T>(n, 7);
+      std::vector<T> m = samples<T>(n, 8), v = samples<T>(n, 9), p = samples<T>(n, 10);
+      for (T& value : v) value = std::abs(value);
+      DeviceArray<T> device_g(g), device_m(m), device_v(v), device_p(p);
+      expect_done(cuda::adamw(step, device_g.data(), device_m.data(), device_v.data(),
+                              device_p.data(), n, stream_));
+      adamw(step, g.data(), m.data(), v.data(), p.data(), n);
+      EXPECT_EQ(first_difference(device_m.values(), m), n);
+      EXPECT_EQ(first_difference(device_v.values(), v), n);
+      EXPECT_EQ(first_difference(device_p.values(), p), n);
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+}  // namespace
+}  // namespace swarmline::kernels
