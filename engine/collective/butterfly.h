@@ -1,18 +1,22 @@
 // Butterfly all-reduce among the peers of a stage: sums, with the same bits at every member.
 //
-// Rank r reduces slice r, elements [bounds[r], bounds[r+1]). Scatter: every member sends its part of slice r to r, encoded
-// with the codec of that link. Rank r adds the parts in rank order whatever order they arrive in (its own part as it is, the
-// others as decoded). Gather: it encodes the reduced chunk once and sends those bytes to all; it takes the decoded form
-// itself, so every member ends with the same bits. Slices travel in chunks; scatter, sum and gather overlap.
-// One member alone: the output is a copy of the input, no codec.
-//   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done(). They must not overlap.
-//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() return, in order per receiver,
+// Rank r reduces slice r, elements [bounds[r], bounds[r+1]). Scatter: every member sends its part
+// of slice r to r, encoded with the codec of that link. Rank r adds the parts in rank order
+// whatever order they arrive in (its own part as it is, the others as decoded). Gather: it encodes
+// the reduced chunk once and sends those bytes to all; it takes the decoded form itself, so every
+// member ends with the same bits. Slices travel in chunks; scatter, sum and gather overlap. One
+// member alone: the output is a copy of the input, no codec.
+//   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done().
+//   They must not overlap. Thread:    one at a time. No I/O, no clock: the owner sends what start()
+//   and on_chunk() return, in order per receiver,
 //              and passes on what arrives. Deadlines are the owner's.
-//   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible (other length, dtype or
-//              gather codec than the round's). After an error the round is where it was before: good bytes may follow.
+//   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
+//   (other length, dtype or
+//              gather codec than the round's). After an error the round is where it was before:
+//              good bytes may follow.
 //   Bounds:    a sender is at most kWindowChunks ahead of what the reducer has returned, so at most
-//              kWindowChunks * (ranks - 1) arrived chunks wait for their turn at a reducer, and as many encoded chunks
-//              a sender; at most kRanksMax members.
+//              kWindowChunks * (ranks - 1) arrived chunks wait for their turn at a reducer, and as
+//              many encoded chunks a sender; at most kRanksMax members.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +35,22 @@ struct ButterflySpec {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   std::uint64_t elements = 0;
-  DType dtype = DType::kF32;           // kF32 | kF64
-  std::vector<std::uint64_t> bounds;   // ranks + 1 elements, ascending, 0 .. elements: slices.h
-  std::vector<CodecSpec> scatter;      // by receiving rank; own entry unused
-  CodecSpec gather;                    // one for the round
-  std::size_t chunk_bytes = Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
+  DType dtype = DType::kF32;          // kF32 | kF64
+  std::vector<std::uint64_t> bounds;  // ranks + 1 elements, ascending, 0 .. elements: slices.h
+  std::vector<CodecSpec> scatter;     // by receiving rank; own entry unused
+  CodecSpec gather;                   // one for the round
+  std::size_t chunk_bytes =
+      Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
 };
 
 enum class ReducePart : std::uint8_t { kScatter = 0, kGather = 1 };
 
 struct ChunkSend {
-  std::uint32_t to = 0;     // rank
+  std::uint32_t to = 0;  // rank
   ReducePart part = ReducePart::kScatter;
-  std::uint32_t chunk = 0;  // within the slice that is reduced (scatter: the receiver's, gather: the sender's)
-  SharedBytes wire;         // gather sends of one chunk share one buffer
+  std::uint32_t chunk =
+      0;  // within the slice that is reduced (scatter: the receiver's, gather: the sender's)
+  SharedBytes wire;  // gather sends of one chunk share one buffer
 };
 
 class ButterflyAllReduce {
@@ -60,7 +66,7 @@ class ButterflyAllReduce {
     std::uint64_t bytes_received = 0;  // wire bytes taken so far, duplicates left out
   };
 
-  // kUserMistake never; kIncompatible when the spec does not fit itself or the buffers.
+  // kIncompatible when the spec does not fit itself or the buffers.
   static Result<void> check_spec(const ButterflySpec& spec, BytesView input, BytesView output);
 
   // The spec must pass check_spec (CHECKed).
@@ -78,8 +84,8 @@ class ButterflyAllReduce {
  private:
   // A chunk of the own slice on its way to being a sum.
   struct Sum {
-    std::uint32_t next_rank = 0;               // ranks below are in
-    std::map<std::uint32_t, Buffer> waiting;   // decoded parts of later ranks
+    std::uint32_t next_rank = 0;              // ranks below are in
+    std::map<std::uint32_t, Buffer> waiting;  // decoded parts of later ranks
   };
 
   std::uint32_t chunks_of(std::uint32_t rank) const;
@@ -87,25 +93,27 @@ class ButterflyAllReduce {
   std::uint64_t chunk_elements(std::uint32_t rank, std::uint32_t chunk) const;
   BytesView input_chunk(std::uint32_t rank, std::uint32_t chunk) const;
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
-  bool first_time(ReducePart part, std::uint32_t from, std::uint32_t chunk) const;
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
   void send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends);
-  Result<std::vector<ChunkSend>> on_scatter(std::uint32_t from, std::uint32_t chunk, BytesView wire);
-  Result<std::vector<ChunkSend>> on_gather(std::uint32_t from, std::uint32_t chunk, BytesView wire);
-  void advance(std::uint32_t chunk, std::vector<ChunkSend>& sends);
-  void add_part(std::uint32_t chunk, std::uint32_t rank, BytesView values);
+  Result<void> take_part(std::uint32_t from, std::uint32_t chunk, BytesView wire,
+                         std::vector<ChunkSend>& sends);
+  Result<void> take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
+                        std::vector<ChunkSend>& sends);
+  void add_part(std::uint32_t chunk, Sum& sum, BytesView values);  // of rank sum.next_rank
+  void add_own_part(std::uint32_t chunk, Sum& sum);                // when it is its turn
+  void add_waiting_parts(std::uint32_t chunk, Sum& sum);
   void finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends);
 
   ButterflySpec spec_;
   BytesView input_;
   MutableBytes output_;
   std::uint64_t chunk_elements_ = 0;
-  std::vector<std::uint32_t> sent_;                 // by rank: scatter chunks handed out
-  std::vector<std::vector<bool>> scatter_seen_;     // by rank, chunk of the own slice
-  std::vector<std::vector<bool>> gather_seen_;      // by rank, chunk of that rank's slice
-  std::map<std::uint32_t, Sum> sums_;               // unfinished chunks of the own slice
-  std::uint32_t reduced_ = 0;                       // finished chunks of the own slice
-  Buffer scratch_;                                  // one decoded chunk
+  std::vector<std::uint32_t> sent_;              // by rank: scatter chunks handed out
+  std::vector<std::vector<bool>> scatter_seen_;  // by rank, chunk of the own slice
+  std::vector<std::vector<bool>> gather_seen_;   // by rank, chunk of that rank's slice
+  std::map<std::uint32_t, Sum> sums_;            // unfinished chunks of the own slice
+  std::uint32_t reduced_ = 0;                    // finished chunks of the own slice
+  Buffer scratch_;                               // one decoded chunk
   Progress progress_;
 };
 

@@ -1,0 +1,248 @@
+#include "engine/collective/butterfly.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/check.h"
+#include "kernels/kernels.h"
+
+namespace swarmline {
+namespace {
+
+Result<void> unfit(std::string what) {
+  return fail(ErrorCode::kIncompatible, "all-reduce: " + std::move(what));
+}
+
+void copy(BytesView from, MutableBytes to) {
+  SWARMLINE_CHECK(from.size() == to.size());
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
+}
+
+template <typename T>
+void add(BytesView from, MutableBytes to) {
+  kernels::add_into(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()),
+                    from.size() / sizeof(T));
+}
+
+bool overlap(BytesView a, BytesView b) {
+  return !a.empty() && !b.empty() && a.data() < b.data() + b.size() &&
+         b.data() < a.data() + a.size();
+}
+
+}  // namespace
+
+Result<void> ButterflyAllReduce::check_spec(const ButterflySpec& spec, BytesView input,
+                                            BytesView output) {
+  if (spec.dtype != DType::kF32 && spec.dtype != DType::kF64) {
+    return unfit("only fp32 and fp64 are reduced");
+  }
+  if (spec.ranks < 1 || spec.ranks > kRanksMax || spec.rank >= spec.ranks) {
+    return unfit(fmt::format("rank {} of {} (at most {})", spec.rank, spec.ranks, kRanksMax));
+  }
+  if (spec.bounds.size() != spec.ranks + 1U || spec.scatter.size() != spec.ranks) {
+    return unfit(fmt::format("{} bounds and {} scatter codecs for {} members", spec.bounds.size(),
+                             spec.scatter.size(), spec.ranks));
+  }
+  if (spec.bounds.front() != 0 || spec.bounds.back() != spec.elements ||
+      !std::is_sorted(spec.bounds.begin(), spec.bounds.end())) {
+    return unfit(fmt::format("the slices do not divide {} elements", spec.elements));
+  }
+  const std::size_t width = size_bytes(spec.dtype);
+  if (spec.elements > UINT64_MAX / width || input.size() != spec.elements * width ||
+      output.size() != input.size() || overlap(input, output)) {
+    return unfit(fmt::format("buffers of {} and {} bytes for {} elements", input.size(),
+                             output.size(), spec.elements));
+  }
+  if (spec.chunk_bytes < width || spec.elements / (spec.chunk_bytes / width) >= UINT32_MAX) {
+    return unfit(fmt::format("chunks of {} bytes", spec.chunk_bytes));
+  }
+  return {};
+}
+
+ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output)
+    : spec_(std::move(spec)), input_(input), output_(output) {
+  const auto fits = check_spec(spec_, input, output);
+  SWARMLINE_CHECK_MSG(fits, fits.error().what);
+  chunk_elements_ = spec_.chunk_bytes / size_bytes(spec_.dtype);
+  sent_.assign(spec_.ranks, 0);
+  for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
+    scatter_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(spec_.rank), false);
+    gather_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(r), false);
+    progress_.chunks_total += chunks_of(r);
+  }
+}
+
+// Geometry
+
+std::uint32_t ButterflyAllReduce::chunks_of(std::uint32_t rank) const {
+  const std::uint64_t slice = spec_.bounds[rank + 1] - spec_.bounds[rank];
+  return static_cast<std::uint32_t>((slice + chunk_elements_ - 1) / chunk_elements_);
+}
+
+std::uint64_t ButterflyAllReduce::chunk_first(std::uint32_t rank, std::uint32_t chunk) const {
+  return spec_.bounds[rank] + chunk * chunk_elements_;
+}
+
+std::uint64_t ButterflyAllReduce::chunk_elements(std::uint32_t rank, std::uint32_t chunk) const {
+  return std::min(chunk_elements_, spec_.bounds[rank + 1] - chunk_first(rank, chunk));
+}
+
+BytesView ButterflyAllReduce::input_chunk(std::uint32_t rank, std::uint32_t chunk) const {
+  const std::size_t width = size_bytes(spec_.dtype);
+  return input_.subspan(chunk_first(rank, chunk) * width, chunk_elements(rank, chunk) * width);
+}
+
+MutableBytes ButterflyAllReduce::output_chunk(std::uint32_t rank, std::uint32_t chunk) {
+  const std::size_t width = size_bytes(spec_.dtype);
+  return output_.subspan(chunk_first(rank, chunk) * width, chunk_elements(rank, chunk) * width);
+}
+
+// Scatter
+
+std::vector<ChunkSend> ButterflyAllReduce::start() {
+  std::vector<ChunkSend> sends;
+  if (spec_.ranks == 1) {
+    copy(input_, output_);
+    progress_.chunks_done = progress_.chunks_total;
+    return sends;
+  }
+  // Chunk by chunk over the receivers, so that all reducers start at once. From the next rank on,
+  // so that not everybody fills the first one's link.
+  for (std::uint32_t chunk = 0; chunk < kWindowChunks; ++chunk) {
+    for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
+      send_scatter((spec_.rank + step) % spec_.ranks, sends);
+    }
+  }
+  return sends;
+}
+
+void ButterflyAllReduce::send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends) {
+  const std::uint32_t chunk = sent_[to];
+  if (chunk == chunks_of(to)) return;
+  ++sent_[to];
+  SharedBytes wire(encode(spec_.scatter[to], input_chunk(to, chunk), spec_.dtype));
+  progress_.bytes_to_send += wire.size();
+  sends.push_back({to, ReducePart::kScatter, chunk, std::move(wire)});
+}
+
+Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, ReducePart part,
+                                                            std::uint32_t chunk, BytesView wire) {
+  const bool scatter = part == ReducePart::kScatter;
+  if (from >= spec_.ranks || from == spec_.rank ||
+      chunk >= chunks_of(scatter ? spec_.rank : from)) {
+    return fail(ErrorCode::kCorrupt, fmt::format("all-reduce: chunk {} of rank {} does not exist "
+                                                 "({} members)",
+                                                 chunk, from, spec_.ranks));
+  }
+  std::vector<bool>& seen = (scatter ? scatter_seen_ : gather_seen_)[from];
+  if (seen[chunk]) return std::vector<ChunkSend>{};
+  // Nobody returns a sum whose part it was not sent, or runs ahead of the window.
+  const std::uint64_t limit = scatter ? std::uint64_t{reduced_} + kWindowChunks : sent_[from];
+  if (chunk >= limit) {
+    return fail(ErrorCode::kCorrupt, fmt::format("all-reduce: chunk {} of rank {} came before its "
+                                                 "turn (below {})",
+                                                 chunk, from, limit));
+  }
+  SWARMLINE_TRY(check_header(part, chunk_elements(scatter ? spec_.rank : from, chunk), wire));
+  std::vector<ChunkSend> sends;
+  SWARMLINE_TRY(scatter ? take_part(from, chunk, wire, sends) : take_sum(from, chunk, wire, sends));
+  seen[chunk] = true;
+  progress_.bytes_received += wire.size();
+  return sends;
+}
+
+Result<void> ButterflyAllReduce::check_header(ReducePart part, std::uint64_t elements,
+                                              BytesView wire) const {
+  const auto header = read_wire_header(wire);
+  if (!header) return std::unexpected(header.error());
+  if (header->elements != elements || header->source != spec_.dtype) {
+    return unfit(fmt::format("a chunk of {} elements came with {}, or of another dtype", elements,
+                             header->elements));
+  }
+  // Members that decode another codec than the others would end with other bits.
+  if (part == ReducePart::kGather && header->codec != spec_.gather) {
+    return unfit(fmt::format("a sum came as {}, the round's codec is {}", to_string(header->codec),
+                             to_string(spec_.gather)));
+  }
+  return {};
+}
+
+// Reduction
+
+Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chunk, BytesView wire,
+                                           std::vector<ChunkSend>& sends) {
+  const std::size_t bytes = output_chunk(spec_.rank, chunk).size();
+  Sum& sum = sums_[chunk];
+  add_own_part(chunk, sum);
+  if (from != sum.next_rank) {
+    Buffer values(bytes);
+    SWARMLINE_TRY(decode(wire, spec_.dtype, values.bytes()));
+    sum.waiting.emplace(from, std::move(values));
+    ++progress_.chunks_waiting;
+    return {};
+  }
+  if (scratch_.size() < bytes) scratch_ = Buffer(bytes);
+  SWARMLINE_TRY(decode(wire, spec_.dtype, scratch_.bytes().first(bytes)));
+  add_part(chunk, sum, scratch_.bytes().first(bytes));
+  add_waiting_parts(chunk, sum);
+  if (sum.next_rank == spec_.ranks) finish_chunk(chunk, sends);
+  return {};
+}
+
+void ButterflyAllReduce::add_part(std::uint32_t chunk, Sum& sum, BytesView values) {
+  const MutableBytes target = output_chunk(spec_.rank, chunk);
+  if (sum.next_rank == 0) {
+    copy(values, target);
+  } else if (spec_.dtype == DType::kF32) {
+    add<float>(values, target);
+  } else {
+    add<double>(values, target);
+  }
+  ++sum.next_rank;
+}
+
+void ButterflyAllReduce::add_own_part(std::uint32_t chunk, Sum& sum) {
+  if (sum.next_rank == spec_.rank) add_part(chunk, sum, input_chunk(spec_.rank, chunk));
+}
+
+void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
+  for (add_own_part(chunk, sum); !sum.waiting.empty(); add_own_part(chunk, sum)) {
+    const auto next = sum.waiting.begin();
+    if (next->first != sum.next_rank) return;
+    add_part(chunk, sum, next->second.bytes());
+    sum.waiting.erase(next);
+    --progress_.chunks_waiting;
+  }
+}
+
+void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends) {
+  sums_.erase(chunk);
+  const MutableBytes values = output_chunk(spec_.rank, chunk);
+  const SharedBytes wire(encode(spec_.gather, values, spec_.dtype));
+  if (spec_.gather.kind != CodecKind::kNone) {
+    const auto decoded = decode(wire.view(), spec_.dtype, values);
+    SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
+  }
+  for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
+    const std::uint32_t to = (spec_.rank + step) % spec_.ranks;
+    sends.push_back({to, ReducePart::kGather, chunk, wire});
+    progress_.bytes_to_send += wire.size();
+  }
+  ++reduced_;
+  ++progress_.chunks_done;
+}
+
+// Gather
+
+Result<void> ButterflyAllReduce::take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
+                                          std::vector<ChunkSend>& sends) {
+  SWARMLINE_TRY(decode(wire, spec_.dtype, output_chunk(from, chunk)));
+  ++progress_.chunks_done;
+  send_scatter(from, sends);  // the returned sum made room at its reducer
+  return {};
+}
+
+}  // namespace swarmline

@@ -1,0 +1,437 @@
+#include "engine/collective/butterfly.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/base/rng.h"
+#include "engine/collective/slices.h"
+
+namespace swarmline {
+namespace {
+
+constexpr CodecSpec kNone{CodecKind::kNone, 256};
+constexpr CodecSpec kFp16{CodecKind::kFp16, 256};
+constexpr CodecSpec kBf16{CodecKind::kBf16, 256};
+constexpr CodecSpec kInt8{CodecKind::kInt8, 64};
+
+struct Case {
+  std::uint32_t ranks = 2;
+  std::uint64_t elements = 0;
+  DType dtype = DType::kF32;
+  CodecSpec scatter = kNone;
+  CodecSpec gather = kNone;
+  std::size_t chunk_bytes = 4096;
+  std::uint64_t seed = 1;
+};
+
+enum class Order { kInOrder, kLast, kRandom };
+
+template <typename T>
+Buffer random_values(std::uint64_t elements, Rng& rng) {
+  Buffer buffer(elements * sizeof(T));
+  for (T& value : buffer.as<T>()) value = static_cast<T>(2 * rng.uniform() - 1);
+  return buffer;
+}
+
+// All members of a round in one process, and the network between them as a bag of messages.
+class Group {
+ public:
+  explicit Group(const Case& c) : case_(c), rng_(c.seed) {
+    std::vector<double> weights;
+    for (std::uint32_t r = 0; r < c.ranks; ++r)
+      weights.push_back(rng_.below(5) == 0 ? 0 : rng_.uniform());
+    weights[rng_.below(c.ranks)] = 0.4;
+    bounds_ = slice_bounds(c.elements, weights, 1 + rng_.below(64));
+    for (std::uint32_t r = 0; r < c.ranks; ++r) {
+      inputs_.push_back(c.dtype == DType::kF32 ? random_values<float>(c.elements, rng_)
+                                               : random_values<double>(c.elements, rng_));
+      sealed_.push_back(Buffer::copy_of(inputs_.back().bytes()));
+      outputs_.emplace_back(inputs_.back().size());
+      std::fill_n(outputs_.back().data(), outputs_.back().size(), std::byte{0xAB});
+    }
+    for (std::uint32_t r = 0; r < c.ranks; ++r) {
+      members_.push_back(
+          std::make_unique<ButterflyAllReduce>(spec(r), inputs_[r].bytes(), outputs_[r].bytes()));
+    }
+  }
+
+  ButterflySpec spec(std::uint32_t rank) const {
+    return {.rank = rank,
+            .ranks = case_.ranks,
+            .elements = case_.elements,
+            .dtype = case_.dtype,
+            .bounds = bounds_,
+            .scatter = std::vector<CodecSpec>(case_.ranks, case_.scatter),
+            .gather = case_.gather,
+            .chunk_bytes = case_.chunk_bytes};
+  }
+
+  void run(Order order) {
+    for (std::uint32_t r = 0; r < case_.ranks; ++r) post(r, members_[r]->start());
+    while (!bag_.empty()) {
+      deliver(take(order));
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+  void expect_same_bits() const {
+    for (std::uint32_t r = 0; r < case_.ranks; ++r) {
+      EXPECT_TRUE(members_[r]->done()) << "rank " << r;
+      EXPECT_TRUE(std::ranges::equal(outputs_[r].bytes(), outputs_[0].bytes())) << "rank " << r;
+      EXPECT_TRUE(std::ranges::equal(inputs_[r].bytes(), sealed_[r].bytes())) << "input written";
+      EXPECT_EQ(members_[r]->progress().chunks_waiting, 0U);
+    }
+  }
+
+  // The sum by the rules, slice by slice, chunk by chunk, without messages.
+  template <typename T>
+  std::vector<T> expected() const {
+    std::vector<T> sums(case_.elements);
+    const std::uint64_t chunk = case_.chunk_bytes / sizeof(T);
+    for (std::uint32_t r = 0; r < case_.ranks; ++r) {
+      for (std::uint64_t first = bounds_[r]; first < bounds_[r + 1]; first += chunk) {
+        const std::uint64_t count = std::min(chunk, bounds_[r + 1] - first);
+        std::vector<T> sum(count);
+        for (std::uint32_t from = 0; from < case_.ranks; ++from) {
+          const auto* part = inputs_[from].as<T>().data() + first;
+          std::vector<T> values(part, part + count);
+          if (from != r) values = through(case_.scatter, values);
+          for (std::uint64_t i = 0; i < count; ++i)
+            sum[i] = from == 0 ? values[i] : sum[i] + values[i];
+        }
+        if (case_.ranks > 1) sum = through(case_.gather, sum);
+        std::ranges::copy(sum, sums.begin() + static_cast<std::ptrdiff_t>(first));
+      }
+    }
+    return sums;
+  }
+
+  template <typename T>
+  std::span<const T> output(std::uint32_t rank) const {
+    return outputs_[rank].as<T>();
+  }
+  Buffer& input(std::uint32_t rank) { return inputs_[rank]; }
+  const ButterflyAllReduce& member(std::uint32_t rank) const { return *members_[rank]; }
+
+ private:
+  struct Message {
+    std::uint32_t from;
+    ChunkSend send;
+  };
+
+  template <typename T>
+  std::vector<T> through(const CodecSpec& codec, const std::vector<T>& values) const {
+    const BytesView bytes{reinterpret_cast<const std::byte*>(values.data()),
+                          values.size() * sizeof(T)};
+    const Buffer wire = encode(codec, bytes, case_.dtype);
+    std::vector<T> out(values.size());
+    EXPECT_TRUE(decode(wire.bytes(), case_.dtype,
+                       {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(T)}));
+    return out;
+  }
+
+  void post(std::uint32_t from, std::vector<ChunkSend> sends) {
+    for (ChunkSend& send : sends) bag_.push_back({from, std::move(send)});
+  }
+
+  Message take(Order order) {
+    std::size_t at = 0;
+    if (order == Order::kLast) at = bag_.size() - 1;
+    if (order == Order::kRandom) at = rng_.below(bag_.size());
+    Message message = std::move(bag_[at]);
+    if (order == Order::kRandom) {
+      bag_[at] = std::move(bag_.back());
+      bag_.pop_back();
+    } else {
+      bag_.erase(bag_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    return message;
+  }
+
+  void deliver(const Message& message) {
+    ButterflyAllReduce& to = *members_[message.send.to];
+    const ChunkSend& send = message.send;
+    for (int copy = 0; copy < 1 + (rng_.below(4) == 0); ++copy) {
+      auto sends = to.on_chunk(message.from, send.part, send.chunk, send.wire.view());
+      ASSERT_TRUE(sends) << sends.error().what;
+      if (copy == 1) ASSERT_TRUE(sends->empty()) << "a duplicate was taken";
+      post(send.to, std::move(*sends));
+    }
+    ASSERT_LE(to.progress().chunks_waiting,
+              std::uint64_t{ButterflyAllReduce::kWindowChunks} * (case_.ranks - 1));
+  }
+
+  Case case_;
+  Rng rng_;
+  std::vector<std::uint64_t> bounds_;
+  std::vector<Buffer> inputs_;
+  std::vector<Buffer> sealed_;
+  std::vector<Buffer> outputs_;
+  std::vector<std::unique_ptr<ButterflyAllReduce>> members_;
+  std::vector<Message> bag_;
+};
+
+template <typename T>
+void expect_expected_sums(const Case& c, Order order) {
+  SCOPED_TRACE(::testing::Message() << c.ranks << " ranks, " << c.elements << " elements, scatter "
+                                    << to_string(c.scatter) << ", gather " << to_string(c.gather)
+                                    << ", seed " << c.seed);
+  Group group(c);
+  group.run(order);
+  group.expect_same_bits();
+  const std::vector<T> expected = group.expected<T>();
+  EXPECT_TRUE(std::ranges::equal(group.output<T>(0), expected));
+}
+
+TEST(ButterflyTest, PlainSumsForAnySizeAndNumberOfRanks) {
+  for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
+    for (const std::uint64_t elements : {0, 1, 7, 31, 32, 33, 1000, 1024, 4096, 20'001}) {
+      for (const Order order : {Order::kInOrder, Order::kLast, Order::kRandom}) {
+        const std::uint64_t seed = ranks * 100'000 + elements;
+        expect_expected_sums<float>({.ranks = ranks, .elements = elements, .seed = seed}, order);
+        expect_expected_sums<double>(
+            {.ranks = ranks, .elements = elements, .dtype = DType::kF64, .seed = seed}, order);
+      }
+    }
+  }
+}
+
+TEST(ButterflyTest, AMillionElements) {
+  for (const std::uint32_t ranks : {2U, 5U, 8U}) {
+    expect_expected_sums<float>(
+        {.ranks = ranks, .elements = 1'000'003, .chunk_bytes = 64 * 1024, .seed = ranks},
+        Order::kRandom);
+    expect_expected_sums<double>({.ranks = ranks,
+                                  .elements = 1'000'003,
+                                  .dtype = DType::kF64,
+                                  .chunk_bytes = Limits::reduce_chunk_bytes,
+                                  .seed = ranks},
+                                 Order::kRandom);
+  }
+}
+
+// A plain loop over the inputs in rank order, nothing of the code under test in it.
+TEST(ButterflyTest, TheSumIsTheSum) {
+  Group group({.ranks = 4, .elements = 5000});
+  group.run(Order::kRandom);
+  for (std::size_t i = 0; i < 5000; ++i) {
+    float sum = group.input(0).as<float>()[i];
+    for (std::uint32_t r = 1; r < 4; ++r) sum += group.input(r).as<float>()[i];
+    ASSERT_EQ(group.output<float>(3)[i], sum) << i;
+  }
+}
+
+TEST(ButterflyTest, SameBitsAtEveryMemberForEveryCodec) {
+  std::uint64_t seed = 0;
+  for (const CodecSpec& scatter : {kNone, kFp16, kBf16, kInt8}) {
+    for (const CodecSpec& gather : {kNone, kFp16, kBf16, kInt8}) {
+      for (const std::uint32_t ranks : {2U, 3U, 7U}) {
+        for (const std::uint64_t elements : {1, 1000, 30'001}) {
+          expect_expected_sums<float>({.ranks = ranks,
+                                       .elements = elements,
+                                       .scatter = scatter,
+                                       .gather = gather,
+                                       .seed = ++seed},
+                                      Order::kRandom);
+          expect_expected_sums<double>({.ranks = ranks,
+                                        .elements = elements,
+                                        .dtype = DType::kF64,
+                                        .scatter = scatter,
+                                        .gather = gather,
+                                        .seed = ++seed},
+                                       Order::kRandom);
+        }
+      }
+    }
+  }
+}
+
+TEST(ButterflyTest, ArrivalOrderLeavesNoTrace) {
+  const Case c{.ranks = 5, .elements = 20'000, .scatter = kInt8, .gather = kBf16};
+  Group first(c);
+  first.run(Order::kInOrder);
+  for (const Order order : {Order::kLast, Order::kRandom}) {
+    Group again(c);
+    again.run(order);
+    EXPECT_TRUE(std::ranges::equal(again.output<float>(2), first.output<float>(2)));
+  }
+}
+
+TEST(ButterflyTest, NonFiniteValuesReachEveryMember) {
+  for (const CodecSpec& codec : {kNone, kFp16, kInt8}) {
+    Group group({.ranks = 3, .elements = 3000, .scatter = codec, .gather = codec});
+    group.input(1).as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+    group.input(2).as<float>()[2990] = std::numeric_limits<float>::infinity();
+    group.run(Order::kRandom);
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      EXPECT_TRUE(std::isnan(group.output<float>(r)[5]));
+      EXPECT_FALSE(std::isfinite(group.output<float>(r)[2990]));
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(group.output<float>(r)),
+                                     std::as_bytes(group.output<float>(0))));
+    }
+  }
+}
+
+TEST(ButterflyTest, OneMemberAloneCopiesWithoutACodec) {
+  Group group({.ranks = 1, .elements = 1000, .scatter = kInt8, .gather = kInt8});
+  group.run(Order::kInOrder);
+  EXPECT_TRUE(group.member(0).done());
+  EXPECT_TRUE(std::ranges::equal(group.output<float>(0), group.input(0).as<float>()));
+  EXPECT_EQ(group.member(0).progress().bytes_to_send, 0U);
+}
+
+TEST(ButterflyTest, WireBytesAreTwiceTheVectorLessTheOwnShare) {
+  const std::uint64_t elements = 1 << 20;
+  const std::uint64_t bytes = elements * sizeof(float);
+  Group group({.ranks = 4, .elements = elements, .chunk_bytes = Limits::reduce_chunk_bytes});
+  group.run(Order::kInOrder);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    sent += group.member(r).progress().bytes_to_send;
+    received += group.member(r).progress().bytes_received;
+  }
+  EXPECT_EQ(sent, received);
+  EXPECT_GE(sent, 2 * 3 * bytes);
+  EXPECT_LE(sent, 2 * 3 * bytes + 2 * 3 * bytes / 100);
+}
+
+// Two members driven by hand: 0 reduces the first half, 1 the second, 20 chunks of 256 floats each.
+class TwoMembers : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kElements = 40 * 256;
+
+  TwoMembers() {
+    Rng rng(9);
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      inputs_.push_back(random_values<float>(kElements, rng));
+      outputs_.emplace_back(kElements * sizeof(float));
+      members_.push_back(
+          std::make_unique<ButterflyAllReduce>(spec(r), inputs_[r].bytes(), outputs_[r].bytes()));
+    }
+  }
+
+  static ButterflySpec spec(std::uint32_t rank) {
+    return {.rank = rank,
+            .ranks = 2,
+            .elements = kElements,
+            .bounds = {0, kElements / 2, kElements},
+            .scatter = {kNone, kNone},
+            .gather = kBf16,
+            .chunk_bytes = 1024};
+  }
+  static Buffer wire_of(const CodecSpec& codec, std::size_t elements, DType dtype = DType::kF32) {
+    const Buffer values = Buffer::zeroed(elements * size_bytes(dtype));
+    return encode(codec, values.bytes(), dtype);
+  }
+  void expect_error(ErrorCode code, std::uint32_t from, ReducePart part, std::uint32_t chunk,
+                    BytesView wire) {
+    const auto before = members_[0]->progress();
+    const auto sends = members_[0]->on_chunk(from, part, chunk, wire);
+    ASSERT_FALSE(sends);
+    EXPECT_EQ(sends.error().code, code) << sends.error().what;
+    EXPECT_EQ(members_[0]->progress().bytes_received, before.bytes_received);
+    EXPECT_EQ(members_[0]->progress().chunks_done, before.chunks_done);
+  }
+
+  std::vector<Buffer> inputs_;
+  std::vector<Buffer> outputs_;
+  std::vector<std::unique_ptr<ButterflyAllReduce>> members_;
+};
+
+TEST_F(TwoMembers, ASenderStaysAWindowAheadOfTheReturnedSums) {
+  constexpr std::uint32_t kWindow = ButterflyAllReduce::kWindowChunks;
+  const auto first = members_[0]->start();
+  ASSERT_EQ(first.size(), kWindow);
+  auto back = members_[1]->start();
+  ASSERT_EQ(back.size(), kWindow);
+  // One part arrives at 1, one sum comes back, one more part goes out.
+  const auto sums = members_[1]->on_chunk(0, first[0].part, first[0].chunk, first[0].wire.view());
+  ASSERT_TRUE(sums);
+  ASSERT_EQ(sums->size(), 1U);
+  EXPECT_EQ(sums->at(0).part, ReducePart::kGather);
+  const auto more = members_[0]->on_chunk(1, ReducePart::kGather, 0, sums->at(0).wire.view());
+  ASSERT_TRUE(more);
+  ASSERT_EQ(more->size(), 1U);
+  EXPECT_EQ(more->at(0).part, ReducePart::kScatter);
+  EXPECT_EQ(more->at(0).chunk, kWindow);
+}
+
+TEST_F(TwoMembers, WhatDoesNotFitTheRoundIsRefused) {
+  auto sends = members_[1]->start();
+  members_[0]->start();
+  const BytesView good = sends[0].wire.view();
+  ASSERT_EQ(sends[0].chunk, 0U);
+  expect_error(ErrorCode::kCorrupt, 0, ReducePart::kScatter, 0, good);   // from oneself
+  expect_error(ErrorCode::kCorrupt, 2, ReducePart::kScatter, 0, good);   // no such member
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 20, good);  // no such chunk
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, ButterflyAllReduce::kWindowChunks,
+               good);  // beyond the window
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kGather, 12, wire_of(kBf16, 256).bytes());
+  expect_error(ErrorCode::kIncompatible, 1, ReducePart::kScatter, 0, wire_of(kNone, 255).bytes());
+  expect_error(ErrorCode::kIncompatible, 1, ReducePart::kScatter, 0,
+               wire_of(kNone, 256, DType::kF64).bytes());
+  expect_error(ErrorCode::kIncompatible, 1, ReducePart::kGather, 0, wire_of(kNone, 256).bytes());
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 0, good.first(good.size() - 1));
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 0, {});
+}
+
+TEST_F(TwoMembers, ACorruptChunkChangesNothingAndTheGoodOneIsTaken) {
+  std::vector<std::pair<std::uint32_t, ChunkSend>> bag;
+  const auto post = [&](std::uint32_t from, std::vector<ChunkSend> sends) {
+    for (ChunkSend& send : sends) bag.emplace_back(from, std::move(send));
+  };
+  for (std::uint32_t r = 0; r < 2; ++r) post(r, members_[r]->start());
+  Rng rng(4);
+  while (!bag.empty()) {
+    const auto [from, send] = bag.back();
+    bag.pop_back();
+    ButterflyAllReduce& to = *members_[send.to];
+    Buffer spoiled = Buffer::copy_of(send.wire.view());
+    spoiled.data()[rng.below(spoiled.size())] ^= std::byte{1};
+    const auto refused = to.on_chunk(from, send.part, send.chunk, spoiled.bytes());
+    ASSERT_FALSE(refused);
+    ASSERT_EQ(refused.error().code, ErrorCode::kCorrupt);
+    auto taken = to.on_chunk(from, send.part, send.chunk, send.wire.view());
+    ASSERT_TRUE(taken) << taken.error().what;
+    post(send.to, std::move(*taken));
+  }
+  EXPECT_TRUE(members_[0]->done());
+  EXPECT_TRUE(std::ranges::equal(outputs_[0].bytes(), outputs_[1].bytes()));
+  for (std::size_t i = 0; i < kElements; ++i) {
+    const float sum = inputs_[0].as<float>()[i] + inputs_[1].as<float>()[i];
+    ASSERT_NEAR(outputs_[0].as<float>()[i], sum, 0.01);
+  }
+}
+
+TEST(ButterflySpecTest, SpecsThatDoNotFitAreNamed) {
+  Buffer in = Buffer::zeroed(40);
+  Buffer out = Buffer::zeroed(40);
+  const ButterflySpec good{
+      .rank = 1, .ranks = 2, .elements = 10, .bounds = {0, 4, 10}, .scatter = {kNone, kNone}};
+  EXPECT_TRUE(ButterflyAllReduce::check_spec(good, in.bytes(), out.bytes()));
+  std::vector<ButterflySpec> bad(8, good);
+  bad[0].rank = 2;
+  bad[1].bounds = {0, 10};
+  bad[2].bounds = {0, 11, 10};
+  bad[3].bounds = {0, 4, 9};
+  bad[4].scatter.pop_back();
+  bad[5].elements = 11;
+  bad[6].chunk_bytes = 3;
+  bad[7].dtype = DType::kI8;
+  for (const ButterflySpec& spec : bad) {
+    const auto checked = ButterflyAllReduce::check_spec(spec, in.bytes(), out.bytes());
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().code, ErrorCode::kIncompatible);
+  }
+  EXPECT_FALSE(ButterflyAllReduce::check_spec(good, in.bytes(), in.bytes())) << "in place";
+}
+
+}  // namespace
+}  // namespace swarmline
