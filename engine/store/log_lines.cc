@@ -21,7 +21,7 @@ std::string to_json_line(const StepLogLine& line) {
   json.member("gradient_norm", line.gradient_norm).member("learning_rate", line.learning_rate);
   json.member("skipped", line.skipped);
   json.key("peers").begin_array();
-  for (const PeerShare& share : line.peers) {
+  for (const PeerContributions& share : line.peers) {
     json.begin_object().member("peer", share.peer.value).member("stage", share.stage.value);
     json.member("microbatches", share.microbatches).end_object();
   }

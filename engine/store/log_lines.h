@@ -14,7 +14,7 @@ namespace swarmline {
 inline constexpr int kLogFormat = 1;
 
 // What one peer did in a step.
-struct PeerShare {
+struct PeerContributions {
   PeerId peer;
   StageId stage;
   std::uint32_t microbatches = 0;  // contributions it owned when the step closed
@@ -38,7 +38,7 @@ struct StepLogLine {
   double gradient_norm = 0;
   double learning_rate = 0;
   bool skipped = false;
-  std::vector<PeerShare> peers;
+  std::vector<PeerContributions> peers;
   std::vector<BoundaryBytes> boundaries;
   std::uint64_t averaging_bytes = 0;  // all-reduce, all stages
 };

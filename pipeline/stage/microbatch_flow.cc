@@ -316,8 +316,11 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
 }
 
 void MicrobatchFlow::on_stall(const Seat& stalled, const AttemptId& id) {
-  auto it = outgoing_.find(id);
-  if (it != outgoing_.end() && it->second->next == stalled) resend(TaskPtr(it->second), true);
+  // The reporter knows the attempt by the name it left the stalled peer with; ours may differ.
+  std::vector<TaskPtr> sent_there;
+  for (const auto& [outgoing_id, task] : outgoing_)
+    if (outgoing_id.microbatch == id.microbatch && task->next == stalled) sent_there.push_back(task);
+  for (const TaskPtr& task : sent_there) resend(task, true);
 }
 
 void MicrobatchFlow::on_link_lost(const Seat& peer) {

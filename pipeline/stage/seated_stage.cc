@@ -139,6 +139,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       phases_.retire(phase);
       flow_.drop(phase);
       contributions_.retire(phase);
+      flow_.take_boundary_bytes(phase);
+      flow_.take_busy_ns(phase);
       return {};
     }
     case MessageKind::kStallReport: {

@@ -1,0 +1,346 @@
+#include "pipeline/coordinator/coordinator.h"
+
+#include <utility>
+
+#include "balancer/cut.h"
+#include "engine/base/check.h"
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+namespace {
+constexpr std::size_t kSessionsMax = static_cast<std::size_t>(Limits::peers_max) + 64;
+// Peers get so long to hear the end before the coordinator's process goes.
+constexpr Duration kFarewellTime = std::chrono::milliseconds(400);
+
+std::vector<StageSpec> cut_of(const CoordinatorOptions& options) {
+  CutOptions cut{.stages = options.config.pipeline.stages,
+                 .share_layers = options.model.shape.share_layers,
+                 .stage_speeds = {},
+                 .layers = options.config.pipeline.layers};
+  auto stages = cut_layers(model_costs(options.model), cut);
+  SWARMLINE_CHECK_MSG(stages.has_value(), stages ? "" : stages.error().what);
+  return *stages;
+}
+
+SequenceOptions sequence_of(const CoordinatorOptions& options) {
+  return {.steps = options.config.run.steps,
+          .delay = options.config.pipeline.delay,
+          .eval_every_steps = options.config.eval.every_steps,
+          .eval = options.eval_sequences > 0};
+}
+
+}  // namespace
+
+Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
+                        CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
+    : runtime_(runtime),
+      network_(network),
+      journal_(journal),
+      sink_(sink),
+      options_(std::move(options)),
+      on_finished_(std::move(on_finished)),
+      stages_(cut_of(options_)),
+      membership_(options_.config.pipeline.peers),
+      sequence_(sequence_of(options_)),
+      stats_(options_.config.pipeline.stages),
+      alive_(std::make_shared<Impl*>(this)) {
+  for (const StageSpec& stage : stages_) layouts_.push_back(make_layout(options_.model, stage));
+}
+
+Result<Address> Coordinator::Impl::start() {
+  auto address = parse_address(options_.config.net.listen);
+  if (!address) return std::unexpected(address.error());
+  auto bound = network_.listen(*address, [weak = weak()](std::shared_ptr<Connection> connection) {
+    if (auto self = weak.lock()) (*self)->accept(std::move(connection));
+  });
+  if (!bound) return bound;
+  SWARMLINE_TRY(journal_.put_meta("term", std::to_string(term_.value)));
+  SWARMLINE_TRY(journal_.put_meta("run_id", options_.run_id));
+  expected_tick_ = runtime_.now();
+  check_silence();
+  return bound;
+}
+
+// ---- Sessions ------------------------------------------------------------------------------------------------------
+
+void Coordinator::Impl::accept(std::shared_ptr<Connection> connection) {
+  auto session = std::make_shared<Session>();
+  session->channel = RpcChannel::make(runtime_, std::move(connection));
+  session->channel->start({
+      .on_message =
+          [weak = weak(), session](Frame frame) {
+            if (auto self = weak.lock()) (*self)->on_message(session, frame);
+          },
+      .on_request =
+          [weak = weak(), session](Frame frame, RpcChannel::Respond respond) {
+            if (auto self = weak.lock()) (*self)->on_request(session, frame, respond);
+          },
+      .on_closed =
+          [weak = weak(), session](Error error) {
+            if (auto self = weak.lock()) (*self)->on_closed(session, error);
+          },
+  });
+  sessions_.push_back(session);
+  if (sessions_.size() > kSessionsMax) session->channel->close();
+}
+
+void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error) {
+  bytes_of_closed_ += session->channel->connection().counters().bytes_sent +
+                      session->channel->connection().counters().bytes_received;
+  std::erase(sessions_, session);
+  if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
+  Member& member = membership_.at(session->seat.peer);
+  if (member.state == MemberState::kLost) return;
+  member.state = MemberState::kLost;
+  peers_.erase(session->seat.peer);
+  ledger_.seat_lost(session->seat);
+  event("peer_lost", to_string(session->seat) + ": " + error.what);
+  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value, member.name,
+                                      member.seat.stage.value, member.address);
+  fail_run(session->goodbye.empty()
+               ? fmt::format("{} was lost: {}; the run ends after step {} because nothing can replace it",
+                             who, error.what, sequence_.committed())
+               : fmt::format("{} failed: {}", who, session->goodbye));
+}
+
+void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame,
+                                   const RpcChannel::Respond& respond) {
+  switch (kind_of(frame)) {
+    case MessageKind::kHello: return on_hello(session, frame, respond);
+    case MessageKind::kClaim: return on_claim(frame, respond);
+    case MessageKind::kCheckpointPiece: return on_piece(session, frame, respond);
+    case MessageKind::kStatusRequest: {
+      wire::StatusReply reply;
+      reply.set_json(status_json());
+      return respond(make_frame(MessageKind::kStatusReply, reply));
+    }
+    case MessageKind::kStopRequest: {
+      auto stop = parse<wire::StopRequest>(frame);
+      if (!stop) return respond(std::unexpected(stop.error()));
+      wire::StopReply reply;
+      reply.set_what(stop->now() ? "stopping at once" : "finishing the open step, then writing a checkpoint");
+      respond(make_frame(MessageKind::kStopReply, reply));
+      runtime_.post([weak = weak(), now = stop->now()] {
+        if (auto self = weak.lock()) (*self)->request_stop(now);
+      });
+      return;
+    }
+    default: return respond(fail(ErrorCode::kRefused, "a coordinator does not answer that"));
+  }
+}
+
+void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
+                                 const RpcChannel::Respond& respond) {
+  auto hello = parse<wire::Hello>(frame);
+  if (!hello) return respond(std::unexpected(hello.error()));
+  if (hello->protocol() != kProtocolVersion)
+    return respond(fail(ErrorCode::kRefused,
+                        fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
+                                    hello->protocol(), kProtocolVersion)));
+  if (state_ != State::kWaiting)
+    return respond(fail(ErrorCode::kRefused,
+                        "the run has started and its seats are taken; join before it starts, or start another run"));
+  auto seat = membership_.join(*hello, runtime_.now());
+  if (!seat) return respond(std::unexpected(seat.error()));
+  session->seat = *seat;
+  peers_[seat->peer] = session;
+  if (auto kept = journal_.record_seat({.seat = *seat, .address = hello->address(), .state = "active"}); !kept)
+    return fail_run("the journal can't be written: " + kept.error().what);
+  event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello->address()));
+
+  wire::Welcome welcome;
+  welcome.set_term(term_.value);
+  welcome.set_era(era_.value);
+  welcome.set_run_id(options_.run_id);
+  welcome.set_config_toml(options_.config_toml);
+  welcome.set_vocab(options_.model.shape.vocab);
+  *welcome.mutable_seat() = to_wire(*seat);
+  for (const StageSpec& stage : stages_) {
+    wire::StageCut* cut = welcome.add_cuts();
+    cut->set_first_layer(stage.first_layer);
+    cut->set_last_layer(stage.last_layer);
+  }
+  welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
+  respond(make_frame(MessageKind::kWelcome, welcome));
+}
+
+void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
+  if (session->seat.peer.value == 0) return;  // tools send requests only
+  membership_.heard(session->seat, runtime_.now());
+  auto with = [&](auto parsed, auto handler) {
+    if (!parsed) {
+      log(LogLevel::kWarn, "closing {}: {}", to_string(session->seat), parsed.error().what);
+      return session->channel->close();
+    }
+    if (from_wire(parsed->seat()) != session->seat || !membership_.is_current(session->seat)) return;
+    handler(*parsed);
+  };
+  switch (kind_of(frame)) {
+    case MessageKind::kHeartbeat:
+      return with(parse<wire::Heartbeat>(frame), [&](const auto& m) { membership_.heartbeat(m, runtime_.now()); });
+    case MessageKind::kReady: return with(parse<wire::Ready>(frame), [&](const auto& m) { on_ready(session, m); });
+    case MessageKind::kWantLeases: return with(parse<wire::WantLeases>(frame), [&](const auto& m) { on_want_leases(m); });
+    case MessageKind::kReport: return with(parse<wire::Report>(frame), [&](const auto& m) { on_report(m); });
+    case MessageKind::kComputeFailed:
+      return with(parse<wire::ComputeFailed>(frame), [&](const auto& m) { on_compute_failed(m); });
+    case MessageKind::kStallReport: return with(parse<wire::StallReport>(frame), [&](const auto& m) { on_stall(m); });
+    case MessageKind::kReduced: return with(parse<wire::Reduced>(frame), [&](const auto& m) { on_reduced(m); });
+    case MessageKind::kStepped: return with(parse<wire::Stepped>(frame), [&](const auto& m) { on_stepped(m); });
+    case MessageKind::kSealMismatch:
+      return with(parse<wire::SealMismatch>(frame), [&](const wire::SealMismatch& m) {
+        fail_run(fmt::format("{} does not hold {} microbatches of {} that the ledger says it owns",
+                             to_string(session->seat), m.missing_size(), to_string(from_wire(m.phase()))));
+      });
+    case MessageKind::kGoodbye:
+      return with(parse<wire::Goodbye>(frame), [&](const auto& m) { session->goodbye = m.reason(); });
+    default: log(LogLevel::kWarn, "{} sent a {}", to_string(session->seat), to_string(kind_of(frame)));
+  }
+}
+
+void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
+  membership_.at(session->seat.peer).state = MemberState::kReady;
+  const auto key = std::pair{session->seat.stage, ready.version()};
+  const auto [known, first] = state_digests_.emplace(key, std::pair{session->seat, ready.state_digest()});
+  if (!first && known->second.second != ready.state_digest())
+    return fail_run(fmt::format("{} and {} start from different parameters of stage {}",
+                                to_string(known->second.first), to_string(session->seat), session->seat.stage.value));
+  if (state_ != State::kWaiting || !membership_.formed()) return;
+  state_ = State::kTraining;
+  send_membership();
+  stats_.on_training_started(runtime_.now());
+  event("start", fmt::format("{} peers in {} stages", membership_.members().size(), stages_.size()));
+  advance();
+}
+
+void Coordinator::Impl::send_membership() {
+  for (const auto& [peer, session] : peers_)
+    session->channel->notify(make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
+}
+
+void Coordinator::Impl::check_silence() {
+  const Instant now = runtime_.now();
+  const Duration period = from_seconds(options_.config.net.heartbeat_seconds);
+  // Late by more than a period: it was this process that was stopped, not the peers.
+  if (now - expected_tick_ > period) {
+    log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
+        to_seconds(now - expected_tick_));
+    membership_.restart_deadlines(now);
+  }
+  const Instant limit = now - from_seconds(options_.config.net.peer_silence_seconds);
+  if (auto silent = membership_.silent_since(limit); silent && !ended_ && peers_.contains(silent->seat.peer))
+    peers_.at(silent->seat.peer)->channel->close();  // on_closed does the rest
+  expected_tick_ = now + period;
+  runtime_.call_at(expected_tick_, [weak = weak()] {
+    if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->check_silence();
+  });
+}
+
+// ---- The order of a run ----------------------------------------------------------------------------------------------
+
+void Coordinator::Impl::advance() {
+  if (ended_ || state_ == State::kFailed || state_ == State::kWaiting) return;
+  for (const RunSequence::Opening& opening : sequence_.take_openings()) open_phase(opening);
+  pump_leases();
+  if (!sequence_.finished() || checkpoint_) return;
+  const std::uint64_t version = sequence_.committed();
+  if (!all_stepped(version)) return;
+  if (saved_version_ != version) return begin_checkpoint(version, true);
+  end(0, sequence_.draining() && version < options_.config.run.steps
+             ? fmt::format("drained after step {} of {}", version, options_.config.run.steps)
+             : fmt::format("finished {} steps", version));
+}
+
+void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
+  const bool eval = opening.phase.kind == PhaseKind::kEval;
+  const std::uint32_t indices = eval ? static_cast<std::uint32_t>(options_.eval_sequences / options_.config.batch.microbatch)
+                                     : options_.config.microbatches_per_step();
+  ledger_.open(opening.phase, opening.version, indices, static_cast<std::uint32_t>(stages_.size()));
+  wire::OpenPhase open;
+  *open.mutable_phase() = to_wire(opening.phase);
+  open.set_version(opening.version.value);
+  open.set_microbatches(indices);
+  broadcast(make_frame(MessageKind::kOpenPhase, open));
+}
+
+void Coordinator::Impl::request_stop(bool now) {
+  if (ended_) return;
+  if (now) return end(130, "interrupted");
+  if (state_ == State::kWaiting) return end(0, "stopped before the first step");
+  if (state_ != State::kTraining) return;
+  state_ = State::kDraining;
+  event("drain", fmt::format("after step {}", sequence_.committed()));
+  sequence_.drain();
+  advance();
+}
+
+void Coordinator::Impl::fail_run(const std::string& sentence) {
+  if (ended_ || state_ == State::kFailed) return;
+  state_ = State::kFailed;
+  log(LogLevel::kError, "{}", sentence);
+  event("failed", sentence);
+  if (checkpoint_) sink_.abandon();
+  end(1, sentence);
+}
+
+void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
+  if (std::exchange(ended_, true)) return;
+  if (exit_code == 0) state_ = State::kDone;
+  sentence_ = sentence;
+  event("end", sentence);
+  wire::Shutdown shutdown;
+  shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
+  shutdown.set_reason(sentence);
+  broadcast(make_frame(MessageKind::kShutdown, shutdown));
+  runtime_.call_after(kFarewellTime, [weak = weak(), exit_code, sentence] {
+    auto self = weak.lock();
+    if (!self) return;
+    (*self)->network_.stop_listening();
+    const std::vector<SessionPtr> sessions = (*self)->sessions_;
+    for (const SessionPtr& session : sessions) session->channel->close();
+    (*self)->on_finished_({exit_code, sentence});
+  });
+}
+
+void Coordinator::Impl::broadcast(const Frame& frame) {
+  for (const auto& [peer, session] : peers_) session->channel->notify(frame);
+}
+
+void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
+  if (auto it = peers_.find(seat.peer); it != peers_.end()) it->second->channel->notify(std::move(frame));
+}
+
+void Coordinator::Impl::event(const std::string& kind, const std::string& detail) {
+  log(LogLevel::kInfo, "{}: {}", kind, detail);
+  const double wall = runtime_.wall_seconds();
+  if (auto kept = journal_.record_event(wall, kind, detail); !kept)
+    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
+  if (options_.log_line) {
+    EventLogLine line;
+    line.kind = kind;
+    line.detail = detail;
+    line.wall_seconds = wall;
+    options_.log_line(to_json_line(line));
+  }
+}
+
+std::uint64_t Coordinator::Impl::control_bytes() const {
+  std::uint64_t bytes = bytes_of_closed_;
+  for (const SessionPtr& session : sessions_) {
+    const Connection::Counters counters = session->channel->connection().counters();
+    bytes += counters.bytes_sent + counters.bytes_received;
+  }
+  return bytes - std::min(bytes, checkpoint_bytes_);
+}
+
+Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
+                         CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
+    : impl_(std::make_unique<Impl>(runtime, network, journal, sink, std::move(options), std::move(on_finished))) {}
+Coordinator::~Coordinator() = default;
+Result<Address> Coordinator::start() { return impl_->start(); }
+void Coordinator::request_stop(bool now) { impl_->request_stop(now); }
+std::string Coordinator::status_json() const { return impl_->status_json(); }
+
+}  // namespace swarmline

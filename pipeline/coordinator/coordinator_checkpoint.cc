@@ -1,0 +1,79 @@
+// Checkpoints: one member of each stage sends its file, the sink puts them in place all at once.
+#include <algorithm>
+
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+namespace {
+constexpr Duration kCheckpointDeadline = std::chrono::seconds(600);
+}  // namespace
+
+bool Coordinator::Impl::all_stepped(std::uint64_t version) const {
+  return std::all_of(membership_.members().begin(), membership_.members().end(), [&](const auto& entry) {
+    return entry.second.state != MemberState::kReady || entry.second.stepped >= version;
+  });
+}
+
+void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
+  if (checkpoint_) return;  // the one before is not done; the next interval has its own
+  CheckpointRound round;
+  round.name = fmt::format("step-{}", version);
+  round.version = version;
+  round.final = final;
+  CheckpointSink::Description description{
+      .name = round.name, .version = version, .stages = stages_, .config_toml = options_.config_toml};
+  if (auto begun = sink_.begin(description); !begun)
+    return fail_run("the checkpoint can't be written: " + begun.error().what);
+  if (final) state_ = State::kCheckpointing;
+  for (std::uint16_t s = 0; s < stages_.size(); ++s) {
+    const std::vector<Seat> seats = membership_.ready_of(StageId{s});
+    round.savers[s] = seats.front();
+    wire::SaveStage save;
+    save.set_version(version);
+    save.set_checkpoint(round.name);
+    notify(seats.front(), make_frame(MessageKind::kSaveStage, save));
+  }
+  round.deadline = runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = round.name] {
+    auto self = weak.lock();
+    if (self && (*self)->checkpoint_ && (*self)->checkpoint_->name == name)
+      (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
+                                    to_seconds(kCheckpointDeadline)));
+  });
+  checkpoint_ = std::move(round);
+}
+
+void Coordinator::Impl::on_piece(const SessionPtr& session, const Frame& frame,
+                                 const RpcChannel::Respond& respond) {
+  auto piece = parse<wire::CheckpointPiece>(frame);
+  if (!piece) return respond(std::unexpected(piece.error()));
+  if (!checkpoint_ || checkpoint_->name != piece->checkpoint() || !checkpoint_->savers.contains(piece->stage()) ||
+      checkpoint_->savers.at(piece->stage()) != session->seat)
+    return respond(fail(ErrorCode::kRefused, "nobody asked for that piece"));
+  checkpoint_bytes_ += frame.wire_bytes();
+  const StageId stage{static_cast<std::uint16_t>(piece->stage())};
+  if (auto kept = sink_.write_piece(stage, piece->offset(), frame.received_payload()); !kept)
+    return fail_run("the checkpoint can't be written: " + kept.error().what);
+  if (piece->last()) {
+    if (auto done = sink_.finish_stage(stage, piece->size(), piece->sha256()); !done)
+      return fail_run("the checkpoint can't be written: " + done.error().what);
+    checkpoint_->finished.insert(piece->stage());
+  }
+  respond(make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
+  if (checkpoint_->finished.size() == stages_.size()) finish_checkpoint();
+}
+
+void Coordinator::Impl::finish_checkpoint() {
+  runtime_.cancel(checkpoint_->deadline);
+  auto path = sink_.commit();
+  if (!path) return fail_run("the checkpoint can't be written: " + path.error().what);
+  last_checkpoint_ = *path;
+  saved_version_ = checkpoint_->version;
+  event("checkpoint", *path);
+  checkpoint_.reset();
+  advance();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,103 @@
+#include "pipeline/coordinator/membership.h"
+
+#include <algorithm>
+
+#include "engine/base/limits.h"
+#include "balancer/seating.h"
+
+namespace swarmline {
+
+Membership::Membership(std::vector<std::uint32_t> targets) : targets_(std::move(targets)) {}
+
+Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
+  if (members_.size() >= static_cast<std::size_t>(Limits::peers_max))
+    return fail(ErrorCode::kRefused, "the run has as many peers as it takes");
+  SwarmSnapshot snapshot;
+  for (std::uint32_t target : targets_) snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
+  for (const auto& [peer, member] : members_)
+    if (member.state != MemberState::kLost)
+      snapshot.peers.push_back({.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
+  const PeerId id{next_peer_};
+  auto stage = place_joiner(snapshot, {.peer = id,
+                                       .speed = hello.speed() > 0 ? hello.speed() : 1,
+                                       .memory_bytes = hello.memory_bytes(),
+                                       .stage = std::nullopt});
+  if (!stage) return std::unexpected(stage.error());
+  ++next_peer_;
+  Member& member = members_[id];
+  member.seat = {id, *stage, Incarnation{1}};
+  member.name = hello.name();
+  member.address = hello.address();
+  member.device = hello.device();
+  member.pid = hello.pid();
+  member.last_heard = now;
+  return member.seat;
+}
+
+bool Membership::is_current(const Seat& seat) const {
+  auto it = members_.find(seat.peer);
+  return it != members_.end() && it->second.seat == seat && it->second.state != MemberState::kLost;
+}
+
+void Membership::heard(const Seat& seat, Instant now) {
+  if (is_current(seat)) members_.at(seat.peer).last_heard = now;
+}
+
+void Membership::heartbeat(const wire::Heartbeat& beat, Instant now) {
+  const Seat seat = from_wire(beat.seat());
+  if (!is_current(seat)) return;
+  Member& member = members_.at(seat.peer);
+  member.last_heard = now;
+  member.in_flight = beat.in_flight();
+  member.busy_ns = beat.busy_ns();
+}
+
+void Membership::restart_deadlines(Instant now) {
+  for (auto& [peer, member] : members_) member.last_heard = now;
+}
+
+std::optional<Member> Membership::silent_since(Instant limit) const {
+  for (const auto& [peer, member] : members_)
+    if (member.state != MemberState::kLost && member.last_heard < limit) return member;
+  return std::nullopt;
+}
+
+std::vector<Seat> Membership::ready_of(StageId stage) const {
+  std::vector<Seat> seats;
+  for (const auto& [peer, member] : members_)
+    if (member.seat.stage == stage && member.state == MemberState::kReady) seats.push_back(member.seat);
+  return seats;
+}
+
+bool Membership::formed() const {
+  for (std::size_t s = 0; s < targets_.size(); ++s)
+    if (ready_of(StageId{static_cast<std::uint16_t>(s)}).size() < targets_[s]) return false;
+  // A peer beyond the targets that is still building its stage belongs to the start too.
+  return std::none_of(members_.begin(), members_.end(), [](const auto& entry) {
+    return entry.second.state == MemberState::kBuilding;
+  });
+}
+
+wire::Membership Membership::view_for(const Seat& seat) const {
+  wire::Membership view;
+  view.set_serial(serial_);
+  auto add = [](wire::PeerInfo* info, const Member& member) {
+    *info->mutable_seat() = to_wire(member.seat);
+    info->set_address(member.address);
+  };
+  std::vector<const Member*> next;
+  for (const auto& [peer, member] : members_) {
+    if (member.state != MemberState::kReady || peer == seat.peer) continue;
+    if (member.seat.stage == seat.stage) add(view.add_mates(), member);
+    if (member.seat.stage.value == seat.stage.value + 1) next.push_back(&member);
+  }
+  // With more peers than a sender may know, each takes a window of its own, so that all are known by somebody.
+  const std::size_t known = std::min<std::size_t>(next.size(), Limits::next_candidates_max);
+  const std::vector<Seat> own_stage = ready_of(seat.stage);
+  const auto rank = static_cast<std::size_t>(
+      std::find(own_stage.begin(), own_stage.end(), seat) - own_stage.begin());
+  for (std::size_t i = 0; i < known; ++i) add(view.add_next(), *next[(rank * known + i) % next.size()]);
+  return view;
+}
+
+}  // namespace swarmline

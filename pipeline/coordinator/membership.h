@@ -1,0 +1,62 @@
+// Who is in the run: seats, addresses, readiness, when last heard. Pure: instants are passed in.
+//   Thread: control thread. Bounds: Limits::peers_max peers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/ids.h"
+#include "engine/base/result.h"
+#include "engine/base/units.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+enum class MemberState : std::uint8_t { kBuilding, kReady, kLost };
+
+struct Member {
+  Seat seat;
+  std::string name;
+  std::string address;
+  std::string device;
+  std::uint32_t pid = 0;
+  MemberState state = MemberState::kBuilding;
+  Instant last_heard{};
+  std::uint32_t in_flight = 0;
+  std::uint64_t busy_ns = 0;
+  std::uint64_t stepped = 0;        // newest version whose commit it applied
+  std::uint64_t contributions = 0;  // in committed steps
+};
+
+class Membership {
+ public:
+  // `targets`: peers wanted per stage.
+  explicit Membership(std::vector<std::uint32_t> targets);
+
+  // Seats a newcomer: the emptiest stage against its target, then beyond targets the stage with the fewest peers.
+  // kRefused when the run takes no more peers.
+  Result<Seat> join(const wire::Hello& hello, Instant now);
+  void heard(const Seat& seat, Instant now);
+  void heartbeat(const wire::Heartbeat& beat, Instant now);
+  // Every deadline starts over: the coordinator itself was stopped and must not judge by its own absence.
+  void restart_deadlines(Instant now);
+  std::optional<Member> silent_since(Instant limit) const;
+
+  bool is_current(const Seat& seat) const;
+  Member& at(PeerId peer) { return members_.at(peer); }
+  const std::map<PeerId, Member>& members() const { return members_; }
+  std::vector<Seat> ready_of(StageId stage) const;  // sorted by peer
+  bool formed() const;                              // every stage has its target of ready peers
+  wire::Membership view_for(const Seat& seat) const;
+
+ private:
+  std::vector<std::uint32_t> targets_;
+  std::map<PeerId, Member> members_;
+  std::uint32_t next_peer_ = 1;
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,62 @@
+#include "pipeline/coordinator/run_sequence.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+
+bool RunSequence::eval_due(std::uint64_t version) const {
+  if (!options_.eval || version < evaluated_below_ || draining_) return false;
+  if (version == options_.steps) return true;
+  return options_.eval_every_steps > 0 && version % options_.eval_every_steps == 0;
+}
+
+std::vector<RunSequence::Opening> RunSequence::take_openings() {
+  std::vector<Opening> openings;
+  const bool all_sealed = sealed_ == next_step_;
+  if (!all_sealed) return openings;  // a step is open; the next one waits for its seal
+  const std::uint64_t version = options_.delay == 0 || next_step_ == 0 ? next_step_ : next_step_ - 1;
+  const bool trains = next_step_ < options_.steps && !draining_;
+  // After the last step the newest version is computed on, once it is there.
+  const std::uint64_t computed = trains ? version : options_.steps;
+  if (committed_ < computed) return openings;
+  if (eval_due(computed) && (trains || committed_ == options_.steps)) {
+    openings.push_back({{PhaseKind::kEval, computed}, Version{computed}});
+    evaluated_below_ = computed + 1;
+    ++open_evals_;
+  }
+  if (trains) {
+    SWARMLINE_CHECK(committed_ == version);
+    openings.push_back({{PhaseKind::kTrain, next_step_}, Version{version}});
+    ++next_step_;
+  }
+  return openings;
+}
+
+bool RunSequence::may_seal(std::uint64_t step) const {
+  return open_evals_ == 0 && step == sealed_ && committed_ == step;
+}
+
+void RunSequence::on_sealed(std::uint64_t step) {
+  SWARMLINE_CHECK(step == sealed_);
+  ++sealed_;
+}
+
+void RunSequence::on_committed(std::uint64_t step) {
+  SWARMLINE_CHECK(step == committed_);
+  ++committed_;
+}
+
+void RunSequence::on_evaluated(std::uint64_t) {
+  SWARMLINE_CHECK(open_evals_ > 0);
+  --open_evals_;
+}
+
+bool RunSequence::finished() const {
+  const bool trained = draining_ || next_step_ == options_.steps;
+  const bool evaluated = draining_ || !options_.eval || evaluated_below_ > options_.steps;
+  return trained && evaluated && sealed_ == next_step_ && committed_ == next_step_ && open_evals_ == 0;
+}
+
+}  // namespace swarmline
