@@ -1,0 +1,63 @@
+// Any bytes, cut anywhere: the reader answers with frames or an error, and what it accepts encodes to the same bytes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "engine/base/check.h"
+#include "engine/net/frame_reader.h"
+
+namespace {
+
+using namespace swarmline;
+
+// The first byte sets how the rest is cut. Inputs rarely guess a hash, so every second input has its hashes corrected.
+void correct_hashes(std::string& wire) {
+  std::size_t at = 0;
+  while (wire.size() - at >= kFrameHeaderBytes) {
+    FrameHeader header;
+    std::memcpy(&header.kind, wire.data() + at + 6, 2);
+    std::memcpy(&header.request, wire.data() + at + 8, 8);
+    header.meta_bytes = static_cast<std::uint8_t>(wire[at + 16]);
+    header.flags = static_cast<std::uint8_t>(wire[at + 20]);
+    header.payload_bytes = std::uint64_t{static_cast<std::uint8_t>(wire[at + 24])} *
+                           (std::uint64_t{1} + static_cast<std::uint8_t>(wire[at + 25]));
+    if (wire.size() - at - kFrameHeaderBytes >= header.meta_bytes) {
+      header.meta_hash = hash_meta(as_bytes(wire).subspan(at + kFrameHeaderBytes, header.meta_bytes));
+    }
+    const auto bytes = encode_header(header);
+    std::memcpy(wire.data() + at, bytes.data(), bytes.size());
+    at += std::min<std::size_t>(kFrameHeaderBytes + header.meta_bytes + header.payload_bytes, wire.size() - at);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 1) return 0;
+  std::string wire(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] % 2 == 0) correct_hashes(wire);
+  const std::size_t cut = 1 + data[0] * std::size_t{16};
+  FrameReader reader;
+  std::string read_back;
+  std::size_t at = 0;
+  bool good = true;
+  while (good && at < wire.size()) {
+    const auto space = reader.space();
+    const std::size_t count = std::min({cut, wire.size() - at, space[0].size() + space[1].size()});
+    const std::size_t first = std::min(count, space[0].size());
+    if (first > 0) std::memcpy(space[0].data(), wire.data() + at, first);
+    if (count > first) std::memcpy(space[1].data(), wire.data() + at + first, count - first);
+    at += count;
+    good = reader.commit(count).has_value();
+    while (auto frame = reader.next()) {
+      read_back += as_text(encode_header(frame->header()));
+      read_back += frame->meta;
+      read_back += as_text(frame->received_payload());
+    }
+  }
+  SWARMLINE_CHECK(read_back.size() <= wire.size() && wire.compare(0, read_back.size(), read_back) == 0);
+  SWARMLINE_CHECK(!good || !reader.between_frames() || read_back.size() == wire.size());
+  return 0;
+}
