@@ -10,7 +10,6 @@ namespace swarmline {
 namespace {
 
 constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();  // TOML's largest integer
-constexpr std::int64_t kU32 = std::numeric_limits<std::uint32_t>::max();
 constexpr double kHuge = std::numeric_limits<double>::max();
 constexpr double kDaySeconds = 86400;
 

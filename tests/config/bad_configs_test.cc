@@ -64,6 +64,9 @@ std::vector<Case> syntax_and_version() {
       after_least("DuplicateKey", "[run]\nsteps = 1\nsteps = 2\n", "t:6: not TOML: "),
       after_least("DuplicateSection", "[run]\nsteps = 1\n[run]\nseed = 2\n", "t:6: not TOML: "),
       after_least("NotUtf8", "[run]\nname = \"\xFF\"\n", "t:5: not TOML: "),
+      after_least("StrayLetterAfterAValue", "[run]\nsteps = 1 \u00A7\n", "t:5: not TOML: "),
+      after_least("StrayLetterAsKey", "[run]\n\u03B1 = 1\n", "t:5: not TOML: "),
+      after_least("ThreeBrackets", "[[[run]]]\n", "t:4: not TOML: "),
       after_least("Yaml", "run:\n  steps: 3\n", "t:4: not TOML: "),
   };
 }
