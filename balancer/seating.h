@@ -1,6 +1,8 @@
-// Which stage each peer serves: the first peers all at once, joiners one by one. Snapshot in, plan out.
-//   Throughput of a stage = sum of its peers' speeds over the stage's cost; the run is as fast as its slowest stage.
-//   Thread: any, stateless. Same snapshot, same plan; ties go to the lower stage and the lower peer id.
+// Which stage each peer serves: the first peers all at once, joiners one by one. Snapshot in, plan
+// out.
+//   Throughput of a stage = sum of its peers' speeds over the stage's cost; the run is as fast as
+//   its slowest stage. Thread: any, stateless. Same snapshot, same plan; ties go to the lower stage
+//   and the lower peer id.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +15,16 @@
 namespace swarmline {
 
 struct StageFacts {
-  double cost = 1;                // work of one microbatch at the stage, > 0: FLOPs, or any common unit
-  std::uint64_t memory_bytes = 0; // what a peer must hold to serve it
-  std::uint32_t target = 0;       // peers wanted; 0: no target, the planner decides
+  double cost = 1;  // work of one microbatch at the stage, > 0: FLOPs, or any common unit
+  std::uint64_t memory_bytes = 0;  // what a peer must hold to serve it
+  std::uint32_t target = 0;        // peers wanted; 0: no target, the planner decides
 };
 
 struct PeerFacts {
   PeerId peer;
-  double speed = 1;               // work per second, > 0, in the unit of StageFacts::cost
-  std::uint64_t memory_bytes = 0; // 0: unknown, fits everywhere
-  std::optional<StageId> stage;   // where it serves now; empty: not seated
+  double speed = 1;                // work per second, > 0, in the unit of StageFacts::cost
+  std::uint64_t memory_bytes = 0;  // 0: unknown, fits everywhere
+  std::optional<StageId> stage;    // where it serves now; empty: not seated
 };
 
 struct SwarmSnapshot {
@@ -39,15 +41,19 @@ struct Seating {
 // Stage throughput (microbatches per second) with the peers seated as the snapshot says.
 std::vector<double> stage_throughputs(const SwarmSnapshot& snapshot);
 
-// Seats every peer of the snapshot (present seats are ignored), sorted by peer. Targets first, at least one peer a stage;
-// peers beyond the targets go where throughput is lowest. Maximises the slowest stage's throughput: optimal when speeds are
-// equal, else the best that moves and swaps find (bounded by kSeatingRoundsMax rounds).
-//   Errors: kRefused, saying how many peers or how much memory is missing, when a stage would stay empty or a target unmet.
-inline constexpr int kSeatingRoundsMax = 1000;
+// Seats every peer of the snapshot (present seats are ignored), sorted by peer. Targets first, at
+// least one peer a stage; peers beyond the targets go where throughput is lowest. Maximises the
+// slowest stage's throughput, then the next one's: optimal when speeds are equal and memory fits
+// everywhere, else the best that moves and swaps of peers find.
+//   Errors: kRefused, saying how many peers or how much memory is missing, when a stage would stay
+//   empty or a target unmet. Bounds: at most kSeatingRoundsMax passes over all pairs, none above
+//   kSeatingSearchPeersMax peers.
+inline constexpr int kSeatingSearchPeersMax = 512;
+inline constexpr int kSeatingRoundsMax = 100;
 Result<std::vector<Seating>> seat_peers(const SwarmSnapshot& snapshot);
 
-// Where a newcomer helps most: an empty stage, then one below its target, then the lowest throughput, among those
-// that fit its memory. kRefused: none fits.
+// Where a newcomer helps most: an empty stage, then one below its target, then the lowest
+// throughput, among those that fit its memory. kRefused: none fits.
 Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joiner);
 
 }  // namespace swarmline
