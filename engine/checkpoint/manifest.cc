@@ -65,8 +65,9 @@ class Fields {
   void take(const char* key, double& out) {
     const json::value* value = find(key);
     if (value == nullptr) return;
-    if (!value->is_number()) return refuse_member(key, "no number");
-    out = value->to_number<double>();
+    const double number = value->is_number() ? value->to_number<double>() : NAN;
+    if (!std::isfinite(number)) return refuse_member(key, "no number");
+    out = number;
   }
   void take(const char* key, bool& out) {
     const json::value* value = find(key);

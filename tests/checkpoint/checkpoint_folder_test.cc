@@ -1,0 +1,83 @@
+#include "engine/checkpoint/checkpoint_folder.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/checkpoint/small_stages.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CheckpointFolderTest : public testing::Test {
+ protected:
+  std::vector<std::uint64_t> steps() {
+    std::vector<std::uint64_t> steps;
+    for (const CheckpointEntry& entry : *list_checkpoints(folder_.path())) {
+      steps.push_back(entry.step);
+    }
+    return steps;
+  }
+
+  ParameterLayout layout_ = small_layout({{"w", {4}}});
+  Buffer arena_ = counted_arena(layout_, 1);
+  StageFileImage image_{{{.layout = layout_, .arena = arena_.bytes()}}};
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointFolderTest, ListsFinishedOnesByNumber) {
+  for (const std::uint64_t step : {10, 9, 100}) write_checkpoint(folder_.path(), step, {image_});
+  folder_.write("step-200.partial/manifest.json", "{}");
+  folder_.write("step-x/manifest.json", "{}");
+  folder_.write("step-300/stage-0.safetensors", "no manifest");
+  folder_.write("notes", "");
+  EXPECT_THAT(steps(), ElementsAre(9, 10, 100));
+  EXPECT_EQ((*latest_checkpoint(folder_.path()))->path, folder_.at("step-100"));
+}
+
+TEST_F(CheckpointFolderTest, NoFolderHasNone) {
+  EXPECT_TRUE(list_checkpoints(folder_.at("none"))->empty());
+  EXPECT_EQ(*latest_checkpoint(folder_.at("none")), std::nullopt);
+}
+
+TEST_F(CheckpointFolderTest, LatestPassesOverDamage) {
+  for (const std::uint64_t step : {1, 2, 3, 4}) write_checkpoint(folder_.path(), step, {image_});
+  std::filesystem::resize_file(folder_.at("step-4/stage-0.safetensors"), 10);
+  std::filesystem::remove(folder_.at("step-3/stage-0.safetensors"));
+  folder_.write("step-2/manifest.json", "{");
+  EXPECT_EQ((*latest_checkpoint(folder_.path()))->step, 1U);
+  EXPECT_EQ(read_checkpoint(folder_.at("step-4"), Verify::kSizes).error().code,
+            ErrorCode::kCorrupt);
+  EXPECT_EQ(read_checkpoint(folder_.at("step-3"), Verify::kSizes).error().code,
+            ErrorCode::kNotFound);
+}
+
+TEST_F(CheckpointFolderTest, ContentsAreVerifiedOnRequest) {
+  const std::string path = write_checkpoint(folder_.path(), 1, {image_});
+  std::string bytes = slurp(path + "/stage-0.safetensors");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  folder_.write("step-1/stage-0.safetensors", bytes);
+  EXPECT_TRUE(read_checkpoint(path, Verify::kSizes));
+  const auto verified = read_checkpoint(path, Verify::kContents);
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(verified.error().what, HasSubstr("stage-0.safetensors is damaged"));
+}
+
+TEST_F(CheckpointFolderTest, KeepsTheNewest) {
+  for (const std::uint64_t step : {5, 20, 100}) write_checkpoint(folder_.path(), step, {image_});
+  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 3));
+  EXPECT_THAT(steps(), ElementsAre(5, 20, 100));
+  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 2));
+  EXPECT_THAT(steps(), ElementsAre(20, 100));
+  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 1));
+  EXPECT_THAT(steps(), ElementsAre(100));
+}
+
+}  // namespace
+}  // namespace swarmline

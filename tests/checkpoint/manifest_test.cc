@@ -1,0 +1,115 @@
+#include "engine/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/checkpoint/small_stages.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+using testing::HasSubstr;
+
+Manifest sample() {
+  Manifest manifest = small_manifest({3, 5});
+  manifest.run = "a \"run\"";
+  manifest.model.norm = NormKind::kRmsNorm;
+  manifest.model.activation = ActivationKind::kSwiGlu;
+  manifest.model.positions = PositionKind::kRotary;
+  manifest.model.bias = false;
+  manifest.model.dropout = 0.1;
+  manifest.model.dtype = DType::kF64;
+  manifest.model.share_layers = 2;
+  manifest.stages[0].bytes = 1234;
+  manifest.stages[1].bytes = 5'000'000'000;
+  manifest.stages[1].sha256 = std::string(64, 'f');
+  return manifest;
+}
+
+// A changed file must raise kCheckpointFormat and docs/formats/checkpoint.md.
+TEST(ManifestTest, Golden) {
+  expect_golden("checkpoint/manifest.json", to_json(sample()));
+}
+
+TEST(ManifestTest, RoundTrip) {
+  const auto manifest = parse_manifest(to_json(sample()), "m");
+  ASSERT_TRUE(manifest) << manifest.error().what;
+  EXPECT_EQ(to_json(*manifest), to_json(sample()));
+  EXPECT_EQ(manifest->run, "a \"run\"");
+  EXPECT_EQ(manifest->model.norm, NormKind::kRmsNorm);
+  EXPECT_EQ(manifest->model.rope_theta, 10000);
+  EXPECT_EQ(manifest->stages[1].bytes, 5'000'000'000U);
+}
+
+TEST(ManifestTest, LaterAdditionsAreNoObstacle) {
+  std::string text = to_json(sample());
+  text.insert(1, "\"future\": {\"a\": [1, 2]},");
+  EXPECT_TRUE(parse_manifest(text, "m"));
+}
+
+struct BadManifest {
+  const char* name;
+  const char* from;  // replaced in the sample ...
+  const char* to;    // ... by this
+  const char* sentence;
+  ErrorCode code = ErrorCode::kCorrupt;
+};
+
+const std::vector<BadManifest> kBadManifests = {
+    {"NoJson", "\"run\"", "run", "step-7/manifest.json is no JSON"},
+    {"NewerFormat", "\"format\": 1", "\"format\": 2",
+     "has format 2, and this swarmline knows format 1", ErrorCode::kIncompatible},
+    {"NoFormat", "\"format\": 1,", "", "has no \"format\""},
+    {"FormatText", "\"format\": 1", "\"format\": \"1\"", "\"format\" is no whole number"},
+    {"StepNegative", "\"step\": 7", "\"step\": -7", "\"step\" is no whole number"},
+    {"StepFraction", "\"step\": 7", "\"step\": 7.5", "\"step\" is no whole number"},
+    {"StepTwice", "\"step\": 7", "\"step\": 7, \"step\": 8", "has the key \"step\" twice"},
+    {"SequenceTooLarge", "\"sequence\": 8", "\"sequence\": 4294967296", "\"sequence\" is no whole"},
+    {"RunNoText", "\"run\": \"a \\\"run\\\"\"", "\"run\": 3", "\"run\" is no string"},
+    {"FlagNoFlag", "\"optimizer_state\": false", "\"optimizer_state\": 0",
+     "\"optimizer_state\" is neither true nor false"},
+    {"ModelGone", "\"model\":", "\"models\":", "has no \"model\""},
+    {"ModelNoObject", "\"model\": {", "\"model\": 5, \"m\": {", "model is no JSON object"},
+    {"NormUnknown", "\"rmsnorm\"", "\"batchnorm\"", "model: \"norm\" is the unknown \"batchnorm\""},
+    {"DropoutText", "\"dropout\": 0.1", "\"dropout\": \"0.1\"", "\"dropout\" is no number"},
+    {"DropoutInfinite", "\"dropout\": 0.1", "\"dropout\": 1e999", "\"dropout\" is no number"},
+    {"StagesGone", "\"stages\":", "\"stage\":", "has no \"stages\""},
+    {"StagesEmpty", "\"stages\": [", "\"stages\": [], \"s\": [", "no list of 1 to 1024 stages"},
+    {"StageNoObject", "\"stages\": [", "\"stages\": [4, ", "stage 0 is no JSON object"},
+    {"PathOutOfTheFolder", "stage-1.safetensors", "../stage-1.safetensors",
+     "stage 1: \"file\" is not \"stage-1.safetensors\""},
+    {"OtherStagesFile", "stage-1.safetensors", "stage-0.safetensors", "stage 1: \"file\" is not"},
+    {"HashTooShort", "\"000", "\"00", "\"sha256\" is not 64 hex digits"},
+    {"HashNotHex", "\"000", "\"00g", "\"sha256\" is not 64 hex digits"},
+    {"BytesBeyondBound", "5000000000", "5000000000000000", "\"bytes\" is no whole number"},
+    {"LayerGap", "\"first_layer\": 3", "\"first_layer\": 4", "not where the stage before ends"},
+    {"LayersBackwards", "\"last_layer\": 3", "\"last_layer\": -1", "\"last_layer\" is no whole"},
+    {"LayersMissing", "\"last_layer\": 8", "\"last_layer\": 7", "hold 7 of the model's 8 layers"},
+};
+
+class BadManifestTest : public testing::TestWithParam<BadManifest> {};
+
+TEST_P(BadManifestTest, IsRefusedWithItsSentence) {
+  std::string text = to_json(sample());
+  const std::size_t at = text.find(GetParam().from);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, std::string_view(GetParam().from).size(), GetParam().to);
+  const auto manifest = parse_manifest(text, "step-7/manifest.json");
+  ASSERT_FALSE(manifest);
+  EXPECT_EQ(manifest.error().code, GetParam().code);
+  EXPECT_THAT(manifest.error().what, HasSubstr("step-7/manifest.json"));
+  EXPECT_THAT(manifest.error().what, HasSubstr(GetParam().sentence));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadManifestTest, testing::ValuesIn(kBadManifests),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ManifestTest, TooLongIsRefusedUnread) {
+  const auto manifest = parse_manifest(std::string(kManifestBytesMax + 1, ' '), "m");
+  ASSERT_FALSE(manifest);
+  EXPECT_THAT(manifest.error().what, HasSubstr("longer than"));
+}
+
+}  // namespace
+}  // namespace swarmline
