@@ -84,14 +84,15 @@ inline Batch make_batch(const ModelSpec& spec, std::uint32_t rows, std::uint64_t
 class Chain {
  public:
   Chain(const ModelSpec& spec, std::uint32_t stages, const StageModelOptions& options = {})
-      : spec_(spec) {
-    for (std::uint32_t s = 0; s < stages; ++s) {
-      models_.push_back(make_stage(spec, stage_of(spec, s, stages), options));
+      : Chain(spec, even_cut(spec, stages), options) {}
+  Chain(const ModelSpec& spec, const std::vector<StageSpec>& cut,
+        const StageModelOptions& options = {}) {
+    for (const StageSpec& stage : cut) {
+      models_.push_back(make_stage(spec, stage, options));
       gradients_.push_back(Buffer::zeroed(models_.back()->layout().bytes()));
     }
   }
 
-  std::size_t stages() const { return models_.size(); }
   StageModel& stage(std::size_t s) { return *models_[s]; }
   Buffer& gradient(std::size_t s) { return gradients_[s]; }
 
@@ -158,7 +159,12 @@ class Chain {
   }
 
  private:
-  ModelSpec spec_;
+  static std::vector<StageSpec> even_cut(const ModelSpec& spec, std::uint32_t stages) {
+    std::vector<StageSpec> cut;
+    for (std::uint32_t s = 0; s < stages; ++s) cut.push_back(stage_of(spec, s, stages));
+    return cut;
+  }
+
   std::vector<std::unique_ptr<StageModel>> models_;
   std::vector<Buffer> gradients_;
 };

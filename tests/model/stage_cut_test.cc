@@ -51,6 +51,25 @@ TEST_P(StageCut, TwoAndFourStagesEqualOne) {
   }
 }
 
+TEST(StageWithoutLayers, IsAStageToo) {
+  for (const bool recompute : {false, true}) {
+    const ModelSpec spec = resolved(tiny_config());
+    const Batch batch = make_batch(spec, 2);
+    Chain whole(spec, 1);
+    const double loss = whole.forward(batch, attempt_of(1, 0));
+    whole.backward(attempt_of(1, 0));
+    const std::vector<StageSpec> cut = {
+        {StageId(0), 3, 0, 0}, {StageId(1), 3, 0, 4}, {StageId(2), 3, 4, 4}};
+    Chain ends(spec, cut, {.recompute = recompute});
+    EXPECT_EQ(ends.forward(batch, attempt_of(1, 0)), loss);
+    ends.backward(attempt_of(1, 0));
+    for (const std::string& name : whole.names()) {
+      EXPECT_LT(relative_difference(ends.gradient_of(name), whole.gradient_of(name)), 1e-13)
+          << name;
+    }
+  }
+}
+
 RunConfig in_fp32(RunConfig config) {
   config.model.dtype = DType::kF32;
   return config;

@@ -107,6 +107,40 @@ TEST_P(Transformers, LossAndGradients) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Transformers, ::testing::Values(gpt2(), llama()),
                          [](const auto& info) { return info.param.file; });
 
+// What a CUDA device does, on the CPU: products in bf16, everything else in fp32.
+TEST(Bf16Products, StayNearFp32) {
+  for (RunConfig config : {tiny_config(), tiny_llama()}) {
+    config.model.dtype = DType::kF32;
+    config.model.dropout = 0.1;
+    const ModelSpec spec = resolved(config);
+    const StageSpec stage = stage_of(spec, 0, 1);
+    const ParameterLayout layout = make_layout(spec, stage);
+    const auto elements = static_cast<std::int64_t>(layout.elements);
+    const at::Tensor values = at::zeros({elements}, at::kFloat);
+    initialise_parameters(spec, layout, static_cast<std::byte*>(values.mutable_data_ptr()));
+    const Batch batch = make_batch(spec, 2);
+    const at::Tensor tokens = at::tensor(batch.tokens, at::kInt);
+    const at::Tensor targets = at::tensor(batch.targets, at::kInt);
+    std::vector<at::Tensor> losses, sums;
+    for (const at::Tensor& compute : {values, values.to(at::kBFloat16)}) {
+      StageNetwork network(spec, stage, layout, {values, compute});
+      const at::Tensor input = network.embed(tokens).requires_grad_(true);
+      const PhiloxKey key = dropout_key(spec.seed, attempt_of(1, 0).microbatch);
+      const at::Tensor loss =
+          cross_entropy_sum(network.logits(network.blocks(input, key)), targets);
+      sums.push_back(at::zeros({elements}, at::kFloat));
+      network.sink().open(sums.back(), 1);
+      const at::Tensor dx = torch::autograd::grad({loss}, {input})[0];
+      network.embed_backward(tokens, dx);
+      losses.push_back(loss.detach());
+    }
+    EXPECT_NEAR(losses[1].item<double>(), losses[0].item<double>(),
+                0.01 * losses[0].item<double>());
+    EXPECT_LT(((sums[1] - sums[0]).norm() / sums[0].norm()).item<double>(), 0.05);
+    EXPECT_FALSE(sums[1].equal(sums[0]));
+  }
+}
+
 // Attention head by head and position by position, from the definition, for grouped heads with
 // rotation by complex numbers. All other parts of the block are made the identity.
 TEST(Attention, GroupedHeadsWithRotaryPositionsFollowTheFormula) {
