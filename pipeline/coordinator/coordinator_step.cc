@@ -38,8 +38,9 @@ void Coordinator::Impl::pump_leases() {
   if (state_ == State::kWaiting || ended_) return;
   std::vector<Phase> phases = ledger_.open_phases();
   // Evaluations first: the step on their version follows them.
-  std::stable_sort(phases.begin(), phases.end(),
-                   [](const Phase& a, const Phase& b) { return a.kind > b.kind; });
+  std::sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) {
+    return a.kind != b.kind ? a.kind > b.kind : a.step < b.step;
+  });
   std::map<PeerId, wire::Leases> granted;
   for (const Phase& phase : phases) {
     bool progress = true;

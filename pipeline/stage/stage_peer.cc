@@ -72,7 +72,7 @@ void StagePeer::Impl::start() {
       PeerLinks::Handlers{.on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
                           .on_lost =
                               [this](const Seat& peer, const Error& error) {
-                                if (stage_) stage_->on_link_lost(peer, error);
+                                if (stage_ && !finished_) stage_->on_link_lost(peer, error);
                               }});
   auto listen = parse_address(options_.machine.listen);
   if (!listen) return finish(2, listen.error().what);
@@ -215,14 +215,14 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
     return finish(shutdown ? static_cast<int>(shutdown->exit_code()) : 1,
                   shutdown ? shutdown->reason() : "the coordinator ended the run");
   }
-  if (!stage_) return;
+  if (!stage_ || finished_) return;
   if (auto handled = stage_->on_coordinator(frame); !handled)
     finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                           handled.error().what));
 }
 
 void StagePeer::Impl::on_peer(const Seat& from, Frame frame) {
-  if (!stage_) return;
+  if (!stage_ || finished_) return;
   if (auto handled = stage_->on_peer(from, std::move(frame)); !handled)
     links_->disconnect(from, handled.error());
 }

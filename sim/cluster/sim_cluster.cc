@@ -1,0 +1,114 @@
+#include "sim/cluster/sim_cluster.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "engine/base/check.h"
+#include "engine/config/load.h"
+#include "sim/cluster/synthetic_source.h"
+
+namespace swarmline {
+
+Result<void> MemoryCheckpoint::begin(const Description& description) {
+  name_ = description.name;
+  files_.clear();
+  return {};
+}
+
+Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, BytesView bytes) {
+  std::string& file = files_[stage];
+  if (file.size() < offset + bytes.size()) file.resize(offset + bytes.size());
+  if (!bytes.empty()) std::memcpy(file.data() + offset, bytes.data(), bytes.size());
+  return {};
+}
+
+Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size, const std::string&) {
+  if (files_[stage].size() != size) return fail(ErrorCode::kCorrupt, "a stage file of another size");
+  return {};
+}
+
+Result<std::string> MemoryCheckpoint::commit() { return "memory:" + name_; }
+
+SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id, SimDeviceOptions device_options)
+    : device(runtime.node(id), std::move(device_options)) {}
+
+SimCluster::SimCluster(SimClusterOptions options)
+    : options_(std::move(options)),
+      runtime_(options_.seed),
+      network_(runtime_, {.link = options_.link}),
+      journal_(make_memory_journal()) {
+  auto model = resolve_model(options_.config, options_.vocab);
+  SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
+  CoordinatorOptions control;
+  control.config = options_.config;
+  control.config.net.listen = "sim:1";
+  control.config_toml = to_toml(options_.config);
+  control.run_id = "simulated";
+  control.model = *model;
+  control.eval_sequences = options_.eval_sequences;
+  control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
+  coordinator_ = std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
+                                               [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
+  auto address = coordinator_->start();
+  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
+
+  const std::uint32_t count =
+      std::accumulate(options_.config.pipeline.peers.begin(), options_.config.pipeline.peers.end(), 0U);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const SimPeer machine = i < options_.peers.size() ? options_.peers[i] : SimPeer{};
+    SimDeviceOptions device;
+    device.forward = machine.forward;
+    device.backward = machine.backward;
+    device.jitter = machine.jitter;
+    device.seed = options_.seed + i;
+    const SimNodeId id = node_of_peer(i);
+    nodes_.push_back(std::make_unique<Node>(runtime_, network_, id, device));
+    StagePeerOptions peer;
+    peer.coordinator = *address;
+    peer.machine.listen = "sim:0";
+    peer.name = "sim-" + std::to_string(i);
+    peer.make_model = options_.make_model;
+    peer.make_source = [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
+      return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab, config.batch.sequence);
+    };
+    nodes_[i]->peer =
+        std::make_unique<StagePeer>(runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
+                                    [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
+    // One after the other, so that the joining order and with it the seats are those of the options.
+    runtime_.node(id).call_after(std::chrono::milliseconds(i + 1), [this, i] { nodes_[i]->peer->start(); });
+  }
+}
+
+SimCluster::~SimCluster() = default;
+
+std::optional<RunOutcome> SimCluster::run(Duration limit) {
+  runtime_.run_until([this] { return outcome_.has_value(); }, limit);
+  return outcome_;
+}
+
+std::map<std::string, std::vector<std::byte>> SimCluster::parameters_of(std::size_t i) const {
+  std::map<std::string, std::vector<std::byte>> tensors;
+  const StagePeer& peer = *nodes_[i]->peer;
+  const ParameterLayout* layout = peer.layout();
+  if (layout == nullptr) return tensors;
+  const BytesView arena = peer.committed_parameters();
+  const std::size_t width = size_bytes(layout->dtype);
+  for (const ParameterSlot& slot : layout->slots) {
+    const BytesView bytes = arena.subspan(slot.offset * width, slot.elements * width);
+    tensors[slot.name].assign(bytes.begin(), bytes.end());
+  }
+  return tensors;
+}
+
+std::map<std::string, std::vector<std::byte>> SimCluster::parameters() const {
+  std::map<std::string, std::vector<std::byte>> all;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    for (auto& [name, bytes] : parameters_of(i)) {
+      const auto [known, first] = all.emplace(name, bytes);
+      SWARMLINE_CHECK_MSG(first || known->second == bytes, "replicas differ in " + name);
+    }
+  }
+  return all;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,102 @@
+// A whole swarm in one thread: the real coordinator and stage peers over the simulated doors, from a seed.
+//   What:      one coordinator (node 0) and peers (nodes 1, 2, ...), each with its own device; the tiny model is really
+//              computed, in virtual time.
+//   Ownership: owns all nodes. Thread: one.
+//   Bounds:    run() ends at its virtual limit.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/store/journal.h"
+#include "pipeline/coordinator/coordinator.h"
+#include "pipeline/stage/stage_peer.h"
+#include "sim/doors/sim_device.h"
+#include "sim/doors/sim_network.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+
+struct SimPeer {
+  Duration forward = std::chrono::milliseconds(4);
+  Duration backward = std::chrono::milliseconds(8);
+  double jitter = 0;
+};
+
+struct SimClusterOptions {
+  RunConfig config;
+  std::uint32_t vocab = 31;
+  std::uint64_t seed = 1;
+  std::uint64_t eval_sequences = 0;
+  SimLink link;                // between any two nodes
+  std::vector<SimPeer> peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
+  // The model of each peer; tests wrap it to make it fail or stall.
+  decltype(StagePeerOptions::make_model) make_model;
+};
+
+class MemoryCheckpoint final : public CheckpointSink {
+ public:
+  Result<void> begin(const Description& description) override;
+  Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
+  Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
+  Result<std::string> commit() override;
+  void abandon() override { files_.clear(); }
+  const std::map<StageId, std::string>& files() const { return files_; }
+
+ private:
+  std::string name_;
+  std::map<StageId, std::string> files_;
+};
+
+class SimCluster {
+ public:
+  explicit SimCluster(SimClusterOptions options);
+  ~SimCluster();
+
+  // Runs until the coordinator has ended; empty when `limit` of virtual time passed first.
+  std::optional<RunOutcome> run(Duration limit);
+  bool run_until(const std::function<bool()>& done, Duration limit) { return runtime_.run_until(done, limit); }
+
+  SimRuntime& runtime() { return runtime_; }
+  SimNetwork& network() { return network_; }
+  Coordinator& coordinator() { return *coordinator_; }
+  StagePeer& peer(std::size_t i) { return *nodes_[i]->peer; }
+  SimDevice& device(std::size_t i) { return nodes_[i]->device; }
+  std::size_t peers() const { return nodes_.size(); }
+  static SimNodeId node_of_peer(std::size_t i) { return static_cast<SimNodeId>(i + 1); }
+  const std::optional<RunOutcome>& outcome() const { return outcome_; }
+
+  const std::vector<std::string>& log_lines() const { return log_lines_; }
+  Journal& journal() { return *journal_; }
+  const MemoryCheckpoint& checkpoint() const { return sink_; }
+  std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
+
+  // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has ended.
+  std::map<std::string, std::vector<std::byte>> parameters_of(std::size_t i) const;
+  // Of all stages; CHECKs that replicas of a stage are bit-equal.
+  std::map<std::string, std::vector<std::byte>> parameters() const;
+
+ private:
+  struct Node {
+    Node(SimRuntime& runtime, SimNetwork& network, SimNodeId id, SimDeviceOptions device_options);
+    SimDevice device;
+    std::unique_ptr<StagePeer> peer;
+    std::optional<PeerOutcome> outcome;
+  };
+
+  SimClusterOptions options_;
+  SimRuntime runtime_;
+  SimNetwork network_;
+  std::unique_ptr<Journal> journal_;
+  MemoryCheckpoint sink_;
+  std::vector<std::string> log_lines_;
+  std::optional<RunOutcome> outcome_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace swarmline
