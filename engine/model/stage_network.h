@@ -5,7 +5,6 @@
 //   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>

@@ -286,8 +286,6 @@ TEST_F(Stage, WrittenParametersAreUsed) {
 
 TEST_F(Stage, NegativeTargetsAreNotCounted) {
   Chain chain(spec_, 1);
-  ModelSpec quiet = spec_;
-  quiet.shape.dropout = 0;
   Batch half = batch_;
   Batch other = batch_;
   for (std::size_t i = 0; i < half.targets.size(); ++i) {
