@@ -2,33 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "compression/wire.h"
+#include "engine/config/nearest.h"
 
 namespace swarmline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"none", "fp16", "bf16",
-                                                    "int8"};  // by CodecKind
+// In the order of CodecKind.
+constexpr std::array<std::string_view, 4> kNames = {"none", "fp16", "bf16", "int8"};
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row.back();
-}
-
-std::string_view nearest_name(std::string_view name) {
-  return *std::ranges::min_element(
-      kNames, {}, [&](std::string_view known) { return edit_distance(name, known); });
+std::string did_you_mean(std::string_view name) {
+  const std::string_view known = nearest(name, kNames);
+  return known.empty() ? "" : "; did you mean \"" + std::string(known) + "\"?";
 }
 
 }  // namespace
@@ -37,9 +23,8 @@ Result<CodecSpec> parse_codec(std::string_view name, std::uint32_t block) {
   const auto known = std::ranges::find(kNames, name);
   if (known == kNames.end()) {
     return fail(ErrorCode::kUserMistake, "unknown codec \"" + std::string(name) +
-                                             "\": expected none, fp16, bf16 or "
-                                             "int8; did you mean \"" +
-                                             std::string(nearest_name(name)) + "\"?");
+                                             "\": expected none, fp16, bf16 or int8" +
+                                             did_you_mean(name));
   }
   CodecSpec codec{.kind = static_cast<CodecKind>(known - kNames.begin())};
   if (codec.kind != CodecKind::kInt8) return codec;

@@ -39,7 +39,7 @@ struct CodecSpec {
   std::uint32_t block = 256;  // int8 only, a power of two from 64 to 4096; 256 with other codecs
   bool operator==(const CodecSpec&) const = default;
 };
-// kUserMistake naming the known codecs and the nearest one.
+// kUserMistake naming the known codecs and, where one is near, that one.
 Result<CodecSpec> parse_codec(std::string_view name, std::uint32_t block);
 std::string to_string(const CodecSpec& codec);
 

@@ -231,6 +231,8 @@ TEST(ParseCodec, UnknownNameGetsTheNearestKnownOne) {
   EXPECT_EQ(codec.error().code, ErrorCode::kUserMistake);
   EXPECT_EQ(codec.error().what,
             "unknown codec \"fp61\": expected none, fp16, bf16 or int8; did you mean \"fp16\"?");
+  EXPECT_EQ(parse_codec("zstd", 256).error().what,
+            "unknown codec \"zstd\": expected none, fp16, bf16 or int8");
 }
 
 TEST(ParseCodec, RefusesBlocksOutOfRange) {
