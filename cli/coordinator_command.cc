@@ -23,8 +23,8 @@
 namespace swarmline {
 namespace {
 
-// After the run: last words reach the peers, and whoever asks sees how it ended.
-constexpr Duration kLinger = std::chrono::milliseconds(700);
+// What is still queued for closing connections gets out.
+constexpr Duration kLinger = std::chrono::milliseconds(200);
 
 struct CoordinatorFlags {
   ConfigFlags config;

@@ -1,5 +1,4 @@
 #include <charconv>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -59,10 +58,8 @@ Result<void> add_emulation(const std::string& flag, const RunConfig& config,
                             "count from 0",
                             flag, peers.size(), stage, stage < peers.size() ? peers[stage] : 0));
   }
-  const std::uint32_t number = std::accumulate(peers.begin(), peers.begin() + stage, 0U) + peer;
-  options.more_arguments[number] = {"--emulate-forward-ms", fmt::format("{}", forward),
-                                    "--emulate-backward-ms", fmt::format("{}", backward)};
-  options.in_order = true;
+  options.seat_arguments[{stage, peer}] = {"--emulate-forward-ms", fmt::format("{}", forward),
+                                           "--emulate-backward-ms", fmt::format("{}", backward)};
   return {};
 }
 
@@ -78,8 +75,7 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   SupervisorOptions options{.config = std::move(config),
                             .folder = RunFolder({}),
                             .peer_arguments = {},
-                            .more_arguments = {},
-                            .in_order = false};
+                            .seat_arguments = {}};
   options.folder = RunFolder(options.config.run_folder());
   for (const std::string& flag : flags.emulate) {
     SWARMLINE_TRY(add_emulation(flag, options.config, options));

@@ -17,6 +17,7 @@ StageStatus stage_from(const JsonValue& json) {
   StageStatus stage{.stage = json["stage"].count(),
                     .first_layer = json["first_layer"].count(),
                     .last_layer = json["last_layer"].count(),
+                    .wanted = json["wanted"].count(),
                     .peers = {}};
   for (const JsonValue& peer : json["peers"].items) {
     stage.peers.push_back({.peer = peer["peer"].count(),
@@ -24,7 +25,9 @@ StageStatus stage_from(const JsonValue& json) {
                            .address = peer["address"].string,
                            .state = peer["state"].string,
                            .share = peer["share"].number_or(0),
-                           .busy = peer["busy"].number_or(0)});
+                           .busy = peer["busy"].number_or(0),
+                           .in_flight = peer["in_flight"].count(),
+                           .microbatches = peer["microbatches"].count()});
   }
   return stage;
 }
@@ -37,10 +40,22 @@ BoundaryStatus boundary_from(const JsonValue& json) {
           .forward_framing_bytes = json["forward_framing_bytes"].count(),
           .backward_codec_bytes = json["backward_codec_bytes"].count(),
           .backward_framing_bytes = json["backward_framing_bytes"].count(),
-          .microbatches = json["microbatches"].count()};
+          .microbatches = json["microbatches"].count(),
+          .gradients = json["gradients"].count()};
+}
+
+// An entropy of 0: not measured, because nothing is held out.
+std::optional<double> entropy(const JsonValue& value) {
+  return value.number_or(0) > 0 ? std::optional(value.number) : std::nullopt;
 }
 
 }  // namespace
+
+std::size_t RunStatus::peers() const {
+  std::size_t sum = 0;
+  for (const StageStatus& stage : stages) sum += stage.peers.size();
+  return sum;
+}
 
 Result<RunStatus> parse_status(std::string_view text) {
   auto parsed = parse_json(text);
@@ -62,10 +77,11 @@ Result<RunStatus> parse_status(std::string_view text) {
                    .version = json["version"].count(),
                    .loss = number(json["loss"]),
                    .held_out_loss = number(json["held_out_loss"]),
-                   .unigram_entropy = number(json["unigram_entropy"]),
-                   .bigram_entropy = number(json["bigram_entropy"]),
+                   .unigram_entropy = entropy(json["unigram_entropy"]),
+                   .bigram_entropy = entropy(json["bigram_entropy"]),
                    .tokens = json["tokens"].count(),
                    .tokens_per_second = number(json["tokens_per_second"]),
+                   .mean_tokens_per_second = number(json["mean_tokens_per_second"]),
                    .eta_seconds = number(json["eta_seconds"]),
                    .elapsed_seconds = json["elapsed_seconds"].number_or(0),
                    .in_flight = json["in_flight"].count(),

@@ -18,15 +18,18 @@ struct PeerStatus {
   std::uint64_t peer = 0;
   std::string name;
   std::string address;
-  std::string state;
-  double share = 0;  // of the stage's contributions, 0..1
-  double busy = 0;   // of the time, 0..1
+  std::string state;  // building ready lost
+  double share = 0;   // of the stage's contributions, 0..1
+  double busy = 0;    // of the time, 0..1
+  std::uint64_t in_flight = 0;
+  std::uint64_t microbatches = 0;
 };
 
 struct StageStatus {
   std::uint64_t stage = 0;
   std::uint64_t first_layer = 0;
   std::uint64_t last_layer = 0;  // one past the last
+  std::uint64_t wanted = 0;      // peers
   std::vector<PeerStatus> peers;
 };
 
@@ -39,7 +42,8 @@ struct BoundaryStatus {
   std::uint64_t forward_framing_bytes = 0;
   std::uint64_t backward_codec_bytes = 0;
   std::uint64_t backward_framing_bytes = 0;
-  std::uint64_t microbatches = 0;
+  std::uint64_t microbatches = 0;  // sent forward
+  std::uint64_t gradients = 0;     // sent back
 };
 
 struct RunStatus {
@@ -54,7 +58,8 @@ struct RunStatus {
   std::optional<double> unigram_entropy;
   std::optional<double> bigram_entropy;
   std::uint64_t tokens = 0;
-  std::optional<double> tokens_per_second;
+  std::optional<double> tokens_per_second;  // over the last steps
+  std::optional<double> mean_tokens_per_second;
   std::optional<double> eta_seconds;
   double elapsed_seconds = 0;
   std::uint64_t in_flight = 0;
@@ -65,6 +70,7 @@ struct RunStatus {
   std::string checkpoint;      // of the newest, empty before the first
   std::vector<double> losses;  // the last ones, oldest first
 
+  std::size_t peers() const;  // seated in any stage
   bool over() const { return state == "done" || state == "failed"; }
 };
 

@@ -90,10 +90,11 @@ std::string speed_line(const RunStatus& status) {
 }
 
 std::string peer_text(const PeerStatus& peer, const Painter& painter) {
-  const bool well = peer.state == "active" || peer.state == "ready" || peer.state == "serving";
+  const std::string_view color = peer.state == "ready"  ? kGreen
+                                 : peer.state == "lost" ? kRed
+                                                        : kYellow;
   const std::string_view dot = painter.style().utf8 ? "●" : "*";
-  return fmt::format("{} {} {:.0f} %", painter.paint(well ? kGreen : kYellow, dot), peer.name,
-                     100 * peer.share);
+  return fmt::format("{} {} {:.0f} %", painter.paint(color, dot), peer.name, 100 * peer.share);
 }
 
 std::string stage_line(const StageStatus& stage, const Painter& painter) {
@@ -122,7 +123,7 @@ std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter
   return fmt::format("{} {} {}   {} forward, {} back a microbatch   {} in all", boundary.from,
                      painter.arrow(), boundary.to,
                      human_bytes(each(forward, boundary.microbatches)),
-                     human_bytes(each(backward, boundary.microbatches)),
+                     human_bytes(each(backward, boundary.gradients)),
                      human_bytes(static_cast<double>(forward + backward)));
 }
 

@@ -1,5 +1,7 @@
 #include "cli/summary.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/text.h"
@@ -30,23 +32,24 @@ std::string loss_lines(const RunStatus& status) {
   return out;
 }
 
+double each(std::uint64_t bytes, std::uint64_t messages) {
+  return static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(messages, 1));
+}
+
 std::string boundary_lines(const RunStatus& status) {
   std::string out;
   for (const BoundaryStatus& boundary : status.boundaries) {
-    const auto count = static_cast<double>(boundary.microbatches > 0 ? boundary.microbatches : 1);
-    const auto codec =
-        static_cast<double>(boundary.forward_codec_bytes + boundary.backward_codec_bytes);
-    const auto framing =
-        static_cast<double>(boundary.forward_framing_bytes + boundary.backward_framing_bytes);
-    const auto tokens = static_cast<double>(boundary.forward_token_bytes);
+    const std::uint64_t codec = boundary.forward_codec_bytes + boundary.backward_codec_bytes;
+    const std::uint64_t framing = boundary.forward_framing_bytes + boundary.backward_framing_bytes;
     out += fmt::format(
-        "  boundary {}->{}   {} forward, {} back a microbatch; tokens {}, framing {:.2f} %; "
-        "{} in all\n",
+        "  boundary {}->{}   {} forward, {} back a microbatch, target tokens {}, framing {:.2f} "
+        "%; {} in all\n",
         boundary.from, boundary.to,
-        human_bytes(static_cast<double>(boundary.forward_codec_bytes) / count),
-        human_bytes(static_cast<double>(boundary.backward_codec_bytes) / count),
-        human_bytes(tokens / count), codec > 0 ? 100 * framing / codec : 0.0,
-        human_bytes(codec + framing + tokens));
+        human_bytes(each(boundary.forward_codec_bytes, boundary.microbatches)),
+        human_bytes(each(boundary.backward_codec_bytes, boundary.gradients)),
+        human_bytes(each(boundary.forward_token_bytes, boundary.microbatches)),
+        100 * each(framing, codec),
+        human_bytes(static_cast<double>(codec + framing + boundary.forward_token_bytes)));
   }
   return out;
 }
@@ -75,13 +78,13 @@ std::string plain_line(const RunStatus& status) {
 }
 
 std::string summary(const RunStatus& status, const RunFolder& folder, bool hint) {
+  const auto speed =
+      status.mean_tokens_per_second ? status.mean_tokens_per_second : status.tokens_per_second;
   std::string out = fmt::format(
       "Run {}: {} of {} steps, {} tokens in {}{}\n", status.run, status.step, status.steps,
       with_commas(status.tokens), human_seconds(status.elapsed_seconds),
-      status.tokens_per_second
-          ? fmt::format(" ({} tokens/s)",
-                        with_commas(static_cast<std::uint64_t>(*status.tokens_per_second)))
-          : std::string());
+      speed ? fmt::format(" ({} tokens/s)", with_commas(static_cast<std::uint64_t>(*speed)))
+            : std::string());
   out += loss_lines(status);
   out += boundary_lines(status);
   if (!status.boundaries.empty() || status.reduce_bytes > 0) {

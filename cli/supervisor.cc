@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "balancer/seating.h"
 #include "cli/admin_client.h"
 #include "cli/child_process.h"
 #include "cli/exit_codes.h"
@@ -26,10 +27,12 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(50);  // children and address file
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(500);
 constexpr Duration kPlainLinePeriod = std::chrono::seconds(2);
-constexpr Duration kAddressWait = std::chrono::minutes(10);         // the data is read before
-constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);  // after a peer failed
-constexpr Duration kPeersLeave = std::chrono::seconds(5);           // after the coordinator ended
-constexpr std::uint64_t kLogBytesMax = 64 << 20;                    // of a guilty log
+constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read before
+// The coordinator says why a peer's failure is the run's; sooner when it may not know the peer yet.
+constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
+constexpr Duration kJoinVerdict = std::chrono::seconds(2);
+constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
+constexpr std::uint64_t kLogBytesMax = 64 << 20;           // of a guilty log
 constexpr std::size_t kTailLines = 12;
 
 constexpr const char* kNoteRunning =
@@ -72,7 +75,9 @@ class Supervisor {
   Result<void> start_child(const std::string& name, std::vector<std::string> arguments);
   void tick();
   void look_for_address();
+  std::optional<std::pair<std::uint32_t, std::uint32_t>> next_seat() const;
   void start_peers();
+  void start_peer(const std::vector<std::string>& seat_arguments);
   void watch_children();
   void child_ended(NamedChild& child, int code);
   void finish_when_peers_left();
@@ -145,22 +150,52 @@ void Supervisor::look_for_address() {
   poll_status();
 }
 
+// The stage that the coordinator gives to the next peer, and how many it has there: the same
+// planner over the same facts.
+std::optional<std::pair<std::uint32_t, std::uint32_t>> Supervisor::next_seat() const {
+  SwarmSnapshot snapshot;
+  for (const std::uint32_t target : options_.config.pipeline.peers) {
+    snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
+  }
+  std::vector<std::uint32_t> seated(snapshot.stages.size());
+  for (const StageStatus& stage : status_.stages) {
+    if (stage.stage >= seated.size()) continue;
+    for (const PeerStatus& peer : stage.peers) {
+      ++seated[stage.stage];
+      snapshot.peers.push_back({.peer = PeerId{static_cast<std::uint32_t>(peer.peer)},
+                                .speed = 1,
+                                .memory_bytes = 0,
+                                .stage = StageId{static_cast<std::uint16_t>(stage.stage)}});
+    }
+  }
+  const PeerId next{static_cast<std::uint32_t>(snapshot.peers.size() + 1)};
+  const auto stage = place_joiner(snapshot, {.peer = next, .stage = std::nullopt});
+  if (!stage) return std::nullopt;
+  return std::pair{std::uint32_t{stage->value}, seated[stage->value]};
+}
+
 void Supervisor::start_peers() {
   while (peers_started_ < peers_wanted_ && !ended_) {
-    const std::string name = fmt::format("peer-{}", peers_started_ + 1);
-    std::vector<std::string> arguments{"peer", "--join", to_string(admin_->address()), "--name",
-                                       name};
-    arguments.insert(arguments.end(), options_.peer_arguments.begin(),
-                     options_.peer_arguments.end());
-    if (const auto more = options_.more_arguments.find(peers_started_);
-        more != options_.more_arguments.end()) {
-      arguments.insert(arguments.end(), more->second.begin(), more->second.end());
+    std::vector<std::string> seat_arguments;
+    if (!options_.seat_arguments.empty()) {
+      if (status_.stages.empty() || status_.peers() < peers_started_) return;
+      const auto seat = next_seat();
+      const auto found = seat ? options_.seat_arguments.find(*seat) : options_.seat_arguments.end();
+      if (found != options_.seat_arguments.end()) seat_arguments = found->second;
     }
-    if (auto started = start_child(name, std::move(arguments)); !started) {
-      error_ = std::move(started).error();
-      return end(kExitFailed);
-    }
-    ++peers_started_;
+    start_peer(seat_arguments);
+  }
+}
+
+void Supervisor::start_peer(const std::vector<std::string>& seat_arguments) {
+  const std::string name = fmt::format("peer-{}", ++peers_started_);
+  std::vector<std::string> arguments{"peer", "--join", to_string(admin_->address()), "--name",
+                                     name};
+  arguments.insert(arguments.end(), options_.peer_arguments.begin(), options_.peer_arguments.end());
+  arguments.insert(arguments.end(), seat_arguments.begin(), seat_arguments.end());
+  if (auto started = start_child(name, std::move(arguments)); !started) {
+    error_ = std::move(started).error();
+    end(kExitFailed);
   }
 }
 
@@ -190,7 +225,7 @@ void Supervisor::child_ended(NamedChild& child, int code) {
   // While it waits for peers the coordinator has no reason to end the run; otherwise it will say
   // why this peer's end is the run's.
   const bool seated = status_.state != "starting" && status_.state != "waiting";
-  verdict_deadline_ = runtime_.now() + (seated ? kCoordinatorVerdict : Duration{});
+  verdict_deadline_ = runtime_.now() + (seated ? kCoordinatorVerdict : kJoinVerdict);
 }
 
 void Supervisor::finish_when_peers_left() {

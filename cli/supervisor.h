@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/run_folder.h"
@@ -20,10 +21,9 @@ struct SupervisorOptions {
   RunConfig config;
   RunFolder folder;                         // prepared
   std::vector<std::string> peer_arguments;  // for every peer
-  // Arguments of single peers, by their number in starting order: stage after stage.
-  std::map<std::uint32_t, std::vector<std::string>> more_arguments;
-  // Peers start one after the other, so that they are seated in starting order.
-  bool in_order = false;
+  // Arguments of single peers, by stage and place in it. With any, peers start one after the other,
+  // so that the stage of each is known before it starts.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> seat_arguments;
 };
 Result<int> supervise(SupervisorOptions options);
 
