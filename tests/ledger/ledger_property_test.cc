@@ -387,7 +387,7 @@ class Harness {
 TEST(LedgerPropertyTest, AgreesWithAPlainModelOverRandomEvents) {
   std::uint64_t commits = 0;
   std::uint64_t reissues = 0;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Harness harness(seed);
     harness.run(2000);
     ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "seed " << seed;
@@ -395,7 +395,7 @@ TEST(LedgerPropertyTest, AgreesWithAPlainModelOverRandomEvents) {
     reissues += harness.reissues();
   }
   // The events reached what they are here to test.
-  EXPECT_GT(commits, 1000U);
+  EXPECT_GT(commits, 300U);
   EXPECT_GT(reissues, 1000U);
 }
 
