@@ -1,7 +1,3 @@
-#include "engine/device/cpu_device.h"
-
-#include <sys/prctl.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -9,18 +5,21 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <sys/prctl.h>
 #include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/rng.h"
+#include "engine/device/cpu_device.h"
 
 namespace swarmline {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// The kernel may wake sleepers that much late; its default of 50 us is a visible share of an emulated millisecond.
+// The kernel may wake sleepers that much late; its default of 50 us is a visible share of an
+// emulated millisecond.
 constexpr unsigned long kTimerSlackNs = 1000;
 
 Result<void> run_body(const Job& job) {
@@ -121,8 +120,8 @@ class CpuDevice::Worker {
     wake_.wait_until(lock, end, [this] { return stopping_; });
   }
 
-  // The posted function may run after this object is gone, so it keeps only the shared counter. It takes the body along:
-  // what a body owns dies on the control thread, before its completion runs.
+  // The posted function may run after this object is gone, so it keeps only the shared counter. It
+  // takes the body along: what a body owns dies on the control thread, before its completion runs.
   void complete(Entry entry, JobReport report) {
     runtime_.post([queued = queued_, body = std::move(entry.job.body),
                    on_done = std::move(entry.on_done), report = std::move(report)]() mutable {
@@ -134,9 +133,9 @@ class CpuDevice::Worker {
 
   Runtime& runtime_;
   const CpuDeviceOptions options_;
-  Rng rng_;                                               // the device's thread
+  Rng rng_;                                                 // the device's thread
   std::shared_ptr<int> queued_ = std::make_shared<int>(0);  // the control thread
-  bool stopped_ = false;                                  // the control thread
+  bool stopped_ = false;                                    // the control thread
   std::atomic<std::int64_t> busy_ns_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -152,9 +151,17 @@ CpuDevice::~CpuDevice() = default;
 Result<void> CpuDevice::submit(Job job, std::function<void(JobReport)> on_done) {
   return worker_->submit(std::move(job), std::move(on_done));
 }
-int CpuDevice::queued() const { return worker_->queued(); }
-Duration CpuDevice::busy_total() const { return worker_->busy_total(); }
-std::string CpuDevice::name() const { return worker_->name(); }
-void CpuDevice::stop() { worker_->stop(); }
+int CpuDevice::queued() const {
+  return worker_->queued();
+}
+Duration CpuDevice::busy_total() const {
+  return worker_->busy_total();
+}
+std::string CpuDevice::name() const {
+  return worker_->name();
+}
+void CpuDevice::stop() {
+  worker_->stop();
+}
 
 }  // namespace swarmline

@@ -1,5 +1,7 @@
-// The CPU as a Device: one thread. While an emulated job has computed and still holds the device, the thread sleeps.
-//   Ownership: the Runtime outlives the device. Destroying it stops it; completions still come through the Runtime.
+// The CPU as a Device: one thread. While an emulated job has computed and still holds the device,
+// the thread sleeps.
+//   Ownership: the Runtime outlives the device. Destroying it stops it; completions still come
+//              through the Runtime.
 //   Thread:    as engine/device/device.h; busy_total() from any.
 //   Errors, bounds: as engine/device/device.h. stop() cuts an emulated sleep short.
 #pragma once
@@ -19,7 +21,8 @@ struct CpuDeviceOptions {
   std::string name = "cpu";
   Emulation emulation;
   std::uint64_t seed = 0;                 // of the emulation's jitter
-  std::function<void()> on_thread_start;  // runs first on the device's thread (a compute library's per-thread settings)
+  std::function<void()> on_thread_start;  // runs first on the device's thread (a compute library's
+                                          // per-thread settings)
   int queue_jobs_max = Limits::device_queue_jobs_max;
 };
 

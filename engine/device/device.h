@@ -1,12 +1,14 @@
-// The third door: compute. One bounded FIFO of jobs per device; jobs run one at a time, in order, off the control
-// thread (real) or at their virtual completion instant (simulated).
+// The third door: compute. One bounded FIFO of jobs per device; jobs run one at a time, in order,
+// off the control thread (real) or at their virtual completion instant (simulated).
 //   Ownership: what a job's body references must stay alive and unwritten until its completion ran.
-//   Thread:    submit() on the control thread; body on the device's thread; completion posted to the control thread.
-//   Errors:    a body returns kDevice with a sentence; exceptions in a body become kDevice. Full queue: submit() returns
-//              kRefused and neither body nor completion run.
+//   Thread:    submit() on the control thread; body on the device's thread; completion posted to
+//              the control thread.
+//   Errors:    a body returns kDevice with a sentence; exceptions in a body become kDevice. Full
+//              queue: submit() returns kRefused and neither body nor completion run.
 //   Bounds:    at most Limits::device_queue_jobs_max jobs submitted and not completed.
-//   Emulation: with an Emulation, a job of kind forward/backward holds the device for its set service time (times
-//              jitter) around the real computation; when the real one is longer, it counts as is.
+//   Emulation: with an Emulation, a job of kind forward/backward holds the device for its set
+//              service time (times jitter) around the real computation; when the real one is
+//              longer, it counts as is.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,8 @@ enum class JobKind : std::uint8_t { kForward, kBackward, kReduce, kOptimizer, kO
 
 struct Job {
   JobKind kind = JobKind::kOther;
-  // Simulated devices charge this (scaled by the device's speed) instead of measuring; real ones ignore it.
+  // Simulated devices charge this (scaled by the device's speed) instead of measuring; real ones
+  // ignore it.
   Duration estimate{};
   std::function<Result<void>()> body;
 };
@@ -33,7 +36,8 @@ struct JobReport {
   Duration service{};  // how long the device was held
 };
 
-// `[peer] emulate`: 0 ms = not emulated. jitter j: each time is multiplied by a uniform draw from [1 - j, 1 + j].
+// `[peer] emulate`: 0 ms = not emulated. jitter j: each time is multiplied by a uniform draw from
+// [1 - j, 1 + j].
 struct Emulation {
   Duration forward{};
   Duration backward{};
@@ -44,7 +48,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual Result<void> submit(Job job, std::function<void(JobReport)> on_done) = 0;
-  virtual int queued() const = 0;       // submitted and not completed
+  virtual int queued() const = 0;           // submitted and not completed
   virtual Duration busy_total() const = 0;  // sum of service times so far
   virtual std::string name() const = 0;
   // Waits for the running job, drops the rest (their completions get kStopped).

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <charconv>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "engine/net/network.h"
 
@@ -9,9 +9,11 @@ namespace swarmline {
 namespace {
 
 std::unexpected<Error> bad_address(std::string_view text, std::string_view why) {
-  return fail(ErrorCode::kUserMistake,
-              fmt::format("address \"{}\": {}; expected host:port, for example 127.0.0.1:7700 or [::1]:7700",
-                          text, why));
+  return fail(
+      ErrorCode::kUserMistake,
+      fmt::format(
+          "address \"{}\": {}; expected host:port, for example 127.0.0.1:7700 or [::1]:7700", text,
+          why));
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
-#include "engine/net/frame.h"
-
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <bit>
 #include <cstring>
+#include <xxhash.h>
+
+#include <fmt/format.h>
 
 #include "engine/base/check.h"
 #include "engine/base/limits.h"
+#include "engine/net/frame.h"
 
 namespace swarmline {
 namespace {
@@ -57,7 +56,8 @@ Result<FrameHeader> decode_header(BytesView bytes) {
     return corrupt(fmt::format("frame magic is {:08x}, expected {:08x}", magic, kFrameMagic));
   }
   if (const auto version = get<std::uint16_t>(p + 4); version != kFrameVersion) {
-    return corrupt(fmt::format("frame version is {}, this program speaks {}", version, kFrameVersion));
+    return corrupt(
+        fmt::format("frame version is {}, this program speaks {}", version, kFrameVersion));
   }
   if (get<std::uint32_t>(p + 36) != low_hash(bytes.first(kHashedHeaderBytes))) {
     return corrupt("frame header does not match its hash");
@@ -79,14 +79,16 @@ Result<FrameHeader> decode_header(BytesView bytes) {
   return header;
 }
 
-std::uint32_t hash_meta(BytesView meta) { return low_hash(meta); }
+std::uint32_t hash_meta(BytesView meta) {
+  return low_hash(meta);
+}
 
 FrameHeader Frame::header() const {
   const std::uint64_t payload_size = payload_bytes();
-  SWARMLINE_CHECK_MSG(
-      meta.size() <= Limits::frame_meta_bytes_max && payload_size <= Limits::frame_payload_bytes_max,
-      fmt::format("a frame of kind {} has {} bytes of meta and {} of payload", kind, meta.size(),
-                  payload_size));
+  SWARMLINE_CHECK_MSG(meta.size() <= Limits::frame_meta_bytes_max &&
+                          payload_size <= Limits::frame_payload_bytes_max,
+                      fmt::format("a frame of kind {} has {} bytes of meta and {} of payload", kind,
+                                  meta.size(), payload_size));
   return {.kind = kind,
           .request = request,
           .meta_bytes = static_cast<std::uint32_t>(meta.size()),

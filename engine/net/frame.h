@@ -1,13 +1,19 @@
-// What travels between processes: one frame = header + meta (a Protocol Buffers message) + payload (raw tensor bytes).
+// What travels between processes: one frame = header + meta (a Protocol Buffers message) + payload
+// (raw tensor bytes).
 //
 // Header, 40 bytes, little-endian:
-//    0 u32 magic 'SWRM'   4 u16 version (1)   6 u16 kind        8 u64 request (0: not an rpc; replies echo it)
-//   16 u32 meta_bytes    20 u32 flags         24 u64 payload_bytes   32 u32 meta_hash   36 u32 header_hash
-// meta_hash and header_hash are the low halves of XXH3-64 over meta and over header bytes 0..35. The payload carries its
-// own checksums (codec wire buffer, safetensors pieces), so that tensor bytes are not hashed twice.
+//    0 u32 magic 'SWRM'   4 u16 version (1)   6 u16 kind
+//    8 u64 request (0: not an rpc; replies echo it)
+//   16 u32 meta_bytes    20 u32 flags        24 u64 payload_bytes
+//   32 u32 meta_hash     36 u32 header_hash
+// meta_hash and header_hash are the low halves of XXH3-64 over meta and over header bytes 0..35.
+// The payload carries its own checksums (codec wire buffer, safetensors pieces), so that tensor
+// bytes are not hashed twice.
 // Flags: bit 0 = reply, bit 1 = reply carries an error (meta is then an ErrorReply).
-//   Errors: decode_header returns kCorrupt for wrong magic, version, lengths over Limits, or a hash that does not check.
-//   Bounds: meta_bytes <= Limits::frame_meta_bytes_max, payload_bytes <= Limits::frame_payload_bytes_max.
+//   Errors: decode_header returns kCorrupt for wrong magic, version, lengths over Limits, or a hash
+//           that does not check.
+//   Bounds: meta_bytes <= Limits::frame_meta_bytes_max,
+//           payload_bytes <= Limits::frame_payload_bytes_max.
 #pragma once
 
 #include <array>
@@ -39,8 +45,8 @@ std::array<std::byte, kFrameHeaderBytes> encode_header(const FrameHeader& header
 Result<FrameHeader> decode_header(BytesView bytes);  // bytes.size() == kFrameHeaderBytes
 std::uint32_t hash_meta(BytesView meta);
 
-// A frame in memory. The payload is a list of shared parts, sent one after the other without copying them first;
-// a received frame has at most one part, 64-byte aligned.
+// A frame in memory. The payload is a list of shared parts, sent one after the other without
+// copying them first; a received frame has at most one part, 64-byte aligned.
 struct Frame {
   std::uint16_t kind = 0;
   std::uint64_t request = 0;
@@ -50,9 +56,12 @@ struct Frame {
 
   std::uint64_t payload_bytes() const;
   std::uint64_t wire_bytes() const { return kFrameHeaderBytes + meta.size() + payload_bytes(); }
-  // The header this frame travels under. A frame over the bounds above is a programmer's error (CHECK).
+  // The header this frame travels under. A frame over the bounds above is a programmer's error
+  // (CHECK).
   FrameHeader header() const;
-  BytesView received_payload() const { return payload.empty() ? BytesView{} : payload.front().view(); }
+  BytesView received_payload() const {
+    return payload.empty() ? BytesView{} : payload.front().view();
+  }
 };
 
 }  // namespace swarmline

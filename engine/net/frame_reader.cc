@@ -1,13 +1,12 @@
-#include "engine/net/frame_reader.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "engine/base/check.h"
+#include "engine/net/frame_reader.h"
 
 namespace swarmline {
 
@@ -15,10 +14,12 @@ FrameReader::FrameReader() : staging_(kStagingBytes) {}
 
 MutableBytes FrameReader::sink_rest() {
   switch (state_) {
-    case State::kHeader: return {};
+    case State::kHeader:
+      return {};
     case State::kMeta:
       return {reinterpret_cast<std::byte*>(meta_.data()) + filled_, meta_.size() - filled_};
-    case State::kPayload: return payload_.bytes().subspan(filled_);
+    case State::kPayload:
+      return payload_.bytes().subspan(filled_);
   }
   return {};
 }

@@ -1,10 +1,11 @@
-// Turns a stream of bytes into frames. Pure: the owner reads from its socket into space() and commits.
-// The bytes of a payload go straight into the buffer that the frame will own; only what arrives together with a header
-// (at most kStagingBytes) is copied once.
+// Turns a stream of bytes into frames. Pure: the owner reads from its socket into space() and
+// commits. The bytes of a payload go straight into the buffer that the frame will own; only what
+// arrives together with a header (at most kStagingBytes) is copied once.
 //   Ownership: frames are handed over; space() is valid until the next commit().
 //   Thread:    one thread at a time.
-//   Errors:    commit() returns kCorrupt for bytes that are no frame (see frame.h) and kRefused for a payload that memory
-//              cannot hold; the stream has no next frame after that, and the reader must not be used further.
+//   Errors:    commit() returns kCorrupt for bytes that are no frame (see frame.h) and kRefused for
+//              a payload that memory cannot hold; the stream has no next frame after that, and the
+//              reader must not be used further.
 //   Bounds:    one frame being filled (Limits), plus the frames that fit into the staging buffer.
 #pragma once
 

@@ -1,11 +1,14 @@
-// The second door: bytes between processes. A Connection is an ordered, reliable, bidirectional stream of frames;
-// frames of different connections may overtake each other.
-//   Ownership: a Connection is shared by its user and the backend; it stays valid until on_closed was delivered and the
-//              last reference dropped. Payload parts of a sent frame stay alive until written.
+// The second door: bytes between processes. A Connection is an ordered, reliable, bidirectional
+// stream of frames; frames of different connections may overtake each other.
+//   Ownership: a Connection is shared by its user and the backend; it stays valid until on_closed
+//              was delivered and the last reference dropped. Payload parts of a sent frame stay
+//              alive until written.
 //   Thread:    control thread only.
-//   Errors:    send() never fails loudly: a broken connection delivers on_closed exactly once, after which send() is
-//              ignored. Bad bytes from the other end close the connection with kCorrupt and are counted.
-//   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes; beyond that the connection closes with kRefused.
+//   Errors:    send() never fails loudly: a broken connection delivers on_closed exactly once,
+//              after which send() is ignored. Bad bytes from the other end close the connection
+//              with kCorrupt and are counted.
+//   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes; beyond that the connection
+//              closes with kRefused.
 //   Backends:  TcpNetwork, SimNetwork.
 #pragma once
 
@@ -39,7 +42,8 @@ class Connection {
   };
 
   virtual ~Connection() = default;
-  // Must be called once, in the callback that delivered the connection; frames are held back until then.
+  // Must be called once, in the callback that delivered the connection; frames are held back until
+  // then.
   virtual void start(Handlers handlers) = 0;
   virtual void send(Frame frame) = 0;
   // Sends what is queued (for at most one second), then closes; on_closed(kStopped) follows.
@@ -55,7 +59,8 @@ class Network {
   using Accepted = std::function<void(std::shared_ptr<Connection>)>;
   using Connected = std::function<void(Result<std::shared_ptr<Connection>>)>;
 
-  // Listens on `address` (port 0: any free one) and returns the bound address. kIo with a sentence when taken.
+  // Listens on `address` (port 0: any free one) and returns the bound address. kIo with a sentence
+  // when taken.
   virtual Result<Address> listen(const Address& address, Accepted on_accepted) = 0;
   // kDeadline, kPeerGone (refused), kNotFound (name). `on_connected` is called exactly once.
   virtual void connect(const Address& address, Duration timeout, Connected on_connected) = 0;

@@ -1,12 +1,11 @@
-#include "engine/net/rpc.h"
-
-#include <fmt/format.h>
-
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "engine/base/check.h"
 #include "engine/net/error_reply.pb.h"
+#include "engine/net/rpc.h"
 
 namespace swarmline {
 namespace {
@@ -37,7 +36,8 @@ Error error_of(const Frame& frame) {
 
 class Channel;
 
-// The one right to answer a request. When the last copy of the Respond function dies unused, it answers itself.
+// The one right to answer a request. When the last copy of the Respond function dies unused, it
+// answers itself.
 class Responder {
  public:
   Responder(std::weak_ptr<Channel> channel, std::uint16_t kind, std::uint64_t request)
@@ -101,12 +101,13 @@ class Channel final : public RpcChannel {
     TimerId timer;
   };
 
-  std::shared_ptr<Channel> shared() { return std::static_pointer_cast<Channel>(shared_from_this()); }
+  std::shared_ptr<Channel> shared() {
+    return std::static_pointer_cast<Channel>(shared_from_this());
+  }
 
   void answer_later(Reply reply, ErrorCode code, std::string what) {
-    runtime_.post([reply = std::move(reply), code, what = std::move(what)] {
-      reply(fail(code, what));
-    });
+    runtime_.post(
+        [reply = std::move(reply), code, what = std::move(what)] { reply(fail(code, what)); });
   }
 
   void on_frame(Frame frame) {
@@ -142,8 +143,9 @@ class Channel final : public RpcChannel {
     if (found == pending_.end()) return;
     const Pending pending = std::move(found->second);
     pending_.erase(found);
-    pending.reply(fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
-                                                         connection_->remote(), to_seconds(deadline))));
+    pending.reply(
+        fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
+                                               connection_->remote(), to_seconds(deadline))));
   }
 
   void on_closed(Error error) {
@@ -181,7 +183,8 @@ void Responder::answer(Result<Frame> result) {
 
 }  // namespace
 
-std::shared_ptr<RpcChannel> RpcChannel::make(Runtime& runtime, std::shared_ptr<Connection> connection) {
+std::shared_ptr<RpcChannel> RpcChannel::make(Runtime& runtime,
+                                             std::shared_ptr<Connection> connection) {
   return std::make_shared<Channel>(runtime, std::move(connection));
 }
 

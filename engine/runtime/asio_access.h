@@ -1,5 +1,6 @@
-// For backends that speak Asio (engine/net/tcp): the io_context behind an AsioRuntime, and the scope each of their
-// handlers runs in so that slow ones are counted. Not for logic. Thread: control thread.
+// For backends that speak Asio (engine/net/tcp): the io_context behind an AsioRuntime, and the
+// scope each of their handlers runs in so that slow ones are counted. Not for logic. Thread:
+// control thread.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

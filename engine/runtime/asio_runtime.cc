@@ -1,17 +1,17 @@
-#include "engine/runtime/asio_runtime.h"
-
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <chrono>
-#include <csignal>
-#include <utility>
 
 #include "engine/base/log.h"
 #include "engine/runtime/asio_access.h"
+#include "engine/runtime/asio_runtime.h"
 #include "engine/runtime/timer_queue.h"
 
 namespace swarmline {
@@ -19,12 +19,13 @@ namespace asio = boost::asio;
 
 namespace {
 
-// The kernel timer is re-armed at least that often, so that far instants need no arithmetic near overflow.
+// The kernel timer is re-armed at least that often, so that far instants need no arithmetic near
+// overflow.
 constexpr Duration kLongestSleep = std::chrono::hours(1);
 
 Instant steady_now() {
-  return Instant(std::chrono::duration_cast<Duration>(
-      std::chrono::steady_clock::now().time_since_epoch()));
+  return Instant(
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ void AsioRuntime::Impl::arm() {
 void AsioRuntime::Impl::fire() {
   armed_for = Instant::max();
   firing = true;
-  // Only what is due now: a timer set by one of these waits for the next round, so that sockets get their turn.
+  // Only what is due now: a timer set by one of these waits for the next round, so that sockets get
+  // their turn.
   const Instant until = steady_now();
   const TimerId last = timers.last_added();
   while (!timers.empty() && timers.next_due() <= until && timers.next_id().value <= last.value) {
@@ -86,7 +88,9 @@ void AsioRuntime::Impl::wait_for_signal() {
 AsioRuntime::AsioRuntime() : impl_(std::make_unique<Impl>()) {}
 AsioRuntime::~AsioRuntime() = default;
 
-Instant AsioRuntime::now() const { return steady_now(); }
+Instant AsioRuntime::now() const {
+  return steady_now();
+}
 
 TimerId AsioRuntime::call_at(Instant when, std::function<void()> fn) {
   const TimerId id = impl_->timers.add(when, std::move(fn));
@@ -94,7 +98,9 @@ TimerId AsioRuntime::call_at(Instant when, std::function<void()> fn) {
   return id;
 }
 
-void AsioRuntime::cancel(TimerId id) { impl_->timers.cancel(id); }
+void AsioRuntime::cancel(TimerId id) {
+  impl_->timers.cancel(id);
+}
 
 void AsioRuntime::post(std::function<void()> fn) {
   asio::post(impl_->io, [impl = impl_.get(), fn = std::move(fn)] {
@@ -137,9 +143,13 @@ void AsioRuntime::on_signals(std::function<void(int)> fn) {
   impl_->wait_for_signal();
 }
 
-AsioRuntime::Stats AsioRuntime::stats() const { return impl_->stats; }
+AsioRuntime::Stats AsioRuntime::stats() const {
+  return impl_->stats;
+}
 
-asio::io_context& io_context_of(AsioRuntime& runtime) { return runtime.impl().io; }
+asio::io_context& io_context_of(AsioRuntime& runtime) {
+  return runtime.impl().io;
+}
 
 HandlerScope::HandlerScope(AsioRuntime::Impl& impl) : impl_(impl), start_(steady_now()) {}
 

@@ -1,9 +1,11 @@
-// Real time: one control thread (the one that calls run()) over Boost.Asio, which only .cc files see.
-//   Ownership: outlives whatever was made with it (networks, devices, channels). Destroying it drops what is pending
-//              without calling it.
+// Real time: one control thread (the one that calls run()) over Boost.Asio, which only .cc files
+// see.
+//   Ownership: outlives whatever was made with it (networks, devices, channels). Destroying it
+//              drops what is pending without calling it.
 //   Thread:    run() and everything else on one thread; post(), request_stop() and now() from any.
 //   Errors:    a callback must not throw.
-//   Bounds:    a callback that runs longer than kSlowHandler is counted and logged: it delays every heartbeat.
+//   Bounds:    a callback that runs longer than kSlowHandler is counted and logged: it delays every
+//              heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +39,14 @@ class AsioRuntime final : public Runtime {
 
   // Runs callbacks until request_stop(); with nothing to do it sleeps. May be called again.
   void run();
-  // Runs callbacks until `done()` holds (checked after each one) or `limit` has passed; true when done.
+  // Runs callbacks until `done()` holds (checked after each one) or `limit` has passed; true when
+  // done.
   bool run_until(const std::function<bool()>& done, Duration limit);
-  // Ends run() after the callbacks posted before. A request made before run() ends it as soon as it starts.
+  // Ends run() after the callbacks posted before. A request made before run() ends it as soon as it
+  // starts.
   void request_stop();
-  // From now on SIGINT and SIGTERM call `fn` with the signal's number on the control thread, each time.
+  // From now on SIGINT and SIGTERM call `fn` with the signal's number on the control thread, each
+  // time.
   void on_signals(std::function<void(int)> fn);
   Stats stats() const;
 

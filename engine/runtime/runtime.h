@@ -1,7 +1,7 @@
 // The first door: time and tasks. Logic never reads a clock or starts a thread; it asks a Runtime.
 //   Thread:  everything runs on the control thread except post(), which any thread may call.
-//   Order:   callbacks never run inside the call that registers them; timers due at one instant fire in the order
-//            they were set; posted functions run in the order they were posted.
+//   Order:   callbacks never run inside the call that registers them; timers due at one instant
+//            fire in the order they were set; posted functions run in the order they were posted.
 //   Backends: AsioRuntime (real time), SimRuntime (virtual time).
 #pragma once
 

@@ -26,10 +26,10 @@ class TimerQueue {
   void cancel(TimerId id);
   bool empty() const { return timers_.empty(); }
   std::size_t size() const { return timers_.size(); }
-  Instant next_due() const;    // not empty
-  TimerId next_id() const;     // not empty
+  Instant next_due() const;  // not empty
+  TimerId next_id() const;   // not empty
   TimerId last_added() const { return TimerId{last_}; }
-  Due pop();                   // not empty
+  Due pop();  // not empty
 
  private:
   struct Key {

@@ -1,9 +1,8 @@
-#include "sim/doors/sim_device.h"
-
 #include <exception>
 #include <utility>
 
 #include "engine/base/check.h"
+#include "sim/doors/sim_device.h"
 
 namespace swarmline {
 namespace {
@@ -42,7 +41,8 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   void start_next() {
     if (jobs.empty()) return;
     const Duration service = service_time(jobs.front().job);
-    // Held by the timer: jobs in flight outlive the SimDevice object, as on a real device until stop() returns.
+    // Held by the timer: jobs in flight outlive the SimDevice object, as on a real device until
+    // stop() returns.
     runtime.call_after(service, [self = shared_from_this(), service] { self->end_first(service); });
   }
 
@@ -56,11 +56,11 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   }
 
   void complete(std::function<void(JobReport)> on_done, JobReport report) {
-    runtime.post([self = shared_from_this(), on_done = std::move(on_done),
-                  report = std::move(report)] {
-      --self->queued;
-      on_done(report);
-    });
+    runtime.post(
+        [self = shared_from_this(), on_done = std::move(on_done), report = std::move(report)] {
+          --self->queued;
+          on_done(report);
+        });
   }
 
   Runtime& runtime;
@@ -78,7 +78,9 @@ SimDevice::SimDevice(Runtime& runtime, SimDeviceOptions options) {
   state_ = std::make_shared<State>(runtime, std::move(options));
 }
 
-SimDevice::~SimDevice() { stop(); }
+SimDevice::~SimDevice() {
+  stop();
+}
 
 Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) {
   if (state_->stopped) return fail(ErrorCode::kRefused, "the device has been stopped");
@@ -91,9 +93,15 @@ Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) 
   return {};
 }
 
-int SimDevice::queued() const { return state_->queued; }
-Duration SimDevice::busy_total() const { return state_->busy; }
-std::string SimDevice::name() const { return state_->options.name; }
+int SimDevice::queued() const {
+  return state_->queued;
+}
+Duration SimDevice::busy_total() const {
+  return state_->busy;
+}
+std::string SimDevice::name() const {
+  return state_->options.name;
+}
 
 void SimDevice::stop() {
   state_->stopped = true;

@@ -1,6 +1,8 @@
-// A device in virtual time: one FIFO; a job holds it for its estimate divided by the device's speed (or for the time set
-// for its kind), its body runs at the instant it ends, its completion right after.
-//   Everything else is as engine/device/device.h says. stop() lets the running job end at its instant.
+// A device in virtual time: one FIFO; a job holds it for its estimate divided by the device's speed
+// (or for the time set for its kind), its body runs at the instant it ends, its completion right
+// after.
+//   Everything else is as engine/device/device.h says. stop() lets the running job end at its
+//   instant.
 #pragma once
 
 #include <array>
@@ -18,10 +20,10 @@ namespace swarmline {
 
 struct SimDeviceOptions {
   std::string name = "sim";
-  double speed = 1;                     // 2: half the estimate
-  std::optional<Duration> forward;      // instead of the estimate; not scaled by speed
+  double speed = 1;                 // 2: half the estimate
+  std::optional<Duration> forward;  // instead of the estimate; not scaled by speed
   std::optional<Duration> backward;
-  double jitter = 0;                    // each time is multiplied by a uniform draw from [1 - j, 1 + j]
+  double jitter = 0;  // each time is multiplied by a uniform draw from [1 - j, 1 + j]
   std::uint64_t seed = 0;
   int queue_jobs_max = Limits::device_queue_jobs_max;
 };

@@ -1,15 +1,14 @@
-#include "sim/doors/sim_network.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "engine/base/check.h"
 #include "engine/base/hash.h"
+#include "sim/doors/sim_network.h"
 
 namespace swarmline {
 namespace {
@@ -29,8 +28,7 @@ struct SimNetwork::Core {
     Network::Accepted on_accepted;
   };
 
-  Core(SimRuntime& r, SimNetworkOptions o)
-      : runtime(r), options(o), rng(r.rng("network")) {}
+  Core(SimRuntime& r, SimNetworkOptions o) : runtime(r), options(o), rng(r.rng("network")) {}
 
   SimLink link_of(NodePair pair) const {
     const auto found = links.find(pair);
@@ -190,8 +188,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void launch(Item item) {
     const std::uint64_t bytes = item.frame ? item.frame->wire_bytes() : 0;
     const Instant leaves = core_->departure(route_, bytes);
-    const Instant arrives =
-        std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
+    const Instant arrives = std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
     last_arrival_ = arrives;
     if (!item.frame) {
       const Instant flushed = std::min(leaves, *cutoff_);
@@ -330,24 +327,25 @@ class SimNetwork::NodeNetwork final : public Network {
   }
 
   void stop_listening() override {
-    std::erase_if(core_->listeners, [this](const auto& entry) { return entry.second.node == node_; });
+    std::erase_if(core_->listeners,
+                  [this](const auto& entry) { return entry.second.node == node_; });
   }
 
   void connect(const Address& address, Duration timeout, Connected on_connected) override {
     SimRuntime& runtime = core_->runtime;
     auto attempt = std::make_shared<Attempt>(Attempt{std::move(on_connected), {}});
     attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt, address, timeout] {
-      attempt->settle(fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
-                                                             to_string(address), to_seconds(timeout))));
+      attempt->settle(
+          fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
+                                                 to_string(address), to_seconds(timeout))));
     });
     const auto listener = core_->listeners.find(address.port);
     if (listener == core_->listeners.end()) {
       return refuse(attempt, address, 2 * core_->options.link.latency);
     }
     const SimNodeId to = listener->second.node;
-    runtime.schedule(to, runtime.now() + core_->one_way({node_, to}), [this, attempt, address, to] {
-      answer(attempt, address, to);
-    });
+    runtime.schedule(to, runtime.now() + core_->one_way({node_, to}),
+                     [this, attempt, address, to] { answer(attempt, address, to); });
   }
 
  private:
@@ -381,8 +379,9 @@ class SimNetwork::NodeNetwork final : public Network {
     SimRuntime& runtime = core_->runtime;
     runtime.schedule(node_, runtime.now() + after, [core = core_, attempt, address] {
       core->runtime.cancel(attempt->timer);
-      attempt->settle(fail(ErrorCode::kPeerGone,
-                           fmt::format("cannot connect to {}: connection refused", to_string(address))));
+      attempt->settle(
+          fail(ErrorCode::kPeerGone,
+               fmt::format("cannot connect to {}: connection refused", to_string(address))));
     });
   }
 
@@ -420,7 +419,8 @@ SimNetwork::SimNetwork(SimRuntime& runtime, SimNetworkOptions options)
 SimNetwork::~SimNetwork() {
   // Connections hold the core, and the core holds them: part them, without callbacks.
   core_->listeners.clear();
-  for (const auto& end : core_->ends_where([](const SimConnection&) { return true; })) end->abandon();
+  for (const auto& end : core_->ends_where([](const SimConnection&) { return true; }))
+    end->abandon();
 }
 
 Network& SimNetwork::node(SimNodeId node) {
@@ -432,8 +432,12 @@ Network& SimNetwork::node(SimNodeId node) {
 void SimNetwork::set_link(SimNodeId from, SimNodeId to, SimLink link) {
   core_->links.insert_or_assign({from, to}, link);
 }
-void SimNetwork::set_filter(Filter filter) { core_->filter = std::move(filter); }
-void SimNetwork::set_tap(Tap tap) { core_->tap = std::move(tap); }
+void SimNetwork::set_filter(Filter filter) {
+  core_->filter = std::move(filter);
+}
+void SimNetwork::set_tap(Tap tap) {
+  core_->tap = std::move(tap);
+}
 
 std::size_t SimNetwork::release(SimNodeId from, SimNodeId to) {
   std::size_t released = 0;
@@ -451,7 +455,8 @@ void SimNetwork::kill(SimNodeId node) {
 
 void SimNetwork::cut(SimNodeId a, SimNodeId b) {
   const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{a, b}; };
-  for (const auto& end : core_->ends_where(wanted)) end->break_off({ErrorCode::kPeerGone, "the link was cut"});
+  for (const auto& end : core_->ends_where(wanted))
+    end->break_off({ErrorCode::kPeerGone, "the link was cut"});
 }
 
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {

@@ -1,6 +1,7 @@
-// Simulated links between the nodes of a SimRuntime. Node N listens as "sim:N" unless a port is asked for; the host part
-// of an address is ignored. One connection keeps its frames in order; frames of different connections overtake each
-// other by jitter. Frames go through their header's encoding, so a frame that could not travel over TCP fails here too.
+// Simulated links between the nodes of a SimRuntime. Node N listens as "sim:N" unless a port is
+// asked for; the host part of an address is ignored. One connection keeps its frames in order;
+// frames of different connections overtake each other by jitter. Frames go through their header's
+// encoding, so a frame that could not travel over TCP fails here too.
 //   Ownership: node(n) lives as long as the SimNetwork, which outlives the nodes' logic.
 //   Errors:    those of engine/net/network.h.
 //   Bounds:    SimNetworkOptions::queue_bytes_max unsent bytes a connection.
@@ -19,8 +20,8 @@ namespace swarmline {
 
 struct SimLink {
   Duration latency = std::chrono::microseconds(200);  // one way, least
-  Duration jitter{};                                  // mean of an exponential draw added to each frame
-  double bytes_per_second = 0;                        // of the directed pair, shared by its connections; 0: unlimited
+  Duration jitter{};            // mean of an exponential draw added to each frame
+  double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
 };
 
 struct SimNetworkOptions {
@@ -55,11 +56,12 @@ class SimNetwork {
 
   void set_filter(Filter filter);  // called once for each frame sent; none: all are delivered
   void set_tap(Tap tap);           // called just before each frame is delivered
-  // Lets the frames held on the connections from `from` to `to` go, in order. Returns how many were held.
+  // Lets the frames held on the connections from `from` to `to` go, in order. Returns how many were
+  // held.
   std::size_t release(SimNodeId from, SimNodeId to);
 
-  // The node's process is gone: its events end (SimRuntime::kill) and the other ends of its connections see kPeerGone
-  // one latency later, as after a reset.
+  // The node's process is gone: its events end (SimRuntime::kill) and the other ends of its
+  // connections see kPeerGone one latency later, as after a reset.
   void kill(SimNodeId node);
   // Both ends of every connection between the two see kPeerGone.
   void cut(SimNodeId a, SimNodeId b);

@@ -1,8 +1,10 @@
-// Virtual time for many nodes on one thread: one queue of events ordered by (instant, order of scheduling). Everything a
-// node does is an event of the queue, so a run is a pure function of its seed, and its trace hash says so.
+// Virtual time for many nodes on one thread: one queue of events ordered by (instant, order of
+// scheduling). Everything a node does is an event of the queue, so a run is a pure function of its
+// seed, and its trace hash says so.
 //   Ownership: outlives the nodes' logic and the other simulated doors.
 //   Thread:    one thread for everything, post() included.
-//   Bounds:    run_*() stop at a virtual deadline; a run of kEventsAtOneInstantMax events without time passing is a CHECK.
+//   Bounds:    run_*() stop at a virtual deadline; a run of kEventsAtOneInstantMax events without
+//              time passing is a CHECK.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,8 @@ class SimRuntime {
   // An independent stream of the run's seed.
   Rng rng(std::string_view name) const { return Rng(seed_).split(name); }
 
-  // Delivers events until `done()` holds (checked after each event), none is left, or `limit` has passed; true when done.
+  // Delivers events until `done()` holds (checked after each event), none is left, or `limit` has
+  // passed; true when done.
   bool run_until(const std::function<bool()>& done, Duration limit);
   // Delivers everything that is due within `time` and leaves the clock at its end.
   void run_for(Duration time);
@@ -43,7 +46,8 @@ class SimRuntime {
 
   // From now on the node's pending and future events are dropped undelivered: the process is gone.
   void kill(SimNodeId node);
-  // Its events wait until thaw(), then come at once, in order: the process was stopped (SIGSTOP) and goes on.
+  // Its events wait until thaw(), then come at once, in order: the process was stopped (SIGSTOP)
+  // and goes on.
   void freeze(SimNodeId node);
   void thaw(SimNodeId node);
   bool is_alive(SimNodeId node) const;

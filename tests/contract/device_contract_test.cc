@@ -23,7 +23,9 @@ class DeviceContract : public BackendTest {
       reports_.push_back(std::move(report));
     };
   }
-  bool run_until(const std::function<bool()>& condition) { return world_->run_until(condition, 20s); }
+  bool run_until(const std::function<bool()>& condition) {
+    return world_->run_until(condition, 20s);
+  }
 
   std::unique_ptr<Device> device_ = world_->make_device(0, 4);
   std::string ran_;        // bodies; read once their completions ran
@@ -32,7 +34,8 @@ class DeviceContract : public BackendTest {
 };
 
 TEST_P(DeviceContract, JobsRunOneAtATimeInOrderAndCompleteOnTheControlThread) {
-  for (const char name : {'a', 'b', 'c', 'd'}) ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
+  for (const char name : {'a', 'b', 'c', 'd'})
+    ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
   EXPECT_EQ(completed_, "") << "completed inside submit()";
   EXPECT_EQ(device_->queued(), 4);
   ASSERT_TRUE(run_until([&] { return completed_.size() == 4; }));
@@ -43,7 +46,8 @@ TEST_P(DeviceContract, JobsRunOneAtATimeInOrderAndCompleteOnTheControlThread) {
 }
 
 TEST_P(DeviceContract, AFullQueueRefusesAndTakesAgainAfterACompletion) {
-  for (const char name : {'a', 'b', 'c', 'd'}) ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
+  for (const char name : {'a', 'b', 'c', 'd'})
+    ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
   const Result<void> fifth = device_->submit(job('e'), done('e'));
   ASSERT_FALSE(fifth.has_value());
   EXPECT_EQ(fifth.error().code, ErrorCode::kRefused);
@@ -68,7 +72,8 @@ TEST_P(DeviceContract, ErrorsAndExceptionsOfABodyBecomeItsReport) {
 }
 
 TEST_P(DeviceContract, ServiceTimesAddUp) {
-  for (const char name : {'a', 'b'}) ASSERT_TRUE(device_->submit(job(name, 3ms), done(name)).has_value());
+  for (const char name : {'a', 'b'})
+    ASSERT_TRUE(device_->submit(job(name, 3ms), done(name)).has_value());
   ASSERT_TRUE(run_until([&] { return completed_.size() == 2; }));
   EXPECT_EQ(device_->busy_total(), reports_[0].service + reports_[1].service);
 }
@@ -86,7 +91,8 @@ TEST_P(DeviceContract, ACompletionMaySubmitTheNextJob) {
 }
 
 TEST_P(DeviceContract, StopDropsWhatWaitsAndEveryCompletionComesOnce) {
-  for (const char name : {'a', 'b', 'c', 'd'}) ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
+  for (const char name : {'a', 'b', 'c', 'd'})
+    ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
   device_->stop();
   device_->stop();
   EXPECT_EQ(completed_, "");
@@ -101,7 +107,8 @@ TEST_P(DeviceContract, StopDropsWhatWaitsAndEveryCompletionComesOnce) {
 }
 
 TEST_P(DeviceContract, DestroyingTheDeviceLeavesItsCompletionsToTheRuntime) {
-  for (const char name : {'a', 'b', 'c'}) ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
+  for (const char name : {'a', 'b', 'c'})
+    ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());
   device_.reset();
   ASSERT_TRUE(run_until([&] { return completed_.size() == 3; }));
 }

@@ -25,23 +25,26 @@ struct Link {
   End client, server;
 };
 
-inline Frame make_frame(std::uint16_t kind, std::string meta = {}, std::vector<SharedBytes> payload = {}) {
+inline Frame make_frame(std::uint16_t kind, std::string meta = {},
+                        std::vector<SharedBytes> payload = {}) {
   return {.kind = kind, .meta = std::move(meta), .payload = std::move(payload)};
 }
 
 // Connects node 0 to node 1. The Link must outlive the World's callbacks, hence the pointer.
 inline std::unique_ptr<Link> make_link(World& world, bool start = true) {
   auto link = std::make_unique<Link>();
-  const auto bound = world.network(1).listen(world.listen_address(), [&link = *link, start](auto connection) {
-    link.server.connection = std::move(connection);
-    if (start) link.server.start();
-  });
+  const auto bound =
+      world.network(1).listen(world.listen_address(), [&link = *link, start](auto connection) {
+        link.server.connection = std::move(connection);
+        if (start) link.server.start();
+      });
   EXPECT_TRUE(bound.has_value());
-  world.network(0).connect(*bound, std::chrono::seconds(5), [&link = *link, start](auto connection) {
-    ASSERT_TRUE(connection.has_value()) << connection.error().what;
-    link.client.connection = std::move(*connection);
-    if (start) link.client.start();
-  });
+  world.network(0).connect(*bound, std::chrono::seconds(5),
+                           [&link = *link, start](auto connection) {
+                             ASSERT_TRUE(connection.has_value()) << connection.error().what;
+                             link.client.connection = std::move(*connection);
+                             if (start) link.client.start();
+                           });
   EXPECT_TRUE(world.run_until([&] { return link->client.connection && link->server.connection; },
                               std::chrono::seconds(10)));
   return link;

@@ -28,7 +28,8 @@ TEST_P(NetworkContract, FramesOfAConnectionArriveWholeAndInOrderBothWays) {
     link->client.connection->send(make_frame(i, "up " + std::to_string(i)));
     link->server.connection->send(make_frame(i, std::string(i, 'd')));
   }
-  ASSERT_TRUE(run_until([&] { return link->client.frames.size() == 500 && link->server.frames.size() == 500; }));
+  ASSERT_TRUE(run_until(
+      [&] { return link->client.frames.size() == 500 && link->server.frames.size() == 500; }));
   for (std::uint16_t i = 0; i < 500; ++i) {
     EXPECT_EQ(link->server.frames[i].kind, i);
     EXPECT_EQ(link->server.frames[i].meta, "up " + std::to_string(i));
@@ -51,7 +52,8 @@ TEST_P(NetworkContract, HeaderFieldsTravel) {
 
 TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
   const auto link = make_link(*world_);
-  std::vector<std::size_t> sizes = {0, 1, 63, 64, 65, 4095, 65'535 - 40, 65'536, 65'537, 1 << 20, 8 << 20};
+  std::vector<std::size_t> sizes = {0,           1,      63,     64,      65,     4095,
+                                    65'535 - 40, 65'536, 65'537, 1 << 20, 8 << 20};
   std::vector<SharedBytes> sent;
   for (const std::size_t size : sizes) {
     sent.push_back(random_bytes(size, size));
@@ -64,7 +66,8 @@ TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
     ASSERT_EQ(frame.payload.size(), sizes[i] == 0 ? 0U : 1U);
     ASSERT_EQ(frame.received_payload().size(), sizes[i]);
     EXPECT_TRUE(std::ranges::equal(frame.received_payload(), sent[i].view()));
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.received_payload().data()) % kBufferAlignment, 0U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.received_payload().data()) % kBufferAlignment,
+              0U);
   }
 }
 
@@ -75,7 +78,8 @@ TEST_P(NetworkContract, ManyPartsAreJoined) {
   for (std::size_t at = 0; at < whole.size(); at += 100) parts.push_back(whole.slice(at, 100));
   parts.insert(parts.begin() + 5, SharedBytes());
   link->client.connection->send(make_frame(1, "", parts));
-  link->client.connection->send(make_frame(2, "", {whole.slice(3, 61)}));  // unaligned at the sender
+  link->client.connection->send(
+      make_frame(2, "", {whole.slice(3, 61)}));  // unaligned at the sender
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 2; }));
   EXPECT_TRUE(std::ranges::equal(link->server.frames[0].received_payload(), whole.view()));
   const BytesView second = link->server.frames[1].received_payload();
@@ -87,11 +91,13 @@ TEST_P(NetworkContract, SentPayloadsStayAliveUntilWritten) {
   const auto link = make_link(*world_);
   const std::size_t size = 4 << 20;
   for (std::uint64_t i = 0; i < 8; ++i) {
-    link->client.connection->send(make_frame(1, "", {random_bytes(size, i)}));  // the only reference
+    link->client.connection->send(
+        make_frame(1, "", {random_bytes(size, i)}));  // the only reference
   }
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 8; }));
   for (std::uint64_t i = 0; i < 8; ++i) {
-    EXPECT_TRUE(std::ranges::equal(link->server.frames[i].received_payload(), random_bytes(size, i).view()));
+    EXPECT_TRUE(std::ranges::equal(link->server.frames[i].received_payload(),
+                                   random_bytes(size, i).view()));
   }
 }
 
@@ -133,7 +139,8 @@ TEST_P(NetworkContract, CloseSendsWhatIsQueuedThenClosesBothEnds) {
   EXPECT_TRUE(link->client.closed.empty()) << "delivered inside close()";
   link->client.connection->close();
   link->client.connection->send(make_frame(99));  // ignored
-  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  ASSERT_TRUE(
+      run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
   EXPECT_EQ(link->server.frames.size(), 20U);
   EXPECT_EQ(link->client.closed[0].code, ErrorCode::kStopped);
   EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
@@ -148,7 +155,8 @@ TEST_P(NetworkContract, NothingIsDeliveredAfterClose) {
   const auto link = make_link(*world_);
   for (std::uint16_t i = 0; i < 10; ++i) link->server.connection->send(make_frame(i));
   link->client.connection->close();
-  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  ASSERT_TRUE(
+      run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
   EXPECT_TRUE(link->client.frames.empty());
 }
 
@@ -156,7 +164,8 @@ TEST_P(NetworkContract, BothEndsMayCloseAtOnce) {
   const auto link = make_link(*world_);
   link->client.connection->close();
   link->server.connection->close();
-  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  ASSERT_TRUE(
+      run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
   world_->run_for(50ms);
   EXPECT_EQ(link->client.closed.size(), 1U);
   EXPECT_EQ(link->server.closed.size(), 1U);
@@ -281,11 +290,13 @@ TEST_P(NetworkContract, AQueueBeyondItsBoundClosesTheConnection) {
   EXPECT_EQ(link->client.connection->unsent_bytes(), 3 * 300'040U);
   link->client.connection->send(make_frame(2, "", {piece}));
   EXPECT_TRUE(link->client.closed.empty()) << "delivered inside send()";
-  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  ASSERT_TRUE(
+      run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
   EXPECT_EQ(link->client.closed[0].code, ErrorCode::kRefused);
   EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
   EXPECT_EQ(link->client.closed.size(), 1U);
-  EXPECT_TRUE(std::ranges::none_of(link->server.frames, [](const Frame& frame) { return frame.kind == 2; }));
+  EXPECT_TRUE(std::ranges::none_of(link->server.frames,
+                                   [](const Frame& frame) { return frame.kind == 2; }));
 }
 
 TEST_P(NetworkContract, ACloseBeforeStartIsReportedAfterIt) {
@@ -294,7 +305,8 @@ TEST_P(NetworkContract, ACloseBeforeStartIsReportedAfterIt) {
   world_->run_for(20ms);
   link->client.start();
   link->server.start();
-  ASSERT_TRUE(run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
+  ASSERT_TRUE(
+      run_until([&] { return !link->client.closed.empty() && !link->server.closed.empty(); }));
   EXPECT_EQ(link->client.closed[0].code, ErrorCode::kStopped);
   EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
 }

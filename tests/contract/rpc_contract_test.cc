@@ -47,8 +47,12 @@ TEST_P(RpcContract, EachCallGetsItsOwnReply) {
 
 TEST_P(RpcContract, RepliesMayComeOutOfOrderAndBothEndsMayCall) {
   std::vector<RpcChannel::Respond> waiting;
-  start_client({.on_request = [](Frame, RpcChannel::Respond respond) { respond(make_frame(1, "from client")); }});
-  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) { waiting.push_back(std::move(respond)); }});
+  start_client({.on_request = [](Frame, RpcChannel::Respond respond) {
+    respond(make_frame(1, "from client"));
+  }});
+  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) {
+    waiting.push_back(std::move(respond));
+  }});
   std::vector<std::string> replies;
   const auto keep = [&](Result<Frame> reply) { replies.push_back(reply.value().meta); };
   client_->call(make_frame(1, "a"), 10s, keep);
@@ -56,7 +60,8 @@ TEST_P(RpcContract, RepliesMayComeOutOfOrderAndBothEndsMayCall) {
   ASSERT_TRUE(run_until([&] { return waiting.size() == 2; }));
   waiting[1](make_frame(1, "second"));
   waiting[0](make_frame(1, "first"));
-  server_->call(make_frame(1), 10s, keep);  // its number is one that the client's calls have used too
+  server_->call(make_frame(1), 10s,
+                keep);  // its number is one that the client's calls have used too
   ASSERT_TRUE(run_until([&] { return replies.size() == 3; }));
   EXPECT_EQ(replies, (std::vector<std::string>{"second", "first", "from client"}));
 }
@@ -79,8 +84,9 @@ TEST_P(RpcContract, TheRemotesErrorArrivesWithItsCodeAndSentence) {
   server_->start({.on_request = [](Frame request, RpcChannel::Respond respond) {
     respond(fail(static_cast<ErrorCode>(request.kind), "sentence " + request.meta));
   }});
-  const std::vector<ErrorCode> codes = {ErrorCode::kUserMistake, ErrorCode::kDeadline, ErrorCode::kStopped,
-                                        ErrorCode::kRefused, ErrorCode::kNotFound, ErrorCode::kDevice};
+  const std::vector<ErrorCode> codes = {ErrorCode::kUserMistake, ErrorCode::kDeadline,
+                                        ErrorCode::kStopped,     ErrorCode::kRefused,
+                                        ErrorCode::kNotFound,    ErrorCode::kDevice};
   std::vector<Error> errors;
   for (const ErrorCode code : codes) {
     client_->call(make_frame(static_cast<std::uint16_t>(code), "x"), 10s,
@@ -96,7 +102,8 @@ TEST_P(RpcContract, TheRemotesErrorArrivesWithItsCodeAndSentence) {
 TEST_P(RpcContract, AnErrorReplyOfAnotherVersionIsStillAnError) {
   start_client();
   std::vector<Frame> requests;
-  link_->server.connection->start({.on_frame = [&](Frame frame) { requests.push_back(std::move(frame)); }});
+  link_->server.connection->start(
+      {.on_frame = [&](Frame frame) { requests.push_back(std::move(frame)); }});
   std::vector<Error> errors;
   const auto keep = [&](Result<Frame> reply) { errors.push_back(reply.error()); };
   client_->call(make_frame(1), 10s, keep);
@@ -121,17 +128,21 @@ TEST_P(RpcContract, AnErrorReplyOfAnotherVersionIsStillAnError) {
 TEST_P(RpcContract, ACallEndsAtItsDeadlineAndALateReplyIsIgnored) {
   start_client();
   std::vector<RpcChannel::Respond> waiting;
-  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) { waiting.push_back(std::move(respond)); }});
+  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) {
+    waiting.push_back(std::move(respond));
+  }});
   std::vector<Result<Frame>> answers;
   const Instant start = world_->runtime(0).now();
-  client_->call(make_frame(1), 50ms, [&](Result<Frame> reply) { answers.push_back(std::move(reply)); });
+  client_->call(make_frame(1), 50ms,
+                [&](Result<Frame> reply) { answers.push_back(std::move(reply)); });
   ASSERT_TRUE(run_until([&] { return !answers.empty(); }));
   EXPECT_GE(world_->runtime(0).now() - start, 50ms);
   ASSERT_FALSE(answers[0].has_value());
   EXPECT_EQ(answers[0].error().code, ErrorCode::kDeadline);
   ASSERT_EQ(waiting.size(), 1U);
   waiting[0](make_frame(1, "late"));
-  client_->call(make_frame(1), 10s, [&](Result<Frame> reply) { answers.push_back(std::move(reply)); });
+  client_->call(make_frame(1), 10s,
+                [&](Result<Frame> reply) { answers.push_back(std::move(reply)); });
   ASSERT_TRUE(run_until([&] { return waiting.size() == 2; }));
   waiting[1](make_frame(1, "in time"));
   ASSERT_TRUE(run_until([&] { return answers.size() == 2; }));
@@ -164,7 +175,9 @@ TEST_P(RpcContract, PendingCallsAreAnsweredInOrderBeforeOnClosed) {
     events += 'c';
   }});
   std::vector<RpcChannel::Respond> waiting;
-  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) { waiting.push_back(std::move(respond)); }});
+  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) {
+    waiting.push_back(std::move(respond));
+  }});
   for (const char name : {'1', '2', '3'}) {
     client_->call(make_frame(1), 10s, [&, name](Result<Frame> reply) {
       EXPECT_EQ(reply.error().code, ErrorCode::kPeerGone);
@@ -200,7 +213,9 @@ TEST_P(RpcContract, CloseAnswersOwnPendingCallsAndReportsStopped) {
 TEST_P(RpcContract, RequestsInFlightAreBounded) {
   start_client();
   std::vector<RpcChannel::Respond> waiting;
-  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) { waiting.push_back(std::move(respond)); }});
+  server_->start({.on_request = [&](Frame, RpcChannel::Respond respond) {
+    waiting.push_back(std::move(respond));
+  }});
   std::size_t refused = 0, answered = 0;
   for (std::size_t i = 0; i < RpcChannel::kRequestsInFlightMax + 5; ++i) {
     client_->call(make_frame(1), 60s, [&](Result<Frame> reply) {
@@ -211,7 +226,8 @@ TEST_P(RpcContract, RequestsInFlightAreBounded) {
     });
   }
   EXPECT_EQ(refused, 0U) << "answered inside call()";
-  ASSERT_TRUE(run_until([&] { return waiting.size() == RpcChannel::kRequestsInFlightMax && refused == 5; }));
+  ASSERT_TRUE(run_until(
+      [&] { return waiting.size() == RpcChannel::kRequestsInFlightMax && refused == 5; }));
   for (auto& respond : waiting) respond(make_frame(1));
   ASSERT_TRUE(run_until([&] { return answered == RpcChannel::kRequestsInFlightMax; }));
   waiting.clear();

@@ -1,12 +1,13 @@
-// What the simulated doors add: determinism, forced sequences, links with a price, processes that die or freeze.
-#include <gtest/gtest.h>
-
+// What the simulated doors add: determinism, forced sequences, links with a price, processes that
+// die or freeze.
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "engine/net/rpc.h"
 #include "sim/doors/sim_device.h"
@@ -20,14 +21,21 @@ using namespace std::chrono_literals;
 
 constexpr SimLink kFastLink{.latency = 1ms};
 
-// Nodes that talk to node 1, each over its own connection; what node 1 got, in order, as "FROM:META ".
+// Nodes that talk to node 1, each over its own connection; what node 1 got, in order, as "FROM:META
+// ".
 class Star {
  public:
-  Star(std::uint64_t seed, SimLink link, int clients) : runtime_(seed), network_(runtime_, {.link = link}) {
+  Star(std::uint64_t seed, SimLink link, int clients)
+      : runtime_(seed), network_(runtime_, {.link = link}) {
     const auto bound = network_.node(1).listen({"", 0}, [this](auto connection) {
       const std::string from = connection->remote();
-      connection->start({.on_frame = [this, from](const Frame& frame) { got_ += from.substr(4) + ":" + frame.meta + " "; },
-                         .on_closed = [this, from](const Error& e) { got_ += from.substr(4) + ":" + to_string(e.code) + " "; }});
+      connection->start(
+          {.on_frame = [this, from](
+                           const Frame& frame) { got_ += from.substr(4) + ":" + frame.meta + " "; },
+           .on_closed =
+               [this, from](const Error& e) {
+                 got_ += from.substr(4) + ":" + to_string(e.code) + " ";
+               }});
       servers_.push_back(std::move(connection));
     });
     EXPECT_EQ(to_string(*bound), "sim:1");
@@ -35,9 +43,12 @@ class Star {
       const auto node = static_cast<SimNodeId>(i + 2);
       network_.node(node).connect(*bound, 10s, [this](auto connection) {
         clients_.push_back(*connection);
-        (*connection)->start({.on_closed = [this](const Error& e) { client_ends_ += std::string(to_string(e.code)) + " "; }});
+        (*connection)->start({.on_closed = [this](const Error& e) {
+          client_ends_ += std::string(to_string(e.code)) + " ";
+        }});
       });
-      EXPECT_TRUE(runtime_.run_until([&] { return clients_.size() == static_cast<std::size_t>(i + 1); }, 10s));
+      EXPECT_TRUE(runtime_.run_until(
+          [&] { return clients_.size() == static_cast<std::size_t>(i + 1); }, 10s));
     }
     runtime_.run_for(1s);
   }
@@ -126,7 +137,9 @@ TEST(SimNetwork, AFilterHoldsDelaysAndReleasesFrames) {
 
 TEST(SimNetwork, AHeldConnectionClosesWithinASecondWithoutItsFrames) {
   Star star(1, kFastLink, 1);
-  star.network_.set_filter([](SimNodeId, SimNodeId, const Frame&) -> FrameFate { return {.kind = FrameFate::Kind::kHold}; });
+  star.network_.set_filter([](SimNodeId, SimNodeId, const Frame&) -> FrameFate {
+    return {.kind = FrameFate::Kind::kHold};
+  });
   star.send(0, "held");
   star.clients_[0]->close();
   star.runtime_.run_for(900ms);
@@ -139,7 +152,8 @@ TEST(SimNetwork, AHeldConnectionClosesWithinASecondWithoutItsFrames) {
 TEST(SimNetwork, AFilterMayCutTheConnection) {
   Star star(1, kFastLink, 2);
   star.network_.set_filter([](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
-    return {.kind = frame.meta == "cut" ? FrameFate::Kind::kDropConnection : FrameFate::Kind::kDeliver};
+    return {.kind =
+                frame.meta == "cut" ? FrameFate::Kind::kDropConnection : FrameFate::Kind::kDeliver};
   });
   star.send(0, "before");
   star.send(0, "cut");
@@ -170,7 +184,8 @@ TEST(SimNetwork, AKilledNodeRunsNothingAndItsPeersSeeIt) {
   star.runtime_.run_for(1s);
   EXPECT_FALSE(ran);
   EXPECT_FALSE(star.runtime_.is_alive(2));
-  EXPECT_EQ(star.got_, std::string("2:sent before the kill 2:") + to_string(ErrorCode::kPeerGone) + " ");
+  EXPECT_EQ(star.got_,
+            std::string("2:sent before the kill 2:") + to_string(ErrorCode::kPeerGone) + " ");
   EXPECT_EQ(star.client_ends_, "");
   star.send(1, "lives");
   star.runtime_.run_for(1s);
@@ -178,7 +193,8 @@ TEST(SimNetwork, AKilledNodeRunsNothingAndItsPeersSeeIt) {
 
   star.network_.kill(1);
   std::optional<Error> error;
-  star.network_.node(3).connect({"sim", 1}, 1s, [&](auto connection) { error = connection.error(); });
+  star.network_.node(3).connect({"sim", 1}, 1s,
+                                [&](auto connection) { error = connection.error(); });
   star.runtime_.run_for(2s);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, ErrorCode::kPeerGone) << "nobody listens any more";
@@ -221,7 +237,8 @@ TEST(SimRuntime, RunStopsAtItsDeadlineAndAtTheLastEvent) {
   EXPECT_FALSE(runtime.step());
 }
 
-// A ring of nodes that pass on a token by rpc, with jitter: enough for any order of events to be able to differ.
+// A ring of nodes that pass on a token by rpc, with jitter: enough for any order of events to be
+// able to differ.
 std::uint64_t ring_trace(std::uint64_t seed, Duration extra = {}) {
   SimRuntime runtime(seed);
   SimNetwork network(runtime, {.link = {.latency = 1ms, .jitter = 5ms, .bytes_per_second = 1e7}});
@@ -234,7 +251,8 @@ std::uint64_t ring_trace(std::uint64_t seed, Duration extra = {}) {
         respond(Frame{.kind = 2});
         if (request.meta.size() > 40) return;
         runtime.node(node).call_after(extra + 1ms, [&, node, meta = request.meta] {
-          next[node]->call({.kind = 1, .meta = meta + 'x'}, 10s, [](Result<Frame> reply) { EXPECT_TRUE(reply.has_value()); });
+          next[node]->call({.kind = 1, .meta = meta + 'x'}, 10s,
+                           [](Result<Frame> reply) { EXPECT_TRUE(reply.has_value()); });
         });
       }});
     });
@@ -280,27 +298,35 @@ TEST(SimDevice, JobsTakeTheirEstimateOverTheSpeedOneAfterTheOther) {
   std::vector<Finished> finished;
   const auto submit = [&](std::string name, JobKind kind, Duration estimate) {
     const Job job{.kind = kind, .estimate = estimate, .body = [] { return Result<void>{}; }};
-    ASSERT_TRUE(device.submit(job, [&, name](const JobReport& report) {
-      finished.push_back({name, runtime.now() - start, report.service});
-    }).has_value());
+    ASSERT_TRUE(device
+                    .submit(job,
+                            [&, name](const JobReport& report) {
+                              finished.push_back({name, runtime.now() - start, report.service});
+                            })
+                    .has_value());
   };
   submit("backward", JobKind::kBackward, 100ms);
   submit("forward", JobKind::kForward, 100ms);
   submit("free", JobKind::kOther, 0ms);
   runtime.run_for(10s);
-  EXPECT_EQ(finished, (std::vector<Finished>{{"backward", 25ms, 25ms}, {"forward", 55ms, 30ms}, {"free", 55ms, 0ms}}));
+  EXPECT_EQ(finished, (std::vector<Finished>{
+                          {"backward", 25ms, 25ms}, {"forward", 55ms, 30ms}, {"free", 55ms, 0ms}}));
   EXPECT_EQ(device.busy_total(), 55ms);
 }
 
 TEST(SimDevice, JitterIsBoundedAndFollowsTheSeed) {
   const auto total = [](std::uint64_t seed) {
     SimRuntime runtime(1);
-    SimDevice device(runtime.node(0), {.forward = 10ms, .jitter = 0.2, .seed = seed, .queue_jobs_max = 100});
+    SimDevice device(runtime.node(0),
+                     {.forward = 10ms, .jitter = 0.2, .seed = seed, .queue_jobs_max = 100});
     for (int i = 0; i < 100; ++i) {
-      EXPECT_TRUE(device.submit({.kind = JobKind::kForward, .body = [] { return Result<void>{}; }}, [](const JobReport& report) {
-        EXPECT_GE(report.service, 8ms);
-        EXPECT_LE(report.service, 12ms);
-      }).has_value());
+      EXPECT_TRUE(device
+                      .submit({.kind = JobKind::kForward, .body = [] { return Result<void>{}; }},
+                              [](const JobReport& report) {
+                                EXPECT_GE(report.service, 8ms);
+                                EXPECT_LE(report.service, 12ms);
+                              })
+                      .has_value());
     }
     runtime.run_for(10s);
     return device.busy_total();

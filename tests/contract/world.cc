@@ -1,5 +1,3 @@
-#include "tests/contract/world.h"
-
 #include <array>
 
 #include "engine/device/cpu_device.h"
@@ -8,6 +6,7 @@
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/contract/world.h"
 
 namespace swarmline {
 namespace {
@@ -16,13 +15,15 @@ class RealWorld final : public World {
  public:
   explicit RealWorld(const WorldOptions& options) {
     for (auto& network : networks_) {
-      network = std::make_unique<TcpNetwork>(runtime_, TcpOptions{.queue_bytes_max = options.queue_bytes_max});
+      network = std::make_unique<TcpNetwork>(
+          runtime_, TcpOptions{.queue_bytes_max = options.queue_bytes_max});
     }
   }
   Runtime& runtime(int) override { return runtime_; }
   Network& network(int node) override { return *networks_.at(static_cast<std::size_t>(node)); }
   std::unique_ptr<Device> make_device(int, int queue_jobs_max) override {
-    return std::make_unique<CpuDevice>(runtime_, CpuDeviceOptions{.queue_jobs_max = queue_jobs_max});
+    return std::make_unique<CpuDevice>(runtime_,
+                                       CpuDeviceOptions{.queue_jobs_max = queue_jobs_max});
   }
   Address listen_address() const override { return {"127.0.0.1", 0}; }
   bool run_until(const std::function<bool()>& done, Duration limit) override {
@@ -46,7 +47,8 @@ class SimWorld final : public World {
   Runtime& runtime(int node) override { return runtime_.node(id(node)); }
   Network& network(int node) override { return network_.node(id(node)); }
   std::unique_ptr<Device> make_device(int node, int queue_jobs_max) override {
-    return std::make_unique<SimDevice>(runtime(node), SimDeviceOptions{.queue_jobs_max = queue_jobs_max});
+    return std::make_unique<SimDevice>(runtime(node),
+                                       SimDeviceOptions{.queue_jobs_max = queue_jobs_max});
   }
   Address listen_address() const override { return {"sim", 0}; }
   bool run_until(const std::function<bool()>& done, Duration limit) override {

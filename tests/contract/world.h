@@ -1,12 +1,12 @@
 // Two nodes on one backend of the doors, so that one suite states what every backend does.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <ostream>
+
+#include <gtest/gtest.h>
 
 #include "engine/device/device.h"
 #include "engine/net/network.h"
@@ -47,7 +47,7 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
   std::unique_ptr<World> world_ = make_world(GetParam());
 };
 
-#define SWARMLINE_FOR_EVERY_BACKEND(Suite)                                                \
+#define SWARMLINE_FOR_EVERY_BACKEND(Suite)                                                 \
   INSTANTIATE_TEST_SUITE_P(Doors, Suite, ::testing::Values(Backend::kReal, Backend::kSim), \
                            ::testing::PrintToStringParamName())
 

@@ -1,13 +1,12 @@
-#include "engine/device/cpu_device.h"
-
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
 
+#include <gtest/gtest.h>
+
+#include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {
@@ -25,13 +24,17 @@ class Cpu : public ::testing::Test {
                       std::this_thread::sleep_for(compute);
                       return Result<void>{};
                     }};
-      ASSERT_TRUE(device.submit(job, [&](JobReport report) {
-        services.push_back(report.service);
-        if (services.size() < static_cast<std::size_t>(count)) submit();
-      }).has_value());
+      ASSERT_TRUE(device
+                      .submit(job,
+                              [&](JobReport report) {
+                                services.push_back(report.service);
+                                if (services.size() < static_cast<std::size_t>(count)) submit();
+                              })
+                      .has_value());
     };
     submit();
-    EXPECT_TRUE(runtime_.run_until([&] { return services.size() == static_cast<std::size_t>(count); }, 30s));
+    EXPECT_TRUE(runtime_.run_until(
+        [&] { return services.size() == static_cast<std::size_t>(count); }, 30s));
     return services;
   }
 
@@ -80,10 +83,11 @@ TEST_F(Cpu, StopCutsAnEmulatedSleepShort) {
   std::optional<JobReport> report;
   ASSERT_TRUE(device
                   .submit({.kind = JobKind::kForward,
-                           .body = [&] {
-                             started = true;
-                             return Result<void>{};
-                           }},
+                           .body =
+                               [&] {
+                                 started = true;
+                                 return Result<void>{};
+                               }},
                           [&](JobReport r) { report = std::move(r); })
                   .has_value());
   while (!started) std::this_thread::yield();
@@ -98,10 +102,11 @@ TEST_F(Cpu, BodiesRunOffTheControlThreadAndCompletionsOnIt) {
   std::thread::id hook, body, completion;
   CpuDevice device(runtime_, {.on_thread_start = [&] { hook = std::this_thread::get_id(); }});
   ASSERT_TRUE(device
-                  .submit({.body = [&] {
-                             body = std::this_thread::get_id();
-                             return Result<void>{};
-                           }},
+                  .submit({.body =
+                               [&] {
+                                 body = std::this_thread::get_id();
+                                 return Result<void>{};
+                               }},
                           [&](JobReport) { completion = std::this_thread::get_id(); })
                   .has_value());
   ASSERT_TRUE(runtime_.run_until([&] { return completion != std::thread::id(); }, 5s));
@@ -118,13 +123,14 @@ TEST_F(Cpu, WhatABodyOwnsDiesOnTheControlThreadBeforeItsCompletion) {
   };
   std::thread::id died;
   bool completed = false;
-  ASSERT_TRUE(device
-                  .submit({.body = [owned = std::make_shared<Owned>(&died)] { return Result<void>{}; }},
-                          [&](JobReport) {
-                            EXPECT_EQ(died, std::this_thread::get_id());
-                            completed = true;
-                          })
-                  .has_value());
+  ASSERT_TRUE(
+      device
+          .submit({.body = [owned = std::make_shared<Owned>(&died)] { return Result<void>{}; }},
+                  [&](JobReport) {
+                    EXPECT_EQ(died, std::this_thread::get_id());
+                    completed = true;
+                  })
+          .has_value());
   ASSERT_TRUE(runtime_.run_until([&] { return completed; }, 5s));
 }
 

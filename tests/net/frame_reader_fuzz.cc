@@ -1,4 +1,5 @@
-// Any bytes, cut anywhere: the reader answers with frames or an error, and what it accepts encodes to the same bytes.
+// Any bytes, cut anywhere: the reader answers with frames or an error, and what it accepts encodes
+// to the same bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace {
 
 using namespace swarmline;
 
-// The first byte sets how the rest is cut. Inputs rarely guess a hash, so every second input has its hashes corrected.
+// The first byte sets how the rest is cut. Inputs rarely guess a hash, so every second input has
+// its hashes corrected.
 void correct_hashes(std::string& wire) {
   std::size_t at = 0;
   while (wire.size() - at >= kFrameHeaderBytes) {
@@ -24,11 +26,13 @@ void correct_hashes(std::string& wire) {
     header.payload_bytes = std::uint64_t{static_cast<std::uint8_t>(wire[at + 24])} *
                            (std::uint64_t{1} + static_cast<std::uint8_t>(wire[at + 25]));
     if (wire.size() - at - kFrameHeaderBytes >= header.meta_bytes) {
-      header.meta_hash = hash_meta(as_bytes(wire).subspan(at + kFrameHeaderBytes, header.meta_bytes));
+      header.meta_hash =
+          hash_meta(as_bytes(wire).subspan(at + kFrameHeaderBytes, header.meta_bytes));
     }
     const auto bytes = encode_header(header);
     std::memcpy(wire.data() + at, bytes.data(), bytes.size());
-    at += std::min<std::size_t>(kFrameHeaderBytes + header.meta_bytes + header.payload_bytes, wire.size() - at);
+    at += std::min<std::size_t>(kFrameHeaderBytes + header.meta_bytes + header.payload_bytes,
+                                wire.size() - at);
   }
 }
 
@@ -57,7 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_back += as_text(frame->received_payload());
     }
   }
-  SWARMLINE_CHECK(read_back.size() <= wire.size() && wire.compare(0, read_back.size(), read_back) == 0);
+  SWARMLINE_CHECK(read_back.size() <= wire.size() &&
+                  wire.compare(0, read_back.size(), read_back) == 0);
   SWARMLINE_CHECK(!good || !reader.between_frames() || read_back.size() == wire.size());
   return 0;
 }

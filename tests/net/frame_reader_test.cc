@@ -1,12 +1,11 @@
-#include "engine/net/frame_reader.h"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
 
+#include <gtest/gtest.h>
+
 #include "engine/base/rng.h"
+#include "engine/net/frame_reader.h"
 
 namespace swarmline {
 namespace {
@@ -38,7 +37,8 @@ Sample make_sample(std::uint64_t seed, int count, std::size_t payload_max) {
 }
 
 // Feeds `wire`, at most `next_size()` bytes a commit, and returns the frames in order.
-Result<std::vector<Frame>> feed(FrameReader& reader, std::string_view wire, const std::function<std::size_t()>& next_size) {
+Result<std::vector<Frame>> feed(FrameReader& reader, std::string_view wire,
+                                const std::function<std::size_t()>& next_size) {
   std::vector<Frame> frames;
   while (!wire.empty()) {
     const auto space = reader.space();
@@ -62,7 +62,8 @@ void expect_same(const std::vector<Frame>& got, const std::vector<Frame>& sent) 
     EXPECT_EQ(got[i].request, sent[i].request);
     EXPECT_EQ(got[i].meta, sent[i].meta);
     EXPECT_TRUE(std::ranges::equal(got[i].received_payload(), sent[i].received_payload()));
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(got[i].received_payload().data()) % kBufferAlignment, 0U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(got[i].received_payload().data()) % kBufferAlignment,
+              0U);
   }
 }
 

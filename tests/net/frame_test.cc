@@ -1,15 +1,14 @@
 // The bytes of a frame are fixed: golden files hold them, docs/formats/frame.md explains them.
 // SWARMLINE_UPDATE_GOLDEN=1 writes the files anew.
-#include "engine/net/frame.h"
-
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include <gtest/gtest.h>
+
 #include "engine/base/limits.h"
+#include "engine/net/frame.h"
 #include "engine/net/frame_reader.h"
 
 namespace swarmline {
@@ -38,12 +37,17 @@ struct Golden {
 
 std::vector<Golden> goldens() {
   Buffer payload(100);
-  for (std::size_t i = 0; i < payload.size(); ++i) payload.bytes()[i] = static_cast<std::byte>(i * 7);
+  for (std::size_t i = 0; i < payload.size(); ++i)
+    payload.bytes()[i] = static_cast<std::byte>(i * 7);
   return {
       {"empty", {}},
       {"message", {.kind = 3, .meta = "meta bytes"}},
       {"request", {.kind = 0x0102, .request = 0x1122334455667788, .meta = "ask"}},
-      {"reply_error", {.kind = 0x0102, .request = 0x1122334455667788, .flags = 3, .meta = std::string("\x08\x04\x12\x02no", 6)}},
+      {"reply_error",
+       {.kind = 0x0102,
+        .request = 0x1122334455667788,
+        .flags = 3,
+        .meta = std::string("\x08\x04\x12\x02no", 6)}},
       {"tensor", {.kind = 0xFFFF, .meta = "t", .payload = {SharedBytes(std::move(payload))}}},
   };
 }
@@ -109,7 +113,8 @@ TEST(Frame, LengthsOverTheLimitsAreRefusedEvenWithAGoodHash) {
   EXPECT_TRUE(decode({.meta_bytes = meta_max, .payload_bytes = payload_max}).has_value());
   for (const FrameHeader& header :
        {FrameHeader{.meta_bytes = meta_max + 1}, FrameHeader{.meta_bytes = ~0U},
-        FrameHeader{.payload_bytes = payload_max + 1}, FrameHeader{.payload_bytes = ~std::uint64_t{0}}}) {
+        FrameHeader{.payload_bytes = payload_max + 1},
+        FrameHeader{.payload_bytes = ~std::uint64_t{0}}}) {
     const auto decoded = decode(header);
     ASSERT_FALSE(decoded.has_value());
     EXPECT_EQ(decoded.error().code, ErrorCode::kCorrupt);

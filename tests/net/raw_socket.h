@@ -1,14 +1,15 @@
-// The other end of a TCP connection, as an ill-behaved program would hold it: blocking system calls, no framing.
+// The other end of a TCP connection, as an ill-behaved program would hold it: blocking system
+// calls, no framing.
 #pragma once
 
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <string>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <string>
 #include <utility>
+
+#include <gtest/gtest.h>
 
 #include "engine/net/network.h"
 

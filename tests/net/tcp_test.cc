@@ -1,10 +1,10 @@
 // What only TCP can show: hostile bytes, half-dead peers, system calls.
 #include <fcntl.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <iterator>
 #include <optional>
+
+#include <gtest/gtest.h>
 
 #include "engine/net/tcp/tcp_network.h"
 #include "tests/net/raw_socket.h"
@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string golden(const std::string& name) {
-  std::ifstream file(std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/frames/" + name + ".bin", std::ios::binary);
+  std::ifstream file(std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/frames/" + name + ".bin",
+                     std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -67,8 +68,8 @@ TEST_F(Tcp, SentFramesAreTheGoldenBytes) {
 TEST_F(Tcp, CorruptedBytesAreCountedAndEndOnlyTheirConnection) {
   std::uint64_t bad = 0;
   for (const std::string& bytes :
-       {std::string("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n") + std::string(40, ' '), std::string(40, '\0'),
-        golden("message") + std::string(100, 'x'), [] {
+       {std::string("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n") + std::string(40, ' '),
+        std::string(40, '\0'), golden("message") + std::string(100, 'x'), [] {
           std::string flipped = golden("request");
           flipped[9] ^= 1;
           return flipped;
@@ -131,8 +132,8 @@ TEST_F(Tcp, ClosingWithAPeerThatReadsNothingEndsAfterOneSecond) {
 
 TEST_F(Tcp, AHeaderThatAnnouncesAGigabyteCostsNothingUntilItComes) {
   RawSocket raw = connect_raw();
-  raw.send(as_text(encode_header({.kind = 1, .payload_bytes = Limits::frame_payload_bytes_max,
-                                  .meta_hash = hash_meta({})})));
+  raw.send(as_text(encode_header(
+      {.kind = 1, .payload_bytes = Limits::frame_payload_bytes_max, .meta_hash = hash_meta({})})));
   raw.send(std::string(1000, 'p'));
   ASSERT_TRUE(run_until([&] { return connection_->counters().bytes_received == 1040; }));
   std::ifstream statm("/proc/self/statm");
@@ -182,9 +183,11 @@ TEST_F(Tcp, NamesAreResolvedAndUnknownOnesAreNotFound) {
   EXPECT_EQ(connected->remote(), "localhost:" + std::to_string(address_.port));
 
   std::optional<Error> error;
-  network_.connect({"no-such-host.invalid", 1}, 15s, [&](auto connection) { error = connection.error(); });
+  network_.connect({"no-such-host.invalid", 1}, 15s,
+                   [&](auto connection) { error = connection.error(); });
   ASSERT_TRUE(run_until([&] { return error.has_value(); }));
-  EXPECT_TRUE(error->code == ErrorCode::kNotFound || error->code == ErrorCode::kDeadline) << error->what;
+  EXPECT_TRUE(error->code == ErrorCode::kNotFound || error->code == ErrorCode::kDeadline)
+      << error->what;
 }
 
 TEST_F(Tcp, SocketsAreNotInheritedByChildren) {
@@ -207,12 +210,13 @@ TEST_F(Tcp, DestroyingTheNetworkInsideACallbackIsSafe) {
   bool called = false;
   network->connect(address_, 5s, [&](auto connection) {
     ASSERT_TRUE(connection.has_value());
-    (*connection)->start({.on_frame =
-                              [&](Frame) {
-                                network.reset();
-                                called = true;
-                              },
-                          .on_closed = [](Error) { ADD_FAILURE() << "no callback after destruction"; }});
+    (*connection)
+        ->start({.on_frame =
+                     [&](Frame) {
+                       network.reset();
+                       called = true;
+                     },
+                 .on_closed = [](Error) { ADD_FAILURE() << "no callback after destruction"; }});
   });
   ASSERT_TRUE(run_until([&] { return connection_ != nullptr; }));
   connection_->send({.kind = 1});

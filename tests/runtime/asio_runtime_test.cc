@@ -1,12 +1,12 @@
-#include "engine/runtime/asio_runtime.h"
-
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <map>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {
 namespace {

@@ -1,16 +1,17 @@
-#include "engine/runtime/timer_queue.h"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "engine/base/rng.h"
+#include "engine/runtime/timer_queue.h"
 
 namespace swarmline {
 namespace {
 
-Instant at(std::int64_t ns) { return Instant(Duration(ns)); }
+Instant at(std::int64_t ns) {
+  return Instant(Duration(ns));
+}
 
 // Against a list that is searched: random sets, cancels and pops.
 TEST(TimerQueue, BehavesAsASortedList) {

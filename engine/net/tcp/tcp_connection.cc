@@ -1,17 +1,17 @@
 #include "engine/net/tcp/tcp_connection.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-
-#include <algorithm>
-#include <boost/asio/post.hpp>
-#include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
 
 #include "engine/base/check.h"
 #include "engine/base/log.h"
@@ -22,7 +22,9 @@ namespace {
 
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 
-std::string reason(int error) { return std::generic_category().message(error); }
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
 
 void set_option(int fd, int level, int option, int value) {
   // A refused option costs speed, not correctness.
@@ -35,7 +37,8 @@ void set_up(int fd, const TcpOptions& options) {
   using Milliseconds = std::chrono::milliseconds;
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
-             static_cast<int>(std::chrono::duration_cast<Milliseconds>(TcpNetwork::kSilentPeerMax).count()));
+             static_cast<int>(
+                 std::chrono::duration_cast<Milliseconds>(TcpNetwork::kSilentPeerMax).count()));
   if (options.socket_buffer_bytes > 0) {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
     set_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);
@@ -52,7 +55,9 @@ TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, s
   shared_->open.insert(this);
 }
 
-TcpConnection::~TcpConnection() { shared_->open.erase(this); }
+TcpConnection::~TcpConnection() {
+  shared_->open.erase(this);
+}
 
 void TcpConnection::start(Handlers handlers) {
   SWARMLINE_CHECK(!started_);
@@ -68,7 +73,7 @@ void TcpConnection::start(Handlers handlers) {
   }
 }
 
-// Writing --------------------------------------------------------------------------------------------------------------
+// Writing
 
 void TcpConnection::send(Frame frame) {
   if (closing_ || closed_ || early_end_) return;
@@ -103,11 +108,12 @@ void TcpConnection::post_flush() {
 
 void TcpConnection::wait_writable() {
   flush_pending_ = true;
-  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
-    if (error) return;
-    HandlerScope scope(self->shared_->runtime);
-    self->flush();
-  });
+  socket_.async_wait(Socket::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       if (error) return;
+                       HandlerScope scope(self->shared_->runtime);
+                       self->flush();
+                     });
 }
 
 std::size_t TcpConnection::gather(struct iovec* parts) const {
@@ -164,8 +170,8 @@ void TcpConnection::flush() {
   if (closing_) end_flush();
 }
 
-// Everything is with the kernel: end our half, and let the other end's last bytes run out, so that closing the socket does
-// not reset the connection and lose what we sent.
+// Everything is with the kernel: end our half, and let the other end's last bytes run out, so that
+// closing the socket does not reset the connection and lose what we sent.
 void TcpConnection::end_flush() {
   if (shut_down_) return;
   shut_down_ = true;
@@ -191,14 +197,15 @@ void TcpConnection::close() {
   post_flush();
 }
 
-// Reading --------------------------------------------------------------------------------------------------------------
+// Reading
 
 void TcpConnection::wait_readable() {
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
-    if (error) return;
-    HandlerScope scope(self->shared_->runtime);
-    self->read();
-  });
+  socket_.async_wait(Socket::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       if (error) return;
+                       HandlerScope scope(self->shared_->runtime);
+                       self->read();
+                     });
 }
 
 void TcpConnection::post_read() {
@@ -208,8 +215,8 @@ void TcpConnection::post_read() {
   });
 }
 
-// Bytes read: 0 = try again when the socket is readable.
-Result<std::size_t> TcpConnection::read_once() {
+// Bytes read, and whether they filled the space: if not, the socket is empty for now.
+Result<TcpConnection::Got> TcpConnection::read_once() {
   const std::array<MutableBytes, 2> space = reader_.space();
   std::array<struct iovec, 2> parts;
   std::size_t count = 0;
@@ -219,15 +226,20 @@ Result<std::size_t> TcpConnection::read_once() {
   msghdr message{.msg_iov = parts.data(), .msg_iovlen = count};
   while (true) {
     const ssize_t got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
-    if (got > 0) return static_cast<std::size_t>(got);
+    if (got > 0) {
+      const auto bytes = static_cast<std::size_t>(got);
+      return Got{bytes, bytes == space[0].size() + space[1].size()};
+    }
     if (got == 0) {
       return fail(ErrorCode::kPeerGone,
-                  reader_.between_frames() ? fmt::format("{} closed the connection", remote_)
-                                           : fmt::format("{} closed the connection within a frame", remote_));
+                  reader_.between_frames()
+                      ? fmt::format("{} closed the connection", remote_)
+                      : fmt::format("{} closed the connection within a frame", remote_));
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return Got{0, false};
     if (errno != EINTR) {
-      return fail(ErrorCode::kPeerGone, fmt::format("cannot read from {}: {}", remote_, reason(errno)));
+      return fail(ErrorCode::kPeerGone,
+                  fmt::format("cannot read from {}: {}", remote_, reason(errno)));
     }
   }
 }
@@ -236,25 +248,37 @@ void TcpConnection::read() {
   std::size_t moved = 0;
   while (socket_.is_open()) {
     if (moved >= TcpNetwork::kHandlerBytesMax) return post_read();
-    const Result<std::size_t> got = read_once();
-    if (got && *got == 0) return wait_readable();
+    const Result<Got> got = read_once();
     if (!got) {
       close_socket();
       return finish(closing_ ? Error{ErrorCode::kStopped, "closed by this end"} : got.error());
     }
-    moved += *got;
-    counters_.bytes_received += *got;
-    shared_->counters.bytes_received += *got;
-    ++shared_->counters.read_calls;
-    if (closing_) continue;  // not committed: the same space is filled again
-    const Result<void> parsed = reader_.commit(*got);
-    deliver_ready();  // frames before the bad bytes were good
-    if (parsed || closing_ || closed_) continue;
-    ++shared_->counters.bad_streams;
-    log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed", remote_, parsed.error().what);
-    close_socket();
-    return finish(parsed.error());
+    if (got->bytes > 0) {
+      moved += got->bytes;
+      counters_.bytes_received += got->bytes;
+      shared_->counters.bytes_received += got->bytes;
+      ++shared_->counters.read_calls;
+      if (const Result<void> parsed = take(got->bytes); !parsed)
+        return end_bad_stream(parsed.error());
+    }
+    if (!got->filled) return wait_readable();
   }
+}
+
+// While closing, bytes are not committed: the same space is filled again.
+Result<void> TcpConnection::take(std::size_t bytes) {
+  if (closing_) return {};
+  Result<void> parsed = reader_.commit(bytes);
+  deliver_ready();  // frames before bad bytes were good
+  if (closing_) return {};
+  return parsed;
+}
+
+void TcpConnection::end_bad_stream(const Error& error) {
+  ++shared_->counters.bad_streams;
+  log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed", remote_, error.what);
+  close_socket();
+  finish(error);
 }
 
 void TcpConnection::deliver_ready() {
@@ -269,7 +293,7 @@ void TcpConnection::deliver_ready() {
   if (closed_) handlers_ = {};
 }
 
-// Ending ---------------------------------------------------------------------------------------------------------------
+// Ending
 
 void TcpConnection::finish(Error error) {
   if (closed_) return;

@@ -1,15 +1,16 @@
-// One TCP connection of a TcpNetwork: a FrameReader on the way in, a queue of gathered writes on the way out. For the
-// files of this folder; what users see is Connection.
+// One TCP connection of a TcpNetwork: a FrameReader on the way in, a queue of gathered writes on
+// the way out. For the files of this folder; what users see is Connection.
 #pragma once
 
 #include <array>
-#include <boost/asio/ip/tcp.hpp>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
 
 #include "engine/net/frame_reader.h"
 #include "engine/net/tcp/tcp_network.h"
@@ -51,6 +52,11 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
     std::uint64_t bytes;
   };
 
+  struct Got {
+    std::size_t bytes;
+    bool filled;
+  };
+
   void post_flush();
   void flush();
   void wait_writable();
@@ -60,7 +66,9 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void wait_readable();
   void post_read();
   void read();
-  Result<std::size_t> read_once();
+  Result<Got> read_once();
+  Result<void> take(std::size_t bytes);
+  void end_bad_stream(const Error& error);
   void deliver_ready();
   void finish(Error error);
   void close_socket();
@@ -77,7 +85,8 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::optional<Error> early_end_;  // the connection ended before start()
   TimerId close_timer_;
   bool started_ = false;
-  bool closing_ = false;  // close() was called, or the queue was full: nothing is delivered or accepted any more
+  bool closing_ = false;  // close() was called, or the queue was full: nothing is delivered or
+                          // accepted any more
   bool closed_ = false;   // on_closed was delivered
   bool delivering_ = false;
   bool flush_pending_ = false;  // posted, or waiting for the socket

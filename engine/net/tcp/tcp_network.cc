@@ -1,15 +1,14 @@
-#include "engine/net/tcp/tcp_network.h"
-
 #include <fcntl.h>
-#include <fmt/format.h>
-
-#include <boost/asio/connect.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <utility>
 #include <vector>
 
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <fmt/format.h>
+
 #include "engine/base/log.h"
 #include "engine/net/tcp/tcp_connection.h"
+#include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_access.h"
 
 namespace swarmline {
@@ -37,7 +36,8 @@ std::optional<Endpoints> literal(const Address& address) {
   error_code error;
   const auto ip = asio::ip::make_address(address.host, error);
   if (error) return std::nullopt;
-  return Endpoints::create(tcp::endpoint(ip, address.port), address.host, std::to_string(address.port));
+  return Endpoints::create(tcp::endpoint(ip, address.port), address.host,
+                           std::to_string(address.port));
 }
 
 }  // namespace
@@ -88,7 +88,8 @@ void TcpNetwork::State::accept_next(const std::shared_ptr<Listener>& listener) {
         log(LogLevel::kWarn, "cannot accept a connection: {}", error.message());
         self->runtime().call_after(kAcceptRetryDelay, [weak = self->weak_from_this(), listener] {
           const auto state = weak.lock();
-          if (state && !state->stopped && listener->acceptor.is_open()) state->accept_next(listener);
+          if (state && !state->stopped && listener->acceptor.is_open())
+            state->accept_next(listener);
         });
       });
 }
@@ -102,25 +103,30 @@ void TcpNetwork::State::accepted(const std::shared_ptr<Listener>& listener, tcp:
   on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
 }
 
-void TcpNetwork::State::connect_any(const std::shared_ptr<Attempt>& attempt, const Endpoints& endpoints) {
-  asio::async_connect(attempt->socket, endpoints,
-                      [self = shared_from_this(), attempt](const error_code& error, const tcp::endpoint&) {
-                        HandlerScope scope(self->runtime());
-                        self->connected(attempt, error);
-                      });
+void TcpNetwork::State::connect_any(const std::shared_ptr<Attempt>& attempt,
+                                    const Endpoints& endpoints) {
+  asio::async_connect(
+      attempt->socket, endpoints,
+      [self = shared_from_this(), attempt](const error_code& error, const tcp::endpoint&) {
+        HandlerScope scope(self->runtime());
+        self->connected(attempt, error);
+      });
 }
 
-void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt, const error_code& connect_error) {
+void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
+                                  const error_code& connect_error) {
   if (!attempt->on_connected) return;  // its deadline closed the socket
   error_code error = connect_error;
   tcp::endpoint local, remote;
   if (!error) local = attempt->socket.local_endpoint(error);
   if (!error) remote = attempt->socket.remote_endpoint(error);
-  // Linux joins a socket to itself when its own ephemeral port is the one asked for: nobody listens there.
+  // Linux joins a socket to itself when its own ephemeral port is the one asked for: nobody listens
+  // there.
   if (!error && local == remote) error = asio::error::connection_refused;
   if (error) {
-    return settle(attempt, fail(ErrorCode::kPeerGone, fmt::format("cannot connect to {}: {}",
-                                                                  to_string(attempt->address), error.message())));
+    return settle(attempt, fail(ErrorCode::kPeerGone,
+                                fmt::format("cannot connect to {}: {}", to_string(attempt->address),
+                                            error.message())));
   }
   ++shared->counters.connected;
   settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(
@@ -159,12 +165,13 @@ Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted)
   error_code error;
   std::optional<Endpoints> endpoints = literal(address);
   if (!endpoints) {
-    endpoints = tcp::resolver(state_->io).resolve(address.host, std::to_string(address.port), error);
+    endpoints =
+        tcp::resolver(state_->io).resolve(address.host, std::to_string(address.port), error);
     if (error) return cannot(error);
   }
   const tcp::endpoint wanted = endpoints->begin()->endpoint();
-  const auto listener =
-      std::make_shared<State::Listener>(State::Listener{tcp::acceptor(state_->io), std::move(on_accepted)});
+  const auto listener = std::make_shared<State::Listener>(
+      State::Listener{tcp::acceptor(state_->io), std::move(on_accepted)});
   tcp::acceptor& acceptor = listener->acceptor;
   acceptor.open(wanted.protocol(), error);
   if (error) return cannot(error);
@@ -181,7 +188,8 @@ Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted)
 }
 
 void TcpNetwork::connect(const Address& address, Duration timeout, Connected on_connected) {
-  const auto attempt = std::make_shared<State::Attempt>(state_->io, address, std::move(on_connected));
+  const auto attempt =
+      std::make_shared<State::Attempt>(state_->io, address, std::move(on_connected));
   const auto state = state_;
   attempt->timer = state->runtime().call_after(timeout, [state, attempt, timeout] {
     state->settle(attempt, fail(ErrorCode::kDeadline,
@@ -195,8 +203,9 @@ void TcpNetwork::connect(const Address& address, Duration timeout, Connected on_
         HandlerScope scope(state->runtime());
         if (!attempt->on_connected) return;
         if (!error) return state->connect_any(attempt, endpoints);
-        state->settle(attempt, fail(ErrorCode::kNotFound, fmt::format("cannot find host \"{}\": {}",
-                                                                      attempt->address.host, error.message())));
+        state->settle(attempt, fail(ErrorCode::kNotFound,
+                                    fmt::format("cannot find host \"{}\": {}",
+                                                attempt->address.host, error.message())));
       });
 }
 
@@ -208,6 +217,8 @@ void TcpNetwork::stop_listening() {
   state_->listeners.clear();
 }
 
-TcpNetwork::Counters TcpNetwork::counters() const { return state_->shared->counters; }
+TcpNetwork::Counters TcpNetwork::counters() const {
+  return state_->shared->counters;
+}
 
 }  // namespace swarmline

@@ -1,12 +1,14 @@
-// Frames over TCP. Boost.Asio is seen only by the .cc files; sockets are read and written by gathering system calls, so
-// that a payload's bytes go from the tensor's buffer to the kernel and from the kernel into the received buffer.
-//   Ownership: the AsioRuntime outlives the network. Destroying the network closes listeners and connections without
-//              callbacks.
+// Frames over TCP. Boost.Asio is seen only by the .cc files; sockets are read and written by
+// gathering system calls, so that a payload's bytes go from the tensor's buffer to the kernel and
+// from the kernel into the received buffer.
+//   Ownership: the AsioRuntime outlives the network. Destroying the network closes listeners and
+//              connections without callbacks.
 //   Thread:    control thread.
-//   Errors:    as engine/net/network.h. Bytes that are no frame are counted, logged, and end their connection.
-//   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved by one callback, so
-//              that one busy connection does not starve timers. A peer that acknowledges nothing for kSilentPeerMax
-//              while bytes are on their way to it is gone.
+//   Errors:    as engine/net/network.h. Bytes that are no frame are counted, logged, and end their
+//              connection.
+//   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved
+//              by one callback, so that one busy connection does not starve timers. A peer that
+//              acknowledges nothing for kSilentPeerMax while bytes are on their way to it is gone.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,8 @@ namespace swarmline {
 
 struct TcpOptions {
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
-  // 0: the kernel's own tuning, which grows to megabytes; a set size is capped by net.core.{r,w}mem_max.
+  // 0: the kernel's own tuning, which grows to megabytes; a set size is capped by
+  // net.core.{r,w}mem_max.
   int socket_buffer_bytes = 0;
 };
 
