@@ -69,6 +69,16 @@ Result<struct stat> stat_of(int fd, const std::string& path) {
   return info;
 }
 
+// For file systems that cannot exchange names (NFS).
+Result<void> replace_in_two_steps(const std::string& from, const std::string& to) {
+  const std::string aside = to + ".replaced";
+  SWARMLINE_TRY(remove_folder(aside));
+  if (::rename(to.c_str(), aside.c_str()) != 0) return system_failure("rename", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) return system_failure("rename into", to, errno);
+  SWARMLINE_TRY(sync_folder(parent_of(to)));
+  return remove_folder(aside);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
@@ -270,7 +280,10 @@ Result<void> replace_folder(const std::string& from, const std::string& to) {
     return sync_folder(parent_of(to));
   }
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-    return system_failure("exchange folder with", to, errno);
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) {
+      return system_failure("exchange folder with", to, errno);
+    }
+    return replace_in_two_steps(from, to);
   }
   SWARMLINE_TRY(sync_folder(parent_of(to)));
   return remove_folder(from);

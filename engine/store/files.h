@@ -81,7 +81,7 @@ Result<std::vector<std::string>> list_folder(const std::string& path);
 Result<void> remove_folder(const std::string& path);
 // Fsyncs `from`, puts it in the place of `to` and fsyncs their parent. An existing `to` is
 // exchanged in one system call and then removed, so that at every instant `to` is one of the two,
-// whole.
+// whole; where the file system cannot exchange (NFS), `to` is for an instant TO.replaced.
 Result<void> replace_folder(const std::string& from, const std::string& to);
 // Sorted matches of a shell glob; `**` descends folders (at most 64 deep). Only regular files.
 // At most `files_max` (kRefused beyond). A pattern without * ? [ names one file.
