@@ -70,7 +70,7 @@ BANS = (
     Ban(r"\bstd::\w+_distribution\b", (),
         "use Rng's own methods (engine/base): std distributions differ between libraries"),
     Ban(r"\bstd::(shuffle|sample)\b", (), "use Rng's own methods (engine/base)"),
-    Ban(r"^\s*using namespace std\b", (), "name what is used"),
+    Ban(r"^\s*using namespace std\s*;", (), "name what is used"),
     Ban(r"\bstd::hash\s*<", ("engine/base/",),
         "use xxHash or an ordered container: std::hash differs between libraries"),
 )
