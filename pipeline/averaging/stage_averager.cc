@@ -18,8 +18,10 @@ Result<void> StageAverager::start(Round round) {
   dispatch(running, running.reduce->start());
   auto early = early_.extract(key);
   if (!early.empty()) {
-    early_chunks_ -= early.mapped().size();
+    forget_early(early.mapped());
     for (const Early& waiting : early.mapped()) {
+      const auto& members = running.round.members;
+      if (std::find(members.begin(), members.end(), waiting.from) == members.end()) continue;
       auto chunk = parse<wire::ReduceChunk>(waiting.frame);
       if (!chunk) return std::unexpected(chunk.error());
       SWARMLINE_TRY(feed(running, waiting.from, *chunk, waiting.frame.received_payload()));
@@ -38,9 +40,14 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
     announce(it->second);
     return {};
   }
+  if (key.phase.kind != PhaseKind::kTrain) return fail(ErrorCode::kCorrupt, "a chunk of an evaluation");
   if (key.phase.step < retired_below_[key.phase.kind]) return {};
-  if (early_chunks_ >= kEarlyChunksMax) return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
+  if (early_chunks_ >= kEarlyChunksMax || early_of_[from.peer] >= kEarlyChunksOfOneMax)
+    return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
+  if (frame.payload_bytes() > 2 * Limits::reduce_chunk_bytes)
+    return fail(ErrorCode::kCorrupt, "a chunk larger than any chunk is");
   ++early_chunks_;
+  ++early_of_[from.peer];
   early_[key].push_back({from, frame});
   return {};
 }
@@ -84,11 +91,24 @@ void StageAverager::retire(const Phase& phase) {
       ++it;
       continue;
     }
-    early_chunks_ -= it->second.size();
+    forget_early(it->second);
     it = early_.erase(it);
   }
   std::uint64_t& below = retired_below_[phase.kind];
   below = std::max(below, phase.step + 1);
+}
+
+void StageAverager::forget_early(const std::vector<Early>& early) {
+  early_chunks_ -= early.size();
+  for (const Early& chunk : early)
+    if (auto of = early_of_.find(chunk.from.peer); of != early_of_.end() && --of->second == 0) early_of_.erase(of);
+}
+
+bool StageAverager::waits_for(const Seat& peer) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    const auto& members = entry.second.round.members;
+    return !entry.second.announced && std::find(members.begin(), members.end(), peer) != members.end();
+  });
 }
 
 bool StageAverager::reducing() const {

@@ -2,7 +2,8 @@
 //   Ownership: a round's input and output are borrowed until it is done or retired.
 //   Thread:    control thread. on_done is called inside start() or on_chunk().
 //   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller disconnects the sender.
-//   Bounds:    chunks that arrive before this peer was told to seal are kept, at most kEarlyChunksMax.
+//   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax in all, a window of each of
+//              two groups from one sender; what does not fit the round that starts then is dropped.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct RoundKey {
 class StageAverager {
  public:
   static constexpr std::size_t kEarlyChunksMax = 4096;
+  static constexpr std::size_t kEarlyChunksOfOneMax = 2 * ButterflyAllReduce::kWindowChunks;
 
   struct Round {
     RoundKey key;
@@ -43,6 +45,8 @@ class StageAverager {
   Result<void> on_chunk(const Seat& from, const Frame& frame);
   void retire(const Phase& phase);
   bool reducing() const;
+  // An unfinished round has `peer` as a member.
+  bool waits_for(const Seat& peer) const;
 
  private:
   struct Running {
@@ -57,11 +61,13 @@ class StageAverager {
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk, BytesView payload);
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
   void announce(Running& running);
+  void forget_early(const std::vector<Early>& early);
 
   std::function<void(const Seat&, Frame)> send_;
   std::map<RoundKey, Running> running_;
   std::map<RoundKey, std::vector<Early>> early_;
   std::size_t early_chunks_ = 0;
+  std::map<PeerId, std::size_t> early_of_;
   std::map<PhaseKind, std::uint64_t> retired_below_;
 };
 

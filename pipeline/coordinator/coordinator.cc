@@ -11,6 +11,8 @@
 namespace swarmline {
 
 namespace {
+// Of what a peer says of itself.
+constexpr std::size_t kTextBytesMax = 1024;
 constexpr std::size_t kSessionsMax = static_cast<std::size_t>(Limits::peers_max) + 64;
 // Peers get so long to hear the end before the coordinator's process goes.
 constexpr Duration kFarewellTime = std::chrono::milliseconds(400);
@@ -97,20 +99,24 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
   member.state = MemberState::kLost;
   peers_.erase(session->seat.peer);
   ledger_.seat_lost(session->seat);
-  event("peer_lost", to_string(session->seat) + ": " + error.what);
+  event("peer_lost", to_string(session->seat) + ": " + (session->lost.empty() ? error.what : session->lost));
+  if (!session->lost.empty()) session->goodbye.clear();
+  const std::string& why = session->lost.empty() ? error.what : session->lost;
   const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value, member.name,
                                       member.seat.stage.value, member.address);
   fail_run(session->goodbye.empty()
                ? fmt::format("{} was lost: {}; the run ends after step {} because nothing can replace it",
-                             who, error.what, sequence_.committed())
+                             who, why, sequence_.committed())
                : fmt::format("{} failed: {}", who, session->goodbye));
 }
 
 void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame,
                                    const RpcChannel::Respond& respond) {
+  const bool shows = kind_of(frame) == MessageKind::kStatusRequest || kind_of(frame) == MessageKind::kStopRequest;
+  if (ended_ && !shows) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   switch (kind_of(frame)) {
     case MessageKind::kHello: return on_hello(session, frame, respond);
-    case MessageKind::kClaim: return on_claim(frame, respond);
+    case MessageKind::kClaim: return on_claim(session, frame, respond);
     case MessageKind::kCheckpointPiece: return on_piece(session, frame, respond);
     case MessageKind::kStatusRequest: {
       wire::StatusReply reply;
@@ -136,6 +142,12 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
                                  const RpcChannel::Respond& respond) {
   auto hello = parse<wire::Hello>(frame);
   if (!hello) return respond(std::unexpected(hello.error()));
+  if (session->seat.peer.value != 0)
+    return respond(fail(ErrorCode::kRefused, "this connection has a seat already"));
+  if (hello->name().size() > kTextBytesMax || hello->address().size() > kTextBytesMax ||
+      hello->device().size() > kTextBytesMax)
+    return respond(fail(ErrorCode::kRefused, fmt::format("its name, address or device has more than {} bytes",
+                                                         kTextBytesMax)));
   if (hello->protocol() != kProtocolVersion)
     return respond(fail(ErrorCode::kRefused,
                         fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
@@ -168,7 +180,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
 }
 
 void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
-  if (session->seat.peer.value == 0) return;  // tools send requests only
+  if (session->seat.peer.value == 0 || ended_) return;  // tools send requests only
   membership_.heard(session->seat, runtime_.now());
   auto with = [&](auto parsed, auto handler) {
     if (!parsed) {
@@ -195,13 +207,19 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
                              to_string(session->seat), m.missing_size(), to_string(from_wire(m.phase()))));
       });
     case MessageKind::kGoodbye:
-      return with(parse<wire::Goodbye>(frame), [&](const auto& m) { session->goodbye = m.reason(); });
+      return with(parse<wire::Goodbye>(frame),
+                  [&](const auto& m) { session->goodbye = m.reason().substr(0, kTextBytesMax); });
     default: log(LogLevel::kWarn, "{} sent a {}", to_string(session->seat), to_string(kind_of(frame)));
   }
 }
 
 void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
-  membership_.at(session->seat.peer).state = MemberState::kReady;
+  Member& member = membership_.at(session->seat.peer);
+  if (member.state != MemberState::kBuilding || ready.version() != 0) {
+    log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}", to_string(session->seat), ready.version());
+    return session->channel->close();
+  }
+  member.state = MemberState::kReady;
   const auto key = std::pair{session->seat.stage, ready.version()};
   const auto [known, first] = state_digests_.emplace(key, std::pair{session->seat, ready.state_digest()});
   if (!first && known->second.second != ready.state_digest())
@@ -220,18 +238,25 @@ void Coordinator::Impl::send_membership() {
     session->channel->notify(make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
 }
 
+// Late by more than a period: it is this process that was stopped, not the peers.
+bool Coordinator::Impl::was_stopped() const {
+  return runtime_.now() - expected_tick_ > from_seconds(options_.config.net.heartbeat_seconds);
+}
+
 void Coordinator::Impl::check_silence() {
   const Instant now = runtime_.now();
   const Duration period = from_seconds(options_.config.net.heartbeat_seconds);
-  // Late by more than a period: it was this process that was stopped, not the peers.
-  if (now - expected_tick_ > period) {
+  if (was_stopped()) {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
         to_seconds(now - expected_tick_));
     membership_.restart_deadlines(now);
   }
   const Instant limit = now - from_seconds(options_.config.net.peer_silence_seconds);
-  if (auto silent = membership_.silent_since(limit); silent && !ended_ && peers_.contains(silent->seat.peer))
-    peers_.at(silent->seat.peer)->channel->close();  // on_closed does the rest
+  if (auto silent = membership_.silent_since(limit); silent && !ended_ && peers_.contains(silent->seat.peer)) {
+    Session& session = *peers_.at(silent->seat.peer);
+    session.lost = fmt::format("nothing was heard from it for {:.3g} s", options_.config.net.peer_silence_seconds);
+    session.channel->close();  // on_closed does the rest
+  }
   expected_tick_ = now + period;
   runtime_.call_at(expected_tick_, [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->check_silence();

@@ -36,22 +36,43 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
     save.set_checkpoint(round.name);
     notify(seats.front(), make_frame(MessageKind::kSaveStage, save));
   }
-  round.deadline = runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = round.name] {
-    auto self = weak.lock();
-    if (self && (*self)->checkpoint_ && (*self)->checkpoint_->name == name)
-      (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
-                                    to_seconds(kCheckpointDeadline)));
-  });
   checkpoint_ = std::move(round);
+  arm_checkpoint_deadline();
+}
+
+void Coordinator::Impl::arm_checkpoint_deadline() {
+  checkpoint_->deadline = runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = checkpoint_->name] {
+    auto self = weak.lock();
+    if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->name != name) return;
+    if ((*self)->was_stopped()) return (*self)->arm_checkpoint_deadline();
+    (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
+                                  to_seconds(kCheckpointDeadline)));
+  });
+}
+
+// Pieces come in order and end within what a stage can hold.
+Result<void> Coordinator::Impl::check_piece(const Session& session, const wire::CheckpointPiece& piece,
+                                            std::uint64_t bytes) const {
+  const std::uint32_t stage = piece.stage();
+  if (!checkpoint_ || checkpoint_->name != piece.checkpoint() || !checkpoint_->savers.contains(stage) ||
+      checkpoint_->savers.at(stage) != session.seat || checkpoint_->finished.contains(stage))
+    return fail(ErrorCode::kRefused, "nobody asked for that piece");
+  const auto found = checkpoint_->received.find(stage);
+  const std::uint64_t received = found == checkpoint_->received.end() ? 0 : found->second;
+  const std::uint64_t room = layouts_[stage].bytes() + Limits::safetensors_header_bytes_max - received;
+  if (piece.offset() != received || bytes > room || (bytes == 0 && !piece.last()) ||
+      (piece.last() && piece.size() != received + bytes))
+    return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");
+  return {};
 }
 
 void Coordinator::Impl::on_piece(const SessionPtr& session, const Frame& frame,
                                  const RpcChannel::Respond& respond) {
   auto piece = parse<wire::CheckpointPiece>(frame);
   if (!piece) return respond(std::unexpected(piece.error()));
-  if (!checkpoint_ || checkpoint_->name != piece->checkpoint() || !checkpoint_->savers.contains(piece->stage()) ||
-      checkpoint_->savers.at(piece->stage()) != session->seat)
-    return respond(fail(ErrorCode::kRefused, "nobody asked for that piece"));
+  if (auto fits = check_piece(*session, *piece, frame.payload_bytes()); !fits)
+    return respond(std::unexpected(fits.error()));
+  checkpoint_->received[piece->stage()] += frame.payload_bytes();
   checkpoint_bytes_ += frame.wire_bytes();
   const StageId stage{static_cast<std::uint16_t>(piece->stage())};
   if (auto kept = sink_.write_piece(stage, piece->offset(), frame.received_payload()); !kept)

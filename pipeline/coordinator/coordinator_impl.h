@@ -36,7 +36,8 @@ class Coordinator::Impl {
   struct Session {
     std::shared_ptr<RpcChannel> channel;
     Seat seat;  // peer 0 until Hello
-    std::string goodbye;
+    std::string goodbye;  // why the peer left, in its words
+    std::string lost;     // why this side closed
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -49,6 +50,7 @@ class Coordinator::Impl {
     std::string name;
     std::uint64_t version = 0;
     std::map<std::uint32_t, Seat> savers;  // stage -> who sends it
+    std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
     TimerId deadline;
@@ -61,6 +63,7 @@ class Coordinator::Impl {
   void on_closed(const SessionPtr& session, const Error& error);
   void on_hello(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
+  bool was_stopped() const;
   void check_silence();
   void advance();
   void open_phase(const RunSequence::Opening& opening);
@@ -76,13 +79,14 @@ class Coordinator::Impl {
   void on_want_leases(const wire::WantLeases& want);
   void pump_leases();
   void on_report(const wire::Report& report);
-  void on_claim(const Frame& frame, const RpcChannel::Respond& respond);
+  void on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_compute_failed(const wire::ComputeFailed& failed);
   void on_stall(const wire::StallReport& stall);
   void after_progress(const Phase& phase);
   void finish_eval(const Phase& phase);
   void seal(std::uint64_t step);
   wire::ReduceGroup group_of(std::uint32_t id, const std::vector<Seat>& members, std::uint64_t elements) const;
+  void arm_reduce_deadline(std::uint64_t step);
   void on_reduced(const wire::Reduced& reduced);
   void commit();
   void on_stepped(const wire::Stepped& stepped);
@@ -90,6 +94,8 @@ class Coordinator::Impl {
   // coordinator_checkpoint.cc
   void begin_checkpoint(std::uint64_t version, bool final);
   void on_piece(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
+  void arm_checkpoint_deadline();
+  Result<void> check_piece(const Session& session, const wire::CheckpointPiece& piece, std::uint64_t bytes) const;
   void finish_checkpoint();
   bool all_stepped(std::uint64_t version) const;
 
@@ -118,7 +124,7 @@ class Coordinator::Impl {
   std::vector<SessionPtr> sessions_;
   std::map<PeerId, SessionPtr> peers_;
   std::map<PeerId, LeaseBook> sources_;
-  std::map<Phase, std::vector<std::string>> failures_;
+  std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
   std::uint64_t updates_ = 0;   // optimizer updates so far: commits that were not skipped
   std::map<std::pair<StageId, std::uint64_t>, std::pair<Seat, std::uint64_t>> state_digests_;
   std::optional<CheckpointRound> checkpoint_;

@@ -12,6 +12,8 @@ namespace swarmline {
 
 namespace {
 
+constexpr std::size_t kFailuresKept = 8;         // sentences of one microbatch
+constexpr std::size_t kFailureBytesMax = 1024;
 constexpr Duration kReduceDeadline = std::chrono::seconds(300);
 // Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
 constexpr std::uint64_t kSliceAlignment = 4096;
@@ -29,6 +31,7 @@ std::string pack_mask(const StageMask& mask) {
 // ---- Leases ----------------------------------------------------------------------------------------------------------
 
 void Coordinator::Impl::on_want_leases(const wire::WantLeases& want) {
+  if (want.seat().stage() != 0) return;  // only stage 0 has the data
   LeaseBook& source = sources_[PeerId{want.seat().peer()}];
   source.wanted = std::max(source.wanted, want.total());
   pump_leases();
@@ -88,13 +91,13 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
   after_progress(phase);
 }
 
-void Coordinator::Impl::on_claim(const Frame& frame, const RpcChannel::Respond& respond) {
+void Coordinator::Impl::on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond) {
   auto claim = parse<wire::Claim>(frame);
   if (!claim) return respond(std::unexpected(claim.error()));
   const Seat seat = from_wire(claim->seat());
   const AttemptId id = from_wire(claim->id());
   wire::ClaimReply reply;
-  reply.set_granted(id.attempt.value != 0 && membership_.is_current(seat) &&
+  reply.set_granted(id.attempt.value != 0 && seat == session->seat && membership_.is_current(seat) &&
                     ledger_.claim(id.microbatch.phase, seat.stage, id.microbatch.index, seat, id.attempt));
   respond(make_frame(MessageKind::kClaimReply, reply));
 }
@@ -103,16 +106,18 @@ void Coordinator::Impl::on_compute_failed(const wire::ComputeFailed& failed) {
   const Seat seat = from_wire(failed.seat());
   const AttemptId id = from_wire(failed.id());
   const Phase phase = id.microbatch.phase;
+  if (!ledger_.is_open(phase) || id.microbatch.index >= ledger_.indices(phase)) return;
   const std::uint32_t peers = ledger_.report_failure(phase, id.microbatch.index, seat.peer);
-  failures_[phase].push_back(fmt::format("{}: {}", to_string(seat), failed.what()));
+  std::vector<std::string>& whats = failures_[id.microbatch];
+  if (whats.size() < kFailuresKept)
+    whats.push_back(fmt::format("{}: {}", to_string(seat), failed.what().substr(0, kFailureBytesMax)));
   const std::size_t stage_peers = membership_.ready_of(seat.stage).size();
-  const auto limit = std::min<std::size_t>(Limits::failures_per_microbatch_max, stage_peers);
+  const auto limit = std::clamp<std::size_t>(stage_peers, 1, Limits::failures_per_microbatch_max);
   if (peers >= limit) {
     std::string errors;
-    for (const std::string& what : failures_[phase]) errors += "; " + what;
+    for (const std::string& what : whats) errors += "; " + what;
     return fail_run(fmt::format("{} failed on {} peers{}", to_string(id.microbatch), peers, errors));
   }
-  if (!ledger_.is_open(phase)) return;
   ledger_.release_claim(phase, seat.stage, id.microbatch.index, seat, id.attempt);
   // Elsewhere the sender before picks another peer; a source has none before it.
   if (seat.stage.value == 0) ledger_.expire(phase, id.microbatch.index);
@@ -141,6 +146,7 @@ void Coordinator::Impl::finish_eval(const Phase& phase) {
                                           options_.config.batch.sequence);
   const double loss = ledger_.loss_sum(phase) / tokens;
   ledger_.commit(phase);
+  std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   stats_.on_evaluated(loss);
   wire::RetirePhase retire;
   *retire.mutable_phase() = to_wire(phase);
@@ -209,21 +215,27 @@ void Coordinator::Impl::seal(std::uint64_t step) {
     }
   }
   board_.begin(step, std::move(members));
+  arm_reduce_deadline(step);
+  sequence_.on_sealed(step);
+  advance();
+}
+
+void Coordinator::Impl::arm_reduce_deadline(std::uint64_t step) {
   reduce_deadline_ = runtime_.call_after(kReduceDeadline, [weak = weak(), step] {
     auto self = weak.lock();
     if (!self || !(*self)->board_.active() || (*self)->board_.step() != step) return;
+    if ((*self)->was_stopped()) return (*self)->arm_reduce_deadline(step);
     std::string who;
     for (const Seat& seat : (*self)->board_.missing()) who += (who.empty() ? "" : ", ") + to_string(seat);
     (*self)->fail_run(fmt::format("averaging step {} did not end in {:.0f} s; still missing: {}", step,
                                   to_seconds(kReduceDeadline), who));
   });
-  sequence_.on_sealed(step);
-  advance();
 }
 
 void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
-  if (auto fits = board_.report(reduced); !fits) return fail_run(fits.error().what);
-  if (!board_.active() || reduced.phase().step() != board_.step()) return;
+  const auto counts = board_.report(reduced);
+  if (!counts) return fail_run(counts.error().what);
+  if (!*counts) return;
   stats_.on_reduced(reduced);
   if (board_.done()) commit();
 }
@@ -276,7 +288,7 @@ void Coordinator::Impl::commit() {
   for (std::uint16_t s = 0; s < stages_.size(); ++s) ledger_.mark_reduced(phase, StageId{s});
   ledger_.commit(phase);
   board_.end();
-  failures_.erase(phase);
+  std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   sequence_.on_committed(step);
   stats_.on_commit(record, reduce_bytes, runtime_.now());
   if (options_.log_line) options_.log_line(stats_.log_line(record, shares, reduce_bytes, runtime_.wall_seconds()));
@@ -289,6 +301,9 @@ void Coordinator::Impl::commit() {
 
 void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
   const Seat seat = from_wire(stepped.seat());
+  if (stepped.version() == 0 || stepped.version() > sequence_.committed())
+    return fail_run(fmt::format("{} says it applied step {}, which is not committed", to_string(seat),
+                                stepped.version()));
   membership_.at(seat.peer).stepped = std::max(membership_.at(seat.peer).stepped, stepped.version());
   const auto key = std::pair{seat.stage, stepped.version()};
   const auto [known, first] = state_digests_.emplace(key, std::pair{seat, stepped.state_digest()});

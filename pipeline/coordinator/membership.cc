@@ -1,6 +1,7 @@
 #include "pipeline/coordinator/membership.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/limits.h"
 #include "balancer/seating.h"
@@ -19,7 +20,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
       snapshot.peers.push_back({.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
   const PeerId id{next_peer_};
   auto stage = place_joiner(snapshot, {.peer = id,
-                                       .speed = hello.speed() > 0 ? hello.speed() : 1,
+                                       .speed = hello.speed() > 0 && std::isfinite(hello.speed()) ? hello.speed() : 1,
                                        .memory_bytes = hello.memory_bytes(),
                                        .stage = std::nullopt});
   if (!stage) return std::unexpected(stage.error());

@@ -16,21 +16,21 @@ void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, std::vector<
   for (auto& [group, members] : groups) groups_[group].members = std::move(members);
 }
 
-Result<void> ReduceBoard::report(const wire::Reduced& reduced) {
-  if (!active_ || reduced.phase().eval() || reduced.phase().step() != step_) return {};
+Result<bool> ReduceBoard::report(const wire::Reduced& reduced) {
+  if (!active_ || reduced.phase().eval() || reduced.phase().step() != step_) return false;
   auto it = groups_.find(reduced.group());
-  if (it == groups_.end()) return {};
+  if (it == groups_.end()) return false;
   Group& group = it->second;
   const Seat seat = from_wire(reduced.seat());
-  if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end()) return {};
+  if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end()) return false;
   if (!group.digests.empty() && group.digests.begin()->second != reduced.digest())
     return fail(ErrorCode::kIncompatible,
                 fmt::format("{} and {} ended the averaging of step {} with different gradients",
                             to_string(group.digests.begin()->first), to_string(seat), step_));
-  if (!group.digests.emplace(seat, reduced.digest()).second) return {};
+  if (!group.digests.emplace(seat, reduced.digest()).second) return false;
   group.sum_of_squares = reduced.sum_of_squares();
   reduce_bytes_ += reduced.reduce_bytes();
-  return {};
+  return true;
 }
 
 bool ReduceBoard::group_done(std::uint32_t group) const {

@@ -15,7 +15,8 @@ namespace swarmline {
 class ReduceBoard {
  public:
   void begin(std::uint64_t step, std::map<std::uint32_t, std::vector<Seat>> groups);
-  Result<void> report(const wire::Reduced& reduced);
+  // True when the report counts: a member's first one.
+  Result<bool> report(const wire::Reduced& reduced);
   bool active() const { return active_; }
   std::uint64_t step() const { return step_; }
   bool group_done(std::uint32_t group) const;

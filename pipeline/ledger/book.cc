@@ -96,8 +96,10 @@ std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
   const auto number = enter(source);
   if (!number) return leases;
   std::uint32_t left = count_max;
-  for (; left > 0 && !leasable_.empty(); --left) {
-    const std::uint32_t index = *leasable_.begin();
+  for (auto next = leasable_.begin(); left > 0 && next != leasable_.end();) {
+    const std::uint32_t index = *next++;
+    if (failed_on(index, source.peer)) continue;
+    --left;
     StageMask mask = missing_stages(index);
     const bool extends = !leases.empty() && leases.back().stages == mask &&
                          leases.back().first + leases.back().count == index;
@@ -150,7 +152,9 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
   const auto claimed = claims_.find(at);
   const bool has_claim = claimed != claims_.end();
   if (has_claim && claimed->second != Claim{seat, attempt}) return Verdict::kRefused;
-  if (!has_claim && attempt != Attempt(0)) return Verdict::kRefused;
+  // An evaluation adds nothing: whichever attempt ends first has the loss.
+  const bool adds = phase_.kind == PhaseKind::kTrain;
+  if (adds && !has_claim && attempt != Attempt(0)) return Verdict::kRefused;
   const auto number = enter(seat);
   if (!number) return Verdict::kRefused;
   if (has_claim) claims_.erase(claimed);
@@ -330,6 +334,12 @@ double Ledger::Book::loss_sum() const {
   double sum = 0;
   for (const double loss : losses_) sum += loss;
   return sum;
+}
+
+bool Ledger::Book::failed_on(std::uint32_t index, PeerId peer) const {
+  const auto failed = failures_.find(index);
+  return failed != failures_.end() &&
+         std::find(failed->second.begin(), failed->second.end(), peer) != failed->second.end();
 }
 
 std::uint32_t Ledger::Book::report_failure(std::uint32_t index, PeerId peer) {

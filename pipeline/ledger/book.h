@@ -82,6 +82,7 @@ class Ledger::Book {
   void mark_unowned_missing(std::uint32_t index, bool spare_claimed);
   void refresh_leasable(std::uint32_t index);
   StageMask missing_stages(std::uint32_t index) const;
+  bool failed_on(std::uint32_t index, PeerId peer) const;
   void take_missing(std::uint32_t index, std::uint16_t source);
   bool leased_to(std::uint32_t index, std::uint16_t source) const;
   void check_cells(const std::map<PeerId, Incarnation>& fences) const;

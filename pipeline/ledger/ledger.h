@@ -9,7 +9,9 @@
 //   owner, is missing until
 //              lease() hands it out again under an attempt of the ledger's own, with the stages to
 //              recompute in a mask.
-//   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction.
+//   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction, and
+//   nothing is added: the first
+//              report of any attempt counts, without a claim.
 //   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,
 //   index or stage out of
 //              range, fenced seat, seat of another stage) is refused. Everything else is CHECKed:
@@ -82,8 +84,8 @@ class Ledger {
   Version version(Phase phase) const;
   std::uint32_t indices(Phase phase) const;
 
-  // At most `count_max` indices: missing ones first, then fresh ones, in index order. Empty:
-  // nothing to start.
+  // At most `count_max` indices: missing ones first (but not those that failed on that source's
+  // peer), then fresh ones, in index order. Empty: nothing to start.
   std::vector<Lease> lease(Phase phase, Seat source, std::uint32_t count_max);
   // Indices lease() could hand out now.
   std::uint32_t leasable(Phase phase) const;

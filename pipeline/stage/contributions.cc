@@ -91,7 +91,7 @@ void Contributions::take_back(const Phase& phase, std::uint32_t index) {
 }
 
 void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& owned,
-                           std::function<void(std::vector<std::uint32_t>)> done) {
+                           std::function<void(Result<std::vector<std::uint32_t>>)> done) {
   Book& book = books_[phase];
   std::vector<std::uint32_t> extra;
   std::erase_if(book.cells, [](const auto& cell) { return cell.second == Cell::kReserved; });
@@ -104,7 +104,9 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
     for (std::uint32_t index : owned)
       if (!settled.cells.contains(index)) missing.push_back(index);
     for (const auto& [index, cell] : settled.cells)
-      SWARMLINE_CHECK_MSG(owned.contains(index), "the accumulator holds an index that another peer owns");
+      if (!owned.contains(index))
+        return done(fail(ErrorCode::kIncompatible, fmt::format("{} was accepted from this peer and is another's now",
+                                                               to_string(MicrobatchId{phase, index}))));
     done(std::move(missing));
   };
   if (book.subtracting == 0) return finish();

@@ -35,8 +35,9 @@ class Contributions {
   void on_ack(const wire::ReportAck& ack);
 
   // Makes the accumulator hold exactly `owned`: takes back what is too much, then calls `done` with what is missing.
+  // kIncompatible when something that was acknowledged is too much: the ledger contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
-              std::function<void(std::vector<std::uint32_t> missing)> done);
+              std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
   void retire(const Phase& phase);
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
 

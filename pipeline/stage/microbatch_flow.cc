@@ -75,6 +75,8 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
+  if (phases_.beyond_reach(id.microbatch.phase) || !takes(id.attempt))
+    return fail(ErrorCode::kCorrupt, "a forward of a phase or an attempt that can't be");
   if (tasks_.contains(id)) return {};
   if (message->rows() != context_.config.batch.microbatch)
     return fail(ErrorCode::kCorrupt, "a forward with another number of rows than the run's microbatch");
@@ -82,6 +84,10 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   if (!header) return std::unexpected(header.error());
   if (header->elements != context_.activation_elements(message->rows()))
     return fail(ErrorCode::kCorrupt, "an activation of another shape than this stage takes");
+  const std::uint64_t tokens = std::uint64_t{message->rows()} * context_.spec.sequence;
+  if (message->targets().size() != tokens * target_bytes(context_.spec.shape.vocab) ||
+      message->stage_mask().size() > (context_.stage.stages + 7U) / 8U)
+    return fail(ErrorCode::kCorrupt, "targets or a stage mask of another length");
 
   auto task = std::make_shared<MicrobatchTask>();
   task->id = id;
@@ -99,7 +105,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   const std::uint64_t activation_bytes =
       context_.activation_elements(task->rows) * size_bytes(context_.spec.shape.dtype);
   task->admitted_bytes = task->input.size() + activation_bytes +
-                         retained_bytes(context_.spec, context_.stage, task->rows, false);
+                         retained_bytes(context_.spec, context_.stage, task->rows, context_.recompute);
   if (!has_room(task->admitted_bytes)) {
     refused_full_[from.peer] = from;
     refuse(from, id, wire::Refused::FULL);
@@ -122,7 +128,7 @@ void MicrobatchFlow::on_active(const Phase& phase) {
   auto held = held_.extract(phase);
   if (held.empty()) return;
   for (const TaskPtr& task : held.mapped())
-    if (!task->cancelled) queue_forward(task);
+    if (task->state != TaskState::kOver) queue_forward(task);
 }
 
 // ---- Forward -------------------------------------------------------------------------------------------------------
@@ -244,15 +250,20 @@ void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
   if (task->tried.size() >= next_seats_.size()) task->tried = {old.peer};
   if (next_seats_.size() == 1) task->tried.clear();
   outgoing_.erase(task->outgoing);
-  stale_outgoing_[task->outgoing] = task;
+  stale_outgoing_[task->outgoing] = {task, old.peer};
   task->outgoing.attempt = new_attempt();
   send_on(task);
 }
 
+// The highest bit of an attempt names the second run of a contribution that is taken back.
+bool MicrobatchFlow::takes(Attempt attempt) { return attempt.value >> 63 == 0; }
+
 TaskPtr MicrobatchFlow::outgoing(const AttemptId& id, const Seat& from) {
   wiring_.on_heard(from.peer);
-  if (auto it = outgoing_.find(id); it != outgoing_.end()) return it->second;
-  if (auto it = stale_outgoing_.find(id); it != stale_outgoing_.end()) return it->second;
+  if (auto it = outgoing_.find(id); it != outgoing_.end())
+    return it->second->next.peer == from.peer ? it->second : nullptr;
+  if (auto it = stale_outgoing_.find(id); it != stale_outgoing_.end())
+    return it->second.sent_to == from.peer ? it->second.task : nullptr;
   return nullptr;
 }
 
@@ -263,9 +274,14 @@ Result<void> MicrobatchFlow::on_forward_done(const Seat& from, const Frame& fram
   wiring_.on_forward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
   const TaskPtr task = outgoing(id, from);
   if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
-  context_.runtime.cancel(task->hop_timer);
-  task->hop_timer = {};
-  if (!task->train()) finish(task);
+  if (!task->train()) {
+    finish(task);
+  } else if (task->next.stage.value + 1U == context_.stage.stages) {
+    arm_hop_timer(task);  // the last stage has its gradient at once and is at work on it
+  } else {
+    context_.runtime.cancel(task->hop_timer);
+    task->hop_timer = {};
+  }
   return {};
 }
 
@@ -291,10 +307,7 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
   const TaskPtr task = outgoing(id, from);
-  if (!task || task->state != TaskState::kDownstream || task->outgoing != id) {
-    if (message->why() == wire::Refused::FULL) wiring_.on_full(from.peer);
-    return {};
-  }
+  if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
   switch (message->why()) {
     case wire::Refused::FULL:
       context_.runtime.cancel(task->hop_timer);
@@ -327,7 +340,10 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   std::vector<TaskPtr> waiting;
   for (const auto& [id, task] : outgoing_)
     if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
+  // The word that would end a ban, or the credit we wait for, may have been lost with the link.
+  wiring_.on_credit(peer.peer);
   for (const TaskPtr& task : waiting) resend(task, false);
+  retry_seeking();
 }
 
 void MicrobatchFlow::retry_seeking() {
@@ -372,6 +388,10 @@ void MicrobatchFlow::got_gradient(const TaskPtr& task) {
   if (!wanted || !contributions_.reserve(task->id)) return queue_backward(task, false);
   if (task->id.attempt.value == 0) return queue_backward(task, true);
   task->state = TaskState::kClaiming;
+  ask_claim(task);
+}
+
+void MicrobatchFlow::ask_claim(const TaskPtr& task) {
   wire::Claim claim;
   *claim.mutable_seat() = to_wire(context_.self);
   *claim.mutable_id() = to_wire(task->id);
@@ -379,6 +399,8 @@ void MicrobatchFlow::got_gradient(const TaskPtr& task) {
   context_.call_coordinator(make_frame(MessageKind::kClaim, claim), [weak, task](Result<Frame> answer) {
     auto self = weak.lock();
     if (!self || task->state != TaskState::kClaiming) return;
+    // It may have been granted without our knowing, and a claim that nobody uses blocks the step: ask until we know.
+    if (!answer && answer.error().code == ErrorCode::kDeadline) return (*self)->ask_claim(task);
     auto parsed = answer ? parse<wire::ClaimReply>(*answer) : Result<wire::ClaimReply>();
     const bool granted = answer && parsed && parsed->granted();
     if (!granted) (*self)->contributions_.unreserve(task->id);
@@ -392,7 +414,6 @@ void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) 
     return finish(task);
   }
   task->state = TaskState::kBackward;
-  task->has_graph = false;  // backward consumes it
   auto result = std::make_shared<BackwardResult>();
   StageJob job;
   job.job_class = JobClass::kBackward;
@@ -410,9 +431,15 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
   const Phase phase = task->id.microbatch.phase;
   busy_ns_[phase] += static_cast<std::uint64_t>(report.service.count());
   if (!report.result) {
+    const Error& error = report.result.error();
+    // Half of the contribution may be in the sums, and no one can tell which half.
+    if (added && error.code == ErrorCode::kDevice)
+      return context_.fail({error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
+                                                    to_string(task->id.microbatch), error.what)});
     if (added) contributions_.unreserve(task->id);
-    return compute_failed(task, report.result.error());
+    return compute_failed(task, error);
   }
+  task->has_graph = false;
   if (added) contributions_.added(task);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
   if (!task->local() && !result.wire.empty() && !task->cancelled && !over) {
@@ -450,21 +477,24 @@ void MicrobatchFlow::arm_arrival_timer(const TaskPtr& task) {
 
 // ---- Ends ----------------------------------------------------------------------------------------------------------
 
-Result<void> MicrobatchFlow::on_cancel(const Seat&, const Frame& frame) {
+Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Cancel>(frame);
   if (!message) return std::unexpected(message.error());
+  // Whoever cancels has banned this peer; hearing from it ends that.
+  context_.links.send(from, make_frame(MessageKind::kCredit, wire::Credit()));
   auto it = tasks_.find(from_wire(message->id()));
-  if (it == tasks_.end()) return {};
+  if (it == tasks_.end() || it->second->upstream.peer != from.peer) return {};
   const TaskPtr task = it->second;
-  if (task->state == TaskState::kBackward) return {};  // its gradient is being added: let it finish
+  // Its gradient is being added, or the ledger may have granted that: let it finish.
+  if (task->state == TaskState::kBackward || task->state == TaskState::kClaiming) return {};
   task->cancelled = true;
-  if (task->state == TaskState::kClaiming) contributions_.unreserve(task->id);
   if (task->state == TaskState::kDownstream) {
     wire::Cancel cancel;
     *cancel.mutable_id() = to_wire(task->outgoing);
     context_.links.send(task->next, make_frame(MessageKind::kCancel, cancel));
   }
-  if (task->state != TaskState::kForward) finish(task);
+  const bool held = phases_.status(task->id.microbatch.phase) != PhaseStatus::kActive;
+  if (task->state != TaskState::kForward || held) finish(task);
   return {};
 }
 
@@ -485,7 +515,7 @@ void MicrobatchFlow::finish(const TaskPtr& task) {
   task->state = TaskState::kOver;
   tasks_.erase(task->id);
   outgoing_.erase(task->outgoing);
-  std::erase_if(stale_outgoing_, [&](const auto& entry) { return entry.second == task; });
+  std::erase_if(stale_outgoing_, [&](const auto& entry) { return entry.second.task == task; });
   admitted_bytes_ -= task->admitted_bytes;
   task->output = SharedBytes();
   release_graph(task);

@@ -36,6 +36,7 @@ class MicrobatchFlow {
   // Candidates of the next stage: seats the wiring may name.
   void set_next_seats(std::vector<Seat> seats);
   // A microbatch that starts here (stage 0). Tokens and targets: (rows, sequence) int32.
+  // The attempt must be unknown (knows()).
   void start_local(const AttemptId& id, std::string mask, std::uint32_t rows, SharedBytes tokens,
                    SharedBytes targets);
   Result<void> on_frame(const Seat& from, Frame frame);
@@ -50,6 +51,7 @@ class MicrobatchFlow {
   // Recomputes a contribution and subtracts it; for Contributions.
   void subtract(const TaskPtr& task, std::function<void()> done);
 
+  bool knows(const AttemptId& id) const { return tasks_.contains(id); }
   std::uint32_t in_flight() const { return static_cast<std::uint32_t>(tasks_.size()); }
   std::uint32_t local_in_flight() const { return local_in_flight_; }
   std::uint64_t admitted_bytes() const { return admitted_bytes_; }
@@ -57,6 +59,11 @@ class MicrobatchFlow {
   std::uint64_t take_busy_ns(const Phase& phase);
 
  private:
+  struct Superseded {  // a way on that was given up
+    TaskPtr task;
+    PeerId sent_to;
+  };
+
   Result<void> on_forward(const Seat& from, const Frame& frame);
   Result<void> on_forward_done(const Seat& from, const Frame& frame);
   Result<void> on_gradient_arrived(const Seat& from, const Frame& frame);
@@ -74,6 +81,7 @@ class MicrobatchFlow {
   void arm_hop_timer(const TaskPtr& task);
   void arm_arrival_timer(const TaskPtr& task);
   void got_gradient(const TaskPtr& task);
+  void ask_claim(const TaskPtr& task);
   void queue_backward(const TaskPtr& task, bool weight_gradients);
   void after_backward(const TaskPtr& task, bool added, const JobReport& report,
                       const struct BackwardResult& result);
@@ -84,6 +92,7 @@ class MicrobatchFlow {
   void refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why);
   void offer_credit();
   void retry_seeking();
+  static bool takes(Attempt attempt);
   TaskPtr outgoing(const AttemptId& id, const Seat& from);
   Attempt new_attempt();
   std::function<void(JobReport)> guarded(std::function<void(JobReport)> done);
@@ -98,7 +107,7 @@ class MicrobatchFlow {
   std::map<PeerId, Seat> next_seats_;
   std::map<AttemptId, TaskPtr> tasks_;       // by the attempt they arrived as
   std::map<AttemptId, TaskPtr> outgoing_;    // by the attempt they were sent on as
-  std::map<AttemptId, TaskPtr> stale_outgoing_;  // superseded ways on: their answers still count
+  std::map<AttemptId, Superseded> stale_outgoing_;  // their answers still count
   std::map<AttemptId, TaskPtr> awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
   std::map<Phase, std::vector<TaskPtr>> held_;
   std::deque<TaskPtr> seeking_;

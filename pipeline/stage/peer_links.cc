@@ -11,6 +11,12 @@ namespace swarmline {
 namespace {
 constexpr std::size_t kUngreetedLinksMax = 256;
 constexpr std::size_t kFramesWaitingForDialMax = 4096;
+
+// Closes a connection that nobody listens to.
+void refuse_link(const std::shared_ptr<Connection>& connection) {
+  connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
+  connection->close();
+}
 }  // namespace
 
 PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers)
@@ -38,9 +44,7 @@ void PeerLinks::set_address(const Seat& peer, const std::string& address) {
 void PeerLinks::accept(std::shared_ptr<Connection> connection) {
   if (ungreeted_.size() >= kUngreetedLinksMax) {
     ++rejected_links_;
-    connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
-    connection->close();
-    return;
+    return refuse_link(connection);
   }
   ungreeted_.push_back(connection);
   auto from = std::make_shared<Seat>();
@@ -73,8 +77,10 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection, const std::
   const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
                     hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
                     hello->term() >= identity_.term.value && from_wire(hello->to()) == identity_.self &&
-                    hello->from().peer() != 0;
-  if (!fits) {
+                    hello->from().peer() != 0 && hello->from().peer() != identity_.self.peer.value;
+  const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
+                    (hello && accepted_.contains(PeerId{hello->from().peer()}));
+  if (!fits || !room) {
     ++rejected_links_;
     log(LogLevel::kWarn, "closed a link from {}: it does not belong to this run and seat",
         connection->remote());
@@ -101,8 +107,8 @@ void PeerLinks::send(const Seat& to, Frame frame) {
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));
-    SWARMLINE_CHECK_MSG(link.waiting.size() < kFramesWaitingForDialMax, "frames waiting for a dial");
-    link.waiting.push_back(std::move(frame));
+    // A peer that makes us say so much while we can't reach it loses what is beyond: its timers and ours cover that.
+    if (link.waiting.size() < kFramesWaitingForDialMax) link.waiting.push_back(std::move(frame));
     return;
   }
   if (auto it = accepted_.find(to.peer); it != accepted_.end())
@@ -124,12 +130,13 @@ void PeerLinks::dial(const Seat& to) {
   network_.connect(*address, connect_timeout_, [weak, to](Result<std::shared_ptr<Connection>> dialled) {
     auto self = weak.lock();
     if (!self) {
-      if (dialled) (*dialled)->close();
+      if (dialled) refuse_link(*dialled);
       return;
     }
     if (!dialled) return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
     auto it = (*self)->dialled_.find(to.peer);
-    if (it == (*self)->dialled_.end()) return (*dialled)->close();
+    // Forgotten meanwhile, or dialled again and that one was quicker.
+    if (it == (*self)->dialled_.end() || it->second.connection) return refuse_link(*dialled);
     const std::shared_ptr<Connection> connection = *dialled;
     const Connection* raw = connection.get();
     connection->start({
@@ -154,21 +161,23 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
   auto it = links.find(peer.peer);
   if (it == links.end() || it->second.connection.get() != connection) return;
   if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
-  const bool expected = it->second.closing;
   links.erase(it);
-  if (!expected) handlers_.on_lost(peer, error);
+  handlers_.on_lost(peer, error);
+}
+
+void PeerLinks::forget(std::map<PeerId, Link>& links, PeerId peer) {
+  auto link = links.extract(peer);
+  if (link.empty() || !link.mapped().connection) return;
+  bytes_of_closed_links_ += link.mapped().connection->counters().bytes_sent;
+  link.mapped().connection->close();
 }
 
 void PeerLinks::disconnect(const Seat& peer, const Error& why) {
   log(LogLevel::kWarn, "disconnecting {}: {}", to_string(peer), why.what);
-  bool had_link = false;
-  for (auto* links : {&dialled_, &accepted_}) {
-    auto it = links->find(peer.peer);
-    if (it == links->end()) continue;
-    it->second.closing = true;
-    had_link = true;
-    if (it->second.connection) it->second.connection->close();
-  }
+  const bool had_link = dialled_.contains(peer.peer) || accepted_.contains(peer.peer);
+  // Forgotten before anybody hears of it: what is sent from there dials anew.
+  forget(dialled_, peer.peer);
+  forget(accepted_, peer.peer);
   if (had_link) handlers_.on_lost(peer, why);
 }
 

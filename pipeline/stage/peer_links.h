@@ -3,7 +3,8 @@
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
 //   Errors:  on_lost once per link that broke, never for links closed here.
-//   Bounds:  one dialled and one accepted link per peer; unsent bytes bounded by the network.
+//   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent bytes bounded by the
+//            network.
 #pragma once
 
 #include <cstdint>
@@ -52,13 +53,13 @@ class PeerLinks {
   struct Link {
     std::shared_ptr<Connection> connection;  // null while dialling
     std::vector<Frame> waiting;              // until dialled
-    bool closing = false;
   };
 
   void accept(std::shared_ptr<Connection> connection);
   void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from, Frame frame);
   void dial(const Seat& to);
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection, const Error& error);
+  void forget(std::map<PeerId, Link>& links, PeerId peer);
   Frame hello_for(const Seat& to) const;
 
   Runtime& runtime_;

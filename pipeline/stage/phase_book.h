@@ -15,7 +15,11 @@ enum class PhaseStatus : std::uint8_t { kFuture, kActive, kOver };
 
 class PhaseBook {
  public:
-  void announce(const Phase& phase, Version version) { open_[phase] = {version, false}; }
+  static constexpr std::uint64_t kStepsAheadMax = 2;
+
+  void announce(const Phase& phase, Version version, std::uint32_t microbatches) {
+    open_[phase] = {version, microbatches, false};
+  }
   void activate(const Phase& phase) {
     if (auto it = open_.find(phase); it != open_.end()) it->second.active = true;
   }
@@ -31,10 +35,19 @@ class PhaseBook {
     return it != open_.end() && it->second.active ? PhaseStatus::kActive : PhaseStatus::kFuture;
   }
   Version version(const Phase& phase) const { return open_.at(phase).version; }
+  // How many microbatches it has; 0 when it was not announced or is over.
+  std::uint32_t microbatches(const Phase& phase) const {
+    auto it = open_.find(phase);
+    return it == open_.end() ? 0 : it->second.microbatches;
+  }
+  std::size_t open_phases() const { return open_.size(); }
+  // Nobody can be computing it yet: a step opens when the one before is sealed here too.
+  bool beyond_reach(const Phase& phase) const { return phase.step > over_below_[0] + kStepsAheadMax; }
 
  private:
   struct Entry {
     Version version;
+    std::uint32_t microbatches = 0;
     bool active = false;
   };
   std::map<Phase, Entry> open_;

@@ -19,6 +19,15 @@ std::uint32_t total_peers(const RunConfig& config) {
   return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
 }
 
+// A session's phases: two steps and as many evaluations, and those whose end is still on its way.
+constexpr std::size_t kOpenPhasesMax = 8;
+
+// Others' measurements; what can't be one counts as unknown.
+Duration believable(double seconds) {
+  constexpr double kSecondsMax = 3600;
+  return seconds > 0 && seconds < kSecondsMax ? from_seconds(seconds) : Duration{};
+}
+
 CodecSpec codec_of(const std::string& name, const RunConfig& config) {
   auto codec = parse_codec(name, config.codec.block);
   SWARMLINE_CHECK_MSG(codec.has_value(), "the config was checked: " + name);
@@ -50,6 +59,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .stage = parts.stage,
                .self = parts.self,
                .era = parts.era,
+               .recompute = parts.recompute,
                .forward_codec = codec_of(config_.codec.forward, config_),
                .backward_codec = codec_of(config_.codec.backward, config_),
                .notify_coordinator = std::move(parts.notify_coordinator),
@@ -136,6 +146,7 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       auto retire = parse<wire::RetirePhase>(frame);
       if (!retire) return std::unexpected(retire.error());
       const Phase phase = from_wire(retire->phase());
+      if (phase.kind != PhaseKind::kEval) return fail(ErrorCode::kCorrupt, "a step ends by its seal");
       phases_.retire(phase);
       flow_.drop(phase);
       contributions_.retire(phase);
@@ -161,7 +172,7 @@ Result<void> SeatedStage::on_peer(const Seat& from, Frame frame) {
 void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
   flow_.on_link_lost(peer);
-  if (averager_.reducing() && peer.stage == context_.self.stage)
+  if (averager_.waits_for(peer))
     context_.fail({ErrorCode::kPeerGone, fmt::format("lost the link to {} while averaging with it: {}",
                                                      to_string(peer), error.what)});
 }
@@ -172,8 +183,8 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
   for (const wire::PeerInfo& info : membership.next()) {
     const Seat seat = from_wire(info.seat());
     context_.links.set_address(seat, info.address());
-    if (!wiring_->add(seat.peer, {.forward = from_seconds(info.forward_seconds()),
-                                  .backward = from_seconds(info.backward_seconds())}))
+    if (!wiring_->add(seat.peer, {.forward = believable(info.forward_seconds()),
+                                  .backward = believable(info.backward_seconds())}))
       continue;
     next[seat.peer] = seat;
     seats.push_back(seat);
@@ -192,8 +203,14 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
 Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   const Version version{open.version()};
-  phases_.announce(phase, version);
-  if (phase.kind == PhaseKind::kTrain) contributions_.open(phase);
+  const bool train = phase.kind == PhaseKind::kTrain;
+  if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
+      phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 || open.microbatches() == 0 ||
+      open.microbatches() > Limits::microbatches_per_step_max ||
+      (train && open.microbatches() != config_.microbatches_per_step()))
+    return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be opened now");
+  phases_.announce(phase, version, open.microbatches());
+  if (train) contributions_.open(phase);
   // Until the accumulator of the phase before is sealed, nothing of this one may be added.
   if (sealing_)
     after_seal_.push_back([this, phase, version] { activate(phase, version); });
@@ -224,8 +241,16 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
   if (!source_) return fail(ErrorCode::kCorrupt, "leases for a peer that is no source");
   const std::uint32_t rows = config_.batch.microbatch;
   const std::uint64_t count = std::uint64_t{rows} * spec_.sequence;
+  leased_ += static_cast<std::uint64_t>(leases.leases_size());
+  if (leased_ > wanted_) return fail(ErrorCode::kCorrupt, "more leases than were asked for");
   for (const wire::Lease& lease : leases.leases()) {
     const MicrobatchId id{from_wire(lease.phase()), lease.index()};
+    if (phases_.status(id.phase) != PhaseStatus::kOver && id.index >= phases_.microbatches(id.phase))
+      return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
+    if (phases_.status(id.phase) == PhaseStatus::kOver || flow_.knows({id, Attempt{lease.attempt()}})) {
+      window_.on_finished();
+      continue;
+    }
     Buffer tokens(count * sizeof(std::int32_t));
     Buffer targets(count * sizeof(std::int32_t));
     auto read = source_->read(id, tokens.as<std::int32_t>(), targets.as<std::int32_t>());
@@ -241,10 +266,14 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
 
 Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
   const Phase phase = from_wire(seal.phase());
+  if (sealing_ || phase.kind != PhaseKind::kTrain || phase.step != committed_.value ||
+      phases_.microbatches(phase) == 0)
+    return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be sealed now");
   std::set<std::uint32_t> owned;
   for (const wire::Range& range : seal.owned()) {
-    if (range.count() > config_.microbatches_per_step())
-      return fail(ErrorCode::kCorrupt, "a seal with more indices than a step has");
+    const std::uint64_t end = std::uint64_t{range.first()} + range.count();
+    if (range.count() == 0 || end > config_.microbatches_per_step() || owned.contains(range.first()))
+      return fail(ErrorCode::kCorrupt, "a seal with indices that the step does not have");
     for (std::uint32_t i = 0; i < range.count(); ++i) owned.insert(range.first() + i);
   }
   sealing_ = true;
@@ -253,12 +282,13 @@ Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
   // The barrier lets jobs of the phase that are on the device end, so that what they added is known.
   control([]() -> Result<void> { return {}; },
           [this, phase, seal, owned] {
-            contributions_.settle(phase, owned, [this, phase, seal](std::vector<std::uint32_t> missing) {
-              if (missing.empty()) return sealed(seal);
+            contributions_.settle(phase, owned, [this, phase, seal](Result<std::vector<std::uint32_t>> missing) {
+              if (!missing) return context_.fail(missing.error());
+              if (missing->empty()) return sealed(seal);
               wire::SealMismatch mismatch;
               *mismatch.mutable_seat() = to_wire(context_.self);
               *mismatch.mutable_phase() = to_wire(phase);
-              for (std::uint32_t index : missing) mismatch.add_missing(index);
+              for (std::uint32_t index : *missing) mismatch.add_missing(index);
               context_.notify_coordinator(make_frame(MessageKind::kSealMismatch, mismatch));
             });
           });
@@ -291,12 +321,18 @@ void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group
 
   StageAverager::Round round;
   round.key = {phase, group.group(), group.attempt()};
+  bool member_of_it = false;
   for (const wire::GroupMember& member : group.members()) {
     const Seat seat = from_wire(member.seat());
-    if (seat == context_.self) round.spec.rank = static_cast<std::uint32_t>(round.members.size());
+    if (seat == context_.self) {
+      round.spec.rank = static_cast<std::uint32_t>(round.members.size());
+      member_of_it = true;
+    }
     context_.links.set_address(seat, member.address());
     round.members.push_back(seat);
   }
+  if (!member_of_it || (tied && !layout.has_tied()))
+    return context_.fail({ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
   round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
   round.spec.elements = end - first;
   round.spec.dtype = layout.dtype;
@@ -346,6 +382,12 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
   if (commit.step() != committed_.value)
     return fail(ErrorCode::kIncompatible, fmt::format("commit of step {} on version {}", commit.step(),
                                                       committed_.value));
+  const double corrections[] = {commit.bias_correction1(), commit.bias_correction2()};
+  for (double correction : corrections)
+    if (!commit.skipped() && !(correction > 0 && correction <= 1))
+      return fail(ErrorCode::kCorrupt, "a commit with a bias correction outside (0, 1]");
+  if (digests_.empty() || digests_.begin()->first.phase != phase)
+    return fail(ErrorCode::kIncompatible, fmt::format("{} is committed and not reduced here", to_string(phase)));
   for (const wire::GroupDigest& group : commit.groups()) {
     const auto mine = digests_.find({phase, group.group(), group.attempt()});
     if (mine != digests_.end() && mine->second != group.digest()) {

@@ -28,6 +28,7 @@ struct SeatedStageParts {
   std::unique_ptr<StageModel> model;
   std::unique_ptr<MicrobatchSource> source;  // stage 0 only
   std::uint64_t admit_bytes = 0;
+  bool recompute = false;
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   std::function<void(Error)> fail;
@@ -78,6 +79,7 @@ class SeatedStage {
   LeaseWindow window_;
 
   std::uint64_t wanted_ = 0;
+  std::uint64_t leased_ = 0;
   Version committed_;
   Version computing_;
   bool sealing_ = false;

@@ -103,14 +103,14 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
 }
 
 std::string pack_targets(std::span<const std::int32_t> targets, std::uint32_t vocab) {
-  const std::size_t width = vocab <= 65536 ? 2 : 4;
+  const std::size_t width = target_bytes(vocab);
   std::string packed(targets.size() * width, '\0');
   for (std::size_t i = 0; i < targets.size(); ++i) std::memcpy(&packed[i * width], &targets[i], width);
   return packed;
 }
 
 Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count, std::uint32_t vocab) {
-  const std::size_t width = vocab <= 65536 ? 2 : 4;
+  const std::size_t width = target_bytes(vocab);
   if (packed.size() != count * width) return fail(ErrorCode::kCorrupt, "target tokens of another length");
   Buffer targets(count * sizeof(std::int32_t));
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -34,6 +34,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 
 // Target tokens as they travel: uint16 where the vocabulary fits, else uint32.
+constexpr std::size_t target_bytes(std::uint32_t vocab) { return vocab <= 65536 ? 2 : 4; }
 std::string pack_targets(std::span<const std::int32_t> targets, std::uint32_t vocab);
 // kCorrupt when the size or a token does not fit.
 Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count, std::uint32_t vocab);

@@ -27,6 +27,7 @@ struct StageContext {
   StageSpec stage;
   Seat self;
   Era era;
+  bool recompute = false;
   CodecSpec forward_codec;
   CodecSpec backward_codec;
   std::function<void(Frame)> notify_coordinator;

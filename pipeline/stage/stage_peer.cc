@@ -19,6 +19,24 @@ constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
 constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 // A peer that stops goes on sending for as long as its last word may need.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
+
+constexpr double kHeartbeatSecondsMin = 0.01;
+constexpr double kHeartbeatSecondsMax = 3600;
+
+Result<void> check_cuts(const wire::Welcome& welcome, const RunConfig& config) {
+  std::uint32_t layer = 0;
+  bool fits = static_cast<std::uint32_t>(welcome.cuts_size()) == config.pipeline.stages;
+  for (const wire::StageCut& cut : welcome.cuts()) {
+    fits = fits && cut.first_layer() == layer && cut.last_layer() >= layer &&
+           (cut.last_layer() - layer) % config.model.share_layers == 0;
+    layer = cut.last_layer();
+  }
+  if (!fits || layer != config.model.layers)
+    return fail(ErrorCode::kCorrupt, "the coordinator's cut of the layers does not divide the model");
+  return {};
+}
+
+int exit_code_of(const Error& error) { return error.code == ErrorCode::kUserMistake ? 2 : 1; }
 }  // namespace
 
 class StagePeer::Impl {
@@ -47,6 +65,8 @@ class StagePeer::Impl {
   void on_peer(const Seat& from, Frame frame);
   void heartbeat();
   Result<SeatedStageParts> parts_from(const wire::Welcome& welcome);
+  Result<void> build(SeatedStageParts& parts) const;
+  void take_seat(SeatedStageParts parts);
   bool wants_recompute(const SeatedStageParts& parts) const;
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
@@ -153,6 +173,7 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
   parts.self = from_wire(welcome.seat());
   if (parts.self.stage.value >= welcome.cuts_size())
     return fail(ErrorCode::kCorrupt, "a seat at a stage that the run does not have");
+  SWARMLINE_TRY(check_cuts(welcome, parts.config));
   const wire::StageCut& cut = welcome.cuts(parts.self.stage.value);
   parts.stage = {.stage = parts.self.stage,
                  .stages = static_cast<std::uint32_t>(welcome.cuts_size()),
@@ -163,30 +184,52 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
   parts.admit_bytes = parts.config.net.admit_bytes;
   if (parts.admit_bytes == 0)
     parts.admit_bytes = options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
+  parts.recompute = wants_recompute(parts);
+  return parts;
+}
+
+// On the device's thread: a large stage takes longer to make than a coordinator waits for a heartbeat.
+Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
   if (parts.stage.has_embedding()) {
     auto source = options_.make_source(parts.config);
     if (!source) return std::unexpected(source.error());
     parts.source = std::move(*source);
   }
-  StageModelOptions model_options{.device = options_.machine.device,
-                                  .threads = static_cast<int>(options_.machine.threads),
-                                  .recompute = wants_recompute(parts)};
-  auto model = options_.make_model(parts.spec, parts.stage, model_options);
+  auto model = options_.make_model(parts.spec, parts.stage,
+                                   {.device = options_.machine.device,
+                                    .threads = static_cast<int>(options_.machine.threads),
+                                    .recompute = parts.recompute});
   if (!model) return std::unexpected(model.error());
   parts.model = std::move(*model);
-  return parts;
+  return {};
 }
 
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   seat_ = from_wire(welcome.seat());
-  heartbeat_period_ = from_seconds(welcome.heartbeat_seconds());
+  if (const double beat = welcome.heartbeat_seconds(); beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
+    heartbeat_period_ = from_seconds(beat);
   links_->set_identity({.term = Term{welcome.term()},
                         .era = Era{welcome.era()},
                         .run_id = welcome.run_id(),
                         .self = seat_});
   heartbeat();
-  auto parts = parts_from(welcome);
-  if (!parts) return finish(parts.error().code == ErrorCode::kUserMistake ? 2 : 1, parts.error().what);
+  auto parsed = parts_from(welcome);
+  if (!parsed) return finish(exit_code_of(parsed.error()), parsed.error().what);
+  auto parts = std::make_shared<SeatedStageParts>(std::move(*parsed));
+  StageJob job;
+  job.job.body = [this, parts] { return build(*parts); };
+  job.done = [weak = weak(), parts](JobReport report) {
+    auto self = weak.lock();
+    if (!self || (*self)->finished_) return;
+    if (!report.result)
+      return (*self)->finish(exit_code_of(report.result.error()), report.result.error().what);
+    (*self)->take_seat(std::move(*parts));
+  };
+  queue_.submit(std::move(job));
+}
+
+void StagePeer::Impl::take_seat(SeatedStageParts built) {
+  SeatedStageParts* parts = &built;
   log(LogLevel::kInfo, "seated at stage {}: layers {} to {}, {} parameters", seat_.stage.value,
       parts->stage.first_layer, parts->stage.last_layer - 1, parts->model->layout().elements);
   parts->notify_coordinator = [weak = weak()](Frame frame) {
@@ -202,10 +245,10 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
     // Not inside the handler that failed: it still stands on what finishing tears down.
     (*self)->runtime_.post([weak, error] {
       if (auto still = weak.lock())
-        (*still)->finish(error.code == ErrorCode::kUserMistake ? 2 : 1, error.what);
+        (*still)->finish(exit_code_of(error), error.what);
     });
   };
-  stage_ = std::make_unique<SeatedStage>(runtime_, queue_, *links_, std::move(*parts));
+  stage_ = std::make_unique<SeatedStage>(runtime_, queue_, *links_, std::move(built));
   stage_->begin();
 }
 
