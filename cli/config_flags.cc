@@ -1,5 +1,7 @@
 #include "cli/config_flags.h"
 
+#include <utility>
+
 #include "engine/config/load.h"
 
 namespace swarmline {
@@ -63,8 +65,18 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
       "May listen beyond this machine; links are not authenticated");
 }
 
+// A mistake in a flag is told as the flag's, not as that of the key behind it.
 Result<PeerConfig> load_peer(const PeerFlags& flags) {
-  return load_peer_config(flags.path, flags.overrides);
+  auto config = load_peer_config(flags.path, flags.overrides);
+  if (config) return config;
+  Error error = std::move(config).error();
+  for (const PeerKey& key : kPeerKeys) {
+    const std::string where = std::string("--set: ") + key.key + ":";
+    if (error.what.starts_with(where)) {
+      error.what = std::string(key.flag) + ":" + error.what.substr(where.size());
+    }
+  }
+  return std::unexpected(std::move(error));
 }
 
 LogLevel log_level_of(const std::string& name) {

@@ -128,6 +128,7 @@ Result<int> CoordinatorProcess::run() {
   std::fflush(stdout);
   runtime_.on_signals([this](int) { signalled(); });
   runtime_.run();
+  folder_.remove_address();
   std::printf("%s\n", outcome_.sentence.c_str());
   return outcome_.exit_code;
 }

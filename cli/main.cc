@@ -1,10 +1,13 @@
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "engine/config/nearest.h"
 
 namespace swarmline {
 namespace {
@@ -29,6 +32,25 @@ On several machines:
 Exit codes: 0 done or drained, 1 failed, 2 a mistake in what was asked for, 3 refused,
 130 interrupted.)";
 
+// CLI11 calls a mistyped command an unexpected argument.
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (!chosen.empty() || word.empty() || word.front() == '-') {
+    const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
+    std::fprintf(stderr, "swarmline: %s; \"swarmline%s --help\" shows what can be said\n",
+                 error.what(), command.c_str());
+    return kExitUserMistake;
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string meant(nearest(word, known));
+  std::fprintf(stderr, "swarmline: there is no command \"%s\"%s; \"swarmline --help\" shows all\n",
+               word.c_str(), meant.empty() ? "" : (", did you mean " + meant + "?").c_str());
+  return kExitUserMistake;
+}
+
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "swarmline");
   app.footer(kExamples);
@@ -51,11 +73,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr,
-                 "swarmline: %s; \"swarmline --help\" shows the commands, \"swarmline "
-                 "COMMAND --help\" what one takes.\n",
-                 error.what());
-    return kExitUserMistake;
+    return report_parse_error(app, error, argc, argv);
   }
   if (app.get_subcommands().empty()) {
     std::fputs(app.help().c_str(), stderr);

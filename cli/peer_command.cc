@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -73,7 +74,11 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
   peer.start();
   runtime.run();
   device.stop();
-  std::fprintf(outcome.exit_code == kExitDone ? stdout : stderr, "%s\n", outcome.sentence.c_str());
+  if (outcome.exit_code == kExitDone) {
+    std::printf("%s\n", outcome.sentence.c_str());
+  } else {
+    std::fprintf(stderr, "swarmline: %s\n", outcome.sentence.c_str());
+  }
   return outcome.exit_code;
 }
 

@@ -74,6 +74,11 @@ Result<void> RunFolder::write_address(const Address& bound) const {
   return write_text_file_atomically(address(), to_string(bound) + "\n");
 }
 
+void RunFolder::remove_address() const {
+  std::error_code ignored;  // a stale address is found out by the next who connects
+  fs::remove(address(), ignored);
+}
+
 std::optional<std::string> RunFolder::final_status() const {
   auto text = read_text_file(status(), kStatusBytesMax);
   if (!text) return std::nullopt;

@@ -36,6 +36,8 @@ class RunFolder {
   // Where the coordinator of this run listens; kNotFound with a sentence when it is not running.
   Result<Address> read_address() const;
   Result<void> write_address(const Address& address) const;
+  // Nobody listens any more.
+  void remove_address() const;
   // What the run's status was when it ended, if it has.
   std::optional<std::string> final_status() const;
 

@@ -267,9 +267,10 @@ void Supervisor::show() {
   const Instant now = runtime_.now();
   if (status_.state != printed_state_) {
     printed_state_ = status_.state;
-    if (status_.state != "training") {
-      std::printf("%s%s%s\n", status_.state.c_str(), status_.sentence.empty() ? "" : ": ",
-                  status_.sentence.c_str());
+    if (status_.state == "waiting") {
+      std::printf("waiting for %u peers\n", peers_wanted_);
+    } else if (status_.state != "training" && !status_.over()) {
+      std::printf("%s\n", status_.state.c_str());
     }
   }
   if (status_.step > 0 && printed_step_ != status_.step &&
@@ -323,7 +324,9 @@ int Supervisor::conclude() {
     return exit_code_;
   }
   if (!printed_step_ || *printed_step_ != status_.step) show();
-  std::fputs(summary(status_, options_.folder, true).c_str(), stdout);
+  if (!status_.sentence.empty()) std::printf("%s\n", status_.sentence.c_str());
+  const bool whole = status_.step == status_.steps;
+  std::fputs(summary(status_, options_.folder, whole).c_str(), stdout);
   return exit_code_;
 }
 
