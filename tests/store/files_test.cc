@@ -68,6 +68,18 @@ TEST(AtomicFileTest, DroppedUnfinishedLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(AtomicFileTest, AssignedOverIsDropped) {
+  const TempFolder folder;
+  auto file = AtomicFile::create(folder.at("a"));
+  auto other = AtomicFile::create(folder.at("b"));
+  ASSERT_TRUE(file && other);
+  ASSERT_TRUE(other->append(as_bytes("b")));
+  *file = std::move(*other);
+  EXPECT_FALSE(file_exists(folder.at("a.partial")));
+  ASSERT_TRUE(file->finish());
+  EXPECT_EQ(slurp(folder.at("b")), "b");
+}
+
 TEST(AtomicFileTest, PiecesGoToTheirPlacesInAnyOrder) {
   const TempFolder folder;
   auto file = AtomicFile::create(folder.at("a"));
