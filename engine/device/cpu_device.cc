@@ -1,3 +1,6 @@
+#include "engine/device/cpu_device.h"
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -11,7 +14,6 @@
 
 #include "engine/base/check.h"
 #include "engine/base/rng.h"
-#include "engine/device/cpu_device.h"
 
 namespace swarmline {
 namespace {
@@ -51,7 +53,7 @@ class CpuDevice::Worker {
     ++*queued_;
     {
       const std::lock_guard lock(mutex_);
-      jobs_.push_back({std::move(job), std::move(on_done)});
+      jobs_.push_back({std::move(job), std::move(on_done), SteadyClock::now()});
     }
     wake_.notify_one();
     return {};
@@ -81,6 +83,7 @@ class CpuDevice::Worker {
   struct Entry {
     Job job;
     std::function<void(JobReport)> on_done;
+    SteadyClock::time_point submitted;
   };
 
   void run() {
@@ -89,8 +92,8 @@ class CpuDevice::Worker {
     while (auto entry = take()) {
       const auto start = SteadyClock::now();
       Result<void> result = run_body(entry->job);
-      hold_until(start + emulated_time(entry->job.kind));
-      const auto service = std::chrono::duration_cast<Duration>(SteadyClock::now() - start);
+      const Duration service =
+          hold(entry->submitted, SteadyClock::now() - start, emulated_time(entry->job.kind));
       busy_ns_.fetch_add(service.count(), std::memory_order_relaxed);
       complete(std::move(*entry), {std::move(result), service});
     }
@@ -114,6 +117,19 @@ class CpuDevice::Worker {
     return from_seconds(to_seconds(set) * (1 + emulation.jitter * (2 * rng_.uniform() - 1)));
   }
 
+  // An emulated device keeps its own time: a job begins when it was submitted or when the one before
+  // it ended by that time, so that neither a thread that wakes late nor a busy machine makes the
+  // device slower than it is set to be.
+  Duration hold(SteadyClock::time_point submitted, Duration computed, Duration emulated) {
+    if (computed >= emulated) {
+      free_at_ = SteadyClock::now();
+      return computed;
+    }
+    free_at_ = std::max(free_at_, submitted) + emulated;
+    hold_until(free_at_);
+    return emulated;
+  }
+
   void hold_until(SteadyClock::time_point end) {
     if (SteadyClock::now() >= end) return;
     std::unique_lock lock(mutex_);
@@ -134,6 +150,7 @@ class CpuDevice::Worker {
   Runtime& runtime_;
   const CpuDeviceOptions options_;
   Rng rng_;                                                 // the device's thread
+  SteadyClock::time_point free_at_;                         // the device's thread
   std::shared_ptr<int> queued_ = std::make_shared<int>(0);  // the control thread
   bool stopped_ = false;                                    // the control thread
   std::atomic<std::int64_t> busy_ns_ = 0;

@@ -7,8 +7,8 @@
 //              queue: submit() returns kRefused and neither body nor completion run.
 //   Bounds:    at most Limits::device_queue_jobs_max jobs submitted and not completed.
 //   Emulation: with an Emulation, a job of kind forward/backward holds the device for its set
-//              service time (times jitter) around the real computation; when the real one is
-//              longer, it counts as is.
+//              service time (times jitter) around the real computation, by a time of its own that a
+//              late wake-up does not stretch; when the real one is longer, it counts as is.
 #pragma once
 
 #include <cstdint>

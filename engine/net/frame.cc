@@ -1,3 +1,5 @@
+#include "engine/net/frame.h"
+
 #include <bit>
 #include <cstring>
 #include <xxhash.h>
@@ -6,7 +8,6 @@
 
 #include "engine/base/check.h"
 #include "engine/base/limits.h"
-#include "engine/net/frame.h"
 
 namespace swarmline {
 namespace {

@@ -1,3 +1,5 @@
+#include "engine/net/frame_reader.h"
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -6,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "engine/base/check.h"
-#include "engine/net/frame_reader.h"
 
 namespace swarmline {
 

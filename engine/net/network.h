@@ -46,7 +46,8 @@ class Connection {
   // then.
   virtual void start(Handlers handlers) = 0;
   virtual void send(Frame frame) = 0;
-  // Sends what is queued (for at most one second), then closes; on_closed(kStopped) follows.
+  // Sends what is queued, then closes; on_closed(kStopped) follows when the other end has it all,
+  // at the latest after one second. No frame is delivered any more.
   virtual void close() = 0;
   virtual std::uint64_t unsent_bytes() const = 0;
   virtual Counters counters() const = 0;

@@ -1,3 +1,5 @@
+#include "engine/net/rpc.h"
+
 #include <map>
 #include <utility>
 
@@ -5,7 +7,6 @@
 
 #include "engine/base/check.h"
 #include "engine/net/error_reply.pb.h"
-#include "engine/net/rpc.h"
 
 namespace swarmline {
 namespace {

@@ -1,3 +1,5 @@
+#include "engine/runtime/asio_runtime.h"
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -11,7 +13,6 @@
 
 #include "engine/base/log.h"
 #include "engine/runtime/asio_access.h"
-#include "engine/runtime/asio_runtime.h"
 #include "engine/runtime/timer_queue.h"
 
 namespace swarmline {

@@ -1,8 +1,9 @@
+#include "sim/doors/sim_device.h"
+
 #include <exception>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "sim/doors/sim_device.h"
 
 namespace swarmline {
 namespace {

@@ -1,3 +1,5 @@
+#include "sim/doors/sim_network.h"
+
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -8,7 +10,6 @@
 
 #include "engine/base/check.h"
 #include "engine/base/hash.h"
-#include "sim/doors/sim_network.h"
 
 namespace swarmline {
 namespace {

@@ -1,3 +1,5 @@
+#include "tests/contract/world.h"
+
 #include <array>
 
 #include "engine/device/cpu_device.h"
@@ -6,7 +8,6 @@
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
-#include "tests/contract/world.h"
 
 namespace swarmline {
 namespace {

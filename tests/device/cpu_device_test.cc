@@ -1,3 +1,5 @@
+#include "engine/device/cpu_device.h"
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -6,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {

@@ -1,3 +1,5 @@
+#include "engine/net/frame_reader.h"
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -5,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/rng.h"
-#include "engine/net/frame_reader.h"
 
 namespace swarmline {
 namespace {

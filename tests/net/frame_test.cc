@@ -1,5 +1,7 @@
 // The bytes of a frame are fixed: golden files hold them, docs/formats/frame.md explains them.
 // SWARMLINE_UPDATE_GOLDEN=1 writes the files anew.
+#include "engine/net/frame.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -8,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/limits.h"
-#include "engine/net/frame.h"
 #include "engine/net/frame_reader.h"
 
 namespace swarmline {

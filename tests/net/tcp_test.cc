@@ -119,6 +119,21 @@ TEST_F(Tcp, WritingToAResetPeerIsAPeerGone) {
   EXPECT_EQ(connection_->unsent_bytes(), 0U);
 }
 
+TEST_F(Tcp, CloseIsReportedWhenTheOtherEndHasReadEverything) {
+  RawSocket raw = connect_raw();
+  const std::string expected = golden("message");
+  raw.send(golden("tensor") + golden("tensor"));  // unread by us: must not reset the connection
+  connection_->send({.kind = 3, .meta = "meta bytes"});
+  connection_->close();
+  runtime_.run_until([] { return false; }, 50ms);
+  EXPECT_FALSE(closed_.has_value());
+  EXPECT_EQ(raw.receive(expected.size()), expected);
+  EXPECT_EQ(raw.receive(1), "");
+  raw.close();
+  ASSERT_TRUE(run_until([&] { return closed_.has_value(); }));
+  EXPECT_EQ(closed_->code, ErrorCode::kStopped);
+}
+
 TEST_F(Tcp, ClosingWithAPeerThatReadsNothingEndsAfterOneSecond) {
   RawSocket raw = connect_raw();
   connection_->send({.kind = 1, .payload = {SharedBytes(Buffer::zeroed(64 << 20))}});

@@ -1,3 +1,5 @@
+#include "engine/runtime/asio_runtime.h"
+
 #include <csignal>
 #include <map>
 #include <memory>
@@ -5,8 +7,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {
 namespace {

@@ -1,10 +1,11 @@
+#include "engine/runtime/timer_queue.h"
+
 #include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "engine/base/rng.h"
-#include "engine/runtime/timer_queue.h"
 
 namespace swarmline {
 namespace {

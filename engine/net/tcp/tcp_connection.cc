@@ -170,14 +170,14 @@ void TcpConnection::flush() {
   if (closing_) end_flush();
 }
 
-// Everything is with the kernel: end our half, and let the other end's last bytes run out, so that
-// closing the socket does not reset the connection and lose what we sent.
+// Everything is with the kernel: end our half. The other end closes when it has read that far, and
+// only then does on_closed say that this process may forget the connection, or even exit: closing a
+// socket with unread bytes resets the connection, which could destroy what we sent.
 void TcpConnection::end_flush() {
   if (shut_down_) return;
   shut_down_ = true;
   boost::system::error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
-  if (started_) finish({ErrorCode::kStopped, "closed by this end"});
 }
 
 void TcpConnection::close() {

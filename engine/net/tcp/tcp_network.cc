@@ -1,3 +1,5 @@
+#include "engine/net/tcp/tcp_network.h"
+
 #include <fcntl.h>
 #include <utility>
 #include <vector>
@@ -8,7 +10,6 @@
 
 #include "engine/base/log.h"
 #include "engine/net/tcp/tcp_connection.h"
-#include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_access.h"
 
 namespace swarmline {
