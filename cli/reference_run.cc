@@ -25,6 +25,7 @@ namespace swarmline {
 namespace {
 
 constexpr Duration kLinePeriod = std::chrono::seconds(2);
+constexpr std::size_t kLossesShown = 60;
 
 Result<ReferenceMutation> mutation_named(const std::string& name) {
   using Kind = ReferenceMutation::Kind;
@@ -62,10 +63,14 @@ class StepReporter {
     before_ = now;
 
     status_.step = report.step + 1;
+    status_.version = status_.step;
     status_.loss = report.loss;
+    status_.losses.push_back(report.loss);
+    if (status_.losses.size() > kLossesShown) status_.losses.erase(status_.losses.begin());
     status_.tokens = status_.step * config_.tokens_per_step();
     status_.elapsed_seconds = to_seconds(now - start_);
     status_.tokens_per_second = static_cast<double>(status_.tokens) / status_.elapsed_seconds;
+    status_.mean_tokens_per_second = status_.tokens_per_second;
     status_.eta_seconds = status_.elapsed_seconds / static_cast<double>(status_.step) *
                           static_cast<double>(config_.run.steps - status_.step);
     if (now - printed_ < kLinePeriod && status_.step < config_.run.steps) return;
@@ -168,10 +173,13 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
            options.checkpoint_folder.empty() ? folder.checkpoints() : options.checkpoint_folder);
   if (!saved) return std::unexpected(std::move(saved).error());
   RunStatus& status = reporter.status();
+  status.state = "done";
+  status.sentence = fmt::format("finished {} steps without a swarm", config.run.steps);
   status.run = config.run.name;
   status.unigram_entropy = data->entropy.unigram_nats;
   status.bigram_entropy = data->entropy.bigram_nats;
   status.checkpoint = *saved;
+  SWARMLINE_TRY(write_text_file_atomically(folder.status(), to_json(status) + "\n"));
   std::fputs(summary(status, folder, false).c_str(), stdout);
   return kExitDone;
 }

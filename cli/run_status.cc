@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/json_value.h"
+#include "engine/store/json_writer.h"
 
 namespace swarmline {
 namespace {
@@ -89,6 +90,7 @@ Result<RunStatus> parse_status(std::string_view text) {
                    .boundaries = {},
                    .reduce_bytes = json["reduce_bytes"].count(),
                    .control_bytes = json["control_bytes"].count(),
+                   .checkpoint_bytes = json["checkpoint_bytes"].count(),
                    .checkpoint = json["checkpoint"].string,
                    .losses = {}};
   for (const JsonValue& stage : json["stages"].items) status.stages.push_back(stage_from(stage));
@@ -99,6 +101,85 @@ Result<RunStatus> parse_status(std::string_view text) {
     if (loss.is_number()) status.losses.push_back(loss.number);
   }
   return status;
+}
+
+namespace {
+
+void write_optional(JsonWriter& json, std::string_view name, const std::optional<double>& value) {
+  json.key(name);
+  value ? json.value(*value) : json.null();
+}
+
+void write_stage(JsonWriter& json, const StageStatus& stage) {
+  json.begin_object()
+      .member("stage", stage.stage)
+      .member("first_layer", stage.first_layer)
+      .member("last_layer", stage.last_layer)
+      .member("wanted", stage.wanted);
+  json.key("peers").begin_array();
+  for (const PeerStatus& peer : stage.peers) {
+    json.begin_object()
+        .member("peer", peer.peer)
+        .member("name", peer.name)
+        .member("address", peer.address)
+        .member("state", peer.state)
+        .member("in_flight", peer.in_flight)
+        .member("microbatches", peer.microbatches)
+        .member("share", peer.share)
+        .member("busy", peer.busy)
+        .end_object();
+  }
+  json.end_array().end_object();
+}
+
+void write_boundary(JsonWriter& json, const BoundaryStatus& boundary) {
+  json.begin_object()
+      .member("from", boundary.from)
+      .member("to", boundary.to)
+      .member("forward_codec_bytes", boundary.forward_codec_bytes)
+      .member("forward_token_bytes", boundary.forward_token_bytes)
+      .member("forward_framing_bytes", boundary.forward_framing_bytes)
+      .member("backward_codec_bytes", boundary.backward_codec_bytes)
+      .member("backward_framing_bytes", boundary.backward_framing_bytes)
+      .member("microbatches", boundary.microbatches)
+      .member("gradients", boundary.gradients)
+      .end_object();
+}
+
+}  // namespace
+
+std::string to_json(const RunStatus& status) {
+  JsonWriter json;
+  json.begin_object()
+      .member("format", kStatusFormat)
+      .member("run", status.run)
+      .member("state", status.state)
+      .member("sentence", status.sentence)
+      .member("step", status.step)
+      .member("steps", status.steps)
+      .member("version", status.version);
+  write_optional(json, "loss", status.loss);
+  write_optional(json, "held_out_loss", status.held_out_loss);
+  write_optional(json, "unigram_entropy", status.unigram_entropy);
+  write_optional(json, "bigram_entropy", status.bigram_entropy);
+  json.member("tokens", status.tokens);
+  write_optional(json, "tokens_per_second", status.tokens_per_second);
+  write_optional(json, "mean_tokens_per_second", status.mean_tokens_per_second);
+  write_optional(json, "eta_seconds", status.eta_seconds);
+  json.member("elapsed_seconds", status.elapsed_seconds).member("in_flight", status.in_flight);
+  json.key("stages").begin_array();
+  for (const StageStatus& stage : status.stages) write_stage(json, stage);
+  json.end_array().key("boundaries").begin_array();
+  for (const BoundaryStatus& boundary : status.boundaries) write_boundary(json, boundary);
+  json.end_array()
+      .member("reduce_bytes", status.reduce_bytes)
+      .member("control_bytes", status.control_bytes)
+      .member("checkpoint_bytes", status.checkpoint_bytes)
+      .member("checkpoint", status.checkpoint);
+  json.key("losses").begin_array();
+  for (const double loss : status.losses) json.value(loss);
+  json.end_array().end_object();
+  return json.take();
 }
 
 }  // namespace swarmline

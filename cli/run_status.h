@@ -66,14 +66,17 @@ struct RunStatus {
   std::vector<StageStatus> stages;
   std::vector<BoundaryStatus> boundaries;
   std::uint64_t reduce_bytes = 0;
-  std::uint64_t control_bytes = 0;
-  std::string checkpoint;      // of the newest, empty before the first
-  std::vector<double> losses;  // the last ones, oldest first
+  std::uint64_t control_bytes = 0;     // through the coordinator, checkpoints not counted
+  std::uint64_t checkpoint_bytes = 0;  // to the coordinator
+  std::string checkpoint;              // of the newest, empty before the first
+  std::vector<double> losses;          // the last ones, oldest first
 
   std::size_t peers() const;  // seated in any stage
   bool over() const { return state == "done" || state == "failed"; }
 };
 
 Result<RunStatus> parse_status(std::string_view json);
+// For runs without a coordinator (the reference); parse_status gives the same values back.
+std::string to_json(const RunStatus& status);
 
 }  // namespace swarmline

@@ -58,9 +58,9 @@ std::string progress_line(const RunStatus& status, const Painter& painter) {
       status.steps > 0 ? static_cast<double>(status.step) / static_cast<double>(status.steps) : 0;
   const std::string step = fmt::format("step {:>{}} / {}", status.step,
                                        std::to_string(status.steps).size(), status.steps);
-  const std::string right =
-      fmt::format("{:3.0f} %  ETA {}", 100 * fraction,
-                  status.eta_seconds ? human_seconds(*status.eta_seconds) : std::string("-"));
+  const std::string right = fmt::format(
+      "{:3.0f} %  ETA {}", 100 * fraction,
+      status.eta_seconds && !status.over() ? human_seconds(*status.eta_seconds) : std::string("-"));
   const std::size_t used = step.size() + right.size() + 4;
   const std::size_t width = painter.style().columns > used ? painter.style().columns - used : 1;
   return fmt::format("{}  {}  {}", painter.paint(kBold, step),
@@ -98,9 +98,9 @@ std::string peer_text(const PeerStatus& peer, const Painter& painter) {
 }
 
 std::string stage_line(const StageStatus& stage, const Painter& painter) {
-  const std::string layers = stage.last_layer > stage.first_layer
+  const std::string layers = stage.last_layer > stage.first_layer + 1
                                  ? fmt::format("{}-{}", stage.first_layer, stage.last_layer - 1)
-                                 : std::string("-");
+                                 : fmt::format("{}", stage.first_layer);
   std::string line = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
   if (stage.peers.empty()) return line + painter.paint(kYellow, "waiting for a peer");
   for (std::size_t i = 0; i < stage.peers.size() && i < kPeersShown; ++i) {
@@ -120,8 +120,8 @@ std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter
   const std::uint64_t forward =
       boundary.forward_codec_bytes + boundary.forward_token_bytes + boundary.forward_framing_bytes;
   const std::uint64_t backward = boundary.backward_codec_bytes + boundary.backward_framing_bytes;
-  return fmt::format("{} {} {}   {} forward, {} back a microbatch   {} in all", boundary.from,
-                     painter.arrow(), boundary.to,
+  return fmt::format("boundary {} {} {}   {} forward, {} back a microbatch   {} in all",
+                     boundary.from, painter.arrow(), boundary.to,
                      human_bytes(each(forward, boundary.microbatches)),
                      human_bytes(each(backward, boundary.gradients)),
                      human_bytes(static_cast<double>(forward + backward)));

@@ -59,7 +59,7 @@ std::string hints(const RunStatus& status, const RunFolder& folder) {
       "Next:\n"
       "  swarmline launch {0}/config.toml --name {1}-int8 --set codec.forward=int8 --set "
       "codec.backward=int8\n"
-      "      a quarter of the bytes between stages\n"
+      "      activations and gradients in 8 bits: fewer bytes between stages\n"
       "  swarmline launch {0}/config.toml --reference\n"
       "  swarmline checkpoint diff {0} {0}-reference\n"
       "      the same run in one process, and how far the two models are apart\n",

@@ -260,8 +260,8 @@ void Supervisor::take_status(std::string_view json) {
 
 void Supervisor::show() {
   if (screen_) {
-    screen_->draw(
-        render_screen(status_, draining_ ? kNoteDraining : kNoteRunning, terminal_style()));
+    const char* note = status_.over() ? "" : draining_ ? kNoteDraining : kNoteRunning;
+    screen_->draw(render_screen(status_, note, terminal_style()));
     return;
   }
   const Instant now = runtime_.now();
@@ -312,7 +312,8 @@ int Supervisor::conclude() {
   if (const auto json = options_.folder.final_status()) {
     if (auto status = parse_status(*json)) status_ = std::move(*status);
   }
-  if (screen_) show();
+  const bool on_screen = screen_.has_value();
+  if (on_screen) show();
   screen_.reset();
   if (exit_code_ == kExitInterrupted) {
     std::printf("left at once; what was committed is in %s\n", options_.folder.path().c_str());
@@ -323,7 +324,7 @@ int Supervisor::conclude() {
     show_failure();
     return exit_code_;
   }
-  if (!printed_step_ || *printed_step_ != status_.step) show();
+  if (!on_screen && printed_step_ != status_.step) show();
   if (!status_.sentence.empty()) std::printf("%s\n", status_.sentence.c_str());
   const bool whole = status_.step == status_.steps;
   std::fputs(summary(status_, options_.folder, whole).c_str(), stdout);

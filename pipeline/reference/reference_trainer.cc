@@ -227,10 +227,11 @@ Result<ReferenceResult> run_reference(const ReferenceOptions& options, Microbatc
                                       const std::function<void(const ReferenceStep&)>& on_step) {
   const StageSpec whole{
       .stage = StageId{0}, .stages = 1, .first_layer = 0, .last_layer = options.model.shape.layers};
-  auto model = make_stage_model(options.model, whole,
-                                {.device = options.device,
-                                 .threads = options.threads,
-                                 .recompute = options.config.pipeline.recompute == "true"});
+  const StageModelOptions model_options{.device = options.device,
+                                        .threads = options.threads,
+                                        .recompute = options.config.pipeline.recompute == "true"};
+  auto model = options.make_model ? options.make_model(options.model, whole, model_options)
+                                  : make_stage_model(options.model, whole, model_options);
   if (!model) return std::unexpected(std::move(model).error());
   SWARMLINE_CHECK(options.eval_sequences % options.config.batch.microbatch == 0);
 

@@ -39,6 +39,10 @@ struct ReferenceOptions {
   std::uint64_t permute_sums = 0;
   std::uint64_t eval_sequences = 0;  // a multiple of the microbatch
   ReferenceMutation mutation;
+  // Tests sit between the trainer and the model; empty: make_stage_model.
+  std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,
+                                                    const StageModelOptions&)>
+      make_model;
 };
 
 struct ReferenceStep {

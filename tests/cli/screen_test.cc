@@ -1,0 +1,66 @@
+#include "cli/screen.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "cli/text.h"
+
+namespace swarmline {
+namespace {
+
+RunStatus busy_status(std::size_t stages, std::size_t peers) {
+  RunStatus status;
+  status.run = "quickstart";
+  status.state = "training";
+  status.sentence = std::string(200, 'x');
+  status.step = 143;
+  status.steps = 400;
+  status.loss = 2.4312;
+  status.tokens_per_second = 12345.6;
+  status.eta_seconds = 85;
+  status.losses.assign(60, 2.5);
+  for (std::size_t s = 0; s < stages; ++s) {
+    StageStatus stage{.stage = s, .first_layer = s, .last_layer = s + 1, .peers = {}};
+    for (std::size_t p = 0; p < peers; ++p) {
+      stage.peers.push_back({.peer = p, .name = "peer-" + std::to_string(p), .state = "ready"});
+    }
+    status.stages.push_back(stage);
+    if (s > 0) status.boundaries.push_back({.from = s - 1, .to = s});
+  }
+  return status;
+}
+
+TEST(Screen, FitsEveryTerminal) {
+  for (const std::size_t rows : {8, 12, 24, 60}) {
+    for (const std::size_t columns : {40, 80, 200}) {
+      for (const std::size_t stages : {0, 1, 4, 40}) {
+        const ScreenStyle style{.columns = columns, .rows = rows, .color = true, .utf8 = true};
+        const auto lines = render_screen(busy_status(stages, 20), "note", style);
+        EXPECT_LT(lines.size(), rows);
+        for (const std::string& line : lines) EXPECT_LE(display_columns(line), columns) << line;
+      }
+    }
+  }
+}
+
+TEST(Screen, ShowsWhatMatters) {
+  const auto lines = render_screen(busy_status(4, 2), "note", {});
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  for (const char* part : {"quickstart", "training", "143 / 400", "36 %", "ETA 1m 25s", "2.4312",
+                           "12,345 tokens/s", "stage 3", "boundary 2", "peer-1", "note"}) {
+    EXPECT_NE(all.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Screen, WithoutColorAndUtf8IsPlainAscii) {
+  const ScreenStyle style{.columns = 80, .rows = 24, .color = false, .utf8 = false};
+  for (const std::string& line : render_screen(busy_status(4, 2), "note", style)) {
+    for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
+  }
+}
+
+}  // namespace
+}  // namespace swarmline
