@@ -1,0 +1,228 @@
+#include "tests/pipeline/swarm_harness.h"
+
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+
+using namespace std::chrono_literals;
+
+RunConfig small_run(std::uint32_t stages, std::uint32_t peers) {
+  RunConfig config;
+  config.run.steps = 4;
+  config.run.seed = 7;
+  config.model.layers = 4;
+  config.model.d_model = 8;
+  config.model.heads = 2;
+  config.model.dtype = DType::kF64;
+  config.data.files = {"synthetic"};
+  config.batch = {.batch = 16, .microbatch = 2, .sequence = 4};
+  config.optimizer.lr = 1e-2;
+  config.optimizer.schedule = "constant";
+  config.pipeline.stages = stages;
+  config.pipeline.peers.assign(stages, peers);
+  config.wiring.hop_timeout_seconds = 60;
+  config.net.peer_silence_seconds = 3600;
+  return config;
+}
+
+SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model) {
+  SimClusterOptions options;
+  options.config = config;
+  options.make_model = std::move(make_model);
+  options.link = {.latency = 1ms, .jitter = {}, .bytes_per_second = 0};
+  return options;
+}
+
+// ---- Models that fail
+// ----------------------------------------------------------------------------------------------
+
+namespace {
+
+class HookedModel final : public StageModel {
+ public:
+  HookedModel(std::unique_ptr<StageModel> model, StageId stage, int replica,
+              const ModelHooks& hooks)
+      : model_(std::move(model)), stage_(stage), replica_(replica), hooks_(hooks) {}
+
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    if (hooks_.before_forward) SWARMLINE_TRY(hooks_.before_forward(stage_, replica_, input.id));
+    return model_->forward(input);
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    if (hooks_.before_backward) SWARMLINE_TRY(hooks_.before_backward(stage_, replica_, input.id));
+    auto output = model_->backward(input);
+    if (output && hooks_.after_backward) hooks_.after_backward(stage_, replica_, input);
+    return output;
+  }
+  void release(AttemptId id) override { model_->release(id); }
+  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
+  const ParameterLayout& layout() const override { return model_->layout(); }
+  MutableBytes parameters() override { return model_->parameters(); }
+  void parameters_changed() override { model_->parameters_changed(); }
+
+ private:
+  std::unique_ptr<StageModel> model_;
+  StageId stage_;
+  int replica_;
+  ModelHooks hooks_;
+};
+
+}  // namespace
+
+MakeModel hooked(MakeModel make_model, ModelHooks hooks) {
+  auto replicas = std::make_shared<std::map<StageId, int>>();
+  return [make_model = std::move(make_model), hooks = std::move(hooks), replicas](
+             const ModelSpec& spec, const StageSpec& stage,
+             const StageModelOptions& options) -> Result<std::unique_ptr<StageModel>> {
+    auto model = make_model(spec, stage, options);
+    if (!model) return model;
+    const int replica = (*replicas)[stage.stage]++;
+    auto wrapped = std::make_unique<HookedModel>(std::move(*model), stage.stage, replica, hooks);
+    if (hooks.made) hooks.made(stage.stage, replica, *wrapped);
+    return wrapped;
+  };
+}
+
+// ---- The swarm
+// -----------------------------------------------------------------------------------------------------
+
+Swarm::Swarm(SimClusterOptions options) : cluster_(std::move(options)) {
+  cluster_.network().set_filter(
+      [this](SimNodeId from, SimNodeId to, const Frame& frame) -> FrameFate {
+        for (const Hold& hold : holds_)
+          if (hold.from == from && hold.to == to && (!hold.kind || *hold.kind == kind_of(frame)))
+            return {.kind = FrameFate::Kind::kHold, .delay = {}};
+        for (std::size_t i = 0; i < rules_.size(); ++i)
+          if (FrameFate fate = rules_[i](from, to, frame); fate.kind != FrameFate::Kind::kDeliver)
+            return fate;
+        return {};
+      });
+  cluster_.network().set_tap([this](SimNodeId from, SimNodeId to, const Frame& frame) {
+    ++delivered_[{kind_of(frame), from, to}];
+    for (std::size_t i = 0; i < taps_.size(); ++i) taps_[i](from, to, frame);
+  });
+}
+
+SimNodeId Swarm::node(std::uint16_t stage, std::size_t replica) {
+  std::map<PeerId, SimNodeId> of_stage;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const Seat seat = cluster_.peer(i).seat();
+    if (seat.peer.value != 0 && seat.stage.value == stage)
+      of_stage[seat.peer] = SimCluster::node_of_peer(i);
+  }
+  SWARMLINE_CHECK(replica < of_stage.size());
+  return std::next(of_stage.begin(), static_cast<std::ptrdiff_t>(replica))->second;
+}
+
+std::uint16_t Swarm::stage_of(SimNodeId node) {
+  return cluster_.peer(node - 1).seat().stage.value;
+}
+
+void Swarm::until_started() {
+  ASSERT_TRUE(until([this] { return delivered(MessageKind::kOpenPhase) > 0; }))
+      << "the swarm does not form";
+}
+
+void Swarm::hold(SimNodeId from, SimNodeId to, std::optional<MessageKind> kind) {
+  holds_.push_back({from, to, kind});
+}
+
+std::size_t Swarm::release(SimNodeId from, SimNodeId to) {
+  std::erase_if(holds_, [&](const Hold& hold) { return hold.from == from && hold.to == to; });
+  return cluster_.network().release(from, to);
+}
+
+std::uint64_t Swarm::delivered(MessageKind kind, std::optional<SimNodeId> from,
+                               std::optional<SimNodeId> to) const {
+  std::uint64_t sum = 0;
+  for (const auto& [key, count] : delivered_)
+    if (std::get<0>(key) == kind && (!from || std::get<1>(key) == *from) &&
+        (!to || std::get<2>(key) == *to))
+      sum += count;
+  return sum;
+}
+
+RunOutcome Swarm::end(Duration limit) {
+  const auto outcome = cluster_.run(limit);
+  if (outcome) return *outcome;
+  ADD_FAILURE() << "the run hangs: " << cluster_.coordinator().status_json();
+  return {-1, "hangs"};
+}
+
+void Swarm::finish() {
+  const RunOutcome outcome = end();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.sentence;
+}
+
+// ---- Frames and tensors
+// --------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename Message>
+std::optional<AttemptId> id_in(const Frame& frame) {
+  auto message = parse<Message>(frame);
+  if (!message) return std::nullopt;
+  return from_wire(message->id());
+}
+
+}  // namespace
+
+std::optional<AttemptId> attempt_of(const Frame& frame) {
+  if (frame.flags != 0) return std::nullopt;
+  switch (kind_of(frame)) {
+    case MessageKind::kForward:
+      return id_in<wire::Forward>(frame);
+    case MessageKind::kForwardDone:
+      return id_in<wire::ForwardDone>(frame);
+    case MessageKind::kGradient:
+      return id_in<wire::Gradient>(frame);
+    case MessageKind::kGradientArrived:
+      return id_in<wire::GradientArrived>(frame);
+    case MessageKind::kRefused:
+      return id_in<wire::Refused>(frame);
+    case MessageKind::kCancel:
+      return id_in<wire::Cancel>(frame);
+    case MessageKind::kClaim:
+      return id_in<wire::Claim>(frame);
+    case MessageKind::kStallReport:
+      return id_in<wire::StallReport>(frame);
+    case MessageKind::kComputeFailed:
+      return id_in<wire::ComputeFailed>(frame);
+    default:
+      return std::nullopt;
+  }
+}
+
+void expect_equal(const Tensors& got, const Tensors& want) {
+  ASSERT_FALSE(want.empty());
+  for (const auto& [name, wanted] : want) {
+    const auto found = got.find(name);
+    ASSERT_NE(found, got.end()) << name;
+    ASSERT_EQ(found->second.size(), wanted.size()) << name;
+    std::vector<double> a(wanted.size() / sizeof(double)), b(a.size());
+    std::memcpy(a.data(), found->second.data(), wanted.size());
+    std::memcpy(b.data(), wanted.data(), wanted.size());
+    double peak = 0, worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i])) << name;
+      peak = std::max(peak, std::abs(b[i]));
+      worst = std::max(worst, std::abs(a[i] - b[i]));
+    }
+    const double floor = name.ends_with("attention.k.bias") ? 1e-12 : 0;
+    EXPECT_LE(worst, 1e-9 * peak + floor) << name;
+  }
+}
+
+std::uint64_t commits_of(SimCluster& cluster) {
+  const auto last = cluster.journal().last_commit();
+  return last && *last ? (*last)->version : 0;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,96 @@
+// Forced event sequences on a whole swarm in virtual time: finds nodes by stage, catches frames by
+// kind, makes models fail, and compares parameters.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "pipeline/protocol/message_kinds.h"
+#include "sim/cluster/sim_cluster.h"
+
+namespace swarmline {
+
+using MakeModel = decltype(StagePeerOptions::make_model);
+using Tensors = std::map<std::string, std::vector<std::byte>>;
+
+inline constexpr SimNodeId kCoordinatorNode = 0;
+
+// fp64, `stages` stages of `peers` peers, 8 microbatches a step, 4 steps; every deadline but the
+// hop's is far away.
+RunConfig small_run(std::uint32_t stages, std::uint32_t peers);
+// Links of 1 ms without jitter, so that the order of events is the test's.
+SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model);
+
+// Sits before a real model and may fail, or change what it returns. Set once, before the swarm
+// starts.
+struct ModelHooks {
+  // `replica`: 0, 1, ... in the order in which peers of the stage were seated.
+  std::function<Result<void>(StageId stage, int replica, const AttemptId& id)> before_forward;
+  std::function<Result<void>(StageId stage, int replica, const AttemptId& id)> before_backward;
+  std::function<void(StageId stage, int replica, const BackwardInput& input)> after_backward;
+  std::function<void(StageId stage, int replica, const StageModel& model)> made;
+};
+MakeModel hooked(MakeModel make_model, ModelHooks hooks);
+
+// A run whose frames pass a test's eyes. One rule sees each frame as it is sent, the counts those
+// delivered.
+class Swarm {
+ public:
+  explicit Swarm(SimClusterOptions options);
+
+  SimCluster& cluster() { return cluster_; }
+  // Which node serves (stage, replica); all peers must have their seats.
+  SimNodeId node(std::uint16_t stage, std::size_t replica);
+  std::uint16_t stage_of(SimNodeId node);
+  // Until every peer has its seat and the first phase is opened.
+  void until_started();
+
+  // Rules run in the order in which they were added; the first that does not deliver decides.
+  using Rule = std::function<FrameFate(SimNodeId from, SimNodeId to, const Frame&)>;
+  void rule(Rule rule) { rules_.push_back(std::move(rule)); }
+  void watch(SimNetwork::Tap tap) { taps_.push_back(std::move(tap)); }
+  void hold(SimNodeId from, SimNodeId to, std::optional<MessageKind> kind = {});
+  // Lets go what hold() holds, and ends that rule.
+  std::size_t release(SimNodeId from, SimNodeId to);
+  void freeze(SimNodeId node) { cluster_.runtime().freeze(node); }
+  void thaw(SimNodeId node) { cluster_.runtime().thaw(node); }
+
+  // Frames delivered so far.
+  std::uint64_t delivered(MessageKind kind, std::optional<SimNodeId> from = {},
+                          std::optional<SimNodeId> to = {}) const;
+  bool until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60)) {
+    return cluster_.run_until(done, limit);
+  }
+  // To the end of the run; a test failure when it does not end, or not well.
+  void finish();
+  RunOutcome end(Duration limit = std::chrono::seconds(3600));
+
+ private:
+  struct Hold {
+    SimNodeId from, to;
+    std::optional<MessageKind> kind;
+  };
+  SimCluster cluster_;
+  std::deque<Rule> rules_;  // may grow while one is called
+  std::vector<Hold> holds_;
+  std::deque<SimNetwork::Tap> taps_;
+  std::map<std::tuple<MessageKind, SimNodeId, SimNodeId>, std::uint64_t> delivered_;
+};
+
+// The attempt that a Forward, Gradient, ForwardDone, GradientArrived, Refused, Cancel, Claim or
+// StallReport names.
+std::optional<AttemptId> attempt_of(const Frame& frame);
+
+// Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within 1e-12.
+void expect_equal(const Tensors& got, const Tensors& want);
+// The newest committed version.
+std::uint64_t commits_of(SimCluster& cluster);
+
+}  // namespace swarmline

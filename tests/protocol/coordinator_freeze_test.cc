@@ -1,0 +1,80 @@
+// A coordinator that was stopped must not judge others by its own absence.
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CoordinatorFreeze : public Protocol {
+ protected:
+  static void expect_nobody_lost(Swarm& swarm) {
+    for (const EventRecord& event : *swarm.cluster().journal().events(1000)) {
+      EXPECT_NE(event.kind, "peer_lost") << event.detail;
+      EXPECT_NE(event.kind, "failed") << event.detail;
+    }
+  }
+};
+
+TEST_P(CoordinatorFreeze, AFrozenCoordinatorFencesNobodyWhenItWakes) {
+  for (const Duration frozen :
+       {12s, 400s}) {  // longer than the silence allowed, longer than an averaging may take
+    RunConfig config = run_of({2, 2});
+    config.net.peer_silence_seconds = 10;
+    Swarm swarm(options_for(config));
+    swarm.until_started();
+    // While a step is averaged: its own deadline runs too.
+    ASSERT_TRUE(swarm.until([&] { return swarm.delivered(MessageKind::kReduceChunk) > 0; }));
+    swarm.freeze(kCoordinatorNode);
+    swarm.cluster().runtime().run_for(frozen);
+    swarm.thaw(kCoordinatorNode);
+    expect_reference(swarm, config);
+    expect_nobody_lost(swarm);
+  }
+}
+
+// A claim is asked while the coordinator stands still for longer than a peer waits for an answer:
+// it is asked again, so that no granted claim is left unused.
+TEST_P(CoordinatorFreeze, AClaimOutlivesAFrozenCoordinator) {
+  RunConfig config = run_of({1, 2, 1});
+  config.wiring.hop_timeout_seconds = 0.5;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId b = swarm.node(1, 0);
+  bool frozen = false, asked = false;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (!frozen && to == b && kind_of(frame) == MessageKind::kForward) {
+      frozen = true;
+      swarm.freeze(b);
+    }
+    if (kind_of(frame) == MessageKind::kClaim && !asked) {
+      asked = true;
+      swarm.freeze(kCoordinatorNode);
+    }
+  });
+  ASSERT_TRUE(swarm.until([&] { return asked; }));
+  swarm.cluster().runtime().run_for(45s);
+  swarm.thaw(kCoordinatorNode);
+  swarm.thaw(b);
+  expect_reference(swarm, config);
+  expect_nobody_lost(swarm);
+}
+
+// The other way round: a peer that stands still for too long ends the run with a sentence, as
+// nothing can replace it yet.
+TEST_P(CoordinatorFreeze, APeerThatIsSilentForTooLongEndsTheRun) {
+  RunConfig config = run_of({1, 2});
+  config.net.peer_silence_seconds = 3;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  swarm.freeze(swarm.node(1, 1));
+  const RunOutcome outcome = swarm.end(10s);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("nothing was heard from it for 3 s"), std::string::npos)
+      << outcome.sentence;
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, CoordinatorFreeze, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

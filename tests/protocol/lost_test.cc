@@ -1,0 +1,101 @@
+// Peers and links that go: the run ends within seconds with a sentence, or goes on and equals the
+// reference. Never a hang.
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Lost : public Protocol {};
+
+TEST_P(Lost, APeerThatIsKilledEndsTheRunWithinSeconds) {
+  for (std::uint16_t stage = 0; stage < 3; ++stage) {
+    Swarm swarm(options_for(run_of({2, 2, 2})));
+    swarm.until_started();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    const SimNodeId gone = swarm.node(stage, 1);
+    const PeerId peer = swarm.cluster().peer(gone - 1).seat().peer;
+    swarm.cluster().network().kill(gone);
+    const RunOutcome outcome = swarm.end(5s);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.sentence.find("peer " + std::to_string(peer.value)), std::string::npos)
+        << outcome.sentence;
+    EXPECT_NE(outcome.sentence.find("was lost"), std::string::npos) << outcome.sentence;
+  }
+}
+
+// What is on the wire when the run has failed changes nothing more, however the peers go on
+// talking.
+TEST_P(Lost, APeerIsLostWhileItsStepIsAveraged) {
+  Swarm swarm(options_for(run_of({2, 2})));
+  swarm.until_started();
+  const SimNodeId gone = swarm.node(1, 1), mate = swarm.node(1, 0);
+  // The mate's last word of the round comes after the loss.
+  swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) {
+    const bool late = from == mate && kind_of(frame) == MessageKind::kReduced;
+    return late ? FrameFate{.kind = FrameFate::Kind::kDelay, .delay = 50ms} : FrameFate{};
+  });
+  ASSERT_TRUE(swarm.until([&] { return swarm.delivered(MessageKind::kReduced, gone) > 0; }));
+  swarm.cluster().network().kill(gone);
+  EXPECT_EQ(swarm.end(5s).exit_code, 1);
+  swarm.cluster().runtime().run_for(5s);
+}
+
+// A link between two live peers breaks, at each of many moments: the run goes on over a new one,
+// or, in the middle of an averaging, ends with a sentence.
+TEST_P(Lost, ALinkBetweenTwoLivePeersIsCut) {
+  for (const bool tied : {false, true}) {
+    RunConfig config = run_of({2, 2, 2});
+    config.model.tied_embeddings = tied;
+    config.wiring.hop_timeout_seconds = 2;
+    for (std::uint32_t moment = 0; moment < 24; ++moment) {
+      Swarm swarm(options_for(config));
+      swarm.until_started();
+      swarm.cluster().runtime().run_for(moment * 13ms);
+      // Forward links, links of mates, and of the two stages that share the embedding.
+      const std::pair<SimNodeId, SimNodeId> pairs[] = {{swarm.node(0, 0), swarm.node(1, 0)},
+                                                       {swarm.node(1, 0), swarm.node(2, 1)},
+                                                       {swarm.node(1, 0), swarm.node(1, 1)},
+                                                       {swarm.node(0, 1), swarm.node(2, 0)}};
+      const auto [from, to] = pairs[moment % 4];
+      swarm.cluster().network().cut(from, to);
+      const RunOutcome outcome = swarm.end(60s);
+      if (outcome.exit_code == 0) {
+        expect_equal(swarm.cluster().parameters(), reference_of(config));
+        expect_no_graphs();
+      } else {
+        EXPECT_EQ(outcome.exit_code, 1);
+        EXPECT_NE(outcome.sentence.find("lost the link"), std::string::npos) << outcome.sentence;
+      }
+    }
+  }
+}
+
+// A link that can't be dialled again: the sender has another peer, or the run says what it could
+// not send.
+TEST_P(Lost, ALinkStaysCut) {
+  for (const std::uint32_t receivers : {2U, 1U}) {
+    const RunConfig config = run_of({1, receivers});
+    Swarm swarm(options_for(config));
+    swarm.until_started();
+    const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    swarm.rule([&](SimNodeId from, SimNodeId to, const Frame&) {
+      const bool cut = (from == a && to == b) || (from == b && to == a);
+      return cut ? FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}} : FrameFate{};
+    });
+    const RunOutcome outcome = swarm.end(60s);
+    if (receivers == 2 && outcome.exit_code == 0) {
+      expect_equal(swarm.cluster().parameters(), reference_of(config));
+    } else {
+      EXPECT_EQ(outcome.exit_code, 1);
+      EXPECT_FALSE(outcome.sentence.empty());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Lost, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

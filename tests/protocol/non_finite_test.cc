@@ -1,0 +1,50 @@
+// A gradient that is not finite: the run stops, or passes over the step on all stages, as the
+// reference does.
+#include <limits>
+
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+class NonFinite : public Protocol {
+ protected:
+  // The first stage's sums get a NaN with one microbatch of step 1.
+  static ModelHooks poison() {
+    ModelHooks hooks;
+    hooks.after_backward = [](StageId stage, int, const BackwardInput& input) {
+      const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
+      if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
+      reinterpret_cast<double*>(input.accumulator.data())[0] =
+          std::numeric_limits<double>::quiet_NaN();
+    };
+    return hooks;
+  }
+};
+
+TEST_P(NonFinite, StopNamesTheStepAndTheWayOut) {
+  Swarm swarm(options_for(run_of({2, 2}), poison()));
+  const RunOutcome outcome = swarm.end();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("step 1 is not finite"), std::string::npos) << outcome.sentence;
+  EXPECT_NE(outcome.sentence.find("on_nonfinite = \"skip\""), std::string::npos)
+      << outcome.sentence;
+}
+
+TEST_P(NonFinite, SkipEqualsTheReferenceThatSkips) {
+  RunConfig config = run_of({2, 2, 1});
+  config.run.on_nonfinite = "skip";
+  Swarm swarm(options_for(config, poison()));
+  swarm.finish();
+  EXPECT_EQ(commits_of(swarm.cluster()), config.run.steps);
+  expect_equal(swarm.cluster().parameters(), reference_with(config, poison()));
+  expect_no_graphs();
+  // And it is not what the run without the poison gives: a step is missing.
+  const Tensors swarm_tensors = swarm.cluster().parameters();
+  EXPECT_NE(swarm_tensors, reference_of(config));
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, NonFinite, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

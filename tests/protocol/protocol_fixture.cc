@@ -1,0 +1,64 @@
+#include "tests/protocol/protocol_fixture.h"
+
+#include "engine/config/load.h"
+#include "pipeline/reference/reference_trainer.h"
+#include "sim/cluster/synthetic_source.h"
+
+namespace swarmline {
+
+Tensors reference_with(const RunConfig& config, const ModelHooks& hooks, std::uint32_t vocab) {
+  SyntheticSource source(config.run.seed, vocab, config.batch.sequence);
+  ReferenceOptions options{.config = config, .model = *resolve_model(config, vocab)};
+  options.make_model = hooked(make_stage_model, hooks);
+  auto result = run_reference(options, source, [](const ReferenceStep&) {});
+  EXPECT_TRUE(result.has_value()) << result.error().what;
+  Tensors tensors;
+  if (!result) return tensors;
+  const std::size_t width = size_bytes(result->layout.dtype);
+  for (const ParameterSlot& slot : result->layout.slots) {
+    const std::byte* first = result->parameters.data() + slot.offset * width;
+    tensors[slot.name].assign(first, first + slot.elements * width);
+  }
+  return tensors;
+}
+
+const Tensors& reference_of(const RunConfig& config, std::uint32_t vocab) {
+  static std::map<std::string, Tensors> known;
+  // The cut and the network do not matter to it.
+  RunConfig same = config;
+  same.pipeline.stages = 1;
+  same.pipeline.peers = {1};
+  same.pipeline.in_flight = 0;
+  same.pipeline.wiring = "stochastic";
+  same.wiring = {};
+  same.net = {};
+  const auto [entry, first] = known.try_emplace(to_toml(same) + std::to_string(vocab));
+  if (first) entry->second = reference_with(same, {}, vocab);
+  return entry->second;
+}
+
+RunConfig Protocol::run_of(std::vector<std::uint32_t> peers) const {
+  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+  config.pipeline.peers = std::move(peers);
+  config.pipeline.delay = GetParam();
+  return config;
+}
+
+SimClusterOptions Protocol::options_for(const RunConfig& config, ModelHooks hooks) {
+  models_.clear();
+  hooks.made = [this](StageId, int, const StageModel& model) { models_.push_back(&model); };
+  return swarm_of(config, hooked(make_stage_model, std::move(hooks)));
+}
+
+void Protocol::expect_no_graphs() const {
+  for (const StageModel* model : models_) EXPECT_EQ(model->saved_graphs(), 0U);
+}
+
+void Protocol::expect_reference(Swarm& swarm, const RunConfig& config) {
+  swarm.finish();
+  if (testing::Test::HasFailure()) return;
+  expect_equal(swarm.cluster().parameters(), reference_of(config));
+  expect_no_graphs();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,32 @@
+// A swarm with the real tiny model in fp64, an event sequence forced on it, and the single-process
+// reference it must equal.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+
+// What the reference trainer ends with for that config; computed once per config.
+const Tensors& reference_of(const RunConfig& config, std::uint32_t vocab = 31);
+// With hooks, the same ones on the reference's model as on each peer's.
+Tensors reference_with(const RunConfig& config, const ModelHooks& hooks, std::uint32_t vocab = 31);
+
+// Every bracketed sequence runs without and with delay.
+class Protocol : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  RunConfig run_of(std::vector<std::uint32_t> peers) const;
+  // `options` may be edited between make() and the first event.
+  SimClusterOptions options_for(const RunConfig& config, ModelHooks hooks = {});
+  // The run ends well, equals the reference, replicas are bit-equal and no model keeps a graph.
+  void expect_reference(Swarm& swarm, const RunConfig& config);
+  void expect_no_graphs() const;
+
+  std::vector<const StageModel*> models_;  // of the swarm made last
+};
+
+}  // namespace swarmline
