@@ -200,13 +200,7 @@ void MicrobatchFlow::send_on(const TaskPtr& task) {
   forward.set_stage_mask(task->mask);
   forward.set_targets(task->targets_wire);
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
-  wire::BoundaryBytes& bytes = boundary_[task->id.microbatch.phase];
-  bytes.set_forward_codec(bytes.forward_codec() + task->output.size());
-  bytes.set_forward_tokens(bytes.forward_tokens() + task->targets_wire.size());
-  bytes.set_forward_framing(bytes.forward_framing() + frame.wire_bytes() - task->output.size() -
-                            task->targets_wire.size());
-  bytes.set_forward_messages(bytes.forward_messages() + 1);
-  context_.links.send(task->next, std::move(frame));
+  send_next(task->next, task->id.microbatch.phase, std::move(frame), task->targets_wire.size());
   wiring_.on_sent(task->next.peer, Duration{});
   arm_hop_timer(task);
 }
@@ -240,7 +234,7 @@ void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
     context_.notify_coordinator(make_frame(MessageKind::kStallReport, stall));
     wire::Cancel cancel;
     *cancel.mutable_id() = to_wire(task->outgoing);
-    context_.links.send(old, make_frame(MessageKind::kCancel, cancel));
+    send_next(old, task->id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
   }
   settle_hop(task);
   task->tried.push_back(old.peer);
@@ -362,7 +356,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   if (message->era() != context_.era.value) return {};
   wire::GradientArrived arrived;
   *arrived.mutable_id() = message->id();
-  context_.links.send(from, make_frame(MessageKind::kGradientArrived, arrived));
+  send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
   wiring_.on_backward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
   const TaskPtr task = outgoing(id, from);
   if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking)) return {};
@@ -449,10 +443,6 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
     gradient.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
     gradient.set_non_finite(!result.finite);
     Frame frame = make_frame(MessageKind::kGradient, gradient, {result.wire});
-    wire::BoundaryBytes& bytes = boundary_[phase];
-    bytes.set_backward_codec(bytes.backward_codec() + result.wire.size());
-    bytes.set_backward_framing(bytes.backward_framing() + frame.wire_bytes() - result.wire.size());
-    bytes.set_backward_messages(bytes.backward_messages() + 1);
     reply(*task, std::move(frame));
     arm_arrival_timer(task);
   }
@@ -491,7 +481,7 @@ Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   if (task->state == TaskState::kDownstream) {
     wire::Cancel cancel;
     *cancel.mutable_id() = to_wire(task->outgoing);
-    context_.links.send(task->next, make_frame(MessageKind::kCancel, cancel));
+    send_next(task->next, task->id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
   }
   const bool held = phases_.status(task->id.microbatch.phase) != PhaseStatus::kActive;
   if (task->state != TaskState::kForward || held) finish(task);
@@ -568,15 +558,42 @@ void MicrobatchFlow::subtract(const TaskPtr& task, std::function<void()> done) {
   context_.queue.submit(std::move(job));
 }
 
+// Everything a step's microbatches make two stages send each other is on that boundary's account: what is neither
+// tensor nor target tokens is framing. Evaluations, and what comes after a step was sealed, are on nobody's.
+bool MicrobatchFlow::counts(const Phase& phase) const {
+  return phase.kind == PhaseKind::kTrain && phases_.status(phase) != PhaseStatus::kOver;
+}
+
+void MicrobatchFlow::send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens) {
+  if (counts(phase)) {
+    wire::BoundaryBytes& bytes = boundary_[phase];
+    bytes.set_forward_codec(bytes.forward_codec() + frame.payload_bytes());
+    bytes.set_forward_tokens(bytes.forward_tokens() + tokens);
+    bytes.set_forward_framing(bytes.forward_framing() + frame.wire_bytes() - frame.payload_bytes() - tokens);
+    bytes.set_forward_messages(bytes.forward_messages() + (frame.payload.empty() ? 0 : 1));
+  }
+  context_.links.send(to, std::move(frame));
+}
+
+void MicrobatchFlow::send_back(const Seat& to, const Phase& phase, Frame frame) {
+  if (counts(phase)) {
+    wire::BoundaryBytes& bytes = boundary_[phase];
+    bytes.set_backward_codec(bytes.backward_codec() + frame.payload_bytes());
+    bytes.set_backward_framing(bytes.backward_framing() + frame.wire_bytes() - frame.payload_bytes());
+    bytes.set_backward_messages(bytes.backward_messages() + (frame.payload.empty() ? 0 : 1));
+  }
+  context_.links.send(to, std::move(frame));
+}
+
 void MicrobatchFlow::reply(const MicrobatchTask& task, Frame frame) {
-  context_.links.send(task.upstream, std::move(frame));
+  send_back(task.upstream, task.id.microbatch.phase, std::move(frame));
 }
 
 void MicrobatchFlow::refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why) {
   wire::Refused refused;
   *refused.mutable_id() = to_wire(id);
   refused.set_why(why);
-  context_.links.send(to, make_frame(MessageKind::kRefused, refused));
+  send_back(to, id.microbatch.phase, make_frame(MessageKind::kRefused, refused));
 }
 
 void MicrobatchFlow::offer_credit() {

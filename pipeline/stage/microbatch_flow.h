@@ -88,6 +88,9 @@ class MicrobatchFlow {
   void compute_failed(const TaskPtr& task, const Error& error);
   void finish(const TaskPtr& task);
   void release_graph(const TaskPtr& task);
+  bool counts(const Phase& phase) const;
+  void send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens = 0);
+  void send_back(const Seat& to, const Phase& phase, Frame frame);
   void reply(const MicrobatchTask& task, Frame frame);
   void refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why);
   void offer_credit();

@@ -1,0 +1,165 @@
+// A coordinator started by hand, and peers that join it, or may not.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "engine/net/rpc.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_runtime.h"
+#include "pipeline/protocol/message_kinds.h"
+#include "tests/swarm/swarm_process.h"
+
+namespace swarmline {
+namespace {
+
+// A port of loopback that nobody else has while this lives; listening or not.
+class OwnPort {
+ public:
+  explicit OwnPort(bool listening) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    if (listening) EXPECT_EQ(::listen(socket_, 1), 0);
+    socklen_t length = sizeof(address);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+  }
+  ~OwnPort() { ::close(socket_); }
+  OwnPort(const OwnPort&) = delete;
+  OwnPort& operator=(const OwnPort&) = delete;
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int socket_;
+  int port_ = 0;
+};
+
+// Takes a seat and is never ready, so that the run can't start.
+class SeatTaker {
+ public:
+  explicit SeatTaker(const Address& coordinator) : network_(runtime_, {}) {
+    network_.connect(coordinator, std::chrono::seconds(10),
+                     [this](Result<std::shared_ptr<Connection>> connected) {
+                       ASSERT_TRUE(connected.has_value()) << connected.error().what;
+                       channel_ = RpcChannel::make(runtime_, std::move(*connected));
+                       channel_->start({.on_message = [](Frame) {},
+                                        .on_request = [](Frame, RpcChannel::Respond) {},
+                                        .on_closed = [](Error) {}});
+                       say_hello();
+                     });
+    runtime_.run_until([this] { return seated_; }, std::chrono::seconds(30));
+    EXPECT_TRUE(seated_);
+  }
+  ~SeatTaker() {
+    if (channel_) channel_->close();
+  }
+
+ private:
+  void say_hello() {
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    hello.set_name("never ready");
+    hello.set_address("127.0.0.1:1");
+    channel_->call(make_frame(MessageKind::kHello, hello), std::chrono::seconds(10),
+                   [this](Result<Frame> reply) {
+                     EXPECT_TRUE(reply.has_value()) << reply.error().what;
+                     seated_ = reply.has_value();
+                   });
+  }
+
+  AsioRuntime runtime_;
+  TcpNetwork network_;
+  std::shared_ptr<RpcChannel> channel_;
+  bool seated_ = false;
+};
+
+// The address that a coordinator started by hand has written.
+std::string address_of(const SwarmFolder& swarm, Program& coordinator) {
+  if (!coordinator.wait_for_output("swarmline peer --join")) return "127.0.0.1:1";
+  const auto address = swarm.run().read_address();
+  EXPECT_TRUE(address.has_value());
+  return address ? to_string(*address) : "127.0.0.1:1";
+}
+
+TEST(SwarmJoining, PeersJoinACoordinatorStartedByHand) {
+  const SwarmFolder swarm({});
+  Program coordinator = swarm.start("coordinator");
+  const std::string address = address_of(swarm, coordinator);
+  Program first(swarm.temp(), "first", {"peer", "--join", address, "--name", "first"});
+  Program second(swarm.temp(), "second", {"peer", "--join", address, "--name", "second"});
+  EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  EXPECT_EQ(second.wait(), 0) << second.output();
+  const auto status = swarm.status();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->state, "done");
+  EXPECT_EQ(status->step, 6U);
+}
+
+// The config says how many peers a run starts with at least; whoever comes before the start helps.
+TEST(SwarmJoining, OneMoreThanAskedForHelpsIfItComesBeforeTheStart) {
+  const SwarmFolder swarm({"pipeline.stages=1", "net.peer_silence_seconds=600"});
+  Program coordinator = swarm.start("coordinator");
+  const std::string address = address_of(swarm, coordinator);
+  std::optional<SeatTaker> taker(*parse_address(address));
+  Program more(swarm.temp(), "more", {"peer", "--join", address, "--name", "more"});
+  ASSERT_TRUE(more.wait_for_output("seated at stage 0"));
+  const auto status = swarm.status();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->state, "waiting");
+  EXPECT_EQ(status->peers(), 2U);
+
+  taker.reset();  // and a seat that is lost ends the run, before the start too
+  EXPECT_EQ(coordinator.wait(), 1);
+  EXPECT_NE(coordinator.output().find("never ready"), std::string::npos) << coordinator.output();
+  EXPECT_EQ(more.wait(), 1) << more.output();
+}
+
+TEST(SwarmJoining, AfterTheStartItIsTooLate) {
+  const SwarmFolder swarm({"run.steps=1000000", "pipeline.stages=1"});
+  Program coordinator = swarm.start("coordinator");
+  const std::string address = address_of(swarm, coordinator);
+  Program peer(swarm.temp(), "peer",
+               {"peer", "--join", address, "--emulate-forward-ms", "5", "--emulate-backward-ms",
+                "5"});
+  ASSERT_TRUE(swarm.wait_for_step(1));
+  Program late(swarm.temp(), "late", {"peer", "--join", address});
+  EXPECT_EQ(late.wait(), 3);
+  EXPECT_NE(late.output().find("has started"), std::string::npos) << late.output();
+  // The run did not mind; SIGTERM drains it.
+  coordinator.signal(SIGTERM);
+  EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
+  EXPECT_EQ(peer.wait(), 0) << peer.output();
+  EXPECT_FALSE(swarm.log("checkpoint").empty());
+}
+
+TEST(SwarmJoining, NobodyAtThatPortIsSaidInASentence) {
+  const TempFolder folder;
+  const OwnPort nobody(false);
+  const Ended ended = run_program(folder, "peer", {"peer", "--join", nobody.address()});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.output.find("no coordinator answers at " + nobody.address()), std::string::npos)
+      << ended.output;
+}
+
+TEST(SwarmJoining, ATakenPortIsTheUsersMistake) {
+  const OwnPort taken(true);
+  const SwarmFolder swarm({"net.listen=\"" + taken.address() + "\""});
+  const Ended alone = swarm.launch();
+  EXPECT_EQ(alone.code, 2) << alone.output;
+  EXPECT_NE(alone.output.find(taken.address()), std::string::npos) << alone.output;
+  EXPECT_NE(alone.output.find("net.listen"), std::string::npos) << alone.output;
+
+  const SwarmFolder by_hand({"net.listen=\"" + taken.address() + "\""});
+  Program coordinator = by_hand.start("coordinator");
+  EXPECT_EQ(coordinator.wait(), 2);
+  EXPECT_NE(coordinator.output().find("net.listen"), std::string::npos) << coordinator.output();
+}
+
+}  // namespace
+}  // namespace swarmline
