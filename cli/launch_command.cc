@@ -1,4 +1,5 @@
 #include <charconv>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "cli/stage_table.h"
 #include "cli/supervisor.h"
 #include "engine/config/load.h"
+#include "engine/net/network.h"
 
 namespace swarmline {
 namespace {
@@ -69,6 +71,18 @@ Result<PeerConfig> machine_of(const LaunchFlags& flags) {
   return load_peer_config(flags.peer_config, overrides);
 }
 
+// One port cannot serve several peers.
+Result<void> check_listen(const PeerConfig& machine, const RunConfig& config) {
+  const auto address = parse_address(machine.listen);
+  const std::uint32_t peers =
+      std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
+  if (!address || address->port == 0 || peers == 1) return {};
+  return fail(ErrorCode::kUserMistake,
+              fmt::format("--peer-config: peer.listen: found {}, but {} peers start on this "
+                          "machine; expected port 0 (any free one)",
+                          machine.listen, peers));
+}
+
 Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig config) {
   auto machine = machine_of(flags);
   if (!machine) return std::unexpected(std::move(machine).error());
@@ -80,6 +94,7 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   for (const std::string& flag : flags.emulate) {
     SWARMLINE_TRY(add_emulation(flag, options.config, options));
   }
+  SWARMLINE_TRY(check_listen(*machine, options.config));
   if (!flags.peer_config.empty()) options.peer_arguments = {"--config", flags.peer_config};
   if (flags.threads) {
     options.peer_arguments.insert(options.peer_arguments.end(),

@@ -76,17 +76,19 @@ std::string loss_line(const RunStatus& status, const Painter& painter) {
 }
 
 std::string compare_line(const RunStatus& status) {
-  return fmt::format("held-out {}   data: unigram entropy {}, bigram entropy {} (nats a token)",
+  return fmt::format("held-out {}   data entropy: unigram {}, bigram {} nats a token",
                      or_dash(status.held_out_loss, 4), or_dash(status.unigram_entropy, 3),
                      or_dash(status.bigram_entropy, 3));
 }
 
 std::string speed_line(const RunStatus& status) {
-  return fmt::format("{} tokens/s   {} tokens so far   {} microbatches in flight",
-                     status.tokens_per_second
-                         ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
-                         : std::string("-"),
-                     human_count(static_cast<double>(status.tokens)), status.in_flight);
+  std::string line = fmt::format(
+      "{} tokens/s   {} tokens so far",
+      status.tokens_per_second ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
+                               : std::string("-"),
+      human_count(static_cast<double>(status.tokens)));
+  if (!status.over()) line += fmt::format("   {} microbatches in flight", status.in_flight);
+  return line;
 }
 
 std::string peer_text(const PeerStatus& peer, const Painter& painter) {
@@ -120,8 +122,8 @@ std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter
   const std::uint64_t forward =
       boundary.forward_codec_bytes + boundary.forward_token_bytes + boundary.forward_framing_bytes;
   const std::uint64_t backward = boundary.backward_codec_bytes + boundary.backward_framing_bytes;
-  return fmt::format("boundary {} {} {}   {} forward, {} back a microbatch   {} in all",
-                     boundary.from, painter.arrow(), boundary.to,
+  return fmt::format("boundary {} {} {}   {} forward, {} back a microbatch   {}", boundary.from,
+                     painter.arrow(), boundary.to,
                      human_bytes(each(forward, boundary.microbatches)),
                      human_bytes(each(backward, boundary.gradients)),
                      human_bytes(static_cast<double>(forward + backward)));

@@ -69,12 +69,14 @@ std::string hints(const RunStatus& status, const RunFolder& folder) {
 }  // namespace
 
 std::string plain_line(const RunStatus& status) {
-  return fmt::format(
-      "step {}/{}  loss {}  {} tokens/s  ETA {}  {} in flight", status.step, status.steps,
-      nats(status.loss),
+  std::string line = fmt::format(
+      "step {}/{}  loss {}  {} tokens/s", status.step, status.steps, nats(status.loss),
       status.tokens_per_second ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
-                               : std::string("-"),
-      status.eta_seconds ? human_seconds(*status.eta_seconds) : std::string("-"), status.in_flight);
+                               : std::string("-"));
+  if (status.over()) return line;
+  return line + fmt::format("  ETA {}  {} in flight",
+                            status.eta_seconds ? human_seconds(*status.eta_seconds) : "-",
+                            status.in_flight);
 }
 
 std::string summary(const RunStatus& status, const RunFolder& folder, bool hint) {

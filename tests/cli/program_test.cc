@@ -55,6 +55,7 @@ class UserMistake : public ::testing::TestWithParam<Mistake> {};
 TEST_P(UserMistake, IsOneSentence) {
   const ScratchFolder folder;
   folder.write_small_run();
+  folder.write("peer.toml", "config_version = 1\n[peer]\nlisten = \"127.0.0.1:7401\"\n");
   const Ran ran = folder.run(GetParam().arguments);
   EXPECT_EQ(ran.exit_code, GetParam().exit_code);
   EXPECT_TRUE(has(ran.err, GetParam().sentence)) << ran.err;
@@ -79,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"launch", "run.toml", "--emulate", "fast"},
                 2,
                 "expected STAGE:PEER=FORWARD_MS/BACKWARD_MS"},
+        Mistake{{"launch", "run.toml", "--peer-config", "peer.toml"}, 2, "expected port 0"},
         Mistake{{"launch", "run.toml", "--permute-sums", "1"}, 2, "requires --reference"},
         Mistake{{"launch", "run.toml", "--set", "net.listen=\"0.0.0.0:0\""}, 2, "insecure"},
         Mistake{{"peer", "--join", "nowhere"}, 2, "expected HOST:PORT"},

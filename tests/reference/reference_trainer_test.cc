@@ -64,8 +64,8 @@ struct Outcome {
 };
 
 Outcome train(const RunConfig& config, std::uint64_t permute_sums = 0,
-        ReferenceMutation::Kind mutation = ReferenceMutation::Kind::kNone,
-        std::uint64_t eval_sequences = 0) {
+              ReferenceMutation::Kind mutation = ReferenceMutation::Kind::kNone,
+              std::uint64_t eval_sequences = 0) {
   PatternSource source(config.batch);
   Outcome out;
   auto result =
