@@ -17,7 +17,7 @@ bootstrap:  ## install what is missing (apt-get; libtorch under .deps/)
 quickstart: bootstrap  ## train a small model on a swarm of eight local processes, in minutes
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS) --target swarmline
-	build/release/swarmline launch configs/quickstart.toml
+	build/release/swarmline launch configs/quickstart.toml --fresh
 
 # Two builds, one list of results: the ci build, and AddressSanitizer + UBSan with the fuzzers.
 test: bootstrap  ## build and run all tests of the label "fast"
