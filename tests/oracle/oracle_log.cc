@@ -1,0 +1,31 @@
+#include "tests/oracle/oracle_log.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "cli/json_value.h"
+
+namespace swarmline::oracle {
+
+void read_log(const std::vector<std::string>& lines, Trace& trace) {
+  double eval_version = -1;
+  for (const std::string& line : lines) {
+    const auto json = parse_json(line);
+    ASSERT_TRUE(json.has_value()) << line;
+    const JsonValue& kind = (*json)["kind"];
+    const JsonValue& loss = (*json)["loss"];
+    if (kind.string == "step") {
+      EXPECT_EQ((*json)["step"].count(), trace.losses.size()) << line;
+      trace.losses.push_back(loss.number_or(std::numeric_limits<double>::quiet_NaN()));
+    } else if (kind.string == "eval" && (*json)["version"].number_or(-1) > eval_version) {
+      eval_version = (*json)["version"].number_or(-1);
+      trace.eval_loss = loss.number_or(std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  if (eval_version >= 0) {
+    EXPECT_EQ(eval_version, static_cast<double>(trace.losses.size()));
+  }
+}
+
+}  // namespace swarmline::oracle

@@ -1,0 +1,116 @@
+// What the full product leaves out: other models, cuts, wirings, bounds and networks; the same
+// agreement.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/oracle/oracle_case.h"
+
+namespace swarmline::oracle {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Variant {
+  std::string name;
+  Factors factors;
+  std::function<void(RunConfig&)> change = [](RunConfig&) {};
+  std::function<void(SimClusterOptions&)> machine = [](SimClusterOptions&) {};
+};
+
+void llama(RunConfig& config) {
+  config.model.norm = NormKind::kRmsNorm;
+  config.model.activation = ActivationKind::kSwiGlu;
+  config.model.positions = PositionKind::kRotary;
+  config.model.heads = 4;
+  config.model.kv_heads = 2;
+  config.model.bias = false;
+}
+
+std::vector<Variant> variants() {
+  const Factors two{.stages = 2, .peers = 2, .dropout = true};
+  const Factors late{.stages = 4, .peers = 2, .delay = 1, .dropout = true};
+  return {
+      {"Recompute", two, [](RunConfig& c) { c.pipeline.recompute = "true"; }},
+      {"RecomputeDelayed", late, [](RunConfig& c) { c.pipeline.recompute = "true"; }},
+      {"SharedLayers", two, [](RunConfig& c) { c.model.share_layers = 2; }},
+      {"StaticWiring", two, [](RunConfig& c) { c.pipeline.wiring = "static"; }},
+      {"StaticWiringDelayed", late, [](RunConfig& c) { c.pipeline.wiring = "static"; }},
+      {"Llama", two, llama},
+      {"LlamaUntiedLamb",
+       {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb, .tied = false},
+       llama},
+      {"RotaryKeyBias", two,
+       [](RunConfig& c) {
+         llama(c);
+         c.model.bias = true;
+       }},
+      {"TanhGelu", two, [](RunConfig& c) { c.model.activation = ActivationKind::kGeluTanh; }},
+      {"UnevenPeers", late, [](RunConfig& c) { c.pipeline.peers = {1, 3, 2, 1}; }},
+      {"UnevenCut", two, [](RunConfig& c) { c.pipeline.layers = {3, 1}; }},
+      {"OneInFlight", late,
+       [](RunConfig& c) {
+         c.pipeline.in_flight = 1;
+         c.wiring.in_flight_per_peer = 1;
+       }},
+      // Fewer microbatches than peers of a stage: some own nothing and still take part.
+      {"IdlePeers",
+       {.stages = 2, .delay = 1},
+       [](RunConfig& c) {
+         c.batch.batch = 8;
+         c.pipeline.peers = {2, 6};
+       }},
+      {"EvaluationsInBetween", late, [](RunConfig& c) { c.eval.every_steps = 1; }},
+      {"EvaluationsWithoutDelay", two, [](RunConfig& c) { c.eval.every_steps = 2; }},
+      {"CheckpointsInBetween", late, [](RunConfig& c) { c.checkpoint.every_steps = 1; }},
+      {"NoClipping", two, [](RunConfig& c) { c.optimizer.clip = 0; }},
+      {"LongDelays", late, [](RunConfig&) {},
+       [](SimClusterOptions& o) {
+         o.link = {
+             .latency = milliseconds(50), .jitter = milliseconds(400), .bytes_per_second = 1e6};
+       }},
+      {"Straggler", two, [](RunConfig&) {},
+       [](SimClusterOptions& o) {
+         o.peers.at(1) = {
+             .forward = milliseconds(400), .backward = milliseconds(800), .jitter = 0.5};
+       }},
+  };
+}
+
+class Variants : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(Variants, Agree) {
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    RunConfig config = config_of(GetParam().factors, dtype);
+    GetParam().change(config);
+    SimClusterOptions options = swarm_options(config, 11);
+    GetParam().machine(options);
+    const References& references = references_of(config);
+    const Comparison worst =
+        compare(references.reference, run_swarm(std::move(options)), references.bound);
+    EXPECT_LE(worst.ratio, 1) << worst.sentence();
+    report(GetParam().name, dtype, worst);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Variants, ::testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
+
+// Other delays, orders and shares from each seed; the same training.
+class Seeds : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(Seeds, Agree) {
+  const RunConfig config =
+      config_of({.stages = 4, .peers = 2, .delay = 1, .dropout = true}, DType::kF64);
+  const References& references = references_of(config);
+  const Comparison worst =
+      compare(references.reference, run_swarm(swarm_options(config, GetParam())), references.bound);
+  EXPECT_LE(worst.ratio, 1) << worst.sentence();
+}
+
+INSTANTIATE_TEST_SUITE_P(Thirty, Seeds, ::testing::Range<std::uint64_t>(1000, 1030));
+
+}  // namespace
+}  // namespace swarmline::oracle
