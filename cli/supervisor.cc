@@ -32,7 +32,9 @@ constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read
 constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
 constexpr Duration kJoinVerdict = std::chrono::seconds(2);
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
-constexpr std::uint64_t kLogBytesMax = 64 << 20;           // of a guilty log
+// From a peer's start to its seat. Counted in ticks: none pass while this process is stopped.
+constexpr int kJoinTicks = std::chrono::seconds(60) / kTick;
+constexpr std::uint64_t kLogBytesMax = 64 << 20;  // of a guilty log
 constexpr std::size_t kTailLines = 12;
 
 constexpr const char* kNoteRunning =
@@ -78,6 +80,7 @@ class Supervisor {
   std::optional<std::pair<std::uint32_t, std::uint32_t>> next_seat() const;
   void start_peers();
   void start_peer(const std::vector<std::string>& seat_arguments);
+  void look_for_seats();
   void watch_children();
   void child_ended(NamedChild& child, int code);
   void finish_when_peers_left();
@@ -97,6 +100,7 @@ class Supervisor {
   std::vector<NamedChild> children_;  // the coordinator first
   std::uint32_t peers_wanted_;
   std::uint32_t peers_started_ = 0;
+  int ticks_unseated_ = 0;  // since the newest peer was started
   RunStatus status_;
   bool asked_ = false;  // a status request is on its way
   std::optional<LiveScreen> screen_;
@@ -132,7 +136,10 @@ void Supervisor::end(int exit_code) {
 void Supervisor::tick() {
   if (ended_) return;
   if (!admin_) look_for_address();
-  if (admin_) start_peers();
+  if (admin_) {
+    start_peers();
+    look_for_seats();
+  }
   watch_children();
   if (!ended_) runtime_.call_after(kTick, [this] { tick(); });
 }
@@ -197,6 +204,32 @@ void Supervisor::start_peer(const std::vector<std::string>& seat_arguments) {
     error_ = std::move(started).error();
     end(kExitFailed);
   }
+}
+
+// A peer that neither joins nor ends (stopped, or waiting for a disk that is gone) would leave the
+// coordinator waiting for ever.
+void Supervisor::look_for_seats() {
+  if (peers_started_ == 0 || status_.state != "waiting" || status_.peers() >= peers_started_) {
+    ticks_unseated_ = 0;
+    return;
+  }
+  if (ended_ || coordinator_code_ || ++ticks_unseated_ < kJoinTicks) return;
+  std::string missing;
+  for (std::uint32_t number = 1; number <= peers_started_; ++number) {
+    const std::string name = fmt::format("peer-{}", number);
+    const bool seated = std::ranges::any_of(status_.stages, [&](const StageStatus& stage) {
+      return std::ranges::any_of(stage.peers,
+                                 [&](const PeerStatus& peer) { return peer.name == name; });
+    });
+    if (!seated) missing += (missing.empty() ? "" : ", ") + name;
+  }
+  error_ = Error{
+      ErrorCode::kDeadline,
+      fmt::format("{} did not join the coordinator at {} within {} s; see the logs in {}", missing,
+                  to_string(admin_->address()),
+                  std::chrono::duration_cast<std::chrono::seconds>(kTick * kJoinTicks).count(),
+                  options_.folder.logs())};
+  end(kExitFailed);
 }
 
 void Supervisor::watch_children() {
@@ -338,7 +371,10 @@ Result<int> Supervisor::run() {
   if (screen_) show();
   runtime_.on_signals([this](int) { interrupted(); });
   runtime_.call_after(kAddressWait, [this] {
-    if (!admin_) end(kExitFailed);
+    if (admin_) return;
+    error_ = Error{ErrorCode::kDeadline, "the coordinator did not begin to listen; see " +
+                                             options_.folder.log_of("coordinator")};
+    end(kExitFailed);
   });
   tick();
   runtime_.run();

@@ -33,7 +33,8 @@ TEST_P(SwarmBytes, AreTheCodecsBytesAndLittleFraming) {
     EXPECT_EQ(boundary.gradients, kSteps * kMicrobatches);
     EXPECT_EQ(boundary.forward_codec_bytes, codec_bytes);
     EXPECT_EQ(boundary.backward_codec_bytes, codec_bytes);
-    EXPECT_EQ(boundary.forward_token_bytes, kSteps * kMicrobatches * kRows * kSequence * kTokenBytes);
+    EXPECT_EQ(boundary.forward_token_bytes,
+              kSteps * kMicrobatches * kRows * kSequence * kTokenBytes);
     for (const std::uint64_t framing :
          {boundary.forward_framing_bytes, boundary.backward_framing_bytes}) {
       EXPECT_GT(framing, 0U);

@@ -124,9 +124,9 @@ TEST(SwarmJoining, AfterTheStartItIsTooLate) {
   const SwarmFolder swarm({"run.steps=1000000", "pipeline.stages=1"});
   Program coordinator = swarm.start("coordinator");
   const std::string address = address_of(swarm, coordinator);
-  Program peer(swarm.temp(), "peer",
-               {"peer", "--join", address, "--emulate-forward-ms", "5", "--emulate-backward-ms",
-                "5"});
+  Program peer(
+      swarm.temp(), "peer",
+      {"peer", "--join", address, "--emulate-forward-ms", "5", "--emulate-backward-ms", "5"});
   ASSERT_TRUE(swarm.wait_for_step(1));
   Program late(swarm.temp(), "late", {"peer", "--join", address});
   EXPECT_EQ(late.wait(), 3);

@@ -1,4 +1,5 @@
-// Swarms that lose a process, are interrupted or stopped: they end soon, say why, and leave nothing.
+// Swarms that lose a process, are interrupted or stopped: they end soon, say why, and leave
+// nothing.
 #include <chrono>
 #include <csignal>
 #include <unistd.h>
@@ -21,10 +22,10 @@ class SwarmLosses : public testing::Test {
                 "log.level=warn"}) {
     adopt_orphans();
     launch_.emplace(swarm_.start(
-        "launch", {"--peer-config",
-                   swarm_.temp().write("peer.toml",
-                                       "config_version = 1\n[peer]\n"
-                                       "emulate = { forward_ms = 4, backward_ms = 8 }\n")}));
+        "launch",
+        {"--peer-config", swarm_.temp().write("peer.toml",
+                                              "config_version = 1\n[peer]\n"
+                                              "emulate = { forward_ms = 4, backward_ms = 8 }\n")}));
   }
   ~SwarmLosses() override {
     launch_.reset();
@@ -124,8 +125,8 @@ TEST_F(SwarmLosses, AKilledLaunchLeavesNoChildren) {
 
 TEST_F(SwarmLosses, StopAndStatusSpeakToALiveRun) {
   ASSERT_TRUE(swarm_.wait_for_step(1));
-  const Ended shown = run_program(swarm_.temp(), "status",
-                                  {"status", swarm_.run().path(), "--json"});
+  const Ended shown =
+      run_program(swarm_.temp(), "status", {"status", swarm_.run().path(), "--json"});
   EXPECT_EQ(shown.code, 0) << shown.output;
   const auto live = parse_status(shown.output);
   ASSERT_TRUE(live.has_value()) << shown.output;
@@ -148,8 +149,7 @@ TEST_F(SwarmLosses, StopAndStatusSpeakToALiveRun) {
 
 TEST_F(SwarmLosses, StopNowLeavesWithoutACheckpoint) {
   ASSERT_TRUE(swarm_.wait_for_step(1));
-  const Ended stopped =
-      run_program(swarm_.temp(), "stop", {"stop", swarm_.run().path(), "--now"});
+  const Ended stopped = run_program(swarm_.temp(), "stop", {"stop", swarm_.run().path(), "--now"});
   EXPECT_EQ(stopped.code, 0) << stopped.output;
   EXPECT_EQ(launch_->wait(kSoonSeconds), 130) << launch_->output();
   EXPECT_TRUE(swarm_.log("checkpoint").empty());

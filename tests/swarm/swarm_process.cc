@@ -145,8 +145,8 @@ std::optional<RunStatus> SwarmFolder::status() const {
   return std::move(*status);
 }
 
-std::optional<RunStatus> SwarmFolder::wait_until(
-    const std::function<bool(const RunStatus&)>& holds, double seconds_max) const {
+std::optional<RunStatus> SwarmFolder::wait_until(const std::function<bool(const RunStatus&)>& holds,
+                                                 double seconds_max) const {
   std::optional<RunStatus> last;
   const bool held = comes_true(seconds_max, [&] {
     last = status();
@@ -154,7 +154,8 @@ std::optional<RunStatus> SwarmFolder::wait_until(
   });
   if (held && holds(*last)) return last;
   ADD_FAILURE() << "the run is " << (last ? last->state + ": " + last->sentence : "not there")
-                << "\n" << logs();
+                << "\n"
+                << logs();
   return std::nullopt;
 }
 

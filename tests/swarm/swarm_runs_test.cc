@@ -115,9 +115,8 @@ TEST(SwarmRuns, OneStageAndFourStagesMakeTheSameModel) {
   const SwarmFolder four(with("pipeline.stages=4"));
   ASSERT_EQ(one.launch().code, 0) << one.logs();
   ASSERT_EQ(four.launch().code, 0) << four.logs();
-  const Ended diff =
-      run_program(one.temp(), "diff",
-                  {"checkpoint", "diff", one.run().path(), four.run().path(), "--json"});
+  const Ended diff = run_program(
+      one.temp(), "diff", {"checkpoint", "diff", one.run().path(), four.run().path(), "--json"});
   const auto json = parse_json(diff.output);
   ASSERT_TRUE(json.has_value()) << diff.output;
   EXPECT_TRUE((*json)["same_tensors"].boolean) << diff.output;
@@ -130,9 +129,9 @@ TEST(SwarmRuns, OneStageAndFourStagesMakeTheSameModel) {
     return overrides;
   }());
   ASSERT_EQ(other.launch().code, 0) << other.logs();
-  const Ended differs = run_program(
-      one.temp(), "differs",
-      {"checkpoint", "diff", one.run().path(), other.run().path(), "--json"});
+  const Ended differs =
+      run_program(one.temp(), "differs",
+                  {"checkpoint", "diff", one.run().path(), other.run().path(), "--json"});
   const auto far = parse_json(differs.output);
   ASSERT_TRUE(far.has_value()) << differs.output;
   EXPECT_GT((*far)["max_rel_to_peak"].number_or(0), 1e-3) << "another seed is another model";

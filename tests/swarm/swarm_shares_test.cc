@@ -36,11 +36,9 @@ Counted count_after_warmup(const SwarmFolder& swarm) {
 // microbatches a second in all, which leaves two cores mostly idle.
 TEST(SwarmShares, FollowEmulatedSpeedWithinTwoPercent) {
   const SwarmFolder swarm({"run.steps=9", "batch.batch=280", "batch.microbatch=1",
-                           "batch.sequence=64", "model.layers=2",
-                           "pipeline.peers=[1, 3]"});
-  const Ended ended =
-      swarm.launch({"--emulate", "1:0=21.33/42.67", "--emulate", "1:1=10.67/21.33", "--emulate",
-                    "1:2=5.33/10.67"});
+                           "batch.sequence=64", "model.layers=2", "pipeline.peers=[1, 3]"});
+  const Ended ended = swarm.launch({"--emulate", "1:0=21.33/42.67", "--emulate", "1:1=10.67/21.33",
+                                    "--emulate", "1:2=5.33/10.67"});
   ASSERT_EQ(ended.code, 0) << ended.output;
 
   const Counted counted = count_after_warmup(swarm);
