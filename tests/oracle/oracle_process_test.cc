@@ -108,6 +108,7 @@ class ProcessOracle : public ::testing::TestWithParam<Cell> {
     config_.run.dir = folder_.string();
     config_.data.files = {(folder_ / "text.txt").string()};
     config_.eval.sequences_max = kEvalSequences;
+    config_.net.peer_silence_seconds = 60;  // a busy machine is no lost peer
     std::ofstream(folder_ / "run.toml") << to_toml(config_);
   }
   void TearDown() override {
