@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test bench fmt tidy clean
+.PHONY: help bootstrap quickstart test bench compare-env fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -29,10 +29,13 @@ test: bootstrap  ## build and run all tests of the label "fast"
 	@printf 'subdirs("%s" "%s")\n' '$(CURDIR)/build/ci' '$(CURDIR)/build/asan' >build/test/CTestTestfile.cmake
 	ctest --test-dir build/test --label-regex '^fast$$' --parallel $(JOBS) --output-on-failure
 
-bench: bootstrap  ## build and run the benchmarks
+bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.{md,json}
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS)
-	@for program in build/release/bench/*_bench; do echo "== $$program"; $$program || exit 1; done
+	python3 bench/run_all.py --build build/release
+
+compare-env:  ## install what the benchmarks are compared with (PyTorch and others) into .deps/compare
+	@scripts/compare-env $(ARGS)
 
 fmt:  ## format the sources
 	@python3 tests/tidy/format.py --fix .

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Runs every benchmark of a build once, briefly, and writes build/bench/results.json and build/bench/results.md.
+
+    bench/run_all.py --build build/release
+The figures in bench/README.md take longer runs on a quiet machine; the page says which.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FORMAT = 1
+MIN_TIME_SECONDS = 0.1  # for each Google Benchmark case
+
+
+def run_suite(program, folder):
+    out = folder / f"{program.name}.json"
+    subprocess.run([program, f"--benchmark_out={out}", "--benchmark_out_format=json",
+                    f"--benchmark_min_time={MIN_TIME_SECONDS}"], check=True, stdout=subprocess.DEVNULL)
+    return json.loads(out.read_text())
+
+
+def run_engine(build, folder, widths):
+    out = folder / "engine_overhead.json"
+    done = subprocess.run([sys.executable, ROOT / "bench/engine/engine_overhead.py", "--swarmline", build / "swarmline",
+                           "--out", out, "--widths", widths, "--repeats", "1", "--others-max", "1"],
+                          check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(out.read_text()), done.stdout
+
+
+def rate_of(case):
+    for key, unit in (("bytes_per_second", "B/s"), ("items_per_second", "/s")):
+        if key in case:
+            return f"{case[key] / 1e9:.2f} G{unit}" if case[key] >= 1e9 else f"{case[key] / 1e6:.2f} M{unit}"
+    return ""
+
+
+KNOWN_KEYS = {"name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
+              "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second",
+              "items_per_second", "label", "aggregate_name"}
+
+
+def suite_table(name, suite):
+    lines = [f"## {name}", "", "| case | time | rate | more |", "| --- | ---: | ---: | --- |"]
+    for case in suite["benchmarks"]:
+        more = ", ".join(f"{key} {value:.3g}" for key, value in case.items()
+                         if key not in KNOWN_KEYS and isinstance(value, (int, float)))
+        more = ", ".join(filter(None, [case.get("label", ""), more]))
+        lines.append(f"| {case['name']} | {case['real_time']:.3g} {case['time_unit']} | {rate_of(case)} | {more} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
+    parser.add_argument("--widths", default="256", help="of the engine overhead; 256,512,1024 is all")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    build = options.build.resolve()
+
+    results = {"format": FORMAT, "kind": "all", "wall_seconds": time.time(), "suites": {}, "engine_overhead": None}
+    page = []
+    for program in sorted((build / "bench").glob("*_bench")):
+        print(f"== {program.name}", flush=True)
+        suite = run_suite(program, options.out)
+        results["suites"][program.name] = suite
+        page.append(suite_table(program.name, suite))
+        print(page[-1], flush=True)
+    print("== engine overhead", flush=True)
+    results["engine_overhead"], table = run_engine(build, options.out, options.widths)
+    page.append(f"## Engine overhead\n\n{table}")
+    print(table)
+    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (options.out / "results.md").write_text("\n".join(page))
+    print(f"written: {options.out}/results.json and results.md")
+
+
+if __name__ == "__main__":
+    main()
