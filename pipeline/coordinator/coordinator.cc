@@ -52,6 +52,12 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
   for (const StageSpec& stage : stages_) layouts_.push_back(make_layout(options_.model, stage));
 }
 
+// Sessions and their channels hold each other until the connection has closed, which may be after us.
+Coordinator::Impl::~Impl() {
+  alive_.reset();
+  for (const SessionPtr& session : sessions_) std::exchange(session->channel, nullptr)->close();
+}
+
 Result<Address> Coordinator::Impl::start() {
   auto address = parse_address(options_.config.net.listen);
   if (!address) return std::unexpected(address.error());

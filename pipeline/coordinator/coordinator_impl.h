@@ -24,6 +24,7 @@ class Coordinator::Impl {
  public:
   Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
        CoordinatorOptions options, std::function<void(RunOutcome)> on_finished);
+  ~Impl();
 
   Result<Address> start();
   void request_stop(bool now);

@@ -315,8 +315,8 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
     case wire::Refused::FENCED:
       resend(task, false);
       break;
-    default:  // RETIRED: that peer is ahead; our own retirement is on its way
-      settle_hop(task);
+    default:  // RETIRED: that peer is ahead; our own retirement is on its way, or else the timer is
+      arm_hop_timer(task);
       break;
   }
   return {};
@@ -561,7 +561,7 @@ void MicrobatchFlow::subtract(const TaskPtr& task, std::function<void()> done) {
 // Everything a step's microbatches make two stages send each other is on that boundary's account: what is neither
 // tensor nor target tokens is framing. Evaluations, and what comes after a step was sealed, are on nobody's.
 bool MicrobatchFlow::counts(const Phase& phase) const {
-  return phase.kind == PhaseKind::kTrain && phases_.status(phase) != PhaseStatus::kOver;
+  return phase.kind == PhaseKind::kTrain && phases_.microbatches(phase) > 0;
 }
 
 void MicrobatchFlow::send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens) {

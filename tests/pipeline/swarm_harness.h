@@ -14,19 +14,13 @@
 
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/sim_cluster.h"
+#include "tests/pipeline/swarm_config.h"
 
 namespace swarmline {
 
-using MakeModel = decltype(StagePeerOptions::make_model);
 using Tensors = std::map<std::string, std::vector<std::byte>>;
 
 inline constexpr SimNodeId kCoordinatorNode = 0;
-
-// fp64, `stages` stages of `peers` peers, 8 microbatches a step, 4 steps; every deadline but the
-// hop's is far away.
-RunConfig small_run(std::uint32_t stages, std::uint32_t peers);
-// Links of 1 ms without jitter, so that the order of events is the test's.
-SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model);
 
 // Sits before a real model and may fail, or change what it returns. Set once, before the swarm
 // starts.

@@ -1,0 +1,34 @@
+#include "tests/pipeline/swarm_config.h"
+
+namespace swarmline {
+
+using namespace std::chrono_literals;
+
+RunConfig small_run(std::uint32_t stages, std::uint32_t peers) {
+  RunConfig config;
+  config.run.steps = 4;
+  config.run.seed = 7;
+  config.model.layers = 4;
+  config.model.d_model = 8;
+  config.model.heads = 2;
+  config.model.dtype = DType::kF64;
+  config.data.files = {"synthetic"};
+  config.batch = {.batch = 16, .microbatch = 2, .sequence = 4};
+  config.optimizer.lr = 1e-2;
+  config.optimizer.schedule = "constant";
+  config.pipeline.stages = stages;
+  config.pipeline.peers.assign(stages, peers);
+  config.wiring.hop_timeout_seconds = 60;
+  config.net.peer_silence_seconds = 3600;
+  return config;
+}
+
+SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model) {
+  SimClusterOptions options;
+  options.config = config;
+  options.make_model = std::move(make_model);
+  options.link = {.latency = 1ms, .jitter = {}, .bytes_per_second = 0};
+  return options;
+}
+
+}  // namespace swarmline

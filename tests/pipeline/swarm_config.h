@@ -1,0 +1,18 @@
+// Small runs for tests and fuzzers of the pipeline.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/cluster/sim_cluster.h"
+
+namespace swarmline {
+
+using MakeModel = decltype(StagePeerOptions::make_model);
+
+// fp64, `stages` stages of `peers` peers, 8 microbatches a step, 4 steps; every deadline but the
+// hop's is far away.
+RunConfig small_run(std::uint32_t stages, std::uint32_t peers);
+// Links of 1 ms without jitter, so that the order of events is the test's.
+SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model);
+
+}  // namespace swarmline
