@@ -1,0 +1,380 @@
+// A peer's parts alone: phases, the order of device work, leases, links, averaging, stage masks.
+#include <array>
+#include <cstring>
+#include <deque>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "pipeline/averaging/stage_averager.h"
+#include "pipeline/protocol/message_kinds.h"
+#include "pipeline/source/lease_window.h"
+#include "pipeline/stage/device_queue.h"
+#include "pipeline/stage/peer_links.h"
+#include "pipeline/stage/phase_book.h"
+#include "sim/doors/sim_device.h"
+#include "sim/doors/sim_network.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+Phase train(std::uint64_t step) {
+  return {PhaseKind::kTrain, step};
+}
+Phase eval(std::uint64_t version) {
+  return {PhaseKind::kEval, version};
+}
+Seat seat_of(std::uint32_t peer, std::uint16_t stage) {
+  return {PeerId{peer}, StageId{stage}, Incarnation{1}};
+}
+
+// ---- Masks and windows
+// ---------------------------------------------------------------------------------------------
+
+TEST(StageMask, EmptyMeansEveryStageAndBitsBeyondMeanNone) {
+  EXPECT_TRUE(mask_has("", StageId{0}));
+  EXPECT_TRUE(mask_has("", StageId{900}));
+  const std::string mask("\x02\x80", 2);  // stages 1 and 15
+  EXPECT_FALSE(mask_has(mask, StageId{0}));
+  EXPECT_TRUE(mask_has(mask, StageId{1}));
+  EXPECT_TRUE(mask_has(mask, StageId{15}));
+  EXPECT_FALSE(mask_has(mask, StageId{16}));
+  EXPECT_TRUE(mask_empty_below(mask, StageId{1})) << "backward ends at the lowest masked stage";
+  EXPECT_FALSE(mask_empty_below(mask, StageId{2}));
+  EXPECT_FALSE(mask_empty_below("", StageId{1}));
+  EXPECT_TRUE(mask_empty_below("", StageId{0}));
+}
+
+TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
+  LeaseWindow window(3);
+  EXPECT_EQ(window.total_wanted(), 3U);
+  window.on_finished();
+  window.on_finished();
+  EXPECT_EQ(window.total_wanted(), 5U);
+  EXPECT_EQ(window_for(7, 100, 1), 7U);
+  EXPECT_EQ(window_for(0, 8, 2), 8U) << "two for each peer, shared by the sources";
+  EXPECT_EQ(window_for(0, 1, 1), 2U);
+  EXPECT_EQ(window_for(0, 1, 0), 2U);
+}
+
+// ---- PhaseBook
+// -----------------------------------------------------------------------------------------------------
+
+TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
+  PhaseBook book;
+  EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture);
+  book.announce(train(0), Version{0}, 8);
+  EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture)
+      << "announced, and its parameters are not there yet";
+  EXPECT_EQ(book.microbatches(train(0)), 8U);
+  book.activate(train(0));
+  EXPECT_EQ(book.status(train(0)), PhaseStatus::kActive);
+  book.retire(train(0));
+  EXPECT_EQ(book.status(train(0)), PhaseStatus::kOver);
+  EXPECT_EQ(book.microbatches(train(0)), 0U);
+  EXPECT_EQ(book.status(eval(0)), PhaseStatus::kFuture) << "evaluations end on their own";
+  book.retire(train(4));
+  EXPECT_EQ(book.status(train(2)), PhaseStatus::kOver) << "older ones are over too";
+  EXPECT_EQ(book.status(train(5)), PhaseStatus::kFuture);
+  book.activate(train(5));
+  EXPECT_EQ(book.status(train(5)), PhaseStatus::kFuture) << "nobody announced it";
+}
+
+TEST(PhaseBook, NobodyIsFurtherAheadThanASealAllows) {
+  PhaseBook book;
+  EXPECT_FALSE(book.beyond_reach(train(PhaseBook::kStepsAheadMax)));
+  EXPECT_TRUE(book.beyond_reach(train(PhaseBook::kStepsAheadMax + 1)));
+  EXPECT_TRUE(book.beyond_reach(eval(UINT64_MAX)));
+  book.retire(train(9));
+  EXPECT_FALSE(book.beyond_reach(train(10 + PhaseBook::kStepsAheadMax)));
+  EXPECT_TRUE(book.beyond_reach(train(11 + PhaseBook::kStepsAheadMax)));
+}
+
+// ---- DeviceQueue
+// ---------------------------------------------------------------------------------------------------
+
+class DeviceQueueTest : public testing::Test {
+ protected:
+  void submit(const std::string& name, JobClass job_class, Phase phase) {
+    StageJob job;
+    job.job_class = job_class;
+    job.phase = phase;
+    job.job.estimate = 1ms;
+    job.job.body = [this, name]() -> Result<void> {
+      ran_.push_back(name);
+      return {};
+    };
+    job.done = [this](JobReport) { ++done_; };
+    queue_.submit(std::move(job));
+  }
+
+  SimRuntime runtime_{1};
+  SimDevice device_{runtime_.node(1), {}};
+  DeviceQueue queue_{device_};
+  std::vector<std::string> ran_;
+  int done_ = 0;
+};
+
+TEST_F(DeviceQueueTest, ControlThenOlderStepsThenBackwardThenArrival) {
+  submit("first", JobClass::kForward, train(1));
+  submit("second", JobClass::kForward, train(1));  // these two are on the device already
+  submit("forward 2", JobClass::kForward, train(2));
+  submit("forward 1b", JobClass::kForward, train(1));
+  submit("forward 1c", JobClass::kForward, train(1));
+  submit("backward 2", JobClass::kBackward, train(2));
+  submit("backward 1", JobClass::kBackward, train(1));
+  submit("eval 1", JobClass::kForward, eval(1));
+  submit("control", JobClass::kControl, train(7));
+  runtime_.run_for(1s);
+  EXPECT_EQ(ran_,
+            (std::vector<std::string>{"first", "second", "control", "eval 1", "backward 1",
+                                      "forward 1b", "forward 1c", "backward 2", "forward 2"}));
+  EXPECT_EQ(done_, 9);
+}
+
+TEST_F(DeviceQueueTest, DropTakesTheWaitingWorkOfOnePhaseOnly) {
+  submit("first", JobClass::kForward, train(1));
+  submit("second", JobClass::kForward, train(1));
+  submit("dropped", JobClass::kBackward, train(1));
+  submit("kept", JobClass::kForward, train(2));
+  submit("control", JobClass::kControl, train(1));
+  queue_.drop(train(1));
+  runtime_.run_for(1s);
+  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "control", "kept"}));
+}
+
+TEST_F(DeviceQueueTest, NothingRunsAfterAStop) {
+  for (int i = 0; i < 5; ++i) submit("job", JobClass::kForward, train(0));
+  queue_.stop();
+  submit("late", JobClass::kControl, train(0));
+  runtime_.run_for(1s);
+  EXPECT_EQ(done_, 0);
+  EXPECT_LE(ran_.size(), static_cast<std::size_t>(DeviceQueue::kAheadJobs))
+      << "what the device had ends unheard";
+}
+
+// ---- PeerLinks
+// -----------------------------------------------------------------------------------------------------
+
+class PeerLinksTest : public testing::Test {
+ protected:
+  struct End {
+    std::vector<std::pair<Seat, MessageKind>> heard;
+    std::vector<std::pair<Seat, ErrorCode>> lost;
+    std::unique_ptr<PeerLinks> links;
+    std::string address;
+    Seat seat;
+  };
+
+  void make(End& end, SimNodeId node, const Seat& seat, const std::string& run_id = "run") {
+    end.seat = seat;
+    end.links = std::make_unique<PeerLinks>(
+        runtime_.node(node), network_.node(node), 10s,
+        PeerLinks::Handlers{
+            .on_frame = [&end](const Seat& from,
+                               Frame frame) { end.heard.emplace_back(from, kind_of(frame)); },
+            .on_lost = [&end](const Seat& peer,
+                              const Error& error) { end.lost.emplace_back(peer, error.code); }});
+    end.address = to_string(*end.links->listen({"sim", 0}));
+    end.links->set_identity({.term = Term{1}, .era = Era{0}, .run_id = run_id, .self = seat});
+  }
+  void credit(End& from, const End& to) {
+    from.links->send(to.seat, make_frame(MessageKind::kCredit, wire::Credit()));
+  }
+
+  SimRuntime runtime_{1};
+  SimNetwork network_{runtime_, {}};
+  End a_, b_;
+};
+
+TEST_F(PeerLinksTest, DialsOnDemandAndAnswersOverTheSameLink) {
+  make(a_, 1, seat_of(1, 0));
+  make(b_, 2, seat_of(2, 1));
+  a_.links->set_address(b_.seat, b_.address);
+  credit(a_, b_);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  ASSERT_EQ(b_.heard.size(), 2U);
+  EXPECT_EQ(b_.heard[0].first, a_.seat);
+  credit(b_, a_);  // it was told no address
+  runtime_.run_for(1s);
+  ASSERT_EQ(a_.heard.size(), 1U);
+  EXPECT_EQ(a_.heard[0].first, b_.seat);
+  EXPECT_TRUE(a_.lost.empty() && b_.lost.empty());
+}
+
+TEST_F(PeerLinksTest, ALinkOfAnotherRunOrSeatIsRejected) {
+  make(a_, 1, seat_of(1, 0), "another run");
+  make(b_, 2, seat_of(2, 1));
+  a_.links->set_address(b_.seat, b_.address);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  EXPECT_TRUE(b_.heard.empty());
+  EXPECT_EQ(b_.links->rejected_links(), 1U);
+  ASSERT_EQ(a_.lost.size(), 1U) << "the dialler hears that it is closed";
+
+  End c;
+  make(c, 3, seat_of(3, 0));
+  const Seat former = {b_.seat.peer, b_.seat.stage, Incarnation{7}};
+  c.links->set_address(former, b_.address);
+  c.links->send(former, make_frame(MessageKind::kCredit, wire::Credit()));
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.links->rejected_links(), 2U);
+}
+
+TEST_F(PeerLinksTest, ACutIsToldOnceAndTheNextWordDialsAnew) {
+  make(a_, 1, seat_of(1, 0));
+  make(b_, 2, seat_of(2, 1));
+  a_.links->set_address(b_.seat, b_.address);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  network_.cut(1, 2);
+  runtime_.run_for(1s);
+  EXPECT_EQ(a_.lost.size(), 1U);
+  EXPECT_EQ(b_.lost.size(), 1U);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.heard.size(), 2U);
+}
+
+TEST_F(PeerLinksTest, WhatIsSentWhileDisconnectingDialsAnewToo) {
+  make(a_, 1, seat_of(1, 0));
+  make(b_, 2, seat_of(2, 1));
+  a_.links->set_address(b_.seat, b_.address);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  a_.links->disconnect(b_.seat, {ErrorCode::kCorrupt, "bad bytes"});
+  ASSERT_EQ(a_.lost.size(), 1U);
+  EXPECT_EQ(a_.lost[0].second, ErrorCode::kCorrupt);
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.heard.size(), 2U);
+  EXPECT_EQ(a_.lost.size(), 1U) << "it is told once";
+}
+
+TEST_F(PeerLinksTest, APeerThatCantBeDialledIsLost) {
+  make(a_, 1, seat_of(1, 0));
+  a_.links->set_address(seat_of(9, 1), "sim:999");
+  a_.links->send(seat_of(9, 1), make_frame(MessageKind::kCredit, wire::Credit()));
+  a_.links->send(seat_of(8, 1),
+                 make_frame(MessageKind::kCredit, wire::Credit()));  // no address at all
+  EXPECT_TRUE(a_.lost.empty()) << "never inside the call";
+  runtime_.run_for(20s);
+  EXPECT_EQ(a_.lost.size(), 2U);
+}
+
+// ---- StageAverager
+// -------------------------------------------------------------------------------------------------
+
+class StageAveragerTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kElements = 1000;
+
+  struct Member {
+    Seat seat;
+    Buffer input = Buffer(kElements * sizeof(double)), output = Buffer(kElements * sizeof(double));
+    std::unique_ptr<StageAverager> averager;
+    int done = 0;
+  };
+
+  StageAveragerTest() {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      Member& member = members_[i];
+      member.seat = seat_of(i + 1, 0);
+      for (double& value : member.input.as<double>()) value = i + 1;
+      member.averager = std::make_unique<StageAverager>([this, i](const Seat& to, Frame frame) {
+        // As it arrives: one aligned part.
+        wire_.emplace_back(i, to.peer.value - 1, std::move(frame));
+      });
+    }
+  }
+  Result<void> start(std::uint32_t i) {
+    StageAverager::Round round;
+    round.key = key_;
+    for (const Member& member : members_) round.members.push_back(member.seat);
+    round.spec = {.rank = i,
+                  .ranks = 3,
+                  .elements = kElements,
+                  .dtype = DType::kF64,
+                  .bounds = {0, 300, 301, kElements}};
+    round.spec.scatter.assign(3, CodecSpec{});
+    round.input = members_[i].input.bytes();
+    round.output = members_[i].output.bytes();
+    round.on_done = [this, i](std::uint64_t) { ++members_[i].done; };
+    return members_[i].averager->start(std::move(round));
+  }
+  void deliver_all() {
+    while (!wire_.empty()) {
+      auto [from, to, frame] = std::move(wire_.front());
+      wire_.pop_front();
+      const auto taken = members_[to].averager->on_chunk(members_[from].seat, frame);
+      EXPECT_TRUE(taken.has_value()) << taken.error().what;
+    }
+  }
+  void expect_sums() {
+    for (const Member& member : members_) {
+      EXPECT_EQ(member.done, 1);
+      for (const double value : member.output.as<double>()) ASSERT_EQ(value, 6);
+    }
+  }
+
+  const RoundKey key_{train(3), 0, 0};
+  std::array<Member, 3> members_;
+  std::deque<std::tuple<std::uint32_t, std::uint32_t, Frame>> wire_;
+};
+
+TEST_F(StageAveragerTest, SumsAtEveryMember) {
+  for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start(i).has_value());
+  EXPECT_TRUE(members_[0].averager->waits_for(members_[1].seat));
+  deliver_all();
+  expect_sums();
+  EXPECT_FALSE(members_[0].averager->reducing());
+  EXPECT_FALSE(members_[0].averager->waits_for(members_[1].seat));
+}
+
+TEST_F(StageAveragerTest, ChunksBeforeTheSealWaitForIt) {
+  ASSERT_TRUE(start(0).has_value());
+  ASSERT_TRUE(start(1).has_value());
+  deliver_all();
+  ASSERT_TRUE(start(2).has_value());
+  deliver_all();
+  expect_sums();
+}
+
+TEST_F(StageAveragerTest, EarlyChunksOfStrangersDoNotSpoilTheRound) {
+  wire::ReduceChunk chunk;
+  *chunk.mutable_phase() = to_wire(train(3));
+  const Frame frame =
+      make_frame(MessageKind::kReduceChunk, chunk, {SharedBytes(Buffer::zeroed(100))});
+  EXPECT_TRUE(members_[0].averager->on_chunk(seat_of(99, 0), frame).has_value());
+  for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start(i).has_value());
+  EXPECT_FALSE(members_[0].averager->on_chunk(seat_of(99, 0), frame).has_value())
+      << "now it is known not to belong";
+  deliver_all();
+  expect_sums();
+}
+
+TEST_F(StageAveragerTest, EarlyChunksAreBounded) {
+  wire::ReduceChunk chunk;
+  *chunk.mutable_phase() = to_wire(train(3));
+  const Frame frame = make_frame(MessageKind::kReduceChunk, chunk);
+  StageAverager& averager = *members_[0].averager;
+  for (std::size_t i = 0; i < StageAverager::kEarlyChunksOfOneMax; ++i)
+    ASSERT_TRUE(averager.on_chunk(members_[1].seat, frame).has_value());
+  EXPECT_FALSE(averager.on_chunk(members_[1].seat, frame).has_value());
+  EXPECT_TRUE(averager.on_chunk(members_[2].seat, frame).has_value());
+  averager.retire(train(3));
+  EXPECT_TRUE(averager.on_chunk(members_[1].seat, frame).has_value()) << "late ones are ignored";
+  *chunk.mutable_phase() = to_wire(train(4));
+  EXPECT_TRUE(averager.on_chunk(members_[1].seat, make_frame(MessageKind::kReduceChunk, chunk))
+                  .has_value());
+  *chunk.mutable_phase() = to_wire(eval(4));
+  EXPECT_FALSE(averager.on_chunk(members_[1].seat, make_frame(MessageKind::kReduceChunk, chunk))
+                   .has_value());
+}
+
+}  // namespace
+}  // namespace swarmline
