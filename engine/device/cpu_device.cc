@@ -117,9 +117,9 @@ class CpuDevice::Worker {
     return from_seconds(to_seconds(set) * (1 + emulation.jitter * (2 * rng_.uniform() - 1)));
   }
 
-  // An emulated device keeps its own time: a job begins when it was submitted or when the one before
-  // it ended by that time, so that neither a thread that wakes late nor a busy machine makes the
-  // device slower than it is set to be.
+  // An emulated device keeps its own time: a job begins when it was submitted or when the one
+  // before it ended by that time, so that neither a thread that wakes late nor a busy machine makes
+  // the device slower than it is set to be.
   Duration hold(SteadyClock::time_point submitted, Duration computed, Duration emulated) {
     if (computed >= emulated) {
       free_at_ = SteadyClock::now();
