@@ -52,6 +52,13 @@ TEST_F(Cpu, EmulationHoldsTheDeviceForTheSetTime) {
   for (const Duration service : run(device, JobKind::kOptimizer, 2)) EXPECT_LT(service, 20ms);
 }
 
+// However late its thread wakes: what a peer does by emulated speed must not depend on the machine.
+TEST_F(Cpu, AnEmulatedTimeIsExact) {
+  CpuDevice device(runtime_, {.emulation = {.forward = 50ms}});
+  for (const Duration service : run(device, JobKind::kForward, 4)) EXPECT_EQ(service, 50ms);
+  EXPECT_EQ(device.busy_total(), 200ms);
+}
+
 TEST_F(Cpu, ARealTimeLongerThanTheSetOneCountsAsIs) {
   CpuDevice device(runtime_, {.emulation = {.forward = 5ms}});
   EXPECT_GE(run(device, JobKind::kForward, 1, 30ms)[0], 30ms);
