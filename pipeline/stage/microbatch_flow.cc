@@ -75,6 +75,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
+  if (context_.first()) return fail(ErrorCode::kCorrupt, "the first stage takes no activations");
   if (phases_.beyond_reach(id.microbatch.phase) || !takes(id.attempt))
     return fail(ErrorCode::kCorrupt, "a forward of a phase or an attempt that can't be");
   if (tasks_.contains(id)) return {};
