@@ -33,6 +33,23 @@ TEST_P(CoordinatorFreeze, AFrozenCoordinatorFencesNobodyWhenItWakes) {
   }
 }
 
+// Nobody has anything to say but heartbeats, and the first thing it does when it wakes is to look
+// who is silent.
+TEST_P(CoordinatorFreeze, ItWakesWhileItsPeersCompute) {
+  RunConfig config = run_of({1, 2});
+  config.net.peer_silence_seconds = 10;
+  SimClusterOptions options = options_for(config);
+  options.peers.assign(3, {.forward = 3s, .backward = 3s});
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  swarm.cluster().runtime().run_for(1200ms);
+  swarm.freeze(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(12s);
+  swarm.thaw(kCoordinatorNode);
+  expect_reference(swarm, config);
+  expect_nobody_lost(swarm);
+}
+
 // A claim is asked while the coordinator stands still for longer than a peer waits for an answer:
 // it is asked again, so that no granted claim is left unused.
 TEST_P(CoordinatorFreeze, AClaimOutlivesAFrozenCoordinator) {

@@ -72,6 +72,42 @@ TEST_P(Lost, ALinkBetweenTwoLivePeersIsCut) {
   }
 }
 
+// The two stages that share the embedding average it together: each waits for the other.
+TEST_P(Lost, ALinkBreaksUnderTheTiedEmbedding) {
+  RunConfig config = run_of({1, 1, 1});
+  config.model.tied_embeddings = true;
+  Swarm swarm(options_for(config));
+  std::uint32_t lost = 0;
+  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) {
+    if (lost > 0 || kind_of(frame) != MessageKind::kReduceChunk ||
+        !parse<wire::ReduceChunk>(frame)->gather())
+      return FrameFate{};
+    EXPECT_NE(swarm.stage_of(from), swarm.stage_of(to));
+    ++lost;
+    return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+  });
+  const RunOutcome outcome = swarm.end(10s);
+  EXPECT_EQ(lost, 1U);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("lost the link"), std::string::npos) << outcome.sentence;
+}
+
+// The word that there is room again is lost with its link: whoever waited for it tries again.
+TEST_P(Lost, ACreditIsLostWithItsLink) {
+  RunConfig config = run_of({1, 1});
+  config.net.admit_bytes = 1;
+  config.pipeline.in_flight = 4;
+  Swarm swarm(options_for(config));
+  std::uint32_t lost = 0;
+  swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) {
+    if (kind_of(frame) != MessageKind::kCredit || lost > 2) return FrameFate{};
+    ++lost;
+    return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+  });
+  expect_reference(swarm, config);
+  EXPECT_GT(lost, 0U);
+}
+
 // A link that can't be dialled again: the sender has another peer, or the run says what it could
 // not send.
 TEST_P(Lost, ALinkStaysCut) {

@@ -81,6 +81,21 @@ TEST_P(SealOrder, ASealArrivesWhileABackwardIsOnTheDevice) {
   EXPECT_LT(owned, config.run.steps * 4) << "the slow peer was waited for";
 }
 
+// A slow peer's forwards keep its device busy while a gradient waits; the step ends without it and
+// the gradient's graph goes.
+TEST_P(SealOrder, ASealArrivesWhileABackwardWaits) {
+  RunConfig config = run_of({1, 2, 1});
+  config.wiring.hop_timeout_seconds = 1.5;
+  SimClusterOptions options = options_for(config);
+  options.peers.assign(4, SimPeer{});
+  options.peers[1] = {.forward = 1s, .backward = 1s};
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  ASSERT_EQ(swarm.stage_of(2), 1U);
+  expect_reference(swarm, config);
+  EXPECT_GT(swarm.delivered(MessageKind::kCancel, {}, 2), 0U);
+}
+
 // One member hears of the seal after its mates have sent their parts.
 TEST_P(SealOrder, ChunksComeBeforeTheSeal) {
   RunConfig config = run_of({1, 3});
