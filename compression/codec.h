@@ -8,15 +8,15 @@
 //   Tile: [scales of its blocks][codes], zero-padded to 8 bytes, then u64 XXH3-64 of all before it.
 // Codecs:
 //   none        the source dtype as is
-//   fp16, bf16  rounded to nearest even; overflow goes to infinity, NaN stays NaN
+//   fp16, bf16 rounded to nearest even; overflow goes to infinity, NaN stays NaN
 //   int8        per block: scale (fp32) = absmax / 127, code = nearest even of x / scale. A block
 //               with NaN or infinity stores scale NaN and decodes to NaN throughout: never silently
 //               a number. A block whose scale would be subnormal (absmax < 1.5e-36) is all zero.
 //   An fp64 source is first rounded to fp32, except by none.
 //   Shapes:    n elements of fp32 or fp64, any n >= 0, any alignment. Thread: any, stateless.
 //   Errors:    decode returns kCorrupt (magic, version, lengths, checksum, non-finite values
-//              without their flag) or kIncompatible (another n than asked for, or codec none
-//              with another dtype); lengths are checked against the header and the buffer before
+//              without their flag) or kIncompatible (another n than asked for, or codec none with
+//              another dtype); lengths are checked against the header and the buffer before
 //              anything else is read, each tile before it is decoded. After an error `out` may be
 //              partly written.
 //   Bounds:    encoded_bytes() is exact; elements <= 2^60.

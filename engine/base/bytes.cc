@@ -8,11 +8,14 @@
 
 namespace swarmline {
 
-void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+void Buffer::Free::operator()(std::byte* p) const {
+  std::free(p);
+}
 
 Buffer::Buffer(std::size_t size_bytes) : size_(size_bytes) {
   if (size_bytes == 0) return;
-  const std::size_t rounded = (size_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  const std::size_t rounded =
+      (size_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
   auto* p = static_cast<std::byte*>(std::aligned_alloc(kBufferAlignment, rounded));
   if (p == nullptr) throw std::bad_alloc();
   data_.reset(p);

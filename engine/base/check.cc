@@ -1,10 +1,9 @@
 #include "engine/base/check.h"
 
-#include <execinfo.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
+#include <execinfo.h>
+#include <unistd.h>
 
 namespace swarmline {
 

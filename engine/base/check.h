@@ -11,15 +11,15 @@ namespace swarmline {
 
 }  // namespace swarmline
 
-#define SWARMLINE_CHECK(condition)                                             \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]]                                             \
-      ::swarmline::check_failed(__FILE__, __LINE__, #condition, {});           \
+#define SWARMLINE_CHECK(condition)                                   \
+  do {                                                               \
+    if (!(condition)) [[unlikely]]                                   \
+      ::swarmline::check_failed(__FILE__, __LINE__, #condition, {}); \
   } while (false)
 
 // `detail` is any expression convertible to std::string; evaluated only on failure.
-#define SWARMLINE_CHECK_MSG(condition, detail)                                 \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]]                                             \
-      ::swarmline::check_failed(__FILE__, __LINE__, #condition, (detail));     \
+#define SWARMLINE_CHECK_MSG(condition, detail)                             \
+  do {                                                                     \
+    if (!(condition)) [[unlikely]]                                         \
+      ::swarmline::check_failed(__FILE__, __LINE__, #condition, (detail)); \
   } while (false)

@@ -1,5 +1,6 @@
-// Strong identifiers: one type per meaning, so that a stage number can't be passed for a peer number.
-// Values are plain integers; ordering and hashing are those of the integer. Thread: plain values.
+// Strong identifiers: one type per meaning, so that a stage number can't be passed for a peer
+// number. Values are plain integers; ordering and hashing are those of the integer. Thread: plain
+// values.
 #pragma once
 
 #include <compare>
@@ -19,7 +20,8 @@ struct StrongId {
   constexpr auto operator<=>(const StrongId&) const = default;
 };
 
-// A process that serves one stage at a time; numbered by the coordinator, never reused within a run. 0 = nobody.
+// A process that serves one stage at a time; numbered by the coordinator, never reused within a
+// run. 0 = nobody.
 using PeerId = StrongId<struct PeerIdTag, std::uint32_t>;
 // A contiguous slice of the model's layers, 0-based.
 using StageId = StrongId<struct StageIdTag, std::uint16_t>;
@@ -31,10 +33,12 @@ using Term = StrongId<struct TermTag, std::uint64_t>;
 using Era = StrongId<struct EraTag, std::uint32_t>;
 // The parameters after that many commits; version 0 is the initialisation.
 using Version = StrongId<struct VersionTag, std::uint64_t>;
-// One try at a microbatch. 0 is the source's own; a re-sender makes (its peer id << 32 | its counter).
+// One try at a microbatch. 0 is the source's own; a re-sender makes (its peer id << 32 | its
+// counter).
 using Attempt = StrongId<struct AttemptTag, std::uint64_t>;
 
-// One optimizer step (kTrain) or one pass over the held-out split (kEval, named by the version it evaluates).
+// One optimizer step (kTrain) or one pass over the held-out split (kEval, named by the version it
+// evaluates).
 enum class PhaseKind : std::uint8_t { kTrain = 0, kEval = 1 };
 
 struct Phase {
@@ -63,9 +67,9 @@ struct Seat {
   constexpr auto operator<=>(const Seat&) const = default;
 };
 
-std::string to_string(const Phase& phase);           // "step 12" / "eval of version 12"
-std::string to_string(const MicrobatchId& id);       // "step 12 microbatch 3"
-std::string to_string(const Seat& seat);             // "peer 4 (stage 1, incarnation 1)"
+std::string to_string(const Phase& phase);      // "step 12" / "eval of version 12"
+std::string to_string(const MicrobatchId& id);  // "step 12 microbatch 3"
+std::string to_string(const Seat& seat);        // "peer 4 (stage 1, incarnation 1)"
 
 }  // namespace swarmline
 

@@ -1,4 +1,5 @@
-// Every bound of the engine that guards memory or time against other people's bytes or one's own load, with its unit.
+// Every bound of the engine that guards memory or time against other people's bytes or one's own
+// load, with its unit.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,12 @@ struct Limits {
   // Swarm
   static constexpr int stages_max = 1024;
   static constexpr int peers_max = 16384;
-  static constexpr int next_candidates_max = 16;           // peers of the next stage one sender knows
+  static constexpr int next_candidates_max = 16;  // peers of the next stage one sender knows
   static constexpr std::uint32_t microbatches_per_step_max = 1U << 20;
   static constexpr int attempts_per_microbatch_max = 8;
-  static constexpr int failures_per_microbatch_max = 3;    // then the run stops and names it
+  static constexpr int failures_per_microbatch_max = 3;  // then the run stops and names it
   // Stage peer
-  static constexpr int device_queue_jobs_max = 4;          // jobs handed to the device ahead of time
+  static constexpr int device_queue_jobs_max = 4;  // jobs handed to the device ahead of time
   static constexpr int in_flight_per_next_peer_max = 64;
   // Collective
   static constexpr std::size_t reduce_chunk_bytes = 1 * kMiB;

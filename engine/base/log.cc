@@ -1,11 +1,11 @@
 #include "engine/base/log.h"
 
+#include <memory>
+#include <vector>
+
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <memory>
-#include <vector>
 
 #include "engine/base/units.h"
 
@@ -27,10 +27,14 @@ std::shared_ptr<spdlog::logger>& logger() {
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -46,8 +50,9 @@ void init_log(const LogOptions& options) {
         options.file, kLogFileBytesMax, kLogFilesMax));
   }
   auto made = std::make_shared<spdlog::logger>("swarmline", sinks.begin(), sinks.end());
-  made->set_pattern(options.prefix.empty() ? "%b %d %H:%M:%S.%e [%^%l%$] %v"
-                                           : "%b %d %H:%M:%S.%e [%^%l%$] " + options.prefix + ": %v");
+  made->set_pattern(options.prefix.empty()
+                        ? "%b %d %H:%M:%S.%e [%^%l%$] %v"
+                        : "%b %d %H:%M:%S.%e [%^%l%$] " + options.prefix + ": %v");
   made->set_level(level_of(options.level));
   made->flush_on(spdlog::level::info);
   logger() = made;
@@ -57,8 +62,12 @@ void log_line(LogLevel level, std::string_view message) {
   logger()->log(level_of(level), "{}", message);
 }
 
-void flush_log() { logger()->flush(); }
+void flush_log() {
+  logger()->flush();
+}
 
-bool log_enabled(LogLevel level) { return logger()->should_log(level_of(level)); }
+bool log_enabled(LogLevel level) {
+  return logger()->should_log(level_of(level));
+}
 
 }  // namespace swarmline

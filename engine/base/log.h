@@ -1,10 +1,11 @@
-// One line per event, for people: "Nov 21 09:30:01.123 [info] peer 3: message". Any thread; never throws.
+// One line per event, for people: "Nov 21 09:30:01.123 [info] peer 3: message". Any thread; never
+// throws.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace swarmline {
 

@@ -1,9 +1,8 @@
 #include "engine/base/rng.h"
 
-#include <xxhash.h>
-
 #include <cmath>
 #include <numbers>
+#include <xxhash.h>
 
 namespace swarmline {
 
@@ -26,13 +25,16 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return XXH3_64bits(words, sizeof(words));
 }
 
-std::uint64_t hash_name(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
+std::uint64_t hash_name(std::string_view name) {
+  return XXH3_64bits(name.data(), name.size());
+}
 
 std::uint32_t Rng::next_u32() {
   if (left_ == 0) {
     const std::uint64_t n = counter_++;
-    block_ = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 0},
-                        {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+    block_ =
+        philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 0},
+                   {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
     left_ = 4;
   }
   return block_[static_cast<std::size_t>(4 - left_--)];
@@ -50,9 +52,13 @@ std::uint64_t Rng::below(std::uint64_t bound) {
   return draw % bound;
 }
 
-double Rng::uniform() { return static_cast<double>(next_u64() >> 11) * 0x1.0p-53; }
+double Rng::uniform() {
+  return static_cast<double>(next_u64() >> 11) * 0x1.0p-53;
+}
 
-double Rng::exponential(double mean) { return -mean * std::log1p(-uniform()); }
+double Rng::exponential(double mean) {
+  return -mean * std::log1p(-uniform());
+}
 
 double Rng::normal() {
   const double radius = std::sqrt(-2.0 * std::log1p(-uniform()));

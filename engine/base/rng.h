@@ -1,5 +1,6 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). A draw is a pure function of (key, counter), so
-// dropout masks, stochastic rounding, initialisation and data order depend on names, not on the order of calls.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). A draw is a pure function
+// of (key, counter), so dropout masks, stochastic rounding, initialisation and data order depend on
+// names, not on the order of calls.
 //   Thread: philox4x32 is pure; an Rng is owned by one thread.
 #pragma once
 
@@ -17,7 +18,9 @@ std::array<std::uint32_t, 4> philox4x32(PhiloxCounter counter, PhiloxKey key);
 std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 std::uint64_t hash_name(std::string_view name);
 // [0, 1) with 24 bits, exact in float.
-constexpr float unit_float(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24F; }
+constexpr float unit_float(std::uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1.0p-24F;
+}
 
 // A stream of numbers with its own distributions (std:: ones differ between libraries).
 class Rng {
@@ -32,7 +35,7 @@ class Rng {
   std::uint64_t below(std::uint64_t bound);  // uniform in [0, bound), unbiased; bound > 0
   double uniform();                          // [0, 1), 53 bits
   double exponential(double mean);
-  double normal();                           // Box-Muller
+  double normal();  // Box-Muller
   std::uint64_t seed() const { return seed_; }
 
  private:

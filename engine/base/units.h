@@ -1,5 +1,5 @@
-// Sizes and durations with their units in the name. Time is a strong type without now(): an Instant can only come
-// from a Runtime, so that the simulator owns every clock.
+// Sizes and durations with their units in the name. Time is a strong type without now(): an Instant
+// can only come from a Runtime, so that the simulator owns every clock.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,9 @@ struct EngineClock {
 using Duration = EngineClock::duration;
 using Instant = EngineClock::time_point;
 
-constexpr double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+constexpr double to_seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
 constexpr Duration from_seconds(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }

@@ -2,8 +2,7 @@
 //   Order:     begin(), then for every stage pieces and finish_stage(), in any interleaving, then
 //              commit(). Dropped before commit(): everything written is removed.
 //   Thread:    one. Each call blocks for its own bytes; finish_stage() and commit() fsync. Pieces
-//   in
-//              file order are hashed as they come; otherwise finish_stage() reads the file once
+//              in file order are hashed as they come; otherwise finish_stage() reads the file once
 //              more.
 //   Errors:    kRefused (no such stage, already finished, out of bounds, not all stages there),
 //              kCorrupt (size or SHA-256 is not what was announced; the stage starts over with its

@@ -1,7 +1,7 @@
 // manifest.json of a checkpoint folder (docs/formats/checkpoint.md): what was saved and how it is
 // cut.
 //   Thread: pure. Errors of parsing: kCorrupt, and kIncompatible for a newer format; `path` is in
-//   the sentence. Bounds: kManifestBytesMax; Limits::stages_max stages.
+//           the sentence. Bounds: kManifestBytesMax; Limits::stages_max stages.
 #pragma once
 
 #include <cstdint>

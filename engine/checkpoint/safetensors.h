@@ -4,8 +4,7 @@
 // ranges that cover the data exactly without a gap or an overlap.
 //   Ownership: a SafetensorsFile keeps its mapping; views borrow it. Thread: immutable once made.
 //   Errors:    kCorrupt (bytes that are no safetensors), kIncompatible (a dtype this engine has
-//   not),
-//              kNotFound, kIo; the file is in the sentence.
+//              not), kNotFound, kIo; the file is in the sentence.
 //   Bounds:    Limits::safetensors_header_bytes_max; kTensorRankMax dimensions.
 //   Source:    https://huggingface.co/docs/safetensors, format section.
 #pragma once

@@ -11,9 +11,8 @@
 //   and on_chunk() return, in order per receiver,
 //              and passes on what arrives. Deadlines are the owner's.
 //   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
-//   (other length, dtype or
-//              gather codec than the round's). After an error the round is where it was before:
-//              good bytes may follow.
+//              (other length, dtype or gather codec than the round's). After an error the round is
+//              where it was before: good bytes may follow.
 //   Bounds:    a sender is at most kWindowChunks ahead of what the reducer has returned, so at most
 //              kWindowChunks * (ranks - 1) arrived chunks wait for their turn at a reducer, and as
 //              many encoded chunks a sender; at most kRanksMax members.

@@ -1,8 +1,7 @@
 // What a model must beat to have learnt anything: empirical entropies of the data, measured at
 // start.
 //   Bounds: at most kEntropySampleBytesMax of each split are read, in the split's seeded order, so
-//   a
-//           sample is uniform; pairs of a vocabulary too large for a table take at most as much
+//           a sample is uniform; pairs of a vocabulary too large for a table take at most as much
 //           memory.
 //   Thread: pure; blocks while it reads. Errors: those of TokenDataset::read.
 #pragma once

@@ -3,8 +3,7 @@
 //             run; epoch p / train_sequences() is its own permutation of the training sequences, so
 //             each comes once an epoch and a batch may reach into the next one.
 //   Evaluation: the first eval_sequences() held-out sequences, in order; the last microbatch may
-//   have
-//             fewer rows.
+//               have fewer rows.
 //   Thread:   immutable; TokenDataset must outlive it.
 #pragma once
 

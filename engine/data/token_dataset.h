@@ -1,14 +1,12 @@
 // The tokens a run trains on, as numbered sequences of fixed length.
 //   Stream:    all files one after another (in the order of `[data] files`, matches of a glob
-//   sorted,
-//              a file once). kind "bytes": each file is one document, its bytes are tokens 0..255,
-//              and kEndOfDocument follows it. kind "tokens": token files as they are.
+//              sorted, a file once). kind "bytes": each file is one document, its bytes are tokens
+//              0..255, and kEndOfDocument follows it. kind "tokens": token files as they are.
 //   Sequence:  number n is tokens [n S, n S + S] of the stream: S inputs, and S targets one further
-//   on.
-//              Neighbours share one token; the tail too short for a sequence is left out.
+//              on. Neighbours share one token; the tail too short for a sequence is left out.
 //   Split:     a seeded permutation of all sequences; its first held_out_sequences() are held out,
-//   the
-//              others train. Held-out windows may share their boundary token with training ones.
+//              the others train. Held-out windows may share their boundary token with training
+//              ones.
 //   Ownership: files are mapped, never copied whole. Thread: immutable; read() from any thread.
 //   Errors:    kUserMistake with the file (and for a token, its offset) in the sentence; kIo.
 //   Bounds:    kDataFilesMax files; a vocabulary is looked for in at most kVocabScanBytesMax.

@@ -1,12 +1,11 @@
 // Counters, gauges and histograms that a process keeps about itself.
 //   Ownership: a Registry owns its instruments; references stay good as long as it lives.
 //   Thread:    instruments may be changed from any thread; counter(), gauge(), histogram() and
-//   snapshot() are for one
-//              thread (the control thread). A snapshot taken during changes holds each of them
-//              fully or not at all, except that a histogram's sum may be one observation off its
-//              counts.
+//              snapshot() are for one thread (the control thread). A snapshot taken during changes
+//              holds each of them fully or not at all, except that a histogram's sum may be one
+//              observation off its counts.
 //   Bounds:    kSeriesMax series; beyond it instruments work, but show up only as
-//   swarmline_metrics_dropped.
+//              swarmline_metrics_dropped.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // AdamW (Loshchilov & Hutter 2019) and LAMB (You et al. 2020) on a stage's flat arena.
 //   Same bits everywhere: only IEEE add, mul, div, sqrt in a fixed order, no contraction; the
-//              learning rate, clip scale and bias corrections come with the commit (StepScalars),
-//              so every replica computes the same.
+//                         learning rate, clip scale and bias corrections come with the commit
+//                         (StepScalars), so every replica computes the same.
 //   Shapes:    parameters, gradients, and both moments have the layout's size and dtype (fp32 or
 //              fp64), any alignment. The gaps between slots are neither read nor written.
 //   LAMB:      trust ratio per tensor = |w| / |update| (1 if either is 0); norms in fixed-order

@@ -1,8 +1,7 @@
 // CUDA twins of the CPU kernels: the same bits, except for the payload of a NaN that arithmetic
 // made.
 //   Shapes:    device pointers, naturally aligned for their type; n and all indices are 64 bits
-//   wide.
-//              Buffers do not overlap.
+//              wide. Buffers do not overlap.
 //   Stream:    everything is queued on `stream`; nothing is allocated and nothing waits.
 //   Errors:    the launch's cudaError_t. Errors of the running kernel come out of later calls, as
 //   ever. Build:     compiled with --fmad=false and without fast math: element.h relies on it.

@@ -6,7 +6,8 @@
 
 namespace swarmline {
 
-StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send) : send_(std::move(send)) {}
+StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send)
+    : send_(std::move(send)) {}
 
 Result<void> StageAverager::start(Round round) {
   SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
@@ -40,7 +41,8 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
     announce(it->second);
     return {};
   }
-  if (key.phase.kind != PhaseKind::kTrain) return fail(ErrorCode::kCorrupt, "a chunk of an evaluation");
+  if (key.phase.kind != PhaseKind::kTrain)
+    return fail(ErrorCode::kCorrupt, "a chunk of an evaluation");
   if (key.phase.step < retired_below_[key.phase.kind]) return {};
   if (early_chunks_ >= kEarlyChunksMax || early_of_[from.peer] >= kEarlyChunksOfOneMax)
     return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
@@ -74,7 +76,8 @@ void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sen
     chunk.set_attempt(key.attempt);
     chunk.set_gather(send.part == ReducePart::kGather);
     chunk.set_chunk(send.chunk);
-    send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, {send.wire}));
+    send_(running.round.members[send.to],
+          make_frame(MessageKind::kReduceChunk, chunk, {send.wire}));
   }
 }
 
@@ -101,13 +104,15 @@ void StageAverager::retire(const Phase& phase) {
 void StageAverager::forget_early(const std::vector<Early>& early) {
   early_chunks_ -= early.size();
   for (const Early& chunk : early)
-    if (auto of = early_of_.find(chunk.from.peer); of != early_of_.end() && --of->second == 0) early_of_.erase(of);
+    if (auto of = early_of_.find(chunk.from.peer); of != early_of_.end() && --of->second == 0)
+      early_of_.erase(of);
 }
 
 bool StageAverager::waits_for(const Seat& peer) const {
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
     const auto& members = entry.second.round.members;
-    return !entry.second.announced && std::find(members.begin(), members.end(), peer) != members.end();
+    return !entry.second.announced &&
+           std::find(members.begin(), members.end(), peer) != members.end();
   });
 }
 

@@ -1,9 +1,11 @@
 // Runs the butterfly rounds of one peer: one per (phase, group), over whatever carries frames.
 //   Ownership: a round's input and output are borrowed until it is done or retired.
 //   Thread:    control thread. on_done is called inside start() or on_chunk().
-//   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller disconnects the sender.
-//   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax in all, a window of each of
-//              two groups from one sender; what does not fit the round that starts then is dropped.
+//   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller
+//              disconnects the sender.
+//   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax in
+//              all, a window of each of two groups from one sender; what does not fit the round
+//              that starts then is dropped.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +60,8 @@ class StageAverager {
     Seat from;
     Frame frame;
   };
-  Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk, BytesView payload);
+  Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
+                    BytesView payload);
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
   void announce(Running& running);
   void forget_early(const std::vector<Early>& early);

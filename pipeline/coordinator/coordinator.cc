@@ -52,7 +52,8 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
   for (const StageSpec& stage : stages_) layouts_.push_back(make_layout(options_.model, stage));
 }
 
-// Sessions and their channels hold each other until the connection has closed, which may be after us.
+// Sessions and their channels hold each other until the connection has closed, which may be after
+// us.
 Coordinator::Impl::~Impl() {
   alive_.reset();
   for (const SessionPtr& session : sessions_) std::exchange(session->channel, nullptr)->close();
@@ -72,7 +73,7 @@ Result<Address> Coordinator::Impl::start() {
   return bound;
 }
 
-// ---- Sessions ------------------------------------------------------------------------------------------------------
+// ---- Sessions -----------------------------------------------------------------------------------
 
 void Coordinator::Impl::accept(std::shared_ptr<Connection> connection) {
   auto session = std::make_shared<Session>();
@@ -105,25 +106,32 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
   member.state = MemberState::kLost;
   peers_.erase(session->seat.peer);
   ledger_.seat_lost(session->seat);
-  event("peer_lost", to_string(session->seat) + ": " + (session->lost.empty() ? error.what : session->lost));
+  event("peer_lost",
+        to_string(session->seat) + ": " + (session->lost.empty() ? error.what : session->lost));
   if (!session->lost.empty()) session->goodbye.clear();
   const std::string& why = session->lost.empty() ? error.what : session->lost;
-  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value, member.name,
-                                      member.seat.stage.value, member.address);
+  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value,
+                                      member.name, member.seat.stage.value, member.address);
   fail_run(session->goodbye.empty()
-               ? fmt::format("{} was lost: {}; the run ends after step {} because nothing can replace it",
-                             who, why, sequence_.committed())
+               ? fmt::format(
+                     "{} was lost: {}; the run ends after step {} because nothing can replace it",
+                     who, why, sequence_.committed())
                : fmt::format("{} failed: {}", who, session->goodbye));
 }
 
 void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame,
                                    const RpcChannel::Respond& respond) {
-  const bool shows = kind_of(frame) == MessageKind::kStatusRequest || kind_of(frame) == MessageKind::kStopRequest;
-  if (ended_ && !shows) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
+  const bool shows =
+      kind_of(frame) == MessageKind::kStatusRequest || kind_of(frame) == MessageKind::kStopRequest;
+  if (ended_ && !shows)
+    return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   switch (kind_of(frame)) {
-    case MessageKind::kHello: return on_hello(session, frame, respond);
-    case MessageKind::kClaim: return on_claim(session, frame, respond);
-    case MessageKind::kCheckpointPiece: return on_piece(session, frame, respond);
+    case MessageKind::kHello:
+      return on_hello(session, frame, respond);
+    case MessageKind::kClaim:
+      return on_claim(session, frame, respond);
+    case MessageKind::kCheckpointPiece:
+      return on_piece(session, frame, respond);
     case MessageKind::kStatusRequest: {
       wire::StatusReply reply;
       reply.set_json(status_json());
@@ -133,14 +141,16 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
       auto stop = parse<wire::StopRequest>(frame);
       if (!stop) return respond(std::unexpected(stop.error()));
       wire::StopReply reply;
-      reply.set_what(stop->now() ? "stopping at once" : "finishing the open step, then writing a checkpoint");
+      reply.set_what(stop->now() ? "stopping at once"
+                                 : "finishing the open step, then writing a checkpoint");
       respond(make_frame(MessageKind::kStopReply, reply));
       runtime_.post([weak = weak(), now = stop->now()] {
         if (auto self = weak.lock()) (*self)->request_stop(now);
       });
       return;
     }
-    default: return respond(fail(ErrorCode::kRefused, "a coordinator does not answer that"));
+    default:
+      return respond(fail(ErrorCode::kRefused, "a coordinator does not answer that"));
   }
 }
 
@@ -152,20 +162,25 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     return respond(fail(ErrorCode::kRefused, "this connection has a seat already"));
   if (hello->name().size() > kTextBytesMax || hello->address().size() > kTextBytesMax ||
       hello->device().size() > kTextBytesMax)
-    return respond(fail(ErrorCode::kRefused, fmt::format("its name, address or device has more than {} bytes",
-                                                         kTextBytesMax)));
+    return respond(
+        fail(ErrorCode::kRefused,
+             fmt::format("its name, address or device has more than {} bytes", kTextBytesMax)));
   if (hello->protocol() != kProtocolVersion)
-    return respond(fail(ErrorCode::kRefused,
-                        fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
-                                    hello->protocol(), kProtocolVersion)));
+    return respond(fail(
+        ErrorCode::kRefused,
+        fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
+                    hello->protocol(), kProtocolVersion)));
   if (state_ != State::kWaiting)
     return respond(fail(ErrorCode::kRefused,
-                        "the run has started and its seats are taken; join before it starts, or start another run"));
+                        "the run has started and its seats are taken; join before it starts, or "
+                        "start another run"));
   auto seat = membership_.join(*hello, runtime_.now());
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
   peers_[seat->peer] = session;
-  if (auto kept = journal_.record_seat({.seat = *seat, .address = hello->address(), .state = "active"}); !kept)
+  if (auto kept =
+          journal_.record_seat({.seat = *seat, .address = hello->address(), .state = "active"});
+      !kept)
     return fail_run("the journal can't be written: " + kept.error().what);
   event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello->address()));
 
@@ -193,55 +208,70 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
       log(LogLevel::kWarn, "closing {}: {}", to_string(session->seat), parsed.error().what);
       return session->channel->close();
     }
-    if (from_wire(parsed->seat()) != session->seat || !membership_.is_current(session->seat)) return;
+    if (from_wire(parsed->seat()) != session->seat || !membership_.is_current(session->seat))
+      return;
     handler(*parsed);
   };
   switch (kind_of(frame)) {
     case MessageKind::kHeartbeat:
-      return with(parse<wire::Heartbeat>(frame), [&](const auto& m) { membership_.heartbeat(m, runtime_.now()); });
-    case MessageKind::kReady: return with(parse<wire::Ready>(frame), [&](const auto& m) { on_ready(session, m); });
-    case MessageKind::kWantLeases: return with(parse<wire::WantLeases>(frame), [&](const auto& m) { on_want_leases(m); });
-    case MessageKind::kReport: return with(parse<wire::Report>(frame), [&](const auto& m) { on_report(m); });
+      return with(parse<wire::Heartbeat>(frame),
+                  [&](const auto& m) { membership_.heartbeat(m, runtime_.now()); });
+    case MessageKind::kReady:
+      return with(parse<wire::Ready>(frame), [&](const auto& m) { on_ready(session, m); });
+    case MessageKind::kWantLeases:
+      return with(parse<wire::WantLeases>(frame), [&](const auto& m) { on_want_leases(m); });
+    case MessageKind::kReport:
+      return with(parse<wire::Report>(frame), [&](const auto& m) { on_report(m); });
     case MessageKind::kComputeFailed:
       return with(parse<wire::ComputeFailed>(frame), [&](const auto& m) { on_compute_failed(m); });
-    case MessageKind::kStallReport: return with(parse<wire::StallReport>(frame), [&](const auto& m) { on_stall(m); });
-    case MessageKind::kReduced: return with(parse<wire::Reduced>(frame), [&](const auto& m) { on_reduced(m); });
-    case MessageKind::kStepped: return with(parse<wire::Stepped>(frame), [&](const auto& m) { on_stepped(m); });
+    case MessageKind::kStallReport:
+      return with(parse<wire::StallReport>(frame), [&](const auto& m) { on_stall(m); });
+    case MessageKind::kReduced:
+      return with(parse<wire::Reduced>(frame), [&](const auto& m) { on_reduced(m); });
+    case MessageKind::kStepped:
+      return with(parse<wire::Stepped>(frame), [&](const auto& m) { on_stepped(m); });
     case MessageKind::kSealMismatch:
       return with(parse<wire::SealMismatch>(frame), [&](const wire::SealMismatch& m) {
         fail_run(fmt::format("{} does not hold {} microbatches of {} that the ledger says it owns",
-                             to_string(session->seat), m.missing_size(), to_string(from_wire(m.phase()))));
+                             to_string(session->seat), m.missing_size(),
+                             to_string(from_wire(m.phase()))));
       });
     case MessageKind::kGoodbye:
       return with(parse<wire::Goodbye>(frame),
                   [&](const auto& m) { session->goodbye = m.reason().substr(0, kTextBytesMax); });
-    default: log(LogLevel::kWarn, "{} sent a {}", to_string(session->seat), to_string(kind_of(frame)));
+    default:
+      log(LogLevel::kWarn, "{} sent a {}", to_string(session->seat), to_string(kind_of(frame)));
   }
 }
 
 void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   Member& member = membership_.at(session->seat.peer);
   if (member.state != MemberState::kBuilding || ready.version() != 0) {
-    log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}", to_string(session->seat), ready.version());
+    log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}",
+        to_string(session->seat), ready.version());
     return session->channel->close();
   }
   member.state = MemberState::kReady;
   const auto key = std::pair{session->seat.stage, ready.version()};
-  const auto [known, first] = state_digests_.emplace(key, std::pair{session->seat, ready.state_digest()});
+  const auto [known, first] =
+      state_digests_.emplace(key, std::pair{session->seat, ready.state_digest()});
   if (!first && known->second.second != ready.state_digest())
     return fail_run(fmt::format("{} and {} start from different parameters of stage {}",
-                                to_string(known->second.first), to_string(session->seat), session->seat.stage.value));
+                                to_string(known->second.first), to_string(session->seat),
+                                session->seat.stage.value));
   if (state_ != State::kWaiting || !membership_.formed()) return;
   state_ = State::kTraining;
   send_membership();
   stats_.on_training_started(runtime_.now());
-  event("start", fmt::format("{} peers in {} stages", membership_.members().size(), stages_.size()));
+  event("start",
+        fmt::format("{} peers in {} stages", membership_.members().size(), stages_.size()));
   advance();
 }
 
 void Coordinator::Impl::send_membership() {
   for (const auto& [peer, session] : peers_)
-    session->channel->notify(make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
+    session->channel->notify(
+        make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
 }
 
 // Late by more than a period: it is this process that was stopped, not the peers.
@@ -258,9 +288,11 @@ void Coordinator::Impl::check_silence() {
     membership_.restart_deadlines(now);
   }
   const Instant limit = now - from_seconds(options_.config.net.peer_silence_seconds);
-  if (auto silent = membership_.silent_since(limit); silent && !ended_ && peers_.contains(silent->seat.peer)) {
+  if (auto silent = membership_.silent_since(limit);
+      silent && !ended_ && peers_.contains(silent->seat.peer)) {
     Session& session = *peers_.at(silent->seat.peer);
-    session.lost = fmt::format("nothing was heard from it for {:.3g} s", options_.config.net.peer_silence_seconds);
+    session.lost = fmt::format("nothing was heard from it for {:.3g} s",
+                               options_.config.net.peer_silence_seconds);
     session.channel->close();  // on_closed does the rest
   }
   expected_tick_ = now + period;
@@ -269,7 +301,8 @@ void Coordinator::Impl::check_silence() {
   });
 }
 
-// ---- The order of a run ----------------------------------------------------------------------------------------------
+// ---- The order of a run
+// ----------------------------------------------------------------------------------------------
 
 void Coordinator::Impl::advance() {
   if (ended_ || state_ == State::kFailed || state_ == State::kWaiting) return;
@@ -286,8 +319,9 @@ void Coordinator::Impl::advance() {
 
 void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   const bool eval = opening.phase.kind == PhaseKind::kEval;
-  const std::uint32_t indices = eval ? static_cast<std::uint32_t>(options_.eval_sequences / options_.config.batch.microbatch)
-                                     : options_.config.microbatches_per_step();
+  const std::uint32_t indices =
+      eval ? static_cast<std::uint32_t>(options_.eval_sequences / options_.config.batch.microbatch)
+           : options_.config.microbatches_per_step();
   ledger_.open(opening.phase, opening.version, indices, static_cast<std::uint32_t>(stages_.size()));
   wire::OpenPhase open;
   *open.mutable_phase() = to_wire(opening.phase);
@@ -340,7 +374,8 @@ void Coordinator::Impl::broadcast(const Frame& frame) {
 }
 
 void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
-  if (auto it = peers_.find(seat.peer); it != peers_.end()) it->second->channel->notify(std::move(frame));
+  if (auto it = peers_.find(seat.peer); it != peers_.end())
+    it->second->channel->notify(std::move(frame));
 }
 
 void Coordinator::Impl::event(const std::string& kind, const std::string& detail) {
@@ -368,10 +403,17 @@ std::uint64_t Coordinator::Impl::control_bytes() const {
 
 Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
                          CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
-    : impl_(std::make_unique<Impl>(runtime, network, journal, sink, std::move(options), std::move(on_finished))) {}
+    : impl_(std::make_unique<Impl>(runtime, network, journal, sink, std::move(options),
+                                   std::move(on_finished))) {}
 Coordinator::~Coordinator() = default;
-Result<Address> Coordinator::start() { return impl_->start(); }
-void Coordinator::request_stop(bool now) { impl_->request_stop(now); }
-std::string Coordinator::status_json() const { return impl_->status_json(); }
+Result<Address> Coordinator::start() {
+  return impl_->start();
+}
+void Coordinator::request_stop(bool now) {
+  impl_->request_stop(now);
+}
+std::string Coordinator::status_json() const {
+  return impl_->status_json();
+}
 
 }  // namespace swarmline

@@ -1,9 +1,12 @@
-// The control process of a run: membership, leases, ledger, step commit, journal, status. Never on the data path.
-//   What:      seats peers as they join; when every stage has its peers, opens phase after phase, hands out leases, records
-//              contributions, closes, lets the groups reduce, commits; evaluates; checkpoints; ends the run.
+// The control process of a run: membership, leases, ledger, step commit, journal, status. Never on
+// the data path.
+//   What:      seats peers as they join; when every stage has its peers, opens phase after phase,
+//              hands out leases, records contributions, closes, lets the groups reduce, commits;
+//              evaluates; checkpoints; ends the run.
 //   Ownership: runtime, network, journal and sink outlive the coordinator.
 //   Thread:    control thread only.
-//   Errors:    a lost peer, a poison microbatch or a digest that differs ends the run with RunOutcome{1, sentence}.
+//   Errors:    a lost peer, a poison microbatch or a digest that differs ends the run with
+//              RunOutcome{1, sentence}.
 //   Bounds:    two open training phases (delay 1), one evaluation; peers <= Limits::peers_max.
 #pragma once
 
@@ -30,7 +33,7 @@ struct RunOutcome {
 class CheckpointSink {
  public:
   struct Description {
-    std::string name;          // "step-100"
+    std::string name;  // "step-100"
     std::uint64_t version = 0;
     std::vector<StageSpec> stages;
     std::string config_toml;
@@ -38,19 +41,21 @@ class CheckpointSink {
   virtual ~CheckpointSink() = default;
   virtual Result<void> begin(const Description& description) = 0;
   virtual Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) = 0;
-  virtual Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) = 0;
+  virtual Result<void> finish_stage(StageId stage, std::uint64_t size,
+                                    const std::string& sha256) = 0;
   virtual Result<std::string> commit() = 0;  // the path for people
   virtual void abandon() = 0;
 };
 
 struct CoordinatorOptions {
   RunConfig config;
-  std::string config_toml;           // resolved, sent to peers
+  std::string config_toml;  // resolved, sent to peers
   std::string run_id;
   ModelSpec model;
-  std::uint64_t eval_sequences = 0;  // of the held-out split, per evaluation; a multiple of the microbatch
-  double unigram_entropy = 0;        // nats per token, for the summary
-  double bigram_entropy = 0;         // nats per token of the held-out split
+  std::uint64_t eval_sequences =
+      0;  // of the held-out split, per evaluation; a multiple of the microbatch
+  double unigram_entropy = 0;                        // nats per token, for the summary
+  double bigram_entropy = 0;                         // nats per token of the held-out split
   std::function<void(const std::string&)> log_line;  // one JSON object per step, for log.jsonl
 };
 
@@ -64,7 +69,8 @@ class Coordinator {
 
   // Listens on [net] listen and returns the bound address.
   Result<Address> start();
-  // First call: finish the open step, checkpoint, end with exit code 0. `now`: end at once with 130.
+  // First call: finish the open step, checkpoint, end with exit code 0. `now`: end at once with
+  // 130.
   void request_stop(bool now);
   // What `status --json` shows; see docs/formats/status.md.
   std::string status_json() const;

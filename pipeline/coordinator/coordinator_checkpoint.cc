@@ -12,9 +12,10 @@ constexpr Duration kCheckpointDeadline = std::chrono::seconds(600);
 }  // namespace
 
 bool Coordinator::Impl::all_stepped(std::uint64_t version) const {
-  return std::all_of(membership_.members().begin(), membership_.members().end(), [&](const auto& entry) {
-    return entry.second.state != MemberState::kReady || entry.second.stepped >= version;
-  });
+  return std::all_of(
+      membership_.members().begin(), membership_.members().end(), [&](const auto& entry) {
+        return entry.second.state != MemberState::kReady || entry.second.stepped >= version;
+      });
 }
 
 void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
@@ -23,8 +24,10 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
   round.name = fmt::format("step-{}", version);
   round.version = version;
   round.final = final;
-  CheckpointSink::Description description{
-      .name = round.name, .version = version, .stages = stages_, .config_toml = options_.config_toml};
+  CheckpointSink::Description description{.name = round.name,
+                                          .version = version,
+                                          .stages = stages_,
+                                          .config_toml = options_.config_toml};
   if (auto begun = sink_.begin(description); !begun)
     return fail_run("the checkpoint can't be written: " + begun.error().what);
   if (final) state_ = State::kCheckpointing;
@@ -41,25 +44,29 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
 }
 
 void Coordinator::Impl::arm_checkpoint_deadline() {
-  checkpoint_->deadline = runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = checkpoint_->name] {
-    auto self = weak.lock();
-    if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->name != name) return;
-    if ((*self)->was_stopped()) return (*self)->arm_checkpoint_deadline();
-    (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
-                                  to_seconds(kCheckpointDeadline)));
-  });
+  checkpoint_->deadline =
+      runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = checkpoint_->name] {
+        auto self = weak.lock();
+        if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->name != name) return;
+        if ((*self)->was_stopped()) return (*self)->arm_checkpoint_deadline();
+        (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
+                                      to_seconds(kCheckpointDeadline)));
+      });
 }
 
 // Pieces come in order and end within what a stage can hold.
-Result<void> Coordinator::Impl::check_piece(const Session& session, const wire::CheckpointPiece& piece,
+Result<void> Coordinator::Impl::check_piece(const Session& session,
+                                            const wire::CheckpointPiece& piece,
                                             std::uint64_t bytes) const {
   const std::uint32_t stage = piece.stage();
-  if (!checkpoint_ || checkpoint_->name != piece.checkpoint() || !checkpoint_->savers.contains(stage) ||
-      checkpoint_->savers.at(stage) != session.seat || checkpoint_->finished.contains(stage))
+  if (!checkpoint_ || checkpoint_->name != piece.checkpoint() ||
+      !checkpoint_->savers.contains(stage) || checkpoint_->savers.at(stage) != session.seat ||
+      checkpoint_->finished.contains(stage))
     return fail(ErrorCode::kRefused, "nobody asked for that piece");
   const auto found = checkpoint_->received.find(stage);
   const std::uint64_t received = found == checkpoint_->received.end() ? 0 : found->second;
-  const std::uint64_t room = layouts_[stage].bytes() + Limits::safetensors_header_bytes_max - received;
+  const std::uint64_t room =
+      layouts_[stage].bytes() + Limits::safetensors_header_bytes_max - received;
   if (piece.offset() != received || bytes > room || (bytes == 0 && !piece.last()) ||
       (piece.last() && piece.size() != received + bytes))
     return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");

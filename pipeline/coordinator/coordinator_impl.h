@@ -36,7 +36,7 @@ class Coordinator::Impl {
   // One connection: a peer after its Hello, or a tool that asks for the status.
   struct Session {
     std::shared_ptr<RpcChannel> channel;
-    Seat seat;  // peer 0 until Hello
+    Seat seat;            // peer 0 until Hello
     std::string goodbye;  // why the peer left, in its words
     std::string lost;     // why this side closed
   };
@@ -50,7 +50,7 @@ class Coordinator::Impl {
   struct CheckpointRound {
     std::string name;
     std::uint64_t version = 0;
-    std::map<std::uint32_t, Seat> savers;  // stage -> who sends it
+    std::map<std::uint32_t, Seat> savers;             // stage -> who sends it
     std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
@@ -60,7 +60,8 @@ class Coordinator::Impl {
   // coordinator.cc: sessions and the order of a run
   void accept(std::shared_ptr<Connection> connection);
   void on_message(const SessionPtr& session, const Frame& frame);
-  void on_request(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
+  void on_request(const SessionPtr& session, const Frame& frame,
+                  const RpcChannel::Respond& respond);
   void on_closed(const SessionPtr& session, const Error& error);
   void on_hello(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
@@ -86,7 +87,8 @@ class Coordinator::Impl {
   void after_progress(const Phase& phase);
   void finish_eval(const Phase& phase);
   void seal(std::uint64_t step);
-  wire::ReduceGroup group_of(std::uint32_t id, const std::vector<Seat>& members, std::uint64_t elements) const;
+  wire::ReduceGroup group_of(std::uint32_t id, const std::vector<Seat>& members,
+                             std::uint64_t elements) const;
   void arm_reduce_deadline(std::uint64_t step);
   void on_reduced(const wire::Reduced& reduced);
   void commit();
@@ -96,7 +98,8 @@ class Coordinator::Impl {
   void begin_checkpoint(std::uint64_t version, bool final);
   void on_piece(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void arm_checkpoint_deadline();
-  Result<void> check_piece(const Session& session, const wire::CheckpointPiece& piece, std::uint64_t bytes) const;
+  Result<void> check_piece(const Session& session, const wire::CheckpointPiece& piece,
+                           std::uint64_t bytes) const;
   void finish_checkpoint();
   bool all_stepped(std::uint64_t version) const;
 
@@ -126,7 +129,7 @@ class Coordinator::Impl {
   std::map<PeerId, SessionPtr> peers_;
   std::map<PeerId, LeaseBook> sources_;
   std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
-  std::uint64_t updates_ = 0;   // optimizer updates so far: commits that were not skipped
+  std::uint64_t updates_ = 0;  // optimizer updates so far: commits that were not skipped
   std::map<std::pair<StageId, std::uint64_t>, std::pair<Seat, std::uint64_t>> state_digests_;
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;

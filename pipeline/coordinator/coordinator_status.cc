@@ -10,9 +10,12 @@ constexpr int kStatusFormat = 1;
 
 const char* name_of(MemberState state) {
   switch (state) {
-    case MemberState::kBuilding: return "building";
-    case MemberState::kReady: return "ready";
-    case MemberState::kLost: return "lost";
+    case MemberState::kBuilding:
+      return "building";
+    case MemberState::kReady:
+      return "ready";
+    case MemberState::kLost:
+      return "lost";
   }
   return "?";
 }
@@ -33,7 +36,8 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
 }  // namespace
 
 std::string Coordinator::Impl::status_json() const {
-  static constexpr const char* kStates[] = {"waiting", "training", "draining", "checkpointing", "done", "failed"};
+  static constexpr const char* kStates[] = {"waiting",       "training", "draining",
+                                            "checkpointing", "done",     "failed"};
   const RunConfig& config = options_.config;
   const Instant now = runtime_.now();
   const double elapsed = stats_.elapsed_seconds(now);
@@ -90,7 +94,8 @@ std::string Coordinator::Impl::status_json() const {
   }
   json.end_array();
   json.key("boundaries").begin_array();
-  for (std::size_t s = 0; s + 1 < stages_.size(); ++s) write_boundary(json, s, stats_.boundaries()[s]);
+  for (std::size_t s = 0; s + 1 < stages_.size(); ++s)
+    write_boundary(json, s, stats_.boundaries()[s]);
   json.end_array();
   json.member("reduce_bytes", stats_.reduce_bytes());
   json.member("control_bytes", control_bytes());

@@ -12,7 +12,7 @@ namespace swarmline {
 
 namespace {
 
-constexpr std::size_t kFailuresKept = 8;         // sentences of one microbatch
+constexpr std::size_t kFailuresKept = 8;  // sentences of one microbatch
 constexpr std::size_t kFailureBytesMax = 1024;
 constexpr Duration kReduceDeadline = std::chrono::seconds(300);
 // Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
@@ -28,7 +28,7 @@ std::string pack_mask(const StageMask& mask) {
 
 }  // namespace
 
-// ---- Leases ----------------------------------------------------------------------------------------------------------
+// ---- Leases -------------------------------------------------------------------------------------
 
 void Coordinator::Impl::on_want_leases(const wire::WantLeases& want) {
   if (want.seat().stage() != 0) return;  // only stage 0 has the data
@@ -69,7 +69,7 @@ void Coordinator::Impl::pump_leases() {
     peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
 }
 
-// ---- Contributions -----------------------------------------------------------------------------------------------------
+// ---- Contributions ------------------------------------------------------------------------------
 
 void Coordinator::Impl::on_report(const wire::Report& report) {
   const Seat seat = from_wire(report.seat());
@@ -77,8 +77,8 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
   wire::ReportAck ack;
   *ack.mutable_phase() = report.phase();
   for (const wire::Contribution& contribution : report.contributions()) {
-    const Verdict verdict =
-        ledger_.report(phase, seat.stage, contribution.index(), seat, Attempt{contribution.attempt()});
+    const Verdict verdict = ledger_.report(phase, seat.stage, contribution.index(), seat,
+                                           Attempt{contribution.attempt()});
     if (verdict == Verdict::kRefused) {
       ack.add_refused(contribution.index());
       continue;
@@ -91,14 +91,16 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
   after_progress(phase);
 }
 
-void Coordinator::Impl::on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond) {
+void Coordinator::Impl::on_claim(const SessionPtr& session, const Frame& frame,
+                                 const RpcChannel::Respond& respond) {
   auto claim = parse<wire::Claim>(frame);
   if (!claim) return respond(std::unexpected(claim.error()));
   const Seat seat = from_wire(claim->seat());
   const AttemptId id = from_wire(claim->id());
   wire::ClaimReply reply;
-  reply.set_granted(id.attempt.value != 0 && seat == session->seat && membership_.is_current(seat) &&
-                    ledger_.claim(id.microbatch.phase, seat.stage, id.microbatch.index, seat, id.attempt));
+  reply.set_granted(
+      id.attempt.value != 0 && seat == session->seat && membership_.is_current(seat) &&
+      ledger_.claim(id.microbatch.phase, seat.stage, id.microbatch.index, seat, id.attempt));
   respond(make_frame(MessageKind::kClaimReply, reply));
 }
 
@@ -110,13 +112,15 @@ void Coordinator::Impl::on_compute_failed(const wire::ComputeFailed& failed) {
   const std::uint32_t peers = ledger_.report_failure(phase, id.microbatch.index, seat.peer);
   std::vector<std::string>& whats = failures_[id.microbatch];
   if (whats.size() < kFailuresKept)
-    whats.push_back(fmt::format("{}: {}", to_string(seat), failed.what().substr(0, kFailureBytesMax)));
+    whats.push_back(
+        fmt::format("{}: {}", to_string(seat), failed.what().substr(0, kFailureBytesMax)));
   const std::size_t stage_peers = membership_.ready_of(seat.stage).size();
   const auto limit = std::clamp<std::size_t>(stage_peers, 1, Limits::failures_per_microbatch_max);
   if (peers >= limit) {
     std::string errors;
     for (const std::string& what : whats) errors += "; " + what;
-    return fail_run(fmt::format("{} failed on {} peers{}", to_string(id.microbatch), peers, errors));
+    return fail_run(
+        fmt::format("{} failed on {} peers{}", to_string(id.microbatch), peers, errors));
   }
   ledger_.release_claim(phase, seat.stage, id.microbatch.index, seat, id.attempt);
   // Elsewhere the sender before picks another peer; a source has none before it.
@@ -127,11 +131,13 @@ void Coordinator::Impl::on_compute_failed(const wire::ComputeFailed& failed) {
 void Coordinator::Impl::on_stall(const wire::StallReport& stall) {
   const Seat reporter = from_wire(stall.seat());
   const Seat stalled = from_wire(stall.stalled());
-  log(LogLevel::kWarn, "{} reports that {} does not answer for {}", to_string(reporter), to_string(stalled),
-      to_string(from_wire(stall.id()).microbatch));
-  // The stalled peer's upstream hears nothing of a gradient that did not arrive: the one who sent it told us.
+  log(LogLevel::kWarn, "{} reports that {} does not answer for {}", to_string(reporter),
+      to_string(stalled), to_string(from_wire(stall.id()).microbatch));
+  // The stalled peer's upstream hears nothing of a gradient that did not arrive: the one who sent
+  // it told us.
   if (reporter.stage.value != stalled.stage.value + 1U || stalled.stage.value == 0) return;
-  for (const Seat& upstream : membership_.ready_of(StageId{static_cast<std::uint16_t>(stalled.stage.value - 1)}))
+  for (const Seat& upstream :
+       membership_.ready_of(StageId{static_cast<std::uint16_t>(stalled.stage.value - 1)}))
     notify(upstream, make_frame(MessageKind::kStallReport, stall));
 }
 
@@ -142,8 +148,9 @@ void Coordinator::Impl::after_progress(const Phase& phase) {
 }
 
 void Coordinator::Impl::finish_eval(const Phase& phase) {
-  const auto tokens = static_cast<double>(std::uint64_t{ledger_.indices(phase)} * options_.config.batch.microbatch *
-                                          options_.config.batch.sequence);
+  const auto tokens =
+      static_cast<double>(std::uint64_t{ledger_.indices(phase)} * options_.config.batch.microbatch *
+                          options_.config.batch.sequence);
   const double loss = ledger_.loss_sum(phase) / tokens;
   ledger_.commit(phase);
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
@@ -166,7 +173,8 @@ void Coordinator::Impl::finish_eval(const Phase& phase) {
   advance();
 }
 
-// ---- Close, reduce, commit -----------------------------------------------------------------------------------------------
+// ---- Close, reduce, commit
+// -----------------------------------------------------------------------------------------------
 
 wire::ReduceGroup Coordinator::Impl::group_of(std::uint32_t id, const std::vector<Seat>& members,
                                               std::uint64_t elements) const {
@@ -192,13 +200,15 @@ void Coordinator::Impl::seal(std::uint64_t step) {
     members[s] = membership_.ready_of(StageId{s});
   }
   std::map<std::uint32_t, wire::ReduceGroup> groups;
-  for (std::uint16_t s = 0; s < stage_count; ++s) groups[s] = group_of(s, members[s], layouts_[s].tied_offset);
+  for (std::uint16_t s = 0; s < stage_count; ++s)
+    groups[s] = group_of(s, members[s], layouts_[s].tied_offset);
   const bool tied = stage_count > 1 && layouts_[0].has_tied();
   if (tied) {
     std::vector<Seat> both = members[0];
     both.insert(both.end(), members[stage_count - 1U].begin(), members[stage_count - 1U].end());
     members[stage_count] = both;
-    groups[stage_count] = group_of(stage_count, both, layouts_[0].elements - layouts_[0].tied_offset);
+    groups[stage_count] =
+        group_of(stage_count, both, layouts_[0].elements - layouts_[0].tied_offset);
   }
   for (std::uint16_t s = 0; s < stage_count; ++s) {
     for (const Seat& seat : members[s]) {
@@ -226,9 +236,10 @@ void Coordinator::Impl::arm_reduce_deadline(std::uint64_t step) {
     if (!self || !(*self)->board_.active() || (*self)->board_.step() != step) return;
     if ((*self)->was_stopped()) return (*self)->arm_reduce_deadline(step);
     std::string who;
-    for (const Seat& seat : (*self)->board_.missing()) who += (who.empty() ? "" : ", ") + to_string(seat);
-    (*self)->fail_run(fmt::format("averaging step {} did not end in {:.0f} s; still missing: {}", step,
-                                  to_seconds(kReduceDeadline), who));
+    for (const Seat& seat : (*self)->board_.missing())
+      who += (who.empty() ? "" : ", ") + to_string(seat);
+    (*self)->fail_run(fmt::format("averaging step {} did not end in {:.0f} s; still missing: {}",
+                                  step, to_seconds(kReduceDeadline), who));
   });
 }
 
@@ -254,14 +265,17 @@ void Coordinator::Impl::commit() {
   record.gradient_norm = norm;
   record.skipped = !std::isfinite(norm);
   if (record.skipped && config.run.on_nonfinite == "stop")
-    return fail_run(fmt::format("the gradient of step {} is not finite (loss {}); lower the learning rate, or set "
-                                "run.on_nonfinite = \"skip\" to pass over such steps",
-                                step, record.loss));
+    return fail_run(fmt::format(
+        "the gradient of step {} is not finite (loss {}); lower the learning rate, or set "
+        "run.on_nonfinite = \"skip\" to pass over such steps",
+        step, record.loss));
   StepScalars scalars;
-  if (!record.skipped) scalars = step_scalars(config.optimizer, step, config.run.steps, updates_++, norm);
+  if (!record.skipped)
+    scalars = step_scalars(config.optimizer, step, config.run.steps, updates_++, norm);
   record.clip_scale = scalars.clip_scale;
   record.learning_rate = scalars.learning_rate;
-  for (const wire::GroupDigest& group : board_.digests()) record.group_digests.push_back(group.digest());
+  for (const wire::GroupDigest& group : board_.digests())
+    record.group_digests.push_back(group.digest());
   // Durable before anybody hears of it.
   if (auto kept = journal_.record_commit(record); !kept)
     return fail_run("the journal can't be written: " + kept.error().what);
@@ -280,7 +294,8 @@ void Coordinator::Impl::commit() {
   std::vector<PeerContributions> shares;
   for (const auto& [peer, member] : membership_.members()) {
     std::uint32_t owned = 0;
-    for (const IndexRange& range : ledger_.owned_by(phase, member.seat.stage, peer)) owned += range.count;
+    for (const IndexRange& range : ledger_.owned_by(phase, member.seat.stage, peer))
+      owned += range.count;
     membership_.at(peer).contributions += owned;
     shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
   }
@@ -291,7 +306,8 @@ void Coordinator::Impl::commit() {
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   sequence_.on_committed(step);
   stats_.on_commit(record, reduce_bytes, runtime_.now());
-  if (options_.log_line) options_.log_line(stats_.log_line(record, shares, reduce_bytes, runtime_.wall_seconds()));
+  if (options_.log_line)
+    options_.log_line(stats_.log_line(record, shares, reduce_bytes, runtime_.wall_seconds()));
   const std::uint64_t every = config.checkpoint.every_steps;
   if (every > 0 && record.version % every == 0 && record.version < config.run.steps)
     begin_checkpoint(record.version, false);
@@ -302,15 +318,18 @@ void Coordinator::Impl::commit() {
 void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
   const Seat seat = from_wire(stepped.seat());
   if (stepped.version() == 0 || stepped.version() > sequence_.committed())
-    return fail_run(fmt::format("{} says it applied step {}, which is not committed", to_string(seat),
-                                stepped.version()));
-  membership_.at(seat.peer).stepped = std::max(membership_.at(seat.peer).stepped, stepped.version());
+    return fail_run(fmt::format("{} says it applied step {}, which is not committed",
+                                to_string(seat), stepped.version()));
+  membership_.at(seat.peer).stepped =
+      std::max(membership_.at(seat.peer).stepped, stepped.version());
   const auto key = std::pair{seat.stage, stepped.version()};
   const auto [known, first] = state_digests_.emplace(key, std::pair{seat, stepped.state_digest()});
   if (!first && known->second.second != stepped.state_digest())
     return fail_run(fmt::format("{} and {} hold different parameters after step {}",
-                                to_string(known->second.first), to_string(seat), stepped.version() - 1));
-  std::erase_if(state_digests_, [&](const auto& entry) { return entry.first.second + 2 < stepped.version(); });
+                                to_string(known->second.first), to_string(seat),
+                                stepped.version() - 1));
+  std::erase_if(state_digests_,
+                [&](const auto& entry) { return entry.first.second + 2 < stepped.version(); });
   if (sequence_.finished()) advance();
 }
 

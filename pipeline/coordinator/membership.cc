@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/limits.h"
 #include "balancer/seating.h"
+#include "engine/base/limits.h"
 
 namespace swarmline {
 
@@ -14,15 +14,18 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
   if (members_.size() >= static_cast<std::size_t>(Limits::peers_max))
     return fail(ErrorCode::kRefused, "the run has as many peers as it takes");
   SwarmSnapshot snapshot;
-  for (std::uint32_t target : targets_) snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
+  for (std::uint32_t target : targets_)
+    snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
   for (const auto& [peer, member] : members_)
     if (member.state != MemberState::kLost)
-      snapshot.peers.push_back({.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
+      snapshot.peers.push_back(
+          {.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
   const PeerId id{next_peer_};
-  auto stage = place_joiner(snapshot, {.peer = id,
-                                       .speed = hello.speed() > 0 && std::isfinite(hello.speed()) ? hello.speed() : 1,
-                                       .memory_bytes = hello.memory_bytes(),
-                                       .stage = std::nullopt});
+  auto stage = place_joiner(
+      snapshot, {.peer = id,
+                 .speed = hello.speed() > 0 && std::isfinite(hello.speed()) ? hello.speed() : 1,
+                 .memory_bytes = hello.memory_bytes(),
+                 .stage = std::nullopt});
   if (!stage) return std::unexpected(stage.error());
   ++next_peer_;
   Member& member = members_[id];
@@ -66,7 +69,8 @@ std::optional<Member> Membership::silent_since(Instant limit) const {
 std::vector<Seat> Membership::ready_of(StageId stage) const {
   std::vector<Seat> seats;
   for (const auto& [peer, member] : members_)
-    if (member.seat.stage == stage && member.state == MemberState::kReady) seats.push_back(member.seat);
+    if (member.seat.stage == stage && member.state == MemberState::kReady)
+      seats.push_back(member.seat);
   return seats;
 }
 
@@ -92,12 +96,14 @@ wire::Membership Membership::view_for(const Seat& seat) const {
     if (member.seat.stage == seat.stage) add(view.add_mates(), member);
     if (member.seat.stage.value == seat.stage.value + 1) next.push_back(&member);
   }
-  // With more peers than a sender may know, each takes a window of its own, so that all are known by somebody.
+  // With more peers than a sender may know, each takes a window of its own, so that all are known
+  // by somebody.
   const std::size_t known = std::min<std::size_t>(next.size(), Limits::next_candidates_max);
   const std::vector<Seat> own_stage = ready_of(seat.stage);
-  const auto rank = static_cast<std::size_t>(
-      std::find(own_stage.begin(), own_stage.end(), seat) - own_stage.begin());
-  for (std::size_t i = 0; i < known; ++i) add(view.add_next(), *next[(rank * known + i) % next.size()]);
+  const auto rank = static_cast<std::size_t>(std::find(own_stage.begin(), own_stage.end(), seat) -
+                                             own_stage.begin());
+  for (std::size_t i = 0; i < known; ++i)
+    add(view.add_next(), *next[(rank * known + i) % next.size()]);
   return view;
 }
 

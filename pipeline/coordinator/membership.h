@@ -36,12 +36,13 @@ class Membership {
   // `targets`: peers wanted per stage.
   explicit Membership(std::vector<std::uint32_t> targets);
 
-  // Seats a newcomer: the emptiest stage against its target, then beyond targets the stage with the fewest peers.
-  // kRefused when the run takes no more peers.
+  // Seats a newcomer: the emptiest stage against its target, then beyond targets the stage with the
+  // fewest peers. kRefused when the run takes no more peers.
   Result<Seat> join(const wire::Hello& hello, Instant now);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
-  // Every deadline starts over: the coordinator itself was stopped and must not judge by its own absence.
+  // Every deadline starts over: the coordinator itself was stopped and must not judge by its own
+  // absence.
   void restart_deadlines(Instant now);
   std::optional<Member> silent_since(Instant limit) const;
 

@@ -1,8 +1,8 @@
 #include "pipeline/coordinator/reduce_board.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "pipeline/protocol/message_kinds.h"
 
@@ -22,7 +22,8 @@ Result<bool> ReduceBoard::report(const wire::Reduced& reduced) {
   if (it == groups_.end()) return false;
   Group& group = it->second;
   const Seat seat = from_wire(reduced.seat());
-  if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end()) return false;
+  if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end())
+    return false;
   if (!group.digests.empty() && group.digests.begin()->second != reduced.digest())
     return fail(ErrorCode::kIncompatible,
                 fmt::format("{} and {} ended the averaging of step {} with different gradients",

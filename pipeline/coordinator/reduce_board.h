@@ -1,5 +1,7 @@
-// What the groups of a sealed step report: every member of a group must end with the same bits. Pure.
-//   Errors: kIncompatible when two members' digests differ. Reports of other steps, groups or strangers are ignored.
+// What the groups of a sealed step report: every member of a group must end with the same bits.
+// Pure.
+//   Errors: kIncompatible when two members' digests differ. Reports of other steps, groups or
+//           strangers are ignored.
 #pragma once
 
 #include <cstdint>

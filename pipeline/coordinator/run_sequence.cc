@@ -16,7 +16,8 @@ std::vector<RunSequence::Opening> RunSequence::take_openings() {
   std::vector<Opening> openings;
   const bool all_sealed = sealed_ == next_step_;
   if (!all_sealed) return openings;  // a step is open; the next one waits for its seal
-  const std::uint64_t version = options_.delay == 0 || next_step_ == 0 ? next_step_ : next_step_ - 1;
+  const std::uint64_t version =
+      options_.delay == 0 || next_step_ == 0 ? next_step_ : next_step_ - 1;
   const bool trains = next_step_ < options_.steps && !draining_;
   // After the last step the newest version is computed on, once it is there.
   const std::uint64_t computed = trains ? version : options_.steps;
@@ -56,7 +57,8 @@ void RunSequence::on_evaluated(std::uint64_t) {
 bool RunSequence::finished() const {
   const bool trained = draining_ || next_step_ == options_.steps;
   const bool evaluated = draining_ || !options_.eval || evaluated_below_ > options_.steps;
-  return trained && evaluated && sealed_ == next_step_ && committed_ == next_step_ && open_evals_ == 0;
+  return trained && evaluated && sealed_ == next_step_ && committed_ == next_step_ &&
+         open_evals_ == 0;
 }
 
 }  // namespace swarmline

@@ -1,10 +1,11 @@
 // Which phase comes when. Pure: told what happened, says what may happen next.
 //
-//   delay 0: step t computes on version t, so it opens when step t-1 is committed.
-//   delay 1: step t computes on version max(t-1, 0), so it opens when step t-1 is sealed and t-2 committed; it must open
+//   delay 0: step t computes on version t, so it opens when step t-1 is committed. delay 1: step t
+//   computes on version max(t-1, 0), so it opens when step t-1 is sealed and t-2 committed; it must
+//   open
 //            before t-1 commits, for then that version is gone.
-//   Evaluation of version v opens when v becomes the version that is computed on, before the step on v, and holds back
-//   the sealing of that step (which would end the version).
+//   Evaluation of version v opens when v becomes the version that is computed on, before the step
+//   on v, and holds back the sealing of that step (which would end the version).
 // Source: delayed parameter updates, Ren et al. 2021 (ZeRO-Offload), section 5.
 #pragma once
 
@@ -33,7 +34,8 @@ class RunSequence {
   };
   // Phases to open now, in order; the caller opens all of them.
   std::vector<Opening> take_openings();
-  // The train phase may be sealed: complete, its version not needed by an evaluation, the one before committed.
+  // The train phase may be sealed: complete, its version not needed by an evaluation, the one
+  // before committed.
   bool may_seal(std::uint64_t step) const;
   void on_sealed(std::uint64_t step);
   void on_committed(std::uint64_t step);
@@ -49,10 +51,11 @@ class RunSequence {
   bool eval_due(std::uint64_t version) const;
 
   SequenceOptions options_;
-  std::uint64_t next_step_ = 0;   // to open
-  std::uint64_t sealed_ = 0;      // steps sealed
+  std::uint64_t next_step_ = 0;  // to open
+  std::uint64_t sealed_ = 0;     // steps sealed
   std::uint64_t committed_ = 0;
-  std::uint64_t evaluated_below_ = 1;  // versions below have had their turn (version 0 is not evaluated)
+  std::uint64_t evaluated_below_ =
+      1;  // versions below have had their turn (version 0 is not evaluated)
   std::uint64_t open_evals_ = 0;
   bool draining_ = false;
 };

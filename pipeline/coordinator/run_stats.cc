@@ -61,7 +61,8 @@ void RunStats::on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes,
     if (stage < totals_.size()) totals_[stage].add(totals);
 }
 
-std::string RunStats::log_line(const CommitRecord& commit, const std::vector<PeerContributions>& shares,
+std::string RunStats::log_line(const CommitRecord& commit,
+                               const std::vector<PeerContributions>& shares,
                                std::uint64_t reduce_bytes, double wall_seconds) const {
   StepLogLine line;
   line.step = commit.step;
@@ -106,6 +107,8 @@ double RunStats::seconds_per_step() const {
   return recent_.empty() ? 0 : seconds / static_cast<double>(recent_.size());
 }
 
-double RunStats::elapsed_seconds(Instant now) const { return running_ ? to_seconds(now - started_) : 0; }
+double RunStats::elapsed_seconds(Instant now) const {
+  return running_ ? to_seconds(now - started_) : 0;
+}
 
 }  // namespace swarmline

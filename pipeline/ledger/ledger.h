@@ -3,24 +3,20 @@
 // A cell is (phase, stage, index). It has no owner, a claim, or one owner (a seat). A stage is
 // open, closing or reduced.
 //   Attempts:  attempt 0 adds first and reports after; any other attempt claims, then computes and
-//   reports. A claim
-//              blocks every other report, does not count for closing and ends with its seat.
+//              reports. A claim blocks every other report, does not count for closing and ends with
+//              its seat.
 //   Missing:   a cell whose owner or claim was lost, or whose source was lost before it had an
-//   owner, is missing until
-//              lease() hands it out again under an attempt of the ledger's own, with the stages to
-//              recompute in a mask.
+//              owner, is missing until lease() hands it out again under an attempt of the ledger's
+//              own, with the stages to recompute in a mask.
 //   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction, and
-//   nothing is added: the first
-//              report of any attempt counts, without a claim.
+//              nothing is added: the first report of any attempt counts, without a claim.
 //   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,
-//   index or stage out of
-//              range, fenced seat, seat of another stage) is refused. Everything else is CHECKed:
-//              the caller's order is wrong.
+//              index or stage out of range, fenced seat, seat of another stage) is refused.
+//              Everything else is CHECKed: the caller's order is wrong.
 //   Thread:    control thread. No I/O, no clock; same events, same answers.
 //   Bounds:    kOpenPhasesMax phases; 2 bytes a cell and 11 bytes an index. report() and claim()
-//   cost O(log) in claims,
-//              lease() O(stages) an index, seat_lost() and owned_by() one pass over the cells
-//              concerned.
+//              cost O(log) in claims, lease() O(stages) an index, seat_lost() and owned_by() one
+//              pass over the cells concerned.
 #pragma once
 
 #include <cstdint>

@@ -4,45 +4,84 @@ namespace swarmline {
 
 std::string_view to_string(MessageKind kind) {
   switch (kind) {
-    case MessageKind::kErrorReply: return "ErrorReply";
-    case MessageKind::kHello: return "Hello";
-    case MessageKind::kWelcome: return "Welcome";
-    case MessageKind::kReady: return "Ready";
-    case MessageKind::kHeartbeat: return "Heartbeat";
-    case MessageKind::kMembership: return "Membership";
-    case MessageKind::kOpenPhase: return "OpenPhase";
-    case MessageKind::kWantLeases: return "WantLeases";
-    case MessageKind::kLeases: return "Leases";
-    case MessageKind::kReport: return "Report";
-    case MessageKind::kReportAck: return "ReportAck";
-    case MessageKind::kClaim: return "Claim";
-    case MessageKind::kClaimReply: return "ClaimReply";
-    case MessageKind::kComputeFailed: return "ComputeFailed";
-    case MessageKind::kStallReport: return "StallReport";
-    case MessageKind::kSeal: return "Seal";
-    case MessageKind::kSealMismatch: return "SealMismatch";
-    case MessageKind::kReduced: return "Reduced";
-    case MessageKind::kCommit: return "Commit";
-    case MessageKind::kStepped: return "Stepped";
-    case MessageKind::kRetirePhase: return "RetirePhase";
-    case MessageKind::kSaveStage: return "SaveStage";
-    case MessageKind::kCheckpointPiece: return "CheckpointPiece";
-    case MessageKind::kCheckpointPieceReply: return "CheckpointPieceReply";
-    case MessageKind::kShutdown: return "Shutdown";
-    case MessageKind::kGoodbye: return "Goodbye";
-    case MessageKind::kLinkHello: return "LinkHello";
-    case MessageKind::kForward: return "Forward";
-    case MessageKind::kForwardDone: return "ForwardDone";
-    case MessageKind::kRefused: return "Refused";
-    case MessageKind::kCredit: return "Credit";
-    case MessageKind::kGradientArrived: return "GradientArrived";
-    case MessageKind::kGradient: return "Gradient";
-    case MessageKind::kCancel: return "Cancel";
-    case MessageKind::kReduceChunk: return "ReduceChunk";
-    case MessageKind::kStatusRequest: return "StatusRequest";
-    case MessageKind::kStatusReply: return "StatusReply";
-    case MessageKind::kStopRequest: return "StopRequest";
-    case MessageKind::kStopReply: return "StopReply";
+    case MessageKind::kErrorReply:
+      return "ErrorReply";
+    case MessageKind::kHello:
+      return "Hello";
+    case MessageKind::kWelcome:
+      return "Welcome";
+    case MessageKind::kReady:
+      return "Ready";
+    case MessageKind::kHeartbeat:
+      return "Heartbeat";
+    case MessageKind::kMembership:
+      return "Membership";
+    case MessageKind::kOpenPhase:
+      return "OpenPhase";
+    case MessageKind::kWantLeases:
+      return "WantLeases";
+    case MessageKind::kLeases:
+      return "Leases";
+    case MessageKind::kReport:
+      return "Report";
+    case MessageKind::kReportAck:
+      return "ReportAck";
+    case MessageKind::kClaim:
+      return "Claim";
+    case MessageKind::kClaimReply:
+      return "ClaimReply";
+    case MessageKind::kComputeFailed:
+      return "ComputeFailed";
+    case MessageKind::kStallReport:
+      return "StallReport";
+    case MessageKind::kSeal:
+      return "Seal";
+    case MessageKind::kSealMismatch:
+      return "SealMismatch";
+    case MessageKind::kReduced:
+      return "Reduced";
+    case MessageKind::kCommit:
+      return "Commit";
+    case MessageKind::kStepped:
+      return "Stepped";
+    case MessageKind::kRetirePhase:
+      return "RetirePhase";
+    case MessageKind::kSaveStage:
+      return "SaveStage";
+    case MessageKind::kCheckpointPiece:
+      return "CheckpointPiece";
+    case MessageKind::kCheckpointPieceReply:
+      return "CheckpointPieceReply";
+    case MessageKind::kShutdown:
+      return "Shutdown";
+    case MessageKind::kGoodbye:
+      return "Goodbye";
+    case MessageKind::kLinkHello:
+      return "LinkHello";
+    case MessageKind::kForward:
+      return "Forward";
+    case MessageKind::kForwardDone:
+      return "ForwardDone";
+    case MessageKind::kRefused:
+      return "Refused";
+    case MessageKind::kCredit:
+      return "Credit";
+    case MessageKind::kGradientArrived:
+      return "GradientArrived";
+    case MessageKind::kGradient:
+      return "Gradient";
+    case MessageKind::kCancel:
+      return "Cancel";
+    case MessageKind::kReduceChunk:
+      return "ReduceChunk";
+    case MessageKind::kStatusRequest:
+      return "StatusRequest";
+    case MessageKind::kStatusReply:
+      return "StatusReply";
+    case MessageKind::kStopRequest:
+      return "StopRequest";
+    case MessageKind::kStopReply:
+      return "StopReply";
   }
   return "?";
 }
@@ -86,7 +125,8 @@ AttemptId from_wire(const wire::AttemptId& id) {
 bool mask_has(const std::string& mask, StageId stage) {
   if (mask.empty()) return true;
   const std::size_t byte = stage.value / 8U;
-  return byte < mask.size() && ((static_cast<unsigned char>(mask[byte]) >> (stage.value % 8U)) & 1U) != 0;
+  return byte < mask.size() &&
+         ((static_cast<unsigned char>(mask[byte]) >> (stage.value % 8U)) & 1U) != 0;
 }
 
 bool mask_empty_below(const std::string& mask, StageId stage) {

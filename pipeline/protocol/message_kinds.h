@@ -1,5 +1,5 @@
-// The number of each message of messages.proto in a frame's `kind`, and the two functions that turn messages into frames
-// and back. Thread: any.
+// The number of each message of messages.proto in a frame's `kind`, and the two functions that turn
+// messages into frames and back. Thread: any.
 //   Errors: parse() returns kCorrupt when the meta is not that message.
 #pragma once
 
@@ -20,21 +20,53 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
   // peer <-> coordinator
-  kHello = 10, kWelcome = 11, kReady = 12, kHeartbeat = 13, kMembership = 14, kOpenPhase = 15,
-  kWantLeases = 16, kLeases = 17, kReport = 18, kReportAck = 19, kClaim = 20, kClaimReply = 21,
-  kComputeFailed = 22, kStallReport = 23, kSeal = 24, kSealMismatch = 25, kReduced = 26, kCommit = 27,
-  kStepped = 28, kRetirePhase = 29, kSaveStage = 30, kCheckpointPiece = 31, kCheckpointPieceReply = 32,
-  kShutdown = 33, kGoodbye = 34,
+  kHello = 10,
+  kWelcome = 11,
+  kReady = 12,
+  kHeartbeat = 13,
+  kMembership = 14,
+  kOpenPhase = 15,
+  kWantLeases = 16,
+  kLeases = 17,
+  kReport = 18,
+  kReportAck = 19,
+  kClaim = 20,
+  kClaimReply = 21,
+  kComputeFailed = 22,
+  kStallReport = 23,
+  kSeal = 24,
+  kSealMismatch = 25,
+  kReduced = 26,
+  kCommit = 27,
+  kStepped = 28,
+  kRetirePhase = 29,
+  kSaveStage = 30,
+  kCheckpointPiece = 31,
+  kCheckpointPieceReply = 32,
+  kShutdown = 33,
+  kGoodbye = 34,
   // peer <-> peer
-  kLinkHello = 50, kForward = 51, kForwardDone = 52, kRefused = 53, kCredit = 54, kGradientArrived = 55,
-  kGradient = 56, kCancel = 57, kReduceChunk = 58,
+  kLinkHello = 50,
+  kForward = 51,
+  kForwardDone = 52,
+  kRefused = 53,
+  kCredit = 54,
+  kGradientArrived = 55,
+  kGradient = 56,
+  kCancel = 57,
+  kReduceChunk = 58,
   // admin
-  kStatusRequest = 80, kStatusReply = 81, kStopRequest = 82, kStopReply = 83,
+  kStatusRequest = 80,
+  kStatusReply = 81,
+  kStopRequest = 82,
+  kStopReply = 83,
 };
 
 std::string_view to_string(MessageKind kind);
 
-inline MessageKind kind_of(const Frame& frame) { return static_cast<MessageKind>(frame.kind); }
+inline MessageKind kind_of(const Frame& frame) {
+  return static_cast<MessageKind>(frame.kind);
+}
 
 template <typename Message>
 Frame make_frame(MessageKind kind, const Message& message, std::vector<SharedBytes> payload = {}) {
@@ -49,7 +81,8 @@ template <typename Message>
 Result<Message> parse(const Frame& frame) {
   Message message;
   if (!message.ParseFromString(frame.meta))
-    return fail(ErrorCode::kCorrupt, "a message of kind " + std::to_string(frame.kind) + " does not parse");
+    return fail(ErrorCode::kCorrupt,
+                "a message of kind " + std::to_string(frame.kind) + " does not parse");
   return message;
 }
 

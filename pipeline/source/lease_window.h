@@ -1,5 +1,7 @@
-// How many microbatches a source keeps under way: asks for leases up to a window, one more for each that ends.
-//   Units: microbatches, counted since the seat was taken, so that messages may cross. Thread: pure.
+// How many microbatches a source keeps under way: asks for leases up to a window, one more for each
+// that ends.
+//   Units: microbatches, counted since the seat was taken, so that messages may cross. Thread:
+//          pure.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,10 @@ class LeaseWindow {
   std::uint64_t finished_ = 0;
 };
 
-// `in_flight` of the config, or enough that every peer of the swarm has one microbatch on its device and one waiting.
-inline std::uint32_t window_for(std::uint32_t configured, std::uint32_t peers_total, std::uint32_t sources) {
+// `in_flight` of the config, or enough that every peer of the swarm has one microbatch on its
+// device and one waiting.
+inline std::uint32_t window_for(std::uint32_t configured, std::uint32_t peers_total,
+                                std::uint32_t sources) {
   if (configured > 0) return configured;
   const std::uint32_t per_source = (2 * peers_total + sources - 1) / (sources == 0 ? 1 : sources);
   return per_source < 2 ? 2 : per_source;

@@ -1,6 +1,7 @@
-// The data of a microbatch: a pure function of (phase, index), so that any stage-0 peer can start any microbatch again.
+// The data of a microbatch: a pure function of (phase, index), so that any stage-0 peer can start
+// any microbatch again.
 //   Shapes: tokens and targets (rows, sequence) int32, row-major; targets are the next tokens.
-//   Errors: kUserMistake for data files that are not there or don't fit.  Thread: one at a time.
+//   Errors: kUserMistake for data files that are not there or don't fit. Thread: one at a time.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@ namespace swarmline {
 namespace {
 
 // An embedding that two stages share is stored once, by stage 0.
-std::vector<ArenaPart> parts_of(const Seat& self, const ParameterLayout& layout, const Buffer& parameters) {
+std::vector<ArenaPart> parts_of(const Seat& self, const ParameterLayout& layout,
+                                const Buffer& parameters) {
   ArenaPart part;
   part.layout = layout;
   part.arena = parameters.bytes();
@@ -30,7 +31,9 @@ CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const Para
       call_(std::move(call)),
       on_done_(std::move(on_done)) {}
 
-void CheckpointUpload::start() { send_next(); }
+void CheckpointUpload::start() {
+  send_next();
+}
 
 void CheckpointUpload::send_next() {
   SharedBytes bytes(image_.piece(offset_, Limits::checkpoint_piece_bytes));

@@ -1,5 +1,7 @@
-// Sends one stage file of a checkpoint to the coordinator, piece by piece, from a frozen copy of the parameters.
-//   Thread: control thread. Errors: a refused or failed piece ends the upload with that error; the coordinator decides.
+// Sends one stage file of a checkpoint to the coordinator, piece by piece, from a frozen copy of
+// the parameters.
+//   Thread: control thread. Errors: a refused or failed piece ends the upload with that error; the
+//           coordinator decides.
 //   Bounds: one piece of Limits::checkpoint_piece_bytes under way; each has the rpc deadline.
 #pragma once
 
@@ -8,9 +10,9 @@
 #include <string>
 
 #include "engine/base/bytes.h"
+#include "engine/base/ids.h"
 #include "engine/checkpoint/stage_file_image.h"
 #include "engine/net/frame.h"
-#include "engine/base/ids.h"
 
 namespace swarmline {
 
@@ -18,8 +20,8 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
  public:
   using Call = std::function<void(Frame, std::function<void(Result<Frame>)>)>;
 
-  CheckpointUpload(Seat self, std::string checkpoint, const ParameterLayout& layout, Buffer parameters,
-                   Call call, std::function<void(Result<void>)> on_done);
+  CheckpointUpload(Seat self, std::string checkpoint, const ParameterLayout& layout,
+                   Buffer parameters, Call call, std::function<void(Result<void>)> on_done);
   void start();
 
  private:

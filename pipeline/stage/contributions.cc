@@ -12,7 +12,9 @@ Contributions::Contributions(StageContext& context, Subtract subtract)
       subtract_(std::move(subtract)),
       alive_(std::make_shared<Contributions*>(this)) {}
 
-void Contributions::open(const Phase& phase) { books_[phase]; }
+void Contributions::open(const Phase& phase) {
+  books_[phase];
+}
 
 bool Contributions::reserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
@@ -24,7 +26,8 @@ void Contributions::unreserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
   if (book == books_.end()) return;
   auto cell = book->second.cells.find(id.microbatch.index);
-  if (cell != book->second.cells.end() && cell->second == Cell::kReserved) book->second.cells.erase(cell);
+  if (cell != book->second.cells.end() && cell->second == Cell::kReserved)
+    book->second.cells.erase(cell);
 }
 
 void Contributions::added(const TaskPtr& task) {
@@ -37,7 +40,9 @@ void Contributions::added(const TaskPtr& task) {
   report(task);
 }
 
-void Contributions::evaluated(const TaskPtr& task) { report(task); }
+void Contributions::evaluated(const TaskPtr& task) {
+  report(task);
+}
 
 void Contributions::report(const TaskPtr& task) {
   const Phase phase = task->id.microbatch.phase;
@@ -105,8 +110,9 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
       if (!settled.cells.contains(index)) missing.push_back(index);
     for (const auto& [index, cell] : settled.cells)
       if (!owned.contains(index))
-        return done(fail(ErrorCode::kIncompatible, fmt::format("{} was accepted from this peer and is another's now",
-                                                               to_string(MicrobatchId{phase, index}))));
+        return done(fail(ErrorCode::kIncompatible,
+                         fmt::format("{} was accepted from this peer and is another's now",
+                                     to_string(MicrobatchId{phase, index}))));
     done(std::move(missing));
   };
   if (book.subtracting == 0) return finish();

@@ -1,8 +1,8 @@
-// What this peer has added into its accumulator, and what the ledger says of it: reports in batches, acknowledgements,
-// claims, taking back.
+// What this peer has added into its accumulator, and what the ledger says of it: reports in
+// batches, acknowledgements, claims, taking back.
 //   Invariant: an index is added at most once per phase, whatever the number of attempts seen.
-//   Thread:    control thread. Bounds: one entry per index of an open phase; input and gradient of a contribution are
-//              kept until its report is acknowledged.
+//   Thread:    control thread. Bounds: one entry per index of an open phase; input and gradient of
+//              a contribution are kept until its report is acknowledged.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,23 @@ class Contributions {
  public:
   static constexpr Duration kReportDelay = std::chrono::milliseconds(1);
 
-  // `subtract` recomputes the task and takes its weight gradients out of the open accumulator; calls back when done.
+  // `subtract` recomputes the task and takes its weight gradients out of the open accumulator;
+  // calls back when done.
   using Subtract = std::function<void(const TaskPtr&, std::function<void()> done)>;
   Contributions(StageContext& context, Subtract subtract);
 
   void open(const Phase& phase);
-  // True when no other attempt of this index is added, being added or claimed: the caller now holds the right to add.
+  // True when no other attempt of this index is added, being added or claimed: the caller now holds
+  // the right to add.
   bool reserve(const AttemptId& id);
-  void unreserve(const AttemptId& id);      // the claim was refused or the compute dropped
-  void added(const TaskPtr& task);          // reports it
-  void evaluated(const TaskPtr& task);      // reports a loss; nothing was added
+  void unreserve(const AttemptId& id);  // the claim was refused or the compute dropped
+  void added(const TaskPtr& task);      // reports it
+  void evaluated(const TaskPtr& task);  // reports a loss; nothing was added
   void on_ack(const wire::ReportAck& ack);
 
-  // Makes the accumulator hold exactly `owned`: takes back what is too much, then calls `done` with what is missing.
-  // kIncompatible when something that was acknowledged is too much: the ledger contradicts itself.
+  // Makes the accumulator hold exactly `owned`: takes back what is too much, then calls `done` with
+  // what is missing. kIncompatible when something that was acknowledged is too much: the ledger
+  // contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
   void retire(const Phase& phase);

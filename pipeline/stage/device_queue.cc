@@ -15,7 +15,8 @@ void DeviceQueue::submit(StageJob job) {
   if (stopped_) return;
   const bool control = job.job_class == JobClass::kControl;
   // An evaluation of version v computes on the same parameters as step v; it goes first.
-  const PhaseKind kind_order = job.phase.kind == PhaseKind::kEval ? PhaseKind::kTrain : PhaseKind::kEval;
+  const PhaseKind kind_order =
+      job.phase.kind == PhaseKind::kEval ? PhaseKind::kTrain : PhaseKind::kEval;
   const Key key{!control, control ? 0 : job.phase.step, control ? PhaseKind::kTrain : kind_order,
                 job.job_class, next_sequence_++};
   waiting_.emplace(key, std::move(job));
@@ -40,13 +41,14 @@ void DeviceQueue::feed() {
     StageJob& next = node.mapped();
     ++on_device_;
     std::weak_ptr<DeviceQueue*> weak = alive_;
-    auto taken = device_.submit(std::move(next.job), [weak, done = std::move(next.done)](JobReport report) {
-      auto self = weak.lock();
-      if (!self) return;
-      --(*self)->on_device_;
-      done(std::move(report));
-      if (auto still = weak.lock()) (*still)->feed();
-    });
+    auto taken =
+        device_.submit(std::move(next.job), [weak, done = std::move(next.done)](JobReport report) {
+          auto self = weak.lock();
+          if (!self) return;
+          --(*self)->on_device_;
+          done(std::move(report));
+          if (auto still = weak.lock()) (*still)->feed();
+        });
     SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kAheadJobs jobs");
   }
 }

@@ -10,8 +10,9 @@
 
 namespace swarmline {
 
-MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
-                               Wiring& wiring, std::uint64_t admit_bytes_max,
+MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases,
+                               Contributions& contributions, Wiring& wiring,
+                               std::uint64_t admit_bytes_max,
                                std::function<void()> on_local_finished)
     : context_(context),
       phases_(phases),
@@ -43,10 +44,11 @@ std::function<void(JobReport)> MicrobatchFlow::guarded(std::function<void(JobRep
   };
 }
 
-// ---- Arrival -------------------------------------------------------------------------------------------------------
+// ---- Arrival ------------------------------------------------------------------------------------
 
 bool MicrobatchFlow::has_room(std::uint64_t bytes) const {
-  // An empty peer takes anything, so that one microbatch larger than the budget can still be trained on.
+  // An empty peer takes anything, so that one microbatch larger than the budget can still be
+  // trained on.
   return admitted_bytes_ == 0 || admitted_bytes_ + bytes <= admit_bytes_max_;
 }
 
@@ -71,7 +73,8 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Forward>(frame);
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
-  if (message->era() != context_.era.value || phases_.status(id.microbatch.phase) == PhaseStatus::kOver) {
+  if (message->era() != context_.era.value ||
+      phases_.status(id.microbatch.phase) == PhaseStatus::kOver) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
@@ -80,7 +83,8 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     return fail(ErrorCode::kCorrupt, "a forward of a phase or an attempt that can't be");
   if (tasks_.contains(id)) return {};
   if (message->rows() != context_.config.batch.microbatch)
-    return fail(ErrorCode::kCorrupt, "a forward with another number of rows than the run's microbatch");
+    return fail(ErrorCode::kCorrupt,
+                "a forward with another number of rows than the run's microbatch");
   auto header = read_wire_header(frame.received_payload());
   if (!header) return std::unexpected(header.error());
   if (header->elements != context_.activation_elements(message->rows()))
@@ -98,15 +102,17 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   task->input = frame.payload.front();
   task->targets_wire = message->targets();
   if (context_.last()) {
-    auto targets = unpack_targets(task->targets_wire, std::uint64_t{task->rows} * context_.spec.sequence,
-                                  context_.spec.shape.vocab);
+    auto targets =
+        unpack_targets(task->targets_wire, std::uint64_t{task->rows} * context_.spec.sequence,
+                       context_.spec.shape.vocab);
     if (!targets) return std::unexpected(targets.error());
     task->targets = std::move(*targets);
   }
   const std::uint64_t activation_bytes =
       context_.activation_elements(task->rows) * size_bytes(context_.spec.shape.dtype);
-  task->admitted_bytes = task->input.size() + activation_bytes +
-                         retained_bytes(context_.spec, context_.stage, task->rows, context_.recompute);
+  task->admitted_bytes =
+      task->input.size() + activation_bytes +
+      retained_bytes(context_.spec, context_.stage, task->rows, context_.recompute);
   if (!has_room(task->admitted_bytes)) {
     refused_full_[from.peer] = from;
     refuse(from, id, wire::Refused::FULL);
@@ -132,7 +138,7 @@ void MicrobatchFlow::on_active(const Phase& phase) {
     if (task->state != TaskState::kOver) queue_forward(task);
 }
 
-// ---- Forward -------------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 void MicrobatchFlow::queue_forward(const TaskPtr& task) {
   task->state = TaskState::kForward;
@@ -142,7 +148,8 @@ void MicrobatchFlow::queue_forward(const TaskPtr& task) {
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kForward;
   job.job.body = forward_body(context_, task, result);
-  job.done = guarded([this, task, result](JobReport report) { after_forward(task, report, *result); });
+  job.done =
+      guarded([this, task, result](JobReport report) { after_forward(task, report, *result); });
   context_.queue.submit(std::move(job));
 }
 
@@ -225,8 +232,8 @@ void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
   if (task->state != TaskState::kDownstream || task->cancelled) return;
   const Seat old = task->next;
   if (stalled) {
-    log(LogLevel::kWarn, "{} did not answer for {} in time; sending it to another peer", to_string(old),
-        to_string(task->id.microbatch));
+    log(LogLevel::kWarn, "{} did not answer for {} in time; sending it to another peer",
+        to_string(old), to_string(task->id.microbatch));
     wiring_.on_timeout(old.peer, from_seconds(context_.config.wiring.hop_timeout_seconds));
     wire::StallReport stall;
     *stall.mutable_seat() = to_wire(context_.self);
@@ -251,7 +258,9 @@ void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
 }
 
 // The highest bit of an attempt names the second run of a contribution that is taken back.
-bool MicrobatchFlow::takes(Attempt attempt) { return attempt.value >> 63 == 0; }
+bool MicrobatchFlow::takes(Attempt attempt) {
+  return attempt.value >> 63 == 0;
+}
 
 TaskPtr MicrobatchFlow::outgoing(const AttemptId& id, const Seat& from) {
   wiring_.on_heard(from.peer);
@@ -285,8 +294,8 @@ Result<void> MicrobatchFlow::on_gradient_arrived(const Seat& from, const Frame& 
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
   // From upstream: our gradient is in its hands.
-  if (auto waiting = awaiting_arrival_.find(id); waiting != awaiting_arrival_.end() &&
-                                                 waiting->second->upstream.peer == from.peer) {
+  if (auto waiting = awaiting_arrival_.find(id);
+      waiting != awaiting_arrival_.end() && waiting->second->upstream.peer == from.peer) {
     context_.runtime.cancel(waiting->second->arrival_timer);
     awaiting_arrival_.erase(waiting);
     return {};
@@ -327,7 +336,8 @@ void MicrobatchFlow::on_stall(const Seat& stalled, const AttemptId& id) {
   // The reporter knows the attempt by the name it left the stalled peer with; ours may differ.
   std::vector<TaskPtr> sent_there;
   for (const auto& [outgoing_id, task] : outgoing_)
-    if (outgoing_id.microbatch == id.microbatch && task->next == stalled) sent_there.push_back(task);
+    if (outgoing_id.microbatch == id.microbatch && task->next == stalled)
+      sent_there.push_back(task);
   for (const TaskPtr& task : sent_there) resend(task, true);
 }
 
@@ -348,7 +358,7 @@ void MicrobatchFlow::retry_seeking() {
     if (task->state == TaskState::kSeeking && !task->cancelled) send_on(task);
 }
 
-// ---- Backward ------------------------------------------------------------------------------------------------------
+// ---- Backward -----------------------------------------------------------------------------------
 
 Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   auto message = parse<wire::Gradient>(frame);
@@ -360,7 +370,8 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
   wiring_.on_backward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
   const TaskPtr task = outgoing(id, from);
-  if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking)) return {};
+  if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking))
+    return {};
   auto header = read_wire_header(frame.received_payload());
   if (!header) return std::unexpected(header.error());
   if (header->elements != context_.activation_elements(task->rows))
@@ -391,20 +402,23 @@ void MicrobatchFlow::ask_claim(const TaskPtr& task) {
   *claim.mutable_seat() = to_wire(context_.self);
   *claim.mutable_id() = to_wire(task->id);
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  context_.call_coordinator(make_frame(MessageKind::kClaim, claim), [weak, task](Result<Frame> answer) {
-    auto self = weak.lock();
-    if (!self || task->state != TaskState::kClaiming) return;
-    // It may have been granted without our knowing, and a claim that nobody uses blocks the step: ask until we know.
-    if (!answer && answer.error().code == ErrorCode::kDeadline) return (*self)->ask_claim(task);
-    auto parsed = answer ? parse<wire::ClaimReply>(*answer) : Result<wire::ClaimReply>();
-    const bool granted = answer && parsed && parsed->granted();
-    if (!granted) (*self)->contributions_.unreserve(task->id);
-    (*self)->queue_backward(task, granted);
-  });
+  context_.call_coordinator(
+      make_frame(MessageKind::kClaim, claim), [weak, task](Result<Frame> answer) {
+        auto self = weak.lock();
+        if (!self || task->state != TaskState::kClaiming) return;
+        // It may have been granted without our knowing, and a claim that nobody uses blocks the
+        // step: ask until we know.
+        if (!answer && answer.error().code == ErrorCode::kDeadline) return (*self)->ask_claim(task);
+        auto parsed = answer ? parse<wire::ClaimReply>(*answer) : Result<wire::ClaimReply>();
+        const bool granted = answer && parsed && parsed->granted();
+        if (!granted) (*self)->contributions_.unreserve(task->id);
+        (*self)->queue_backward(task, granted);
+      });
 }
 
 void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) {
-  const bool input_gradient = !context_.first() && !mask_empty_below(task->mask, context_.self.stage);
+  const bool input_gradient =
+      !context_.first() && !mask_empty_below(task->mask, context_.self.stage);
   if (!weight_gradients && !input_gradient) {
     return finish(task);
   }
@@ -429,8 +443,9 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
     const Error& error = report.result.error();
     // Half of the contribution may be in the sums, and no one can tell which half.
     if (added && error.code == ErrorCode::kDevice)
-      return context_.fail({error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
-                                                    to_string(task->id.microbatch), error.what)});
+      return context_.fail(
+          {error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
+                                   to_string(task->id.microbatch), error.what)});
     if (added) contributions_.unreserve(task->id);
     return compute_failed(task, error);
   }
@@ -450,12 +465,13 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
   finish(task);
 }
 
-// A frozen upstream can't start its own timer, and its upstream hears nothing: the one that waits for its word says so.
+// A frozen upstream can't start its own timer, and its upstream hears nothing: the one that waits
+// for its word says so.
 void MicrobatchFlow::arm_arrival_timer(const TaskPtr& task) {
   awaiting_arrival_[task->id] = task;
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  task->arrival_timer =
-      context_.runtime.call_after(from_seconds(context_.config.wiring.hop_timeout_seconds), [weak, task] {
+  task->arrival_timer = context_.runtime.call_after(
+      from_seconds(context_.config.wiring.hop_timeout_seconds), [weak, task] {
         auto self = weak.lock();
         if (!self || (*self)->awaiting_arrival_.erase(task->id) == 0) return;
         wire::StallReport stall;
@@ -466,7 +482,7 @@ void MicrobatchFlow::arm_arrival_timer(const TaskPtr& task) {
       });
 }
 
-// ---- Ends ----------------------------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Cancel>(frame);
@@ -559,18 +575,21 @@ void MicrobatchFlow::subtract(const TaskPtr& task, std::function<void()> done) {
   context_.queue.submit(std::move(job));
 }
 
-// Everything a step's microbatches make two stages send each other is on that boundary's account: what is neither
-// tensor nor target tokens is framing. Evaluations, and what comes after a step was sealed, are on nobody's.
+// Everything a step's microbatches make two stages send each other is on that boundary's account:
+// what is neither tensor nor target tokens is framing. Evaluations, and what comes after a step was
+// sealed, are on nobody's.
 bool MicrobatchFlow::counts(const Phase& phase) const {
   return phase.kind == PhaseKind::kTrain && phases_.microbatches(phase) > 0;
 }
 
-void MicrobatchFlow::send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens) {
+void MicrobatchFlow::send_next(const Seat& to, const Phase& phase, Frame frame,
+                               std::uint64_t tokens) {
   if (counts(phase)) {
     wire::BoundaryBytes& bytes = boundary_[phase];
     bytes.set_forward_codec(bytes.forward_codec() + frame.payload_bytes());
     bytes.set_forward_tokens(bytes.forward_tokens() + tokens);
-    bytes.set_forward_framing(bytes.forward_framing() + frame.wire_bytes() - frame.payload_bytes() - tokens);
+    bytes.set_forward_framing(bytes.forward_framing() + frame.wire_bytes() - frame.payload_bytes() -
+                              tokens);
     bytes.set_forward_messages(bytes.forward_messages() + (frame.payload.empty() ? 0 : 1));
   }
   context_.links.send(to, std::move(frame));
@@ -580,7 +599,8 @@ void MicrobatchFlow::send_back(const Seat& to, const Phase& phase, Frame frame) 
   if (counts(phase)) {
     wire::BoundaryBytes& bytes = boundary_[phase];
     bytes.set_backward_codec(bytes.backward_codec() + frame.payload_bytes());
-    bytes.set_backward_framing(bytes.backward_framing() + frame.wire_bytes() - frame.payload_bytes());
+    bytes.set_backward_framing(bytes.backward_framing() + frame.wire_bytes() -
+                               frame.payload_bytes());
     bytes.set_backward_messages(bytes.backward_messages() + (frame.payload.empty() ? 0 : 1));
   }
   context_.links.send(to, std::move(frame));
@@ -605,17 +625,24 @@ void MicrobatchFlow::offer_credit() {
 
 Result<void> MicrobatchFlow::on_frame(const Seat& from, Frame frame) {
   switch (kind_of(frame)) {
-    case MessageKind::kForward: return on_forward(from, frame);
-    case MessageKind::kForwardDone: return on_forward_done(from, frame);
-    case MessageKind::kGradientArrived: return on_gradient_arrived(from, frame);
-    case MessageKind::kGradient: return on_gradient(from, std::move(frame));
-    case MessageKind::kRefused: return on_refused(from, frame);
-    case MessageKind::kCancel: return on_cancel(from, frame);
+    case MessageKind::kForward:
+      return on_forward(from, frame);
+    case MessageKind::kForwardDone:
+      return on_forward_done(from, frame);
+    case MessageKind::kGradientArrived:
+      return on_gradient_arrived(from, frame);
+    case MessageKind::kGradient:
+      return on_gradient(from, std::move(frame));
+    case MessageKind::kRefused:
+      return on_refused(from, frame);
+    case MessageKind::kCancel:
+      return on_cancel(from, frame);
     case MessageKind::kCredit:
       wiring_.on_credit(from.peer);
       retry_seeking();
       return {};
-    default: return fail(ErrorCode::kCorrupt, "a message that peers don't send each other");
+    default:
+      return fail(ErrorCode::kCorrupt, "a message that peers don't send each other");
   }
 }
 

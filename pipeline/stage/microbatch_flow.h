@@ -1,11 +1,15 @@
-// Microbatches through one stage: admit, compute forward, wire on, wait for the gradient, compute backward, send it back.
+// Microbatches through one stage: admit, compute forward, wire on, wait for the gradient, compute
+// backward, send it back.
 //
-//   Admission: by bytes, reserving room for the gradient with the forward. A full peer refuses forwards (the sender picks
-//              again and waits for a credit); gradients, cancels and control are never refused.
-//   Hops:      a sender's timer covers one hop's work: sent -> forward done, and gradient arrived there -> gradient here.
-//              A timeout is charged to the peer that stalled and the bytes go to another one under a new attempt; the
-//              old attempt is cancelled. Late answers of either attempt are the same numbers: the first one is used.
-//   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it adds.
+//   Admission: by bytes, reserving room for the gradient with the forward. A full peer refuses
+//              forwards (the sender picks again and waits for a credit); gradients, cancels and
+//              control are never refused.
+//   Hops:      a sender's timer covers one hop's work: sent -> forward done, and gradient arrived
+//              there -> gradient here. A timeout is charged to the peer that stalled and the bytes
+//              go to another one under a new attempt; the old attempt is cancelled. Late answers of
+//              either attempt are the same numbers: the first one is used.
+//   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it
+//              adds.
 //   Thread:    control thread.
 //   Errors:    frames that do not fit return kCorrupt; the caller disconnects the sender.
 //   Bounds:    [net] admit_bytes; Limits::attempts_per_microbatch_max sends per task.
@@ -29,8 +33,9 @@ namespace swarmline {
 
 class MicrobatchFlow {
  public:
-  MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions, Wiring& wiring,
-                 std::uint64_t admit_bytes_max, std::function<void()> on_local_finished);
+  MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
+                 Wiring& wiring, std::uint64_t admit_bytes_max,
+                 std::function<void()> on_local_finished);
   ~MicrobatchFlow();
 
   // Candidates of the next stage: seats the wiring may name.
@@ -46,7 +51,8 @@ class MicrobatchFlow {
   void on_link_lost(const Seat& peer);
   // The phase can be computed now: what was held goes on.
   void on_active(const Phase& phase);
-  // Drops everything of the phase; nothing of it is computed any more (jobs on the device are ignored when they end).
+  // Drops everything of the phase; nothing of it is computed any more (jobs on the device are
+  // ignored when they end).
   void drop(const Phase& phase);
   // Recomputes a contribution and subtracts it; for Contributions.
   void subtract(const TaskPtr& task, std::function<void()> done);
@@ -74,7 +80,8 @@ class MicrobatchFlow {
   void admit(const TaskPtr& task);
   bool has_room(std::uint64_t bytes) const;
   void queue_forward(const TaskPtr& task);
-  void after_forward(const TaskPtr& task, const JobReport& report, const struct ForwardResult& result);
+  void after_forward(const TaskPtr& task, const JobReport& report,
+                     const struct ForwardResult& result);
   void send_on(const TaskPtr& task);
   void resend(const TaskPtr& task, bool stalled);
   void settle_hop(const TaskPtr& task);
@@ -108,13 +115,14 @@ class MicrobatchFlow {
   std::function<void()> on_local_finished_;
 
   std::map<PeerId, Seat> next_seats_;
-  std::map<AttemptId, TaskPtr> tasks_;       // by the attempt they arrived as
-  std::map<AttemptId, TaskPtr> outgoing_;    // by the attempt they were sent on as
+  std::map<AttemptId, TaskPtr> tasks_;              // by the attempt they arrived as
+  std::map<AttemptId, TaskPtr> outgoing_;           // by the attempt they were sent on as
   std::map<AttemptId, Superseded> stale_outgoing_;  // their answers still count
-  std::map<AttemptId, TaskPtr> awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
+  std::map<AttemptId, TaskPtr>
+      awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
   std::map<Phase, std::vector<TaskPtr>> held_;
   std::deque<TaskPtr> seeking_;
-  std::map<PeerId, Seat> refused_full_;      // wait for our credit
+  std::map<PeerId, Seat> refused_full_;  // wait for our credit
   std::uint64_t admitted_bytes_ = 0;
   std::uint32_t local_in_flight_ = 0;
   std::uint32_t next_attempt_ = 1;

@@ -23,30 +23,32 @@ enum class TaskState : std::uint8_t {
 
 struct MicrobatchTask {
   AttemptId id;
-  Seat upstream;            // peer 0: started here, by the source
-  std::string mask;         // stages that want weight gradients; empty = all
+  Seat upstream;     // peer 0: started here, by the source
+  std::string mask;  // stages that want weight gradients; empty = all
   std::uint32_t rows = 0;
-  SharedBytes input;        // wire buffer of the stage input; stage 0: int32 tokens
-  SharedBytes targets;      // int32; kept by the last stage and passed on by the others
-  std::string targets_wire; // as they travel
+  SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens
+  SharedBytes targets;       // int32; kept by the last stage and passed on by the others
+  std::string targets_wire;  // as they travel
 
   TaskState state = TaskState::kForward;
   bool cancelled = false;
-  bool has_graph = false;   // the model keeps a graph that backward has not consumed
+  bool has_graph = false;  // the model keeps a graph that backward has not consumed
   std::uint64_t admitted_bytes = 0;
 
   // The way on.
   Seat next;
   AttemptId outgoing;
-  SharedBytes output;       // wire buffer, kept until the gradient is back: for another peer if this one stalls
+  SharedBytes
+      output;  // wire buffer, kept until the gradient is back: for another peer if this one stalls
   std::vector<PeerId> tried;
   std::uint32_t sends = 0;
-  bool hop_open = false;    // picked and not yet settled with the wiring
+  bool hop_open = false;  // picked and not yet settled with the wiring
   TimerId hop_timer;
 
   // The way back.
-  SharedBytes gradient;     // wire buffer of the output's gradient, kept until the report is acknowledged
-  TimerId arrival_timer;    // waits for the upstream's word that it has our gradient
+  SharedBytes
+      gradient;  // wire buffer of the output's gradient, kept until the report is acknowledged
+  TimerId arrival_timer;  // waits for the upstream's word that it has our gradient
   double loss_sum = 0;
   std::uint64_t backward_ns = 0;
 

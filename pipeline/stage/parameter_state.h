@@ -1,11 +1,15 @@
-// The versions of a stage's parameters that live at one time, its gradient accumulators and its optimizer.
+// The versions of a stage's parameters that live at one time, its gradient accumulators and its
+// optimizer.
 //
-//   delay 0: one arena. Step t computes on version t; a commit changes it in place.
-//   delay 1: two. Step t+1 computes on version t while step t is averaged into version t+1; activate() copies the committed
+//   delay 0: one arena. Step t computes on version t; a commit changes it in place. delay 1: two.
+//   Step t+1 computes on version t while step t is averaged into version t+1; activate() copies the
+//   committed
 //            arena into the computing one when the step that used the older version is sealed.
-//   Gradients: `open` takes what is computed, seal() freezes it as `sealed` (read-only until the next seal), `reduced` is
-//            where the average of it is written. Reduction is out of place.
-//   Thread:  functions marked [device] run in device jobs only; the rest are plain reads on the control thread.
+//   Gradients: `open` takes what is computed, seal() freezes it as `sealed` (read-only until the
+//              next seal), `reduced` is where the average of it is written. Reduction is out of
+//              place.
+//   Thread:  functions marked [device] run in device jobs only; the rest are plain reads on the
+//            control thread.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +31,11 @@ class ParameterState {
   BytesView committed_parameters() const;
   const ParameterLayout& layout() const { return model_.layout(); }
 
-  void seal();                              // [device]
-  void apply(const StepScalars& scalars);   // [device] optimizer step of `reduced` on the committed parameters
-  void activate();                          // [device] compute on the committed version from now on
-  std::uint64_t digest() const;             // [device] of committed parameters and optimizer state
+  void seal();  // [device]
+  void apply(const StepScalars&
+                 scalars);       // [device] optimizer step of `reduced` on the committed parameters
+  void activate();               // [device] compute on the committed version from now on
+  std::uint64_t digest() const;  // [device] of committed parameters and optimizer state
 
  private:
   MutableBytes committed_bytes();

@@ -19,14 +19,17 @@ void refuse_link(const std::shared_ptr<Connection>& connection) {
 }
 }  // namespace
 
-PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers)
+PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout,
+                     Handlers handlers)
     : runtime_(runtime),
       network_(network),
       connect_timeout_(connect_timeout),
       handlers_(std::move(handlers)),
       alive_(std::make_shared<PeerLinks*>(this)) {}
 
-PeerLinks::~PeerLinks() { close_all(); }
+PeerLinks::~PeerLinks() {
+  close_all();
+}
 
 Result<Address> PeerLinks::listen(const Address& address) {
   std::weak_ptr<PeerLinks*> weak = alive_;
@@ -35,7 +38,9 @@ Result<Address> PeerLinks::listen(const Address& address) {
   });
 }
 
-void PeerLinks::set_identity(RunIdentity identity) { identity_ = std::move(identity); }
+void PeerLinks::set_identity(RunIdentity identity) {
+  identity_ = std::move(identity);
+}
 
 void PeerLinks::set_address(const Seat& peer, const std::string& address) {
   addresses_[peer.peer] = address;
@@ -70,14 +75,15 @@ void PeerLinks::accept(std::shared_ptr<Connection> connection) {
   });
 }
 
-void PeerLinks::greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
-                      Frame frame) {
+void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
+                      const std::shared_ptr<Seat>& from, Frame frame) {
   std::erase(ungreeted_, connection);
   auto hello = parse<wire::LinkHello>(frame);
   const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
                     hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
-                    hello->term() >= identity_.term.value && from_wire(hello->to()) == identity_.self &&
-                    hello->from().peer() != 0 && hello->from().peer() != identity_.self.peer.value;
+                    hello->term() >= identity_.term.value &&
+                    from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
+                    hello->from().peer() != identity_.self.peer.value;
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   if (!fits || !room) {
@@ -107,7 +113,8 @@ void PeerLinks::send(const Seat& to, Frame frame) {
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));
-    // A peer that makes us say so much while we can't reach it loses what is beyond: its timers and ours cover that.
+    // A peer that makes us say so much while we can't reach it loses what is beyond: its timers and
+    // ours cover that.
     if (link.waiting.size() < kFramesWaitingForDialMax) link.waiting.push_back(std::move(frame));
     return;
   }
@@ -127,33 +134,38 @@ void PeerLinks::dial(const Seat& to) {
     });
     return;
   }
-  network_.connect(*address, connect_timeout_, [weak, to](Result<std::shared_ptr<Connection>> dialled) {
-    auto self = weak.lock();
-    if (!self) {
-      if (dialled) refuse_link(*dialled);
-      return;
-    }
-    if (!dialled) return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
-    auto it = (*self)->dialled_.find(to.peer);
-    // Forgotten meanwhile, or dialled again and that one was quicker.
-    if (it == (*self)->dialled_.end() || it->second.connection) return refuse_link(*dialled);
-    const std::shared_ptr<Connection> connection = *dialled;
-    const Connection* raw = connection.get();
-    connection->start({
-        .on_frame =
-            [weak, to](Frame frame) {
-              if (auto owner = weak.lock()) (*owner)->handlers_.on_frame(to, std::move(frame));
-            },
-        .on_closed =
-            [weak, to, raw](Error error) {
-              if (auto owner = weak.lock()) (*owner)->lost((*owner)->dialled_, to, raw, error);
-            },
-    });
-    it->second.connection = connection;
-    connection->send((*self)->hello_for(to));
-    for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
-    it->second.waiting.clear();
-  });
+  network_.connect(*address, connect_timeout_,
+                   [weak, to](Result<std::shared_ptr<Connection>> dialled) {
+                     auto self = weak.lock();
+                     if (!self) {
+                       if (dialled) refuse_link(*dialled);
+                       return;
+                     }
+                     if (!dialled)
+                       return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
+                     auto it = (*self)->dialled_.find(to.peer);
+                     // Forgotten meanwhile, or dialled again and that one was quicker.
+                     if (it == (*self)->dialled_.end() || it->second.connection)
+                       return refuse_link(*dialled);
+                     const std::shared_ptr<Connection> connection = *dialled;
+                     const Connection* raw = connection.get();
+                     connection->start({
+                         .on_frame =
+                             [weak, to](Frame frame) {
+                               if (auto owner = weak.lock())
+                                 (*owner)->handlers_.on_frame(to, std::move(frame));
+                             },
+                         .on_closed =
+                             [weak, to, raw](Error error) {
+                               if (auto owner = weak.lock())
+                                 (*owner)->lost((*owner)->dialled_, to, raw, error);
+                             },
+                     });
+                     it->second.connection = connection;
+                     connection->send((*self)->hello_for(to));
+                     for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
+                     it->second.waiting.clear();
+                   });
 }
 
 void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,

@@ -1,10 +1,11 @@
-// The links of one peer to others: dials on demand, accepts, and says who is at the other end. Every link begins with the
-// dialler's LinkHello; a link that names another run, era or seat is closed and counted.
+// The links of one peer to others: dials on demand, accepts, and says who is at the other end.
+// Every link begins with the dialler's LinkHello; a link that names another run, era or seat is
+// closed and counted.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
 //   Errors:  on_lost once per link that broke, never for links closed here.
-//   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent bytes bounded by the
-//            network.
+//   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent
+//            bytes bounded by the network.
 #pragma once
 
 #include <cstdint>
@@ -56,9 +57,11 @@ class PeerLinks {
   };
 
   void accept(std::shared_ptr<Connection> connection);
-  void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from, Frame frame);
+  void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
+             Frame frame);
   void dial(const Seat& to);
-  void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection, const Error& error);
+  void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
+            const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
   Frame hello_for(const Seat& to) const;
 

@@ -1,6 +1,6 @@
-// Which phases this peer knows: announced by the coordinator, active (its version is what the model computes on), sealed,
-// retired. A message of a phase not yet active is held; one of a retired phase is refused.
-// Thread: control thread; pure.
+// Which phases this peer knows: announced by the coordinator, active (its version is what the model
+// computes on), sealed, retired. A message of a phase not yet active is held; one of a retired
+// phase is refused. Thread: control thread; pure.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,9 @@ class PhaseBook {
   }
   std::size_t open_phases() const { return open_.size(); }
   // Nobody can be computing it yet: a step opens when the one before is sealed here too.
-  bool beyond_reach(const Phase& phase) const { return phase.step > over_below_[0] + kStepsAheadMax; }
+  bool beyond_reach(const Phase& phase) const {
+    return phase.step > over_below_[0] + kStepsAheadMax;
+  }
 
  private:
   struct Entry {

@@ -35,7 +35,8 @@ CodecSpec codec_of(const std::string& name, const RunConfig& config) {
 }
 
 template <typename Message>
-Result<void> handle(const Frame& frame, SeatedStage* stage, Result<void> (SeatedStage::*member)(const Message&)) {
+Result<void> handle(const Frame& frame, SeatedStage* stage,
+                    Result<void> (SeatedStage::*member)(const Message&)) {
   auto message = parse<Message>(frame);
   if (!message) return std::unexpected(message.error());
   return (stage->*member)(*message);
@@ -43,7 +44,8 @@ Result<void> handle(const Frame& frame, SeatedStage* stage, Result<void> (Seated
 
 }  // namespace
 
-SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts)
+SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
+                         SeatedStageParts parts)
     : config_(std::move(parts.config)),
       spec_(std::move(parts.spec)),
       model_(std::move(parts.model)),
@@ -66,16 +68,18 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .call_coordinator = std::move(parts.call_coordinator),
                .fail = std::move(parts.fail)},
       wiring_(make_wiring()),
-      contributions_(context_, [this](const TaskPtr& task, std::function<void()> done) {
-        flow_.subtract(task, std::move(done));
-      }),
+      contributions_(context_,
+                     [this](const TaskPtr& task, std::function<void()> done) {
+                       flow_.subtract(task, std::move(done));
+                     }),
       flow_(context_, phases_, contributions_, *wiring_, parts.admit_bytes,
             [this] {
               window_.on_finished();
               want_leases();
             }),
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
-      window_(window_for(config_.pipeline.in_flight, total_peers(config_), config_.pipeline.peers.front())),
+      window_(window_for(config_.pipeline.in_flight, total_peers(config_),
+                         config_.pipeline.peers.front())),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -130,12 +134,18 @@ void SeatedStage::want_leases() {
 
 Result<void> SeatedStage::on_coordinator(const Frame& frame) {
   switch (kind_of(frame)) {
-    case MessageKind::kMembership: return handle<wire::Membership>(frame, this, &SeatedStage::on_membership);
-    case MessageKind::kOpenPhase: return handle<wire::OpenPhase>(frame, this, &SeatedStage::on_open);
-    case MessageKind::kLeases: return handle<wire::Leases>(frame, this, &SeatedStage::on_leases);
-    case MessageKind::kSeal: return handle<wire::Seal>(frame, this, &SeatedStage::on_seal);
-    case MessageKind::kCommit: return handle<wire::Commit>(frame, this, &SeatedStage::on_commit);
-    case MessageKind::kSaveStage: return handle<wire::SaveStage>(frame, this, &SeatedStage::on_save);
+    case MessageKind::kMembership:
+      return handle<wire::Membership>(frame, this, &SeatedStage::on_membership);
+    case MessageKind::kOpenPhase:
+      return handle<wire::OpenPhase>(frame, this, &SeatedStage::on_open);
+    case MessageKind::kLeases:
+      return handle<wire::Leases>(frame, this, &SeatedStage::on_leases);
+    case MessageKind::kSeal:
+      return handle<wire::Seal>(frame, this, &SeatedStage::on_seal);
+    case MessageKind::kCommit:
+      return handle<wire::Commit>(frame, this, &SeatedStage::on_commit);
+    case MessageKind::kSaveStage:
+      return handle<wire::SaveStage>(frame, this, &SeatedStage::on_save);
     case MessageKind::kReportAck: {
       auto ack = parse<wire::ReportAck>(frame);
       if (!ack) return std::unexpected(ack.error());
@@ -146,7 +156,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       auto retire = parse<wire::RetirePhase>(frame);
       if (!retire) return std::unexpected(retire.error());
       const Phase phase = from_wire(retire->phase());
-      if (phase.kind != PhaseKind::kEval) return fail(ErrorCode::kCorrupt, "a step ends by its seal");
+      if (phase.kind != PhaseKind::kEval)
+        return fail(ErrorCode::kCorrupt, "a step ends by its seal");
       phases_.retire(phase);
       flow_.drop(phase);
       contributions_.retire(phase);
@@ -160,7 +171,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
       return {};
     }
-    default: return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
+    default:
+      return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
   }
 }
 
@@ -173,8 +185,9 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
   flow_.on_link_lost(peer);
   if (averager_.waits_for(peer))
-    context_.fail({ErrorCode::kPeerGone, fmt::format("lost the link to {} while averaging with it: {}",
-                                                     to_string(peer), error.what)});
+    context_.fail(
+        {ErrorCode::kPeerGone, fmt::format("lost the link to {} while averaging with it: {}",
+                                           to_string(peer), error.what)});
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
@@ -198,15 +211,15 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
   return {};
 }
 
-// ---- Phases --------------------------------------------------------------------------------------------------------
+// ---- Phases -------------------------------------------------------------------------------------
 
 Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   const Version version{open.version()};
   const bool train = phase.kind == PhaseKind::kTrain;
   if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
-      phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 || open.microbatches() == 0 ||
-      open.microbatches() > Limits::microbatches_per_step_max ||
+      phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 ||
+      open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||
       (train && open.microbatches() != config_.microbatches_per_step()))
     return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be opened now");
   phases_.announce(phase, version, open.microbatches());
@@ -222,9 +235,10 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
 void SeatedStage::activate(const Phase& phase, Version version) {
   const bool switch_version = computing_ != version;
   if (switch_version && committed_ != version)
-    return context_.fail({ErrorCode::kIncompatible,
-                          fmt::format("{} needs version {}, this peer has {} and computes on {}",
-                                      to_string(phase), version.value, committed_.value, computing_.value)});
+    return context_.fail(
+        {ErrorCode::kIncompatible,
+         fmt::format("{} needs version {}, this peer has {} and computes on {}", to_string(phase),
+                     version.value, committed_.value, computing_.value)});
   computing_ = version;
   control(
       [this, switch_version]() -> Result<void> {
@@ -245,9 +259,11 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
   if (leased_ > wanted_) return fail(ErrorCode::kCorrupt, "more leases than were asked for");
   for (const wire::Lease& lease : leases.leases()) {
     const MicrobatchId id{from_wire(lease.phase()), lease.index()};
-    if (phases_.status(id.phase) != PhaseStatus::kOver && id.index >= phases_.microbatches(id.phase))
+    if (phases_.status(id.phase) != PhaseStatus::kOver &&
+        id.index >= phases_.microbatches(id.phase))
       return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
-    if (phases_.status(id.phase) == PhaseStatus::kOver || flow_.knows({id, Attempt{lease.attempt()}})) {
+    if (phases_.status(id.phase) == PhaseStatus::kOver ||
+        flow_.knows({id, Attempt{lease.attempt()}})) {
       window_.on_finished();
       continue;
     }
@@ -272,25 +288,28 @@ Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
   std::set<std::uint32_t> owned;
   for (const wire::Range& range : seal.owned()) {
     const std::uint64_t end = std::uint64_t{range.first()} + range.count();
-    if (range.count() == 0 || end > config_.microbatches_per_step() || owned.contains(range.first()))
+    if (range.count() == 0 || end > config_.microbatches_per_step() ||
+        owned.contains(range.first()))
       return fail(ErrorCode::kCorrupt, "a seal with indices that the step does not have");
     for (std::uint32_t i = 0; i < range.count(); ++i) owned.insert(range.first() + i);
   }
   sealing_ = true;
   phases_.retire(phase);
   flow_.drop(phase);
-  // The barrier lets jobs of the phase that are on the device end, so that what they added is known.
+  // The barrier lets jobs of the phase that are on the device end, so that what they added is
+  // known.
   control([]() -> Result<void> { return {}; },
           [this, phase, seal, owned] {
-            contributions_.settle(phase, owned, [this, phase, seal](Result<std::vector<std::uint32_t>> missing) {
-              if (!missing) return context_.fail(missing.error());
-              if (missing->empty()) return sealed(seal);
-              wire::SealMismatch mismatch;
-              *mismatch.mutable_seat() = to_wire(context_.self);
-              *mismatch.mutable_phase() = to_wire(phase);
-              for (std::uint32_t index : *missing) mismatch.add_missing(index);
-              context_.notify_coordinator(make_frame(MessageKind::kSealMismatch, mismatch));
-            });
+            contributions_.settle(
+                phase, owned, [this, phase, seal](Result<std::vector<std::uint32_t>> missing) {
+                  if (!missing) return context_.fail(missing.error());
+                  if (missing->empty()) return sealed(seal);
+                  wire::SealMismatch mismatch;
+                  *mismatch.mutable_seat() = to_wire(context_.self);
+                  *mismatch.mutable_phase() = to_wire(phase);
+                  for (std::uint32_t index : *missing) mismatch.add_missing(index);
+                  context_.notify_coordinator(make_frame(MessageKind::kSealMismatch, mismatch));
+                });
           });
   return {};
 }
@@ -310,7 +329,8 @@ void SeatedStage::sealed(const wire::Seal& seal) {
       });
 }
 
-// ---- Averaging and commit --------------------------------------------------------------------------------------------
+// ---- Averaging and commit
+// --------------------------------------------------------------------------------------------
 
 void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group) {
   const ParameterLayout& layout = model_->layout();
@@ -332,7 +352,8 @@ void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group
     round.members.push_back(seat);
   }
   if (!member_of_it || (tied && !layout.has_tied()))
-    return context_.fail({ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
+    return context_.fail(
+        {ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
   round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
   round.spec.elements = end - first;
   round.spec.dtype = layout.dtype;
@@ -380,19 +401,21 @@ void SeatedStage::reduced(const RoundKey& key, std::uint64_t bytes_sent) {
 Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
   const Phase phase{PhaseKind::kTrain, commit.step()};
   if (commit.step() != committed_.value)
-    return fail(ErrorCode::kIncompatible, fmt::format("commit of step {} on version {}", commit.step(),
-                                                      committed_.value));
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("commit of step {} on version {}", commit.step(), committed_.value));
   const double corrections[] = {commit.bias_correction1(), commit.bias_correction2()};
   for (double correction : corrections)
     if (!commit.skipped() && !(correction > 0 && correction <= 1))
       return fail(ErrorCode::kCorrupt, "a commit with a bias correction outside (0, 1]");
   if (digests_.empty() || digests_.begin()->first.phase != phase)
-    return fail(ErrorCode::kIncompatible, fmt::format("{} is committed and not reduced here", to_string(phase)));
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("{} is committed and not reduced here", to_string(phase)));
   for (const wire::GroupDigest& group : commit.groups()) {
     const auto mine = digests_.find({phase, group.group(), group.attempt()});
     if (mine != digests_.end() && mine->second != group.digest()) {
       context_.fail({ErrorCode::kIncompatible,
-                     fmt::format("the committed gradient of {} is not the one this peer has", to_string(phase))});
+                     fmt::format("the committed gradient of {} is not the one this peer has",
+                                 to_string(phase))});
       return {};
     }
   }
@@ -424,8 +447,8 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
 
 Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
   if (save.version() != committed_.value)
-    return fail(ErrorCode::kIncompatible, fmt::format("asked to save version {}, has {}", save.version(),
-                                                      committed_.value));
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("asked to save version {}, has {}", save.version(), committed_.value));
   auto copy = std::make_shared<Buffer>();
   control(
       [this, copy]() -> Result<void> {
@@ -436,7 +459,8 @@ Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
         std::make_shared<CheckpointUpload>(
             context_.self, name, model_->layout(), std::move(*copy), context_.call_coordinator,
             [](Result<void> done) {
-              if (!done) log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);
+              if (!done)
+                log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);
             })
             ->start();
       });

@@ -1,4 +1,5 @@
-// A peer that has its seat: phases open, microbatches flow, the phase is sealed, averaged, committed, again.
+// A peer that has its seat: phases open, microbatches flow, the phase is sealed, averaged,
+// committed, again.
 //   Ownership: owns everything of the stage but the doors and the links.
 //   Thread:    control thread. Errors: `fail` of the context ends the peer.
 #pragma once
@@ -84,7 +85,7 @@ class SeatedStage {
   Version computing_;
   bool sealing_ = false;
   std::vector<std::function<void()>> after_seal_;
-  std::map<RoundKey, std::uint64_t> digests_;   // of the newest reduced phase
+  std::map<RoundKey, std::uint64_t> digests_;  // of the newest reduced phase
   std::map<PeerId, Seat> next_;
   std::vector<PeerShare> last_shares_;
   std::shared_ptr<SeatedStage*> alive_;

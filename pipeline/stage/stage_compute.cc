@@ -5,10 +5,12 @@
 namespace swarmline {
 namespace {
 
-// Bit 63 of an attempt marks the second run of a contribution that is taken back, so that its graph has its own name.
+// Bit 63 of an attempt marks the second run of a contribution that is taken back, so that its graph
+// has its own name.
 constexpr std::uint64_t kTakeBackBit = std::uint64_t{1} << 63;
 
-Result<Buffer> decode_tensor(const StageContext& context, const SharedBytes& wire, std::uint32_t rows) {
+Result<Buffer> decode_tensor(const StageContext& context, const SharedBytes& wire,
+                             std::uint32_t rows) {
   const DType dtype = context.spec.shape.dtype;
   Buffer tensor(context.activation_elements(rows) * size_bytes(dtype));
   SWARMLINE_TRY(decode(wire.view(), dtype, tensor.bytes()));
@@ -16,7 +18,8 @@ Result<Buffer> decode_tensor(const StageContext& context, const SharedBytes& wir
 }
 
 // `hidden` keeps the decoded input alive for the call.
-Result<ForwardInput> forward_input(const StageContext& context, const MicrobatchTask& task, Buffer& hidden) {
+Result<ForwardInput> forward_input(const StageContext& context, const MicrobatchTask& task,
+                                   Buffer& hidden) {
   ForwardInput input;
   input.id = task.id;
   input.train = task.train();
@@ -85,7 +88,8 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
     input->id.attempt.value |= kTakeBackBit;
-    if (auto output = context.model.forward(*input); !output) return std::unexpected(output.error());
+    if (auto output = context.model.forward(*input); !output)
+      return std::unexpected(output.error());
     BackwardInput back;
     back.id = input->id;
     back.scale = -1;
@@ -105,13 +109,16 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
 std::string pack_targets(std::span<const std::int32_t> targets, std::uint32_t vocab) {
   const std::size_t width = target_bytes(vocab);
   std::string packed(targets.size() * width, '\0');
-  for (std::size_t i = 0; i < targets.size(); ++i) std::memcpy(&packed[i * width], &targets[i], width);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    std::memcpy(&packed[i * width], &targets[i], width);
   return packed;
 }
 
-Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count, std::uint32_t vocab) {
+Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count,
+                                   std::uint32_t vocab) {
   const std::size_t width = target_bytes(vocab);
-  if (packed.size() != count * width) return fail(ErrorCode::kCorrupt, "target tokens of another length");
+  if (packed.size() != count * width)
+    return fail(ErrorCode::kCorrupt, "target tokens of another length");
   Buffer targets(count * sizeof(std::int32_t));
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t token = 0;

@@ -1,6 +1,6 @@
-// The device jobs of a stage: decode, compute, encode. Each function builds a job body that touches the model on the
-// device's thread and writes into a result that the completion reads; inputs are frozen while the job is under way.
-// Source: one microbatch's life, ARCHITECTURE.md.
+// The device jobs of a stage: decode, compute, encode. Each function builds a job body that touches
+// the model on the device's thread and writes into a result that the completion reads; inputs are
+// frozen while the job is under way. Source: one microbatch's life, ARCHITECTURE.md.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 namespace swarmline {
 
 struct ForwardResult {
-  SharedBytes wire;       // encoded output; empty at the last stage
+  SharedBytes wire;  // encoded output; empty at the last stage
   double loss_sum = 0;
   bool finite = true;
 };
 
 struct BackwardResult {
-  SharedBytes wire;       // encoded input gradient; empty at stage 0 or when nobody below wants it
+  SharedBytes wire;  // encoded input gradient; empty at stage 0 or when nobody below wants it
   bool finite = true;
 };
 
@@ -34,9 +34,12 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 
 // Target tokens as they travel: uint16 where the vocabulary fits, else uint32.
-constexpr std::size_t target_bytes(std::uint32_t vocab) { return vocab <= 65536 ? 2 : 4; }
+constexpr std::size_t target_bytes(std::uint32_t vocab) {
+  return vocab <= 65536 ? 2 : 4;
+}
 std::string pack_targets(std::span<const std::int32_t> targets, std::uint32_t vocab);
 // kCorrupt when the size or a token does not fit.
-Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count, std::uint32_t vocab);
+Result<SharedBytes> unpack_targets(std::string_view packed, std::uint64_t count,
+                                   std::uint32_t vocab);
 
 }  // namespace swarmline

@@ -1,5 +1,5 @@
-// What the parts of one peer share once it is seated. Owned by StagePeer; every reference outlives the parts.
-// Thread: control thread.
+// What the parts of one peer share once it is seated. Owned by StagePeer; every reference outlives
+// the parts. Thread: control thread.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,7 @@
 #include "pipeline/stage/stage_peer.h"
 
-#include <unistd.h>
-
 #include <optional>
+#include <unistd.h>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -32,11 +31,14 @@ Result<void> check_cuts(const wire::Welcome& welcome, const RunConfig& config) {
     layer = cut.last_layer();
   }
   if (!fits || layer != config.model.layers)
-    return fail(ErrorCode::kCorrupt, "the coordinator's cut of the layers does not divide the model");
+    return fail(ErrorCode::kCorrupt,
+                "the coordinator's cut of the layers does not divide the model");
   return {};
 }
 
-int exit_code_of(const Error& error) { return error.code == ErrorCode::kUserMistake ? 2 : 1; }
+int exit_code_of(const Error& error) {
+  return error.code == ErrorCode::kUserMistake ? 2 : 1;
+}
 }  // namespace
 
 class StagePeer::Impl {
@@ -53,7 +55,9 @@ class StagePeer::Impl {
 
   void start();
   void finish(int exit_code, std::string sentence);
-  BytesView committed_parameters() const { return stage_ ? stage_->committed_parameters() : BytesView(); }
+  BytesView committed_parameters() const {
+    return stage_ ? stage_->committed_parameters() : BytesView();
+  }
   const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
   Seat seat() const { return seat_; }
 
@@ -89,11 +93,12 @@ class StagePeer::Impl {
 void StagePeer::Impl::start() {
   links_ = std::make_unique<PeerLinks>(
       runtime_, network_, kConnectTimeout,
-      PeerLinks::Handlers{.on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
-                          .on_lost =
-                              [this](const Seat& peer, const Error& error) {
-                                if (stage_ && !finished_) stage_->on_link_lost(peer, error);
-                              }});
+      PeerLinks::Handlers{
+          .on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
+          .on_lost =
+              [this](const Seat& peer, const Error& error) {
+                if (stage_ && !finished_) stage_->on_link_lost(peer, error);
+              }});
   auto listen = parse_address(options_.machine.listen);
   if (!listen) return finish(2, listen.error().what);
   auto bound = links_->listen(*listen);
@@ -123,13 +128,13 @@ void StagePeer::Impl::say_hello() {
           [weak = weak()](Frame frame) {
             if (auto self = weak.lock()) (*self)->on_coordinator(std::move(frame));
           },
-      .on_request = [](Frame, RpcChannel::Respond respond) {
-        respond(fail(ErrorCode::kRefused, "peers answer no requests"));
-      },
+      .on_request =
+          [](Frame, RpcChannel::Respond respond) {
+            respond(fail(ErrorCode::kRefused, "peers answer no requests"));
+          },
       .on_closed =
           [weak = weak()](Error error) {
-            if (auto self = weak.lock())
-              (*self)->finish(1, "lost the coordinator: " + error.what);
+            if (auto self = weak.lock()) (*self)->finish(1, "lost the coordinator: " + error.what);
           },
   });
   wire::Hello hello;
@@ -147,8 +152,9 @@ void StagePeer::Impl::say_hello() {
                        auto self = weak.lock();
                        if (!self) return;
                        if (!reply)
-                         return (*self)->finish(reply.error().code == ErrorCode::kRefused ? 3 : 1,
-                                                "the coordinator did not take this peer: " + reply.error().what);
+                         return (*self)->finish(
+                             reply.error().code == ErrorCode::kRefused ? 3 : 1,
+                             "the coordinator did not take this peer: " + reply.error().what);
                        auto welcome = parse<wire::Welcome>(*reply);
                        if (!welcome) return (*self)->finish(1, welcome.error().what);
                        (*self)->welcomed(*welcome);
@@ -158,7 +164,8 @@ void StagePeer::Impl::say_hello() {
 bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
   const std::string& wish = parts.config.pipeline.recompute;
   if (wish != "auto") return wish == "true";
-  const std::uint64_t kept = retained_bytes(parts.spec, parts.stage, parts.config.batch.microbatch, false);
+  const std::uint64_t kept =
+      retained_bytes(parts.spec, parts.stage, parts.config.batch.microbatch, false);
   return kept * parts.config.wiring.in_flight_per_peer > parts.admit_bytes;
 }
 
@@ -183,12 +190,14 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
   parts.era = Era{welcome.era()};
   parts.admit_bytes = parts.config.net.admit_bytes;
   if (parts.admit_bytes == 0)
-    parts.admit_bytes = options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
+    parts.admit_bytes =
+        options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
   parts.recompute = wants_recompute(parts);
   return parts;
 }
 
-// On the device's thread: a large stage takes longer to make than a coordinator waits for a heartbeat.
+// On the device's thread: a large stage takes longer to make than a coordinator waits for a
+// heartbeat.
 Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
   if (parts.stage.has_embedding()) {
     auto source = options_.make_source(parts.config);
@@ -206,7 +215,8 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
 
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   seat_ = from_wire(welcome.seat());
-  if (const double beat = welcome.heartbeat_seconds(); beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
+  if (const double beat = welcome.heartbeat_seconds();
+      beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
     heartbeat_period_ = from_seconds(beat);
   links_->set_identity({.term = Term{welcome.term()},
                         .era = Era{welcome.era()},
@@ -244,8 +254,7 @@ void StagePeer::Impl::take_seat(SeatedStageParts built) {
     if (!self) return;
     // Not inside the handler that failed: it still stands on what finishing tears down.
     (*self)->runtime_.post([weak, error] {
-      if (auto still = weak.lock())
-        (*still)->finish(exit_code_of(error), error.what);
+      if (auto still = weak.lock()) (*still)->finish(exit_code_of(error), error.what);
     });
   };
   stage_ = std::make_unique<SeatedStage>(runtime_, queue_, *links_, std::move(built));
@@ -303,12 +312,23 @@ void StagePeer::Impl::finish(int exit_code, std::string sentence) {
 
 StagePeer::StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
                      std::function<void(PeerOutcome)> on_finished)
-    : impl_(std::make_unique<Impl>(runtime, network, device, std::move(options), std::move(on_finished))) {}
+    : impl_(std::make_unique<Impl>(runtime, network, device, std::move(options),
+                                   std::move(on_finished))) {}
 StagePeer::~StagePeer() = default;
-void StagePeer::start() { impl_->start(); }
-void StagePeer::request_stop() { impl_->finish(130, "interrupted"); }
-BytesView StagePeer::committed_parameters() const { return impl_->committed_parameters(); }
-const ParameterLayout* StagePeer::layout() const { return impl_->layout(); }
-Seat StagePeer::seat() const { return impl_->seat(); }
+void StagePeer::start() {
+  impl_->start();
+}
+void StagePeer::request_stop() {
+  impl_->finish(130, "interrupted");
+}
+BytesView StagePeer::committed_parameters() const {
+  return impl_->committed_parameters();
+}
+const ParameterLayout* StagePeer::layout() const {
+  return impl_->layout();
+}
+Seat StagePeer::seat() const {
+  return impl_->seat();
+}
 
 }  // namespace swarmline

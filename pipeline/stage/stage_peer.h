@@ -1,10 +1,12 @@
-// A peer: serves one stage at a time on one device. Joins a coordinator, builds its stage, computes what arrives, wires
-// what leaves, averages gradients with its stage mates, steps when told.
-//   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and optimizer.
+// A peer: serves one stage at a time on one device. Joins a coordinator, builds its stage, computes
+// what arrives, wires what leaves, averages gradients with its stage mates, steps when told.
+//   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and
+//              optimizer.
 //   Thread:    control thread; the model is touched by device jobs only.
-//   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's mistake (e.g. a data file that
-//              is not there), 3 fenced or refused.
-//   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients and control never are.
+//   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
+//              mistake (e.g. a data file that is not there), 3 fenced or refused.
+//   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients
+//              and control never are.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ struct StagePeerOptions {
   std::string name;
   // Made only by a peer of stage 0, from the config that the coordinator sent.
   std::function<Result<std::unique_ptr<MicrobatchSource>>(const RunConfig&)> make_source;
-  std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&, const StageModelOptions&)>
+  std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,
+                                                    const StageModelOptions&)>
       make_model;
 };
 
@@ -47,7 +50,8 @@ class StagePeer {
   void start();
   // Leaves at once; on_finished follows.
   void request_stop();
-  // For tests and tools: the newest committed parameters of this peer's stage (empty before it is seated).
+  // For tests and tools: the newest committed parameters of this peer's stage (empty before it is
+  // seated).
   BytesView committed_parameters() const;
   const ParameterLayout* layout() const;
   Seat seat() const;

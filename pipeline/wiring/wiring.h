@@ -7,7 +7,7 @@
 // on_settled ends every pick that was not refused, once, however it went (gradient back, re-sent,
 // cancelled, peer lost).
 //   Thread: control thread. No clock: durations are passed in. Events of unknown peers are ignored
-//   (they may be late). Bounds: Limits::next_candidates_max candidates.
+//           (they may be late). Bounds: Limits::next_candidates_max candidates.
 #pragma once
 
 #include <cstdint>

@@ -23,13 +23,17 @@ Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, 
 }
 
 Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size, const std::string&) {
-  if (files_[stage].size() != size) return fail(ErrorCode::kCorrupt, "a stage file of another size");
+  if (files_[stage].size() != size)
+    return fail(ErrorCode::kCorrupt, "a stage file of another size");
   return {};
 }
 
-Result<std::string> MemoryCheckpoint::commit() { return "memory:" + name_; }
+Result<std::string> MemoryCheckpoint::commit() {
+  return "memory:" + name_;
+}
 
-SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id, SimDeviceOptions device_options)
+SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id,
+                       SimDeviceOptions device_options)
     : device(runtime.node(id), std::move(device_options)) {}
 
 SimCluster::SimCluster(SimClusterOptions options)
@@ -47,13 +51,14 @@ SimCluster::SimCluster(SimClusterOptions options)
   control.model = *model;
   control.eval_sequences = options_.eval_sequences;
   control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
-  coordinator_ = std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
-                                               [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
+  coordinator_ =
+      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
+                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
   auto address = coordinator_->start();
   SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
 
-  const std::uint32_t count =
-      std::accumulate(options_.config.pipeline.peers.begin(), options_.config.pipeline.peers.end(), 0U);
+  const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
+                                              options_.config.pipeline.peers.end(), 0U);
   for (std::uint32_t i = 0; i < count; ++i) {
     const SimPeer machine = i < options_.peers.size() ? options_.peers[i] : SimPeer{};
     SimDeviceOptions device;
@@ -68,14 +73,18 @@ SimCluster::SimCluster(SimClusterOptions options)
     peer.machine.listen = "sim:0";
     peer.name = "sim-" + std::to_string(i);
     peer.make_model = options_.make_model;
-    peer.make_source = [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
-      return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab, config.batch.sequence);
+    peer.make_source =
+        [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
+      return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
+                                               config.batch.sequence);
     };
-    nodes_[i]->peer =
-        std::make_unique<StagePeer>(runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
-                                    [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
-    // One after the other, so that the joining order and with it the seats are those of the options.
-    runtime_.node(id).call_after(std::chrono::milliseconds(i + 1), [this, i] { nodes_[i]->peer->start(); });
+    nodes_[i]->peer = std::make_unique<StagePeer>(
+        runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
+        [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
+    // One after the other, so that the joining order and with it the seats are those of the
+    // options.
+    runtime_.node(id).call_after(std::chrono::milliseconds(i + 1),
+                                 [this, i] { nodes_[i]->peer->start(); });
   }
 }
 

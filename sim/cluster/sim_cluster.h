@@ -1,6 +1,7 @@
-// A whole swarm in one thread: the real coordinator and stage peers over the simulated doors, from a seed.
-//   What:      one coordinator (node 0) and peers (nodes 1, 2, ...), each with its own device; the tiny model is really
-//              computed, in virtual time.
+// A whole swarm in one thread: the real coordinator and stage peers over the simulated doors, from
+// a seed.
+//   What:      one coordinator (node 0) and peers (nodes 1, 2, ...), each with its own device; the
+//              tiny model is really computed, in virtual time.
 //   Ownership: owns all nodes. Thread: one.
 //   Bounds:    run() ends at its virtual limit.
 #pragma once
@@ -32,8 +33,9 @@ struct SimClusterOptions {
   std::uint32_t vocab = 31;
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
-  SimLink link;                // between any two nodes
-  std::vector<SimPeer> peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
+  SimLink link;  // between any two nodes
+  std::vector<SimPeer>
+      peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
   // The model of each peer; tests wrap it to make it fail or stall.
   decltype(StagePeerOptions::make_model) make_model;
 };
@@ -59,7 +61,9 @@ class SimCluster {
 
   // Runs until the coordinator has ended; empty when `limit` of virtual time passed first.
   std::optional<RunOutcome> run(Duration limit);
-  bool run_until(const std::function<bool()>& done, Duration limit) { return runtime_.run_until(done, limit); }
+  bool run_until(const std::function<bool()>& done, Duration limit) {
+    return runtime_.run_until(done, limit);
+  }
 
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
@@ -75,7 +79,8 @@ class SimCluster {
   const MemoryCheckpoint& checkpoint() const { return sink_; }
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
 
-  // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has ended.
+  // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has
+  // ended.
   std::map<std::string, std::vector<std::byte>> parameters_of(std::size_t i) const;
   // Of all stages; CHECKs that replicas of a stage are bit-equal.
   std::map<std::string, std::vector<std::byte>> parameters() const;

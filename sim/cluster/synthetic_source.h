@@ -1,5 +1,5 @@
-// Tokens without files: a pure function of (seed, phase, index), with enough structure to learn from (each token depends on
-// the one before). For simulations and tests. Thread: stateless.
+// Tokens without files: a pure function of (seed, phase, index), with enough structure to learn
+// from (each token depends on the one before). For simulations and tests. Thread: stateless.
 #pragma once
 
 #include "pipeline/source/microbatch_source.h"

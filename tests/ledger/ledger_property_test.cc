@@ -91,7 +91,9 @@ class Model {
     ModelCell& cell = p.cells[stage][index];
     if (cell.owner) return cell.owner == seat ? Verdict::kDuplicate : Verdict::kRefused;
     if (index >= p.fresh || p.states[stage] != StageState::kOpen) return Verdict::kRefused;
-    if (cell.claim ? *cell.claim != std::pair(seat, a) : a != Attempt(0)) return Verdict::kRefused;
+    if (cell.claim && *cell.claim != std::pair(seat, a)) return Verdict::kRefused;
+    // Nothing is added in an evaluation: any attempt's loss is as good.
+    if (!cell.claim && a != Attempt(0) && !p.eval) return Verdict::kRefused;
     cell = {.owner = seat, .claim = {}, .missing = false};
     return Verdict::kAccepted;
   }

@@ -1,18 +1,16 @@
 // How far two trainings of one config may be apart, and how far they are.
 //   Noise:     of a tensor (a step's loss, the evaluation): the largest |difference| between any
-//   two
-//              of the reference and its runs with permuted summation order. It is measured for each
-//              config, in the config's own dtype.
+//              two of the reference and its runs with permuted summation order. It is measured for
+//              each config, in the config's own dtype.
 //   Bounds:    measured_bound: kNoiseFactor x noise, at least kFloorUlpsPerStep ulps of the
-//   tensor's
-//              largest value a step: a step rounds each parameter once, so the least difference of
-//              two sums can cost one ulp, and a few permutations may happen to round alike.
-//              relative_bound: a share of the tensor's largest value.
+//              tensor's largest value a step: a step rounds each parameter once, so the least
+//              difference of two sums can cost one ulp, and a few permutations may happen to round
+//              alike. relative_bound: a share of the tensor's largest value.
 //   Zero true gradient: softmax does not see a bias of all keys (without rotary positions), so the
-//              gradient of attention.k.bias is rounding alone, and Adam, which divides a gradient
-//              by its own size, makes steps of it. Such a tensor has no scale of its own: both
-//              kinds of bound are kNoiseFactor x its noise there, an absolute number, never a share
-//              of its values.
+//                       gradient of attention.k.bias is rounding alone, and Adam, which divides a
+//                       gradient by its own size, makes steps of it. Such a tensor has no scale of
+//                       its own: both kinds of bound are kNoiseFactor x its noise there, an
+//                       absolute number, never a share of its values.
 //   Thread:    pure functions.
 #pragma once
 

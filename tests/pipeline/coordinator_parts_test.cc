@@ -24,8 +24,7 @@ wire::Hello hello(const std::string& address) {
   return hello;
 }
 
-// ---- Membership
-// ----------------------------------------------------------------------------------------------------
+// ---- Membership ---------------------------------------------------------------------------------
 
 TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   Membership membership({2, 1});
@@ -110,8 +109,7 @@ TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
   EXPECT_EQ(membership.view_for(second.front()).mates_size(), 39);
 }
 
-// ---- RunSequence
-// ---------------------------------------------------------------------------------------------------
+// ---- RunSequence --------------------------------------------------------------------------------
 
 std::string opened(RunSequence& sequence) {
   std::string text;
@@ -187,8 +185,7 @@ TEST(RunSequence, ADrainEndsWithTheOpenStep) {
   EXPECT_TRUE(sequence.finished());
 }
 
-// ---- ReduceBoard
-// ---------------------------------------------------------------------------------------------------
+// ---- ReduceBoard --------------------------------------------------------------------------------
 
 Seat seat_of(std::uint32_t peer, std::uint16_t stage) {
   return {PeerId{peer}, StageId{stage}, Incarnation{1}};

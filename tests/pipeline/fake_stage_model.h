@@ -2,9 +2,9 @@
 // the last one compares the mean of each token with its target. Everything that the pipeline must
 // get right shows in its gradients: which microbatches, how often, at which stage, on which
 // version.
-//   y = x * (0.5 + w);  x: a function of the token at stage 0, else what came in;  loss of a token:
-//   2 (mean(y) - target/vocab)^2 Shapes, ownership, errors: as engine/model/stage_model.h says;
-//   fp64 only. Thread: one at a time.
+//   y = x * (0.5 + w); x: a function of the token at stage 0, else what came in; loss of a token: 2
+//   (mean(y) - target/vocab)^2 Shapes, ownership, errors: as engine/model/stage_model.h says; fp64
+//   only. Thread: one at a time.
 #pragma once
 
 #include <cmath>

@@ -71,7 +71,10 @@ TEST(FakeSwarm, FreezesAtRandomChangeNothing) {
     config.run.steps = 6;
     const Tensors wanted = one_each(config);
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-      SimClusterOptions options = swarm_of(config, make_fake_model);
+      std::vector<const StageModel*> models;
+      ModelHooks hooks;
+      hooks.made = [&](StageId, int, const StageModel& model) { models.push_back(&model); };
+      SimClusterOptions options = swarm_of(config, hooked(make_fake_model, hooks));
       options.seed = seed;
       options.eval_sequences = 4;
       options.link.jitter = 2ms;
@@ -91,6 +94,8 @@ TEST(FakeSwarm, FreezesAtRandomChangeNothing) {
       }
       swarm.finish();
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " delay " << delay;
+      for (const StageModel* model : models)
+        EXPECT_EQ(model->saved_graphs(), 0U) << "seed " << seed;
       expect_equal(swarm.cluster().parameters(), wanted);
       EXPECT_GT(again, 0U) << "seed " << seed << ": nothing was sent twice";
     }

@@ -60,8 +60,7 @@ TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
   EXPECT_EQ(window_for(0, 1, 0), 2U);
 }
 
-// ---- PhaseBook
-// -----------------------------------------------------------------------------------------------------
+// ---- PhaseBook ----------------------------------------------------------------------------------
 
 TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
   PhaseBook book;
@@ -93,8 +92,7 @@ TEST(PhaseBook, NobodyIsFurtherAheadThanASealAllows) {
   EXPECT_TRUE(book.beyond_reach(train(11 + PhaseBook::kStepsAheadMax)));
 }
 
-// ---- DeviceQueue
-// ---------------------------------------------------------------------------------------------------
+// ---- DeviceQueue --------------------------------------------------------------------------------
 
 class DeviceQueueTest : public testing::Test {
  protected:
@@ -156,8 +154,7 @@ TEST_F(DeviceQueueTest, NothingRunsAfterAStop) {
       << "what the device had ends unheard";
 }
 
-// ---- PeerLinks
-// -----------------------------------------------------------------------------------------------------
+// ---- PeerLinks ----------------------------------------------------------------------------------
 
 class PeerLinksTest : public testing::Test {
  protected:

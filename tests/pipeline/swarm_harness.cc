@@ -62,8 +62,7 @@ MakeModel hooked(MakeModel make_model, ModelHooks hooks) {
   };
 }
 
-// ---- The swarm
-// -----------------------------------------------------------------------------------------------------
+// ---- The swarm ----------------------------------------------------------------------------------
 
 Swarm::Swarm(SimClusterOptions options) : cluster_(std::move(options)) {
   cluster_.network().set_filter(

@@ -1,8 +1,9 @@
-// A whole run in virtual time: it ends, learns, is deterministic, and equals the single-process reference.
-#include <gtest/gtest.h>
-
+// A whole run in virtual time: it ends, learns, is deterministic, and equals the single-process
+// reference.
 #include <cmath>
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "engine/config/load.h"
 #include "pipeline/reference/reference_trainer.h"
@@ -37,7 +38,8 @@ SimClusterOptions options_for(const RunConfig& config) {
   options.eval_sequences = 4;
   options.link = {.latency = 2ms, .jitter = 5ms, .bytes_per_second = 50e6};
   for (std::uint32_t i = 0; i < 64; ++i)
-    options.peers.push_back({.forward = 4ms * (1 + i % 3), .backward = 8ms * (1 + i % 3), .jitter = 0.3});
+    options.peers.push_back(
+        {.forward = 4ms * (1 + i % 3), .backward = 8ms * (1 + i % 3), .jitter = 0.3});
   return options;
 }
 
@@ -88,7 +90,8 @@ TEST(SimSwarm, EqualsTheReference) {
         peak = std::max(peak, std::abs(want[i]));
         worst = std::max(worst, std::abs(want[i] - got[i]));
       }
-      // A key bias has no gradient (softmax does not see it): what Adam makes of pure noise has no scale of its own.
+      // A key bias has no gradient (softmax does not see it): what Adam makes of pure noise has no
+      // scale of its own.
       const double floor = slot.name.ends_with("attention.k.bias") ? 1e-12 : 0;
       EXPECT_LE(worst, 1e-9 * peak + floor) << slot.name << " delay " << delay;
     }
