@@ -33,6 +33,8 @@ VARIANTS = [
     Variant("reference-delay0", "reference", delay=0),
     Variant("swarm-delay0", "swarm", delay=0),
     Variant("eager", "eager", delay=0),
+    # No second thread to wait for: the least CPU time that this training takes.
+    Variant("reference-one-thread", "reference", delay=1, threads=1),
 ]
 QUIET_WAIT_SECONDS = 120  # for the cores to be free, before each sample
 ATTEMPTS = 3              # at a sample that others disturbed
@@ -61,8 +63,8 @@ def quiet_sample(bench, variant, shape, others_max):
             best = sample
         if best.others <= others_max:
             break
-    print(f"  d={shape.width:<5}{variant.name:<20}{best.tokens_per_second:>9.0f} tokens/s   others "
-          f"{best.others:.1%}   idle {best.idle:.1%}", file=sys.stderr, flush=True)
+    print(f"  d={shape.width:<5}{variant.name:<20}{best.tokens_per_second:>9.0f} tokens/s   cores: own "
+          f"{best.own:.1%}, others {best.others:.1%}, idle {best.idle:.1%}; {best.cpu_seconds:.2f} CPU s", file=sys.stderr, flush=True)
     return best
 
 
@@ -80,6 +82,8 @@ def row_of(variant, shape, rounds):
         "d_model": shape.width,
         "variant": variant.name,
         "tokens_per_second": statistics.median(rates),
+        "cpu_seconds_per_1000_tokens": statistics.median(
+            r[variant.name].cpu_seconds * 1000 / (shape.steps * shape.step_tokens) for r in rounds),
         "samples": [r[variant.name].to_json() for r in rounds],
         "baseline": None,
         "ratio": None,
@@ -92,15 +96,17 @@ def row_of(variant, shape, rounds):
 
 
 def table(rows):
-    lines = ["| d | variant | tokens/s | against | ratio (median; lowest to highest) | taken by others, at most |",
-             "| ---: | --- | ---: | --- | --- | ---: |"]
+    """One line a row; of the shares of the cores, those of the sample that others disturbed most."""
+    lines = ["| d | variant | tokens/s | against | ratio: median (range) | CPU s per 1000 tokens | own | others | idle |",
+             "| ---: | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |"]
     for row in rows:
         ratio = ""
         if row["ratio"] is not None:
-            ratio = f"**{row['ratio']:.3f}**; {min(row['ratios']):.3f} to {max(row['ratios']):.3f}"
-        others = max(sample["others"] for sample in row["samples"])
+            ratio = f"**{row['ratio']:.3f}** ({min(row['ratios']):.3f} to {max(row['ratios']):.3f})"
+        worst = max(row["samples"], key=lambda sample: sample["others"])
         lines.append(f"| {row['d_model']} | {row['variant']} | {row['tokens_per_second']:.0f} | "
-                     f"{row['baseline'] or ''} | {ratio} | {others:.1%} |")
+                     f"{row['baseline'] or ''} | {ratio} | {row['cpu_seconds_per_1000_tokens']:.3f} | "
+                     f"{worst['own']:.1%} | {worst['others']:.1%} | {worst['idle']:.1%} |")
     return "\n".join(lines)
 
 

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 import pathlib
-import resource
+import shutil
 import subprocess
+import tempfile
 import time
 
 WARMUP_STEPS = 1  # left out at the start
 TIMEOUT_SECONDS = 900
+POLL_SECONDS = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +44,18 @@ class Variant:
     kind: str  # "reference", "swarm" or "eager"
     delay: int = 1
     codec: str = "none"
+    threads: int = 2  # in all
 
 
 @dataclasses.dataclass
 class Sample:
+    """All but the rate: shares of the cores, while the measured steps were under way."""
+
     tokens_per_second: float
-    others: float  # share of the cores that other programs used while this one trained
-    idle: float    # share of the cores that nobody used
+    own: float     # used by this training, all its processes and the kernel's work for them
+    others: float  # used by other programs
+    idle: float    # used by nobody
+    cpu_seconds: float  # used by this training, for all measured steps
 
     def to_json(self):
         return dataclasses.asdict(self)
@@ -90,13 +97,13 @@ backward = "{variant.codec}"
 
 
 class Machine:
-    """CPU seconds of everybody, of this program's children, and of nobody, on the chosen cores."""
+    """Seconds that the chosen cores were busy and idle, and that one session of processes used."""
 
     def __init__(self, cores):
         self.cores = cores
+        self.hertz = os.sysconf("SC_CLK_TCK")
 
-    def read(self):
-        hertz = os.sysconf("SC_CLK_TCK")
+    def read(self, session=None):
         busy = idle = 0
         for line in pathlib.Path("/proc/stat").read_text().splitlines():
             name, *ticks = line.split()
@@ -104,8 +111,17 @@ class Machine:
                 user, nice, system, idle_, iowait, irq, softirq, steal = map(int, ticks[:8])
                 busy += user + nice + system + irq + softirq + steal
                 idle += idle_ + iowait
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return busy / hertz, used.ru_utime + used.ru_stime, idle / hertz
+        own = sum(self.session_ticks(session)) if session else 0
+        return busy / self.hertz, own / self.hertz, idle / self.hertz
+
+    def session_ticks(self, session):
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rsplit(")", 1)[1].split()
+            except OSError:  # it has just ended
+                continue
+            if int(fields[3]) == session:
+                yield int(fields[11]) + int(fields[12])
 
     def busy_share(self, seconds=1.0):
         before = self.read()
@@ -114,11 +130,48 @@ class Machine:
         return (after[0] - before[0]) / (seconds * len(self.cores))
 
 
+class Training:
+    """A training program under way, in a session of its own."""
+
+    def __init__(self, command, cwd, ends):
+        self.command, self.ends = command, ends
+        self.output = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, cwd=cwd, stdout=self.output, stderr=subprocess.STDOUT, text=True,
+                                        start_new_session=True)
+
+    def wait_for_step(self, count):
+        """Until `count` steps have ended, as its log says."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while len(self.ends()) < count:
+            if self.process.poll() not in (None, 0):
+                self.fail(f"ended with {self.process.returncode}")
+            if time.monotonic() > deadline or (self.process.poll() == 0 and len(self.ends()) < count):
+                self.fail(f"logged {len(self.ends())} steps, not {count}")
+            time.sleep(POLL_SECONDS)
+
+    def finish(self):
+        if self.process.wait(TIMEOUT_SECONDS) != 0:
+            self.fail(f"ended with {self.process.returncode}")
+
+    def fail(self, what):
+        self.process.terminate()
+        self.output.seek(0)
+        raise SystemExit(f"{' '.join(map(str, self.command))} {what}:\n{self.output.read()}")
+
+
 def run(command, cwd):
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def step_ends(log):
+    """When each step ended, seconds since 1970; lines that are still being written wait for the next look."""
+    if not log.exists():
+        return []
+    lines = [json.loads(line) for line in log.read_text().splitlines(True) if line.endswith("\n")]
+    return [line["wall_seconds"] for line in lines if line["kind"] == "step"]
 
 
 def rate(shape, ends):
@@ -148,41 +201,38 @@ class Bench:
             "parameters": checked["parameters"],
             "stage_flops": [stage["flops_share"] for stage in checked["stages"]]}
 
-    def step_ends_swarmline(self, variant, shape):
-        config = self.config(variant, shape)
+    def command_swarmline(self, variant, shape):
+        config = self.config(variant, shape)  # two stages, one peer each: a thread each
         folder = self.folder / "runs" / config.stem
         flags = ["--threads", "1"]
         if variant.kind == "reference":
-            flags = ["--reference", "--threads", "2"]
+            flags = ["--reference", "--threads", str(variant.threads)]
             folder = folder.with_name(folder.name + "-reference")
-        run(["rm", "-rf", folder], self.folder)
-        run([self.swarmline, "launch", config, *flags], self.folder)
-        lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-        ends = [line["wall_seconds"] for line in lines if line["kind"] == "step"]
-        run(["rm", "-rf", folder], self.folder)
-        return ends
+        return [self.swarmline, "launch", config, *flags], folder
 
-    def step_ends_eager(self, shape):
+    def command_eager(self, shape):
+        folder = self.folder / "runs" / f"eager-{shape.width}"
+        flags = {"d-model": shape.width, "layers": shape.layers, "heads": shape.heads, "vocab": shape.vocab,
+                 "sequence": shape.sequence, "batch": shape.batch, "microbatch": shape.microbatch,
+                 "steps": shape.all_steps, "threads": 2, "parameters": self.parameters,
+                 "log": folder / "log.jsonl"}
         script = pathlib.Path(__file__).resolve().parents[2] / "scripts/compare/torch_eager.py"
-        out = json.loads(run([
-            self.python, script, "--d-model", str(shape.width), "--layers", str(shape.layers),
-            "--heads", str(shape.heads), "--vocab", str(shape.vocab), "--sequence", str(shape.sequence),
-            "--batch", str(shape.batch), "--microbatch", str(shape.microbatch),
-            "--steps", str(shape.all_steps), "--threads", "2"], self.folder))
-        if out["parameters"] != self.parameters:
-            raise SystemExit(f"PyTorch's model has {out['parameters']} parameters, ours {self.parameters}")
-        ends, now = [], 0.0
-        for seconds in out["seconds"]:
-            now += seconds
-            ends.append(now)
-        return ends
+        return [self.python, script, *(f"--{key}={value}" for key, value in flags.items())], folder
 
     def sample(self, variant, shape):
-        before = self.machine.read()
-        start = time.monotonic()
-        ends = self.step_ends_eager(shape) if variant.kind == "eager" else self.step_ends_swarmline(variant, shape)
-        available = (time.monotonic() - start) * len(self.machine.cores)
-        busy, own, idle = (b - a for a, b in zip(before, self.machine.read()))
-        if len(ends) != shape.all_steps:
-            raise SystemExit(f"{variant.name}: {len(ends)} steps were logged, not {shape.all_steps}")
-        return Sample(rate(shape, ends), max(0.0, busy - own) / available, idle / available)
+        eager = variant.kind == "eager"
+        command, folder = self.command_eager(shape) if eager else self.command_swarmline(variant, shape)
+        shutil.rmtree(folder, ignore_errors=True)
+        if eager:
+            folder.mkdir(parents=True)
+        training = Training(command, self.folder, lambda: step_ends(folder / "log.jsonl"))
+        training.wait_for_step(WARMUP_STEPS)
+        before, start = self.machine.read(training.process.pid), time.monotonic()
+        training.wait_for_step(shape.all_steps)
+        after, end = self.machine.read(training.process.pid), time.monotonic()
+        training.finish()
+        ends = training.ends()
+        shutil.rmtree(folder)
+        available = (end - start) * len(self.machine.cores)
+        busy, own, idle = (b - a for a, b in zip(before, after))
+        return Sample(rate(shape, ends), own / available, max(0.0, busy - own) / available, idle / available, own)

@@ -4,12 +4,13 @@
 The same shapes (GPT-2 blocks, learned positions, an untied head), AdamW on the same groups, clipping, microbatches whose
 gradients are summed, F.scaled_dot_product_attention, no compilation. Tokens are random: they cost what real ones cost.
 
-Prints one line of JSON: parameters, and the seconds that each step took.
+Prints a line of JSON for every step, or appends it to --log, with the keys that Swarmline's log has.
     .deps/compare/bin/python scripts/compare/torch_eager.py --d-model 1024 --steps 5
 """
 
 import argparse
 import json
+import sys
 import time
 
 import torch
@@ -84,20 +85,24 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--adamw", choices=("fused", "foreach"), default="fused",
                         help="fused is the fastest that PyTorch has on a CPU; foreach is its default")
+    parser.add_argument("--parameters", type=int, help="refuse to run if the model has another number of them")
+    parser.add_argument("--log", type=argparse.FileType("a"), default=sys.stdout)
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     model = Transformer(options.vocab, options.sequence, options.layers, options.d_model, options.heads)
     optimizer = make_optimizer(model, options.adamw)
-    seconds, losses = [], []
-    for _ in range(options.steps):
+    parameters = sum(p.numel() for p in model.parameters())
+    if options.parameters not in (None, parameters):
+        raise SystemExit(f"this model has {parameters} parameters, not {options.parameters}")
+    for step in range(options.steps):
         batch = torch.randint(options.vocab, (options.batch, options.sequence + 1))
         start = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, options.microbatch))
-        seconds.append(time.perf_counter() - start)
-    print(json.dumps({"torch": torch.__version__, "parameters": sum(p.numel() for p in model.parameters()),
-                      "losses": losses, "seconds": seconds}))
+        loss = train_step(model, optimizer, batch, options.microbatch)
+        line = {"kind": "step", "step": step, "loss": loss, "seconds": time.perf_counter() - start,
+                "wall_seconds": time.time()}
+        print(json.dumps(line), file=options.log, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
+import time
 import types
 import unittest
 
@@ -22,10 +25,14 @@ SWARM, REFERENCE, EAGER = (next(v for v in bench.VARIANTS if v.name == name)
                            for name in ("swarm-delay0", "reference-delay0", "eager"))
 
 
+def sample_of(rate, others):
+    return measure.Sample(rate, own=1 - others, others=others, idle=0.0, cpu_seconds=0.5)
+
+
 def round_of(swarm, reference, eager):
-    return {"swarm-delay0": measure.Sample(swarm, 0.01, 0.02),
-            "reference-delay0": measure.Sample(reference, 0.03, 0.0),
-            "eager": measure.Sample(eager, 0.0, 0.0)}
+    return {"swarm-delay0": sample_of(swarm, 0.01),
+            "reference-delay0": sample_of(reference, 0.03),
+            "eager": sample_of(eager, 0.0)}
 
 
 class FakeBench:
@@ -43,6 +50,24 @@ class Rate(unittest.TestCase):
     def test_warm_up_does_not_count(self):
         # 100 tokens a step; the first step took 50 s, the measured two 4 s in all.
         self.assertEqual(measure.rate(SHAPE, [50.0, 52.0, 54.0]), 50.0)
+
+    def test_a_line_that_is_being_written_waits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log.jsonl"
+            self.assertEqual(measure.step_ends(log), [])
+            log.write_text('{"kind":"start"}\n{"kind":"step","wall_seconds":1.5}\n{"kind":"step","wall_sec')
+            self.assertEqual(measure.step_ends(log), [1.5])
+
+    def test_the_cpu_time_of_a_session_is_its_own(self):
+        machine = measure.Machine(sorted(os.sched_getaffinity(0)))
+        spin = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        try:
+            while machine.read(spin.pid)[1] < 0.05:  # ctest's limit ends it if that never comes
+                time.sleep(0.01)
+        finally:
+            spin.kill()
+            spin.wait()
+        self.assertEqual(machine.read(spin.pid)[1], 0)
 
     def test_config_is_cut_in_two_equal_stages(self):
         text = measure.CONFIG.format(name="n", folder="f", shape=SHAPE, variant=SWARM, half=2)
@@ -62,7 +87,7 @@ class Rows(unittest.TestCase):
         self.assertIsNone(bench.row_of(EAGER, SHAPE, rounds)["ratio"])
 
     def test_without_its_baseline_there_is_no_ratio(self):
-        row = bench.row_of(SWARM, SHAPE, [{"swarm-delay0": measure.Sample(98, 0.0, 0.0)}])
+        row = bench.row_of(SWARM, SHAPE, [{"swarm-delay0": sample_of(98, 0.0)}])
         self.assertIsNone(row["ratio"])
         self.assertIn("| 98 |", bench.table([row]))
 
@@ -89,11 +114,11 @@ class Quiet(unittest.TestCase):
             return bench.quiet_sample(FakeBench(samples), SWARM, SHAPE, others_max=0.05)
 
     def test_a_disturbed_sample_is_repeated(self):
-        loud, quiet = measure.Sample(50, 0.4, 0.0), measure.Sample(100, 0.01, 0.0)
+        loud, quiet = sample_of(50, 0.4), sample_of(100, 0.01)
         self.assertEqual(self.sample([loud, quiet]), quiet)
 
     def test_when_all_are_disturbed_the_least_is_kept(self):
-        samples = [measure.Sample(50, others, 0.0) for others in (0.4, 0.2, 0.3)]
+        samples = [sample_of(50, others) for others in (0.4, 0.2, 0.3)]
         self.assertEqual(self.sample(samples), samples[1])
 
 
