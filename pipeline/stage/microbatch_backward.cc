@@ -1,0 +1,136 @@
+// The way back: the gradient arrives, the ledger is asked where it must be, the weights' share is
+// added, the gradient of the input goes upstream.
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/stage/microbatch_flow.h"
+#include "pipeline/stage/stage_compute.h"
+
+namespace swarmline {
+
+Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
+  auto message = parse<wire::Gradient>(frame);
+  if (!message) return std::unexpected(message.error());
+  const AttemptId id = from_wire(message->id());
+  if (message->era() != context_.era.value) return {};
+  wire::GradientArrived arrived;
+  *arrived.mutable_id() = message->id();
+  send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
+  wiring_.on_backward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
+  const TaskPtr task = outgoing(id, from);
+  if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking))
+    return {};
+  auto header = read_wire_header(frame.received_payload());
+  if (!header) return std::unexpected(header.error());
+  if (header->elements != context_.activation_elements(task->rows))
+    return fail(ErrorCode::kCorrupt, "a gradient of another shape than this stage's output");
+  settle_hop(task);
+  task->gradient = frame.payload.front();
+  task->output = SharedBytes();
+  if (!task->local()) {
+    wire::GradientArrived started;
+    *started.mutable_id() = to_wire(task->id);
+    reply(*task, make_frame(MessageKind::kGradientArrived, started));
+  }
+  got_gradient(task);
+  retry_seeking();
+  return {};
+}
+
+void MicrobatchFlow::got_gradient(const TaskPtr& task) {
+  const bool wanted = mask_has(task->mask, context_.self.stage);
+  if (!wanted || !contributions_.reserve(task->id)) return queue_backward(task, false);
+  if (task->id.attempt.value == 0) return queue_backward(task, true);
+  task->state = TaskState::kClaiming;
+  ask_claim(task);
+}
+
+void MicrobatchFlow::ask_claim(const TaskPtr& task) {
+  wire::Claim claim;
+  *claim.mutable_seat() = to_wire(context_.self);
+  *claim.mutable_id() = to_wire(task->id);
+  std::weak_ptr<MicrobatchFlow*> weak = alive_;
+  context_.call_coordinator(
+      make_frame(MessageKind::kClaim, claim), [weak, task](Result<Frame> answer) {
+        auto self = weak.lock();
+        if (!self || task->state != TaskState::kClaiming) return;
+        // It may have been granted without our knowing, and a claim that nobody uses blocks the
+        // step: ask until we know.
+        if (!answer && answer.error().code == ErrorCode::kDeadline) return (*self)->ask_claim(task);
+        auto parsed = answer ? parse<wire::ClaimReply>(*answer) : Result<wire::ClaimReply>();
+        const bool granted = answer && parsed && parsed->granted();
+        if (!granted) (*self)->contributions_.unreserve(task->id);
+        (*self)->queue_backward(task, granted);
+      });
+}
+
+void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) {
+  const bool input_gradient =
+      !context_.first() && !mask_empty_below(task->mask, context_.self.stage);
+  if (!weight_gradients && !input_gradient) {
+    return finish(task);
+  }
+  task->state = TaskState::kBackward;
+  auto result = std::make_shared<BackwardResult>();
+  StageJob job;
+  job.job_class = JobClass::kBackward;
+  job.phase = task->id.microbatch.phase;
+  job.job.kind = JobKind::kBackward;
+  job.job.body = backward_body(context_, task, {weight_gradients, input_gradient}, result);
+  job.done = guarded([this, task, weight_gradients, result](JobReport report) {
+    after_backward(task, weight_gradients, report, *result);
+  });
+  context_.queue.submit(std::move(job));
+}
+
+void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobReport& report,
+                                    const BackwardResult& result) {
+  const Phase phase = task->id.microbatch.phase;
+  busy_ns_[phase] += static_cast<std::uint64_t>(report.service.count());
+  if (!report.result) {
+    const Error& error = report.result.error();
+    // Half of the contribution may be in the sums, and no one can tell which half.
+    if (added && error.code == ErrorCode::kDevice)
+      return context_.fail(
+          {error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
+                                   to_string(task->id.microbatch), error.what)});
+    if (added) contributions_.unreserve(task->id);
+    return compute_failed(task, error);
+  }
+  task->has_graph = false;
+  if (added) contributions_.added(task);
+  const bool over = phases_.status(phase) == PhaseStatus::kOver;
+  if (!task->local() && !result.wire.empty() && !task->cancelled && !over) {
+    wire::Gradient gradient;
+    *gradient.mutable_id() = to_wire(task->id);
+    gradient.set_era(context_.era.value);
+    gradient.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
+    gradient.set_non_finite(!result.finite);
+    Frame frame = make_frame(MessageKind::kGradient, gradient, {result.wire});
+    reply(*task, std::move(frame));
+    arm_arrival_timer(task);
+  }
+  finish(task);
+}
+
+// A frozen upstream can't start its own timer, and its upstream hears nothing: the one that waits
+// for its word says so.
+void MicrobatchFlow::arm_arrival_timer(const TaskPtr& task) {
+  awaiting_arrival_[task->id] = task;
+  std::weak_ptr<MicrobatchFlow*> weak = alive_;
+  task->arrival_timer = context_.runtime.call_after(
+      from_seconds(context_.config.wiring.hop_timeout_seconds), [weak, task] {
+        auto self = weak.lock();
+        if (!self || (*self)->awaiting_arrival_.erase(task->id) == 0) return;
+        wire::StallReport stall;
+        *stall.mutable_seat() = to_wire((*self)->context_.self);
+        *stall.mutable_stalled() = to_wire(task->upstream);
+        *stall.mutable_id() = to_wire(task->id);
+        (*self)->context_.notify_coordinator(make_frame(MessageKind::kStallReport, stall));
+      });
+}
+
+}  // namespace swarmline
