@@ -35,6 +35,7 @@ VARIANTS = [
     Variant("eager", "eager", delay=0),
     # No second thread to wait for: the least CPU time that this training takes.
     Variant("reference-one-thread", "reference", delay=1, threads=1),
+    Variant("eager-one-thread", "eager", delay=0, threads=1),
 ]
 QUIET_WAIT_SECONDS = 120  # for the cores to be free, before each sample
 ATTEMPTS = 3              # at a sample that others disturbed
@@ -45,6 +46,13 @@ def baseline_of(variant):
     if variant.kind == "swarm":
         return f"reference-delay{variant.delay}"
     return "eager" if variant.name == "reference-delay0" else None
+
+
+def cpu_baseline_of(variant):
+    """CPU time is hardly disturbed by other programs, where no thread spins while it waits for another."""
+    if variant.kind == "swarm":
+        return "reference-one-thread"
+    return "eager-one-thread" if variant.name == "reference-one-thread" else None
 
 
 def wait_until_quiet(bench, others_max):
@@ -87,25 +95,37 @@ def row_of(variant, shape, rounds):
         "samples": [r[variant.name].to_json() for r in rounds],
         "baseline": None,
         "ratio": None,
+        "cpu_baseline": None,
+        "cpu_ratio": None,
     }
     baseline = baseline_of(variant)
     if baseline in rounds[0]:
         ratios = [r[variant.name].tokens_per_second / r[baseline].tokens_per_second for r in rounds]
         row |= {"baseline": baseline, "ratio": statistics.median(ratios), "ratios": ratios}
+    baseline = cpu_baseline_of(variant)
+    if baseline in rounds[0]:
+        ratios = [r[baseline].cpu_seconds / r[variant.name].cpu_seconds for r in rounds]
+        row |= {"cpu_baseline": baseline, "cpu_ratio": statistics.median(ratios), "cpu_ratios": ratios}
     return row
+
+
+def ratio_text(row, prefix):
+    if row[f"{prefix}ratio"] is None:
+        return ""
+    ratios = row[f"{prefix}ratios"]
+    spread = f" ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else ""
+    return f"**{row[f'{prefix}ratio']:.3f}**{spread} of {row[f'{prefix}baseline']}"
 
 
 def table(rows):
     """One line a row; of the shares of the cores, those of the sample that others disturbed most."""
-    lines = ["| d | variant | tokens/s | against | ratio: median (range) | CPU s per 1000 tokens | own | others | idle |",
-             "| ---: | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |"]
+    lines = ["| d | variant | tokens/s | speed | CPU s per 1000 tokens | tokens per CPU s | own | others | idle |",
+             "| ---: | --- | ---: | --- | ---: | --- | ---: | ---: | ---: |"]
     for row in rows:
-        ratio = ""
-        if row["ratio"] is not None:
-            ratio = f"**{row['ratio']:.3f}** ({min(row['ratios']):.3f} to {max(row['ratios']):.3f})"
         worst = max(row["samples"], key=lambda sample: sample["others"])
         lines.append(f"| {row['d_model']} | {row['variant']} | {row['tokens_per_second']:.0f} | "
-                     f"{row['baseline'] or ''} | {ratio} | {row['cpu_seconds_per_1000_tokens']:.3f} | "
+                     f"{ratio_text(row, '')} | {row['cpu_seconds_per_1000_tokens']:.3f} | "
+                     f"{ratio_text(row, 'cpu_')} | "
                      f"{worst['own']:.1%} | {worst['others']:.1%} | {worst['idle']:.1%} |")
     return "\n".join(lines)
 

@@ -210,18 +210,18 @@ class Bench:
             folder = folder.with_name(folder.name + "-reference")
         return [self.swarmline, "launch", config, *flags], folder
 
-    def command_eager(self, shape):
-        folder = self.folder / "runs" / f"eager-{shape.width}"
+    def command_eager(self, variant, shape):
+        folder = self.folder / "runs" / f"{variant.name}-{shape.width}"
         flags = {"d-model": shape.width, "layers": shape.layers, "heads": shape.heads, "vocab": shape.vocab,
                  "sequence": shape.sequence, "batch": shape.batch, "microbatch": shape.microbatch,
-                 "steps": shape.all_steps, "threads": 2, "parameters": self.parameters,
+                 "steps": shape.all_steps, "threads": variant.threads, "parameters": self.parameters,
                  "log": folder / "log.jsonl"}
         script = pathlib.Path(__file__).resolve().parents[2] / "scripts/compare/torch_eager.py"
         return [self.python, script, *(f"--{key}={value}" for key, value in flags.items())], folder
 
     def sample(self, variant, shape):
         eager = variant.kind == "eager"
-        command, folder = self.command_eager(shape) if eager else self.command_swarmline(variant, shape)
+        command, folder = self.command_eager(variant, shape) if eager else self.command_swarmline(variant, shape)
         shutil.rmtree(folder, ignore_errors=True)
         if eager:
             folder.mkdir(parents=True)

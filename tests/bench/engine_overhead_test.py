@@ -91,10 +91,18 @@ class Rows(unittest.TestCase):
         self.assertIsNone(row["ratio"])
         self.assertIn("| 98 |", bench.table([row]))
 
+    def test_cpu_ratio_is_tokens_per_cpu_second(self):
+        costs = {"swarm-delay0": 4.0, "reference-one-thread": 3.0}
+        rounds = [{name: measure.Sample(1, 1, 0, 0, cost) for name, cost in costs.items()}]
+        row = bench.row_of(SWARM, SHAPE, rounds)
+        self.assertEqual((row["cpu_baseline"], row["cpu_ratio"]), ("reference-one-thread", 0.75))
+        self.assertIn("**0.750** of reference-one-thread", bench.table([row]))
+
     def test_each_baseline_is_a_variant(self):
         names = {variant.name for variant in bench.VARIANTS}
         for variant in bench.VARIANTS:
             self.assertIn(bench.baseline_of(variant) or "eager", names)
+            self.assertIn(bench.cpu_baseline_of(variant) or "eager", names)
 
     def test_golden_file(self):
         rounds = [round_of(98, 100, 80), round_of(97, 100, 90), round_of(99, 100, 100)]
