@@ -6,7 +6,7 @@ The variants take turns (A B C A B C ...) so that a drifting machine hits all of
 round, and their median is shown. While one trains, the cores are watched: a sample of which others took more than
 --others-max is repeated. Results: a table, and JSON (docs/formats/bench.md).
 
-    bench/engine/engine_overhead.py                     everything, about 15 minutes
+    bench/engine/engine_overhead.py                     everything, some 35 minutes
     bench/engine/engine_overhead.py --widths 256 --repeats 1 --variants swarm-delay1,reference-delay1
 PyTorch takes part where .deps/compare is there (make compare-env).
 """
