@@ -171,7 +171,7 @@ def main():
         variants = [v for v in variants if v.kind != "eager"]
 
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    bench = Bench(options.swarmline.resolve(), options.python, options.out.parent.resolve() / "engine", cores)
+    bench = Bench(options.swarmline.resolve(), options.python.absolute(), options.out.parent.resolve() / "engine", cores)
     shapes, rows = [], []
     for width in map(int, options.widths.split(",")):
         steps = options.steps or MEASURED_STEPS.get(width, 4)
