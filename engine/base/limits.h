@@ -34,7 +34,6 @@ struct Limits {
   // Rpc and membership
   static constexpr Duration rpc_deadline = std::chrono::seconds(30);
   static constexpr Duration heartbeat_period = std::chrono::milliseconds(500);
-  static constexpr Duration heartbeat_silence_max = std::chrono::seconds(10);
 };
 
 }  // namespace swarmline

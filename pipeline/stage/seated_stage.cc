@@ -423,7 +423,6 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
   contributions_.retire(phase);
   committed_ = Version{commit.step() + 1};
   if (config_.pipeline.delay == 0) computing_ = committed_;
-  last_shares_ = wiring_->shares();
   auto digest = std::make_shared<std::uint64_t>();
   const StepScalars scalars{.learning_rate = commit.learning_rate(),
                             .clip_scale = commit.clip_scale(),

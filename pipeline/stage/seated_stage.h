@@ -48,8 +48,6 @@ class SeatedStage {
   BytesView committed_parameters() const { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const { return flow_.in_flight(); }
-  // For tests: the ways a stage is entered by messages only.
-  const std::vector<PeerShare>& last_shares() const { return last_shares_; }
 
  private:
   Result<void> on_membership(const wire::Membership& membership);
@@ -87,7 +85,6 @@ class SeatedStage {
   std::vector<std::function<void()>> after_seal_;
   std::map<RoundKey, std::uint64_t> digests_;  // of the newest reduced phase
   std::map<PeerId, Seat> next_;
-  std::vector<PeerShare> last_shares_;
   std::shared_ptr<SeatedStage*> alive_;
 };
 
