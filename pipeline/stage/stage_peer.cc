@@ -8,6 +8,8 @@
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
 #include "engine/config/load.h"
+#include "engine/metrics/metrics.h"
+#include "engine/metrics/render.h"
 #include "engine/net/rpc.h"
 #include "pipeline/stage/seated_stage.h"
 
@@ -67,6 +69,7 @@ class StagePeer::Impl {
   void welcomed(const wire::Welcome& welcome);
   void on_coordinator(Frame frame);
   void on_peer(const Seat& from, Frame frame);
+  void log_metrics();
   void heartbeat();
   Result<SeatedStageParts> parts_from(const wire::Welcome& welcome);
   Result<void> build(SeatedStageParts& parts) const;
@@ -81,6 +84,7 @@ class StagePeer::Impl {
   StagePeerOptions options_;
   std::function<void(PeerOutcome)> on_finished_;
   std::unique_ptr<PeerLinks> links_;
+  Registry metrics_;  // told to the log at the end
   std::shared_ptr<RpcChannel> coordinator_;
   std::unique_ptr<SeatedStage> stage_;
   std::string advertised_;
@@ -275,8 +279,18 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
 
 void StagePeer::Impl::on_peer(const Seat& from, Frame frame) {
   if (!stage_ || finished_) return;
-  if (auto handled = stage_->on_peer(from, std::move(frame)); !handled)
-    links_->disconnect(from, handled.error());
+  const MessageKind kind = kind_of(frame);
+  auto handled = stage_->on_peer(from, std::move(frame));
+  if (handled) return;
+  metrics_.counter("swarmline_bad_frames_total", {{"kind", std::string(to_string(kind))}}).add();
+  links_->disconnect(from, handled.error());
+}
+
+void StagePeer::Impl::log_metrics() {
+  metrics_.gauge("swarmline_rejected_links").set(static_cast<double>(links_->rejected_links()));
+  metrics_.gauge("swarmline_link_bytes_sent").set(static_cast<double>(links_->bytes_sent()));
+  metrics_.gauge("swarmline_device_busy_seconds").set(to_seconds(device_.busy_total()));
+  log(LogLevel::kInfo, "metrics {}", to_json_line(metrics_.snapshot()));
 }
 
 void StagePeer::Impl::heartbeat() {
@@ -304,6 +318,7 @@ void StagePeer::Impl::finish(int exit_code, std::string sentence) {
     Impl& peer = **self;
     peer.queue_.stop();
     peer.device_.stop();
+    peer.log_metrics();
     peer.links_->close_all();
     if (peer.coordinator_) peer.coordinator_->close();
     peer.on_finished_({exit_code, sentence});
