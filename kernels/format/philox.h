@@ -2,8 +2,8 @@
 // easy as 1, 2, 3", SC 2011), a block cipher of a counter, so that any element's draw can be had
 // without those before it, on any device, in any number of pieces.
 //   Key:      {low 32 bits of seed, high 32 bits of seed}.
-//   Counter:  {position / 8 mod 2^32, stream[0], stream[1], stream[2]}; position = first_element + i
-//             of an element in the coded vector (for h8 and h4: after the rotation).
+//   Counter:  {position / 8 mod 2^32, stream[0], stream[1], stream[2]}, where position =
+//             first_element + i of an element in the coded vector (h8 and h4: after the rotation).
 //   Draw:     16 bits: those from 16 * (position % 8) of the 128 that come out, word 0 lowest; so
 //             word (position % 8) / 2, its low half if position is even.
 //   Rounding: q = floor(y + u), u = draw / 65536 in [0, 1): one fp32 addition, rounded to nearest
