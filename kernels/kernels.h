@@ -52,52 +52,6 @@ bool quantize_int8(const float* values, std::size_t n, std::size_t block, float*
 bool dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
                      std::size_t block, float* values);
 
-// Constants of one optimizer step, each computed in double and rounded once to T (flat_optimizer.cc
-// makes them).
-template <typename T>
-struct MomentStep {
-  T gradient_scale;  // clipping
-  T beta1, one_minus_beta1;
-  T beta2, one_minus_beta2;
-  T inverse_bias1;       // 1 / (1 - beta1^t)
-  T inverse_sqrt_bias2;  // 1 / sqrt(1 - beta2^t)
-  T eps;
-};
-
-// AdamW: moments, then p = p * keep - rate * m / (sqrt(v) * inverse_sqrt_bias2 + eps).
-template <typename T>
-struct AdamwStep {
-  MomentStep<T> moments;
-  T keep;  // 1 - learning rate * weight decay
-  T rate;  // learning rate * inverse_bias1
-};
-void adamw(const AdamwStep<float>& step, const float* gradients, float* m, float* v,
-           float* parameters, std::size_t n);
-void adamw(const AdamwStep<double>& step, const double* gradients, double* m, double* v,
-           double* parameters, std::size_t n);
-
-// LAMB in two passes over one tensor. The first moves the moments and returns the squared norms (in
-// the order of sum_of_squares) of the parameters and of update = m * inverse_bias1 / (sqrt(v) *
-// inverse_sqrt_bias2 + eps) + decay * p; the second makes the same update again and applies p = p -
-// rate * update.
-struct LambNorms {
-  double parameters = 0;
-  double update = 0;
-};
-template <typename T>
-struct LambStep {
-  MomentStep<T> moments;
-  T decay;  // weight decay
-};
-LambNorms lamb_moments(const LambStep<float>& step, const float* gradients, float* m, float* v,
-                       const float* parameters, std::size_t n);
-LambNorms lamb_moments(const LambStep<double>& step, const double* gradients, double* m, double* v,
-                       const double* parameters, std::size_t n);
-void lamb_apply(const LambStep<float>& step, float rate, const float* m, const float* v,
-                float* parameters, std::size_t n);
-void lamb_apply(const LambStep<double>& step, double rate, const double* m, const double* v,
-                double* parameters, std::size_t n);
-
 // The instruction set in use: "baseline", "avx2" or "avx512".
 const char* instruction_set();
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/check.h"
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
 
 namespace swarmline {
 namespace {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
 
 namespace swarmline::kernels {
 

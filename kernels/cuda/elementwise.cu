@@ -3,6 +3,7 @@
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/element.h"
+#include "kernels/optimizer_element.h"
 
 namespace swarmline::kernels::cuda {
 namespace {

@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
 
 namespace swarmline::kernels::cuda {
 
