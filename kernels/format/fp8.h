@@ -3,16 +3,17 @@
 //            there is no infinity (OCP "e4m3fn").
 //   e5m2:    sign, 5 bits of exponent (bias 15), 2 of mantissa; largest 57344 (0x7B); 0x7C is
 //            infinity, 0x7D..0x7F are NaN.
-//   Scale:   stored = absmax / largest, by the rules of format/scale.h.
-//   Code:    x * (1 / stored) rounded to the nearest code, ties to the even one, subnormal codes
+//   Scale:   format/scale.h with top = the largest.
+//   Code:    x * inverse (fp32) rounded to the nearest code, ties to the even one, subnormal codes
 //            included; magnitudes above the largest become the largest. Zero keeps its sign. NaN
 //            and infinity are never written. In a block of scale 0 or NaN all codes are 0.
-//   Value:   the code's number * stored. A NaN or infinity on the wire reads as NaN.
+//   Value:   the code's number * stored (fp32). A NaN or infinity on the wire reads as NaN
+//            (0x7FC00000), and its block counts as one that is not finite.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/element.h"
+#include "kernels/format/scale.h"
 
 namespace swarmline::kernels {
 
@@ -24,14 +25,16 @@ struct E4M3 {
   static constexpr std::uint32_t kRebias = 127 - 7;  // fp32's bias less fp8's
   static constexpr std::uint32_t kLargestCode = 0x7E;
   static constexpr std::uint32_t kFirstBadCode = 0x7F;  // magnitudes from here are NaN or infinity
-  static constexpr float kLargest = 448.0F;
+  static constexpr float kTop = 448.0F;
+  static constexpr std::uint32_t kLargestScale = largest_scale(448.0);
 };
 struct E5M2 {
   static constexpr std::uint32_t kShift = 21;
   static constexpr std::uint32_t kRebias = 127 - 15;
   static constexpr std::uint32_t kLargestCode = 0x7B;
   static constexpr std::uint32_t kFirstBadCode = 0x7C;
-  static constexpr float kLargest = 57344.0F;
+  static constexpr float kTop = 57344.0F;
+  static constexpr std::uint32_t kLargestScale = largest_scale(57344.0);
 };
 
 // `y` is no NaN. As for halves (element.h): both branches are computed and one is picked, and an
@@ -54,6 +57,10 @@ SWARMLINE_ELEMENT std::uint8_t fp8_code(float y) {
 }
 
 template <typename F>
+SWARMLINE_ELEMENT bool fp8_is_bad(std::uint8_t code) {
+  return (code & 0x7FU) >= F::kFirstBadCode;
+}
+template <typename F>
 SWARMLINE_ELEMENT float fp8_number(std::uint8_t code) {
   constexpr std::uint32_t kOne = 1U << 23;
   const std::uint32_t sign = (code & 0x80U) << 24;
@@ -62,8 +69,13 @@ SWARMLINE_ELEMENT float fp8_number(std::uint8_t code) {
   const std::uint32_t subnormal =
       bits_of(float_of(magnitude + (F::kRebias + 1) * kOne) - float_of((F::kRebias + 1) * kOne));
   std::uint32_t bits = magnitude < kOne ? subnormal : normal;
-  bits = (code & 0x7FU) >= F::kFirstBadCode ? kFloatNan : bits | sign;
+  bits = fp8_is_bad<F>(code) ? kFloatNan : bits | sign;
   return float_of(bits);
+}
+// NaN keeps its bits, which a product need not.
+template <typename F>
+SWARMLINE_ELEMENT float fp8_value(std::uint8_t code, float stored) {
+  return fp8_is_bad<F>(code) ? float_of(kFloatNan) : fp8_number<F>(code) * stored;
 }
 
 }  // namespace swarmline::kernels

@@ -5,16 +5,16 @@
 //             difference is rounded to fp32 on its own. With 2^-6 no finite block overflows.
 //   Short:    a last block of fewer elements is filled up with zeros; all its 64 codes are kept.
 //   Scale:    NaN with codes 0 if an x of the block is NaN or infinite (before the rotation);
-//             otherwise lin8's scale and codes of v.
+//             otherwise lin8's scale and codes of v. Stochastic rounding counts positions of v.
 //   Value:    the codes, read as lin8 reads them, rotated by the same butterflies without the 2^-6,
-//             which is exact (integers of at most 64 * 127), then times stored; beyond the largest
-//             float the value is the largest float of that sign. A scale that lin8 takes for bad
-//             makes every value NaN.
+//             which is exact (integers of at most 64 * 127), then times stored (fp32); beyond the
+//             largest float the value is the largest float of that sign, so that what was finite
+//             stays so. A bad scale (format/scale.h, of lin8) makes every value NaN.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/element.h"
+#include "kernels/format/lin8.h"
 
 namespace swarmline::kernels {
 
