@@ -1,7 +1,7 @@
 // int4: a block of 32 elements shares a scale; two codes a byte. h4: the same after a rotation.
 //   Scale:    format/scale.h with top = 7.
-//   Code:     y = x * inverse (fp32); q = y rounded to the nearest integer, ties to even, clamped to
-//             [-7, 7]. Stochastic: q = floor(y + u) by format/philox.h, clamped likewise.
+//   Code:     y = x * inverse (fp32); q = y rounded to the nearest integer, ties to even, clamped
+//             to [-7, 7]. Stochastic: q = floor(y + u) by format/philox.h, clamped likewise.
 //   Packing:  element 2i of a block in the low half of byte i, element 2i + 1 in the high half, as
 //             two's complement of four bits. The high half after an odd last element is 0.
 //   Value:    q * stored (fp32). The code -8 is never written and reads as -7.
