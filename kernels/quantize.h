@@ -8,8 +8,9 @@
 //   Thread:    any, stateless; one thread does the work.
 //   Errors:    none. NaN and infinity: a block that holds one has the scale NaN (0x7FC00000, or
 //              0x7FC0 as bf16) and codes 0, and comes back as NaN throughout; so does any block
-//              whose scale is NaN, infinite or negative. Never silently a number. Functions that
-//              say so return whether such a block was met.
+//              whose scale is NaN, infinite, negative or too large (format/scale.h). Never silently
+//              a number. Every function returns whether such a block was met, dequantize() also
+//              whether a value became infinite in the target.
 //   Bounds:    n <= 2^35 with stochastic rounding (a 32-bit counter of eight elements each).
 #pragma once
 

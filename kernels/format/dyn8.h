@@ -1,6 +1,6 @@
 // dyn8: the dynamic map of Dettmers ("8-bit approximations for parallelism in deep learning") as
-// bitsandbytes and hivemind use it: seven decades of magnitude, each with twice the codes of the one
-// below. One byte an element; codes and scales are what bitsandbytes' blockwise decoder expects.
+// bitsandbytes and hivemind use it: seven decades of magnitude, each with twice the codes of the
+// one below. One byte an element; codes and scales are what bitsandbytes' blockwise decoder takes.
 //   Scale:     format/scale.h with top = 1: the largest magnitude itself.
 //   Values:    codebook[code] * stored (fp32); codebooks in format/dyn8_codebook.h. Signed: code
 //              127 + k is magnitude k in 0..128 (0 is zero, 128 is 1.0), code 127 - k its negative;
@@ -10,9 +10,9 @@
 //              rounded to fp32; j = integer part of the smaller of f and top[d].
 //              Signed: k = j, code = x < 0 ? 127 - k : 127 + k, but 0 where that is -1.
 //              Unsigned: code = j - 1.
-//   Constants: threshold[d] is halfway between the codebook's values on its sides (sum in fp32, then
-//              halved); with s = 10^(d - 7) and n = 2^(d - 1) codes in decade d (unsigned 2^d), of
-//              1 <= d <= 7: slope = n / (0.9 s), offset = n * 8 / 9, top = 2 n - 1. So j is the
+//   Constants: threshold[d] is halfway between the codebook's values on its sides (sum in fp32,
+//              then halved); with s = 10^(d - 7) and n = 2^(d - 1) codes in decade d (unsigned
+//              2^d), 1 <= d <= 7: slope = n / (0.9 s), offset = n * 8 / 9, top = 2 n - 1. So j is the
 //              nearest code's, but for values within 1e-6 (relative) of halfway between two. (The
 //              signed map's first decade has the one code 1: slope 0, offset 1.)
 //   Negative elements of the unsigned map count in its absmax and are coded as 0.

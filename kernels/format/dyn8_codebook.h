@@ -1,5 +1,5 @@
-// The values of format/dyn8.h: those of bitsandbytes' create_dynamic_map (MIT licence), bit for bit,
-// printed with nine digits. tests/kernels holds a fixture made by bitsandbytes itself.
+// The values of format/dyn8.h: those of bitsandbytes' create_dynamic_map (MIT licence), bit for
+// bit, printed with nine digits. tests/kernels holds a fixture made by bitsandbytes itself.
 #pragma once
 
 namespace swarmline::kernels {

@@ -7,8 +7,8 @@
 //             Else absmax / top, top being the format's largest code value: one fp32 division; as
 //             bf16 rounded up; then the smaller of that and the largest scale (as bf16: its upper
 //             16 bits) whose product with top is finite in fp32.
-//   Codes:    are made from inverse = 1 / stored (fp32), so that writer and reader agree on what was
-//             stored. x * inverse may pass top by a little, by more where the largest scale was
+//   Codes:    are made from inverse = 1 / stored (fp32), so that writer and reader agree on what
+//             was stored. x * inverse may pass top by a little, by more where the largest scale was
 //             taken: every format clamps.
 //   Reading:  a scale whose bits, as unsigned, are above those of the largest scale is bad: NaN,
 //             infinite, negative (-0 too) or too large. Its block comes back as NaN (0x7FC00000).

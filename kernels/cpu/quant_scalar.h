@@ -1,0 +1,160 @@
+// Plain loops of a one-byte format over blocks: what every instruction set must agree with, and
+// what its vector loops leave over. A format F has
+//   kTop, kLargestScale, kZeroCode;
+//   std::uint8_t code(float x, float inverse); std::uint8_t code(float x, float inverse, draw);
+//   float value(std::uint8_t code, float stored).
+// Internal linkage throughout, for the reason element.h gives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/element.h"
+#include "kernels/format/philox.h"
+#include "kernels/format/scale.h"
+#include "kernels/quantize.h"
+
+namespace swarmline::kernels {
+
+SWARMLINE_ELEMENT std::size_t bytes_of(FloatKind kind) {
+  return kind == FloatKind::kF32 ? 4 : 2;
+}
+SWARMLINE_ELEMENT std::size_t bytes_of(ScaleKind kind) {
+  return kind == ScaleKind::kF32 ? 4 : 2;
+}
+
+// Element i of an array of any alignment.
+template <typename T>
+SWARMLINE_ELEMENT T load_at(const void* array, std::size_t i) {
+  T value;
+  __builtin_memcpy(&value, static_cast<const char*>(array) + i * sizeof(T), sizeof(T));
+  return value;
+}
+template <typename T>
+SWARMLINE_ELEMENT void store_at(void* array, std::size_t i, T value) {
+  __builtin_memcpy(static_cast<char*>(array) + i * sizeof(T), &value, sizeof(T));
+}
+SWARMLINE_ELEMENT float load_value(FloatKind kind, const void* values, std::size_t i) {
+  if (kind == FloatKind::kF32) return load_at<float>(values, i);
+  const auto narrow = load_at<std::uint16_t>(values, i);
+  return kind == FloatKind::kF16 ? float_of_half(narrow) : float_of_bfloat(narrow);
+}
+// Returns whether what was stored is not finite.
+SWARMLINE_ELEMENT bool store_value(FloatKind kind, void* values, std::size_t i, float value) {
+  if (kind == FloatKind::kF32) {
+    store_at(values, i, value);
+    return not_finite(value);
+  }
+  const bool half = kind == FloatKind::kF16;
+  const std::uint16_t narrow = half ? half_of(value) : bfloat_of(value);
+  const std::uint16_t exponent = half ? 0x7C00U : 0x7F80U;
+  store_at(values, i, narrow);
+  return (narrow & exponent) == exponent;
+}
+SWARMLINE_ELEMENT float load_scale(ScaleKind kind, const void* scales, std::size_t i) {
+  if (kind == ScaleKind::kF32) return load_at<float>(scales, i);
+  return float_of(static_cast<std::uint32_t>(load_at<std::uint16_t>(scales, i)) << 16);
+}
+SWARMLINE_ELEMENT void store_scale(ScaleKind kind, void* scales, std::size_t i, float stored) {
+  if (kind == ScaleKind::kF32) return store_at(scales, i, stored);
+  store_at(scales, i, static_cast<std::uint16_t>(bits_of(stored) >> 16));
+}
+
+// Draws one after the other.
+class Draws {
+ public:
+  [[gnu::always_inline]] Draws(const StochasticKey* key, std::uint64_t offset)
+      : key_(key), position_(key != nullptr ? key->first_element + offset : 0) {}
+  [[gnu::always_inline]] std::uint32_t next() {
+    if (position_ % kPhiloxDraws == 0) {
+      words_ = draws_of_group(key_->seed, key_->stream, position_ / kPhiloxDraws);
+    }
+    return draw_of(words_, position_++);
+  }
+
+ private:
+  const StochasticKey* key_;
+  std::uint64_t position_;
+  PhiloxWords words_ = {};
+};
+
+SWARMLINE_ELEMENT std::uint32_t absmax_of(FloatKind kind, const void* values, std::size_t begin,
+                                          std::size_t size) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::uint32_t magnitude = magnitude_of(load_value(kind, values, begin + i));
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
+
+// Block `b`, of `size` elements. Returns whether it is not finite.
+template <typename F>
+[[gnu::always_inline]] static inline bool quantize_block(const QuantSpec& spec, FloatKind source,
+                                                         const void* values, std::size_t b,
+                                                         std::size_t size, const StochasticKey* key,
+                                                         void* scales, std::uint8_t* codes) {
+  const std::size_t begin = b * spec.block;
+  const float stored =
+      stored_scale(absmax_of(source, values, begin, size), F::kTop, F::kLargestScale, spec.scales);
+  store_scale(spec.scales, scales, b, stored);
+  if (!(stored > 0)) {
+    __builtin_memset(codes + begin, F::kZeroCode, size);
+    if (not_finite(stored)) __builtin_memset(codes + begin, 0, size);
+    return not_finite(stored);
+  }
+  const float inverse = 1.0F / stored;
+  if (key == nullptr) {
+    for (std::size_t i = begin; i < begin + size; ++i) {
+      codes[i] = F::code(load_value(source, values, i), inverse);
+    }
+    return false;
+  }
+  Draws draws(key, begin);
+  for (std::size_t i = begin; i < begin + size; ++i) {
+    codes[i] = F::code(load_value(source, values, i), inverse, draws.next());
+  }
+  return false;
+}
+
+// Returns whether the block is not finite, or a value of it is not in the target's range.
+template <typename F>
+[[gnu::always_inline]] static inline bool dequantize_block(const QuantSpec& spec,
+                                                           const void* scales,
+                                                           const std::uint8_t* codes, std::size_t b,
+                                                           std::size_t size, FloatKind target,
+                                                           void* values) {
+  const std::size_t begin = b * spec.block;
+  const float stored = load_scale(spec.scales, scales, b);
+  const bool is_bad = scale_is_bad(stored, F::kLargestScale);
+  bool overflow = false;
+  for (std::size_t i = begin; i < begin + size; ++i) {
+    const float value = is_bad ? float_of(kFloatNan) : F::value(codes[i], stored);
+    overflow |= store_value(target, values, i, value);
+  }
+  return overflow;
+}
+
+template <typename F>
+static bool quantize_scalar(const QuantSpec& spec, FloatKind source, const void* values,
+                            std::size_t n, const StochasticKey* key, void* scales,
+                            std::uint8_t* codes) {
+  bool bad = false;
+  for (std::size_t begin = 0; begin < n; begin += spec.block) {
+    const std::size_t size = n - begin < spec.block ? n - begin : spec.block;
+    bad |= quantize_block<F>(spec, source, values, begin / spec.block, size, key, scales, codes);
+  }
+  return bad;
+}
+template <typename F>
+static bool dequantize_scalar(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                              std::size_t n, FloatKind target, void* values) {
+  bool bad = false;
+  for (std::size_t begin = 0; begin < n; begin += spec.block) {
+    const std::size_t size = n - begin < spec.block ? n - begin : spec.block;
+    bad |= dequantize_block<F>(spec, scales, codes, begin / spec.block, size, target, values);
+  }
+  return bad;
+}
+
+}  // namespace swarmline::kernels
