@@ -1,4 +1,7 @@
 // One step of AdamW and LAMB on one tensor; the rules of kernels.h hold.
+//   Not finite: a gradient that is NaN or infinite makes its element's moments and parameter so, for
+//               good. The engine never comes to that: a commit whose reduced gradient is not finite
+//               is a skip.
 #pragma once
 
 #include <cstddef>
@@ -51,5 +54,22 @@ void lamb_apply(const LambStep<float>& step, float rate, const float* m, const f
                 float* parameters, std::size_t n);
 void lamb_apply(const LambStep<double>& step, double rate, const double* m, const double* v,
                 double* parameters, std::size_t n);
+
+// The same steps on the 8-bit state of format/adam8.h: n codes and ceil(n / kMomentBlock) scales of
+// each moment. LAMB's first pass leaves the state alone and its second moves it, so that the update
+// is made of fp32 moments in both.
+inline constexpr std::size_t kMomentBlock = 256;
+struct Moments8 {
+  std::uint8_t* m = nullptr;
+  float* m_scales = nullptr;
+  std::uint8_t* v = nullptr;
+  float* v_scales = nullptr;
+};
+void adamw8(const AdamwStep<float>& step, const float* gradients, const Moments8& state,
+            float* parameters, std::size_t n);
+LambNorms lamb8_norms(const LambStep<float>& step, const float* gradients, const Moments8& state,
+                      const float* parameters, std::size_t n);
+void lamb8_apply(const LambStep<float>& step, float rate, const float* gradients,
+                 const Moments8& state, float* parameters, std::size_t n);
 
 }  // namespace swarmline::kernels

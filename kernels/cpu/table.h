@@ -18,6 +18,7 @@ struct ArithmeticTable {
   double (*sum_of_squares)(const T*, std::size_t);
   bool (*copy_values)(const T*, T*, std::size_t);
   void (*adamw)(const AdamwStep<T>&, const T*, T*, T*, T*, std::size_t);
+  void (*move_moments)(const MomentStep<T>&, const T*, T*, T*, std::size_t);
   LambNorms (*lamb_moments)(const LambStep<T>&, const T*, T*, T*, const T*, std::size_t);
   void (*lamb_apply)(const LambStep<T>&, T, const T*, const T*, T*, std::size_t);
 };
