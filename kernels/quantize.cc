@@ -24,10 +24,11 @@ struct Format {
 const Format& format_of(QuantFormat format) {
   static const Format kLin8 = {64, 4096, true, 1, 8, &kLin8Kernels};
   static const Format kDyn8 = {64, 4096, false, 1, 8, &kDyn8Kernels};
-  static const Format kH8 = {64, 64, true, 64, 8, nullptr};
-  static const Format kFp8 = {128, 128, false, 1, 8, nullptr};
-  static const Format kInt4 = {32, 32, true, 1, 4, nullptr};
-  static const Format kH4 = {32, 32, true, 32, 4, nullptr};
+  static const Format kH8 = {64, 64, true, 64, 8, &kH8Kernels};
+  static const Format kE4M3 = {128, 128, false, 1, 8, &kE4M3Kernels};
+  static const Format kE5M2 = {128, 128, false, 1, 8, &kE5M2Kernels};
+  static const Format kInt4 = {32, 32, true, 1, 4, &kInt4Kernels};
+  static const Format kH4 = {32, 32, true, 32, 4, &kH4Kernels};
   switch (format) {
     case QuantFormat::kLin8:
       return kLin8;
@@ -37,8 +38,9 @@ const Format& format_of(QuantFormat format) {
     case QuantFormat::kH8:
       return kH8;
     case QuantFormat::kE4M3:
+      return kE4M3;
     case QuantFormat::kE5M2:
-      return kFp8;
+      return kE5M2;
     case QuantFormat::kInt4:
       return kInt4;
     case QuantFormat::kH4:

@@ -27,5 +27,10 @@ struct QuantKernels {
 
 extern const QuantKernels kLin8Kernels;
 extern const QuantKernels kDyn8Kernels;  // both maps
+extern const QuantKernels kH8Kernels;
+extern const QuantKernels kE4M3Kernels;
+extern const QuantKernels kE5M2Kernels;
+extern const QuantKernels kInt4Kernels;
+extern const QuantKernels kH4Kernels;
 
 }  // namespace swarmline::kernels
