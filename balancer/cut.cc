@@ -81,8 +81,8 @@ class Cutter {
   double time(std::size_t stage, std::size_t first, std::size_t last) const {
     const std::uint32_t share = options_.share_layers;
     double flops = prefix_[last * share] - prefix_[first * share];
-    if (stage == 0) flops += costs_.embedding_flops;
-    if (stage + 1 == options_.stages) flops += costs_.head_flops;
+    flops += stage == 0 ? costs_.embedding_flops : costs_.receiving_flops;
+    flops += stage + 1 == options_.stages ? costs_.head_flops : costs_.sending_flops;
     return options_.stage_speeds.empty() ? flops : flops / options_.stage_speeds[stage];
   }
 
@@ -140,8 +140,8 @@ double stage_flops(const ModelCosts& costs, const StageSpec& stage) {
   double flops = 0;
   for (std::uint32_t l = stage.first_layer; l < stage.last_layer; ++l)
     flops += costs.layer_flops[l];
-  if (stage.has_embedding()) flops += costs.embedding_flops;
-  if (stage.has_head()) flops += costs.head_flops;
+  flops += stage.has_embedding() ? costs.embedding_flops : costs.receiving_flops;
+  flops += stage.has_head() ? costs.head_flops : costs.sending_flops;
   return flops;
 }
 

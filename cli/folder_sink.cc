@@ -20,6 +20,8 @@ Result<void> FolderSink::begin(const Description& description) {
   open_.step = description.version;
   open_.version = description.version;
   for (const StageSpec& stage : description.stages) {
+    if (!stage.has_embedding() && open_.model.boundary != BoundaryKind::kNone)
+      open_.boundaries.push_back(stage.first_layer);
     open_.stages.push_back({.file = {},
                             .sha256 = {},
                             .bytes = 0,
@@ -59,6 +61,7 @@ Manifest manifest_for(const RunConfig& config, const ModelSpec& model) {
           .version = 0,
           .sequence = config.batch.sequence,
           .model = model.shape,
+          .boundaries = {},
           .optimizer_state = false,
           .stages = {}};
 }

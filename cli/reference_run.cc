@@ -133,6 +133,7 @@ Result<std::string> save(const RunConfig& config, const ModelSpec& model,
   SWARMLINE_TRY(writer->finish_stage(0, image.size_bytes(), hash.finish_hex()));
   Manifest manifest = manifest_for(config, model);
   manifest.version = config.run.steps;
+  manifest.boundaries = result.boundaries;
   manifest.stages.push_back(
       {.file = {}, .sha256 = {}, .bytes = 0, .first_layer = 0, .last_layer = model.shape.layers});
   return writer->commit(std::move(manifest));

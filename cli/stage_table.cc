@@ -25,10 +25,10 @@ std::uint64_t elements_of(const ParameterLayout& layout) {
 }
 
 // Of the model: a tied embedding held by two stages counts once.
-std::uint64_t model_parameters(const ModelSpec& model) {
-  return elements_of(make_layout(
-      model,
-      {.stage = StageId{0}, .stages = 1, .first_layer = 0, .last_layer = model.shape.layers}));
+std::uint64_t model_parameters(const ModelSpec& model, const std::vector<StageHolding>& holdings) {
+  std::vector<StageSpec> cut;
+  for (const StageHolding& holding : holdings) cut.push_back(holding.stage);
+  return elements_of(make_layout(model, whole_model(model, cut)));
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ std::string check_text(const RunConfig& config, const RunData& data,
       with_commas(data.dataset.train_sequences()), epochs,
       with_commas(data.dataset.held_out_sequences()));
   out += fmt::format("# model: {} parameters, vocabulary {}\n#\n",
-                     with_commas(model_parameters(data.model)), data.model.shape.vocab);
+                     with_commas(model_parameters(data.model, stages)), data.model.shape.vocab);
   out += fmt::format("# {:<6} {:<9} {:>5} {:>14} {:>12} {:>24} {:>8}\n", "stage", "layers", "peers",
                      "parameters", "state", "activations/microbatch", "FLOPs");
   for (const StageHolding& holding : stages) {
@@ -93,7 +93,7 @@ std::string check_json(const RunConfig& config, const RunData& data,
       .member("run", config.run.name)
       .member("config_toml", to_toml(config))
       .member("vocab", data.model.shape.vocab)
-      .member("parameters", model_parameters(data.model))
+      .member("parameters", model_parameters(data.model, stages))
       .member("tokens", data.dataset.tokens())
       .member("train_sequences", data.dataset.train_sequences())
       .member("held_out_sequences", data.dataset.held_out_sequences());

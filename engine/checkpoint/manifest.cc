@@ -32,6 +32,11 @@ constexpr std::array kActivations{Name{ActivationKind::kGelu, "gelu"},
                                   Name{ActivationKind::kSwiGlu, "swiglu"}};
 constexpr std::array kPositions{Name{PositionKind::kLearned, "learned"},
                                 Name{PositionKind::kRotary, "rotary"}};
+constexpr std::array kBoundaries{Name{BoundaryKind::kNone, "none"},
+                                 Name{BoundaryKind::kBottleneck, "bottleneck"},
+                                 Name{BoundaryKind::kMaxout, "maxout"}};
+constexpr std::array kComputes{Name{ComputeKind::kNative, "native"},
+                               Name{ComputeKind::kFp8, "fp8"}};
 constexpr std::array kDTypes{Name{DType::kF32, "fp32"}, Name{DType::kF64, "fp64"}};
 
 template <typename T, std::size_t N>
@@ -90,6 +95,7 @@ class Fields {
     if (found == names.end()) return refuse_member(key, fmt::format("the unknown \"{}\"", text));
     out = found->value;
   }
+  bool has(const char* key) const { return !error_ && object_->contains(key); }
   const json::value* find(const char* key) {
     if (error_) return nullptr;
     const json::value* value = object_->if_contains(key);
@@ -123,6 +129,13 @@ void write_model(JsonWriter& json, const ModelSection& model) {
   json.member("rope_theta", model.rope_theta).member("init_std", model.init_std);
   json.member("share_layers", model.share_layers);
   json.member("dtype", name_of(kDTypes, model.dtype));
+  if (model.boundary != BoundaryKind::kNone) {
+    json.member("boundary", name_of(kBoundaries, model.boundary));
+    json.member("boundary_factor", model.boundary_factor);
+  }
+  if (model.compute != ComputeKind::kNative) {
+    json.member("compute", name_of(kComputes, model.compute));
+  }
   json.end_object();
 }
 
@@ -144,10 +157,32 @@ void read_model(Fields fields, ModelSection& model) {
   fields.take("init_std", model.init_std);
   fields.take("share_layers", model.share_layers);
   fields.take("dtype", kDTypes, model.dtype);
+  if (fields.has("boundary")) {
+    fields.take("boundary", kBoundaries, model.boundary);
+    fields.take("boundary_factor", model.boundary_factor);
+  }
+  if (fields.has("compute")) fields.take("compute", kComputes, model.compute);
 }
 
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+std::optional<Error> read_boundaries(const json::value& value, const std::string& path,
+                                     Manifest& manifest) {
+  const json::array* list = value.if_array();
+  std::int64_t previous = -1;
+  for (const json::value& entry : list == nullptr ? json::array() : *list) {
+    const std::int64_t* layer = entry.if_int64();
+    if (layer == nullptr || *layer <= previous || *layer > std::int64_t{manifest.model.layers}) {
+      list = nullptr;
+      break;
+    }
+    manifest.boundaries.push_back(static_cast<std::uint32_t>(previous = *layer));
+  }
+  if (list != nullptr) return std::nullopt;
+  return Error{ErrorCode::kCorrupt,
+               fmt::format("{}: \"boundaries\" is no rising list of the model's layers", path)};
 }
 
 std::optional<Error> read_stages(const json::value& value, const std::string& path,
@@ -199,6 +234,11 @@ std::string to_json(const Manifest& manifest) {
   json.member("config_version", manifest.config_version).member("step", manifest.step);
   json.member("version", manifest.version).member("sequence", manifest.sequence);
   write_model(json, manifest.model);
+  if (manifest.model.boundary != BoundaryKind::kNone) {
+    json.key("boundaries").begin_array();
+    for (const std::uint32_t layer : manifest.boundaries) json.value(layer);
+    json.end_array();
+  }
   json.member("optimizer_state", manifest.optimizer_state);
   json.key("stages").begin_array();
   for (const StageFile& stage : manifest.stages) {
@@ -237,6 +277,11 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   fields.take("optimizer_state", manifest.optimizer_state);
   if (const json::value* model = fields.find("model")) {
     read_model(Fields(*model, path + ": model", error), manifest.model);
+  }
+  if (!error && manifest.model.boundary != BoundaryKind::kNone) {
+    if (const json::value* list = fields.find("boundaries")) {
+      error = read_boundaries(*list, path, manifest);
+    }
   }
   if (const json::value* stages = fields.find("stages")) {
     error = read_stages(*stages, path, manifest);

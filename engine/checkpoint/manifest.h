@@ -33,8 +33,10 @@ struct Manifest {
   std::uint64_t version = 0;         // of the parameters
   std::uint32_t sequence = 0;        // tokens, [batch] sequence
   ModelSection model;                // resolved: no 0 that stands for a default
-  bool optimizer_state = false;      // the stage files hold it too
-  std::vector<StageFile> stages;     // in order; together every layer once
+  // Layers that begin behind a learned boundary ([model] boundary), rising.
+  std::vector<std::uint32_t> boundaries;
+  bool optimizer_state = false;   // the stage files hold it too
+  std::vector<StageFile> stages;  // in order; together every layer once
 };
 
 std::string to_json(const Manifest& manifest);

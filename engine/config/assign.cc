@@ -129,6 +129,8 @@ std::string advice(const KeySpec& spec, const RawValue& value) {
   if (const auto* text = std::get_if<std::string>(&value.data)) {
     std::vector<std::string_view> names;
     for (const Choice& choice : spec.kind.choices) names.push_back(choice.name);
+    if (*text == "int8" && std::ranges::find(names, "lin8") != names.end())
+      return "int8 is called lin8 now";
     if (const std::string_view name = nearest(*text, names); !name.empty())
       return fmt::format("did you mean {}?", quoted(name));
   }

@@ -23,6 +23,8 @@ struct RunSection {
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class ActivationKind : std::uint8_t { kGelu, kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRotary };
+enum class BoundaryKind : std::uint8_t { kNone, kBottleneck, kMaxout };
+enum class ComputeKind : std::uint8_t { kNative, kFp8 };
 
 struct ModelSection {
   std::uint32_t layers = 8;
@@ -42,6 +44,10 @@ struct ModelSection {
   double init_std = 0.02;
   std::uint32_t share_layers = 1;  // k: one block's parameters used k times in a row
   DType dtype = DType::kF32;       // "fp32" | "fp64" (fp64 is for exactness tests)
+  // Learned compression where the model is cut into stages: "none" | "bottleneck" | "maxout".
+  BoundaryKind boundary = BoundaryKind::kNone;
+  std::uint32_t boundary_factor = 2;           // 2 | 4: d_model over the width that travels
+  ComputeKind compute = ComputeKind::kNative;  // "native" | "fp8": matrix products of the layers
   bool operator==(const ModelSection&) const = default;
 };
 
@@ -74,7 +80,9 @@ struct OptimizerSection {
   double clip = 1.0;                // global norm; 0: off
   std::string schedule = "cosine";  // "constant" | "linear" | "cosine"
   std::uint64_t warmup_steps = 0;
-  double final_lr = 0.1;  // fraction of lr at the end of the schedule
+  double final_lr = 0.1;                // fraction of lr at the end of the schedule
+  std::string state = "fp32";           // of the moments: "fp32" | "8bit"
+  std::string state_memory = "device";  // of a CUDA stage: "device" | "host"
   bool operator==(const OptimizerSection&) const = default;
 };
 
@@ -92,11 +100,17 @@ struct PipelineSection {
 };
 
 struct CodecSection {
-  std::string forward = "none";  // none | fp16 | bf16 | int8
+  // none | fp16 | bf16 | lin8 | dyn8 | h8 | fp8 | e5m2 | int4 | h4 | auto
+  std::string forward = "none";
   std::string backward = "none";
-  std::string averaging = "none";
-  std::string state = "none";  // only "none": replicas of a stage are bit-equal
-  std::uint32_t block = 256;   // int8: elements per scale, 64..4096, a power of two
+  std::string averaging = "none";  // the same but auto, and topk
+  std::string state = "none";      // only "none": replicas of a stage are bit-equal
+  std::uint32_t block = 0;         // lin8, dyn8: elements per scale, 64..4096; 0: 256
+  std::string scales = "fp32";     // "fp32" | "bf16"
+  bool stochastic = false;         // gradients: backward and averaging
+  double topk = 0.01;              // share of the elements that topk keeps
+  bool error_feedback = false;     // averaging; topk always has it
+  double error_budget = 0.01;      // auto: relative L2
   bool operator==(const CodecSection&) const = default;
 };
 

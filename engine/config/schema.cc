@@ -21,6 +21,11 @@ constexpr Choice kActivations[] = {{"gelu", static_cast<int>(ActivationKind::kGe
                                    {"swiglu", static_cast<int>(ActivationKind::kSwiGlu)}};
 constexpr Choice kPositions[] = {{"learned", static_cast<int>(PositionKind::kLearned)},
                                  {"rotary", static_cast<int>(PositionKind::kRotary)}};
+constexpr Choice kBoundaries[] = {{"none", static_cast<int>(BoundaryKind::kNone)},
+                                  {"bottleneck", static_cast<int>(BoundaryKind::kBottleneck)},
+                                  {"maxout", static_cast<int>(BoundaryKind::kMaxout)}};
+constexpr Choice kComputes[] = {{"native", static_cast<int>(ComputeKind::kNative)},
+                                {"fp8", static_cast<int>(ComputeKind::kFp8)}};
 constexpr Choice kDTypes[] = {{"fp32", static_cast<int>(DType::kF32)},
                               {"fp64", static_cast<int>(DType::kF64)}};
 constexpr Choice kDataKinds[] = {{"bytes"}, {"tokens"}};
@@ -28,9 +33,15 @@ constexpr Choice kTokenFormats[] = {{"auto"}, {"uint16"}, {"uint32"}, {"llmc"}};
 constexpr Choice kOptimizers[] = {{"adamw", static_cast<int>(OptimizerKind::kAdamW)},
                                   {"lamb", static_cast<int>(OptimizerKind::kLamb)}};
 constexpr Choice kSchedules[] = {{"constant"}, {"linear"}, {"cosine"}};
+constexpr Choice kOptimizerStates[] = {{"fp32"}, {"8bit"}};
+constexpr Choice kStateMemories[] = {{"device"}, {"host"}};
 constexpr Choice kRecompute[] = {{"true"}, {"false"}, {"auto"}};
 constexpr Choice kWirings[] = {{"stochastic"}, {"static"}};
-constexpr Choice kCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"int8"}};
+constexpr Choice kBoundaryCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
+                                      {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"auto"}};
+constexpr Choice kAveragingCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
+                                       {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"topk"}};
+constexpr Choice kScales[] = {{"fp32"}, {"bf16"}};
 constexpr Choice kExactCodecs[] = {{"none"}};
 constexpr Choice kShadows[] = {{"auto"}};
 constexpr Choice kLogLevels[] = {{"debug"}, {"info"}, {"warn"}, {"error"}};
@@ -129,6 +140,14 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "One block's parameters are used this many times in a row; divides layers."},
   {RUN(model, dtype), one_of(kDTypes),
    "Of parameters, gradients and activations; fp64 is for exactness tests."},
+  {RUN(model, boundary), one_of(kBoundaries),
+   "Learned compression between stages: a linear layer or a maximum over neighbours narrows what "
+   "travels, another linear layer widens it again. Part of the model."},
+  {RUN(model, boundary_factor), ints(2, 4),
+   "How much narrower than d_model: 2 or 4; divides d_model."},
+  {RUN(model, compute), one_of(kComputes),
+   "Matrix products of the layers: in the dtype (bf16 on CUDA), or with operands rounded to fp8 "
+   "e4m3, a scale per row."},
 
   {RUN(data, kind), one_of(kDataKinds),
    "Files as bytes (vocabulary 256 + end of document), or shards of ready tokens."},
@@ -168,6 +187,12 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Steps over which the learning rate rises linearly to lr."},
   {RUN(optimizer, final_lr), share(),
    "Where the schedule ends, as a fraction of lr."},
+  {RUN(optimizer, state), one_of(kOptimizerStates),
+   "How both moments are kept: fp32 is 8 bytes a parameter; 8bit is 2.03, but for embeddings and "
+   "tensors of fewer than 4096 parameters, which stay fp32."},
+  {RUN(optimizer, state_memory), one_of(kStateMemories),
+   "Where a CUDA stage keeps its moments and makes the step: in the device's memory, or in the "
+   "host's, which leaves the device's to the model. The numbers are the same."},
 
   {RUN(pipeline, stages), ints(1, Limits::stages_max),
    "Slices the model is cut into; at most layers / share_layers."},
@@ -186,17 +211,31 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(pipeline, layers), ints(1, 4096),
    "Layers of each stage; they add up to the model's. Empty: cut by cost.", "[3, 3, 2]"},
 
-  {RUN(codec, forward), one_of(kCodecs),
-   "How activations travel."},
-  {RUN(codec, backward), one_of(kCodecs),
+  {RUN(codec, forward), one_of(kBoundaryCodecs),
+   "How activations travel. auto: chosen per boundary by what is measured, within error_budget."},
+  {RUN(codec, backward), one_of(kBoundaryCodecs),
    "How gradients of activations travel."},
-  {RUN(codec, averaging), one_of(kCodecs),
-   "How gradients of parameters travel inside a stage."},
+  {RUN(codec, averaging), one_of(kAveragingCodecs),
+   "How gradients of parameters travel inside a stage. topk: only the largest, the rest is kept "
+   "for the next step."},
   {RUN(codec, state), one_of(kExactCodecs),
    "How parameters travel to a joiner; lossless only, since replicas of a stage are equal bit "
    "for bit."},
-  {RUN(codec, block), ints(64, 4096),
-   "int8: elements that share a scale; a power of two."},
+  {RUN(codec, block), ints(0, 4096),
+   "lin8 and dyn8: elements that share a scale, a power of two from 64. 0: 256."},
+  {RUN(codec, scales), one_of(kScales),
+   "Type of the scales; bf16 ones are rounded up."},
+  {RUN(codec, stochastic), flag(),
+   "true: gradients (backward and averaging) are rounded up or down at random, without bias, "
+   "where the codec is lin8, h8, int4 or h4."},
+  {RUN(codec, topk), above_zero_to(1),
+   "Share of the elements that topk keeps."},
+  {RUN(codec, error_feedback), flag(),
+   "true: what averaging's codec lost is added to the next step's gradient. It dies with its "
+   "peer: a run that loses peers then no longer ends with the parameters of the run without "
+   "losses. topk always does so."},
+  {RUN(codec, error_budget), above_zero_to(1),
+   "auto: the largest relative L2 error a codec may make."},
 
   {RUN(wiring, alpha), above_zero_to(1),
    "Weight of the newest observation in a peer's expected service time."},

@@ -20,9 +20,10 @@ struct Roots {
   PeerConfig* peer = nullptr;
 };
 
-using Field = std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
-                           std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*,
-                           ActivationKind*, PositionKind*, OptimizerKind*, DType*>;
+using Field =
+    std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
+                 std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*, ActivationKind*,
+                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, DType*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {

@@ -72,9 +72,30 @@ Problem check_attention(const ModelSection& model) {
   return {};
 }
 
+Problem check_boundary(const ModelSection& model) {
+  if (model.boundary_factor != 2 && model.boundary_factor != 4) {
+    return problem({"model.boundary_factor"}, "found {}, expected 2 or 4; write one of them",
+                   model.boundary_factor);
+  }
+  if (model.boundary != BoundaryKind::kNone && model.d_model % model.boundary_factor != 0) {
+    return problem(
+        {"model.boundary_factor", "model.d_model"},
+        "found boundary_factor = {} with d_model = {}, expected it to divide d_model; change one "
+        "of them",
+        model.boundary_factor, model.d_model);
+  }
+  return {};
+}
+
 Problem check_model(const RunConfig& config) {
   const ModelSection& model = config.model;
   if (Problem found = check_attention(model)) return found;
+  if (Problem found = check_boundary(model)) return found;
+  if (model.compute == ComputeKind::kFp8 && model.dtype != DType::kF32) {
+    return problem({"model.compute", "model.dtype"},
+                   "found compute = \"fp8\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
+                   "change one of them");
+  }
   if (model.layers % model.share_layers != 0) {
     return problem(
         {"model.share_layers", "model.layers"},
@@ -88,6 +109,15 @@ Problem check_model(const RunConfig& config) {
         "found {} with data.kind = \"bytes\", expected 0 or at least {} (256 bytes and end of "
         "document); write vocab = 0",
         model.vocab, kByteVocab);
+  }
+  return {};
+}
+
+Problem check_optimizer(const RunConfig& config) {
+  if (config.optimizer.state == "8bit" && config.model.dtype != DType::kF32) {
+    return problem({"optimizer.state", "model.dtype"},
+                   "found state = \"8bit\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
+                   "change one of them");
   }
   return {};
 }
@@ -184,11 +214,20 @@ Problem check_pipeline(const RunConfig& config) {
 }
 
 Problem check_codec(const CodecSection& codec) {
-  if (std::has_single_bit(codec.block)) return {};
-  return problem({"codec.block"},
-                 "found {}, expected a power of two from 64 to 4096; write for example "
-                 "block = {}",
-                 codec.block, std::bit_floor(codec.block));
+  constexpr std::uint32_t kBlockMin = 64;
+  if (codec.block != 0 && (codec.block < kBlockMin || !std::has_single_bit(codec.block))) {
+    return problem({"codec.block"},
+                   "found {}, expected 0 or a power of two from 64 to 4096; write for example "
+                   "block = {}",
+                   codec.block, std::max(kBlockMin, std::bit_floor(codec.block)));
+  }
+  if (codec.error_feedback && codec.averaging == "none") {
+    return problem({"codec.error_feedback", "codec.averaging"},
+                   "found true with averaging = \"none\", which loses nothing that could be fed "
+                   "back; choose a codec for averaging, for example \"int4\", or take "
+                   "error_feedback out");
+  }
+  return {};
 }
 
 struct Endpoint {
@@ -270,6 +309,7 @@ bool is_device(std::string_view device) {
 std::optional<ConfigProblem> find_problem(const RunConfig& config) {
   if (Problem found = check_run(config)) return found;
   if (Problem found = check_model(config)) return found;
+  if (Problem found = check_optimizer(config)) return found;
   if (Problem found = check_data(config)) return found;
   if (Problem found = check_batch(config.batch)) return found;
   if (Problem found = check_pipeline(config)) return found;

@@ -41,6 +41,27 @@ double kept_per_token(const ModelSpec& spec) {
   return norms + attention + w.up + w.ff;
 }
 
+// Of a learned boundary, per token: FLOPs of its ends and elements that its sending end keeps
+// (input, two statistics and output of the norm, of which a maxout keeps one byte for each element
+// that travels instead).
+struct BoundaryCosts {
+  double sending = 0, receiving = 0;
+  double kept = 0;
+};
+
+BoundaryCosts boundary_costs(const ModelSpec& spec) {
+  if (!spec.has_boundary()) return {};
+  const double d = spec.shape.d_model;
+  const double width = spec.hidden_width();
+  const double product = 2 * d * width;
+  const double passes = kFlopsPerElementPass * 2 * d;
+  if (spec.shape.boundary == BoundaryKind::kBottleneck) {
+    return {product + passes, product, d + 2 + d};
+  }
+  const double bytes = 1.0 / static_cast<double>(size_bytes(spec.shape.dtype));
+  return {passes + kFlopsPerElementPass * d, product, d + 2 + width * bytes};
+}
+
 }  // namespace
 
 ModelCosts model_costs(const ModelSpec& spec) {
@@ -53,7 +74,12 @@ ModelCosts model_costs(const ModelSpec& spec) {
   const double head = 2 * w.d * shape.vocab + kFlopsPerElementPass * (2 * w.d + 2 * shape.vocab);
   const double embedding = kFlopsPerElementPass * w.d * (shape.dropout > 0 ? 4 : 2);
   const double scale = kForwardAndBackward * w.tokens;
-  return {std::vector<double>(shape.layers, scale * layer), scale * embedding, scale * head};
+  const BoundaryCosts boundary = boundary_costs(spec);
+  return {.layer_flops = std::vector<double>(shape.layers, scale * layer),
+          .embedding_flops = scale * embedding,
+          .head_flops = scale * head,
+          .sending_flops = scale * boundary.sending,
+          .receiving_flops = scale * boundary.receiving};
 }
 
 std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows,
@@ -61,7 +87,8 @@ std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std:
   const Widths w = widths_of(spec);
   const double element_bytes = static_cast<double>(size_bytes(spec.shape.dtype));
   constexpr double kTokenBytes = sizeof(std::int32_t);
-  double per_token = stage.has_embedding() ? kTokenBytes : w.d * element_bytes;
+  const double travels = spec.hidden_width();
+  double per_token = stage.has_embedding() ? kTokenBytes : travels * element_bytes;
   if (stage.has_head()) per_token += kTokenBytes;
   if (!recompute) {
     if (stage.has_embedding()) per_token += w.d * element_bytes;
@@ -69,7 +96,11 @@ std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std:
     if (stage.has_head())
       per_token += (2 * w.d + 2 + spec.shape.vocab) * element_bytes;
     else
-      per_token += w.d * element_bytes;  // the output, which the graph hangs on
+      per_token += travels * element_bytes;  // the output, which the graph hangs on
+    const double ends = boundary_costs(spec).kept * element_bytes;
+    if (!stage.has_head()) per_token += ends;
+    per_token +=
+        static_cast<double>(stage.inner_boundaries.size()) * (ends + travels * element_bytes);
   }
   return static_cast<std::uint64_t>(per_token * w.tokens * rows);
 }

@@ -1,5 +1,6 @@
 #include "engine/model/model_spec.h"
 
+#include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <numeric>
@@ -62,6 +63,38 @@ Result<void> check_heads(const ModelSection& shape) {
   return {};
 }
 
+Result<void> check_boundary(const ModelSection& shape) {
+  if (shape.boundary == BoundaryKind::kNone) return {};
+  if (shape.boundary_factor != 2 && shape.boundary_factor != 4) {
+    return fail(
+        ErrorCode::kUserMistake,
+        "model.boundary_factor = " + std::to_string(shape.boundary_factor) + ": expected 2 or 4.");
+  }
+  return require_multiple("model.d_model", shape.d_model, "model.boundary_factor",
+                          shape.boundary_factor);
+}
+
+// What the fp8 matrix units ask of the widths of every product.
+constexpr std::uint64_t kFp8WidthUnit = 16;
+
+Result<void> check_compute(const ModelSection& shape) {
+  if (shape.compute == ComputeKind::kNative) return {};
+  if (shape.dtype != DType::kF32) {
+    return fail(ErrorCode::kUserMistake, "model.compute = \"fp8\" needs model.dtype = \"fp32\".");
+  }
+  const std::pair<const char*, std::uint64_t> widths[] = {
+      {"model.d_model", shape.d_model},
+      {"model.d_model / heads * kv_heads", shape.d_model / shape.heads * shape.kv_heads},
+      {"model.d_ff", shape.d_ff}};
+  for (const auto& [name, width] : widths) {
+    if (width % kFp8WidthUnit == 0) continue;
+    return fail(ErrorCode::kUserMistake,
+                std::string(name) + " = " + std::to_string(width) +
+                    ": model.compute = \"fp8\" needs a multiple of 16; change it, or compute.");
+  }
+  return {};
+}
+
 Result<void> check_numbers(const ModelSection& shape) {
   if (shape.dtype != DType::kF32 && shape.dtype != DType::kF64) {
     return fail(ErrorCode::kUserMistake,
@@ -83,7 +116,10 @@ Result<void> check_numbers(const ModelSection& shape) {
 class LayoutBuilder {
  public:
   LayoutBuilder(const ModelSpec& spec, ParameterLayout& layout)
-      : shape_(spec.shape), sequence_(spec.sequence), layout_(layout) {}
+      : shape_(spec.shape),
+        sequence_(spec.sequence),
+        width_(spec.hidden_width()),
+        layout_(layout) {}
 
   void embedding(bool tokens) {
     if (tokens) token_embedding();
@@ -112,12 +148,27 @@ class LayoutBuilder {
     linears(prefix + "mlp.", {{"down", d}}, ff);
   }
 
+  void sending_end(std::uint32_t layer) {
+    const std::string prefix = boundary_prefix(layer);
+    const std::int64_t d = shape_.d_model;
+    add(prefix + "norm.weight", {d});
+    if (shape_.bias) add(prefix + "norm.bias", {d});
+    if (shape_.boundary == BoundaryKind::kBottleneck) linears(prefix, {{"down", width_}}, d);
+  }
+  void receiving_end(std::uint32_t layer) {
+    linears(boundary_prefix(layer), {{"up", shape_.d_model}}, width_);
+  }
+
   void head(bool own_weight) {
     norm("final_norm");
     if (own_weight) add("head.weight", {shape_.vocab, shape_.d_model});
   }
 
  private:
+  static std::string boundary_prefix(std::uint32_t layer) {
+    return "boundary." + std::to_string(layer) + ".";
+  }
+
   void norm(const std::string& name) {
     add(name + ".weight", {shape_.d_model});
     if (shape_.norm == NormKind::kLayerNorm && shape_.bias) add(name + ".bias", {shape_.d_model});
@@ -142,6 +193,7 @@ class LayoutBuilder {
 
   const ModelSection& shape_;
   std::int64_t sequence_;
+  std::int64_t width_;  // of what travels
   ParameterLayout& layout_;
 };
 
@@ -166,7 +218,19 @@ Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_voca
   SWARMLINE_TRY(require_range("model.d_ff", shape.d_ff, 4 * kWidthMax));
   SWARMLINE_TRY(resolve_vocab(shape, data_vocab));
   SWARMLINE_TRY(check_numbers(shape));
+  SWARMLINE_TRY(check_boundary(shape));
+  SWARMLINE_TRY(check_compute(shape));
   return spec;
+}
+
+StageSpec whole_model(const ModelSpec& spec, std::span<const StageSpec> cut) {
+  StageSpec whole{
+      .stage = StageId{0}, .stages = 1, .first_layer = 0, .last_layer = spec.shape.layers};
+  if (!spec.has_boundary()) return whole;
+  for (const StageSpec& stage : cut) {
+    if (!stage.has_embedding()) whole.inner_boundaries.push_back(stage.first_layer);
+  }
+  return whole;
 }
 
 ParameterLayout make_layout(const ModelSpec& spec, const StageSpec& stage) {
@@ -179,12 +243,32 @@ ParameterLayout make_layout(const ModelSpec& spec, const StageSpec& stage) {
   ParameterLayout layout{.dtype = shape.dtype};
   LayoutBuilder builder(spec, layout);
   const bool shared = shape.tied_embeddings && stage.stages > 1;
-  if (stage.has_embedding()) builder.embedding(/*tokens=*/!shared);
+  const bool ends = spec.has_boundary();
+  SWARMLINE_CHECK(ends || stage.inner_boundaries.empty());
+  SWARMLINE_CHECK_MSG(
+      !ends || stage.first_layer < stage.last_layer || stage.has_embedding() || stage.has_head(),
+      "two boundaries at one layer");
+  const auto inner = [&](std::uint32_t layer) {
+    if (std::ranges::find(stage.inner_boundaries, layer) == stage.inner_boundaries.end()) return;
+    builder.sending_end(layer);
+    builder.receiving_end(layer);
+  };
+  if (stage.has_embedding()) {
+    builder.embedding(/*tokens=*/!shared);
+  } else if (ends) {
+    builder.receiving_end(stage.first_layer);
+  }
   for (std::uint32_t layer = stage.first_layer; layer < stage.last_layer;
        layer += shape.share_layers) {
+    inner(layer);
     builder.block(layer / shape.share_layers);
   }
-  if (stage.has_head()) builder.head(/*own_weight=*/!shape.tied_embeddings);
+  inner(stage.last_layer);
+  if (stage.has_head()) {
+    builder.head(/*own_weight=*/!shape.tied_embeddings);
+  } else if (ends) {
+    builder.sending_end(stage.last_layer);
+  }
   layout.tied_offset = layout.elements;
   if (shared && (stage.has_embedding() || stage.has_head())) builder.token_embedding();
   return layout;

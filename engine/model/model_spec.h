@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct ModelSpec {
   ModelSection shape;
   std::uint32_t sequence = 0;
   std::uint64_t seed = 0;  // the run's; initialisation and dropout are keyed by it
+  bool has_boundary() const { return shape.boundary != BoundaryKind::kNone; }
+  // Width of what travels between stages.
+  std::uint32_t hidden_width() const {
+    return has_boundary() ? shape.d_model / shape.boundary_factor : shape.d_model;
+  }
 };
 // kUserMistake with the key in the sentence, e.g. d_model not divisible by heads, layers not
 // divisible by share_layers.
@@ -31,9 +37,14 @@ struct StageSpec {
   std::uint32_t stages = 1;
   std::uint32_t first_layer = 0;
   std::uint32_t last_layer = 0;
+  // Layers inside the stage, rising, that begin behind a learned boundary: where a run in one
+  // process stands for several stages. The stage's own ends are boundaries without being named.
+  std::vector<std::uint32_t> inner_boundaries;
   bool has_embedding() const { return stage.value == 0; }
   bool has_head() const { return stage.value + 1U == stages; }
 };
+// The model in one piece, with the boundaries (if it has any) where `cut` has them.
+StageSpec whole_model(const ModelSpec& spec, std::span<const StageSpec> cut);
 
 // Forward + backward FLOPs of one sequence, for cutting the model into stages of equal cost. What
 // is bound by memory counts as the matrix work that takes as long.
@@ -41,6 +52,9 @@ struct ModelCosts {
   std::vector<double> layer_flops;  // one entry per layer
   double embedding_flops = 0;
   double head_flops = 0;  // final norm, head and loss
+  // What a learned boundary adds to the stage before it and to the one behind it.
+  double sending_flops = 0;
+  double receiving_flops = 0;
 };
 ModelCosts model_costs(const ModelSpec& spec);
 
@@ -58,7 +72,10 @@ struct ParameterSlot {
 //   embed.tokens.weight (vocab, d_model), embed.positions.weight (sequence, d_model),
 //   layers.N.{attention_norm,mlp_norm}.{weight,bias} (d_model),
 //   layers.N.attention.{q,k,v,o}.{weight,bias}, layers.N.mlp.{gate,up,down}.{weight,bias}: (out,
-//   in), final_norm.{weight,bias}, head.weight (vocab, d_model) unless tied.
+//   in), final_norm.{weight,bias}, head.weight (vocab, d_model) unless tied. At a learned boundary
+//   before layer L, w = hidden_width(), the stage before it has boundary.L.norm.{weight,bias}
+//   (d_model) and, of a bottleneck, boundary.L.down.{weight,bias} (w, d_model); the stage behind it
+//   has boundary.L.up.{weight,bias} (d_model, w).
 struct ParameterLayout {
   DType dtype = DType::kF32;
   std::vector<ParameterSlot> slots;

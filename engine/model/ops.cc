@@ -133,6 +133,33 @@ struct SwiGluFunction : Function<SwiGluFunction> {
   }
 };
 
+struct MaxoutFunction : Function<MaxoutFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, std::int64_t factor) {
+    const at::Tensor groups = x.view({x.size(0), x.size(1) / factor, factor});
+    at::Tensor largest = groups.select(2, 0);
+    at::Tensor place = at::zeros(largest.sizes(), x.options().dtype(at::kByte));
+    for (std::int64_t i = 1; i < factor; ++i) {
+      const at::Tensor candidate = groups.select(2, i);
+      place.masked_fill_(candidate.gt(largest), i);
+      largest = at::maximum(largest, candidate);
+    }
+    ctx->save_for_backward({place});
+    ctx->saved_data["factor"] = factor;
+    return largest;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor place = ctx->get_saved_variables()[0];
+    const std::int64_t factor = ctx->saved_data["factor"].toInt();
+    const at::Tensor& g = gradients[0];
+    at::Tensor dx = at::empty({g.size(0), g.size(1), factor}, g.options());
+    for (std::int64_t i = 0; i < factor; ++i) {
+      dx.select(2, i).copy_(g * place.eq(i));
+    }
+    return {dx.view({g.size(0), g.size(1) * factor}), {}};
+  }
+};
+
 // The mask is its own transpose: backward applies it to the gradient.
 at::Tensor masked(const at::Tensor& x, const DropoutMask& mask) {
   const at::Tensor in = x.contiguous();
@@ -273,6 +300,10 @@ at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& s
 
 at::Tensor swiglu(const at::Tensor& x) {
   return SwiGluFunction::apply(x);
+}
+
+at::Tensor maxout(const at::Tensor& x, std::int64_t factor) {
+  return MaxoutFunction::apply(x, factor);
 }
 
 at::Tensor dropout(const at::Tensor& x, const DropoutMask& mask) {

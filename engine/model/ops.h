@@ -66,6 +66,9 @@ at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSin
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
 // silu(gate) * up of x = [gate | up].
 at::Tensor swiglu(const at::Tensor& x);
+// (N, width) -> (N, width / factor): the largest of each `factor` neighbours; its gradient goes to
+// the first one that is it. Source: Goodfellow et al., Maxout Networks, ICML 2013.
+at::Tensor maxout(const at::Tensor& x, std::int64_t factor);
 at::Tensor dropout(const at::Tensor& x, const DropoutMask& mask);
 // Rotates pairs (i, i + half) of the last dimension of x (rows, sequence, heads, 2 half) by the
 // angles whose cosines and sines are (sequence, 1, half). Source: Su et al., RoFormer; the

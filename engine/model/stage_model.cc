@@ -130,7 +130,7 @@ Saved TorchStageModel::take_in(const ForwardInput& input) const {
   if (stage_.has_embedding()) {
     saved.tokens = own(input.tokens, {tokens}, at::kInt);
   } else {
-    saved.input = own(input.hidden, {tokens, spec_.shape.d_model}, type_);
+    saved.input = own(input.hidden, {tokens, spec_.hidden_width()}, type_);
   }
   if (stage_.has_head()) saved.targets = own(input.targets, {tokens}, at::kInt);
   return saved;

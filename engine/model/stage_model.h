@@ -1,6 +1,6 @@
 // Forward and backward of one stage. libtorch is underneath and stays there.
 //   Shapes:    tokens and targets (rows, sequence) int32, targets below 0 are not counted;
-//              hidden (rows, sequence, d_model) in the model's dtype, row-major.
+//              hidden (rows, sequence, spec.hidden_width()) in the model's dtype, row-major.
 //   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the
 //              caller; inputs are only read during the call.
 //   Thread:    one thread at a time (the device's).

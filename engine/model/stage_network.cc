@@ -1,5 +1,6 @@
 #include "engine/model/stage_network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -107,6 +108,15 @@ void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
     block.down = binder.linear(mlp + "down");
     blocks_.push_back(std::move(block));
   }
+  std::vector<std::uint32_t> ends = stage_.inner_boundaries;
+  if (spec_.has_boundary() && !stage_.has_embedding()) ends.push_back(stage_.first_layer);
+  if (spec_.has_boundary() && !stage_.has_head()) ends.push_back(stage_.last_layer);
+  for (const std::uint32_t layer : ends) {
+    const std::string prefix = "boundary." + std::to_string(layer) + ".";
+    NormWeights norm = binder.norm(prefix + "norm", shape);
+    norm.rms = false;
+    boundaries_[layer] = {norm, binder.linear(prefix + "down"), binder.linear(prefix + "up")};
+  }
   if (!stage_.has_head()) return;
   final_norm_ = binder.norm("final_norm", shape);
   head_ = shape.tied_embeddings ? tokens_ : LinearWeights{binder.find("head.weight"), {}};
@@ -192,19 +202,45 @@ at::Tensor StageNetwork::mlp(const Block& block, const at::Tensor& x) {
   SWARMLINE_CHECK(false);
 }
 
+// What travels is in the dtype of the arena, as hidden states are.
+at::Tensor StageNetwork::sending_end(std::uint32_t layer, const at::Tensor& hidden) {
+  const Boundary& boundary = boundaries_.at(layer);
+  const at::Tensor normal = norm(hidden, boundary.norm, sink_);
+  if (!boundary.down.weight.defined()) {
+    return maxout(normal, static_cast<std::int64_t>(spec_.shape.boundary_factor));
+  }
+  return linear(normal, boundary.down, sink_).to(hidden.scalar_type());
+}
+
+at::Tensor StageNetwork::receiving_end(std::uint32_t layer, const at::Tensor& hidden) {
+  return linear(hidden, boundaries_.at(layer).up, sink_).to(hidden.scalar_type());
+}
+
 at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key) {
   const auto dropped = [&](const at::Tensor& x, std::uint32_t layer, DropoutSite site) {
     if (!key || spec_.shape.dropout == 0) return x;
     return dropout(x, {*key, layer, site, spec_.shape.dropout});
   };
-  if (stage_.has_embedding()) hidden = dropped(hidden, 0, DropoutSite::kEmbedding);
+  const auto inside = [&](const at::Tensor& x, std::uint32_t layer) {
+    const auto& inner = stage_.inner_boundaries;
+    if (std::ranges::find(inner, layer) == inner.end()) return x;
+    return receiving_end(layer, sending_end(layer, x));
+  };
+  if (stage_.has_embedding()) {
+    hidden = dropped(hidden, 0, DropoutSite::kEmbedding);
+  } else if (spec_.has_boundary()) {
+    hidden = receiving_end(stage_.first_layer, hidden);
+  }
   for (std::uint32_t layer = stage_.first_layer; layer < stage_.last_layer; ++layer) {
+    hidden = inside(hidden, layer);
     const Block& block = blocks_[(layer - stage_.first_layer) / spec_.shape.share_layers];
     const at::Tensor mixed = attention(block, norm(hidden, block.attention_norm, sink_));
     hidden = hidden + dropped(mixed, layer, DropoutSite::kAttention);
     const at::Tensor made = mlp(block, norm(hidden, block.mlp_norm, sink_));
     hidden = hidden + dropped(made, layer, DropoutSite::kMlp);
   }
+  hidden = inside(hidden, stage_.last_layer);
+  if (spec_.has_boundary() && !stage_.has_head()) return sending_end(stage_.last_layer, hidden);
   return hidden;
 }
 

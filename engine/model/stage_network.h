@@ -1,10 +1,12 @@
 // The layers of one stage over a parameter arena: what is computed, without whose turn it is.
-//   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence.
+//   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence;
+//              what travels at a learned boundary (N, hidden_width).
 //   Ownership: views of the arenas given; they and this object outlive every graph it makes.
 //   Errors:    libtorch's exceptions.
 //   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +33,8 @@ class StageNetwork {
   // Adds the gradient of embed()'s result to the sink.
   void embed_backward(const at::Tensor& tokens, const at::Tensor& gradient);
 
-  // Embedding dropout and the blocks; `key` names the dropout masks, none: no dropout.
+  // From what the stage receives (or embeds) to what it sends (or feeds the head): learned
+  // boundaries, embedding dropout and the blocks; `key` names the dropout masks, none: no dropout.
   at::Tensor blocks(at::Tensor hidden, std::optional<PhiloxKey> key);
   // Final norm and head: (N, vocab), float32 or wider.
   at::Tensor logits(const at::Tensor& hidden);
@@ -50,9 +53,18 @@ class StageNetwork {
     LinearWeights down;
   };
 
+  // The two ends of a learned boundary; a stage may have one of them.
+  struct Boundary {
+    NormWeights norm;
+    LinearWeights down;  // undefined: maxout
+    LinearWeights up;
+  };
+
   void bind(const ParameterLayout& layout, const Arenas& arenas);
   at::Tensor attention(const Block& block, const at::Tensor& x);
   at::Tensor mlp(const Block& block, const at::Tensor& x);
+  at::Tensor sending_end(std::uint32_t layer, const at::Tensor& hidden);
+  at::Tensor receiving_end(std::uint32_t layer, const at::Tensor& hidden);
   at::Tensor products(const at::Tensor& x, const LinearWeights& fused,
                       const std::vector<LinearWeights>& parts);
   void make_rotations(at::Device device);
@@ -61,8 +73,9 @@ class StageNetwork {
   const StageSpec stage_;
   GradientSink sink_;
   std::vector<Block>
-      blocks_;            // one per share_layers layers; graphs point into it, so it never grows
-  LinearWeights tokens_;  // also the head's, when tied
+      blocks_;  // one per share_layers layers; graphs point into it, so it never grows
+  std::map<std::uint32_t, Boundary> boundaries_;  // by the layer behind
+  LinearWeights tokens_;                          // also the head's, when tied
   Weight positions_;
   NormWeights final_norm_;
   LinearWeights head_;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "balancer/cut.h"
 #include "engine/base/check.h"
 #include "engine/base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
@@ -221,12 +222,25 @@ Result<double> Trainer::evaluate(std::uint64_t version) {
   return sum / static_cast<double>(microbatches * rows * config_.batch.sequence);
 }
 
+// Learned boundaries are part of the model, and where they are depends on the swarm's cut.
+Result<StageSpec> whole_as_cut(const ReferenceOptions& options) {
+  if (!options.model.has_boundary()) return whole_model(options.model, {});
+  const auto cut =
+      cut_layers(model_costs(options.model), {.stages = options.config.pipeline.stages,
+                                              .share_layers = options.model.shape.share_layers,
+                                              .stage_speeds = {},
+                                              .layers = options.config.pipeline.layers});
+  if (!cut) return std::unexpected(cut.error());
+  return whole_model(options.model, *cut);
+}
+
 }  // namespace
 
 Result<ReferenceResult> run_reference(const ReferenceOptions& options, MicrobatchSource& source,
                                       const std::function<void(const ReferenceStep&)>& on_step) {
-  const StageSpec whole{
-      .stage = StageId{0}, .stages = 1, .first_layer = 0, .last_layer = options.model.shape.layers};
+  auto whole_stage = whole_as_cut(options);
+  if (!whole_stage) return std::unexpected(std::move(whole_stage).error());
+  const StageSpec& whole = *whole_stage;
   const StageModelOptions model_options{.device = options.device,
                                         .threads = options.threads,
                                         .recompute = options.config.pipeline.recompute == "true"};
@@ -248,6 +262,7 @@ Result<ReferenceResult> run_reference(const ReferenceOptions& options, Microbatc
     eval_loss = *loss;
   }
   ReferenceResult result = trainer.take_result();
+  result.boundaries = whole.inner_boundaries;
   result.eval_loss = eval_loss;
   return result;
 }

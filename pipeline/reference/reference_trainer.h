@@ -1,7 +1,8 @@
 // The oracle: the same config in one process with no pipeline. One stage, microbatches one after
 // the other, sums, one clip, one optimizer step; the same data order, dropout masks,
-// initialisation, schedule and delay as a swarm. With delay 1 the gradient of step t is computed on
-// version max(t - 1, 0) and applied to version t.
+// initialisation, schedule and delay as a swarm, and its learned boundaries where the swarm is cut.
+// With delay 1 the gradient of step t is computed on version max(t - 1, 0) and applied to version
+// t.
 //   Thread:  blocking, the caller's. Errors: user mistakes and kDevice.
 //   Bounds:  one microbatch's graph at a time.
 #pragma once
@@ -55,6 +56,7 @@ struct ReferenceStep {
 struct ReferenceResult {
   Buffer parameters;  // one stage's arena, model dtype
   ParameterLayout layout;
+  std::vector<std::uint32_t> boundaries;  // layers behind a learned boundary
   double eval_loss = 0;  // nats per token after the last step, when eval_sequences > 0
 };
 

@@ -37,7 +37,7 @@ struct StageContext {
   bool first() const { return stage.has_embedding(); }
   bool last() const { return stage.has_head(); }
   std::uint64_t activation_elements(std::uint32_t rows) const {
-    return std::uint64_t{rows} * spec.sequence * spec.shape.d_model;
+    return std::uint64_t{rows} * spec.sequence * spec.hidden_width();
   }
 };
 

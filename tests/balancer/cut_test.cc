@@ -124,6 +124,19 @@ struct Brute {
   }
 };
 
+TEST(CutTest, BoundariesCountAtTheStagesBesideThem) {
+  ModelCosts costs{
+      .layer_flops = std::vector<double>(6, 1), .sending_flops = 2, .receiving_flops = 1};
+  // The middle one of three stages has both ends of a boundary.
+  EXPECT_EQ(stage_flops(costs, {StageId(0), 3, 0, 2}), 4);
+  EXPECT_EQ(stage_flops(costs, {StageId(1), 3, 2, 4}), 5);
+  EXPECT_EQ(stage_flops(costs, {StageId(2), 3, 4, 6}), 3);
+  EXPECT_EQ(stage_flops(costs, {StageId(0), 1, 0, 6}), 6);
+  const auto cut = cut_layers(costs, {.stages = 3});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ((*cut)[1].last_layer - (*cut)[1].first_layer, 1U);
+}
+
 TEST(CutTest, NoCutHasAFasterSlowestStage) {
   Rng rng(11);
   for (int round = 0; round < 500; ++round) {

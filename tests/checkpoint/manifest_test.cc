@@ -32,6 +32,29 @@ TEST(ManifestTest, Golden) {
   expect_golden("checkpoint/manifest.json", to_json(sample()));
 }
 
+TEST(ManifestTest, BoundariesAndCompute) {
+  Manifest manifest = sample();
+  EXPECT_EQ(to_json(manifest).find("boundar"), std::string::npos);
+  manifest.model.boundary = BoundaryKind::kMaxout;
+  manifest.model.boundary_factor = 4;
+  manifest.boundaries = {3};
+  manifest.model.compute = ComputeKind::kFp8;
+  const std::string json = to_json(manifest);
+  const auto read = parse_manifest(json, "m");
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(to_json(*read), json);
+  EXPECT_EQ(read->model, manifest.model);
+  EXPECT_EQ(read->boundaries, manifest.boundaries);
+  for (const char* bad : {"[5, 3]", "[3, 3]", "[-1]", "[9]", "3", "[\"a\"]"}) {
+    std::string changed = json;
+    const std::size_t at = changed.find('[', changed.find("\"boundaries\""));
+    changed.replace(at, changed.find(']', at) + 1 - at, bad);
+    const auto refused = parse_manifest(changed, "m");
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_NE(refused.error().what.find("boundaries"), std::string::npos) << refused.error().what;
+  }
+}
+
 TEST(ManifestTest, RoundTrip) {
   const auto manifest = parse_manifest(to_json(sample()), "m");
   ASSERT_TRUE(manifest) << manifest.error().what;

@@ -246,12 +246,21 @@ std::vector<Case> choices() {
           "t:5: pipeline.wiring: found \"random\", expected \"stochastic\" or \"static\"; "),
       after_least("Recompute", "[pipeline]\nrecompute = \"always\"\n",
                   "t:5: pipeline.recompute: found \"always\", expected true, false or \"auto\"; "),
-      after_least("Codec", "[codec]\nforward = \"int4\"\n",
-                  "t:5: codec.forward: found \"int4\", expected \"none\", \"fp16\", \"bf16\" or "
-                  "\"int8\"; did you mean "
-                  "\"int8\"?"),
-      after_least("LossyState", "[codec]\nstate = \"int8\"\n",
-                  "t:5: codec.state: found \"int8\", expected \"none\"; "),
+      after_least(
+          "Codec", "[codec]\nforward = \"lin9\"\n",
+          "t:5: codec.forward: found \"lin9\", expected \"none\", \"fp16\", \"bf16\", "
+          "\"lin8\", \"dyn8\", \"h8\", \"fp8\", \"e5m2\", \"int4\", \"h4\" or \"auto\"; did "
+          "you mean \"lin8\"?"),
+      after_least("CodecOfOldName", "[codec]\nbackward = \"int8\"\n",
+                  "\"h4\" or \"auto\"; int8 is called lin8 now"),
+      after_least("AutoAveraging", "[codec]\naveraging = \"auto\"\n",
+                  "t:5: codec.averaging: found \"auto\", expected \"none\", "),
+      after_least("TopKActivations", "[codec]\nforward = \"topk\"\n",
+                  "t:5: codec.forward: found \"topk\", expected \"none\", "),
+      after_least("LossyState", "[codec]\nstate = \"h8\"\n",
+                  "t:5: codec.state: found \"h8\", expected \"none\"; "),
+      after_least("Scales", "[codec]\nscales = \"fp16\"\n",
+                  "t:5: codec.scales: found \"fp16\", expected \"fp32\" or \"bf16\"; "),
       after_least("LogLevel", "[log]\nlevel = \"warning\"\n",
                   "t:5: log.level: found \"warning\", expected \"debug\", "),
       after_least("EnumAsInteger", "[optimizer]\nkind = 1\n",
@@ -279,6 +288,17 @@ std::vector<Case> relations_of_run_model_and_data() {
       after_least("NoName", "[run]\nname = \"\"\n",
                   "t:5: run.name: found \"\", expected 1 to 100 "),
       after_least("NoDir", "[run]\ndir = \"\"\n", "t:5: run.dir: found \"\", expected a folder; "),
+      after_least("OddBoundaryFactor", "[model]\nboundary_factor = 3\n",
+                  "t:5: model.boundary_factor: found 3, expected 2 or 4; "),
+      after_least(
+          "BoundaryDoesntDivide",
+          "[model]\nd_model = 66\nheads = 3\nboundary = \"maxout\"\nboundary_factor = 4\n",
+          "t:8: model.boundary_factor: found boundary_factor = 4 with d_model = 66, expected "
+          "it to divide d_model; "),
+      after_least(
+          "Fp8OfDoubles", "[model]\ncompute = \"fp8\"\ndtype = \"fp64\"\n",
+          "t:5: model.compute: found compute = \"fp8\" with dtype = \"fp64\", expected dtype "
+          "= \"fp32\"; "),
       after_least("HeadsDontDivide", "[model]\nd_model = 100\nheads = 3\n",
                   "t:6: model.heads: found heads = 3 with d_model = 100, expected heads to divide "
                   "d_model; change one "
@@ -369,14 +389,22 @@ std::vector<Case> relations_of_batch_and_pipeline() {
 
 std::vector<Case> relations_of_codec_and_net() {
   return {
-      after_least("BlockNoPowerOfTwo", "[codec]\nblock = 100\n",
-                  "t:5: codec.block: found 100, expected a power of two from 64 to 4096; write for "
-                  "example block = "
-                  "64"),
+      after_least(
+          "BlockNoPowerOfTwo", "[codec]\nblock = 100\n",
+          "t:5: codec.block: found 100, expected 0 or a power of two from 64 to 4096; write "
+          "for "
+          "example block = "
+          "64"),
       after_least("BlockTooSmall", "[codec]\nblock = 32\n",
-                  "t:5: codec.block: found 32, expected an integer from 64 "),
+                  "t:5: codec.block: found 32, expected 0 or a power of two from 64 to 4096; write "
+                  "for example block = 64"),
       after_least("BlockTooLarge", "[codec]\nblock = 8192\n",
                   "t:5: codec.block: found 8192, expected an integer "),
+      after_least("FeedbackOfNothing", "[codec]\nerror_feedback = true\n",
+                  "t:5: codec.error_feedback: found true with averaging = \"none\", which loses "
+                  "nothing "),
+      after_least("TopKOfNothing", "[codec]\ntopk = 0.0\n",
+                  "t:5: codec.topk: found 0.0, expected a number above 0 "),
       after_least("ListenEverywhere", "[net]\nlisten = \"0.0.0.0:4700\"\n",
                   "t:5: net.listen: found \"0.0.0.0:4700\", which other machines can reach, "
                   "expected a loopback "

@@ -56,6 +56,8 @@ rope_theta = 500000
 init_std = 0.1234567890123456789
 share_layers = 2
 dtype = "fp64"
+boundary = "maxout"
+boundary_factor = 4
 [data]
 kind = "tokens"
 files = ["a", "b/**/*.bin"]
@@ -77,6 +79,7 @@ clip = 0.5
 schedule = "linear"
 warmup_steps = 3
 final_lr = 0
+state_memory = "host"
 [pipeline]
 stages = 3
 peers = [1, 2, 3]
@@ -86,10 +89,15 @@ wiring = "static"
 in_flight = 5
 layers = [4, 6, 2]
 [codec]
-forward = "int8"
-backward = "fp16"
-averaging = "bf16"
+forward = "lin8"
+backward = "auto"
+averaging = "topk"
 block = 64
+scales = "bf16"
+stochastic = true
+topk = 0.25
+error_feedback = true
+error_budget = 0.5
 [wiring]
 alpha = 0.3
 in_flight_per_peer = 2
@@ -117,7 +125,8 @@ level = "debug"
   Result<RunConfig> config = run_config_from_text(text, "t");
   ASSERT_TRUE(config) << config.error().what;
   for (const KeySpec& spec : run_keys()) {
-    if (spec.key == "state") continue;  // has one legal value
+    // One legal value; compute = "fp8" has no fp64.
+    if (spec.key == "state" || spec.key == "compute") continue;
     EXPECT_NE(value_text(spec, {.run = &*config}), default_text(spec))
         << spec.section << "." << spec.key;
   }

@@ -70,6 +70,28 @@ TEST(ResolveModel, MistakesNameTheirKey) {
       {[](RunConfig& c) { c.model.dropout = std::nan(""); }, "model.dropout"},
       {[](RunConfig& c) { c.model.norm_eps = 0; }, "model.norm_eps"},
       {[](RunConfig& c) { c.model.dtype = DType::kF16; }, "model.dtype"},
+      {[](RunConfig& c) {
+         c.model.boundary = BoundaryKind::kMaxout;
+         c.model.boundary_factor = 3;
+       },
+       "model.boundary_factor = 3"},
+      {[](RunConfig& c) {
+         c.model.boundary = BoundaryKind::kMaxout;
+         c.model.boundary_factor = 4;
+         c.model.d_model = 66;
+         c.model.heads = 3;
+       },
+       "model.d_model = 66 is not a multiple of model.boundary_factor"},
+      {[](RunConfig& c) {
+         c.model.compute = ComputeKind::kFp8;
+         c.model.dtype = DType::kF64;
+       },
+       "model.compute"},
+      {[](RunConfig& c) {
+         c.model.compute = ComputeKind::kFp8;
+         c.model.d_ff = 100;
+       },
+       "model.d_ff = 100"},
       {[](RunConfig& c) { c.batch.sequence = 0; }, "batch.sequence = 0"},
       {[](RunConfig& c) {
          c.model.positions = PositionKind::kRotary;
@@ -168,6 +190,46 @@ TEST(Layout, SharedLayersHaveOneBlock) {
   EXPECT_EQ(find(layout, "layers.0.mlp.up.weight"), nullptr);
   EXPECT_EQ(find(layout, "layers.2.mlp.up.weight"), nullptr);
   EXPECT_DEATH(make_layout(spec, {StageId(1), 2, 1, 4}), "share parameters");
+}
+
+TEST(Layout, ABoundarysEndsAreInTwoStages) {
+  RunConfig config = small_config();
+  config.model.boundary = BoundaryKind::kBottleneck;
+  config.model.boundary_factor = 4;
+  const ModelSpec spec = resolve_model(config, 100).value();
+  EXPECT_EQ(spec.hidden_width(), 16U);
+  const std::vector<StageSpec> cut = {
+      {StageId(0), 3, 0, 1}, {StageId(1), 3, 1, 3}, {StageId(2), 3, 3, 4}};
+  const ParameterLayout first = make_layout(spec, cut[0]);
+  const ParameterLayout middle = make_layout(spec, cut[1]);
+  EXPECT_EQ(find(first, "boundary.1.down.weight")->shape, (std::vector<std::int64_t>{16, 64}));
+  EXPECT_EQ(find(first, "boundary.1.norm.weight")->shape, (std::vector<std::int64_t>{64}));
+  EXPECT_FALSE(find(first, "boundary.1.norm.weight")->decay);
+  EXPECT_EQ(find(first, "boundary.1.up.weight"), nullptr);
+  EXPECT_EQ(find(middle, "boundary.1.up.weight")->shape, (std::vector<std::int64_t>{64, 16}));
+  EXPECT_NE(find(middle, "boundary.3.down.bias"), nullptr);
+  EXPECT_EQ(find(middle, "boundary.1.down.weight"), nullptr);
+  // In one piece: the same tensors, each once.
+  std::set<std::string> apart, together;
+  for (const StageSpec& stage : cut) {
+    for (const ParameterSlot& slot : make_layout(spec, stage).slots) apart.insert(slot.name);
+  }
+  const StageSpec one = whole_model(spec, cut);
+  EXPECT_EQ(one.inner_boundaries, (std::vector<std::uint32_t>{1, 3}));
+  for (const ParameterSlot& slot : make_layout(spec, one).slots) {
+    EXPECT_TRUE(together.insert(slot.name).second) << slot.name;
+  }
+  EXPECT_EQ(together, apart);
+
+  config.model.boundary = BoundaryKind::kMaxout;
+  const ModelSpec maxout = resolve_model(config, 100).value();
+  EXPECT_EQ(find(make_layout(maxout, cut[0]), "boundary.1.down.weight"), nullptr);
+  EXPECT_NE(find(make_layout(maxout, cut[0]), "boundary.1.norm.weight"), nullptr);
+  EXPECT_NE(find(make_layout(maxout, cut[2]), "boundary.3.up.weight"), nullptr);
+  config.model.boundary = BoundaryKind::kNone;
+  const ModelSpec none = resolve_model(config, 100).value();
+  EXPECT_EQ(none.hidden_width(), 64U);
+  EXPECT_TRUE(whole_model(none, cut).inner_boundaries.empty());
 }
 
 Buffer initialised(const ModelSpec& spec, const ParameterLayout& layout) {
@@ -304,6 +366,21 @@ TEST(Costs, FollowTheShape) {
   config.batch.sequence = 1024;  // attention is quadratic
   EXPECT_GT(model_costs(resolve_model(config, 100).value()).layer_flops[0],
             costs.layer_flops[0] * 8);
+}
+
+TEST(Costs, OfABoundary) {
+  RunConfig config = small_config();
+  const ModelCosts without = model_costs(resolve_model(config, 100).value());
+  EXPECT_EQ(without.sending_flops, 0);
+  EXPECT_EQ(without.receiving_flops, 0);
+  config.model.boundary = BoundaryKind::kBottleneck;
+  const ModelCosts costs = model_costs(resolve_model(config, 100).value());
+  EXPECT_EQ(costs.receiving_flops, 6.0 * 64 * 32 * 16);  // six FLOPs per weight and token
+  EXPECT_GT(costs.sending_flops, costs.receiving_flops);
+  config.model.boundary_factor = 4;
+  EXPECT_LT(model_costs(resolve_model(config, 100).value()).sending_flops, costs.sending_flops);
+  config.model.boundary = BoundaryKind::kMaxout;
+  EXPECT_LT(model_costs(resolve_model(config, 100).value()).sending_flops, costs.sending_flops);
 }
 
 TEST(Retained, GrowsWithRowsAndLayersAndShrinksWithRecompute) {

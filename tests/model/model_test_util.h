@@ -80,6 +80,18 @@ inline Batch make_batch(const ModelSpec& spec, std::uint32_t rows, std::uint64_t
   return batch;
 }
 
+inline RunConfig with_boundary(RunConfig config, BoundaryKind kind, std::uint32_t factor) {
+  config.model.boundary = kind;
+  config.model.boundary_factor = factor;
+  return config;
+}
+
+inline std::vector<StageSpec> even_cut(const ModelSpec& spec, std::uint32_t stages) {
+  std::vector<StageSpec> cut;
+  for (std::uint32_t s = 0; s < stages; ++s) cut.push_back(stage_of(spec, s, stages));
+  return cut;
+}
+
 // A whole model as a chain of stages in this process.
 class Chain {
  public:
@@ -159,12 +171,6 @@ class Chain {
   }
 
  private:
-  static std::vector<StageSpec> even_cut(const ModelSpec& spec, std::uint32_t stages) {
-    std::vector<StageSpec> cut;
-    for (std::uint32_t s = 0; s < stages; ++s) cut.push_back(stage_of(spec, s, stages));
-    return cut;
-  }
-
   std::vector<std::unique_ptr<StageModel>> models_;
   std::vector<Buffer> gradients_;
 };

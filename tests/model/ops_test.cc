@@ -136,6 +136,27 @@ TEST_F(Ops, SwiGlu) {
       [](const at::Tensor& x) { return at::silu(x.slice(1, 0, 4)) * x.slice(1, 4, 8); }, {});
 }
 
+TEST_F(Ops, Maxout) {
+  Weights none(1);
+  for (const std::int64_t factor : {2, 4}) {
+    compare(
+        none, {}, variable({5, 8}), [&](const at::Tensor& x) { return maxout(x, factor); },
+        [&](const at::Tensor& x) { return at::amax(x.view({5, 8 / factor, factor}), /*dim=*/2); },
+        {});
+  }
+}
+
+TEST_F(Ops, MaxoutsGradientGoesToTheFirstOfEquals) {
+  const at::Tensor x = at::ones({2, 4}, kF64Options).requires_grad_(true);
+  const at::Tensor dx = torch::autograd::grad({maxout(x, 2).sum()}, {x})[0];
+  EXPECT_TRUE(dx.equal(at::tensor({1., 0., 1., 0.}).expand({2, 4})));
+}
+
+TEST_F(Ops, MaxoutHidesNoNaN) {
+  const at::Tensor x = at::tensor({1., NAN, NAN, 1.}).view({2, 2});
+  EXPECT_TRUE(maxout(x, 2).isnan().all().item<bool>());
+}
+
 TEST_F(Ops, DropoutMultipliesByOneMaskBothWays) {
   const DropoutMask mask{{3, 4}, 2, DropoutSite::kMlp, 0.4};
   const at::Tensor factors = dropout(at::ones({7, 9}, kF64Options), mask);

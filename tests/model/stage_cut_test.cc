@@ -70,6 +70,76 @@ TEST(StageWithoutLayers, IsAStageToo) {
   }
 }
 
+// A boundary's two halves in two stages are the boundary inside one stage.
+class Boundary : public ::testing::TestWithParam<CutCase> {};
+
+TEST_P(Boundary, StagesEqualTheModelInOnePiece) {
+  const ModelSpec spec = resolved(GetParam().config);
+  const Batch batch = make_batch(spec, 3);
+  const AttemptId id = attempt_of(7, 2);
+  for (const std::uint32_t stages : {2U, 4U}) {
+    if (stages > spec.shape.layers / spec.shape.share_layers) continue;
+    for (const bool recompute : {false, true}) {
+      const std::vector<StageSpec> cut = even_cut(spec, stages);
+      Chain whole(spec, {whole_model(spec, cut)});
+      Chain apart(spec, cut, {.recompute = recompute});
+      EXPECT_EQ(apart.forward(batch, id, 0.25), whole.forward(batch, id, 0.25));
+      whole.backward(id);
+      apart.backward(id);
+      ASSERT_EQ(apart.names(), whole.names());
+      for (const std::string& name : whole.names()) {
+        const std::vector<double> expected = whole.gradient_of(name);
+        // A tied embedding is summed in another order.
+        EXPECT_LT(relative_difference(apart.gradient_of(name), expected), 1e-13) << name;
+        if (name.ends_with("attention.k.bias")) continue;
+        EXPECT_GT(relative_difference(expected, std::vector<double>(expected.size())), 0) << name;
+      }
+    }
+  }
+}
+
+TEST_P(Boundary, NarrowsWhatTravels) {
+  const ModelSpec spec = resolved(GetParam().config);
+  const std::size_t bytes =
+      std::size_t{2} * spec.sequence * spec.shape.d_model / spec.shape.boundary_factor * 8;
+  const Batch batch = make_batch(spec, 2);
+  const std::vector<StageSpec> cut = even_cut(spec, 2);
+  auto first = make_stage(spec, cut[0]);
+  auto last = make_stage(spec, cut[1]);
+  const AttemptId id = attempt_of(0, 0);
+  const auto hidden = first->forward({.id = id, .rows = 2, .tokens = Batch::view(batch.tokens)});
+  ASSERT_TRUE(hidden);
+  EXPECT_EQ(hidden->hidden.size(), bytes);
+  ASSERT_TRUE(last->forward({.id = id,
+                             .rows = 2,
+                             .hidden = hidden->hidden.bytes(),
+                             .targets = Batch::view(batch.targets)}));
+  Buffer sums = Buffer::zeroed(last->layout().bytes());
+  const auto gradient = last->backward({.id = id, .accumulator = sums.bytes()});
+  ASSERT_TRUE(gradient);
+  EXPECT_EQ(gradient->input_gradient.size(), bytes);
+}
+
+CutCase boundary(const char* name, RunConfig config, BoundaryKind kind, std::uint32_t factor) {
+  return {name, with_boundary(std::move(config), kind, factor)};
+}
+RunConfig shared_with_dropout() {
+  RunConfig config = tiny_config();
+  config.model.share_layers = 2;
+  config.model.dropout = 0.2;
+  return config;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Boundary,
+    ::testing::Values(boundary("bottleneck_2", tiny_config(), BoundaryKind::kBottleneck, 2),
+                      boundary("bottleneck_4_llama", tiny_llama(), BoundaryKind::kBottleneck, 4),
+                      boundary("bottleneck_2_shared", shared_with_dropout(),
+                               BoundaryKind::kBottleneck, 2),
+                      boundary("maxout_2_llama", tiny_llama(), BoundaryKind::kMaxout, 2),
+                      boundary("maxout_4", tiny_config(), BoundaryKind::kMaxout, 4)),
+    [](const auto& info) { return info.param.name; });
+
 RunConfig in_fp32(RunConfig config) {
   config.model.dtype = DType::kF32;
   return config;

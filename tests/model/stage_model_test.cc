@@ -15,7 +15,7 @@ namespace {
 void expect_gradients_are_derivatives(const RunConfig& config) {
   const ModelSpec spec = resolved(config);
   const Batch batch = make_batch(spec, 2);
-  Chain chain(spec, 1);
+  Chain chain(spec, {whole_model(spec, even_cut(spec, 2))});
   StageModel& model = chain.stage(0);
   Rng rng(17);
   // Away from the initialisation, where norms and biases are the same everywhere.
@@ -81,6 +81,14 @@ TEST(Gradients, LlamaTiedWithBiasesAndSharedLayers) {
   config.model.tied_embeddings = true;
   config.model.share_layers = 2;
   expect_gradients_are_derivatives(config);
+}
+TEST(Gradients, Bottleneck) {
+  expect_gradients_are_derivatives(with_boundary(tiny_config(), BoundaryKind::kBottleneck, 2));
+  expect_gradients_are_derivatives(with_boundary(tiny_llama(), BoundaryKind::kBottleneck, 4));
+}
+TEST(Gradients, Maxout) {
+  expect_gradients_are_derivatives(with_boundary(tiny_config(), BoundaryKind::kMaxout, 4));
+  expect_gradients_are_derivatives(with_boundary(tiny_llama(), BoundaryKind::kMaxout, 2));
 }
 TEST(Gradients, SlotsWithGaps) {
   RunConfig config = tiny_llama();
@@ -355,7 +363,7 @@ double kept_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t r
                   bool recompute) {
   auto model = make_stage(spec, stage, {.recompute = recompute});
   const Batch batch = make_batch(spec, rows);
-  const Buffer hidden = Buffer::zeroed(std::size_t{rows} * spec.sequence * spec.shape.d_model * 4);
+  const Buffer hidden = Buffer::zeroed(std::size_t{rows} * spec.sequence * spec.hidden_width() * 4);
   ForwardInput input{.rows = rows, .loss_scale = 1};
   if (stage.has_embedding()) input.tokens = Batch::view(batch.tokens);
   input.hidden = hidden.bytes();
@@ -384,7 +392,8 @@ TEST(Retained, IsWhatTheProcessKeeps) {
   llama.model.d_model = 128;
   llama.model.d_ff = 384;
   llama.batch.sequence = 64;
-  for (const RunConfig& config : {gpt2, llama}) {
+  for (const RunConfig& config : {gpt2, llama, with_boundary(gpt2, BoundaryKind::kMaxout, 2),
+                                  with_boundary(gpt2, BoundaryKind::kBottleneck, 4)}) {
     const ModelSpec spec = resolved(config);
     for (const std::uint32_t stage : {0U, 1U, 3U}) {
       for (const bool recompute : {false, true}) {

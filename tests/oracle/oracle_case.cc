@@ -20,9 +20,14 @@ namespace {
 // What a run in one process has to know of a config: the reference is blind to how the swarm is
 // cut, wired, bounded, and to how its graphs are kept.
 RunConfig without_pipeline(RunConfig config) {
-  const std::uint32_t delay = config.pipeline.delay;
-  config.pipeline = {};
-  config.pipeline.delay = delay;
+  PipelineSection pipeline;
+  pipeline.delay = config.pipeline.delay;
+  if (config.model.boundary != BoundaryKind::kNone) {  // the model has boundaries where it is cut
+    pipeline.stages = config.pipeline.stages;
+    pipeline.peers.assign(pipeline.stages, 1);
+    pipeline.layers = config.pipeline.layers;
+  }
+  config.pipeline = pipeline;
   config.pipeline.recompute = "false";
   config.wiring = {};
   config.checkpoint = {};

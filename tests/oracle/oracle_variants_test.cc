@@ -48,6 +48,21 @@ std::vector<Variant> variants() {
          c.model.bias = true;
        }},
       {"TanhGelu", two, [](RunConfig& c) { c.model.activation = ActivationKind::kGeluTanh; }},
+      {"Bottleneck", two, [](RunConfig& c) { c.model.boundary = BoundaryKind::kBottleneck; }},
+      {"BottleneckDelayed", late,
+       [](RunConfig& c) {
+         llama(c);
+         c.model.boundary = BoundaryKind::kBottleneck;
+         c.model.boundary_factor = 4;
+       }},
+      {"Maxout", late, [](RunConfig& c) { c.model.boundary = BoundaryKind::kMaxout; }},
+      {"MaxoutUnevenRecomputed", two,
+       [](RunConfig& c) {
+         c.model.boundary = BoundaryKind::kMaxout;
+         c.model.boundary_factor = 4;
+         c.pipeline.layers = {3, 1};
+         c.pipeline.recompute = "true";
+       }},
       {"UnevenPeers", late, [](RunConfig& c) { c.pipeline.peers = {1, 3, 2, 1}; }},
       {"UnevenCut", two, [](RunConfig& c) { c.pipeline.layers = {3, 1}; }},
       {"OneInFlight", late,
