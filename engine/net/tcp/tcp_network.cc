@@ -1,6 +1,5 @@
 #include "engine/net/tcp/tcp_network.h"
 
-#include <fcntl.h>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/log.h"
+#include "engine/net/tcp/acceptor.h"
 #include "engine/net/tcp/tcp_connection.h"
 #include "engine/runtime/asio_access.h"
 
@@ -23,12 +23,6 @@ constexpr Duration kAcceptRetryDelay = std::chrono::milliseconds(100);
 
 std::string text_of(const tcp::endpoint& endpoint) {
   return to_string(Address{endpoint.address().to_string(), endpoint.port()});
-}
-
-bool is_name_error(const error_code& error) {
-  return error == asio::error::host_not_found || error == asio::error::host_not_found_try_again ||
-         error == asio::error::no_data || error == asio::error::no_recovery ||
-         error == asio::error::service_not_found;
 }
 
 // The endpoints that "host:port" may mean; an IP literal asks no name server.
@@ -159,33 +153,13 @@ TcpNetwork::~TcpNetwork() {
 }
 
 Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted) {
-  const auto cannot = [&](const error_code& error) {
-    return fail(is_name_error(error) ? ErrorCode::kNotFound : ErrorCode::kIo,
-                fmt::format("cannot listen on {}: {}", to_string(address), error.message()));
-  };
-  error_code error;
-  std::optional<Endpoints> endpoints = literal(address);
-  if (!endpoints) {
-    endpoints =
-        tcp::resolver(state_->io).resolve(address.host, std::to_string(address.port), error);
-    if (error) return cannot(error);
-  }
-  const tcp::endpoint wanted = endpoints->begin()->endpoint();
   const auto listener = std::make_shared<State::Listener>(
       State::Listener{tcp::acceptor(state_->io), std::move(on_accepted)});
-  tcp::acceptor& acceptor = listener->acceptor;
-  acceptor.open(wanted.protocol(), error);
-  if (error) return cannot(error);
-  fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
-  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(wanted, error);
-  if (!error) acceptor.listen(Limits::accept_backlog_max, error);
-  if (error) return cannot(error);
-  const tcp::endpoint bound = acceptor.local_endpoint(error);
-  if (error) return cannot(error);
+  auto bound = bind_acceptor(listener->acceptor, address);
+  if (!bound) return bound;
   state_->listeners.push_back(listener);
   state_->accept_next(listener);
-  return Address{bound.address().to_string(), bound.port()};
+  return bound;
 }
 
 void TcpNetwork::connect(const Address& address, Duration timeout, Connected on_connected) {
