@@ -1,5 +1,5 @@
-// The order documented at kernels::sum_of_squares, for sums that arrive one block at a time. Internal
-// linkage, for the reason element.h gives.
+// The order documented at kernels::sum_of_squares, for sums that arrive one block at a time.
+// Internal linkage, for the reason element.h gives.
 #pragma once
 
 #include <cstddef>

@@ -1,17 +1,17 @@
 // 8-bit optimizer state: both moments of a tensor at one byte an element and one fp32 scale per
 // kMomentBlock elements each, 2.03 bytes a parameter.
-//   Moments:   m in the signed, v in the unsigned map of format/dyn8.h, fp32 scales; blocks start at
-//              the tensor's first element. All zero bytes are a state of zeros.
+//   Moments:   m in the signed, v in the unsigned map of format/dyn8.h, fp32 scales; blocks start
+//              at the tensor's first element. All zero bytes are a state of zeros.
 //   Step:      both are decoded, moved in fp32 as optimizer.h says, used by the update as they are,
 //              and then coded again with the scales of the new values, to nearest.
 //   Floor:     a v above 0 never gets the code of 0 (unless the block's scale is 0): its code is at
-//              least 1. Else a small gradient after a smaller one would be divided by eps alone.
+//              least 1. Else a small m over a v of 0 would be divided by eps alone.
 //   Error:     half a gap of the map at most. A step that changes a value by less than that leaves
 //              its code, so that after a large gradient v falls with the block's scale only.
-//   Not finite: a gradient that is NaN or infinite makes its own parameter so in this step and, its
-//              block's scale being NaN, every parameter of the block in the next one: never silently
-//              a number. (A step whose reduced gradient is not finite is skipped, so that none comes
-//              here.) A gradient whose square overflows does the same to its block one step later.
+//   Not finite: a gradient that is NaN or infinite, or whose square overflows, makes the scale of
+//              its block NaN, and with it every parameter of the block in the next step: never
+//              silently a number. A NaN or infinite one makes its own parameter NaN at once. (The
+//              engine skips a step whose reduced gradient is not finite, so that none comes here.)
 #pragma once
 
 #include <cstddef>
