@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kElements = 4 * 1024 * 1024;  // 16 MiB of fp32
 constexpr std::uint64_t kBytes = kElements * sizeof(float);
-constexpr double kErrorMax = 0.1;  // int8 on sums of at most eight values in [-1, 1]
+constexpr double kErrorMax = 0.1;  // lin8 on sums of at most eight values in [-1, 1]
 
 struct Vectors {
   std::vector<Buffer> inputs;
@@ -109,9 +109,8 @@ void all_reduce(benchmark::State& state, const CodecSpec& codec) {
 }
 
 void register_all() {
-  for (const CodecKind kind :
-       {CodecKind::kNone, CodecKind::kFp16, CodecKind::kBf16, CodecKind::kInt8}) {
-    const CodecSpec codec{.kind = kind, .block = 256};
+  for (const char* kind : {"none", "fp16", "bf16", "lin8"}) {
+    const CodecSpec codec = *parse_codec(kind);
     const std::string name = "all_reduce/" + to_string(codec);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [codec](benchmark::State& state) { all_reduce(state, codec); })

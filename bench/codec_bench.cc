@@ -35,8 +35,22 @@ double error_bound(const CodecSpec& codec) {
       return 0x1p-12;
     case CodecKind::kBf16:
       return 0x1p-9;
-    case CodecKind::kInt8:
+    case CodecKind::kLin8:
       return 0.5001 / 127;
+    case CodecKind::kDyn8:
+      return 0.0071;
+    case CodecKind::kH8:
+      return 0.04;
+    case CodecKind::kE4M3:
+      return 0.04;
+    case CodecKind::kE5M2:
+      return 0.13;
+    case CodecKind::kInt4:
+      return 0.5001 / 7;
+    case CodecKind::kH4:
+      return 0.5;
+    case CodecKind::kTopK:
+      return 1;
   }
   return 0;
 }
@@ -89,9 +103,15 @@ void run_decode(benchmark::State& state, const CodecSpec& codec) {
 SWARMLINE_CODEC_BENCH(none, CodecKind::kNone);
 SWARMLINE_CODEC_BENCH(fp16, CodecKind::kFp16);
 SWARMLINE_CODEC_BENCH(bf16, CodecKind::kBf16);
-SWARMLINE_CODEC_BENCH(int8_64, CodecKind::kInt8, 64);
-SWARMLINE_CODEC_BENCH(int8_256, CodecKind::kInt8, 256);
-SWARMLINE_CODEC_BENCH(int8_4096, CodecKind::kInt8, 4096);
+SWARMLINE_CODEC_BENCH(lin8_64, CodecKind::kLin8, 64);
+SWARMLINE_CODEC_BENCH(lin8_256, CodecKind::kLin8, 256);
+SWARMLINE_CODEC_BENCH(lin8_4096, CodecKind::kLin8, 4096);
+SWARMLINE_CODEC_BENCH(dyn8_256, CodecKind::kDyn8, 256);
+SWARMLINE_CODEC_BENCH(h8, CodecKind::kH8, 64);
+SWARMLINE_CODEC_BENCH(fp8, CodecKind::kE4M3, 128);
+SWARMLINE_CODEC_BENCH(e5m2, CodecKind::kE5M2, 128);
+SWARMLINE_CODEC_BENCH(int4, CodecKind::kInt4, 32);
+SWARMLINE_CODEC_BENCH(h4, CodecKind::kH4, 32);
 
 }  // namespace
 }  // namespace swarmline

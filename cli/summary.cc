@@ -57,8 +57,8 @@ std::string boundary_lines(const RunStatus& status) {
 std::string hints(const RunStatus& status, const RunFolder& folder) {
   return fmt::format(
       "Next:\n"
-      "  swarmline launch {0}/config.toml --name {1}-int8 --set codec.forward=int8 --set "
-      "codec.backward=int8\n"
+      "  swarmline launch {0}/config.toml --name {1}-h8 --set codec.forward=h8 --set "
+      "codec.backward=h8\n"
       "      activations and gradients in 8 bits: fewer bytes between stages\n"
       "  swarmline launch {0}/config.toml --reference\n"
       "  swarmline checkpoint diff {0} {0}-reference\n"

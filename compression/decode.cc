@@ -10,48 +10,7 @@
 namespace swarmline {
 namespace {
 
-// fp64 targets are widened from pieces of this many elements on the stack; a multiple of every int8
-// block.
-constexpr std::size_t kPiece = kInt8BlockMax;
-
-struct TileIn {
-  const float* scales;
-  const std::byte* codes;
-};
-
-// All return whether a value is not finite.
-bool decode_fp32(const CodecSpec& codec, TileIn in, std::size_t n, float* values) {
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      return kernels::copy_values(reinterpret_cast<const float*>(in.codes), values, n);
-    case CodecKind::kFp16:
-      return kernels::fp16_to_fp32(reinterpret_cast<const std::uint16_t*>(in.codes), values, n);
-    case CodecKind::kBf16:
-      return kernels::bf16_to_fp32(reinterpret_cast<const std::uint16_t*>(in.codes), values, n);
-    case CodecKind::kInt8:
-      return kernels::dequantize_int8(in.scales, reinterpret_cast<const std::int8_t*>(in.codes), n,
-                                      codec.block, values);
-  }
-  SWARMLINE_CHECK_MSG(false, "unknown codec");
-}
-
-bool decode_fp64(const CodecSpec& codec, TileIn in, std::size_t n, double* values) {
-  if (codec.kind == CodecKind::kNone) {
-    return kernels::copy_values(reinterpret_cast<const double*>(in.codes), values, n);
-  }
-  const std::size_t code_bytes = codec.kind == CodecKind::kInt8 ? 1 : 2;
-  alignas(64) float piece[kPiece];
-  bool non_finite = false;
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t size = std::min(kPiece, n - begin);
-    const float* const scales =
-        codec.kind == CodecKind::kInt8 ? in.scales + begin / codec.block : nullptr;
-    non_finite |=
-        decode_fp32(codec, {.scales = scales, .codes = in.codes + begin * code_bytes}, size, piece);
-    kernels::fp32_to_fp64(piece, values + begin, size);
-  }
-  return non_finite;
-}
+using kernels::QuantFormat;
 
 Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes) {
   if (header.codec.kind == CodecKind::kNone && header.source != target) {
@@ -66,34 +25,145 @@ Result<void> check_target(const WireHeader& header, DType target, std::size_t ou
   return {};
 }
 
+bool hash_holds(const TileShape& shape, const std::byte* tile) {
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, tile + shape.hash_at(), sizeof hash);
+  return hash == xxh3(BytesView(tile, shape.hash_at()));
+}
+std::unexpected<Error> bad_hash(std::uint64_t first_element) {
+  return fail(ErrorCode::kCorrupt,
+              "wire buffer: checksum of tile " + std::to_string(first_element / kWireTileElements));
+}
+
+// Calls `tile(shape, bytes, first element, elements)` until it returns an error.
+template <typename Tile>
+Result<void> for_tiles(BytesView wire, const WireHeader& header, Tile tile) {
+  const std::byte* in = wire.data() + kWireHeaderBytes;
+  for (std::uint64_t begin = 0; begin < header.elements; begin += kWireTileElements) {
+    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header.elements - begin);
+    const TileShape shape = tile_shape(header.codec, n, header.source);
+    SWARMLINE_TRY(tile(shape, in, begin, n));
+    in += shape.total_bytes();
+  }
+  return {};
+}
+
+// Formats whose values are all finite whenever their scales are moderate.
+bool scales_decide(CodecKind kind) {
+  return kind == CodecKind::kLin8 || kind == CodecKind::kDyn8 || kind == CodecKind::kH8 ||
+         kind == CodecKind::kInt4 || kind == CodecKind::kH4;
+}
+bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales, std::size_t n) {
+  const std::size_t width = kernels::scale_bytes(spec.scales);
+  const std::size_t blocks = kernels::quant_blocks(spec, n);
+  // 2^100 times the largest sum of a block's codes (64 * 127) is far from overflow.
+  constexpr float kModerate = 0x1p100F;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    std::uint32_t bits = 0;
+    std::memcpy(reinterpret_cast<std::byte*>(&bits) + (4 - width), scales + b * width, width);
+    const float scale = std::bit_cast<float>(bits);
+    if (!(scale >= 0 && scale <= kModerate)) return false;
+  }
+  return true;
+}
+
+// Whether decode_add() may add tile by tile: nothing can fail once this returned true.
+Result<bool> can_add_in_place(BytesView wire, const WireHeader& header) {
+  const auto spec = quant_spec(header.codec);
+  bool moderate = spec && scales_decide(header.codec.kind);
+  SWARMLINE_TRY(for_tiles(wire, header,
+                          [&](const TileShape& shape, const std::byte* tile, std::uint64_t begin,
+                              std::size_t n) -> Result<void> {
+                            if (!hash_holds(shape, tile)) return bad_hash(begin);
+                            moderate = moderate && scales_are_moderate(*spec, tile, n);
+                            return {};
+                          }));
+  return moderate;
+}
+
 }  // namespace
 
+WireDecoder::WireDecoder(std::uint64_t wire_bytes, DType target, MutableBytes out)
+    : wire_bytes_(wire_bytes), target_(target), out_(out) {}
+
+Result<void> WireDecoder::advance(BytesView arrived) {
+  if (error_) return std::unexpected(*error_);
+  SWARMLINE_CHECK(arrived.size() <= wire_bytes_);
+  auto stepped = step(arrived);
+  if (!stepped) error_ = stepped.error();
+  return stepped;
+}
+
+Result<void> WireDecoder::begin(BytesView arrived) {
+  auto header = read_wire_header(arrived, wire_bytes_);
+  if (!header) return std::unexpected(header.error());
+  SWARMLINE_TRY(check_target(*header, target_, out_.size()));
+  header_ = *header;
+  offset_ = kWireHeaderBytes;
+  return {};
+}
+
+Result<void> WireDecoder::step(BytesView arrived) {
+  if (!header_) {
+    if (arrived.size() < kWireHeaderBytes && arrived.size() < wire_bytes_) return {};
+    SWARMLINE_TRY(begin(arrived));
+  }
+  while (elements_ < header_->elements) {
+    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header_->elements - elements_);
+    const TileShape shape = tile_shape(header_->codec, n, header_->source);
+    if (arrived.size() - offset_ < shape.total_bytes()) return {};
+    const std::byte* const tile = arrived.data() + offset_;
+    if (!hash_holds(shape, tile)) return bad_hash(elements_);
+    const auto non_finite = decode_tile(header_->codec, tile, tile + shape.codes_at(), n, target_,
+                                        out_.data() + elements_ * size_bytes(target_));
+    if (!non_finite) return fail(ErrorCode::kCorrupt, "wire buffer: positions that do not ascend");
+    // A target narrower than the codes may overflow by itself.
+    const bool narrower = target_ == DType::kF16 || target_ == DType::kBF16;
+    if (*non_finite && !header_->non_finite && !narrower)
+      return fail(ErrorCode::kCorrupt, "wire buffer: non-finite values without their flag");
+    offset_ += shape.total_bytes();
+    elements_ += n;
+  }
+  return {};
+}
+
 Result<void> decode(BytesView wire, DType target, MutableBytes out) {
+  SWARMLINE_CHECK(target == DType::kF32 || target == DType::kF64 || target == DType::kF16 ||
+                  target == DType::kBF16);
+  WireDecoder decoder(wire.size(), target, out);
+  SWARMLINE_TRY(decoder.advance(wire));
+  SWARMLINE_CHECK(decoder.done());
+  return {};
+}
+
+Result<void> decode_add(BytesView wire, DType target, MutableBytes sum) {
   SWARMLINE_CHECK(target == DType::kF32 || target == DType::kF64);
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
-  SWARMLINE_TRY(check_target(*header, target, out.size()));
-
-  const std::byte* in = wire.data() + kWireHeaderBytes;
-  for (std::uint64_t begin = 0; begin < header->elements; begin += kWireTileElements) {
-    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header->elements - begin);
-    const TileShape shape = tile_shape(header->codec, n, header->source);
-    std::uint64_t hash = 0;
-    std::memcpy(&hash, in + shape.padded_bytes(), sizeof hash);
-    if (hash != xxh3(BytesView(in, shape.padded_bytes()))) {
-      return fail(ErrorCode::kCorrupt,
-                  "wire buffer: checksum of tile " + std::to_string(begin / kWireTileElements));
+  SWARMLINE_TRY(check_target(*header, target, sum.size()));
+  if (target == DType::kF32 && quant_spec(header->codec)) {
+    const auto in_place = can_add_in_place(wire, *header);
+    if (!in_place) return std::unexpected(in_place.error());
+    if (*in_place) {
+      return for_tiles(wire, *header,
+                       [&](const TileShape& shape, const std::byte* tile, std::uint64_t begin,
+                           std::size_t n) -> Result<void> {
+                         kernels::dequantize_axpy(
+                             *quant_spec(header->codec), 1.0F, tile,
+                             reinterpret_cast<const std::uint8_t*>(tile) + shape.codes_at(), n,
+                             reinterpret_cast<float*>(sum.data()) + begin);
+                         return {};
+                       });
     }
-    const TileIn tile{.scales = reinterpret_cast<const float*>(in),
-                      .codes = in + shape.scale_bytes};
-    std::byte* const to = out.data() + begin * size_bytes(target);
-    const bool non_finite =
-        target == DType::kF32 ? decode_fp32(header->codec, tile, n, reinterpret_cast<float*>(to))
-                              : decode_fp64(header->codec, tile, n, reinterpret_cast<double*>(to));
-    if (non_finite && !header->non_finite) {
-      return fail(ErrorCode::kCorrupt, "wire buffer: non-finite values without their flag");
-    }
-    in += shape.total_bytes();
+  }
+  Buffer values(sum.size());
+  SWARMLINE_TRY(decode(wire, target, values.bytes()));
+  if (target == DType::kF32) {
+    kernels::add_into(values.as<float>().data(), reinterpret_cast<float*>(sum.data()),
+                      header->elements);
+  } else {
+    kernels::add_into(values.as<double>().data(), reinterpret_cast<double*>(sum.data()),
+                      header->elements);
   }
   return {};
 }

@@ -1,89 +1,111 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "compression/codec.h"
 #include "compression/wire.h"
 #include "engine/base/check.h"
-#include "engine/base/hash.h"
-#include "kernels/kernels.h"
 
 namespace swarmline {
 namespace {
 
-// fp64 is narrowed in pieces of this many elements on the stack; a multiple of every int8 block.
-constexpr std::size_t kPiece = kInt8BlockMax;
+using kernels::StochasticKey;
 
-struct TileOut {
-  float* scales;
-  std::byte* codes;
-};
-
-bool encode_fp32(const CodecSpec& codec, const float* values, std::size_t n, TileOut out) {
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      return kernels::copy_values(values, reinterpret_cast<float*>(out.codes), n);
-    case CodecKind::kFp16:
-      return kernels::fp32_to_fp16(values, reinterpret_cast<std::uint16_t*>(out.codes), n);
-    case CodecKind::kBf16:
-      return kernels::fp32_to_bf16(values, reinterpret_cast<std::uint16_t*>(out.codes), n);
-    case CodecKind::kInt8:
-      return kernels::quantize_int8(values, n, codec.block, out.scales,
-                                    reinterpret_cast<std::int8_t*>(out.codes));
-  }
-  SWARMLINE_CHECK_MSG(false, "unknown codec");
+bool is_source(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
 }
 
-bool encode_fp64(const CodecSpec& codec, const double* values, std::size_t n, TileOut out) {
-  if (codec.kind == CodecKind::kNone)
-    return kernels::copy_values(values, reinterpret_cast<double*>(out.codes), n);
-  const std::size_t code_bytes = codec.kind == CodecKind::kInt8 ? 1 : 2;
-  alignas(64) float piece[kPiece];
-  bool non_finite = false;
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t size = std::min(kPiece, n - begin);
-    kernels::fp64_to_fp32(values + begin, piece, size);
-    float* const scales =
-        codec.kind == CodecKind::kInt8 ? out.scales + begin / codec.block : nullptr;
-    non_finite |= encode_fp32(codec, piece, size,
-                              {.scales = scales, .codes = out.codes + begin * code_bytes});
-  }
-  return non_finite;
-}
-
-}  // namespace
-
-Buffer encode(const CodecSpec& codec, BytesView values, DType source) {
-  SWARMLINE_CHECK(source == DType::kF32 || source == DType::kF64);
-  SWARMLINE_CHECK(codec.kind != CodecKind::kInt8 || is_int8_block(codec.block));
-  const std::size_t element_bytes = size_bytes(source);
-  SWARMLINE_CHECK(values.size() % element_bytes == 0);
-  const std::uint64_t elements = values.size() / element_bytes;
+// Calls `tile(first element, elements, key of the tile or null, scales, codes)` for each, which
+// returns whether a value is not finite.
+template <typename Tile>
+Buffer write_tiles(const CodecSpec& codec, std::uint64_t elements, DType source,
+                   const StochasticKey* key, Tile tile) {
+  SWARMLINE_CHECK(is_source(source) && is_valid(codec));
+  if (key && !can_round_stochastically(codec)) key = nullptr;
   Buffer wire(encoded_bytes(codec, elements, source));
-
   bool non_finite = false;
   std::byte* out = wire.data() + kWireHeaderBytes;
   for (std::uint64_t begin = 0; begin < elements; begin += kWireTileElements) {
     const std::size_t n = std::min<std::uint64_t>(kWireTileElements, elements - begin);
     const TileShape shape = tile_shape(codec, n, source);
-    const TileOut tile{.scales = reinterpret_cast<float*>(out), .codes = out + shape.scale_bytes};
-    const std::byte* in = values.data() + begin * element_bytes;
-    non_finite |= source == DType::kF32
-                      ? encode_fp32(codec, reinterpret_cast<const float*>(in), n, tile)
-                      : encode_fp64(codec, reinterpret_cast<const double*>(in), n, tile);
-    const std::size_t used = shape.scale_bytes + shape.code_bytes;
-    std::memset(out + used, 0, shape.padded_bytes() - used);
-    const std::uint64_t hash = xxh3(BytesView(out, shape.padded_bytes()));
-    std::memcpy(out + shape.padded_bytes(), &hash, sizeof hash);
+    StochasticKey here = key ? *key : StochasticKey{};
+    here.first_element += begin;
+    non_finite |= tile(begin, n, key ? &here : nullptr, out, out + shape.codes_at());
+    seal_tile(shape, out);
     out += shape.total_bytes();
   }
   SWARMLINE_CHECK(out == wire.data() + wire.size());
   write_wire_header({.codec = codec,
                      .source = source,
                      .non_finite = non_finite,
+                     .stochastic = key != nullptr,
                      .elements = elements,
                      .payload_bytes = wire.size() - kWireHeaderBytes},
                     wire.data());
   return wire;
+}
+
+// Any codec and dtype: encode the corrected values, decode them, keep the difference.
+template <typename T>
+bool feedback_tile(const CodecSpec& codec, DType source, const std::byte* values, std::size_t n,
+                   const StochasticKey* key, const std::byte* current, std::byte* next,
+                   std::byte* scales, std::byte* codes) {
+  Buffer corrected(n * sizeof(T)), decoded(n * sizeof(T));
+  const auto t = corrected.as<T>();
+  for (std::size_t i = 0; i < n; ++i) {
+    T value, residual;
+    std::memcpy(&value, values + i * sizeof(T), sizeof(T));
+    std::memcpy(&residual, current + i * sizeof(T), sizeof(T));
+    t[i] = value + residual;
+  }
+  const bool non_finite = encode_tile(codec, source, corrected.data(), n, key, scales, codes);
+  SWARMLINE_CHECK(decode_tile(codec, scales, codes, n, source, decoded.data()).has_value());
+  const auto d = std::as_const(decoded).as<T>();
+  for (std::size_t i = 0; i < n; ++i) {
+    const T left = t[i] - d[i];
+    const T residual = std::isfinite(left) ? left : T(0);
+    std::memcpy(next + i * sizeof(T), &residual, sizeof(T));
+  }
+  return non_finite;
+}
+
+}  // namespace
+
+Buffer encode(const CodecSpec& codec, BytesView values, DType source, const StochasticKey* key) {
+  const std::size_t width = size_bytes(source);
+  SWARMLINE_CHECK(values.size() % width == 0);
+  return write_tiles(codec, values.size() / width, source, key,
+                     [&](std::uint64_t begin, std::size_t n, const StochasticKey* here,
+                         std::byte* scales, std::byte* codes) {
+                       return encode_tile(codec, source, values.data() + begin * width, n, here,
+                                          scales, codes);
+                     });
+}
+
+Buffer encode_with_feedback(const CodecSpec& codec, BytesView values, DType source,
+                            const Residual& residual, const StochasticKey* key) {
+  const std::size_t width = size_bytes(source);
+  SWARMLINE_CHECK(source == DType::kF32 || source == DType::kF64);
+  SWARMLINE_CHECK(values.size() % width == 0 && residual.current.size() == values.size() &&
+                  residual.next.size() == values.size());
+  const auto spec = quant_spec(codec);
+  return write_tiles(
+      codec, values.size() / width, source, key,
+      [&](std::uint64_t begin, std::size_t n, const StochasticKey* here, std::byte* scales,
+          std::byte* codes) {
+        const std::byte* const in = values.data() + begin * width;
+        const std::byte* const current = residual.current.data() + begin * width;
+        std::byte* const next = residual.next.data() + begin * width;
+        if (source == DType::kF64)
+          return feedback_tile<double>(codec, source, in, n, here, current, next, scales, codes);
+        if (!spec)
+          return feedback_tile<float>(codec, source, in, n, here, current, next, scales, codes);
+        if (next != current) std::memcpy(next, current, n * width);
+        return kernels::quantize_with_feedback(*spec, reinterpret_cast<const float*>(in),
+                                               reinterpret_cast<float*>(next), n, here, scales,
+                                               reinterpret_cast<std::uint8_t*>(codes));
+      });
 }
 
 }  // namespace swarmline

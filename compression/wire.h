@@ -1,5 +1,5 @@
-// The wire buffer's geometry, shared by encode and decode. The format itself is described in
-// codec.h.
+// The wire buffer's geometry, shared by encode, decode and the device's kernels. The format itself
+// is described in codec.h.
 #pragma once
 
 #include <bit>
@@ -13,27 +13,43 @@ static_assert(std::endian::native == std::endian::little,
               "wire buffers are written as memory holds them");
 
 inline constexpr std::uint32_t kWireMagic = 0x31515753;  // 'SWQ1'
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kWireTileHashBytes = 8;
-inline constexpr std::uint32_t kInt8BlockMin = 64;
-inline constexpr std::uint32_t kInt8BlockMax = 4096;
-
-inline bool is_int8_block(std::uint32_t block) {
-  return std::has_single_bit(block) && block >= kInt8BlockMin && block <= kInt8BlockMax;
-}
+inline constexpr std::size_t kWireAlignment = 64;
 
 struct TileShape {
-  std::size_t scale_bytes = 0;
+  std::size_t scale_bytes = 0;  // or positions, without their padding
   std::size_t code_bytes = 0;
-  std::size_t padded_bytes() const {
-    return (scale_bytes + code_bytes + 7) / 8 * 8;
-  }  // what the hash covers
-  std::size_t total_bytes() const { return padded_bytes() + kWireTileHashBytes; }
+  std::size_t codes_at() const { return round_up(scale_bytes); }
+  std::size_t total_bytes() const { return round_up(codes_at() + code_bytes + kWireTileHashBytes); }
+  std::size_t hash_at() const { return total_bytes() - kWireTileHashBytes; }  // hashes all before
+
+ private:
+  static std::size_t round_up(std::size_t bytes) {
+    return (bytes + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
+  }
 };
 // Shape of a tile of `elements` <= kWireTileElements.
 TileShape tile_shape(const CodecSpec& codec, std::size_t elements, DType source);
 
+// topk: how many of a tile's elements travel.
+inline std::size_t kept_of_tile(const CodecSpec& codec, std::size_t elements) {
+  return (std::uint64_t{codec.kept} * elements + kWireTileElements - 1) / kWireTileElements;
+}
+
 // Writes the 64 bytes of `header`.
 void write_wire_header(const WireHeader& header, std::byte* out);
+// Zeroes what lies between scales, codes and hash, and writes the hash.
+void seal_tile(const TileShape& shape, std::byte* tile);
+// The same for every tile of a buffer whose scales and codes a device wrote, and the header.
+void seal_wire(const WireHeader& header, MutableBytes wire);
+
+// One tile's scales (or positions) and codes, from and to `n` <= kWireTileElements values. Both
+// return whether a value is not finite; decode_tile() nothing where positions do not check.
+bool encode_tile(const CodecSpec& codec, DType source, const std::byte* values, std::size_t n,
+                 const kernels::StochasticKey* key, std::byte* scales, std::byte* codes);
+std::optional<bool> decode_tile(const CodecSpec& codec, const std::byte* scales,
+                                const std::byte* codes, std::size_t n, DType target,
+                                std::byte* values);
 
 }  // namespace swarmline

@@ -15,10 +15,10 @@
 namespace swarmline {
 namespace {
 
-constexpr CodecSpec kNone{CodecKind::kNone, 256};
-constexpr CodecSpec kFp16{CodecKind::kFp16, 256};
-constexpr CodecSpec kBf16{CodecKind::kBf16, 256};
-constexpr CodecSpec kInt8{CodecKind::kInt8, 64};
+constexpr CodecSpec kNone{};
+constexpr CodecSpec kFp16{.kind = CodecKind::kFp16};
+constexpr CodecSpec kBf16{.kind = CodecKind::kBf16};
+constexpr CodecSpec kLin8{.kind = CodecKind::kLin8, .block = 64};
 
 struct Case {
   std::uint32_t ranks = 2;
@@ -229,8 +229,8 @@ TEST(ButterflyTest, TheSumIsTheSum) {
 
 TEST(ButterflyTest, SameBitsAtEveryMemberForEveryCodec) {
   std::uint64_t seed = 0;
-  for (const CodecSpec& scatter : {kNone, kFp16, kBf16, kInt8}) {
-    for (const CodecSpec& gather : {kNone, kFp16, kBf16, kInt8}) {
+  for (const CodecSpec& scatter : {kNone, kFp16, kBf16, kLin8}) {
+    for (const CodecSpec& gather : {kNone, kFp16, kBf16, kLin8}) {
       for (const std::uint32_t ranks : {2U, 3U, 7U}) {
         for (const std::uint64_t elements : {1, 1000, 30'001}) {
           expect_expected_sums<float>({.ranks = ranks,
@@ -253,7 +253,7 @@ TEST(ButterflyTest, SameBitsAtEveryMemberForEveryCodec) {
 }
 
 TEST(ButterflyTest, ArrivalOrderLeavesNoTrace) {
-  const Case c{.ranks = 5, .elements = 20'000, .scatter = kInt8, .gather = kBf16};
+  const Case c{.ranks = 5, .elements = 20'000, .scatter = kLin8, .gather = kBf16};
   Group first(c);
   first.run(Order::kInOrder);
   for (const Order order : {Order::kLast, Order::kRandom}) {
@@ -264,7 +264,7 @@ TEST(ButterflyTest, ArrivalOrderLeavesNoTrace) {
 }
 
 TEST(ButterflyTest, NonFiniteValuesReachEveryMember) {
-  for (const CodecSpec& codec : {kNone, kFp16, kInt8}) {
+  for (const CodecSpec& codec : {kNone, kFp16, kLin8}) {
     Group group({.ranks = 3, .elements = 3000, .scatter = codec, .gather = codec});
     group.input(1).as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
     group.input(2).as<float>()[2990] = std::numeric_limits<float>::infinity();
@@ -279,7 +279,7 @@ TEST(ButterflyTest, NonFiniteValuesReachEveryMember) {
 }
 
 TEST(ButterflyTest, OneMemberAloneCopiesWithoutACodec) {
-  Group group({.ranks = 1, .elements = 1000, .scatter = kInt8, .gather = kInt8});
+  Group group({.ranks = 1, .elements = 1000, .scatter = kLin8, .gather = kLin8});
   group.run(Order::kInOrder);
   EXPECT_TRUE(group.member(0).done());
   EXPECT_TRUE(std::ranges::equal(group.output<float>(0), group.input(0).as<float>()));

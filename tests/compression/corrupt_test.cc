@@ -9,12 +9,12 @@
 #include "compression/codec.h"
 #include "compression/wire.h"
 #include "engine/base/hash.h"
-#include "tests/kernels/samples.h"
+#include "tests/compression/wire_values.h"
 
 namespace swarmline {
 namespace {
 
-constexpr CodecSpec kInt8{.kind = CodecKind::kInt8, .block = 64};
+constexpr CodecSpec kLin8{.kind = CodecKind::kLin8, .block = 64};
 
 Buffer wire_of(const CodecSpec& codec, std::size_t n) {
   const auto x = testing::samples<float>(n, 9);
@@ -37,8 +37,7 @@ void seal_header(Buffer& wire) {
 }
 
 TEST(CorruptWire, EverySingleBitIsNoticed) {
-  for (const CodecSpec& codec : {CodecSpec{}, CodecSpec{.kind = CodecKind::kFp16},
-                                 CodecSpec{.kind = CodecKind::kBf16}, kInt8}) {
+  for (const CodecSpec& codec : testing::all_codecs()) {
     Buffer wire = wire_of(codec, 131);
     for (std::size_t bit = 0; bit < wire.size() * 8; ++bit) {
       const auto mask = static_cast<std::byte>(1U << bit % 8);
@@ -53,8 +52,8 @@ TEST(CorruptWire, EverySingleBitIsNoticed) {
 
 TEST(CorruptWire, EveryTileIsChecked) {
   const std::size_t n = 3 * kWireTileElements + 10;
-  Buffer wire = wire_of(kInt8, n);
-  const std::size_t tile_bytes = tile_shape(kInt8, kWireTileElements, DType::kF32).total_bytes();
+  Buffer wire = wire_of(kLin8, n);
+  const std::size_t tile_bytes = tile_shape(kLin8, kWireTileElements, DType::kF32).total_bytes();
   for (std::size_t tile = 0; tile < 4; ++tile) {
     const std::size_t at = kWireHeaderBytes + tile * tile_bytes + 5;
     wire.data()[at] ^= std::byte{4};
@@ -64,7 +63,7 @@ TEST(CorruptWire, EveryTileIsChecked) {
 }
 
 TEST(CorruptWire, EveryOtherLengthIsRefused) {
-  const Buffer wire = wire_of(kInt8, 200);
+  const Buffer wire = wire_of(kLin8, 200);
   std::vector<std::byte> longer(wire.size() + 80);
   std::ranges::copy(wire.bytes(), longer.begin());
   for (std::size_t size = 0; size <= longer.size(); ++size) {
@@ -83,7 +82,7 @@ struct Forgery {
 class ForgedHeader : public ::testing::TestWithParam<Forgery> {};
 
 TEST_P(ForgedHeader, IsRefusedThoughItsChecksumIsRight) {
-  Buffer wire = wire_of(kInt8, 200);
+  Buffer wire = wire_of(kLin8, 200);
   GetParam().forge(wire);
   seal_header(wire);
   const auto header = read_wire_header(wire.bytes());
@@ -95,22 +94,54 @@ TEST_P(ForgedHeader, IsRefusedThoughItsChecksumIsRight) {
 
 const Forgery kForgeries[] = {
     {"magic", [](Buffer& w) { put<std::uint32_t>(w, 0, 0x31515754); }, "wrong magic"},
-    {"version", [](Buffer& w) { put<std::uint16_t>(w, 4, 2); }, "version 2"},
-    {"codec", [](Buffer& w) { put<std::uint8_t>(w, 6, 4); }, "unknown codec 4"},
-    {"source", [](Buffer& w) { put<std::uint8_t>(w, 7, 2); }, "source"},
+    {"version", [](Buffer& w) { put<std::uint16_t>(w, 4, 1); }, "version 1"},
+    {"codec", [](Buffer& w) { put<std::uint8_t>(w, 6, 11); }, "unknown codec 11"},
+    {"source", [](Buffer& w) { put<std::uint8_t>(w, 7, 4); }, "source"},
     {"source_bytes", [](Buffer& w) { put<std::uint8_t>(w, 7, 255); }, "source"},
     {"scale", [](Buffer& w) { put<std::uint8_t>(w, 8, 2); }, "scale"},
-    {"flags", [](Buffer& w) { put<std::uint8_t>(w, 9, 2); }, "reserved"},
+    {"scale_without_blocks",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 2);
+       put<std::uint8_t>(w, 8, 3);
+       put<std::uint32_t>(w, 12, 0);
+     },
+     "scale type 3"},
+    {"flags", [](Buffer& w) { put<std::uint8_t>(w, 9, 4); }, "reserved"},
     {"reserved_10", [](Buffer& w) { put<std::uint16_t>(w, 10, 1); }, "reserved"},
-    {"reserved_20", [](Buffer& w) { put<std::uint32_t>(w, 20, 1U << 31); }, "reserved"},
+    {"stochastic",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 4);
+       put<std::uint8_t>(w, 9, 2);
+     },
+     "never rounds stochastically"},
+    {"kept", [](Buffer& w) { put<std::uint32_t>(w, 20, 655); }, "655 elements kept"},
+    {"kept_huge",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 10);
+       put<std::uint32_t>(w, 12, 0);
+       put<std::uint32_t>(w, 20, 65537);
+     },
+     "65537 elements kept"},
+    {"kept_nothing",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 10);
+       put<std::uint32_t>(w, 12, 0);
+     },
+     "0 elements kept"},
+    {"as_topk",
+     [](Buffer& w) {
+       put<std::uint8_t>(w, 6, 10);
+       put<std::uint32_t>(w, 12, 0);
+       put<std::uint32_t>(w, 20, 655);
+     },
+     "length"},
     {"reserved_40", [](Buffer& w) { put<std::uint8_t>(w, 40, 1); }, "reserved"},
     {"reserved_55", [](Buffer& w) { put<std::uint8_t>(w, 55, 128); }, "reserved"},
     {"block_zero", [](Buffer& w) { put<std::uint32_t>(w, 12, 0); }, "block of 0"},
     {"block_odd", [](Buffer& w) { put<std::uint32_t>(w, 12, 65); }, "block of 65"},
     {"block_huge", [](Buffer& w) { put<std::uint32_t>(w, 12, 1U << 31); }, "block of"},
-    {"block_other", [](Buffer& w) { put<std::uint32_t>(w, 12, 128); }, "length"},
     {"tile", [](Buffer& w) { put<std::uint32_t>(w, 16, 32768); }, "tile"},
-    {"more_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, 208); }, "length"},
+    {"more_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, 300); }, "length"},
     {"no_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, 0); }, "length"},
     {"all_elements", [](Buffer& w) { put<std::uint64_t>(w, 24, ~0ULL); }, "length"},
     {"overflow", [](Buffer& w) { put<std::uint64_t>(w, 24, 1ULL << 63); }, "length"},
@@ -128,8 +159,7 @@ INSTANTIATE_TEST_SUITE_P(All, ForgedHeader, ::testing::ValuesIn(kForgeries),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CorruptWire, NonFiniteWithoutItsFlagIsRefused) {
-  for (const CodecSpec& codec : {CodecSpec{}, CodecSpec{.kind = CodecKind::kFp16},
-                                 CodecSpec{.kind = CodecKind::kBf16}, kInt8}) {
+  for (const CodecSpec& codec : testing::all_codecs()) {
     for (const DType target : {DType::kF32, DType::kF64}) {
       if (codec.kind == CodecKind::kNone && target == DType::kF64) continue;
       std::vector<float> x(100, 1.0F);
@@ -143,7 +173,7 @@ TEST(CorruptWire, NonFiniteWithoutItsFlagIsRefused) {
 }
 
 TEST(IncompatibleWire, AnotherNumberOfElements) {
-  const Buffer wire = wire_of(kInt8, 200);
+  const Buffer wire = wire_of(kLin8, 200);
   for (const std::size_t n : {0, 1, 199, 201, 100'000}) {
     EXPECT_EQ(decode_error(wire.bytes(), n), ErrorCode::kIncompatible);
     EXPECT_EQ(decode_error(wire.bytes(), n, DType::kF64), ErrorCode::kIncompatible);

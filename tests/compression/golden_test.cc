@@ -1,4 +1,4 @@
-// Wire buffers of version 1 stay readable and are written byte for byte as before:
+// Wire buffers of version 2 stay readable and are written byte for byte as before:
 // tests/golden/wire. With SWARMLINE_UPDATE_GOLDEN=1 the files are written instead; a changed file
 // means a new version.
 
@@ -21,7 +21,11 @@ struct Golden {
   DType source;
   std::size_t elements;
   bool non_finite;
+  bool stochastic = false;
 };
+
+const CodecSpec kBf16Scales{
+    .kind = CodecKind::kH8, .block = 64, .scales = kernels::ScaleKind::kBf16};
 
 const Golden kGolden[] = {
     {"none_f32", {.kind = CodecKind::kNone}, DType::kF32, 9, false},
@@ -29,9 +33,18 @@ const Golden kGolden[] = {
     {"fp16_f32", {.kind = CodecKind::kFp16}, DType::kF32, 9, false},
     {"fp16_f64_nonfinite", {.kind = CodecKind::kFp16}, DType::kF64, 9, true},
     {"bf16_f32", {.kind = CodecKind::kBf16}, DType::kF32, 9, false},
-    {"int8_f32", {.kind = CodecKind::kInt8, .block = 64}, DType::kF32, 130, false},
-    {"int8_f32_nonfinite", {.kind = CodecKind::kInt8, .block = 64}, DType::kF32, 130, true},
-    {"int8_empty", {.kind = CodecKind::kInt8, .block = 256}, DType::kF32, 0, false},
+    {"lin8_f32", {.kind = CodecKind::kLin8, .block = 64}, DType::kF32, 130, false},
+    {"lin8_f32_nonfinite", {.kind = CodecKind::kLin8, .block = 64}, DType::kF32, 130, true},
+    {"lin8_empty", {.kind = CodecKind::kLin8, .block = 256}, DType::kF32, 0, false},
+    {"lin8_f32_stochastic", {.kind = CodecKind::kLin8, .block = 64}, DType::kF32, 130, false, true},
+    {"dyn8_f32", {.kind = CodecKind::kDyn8, .block = 256}, DType::kF32, 300, false},
+    {"h8_f32", {.kind = CodecKind::kH8, .block = 64}, DType::kF32, 130, false},
+    {"h8_bf16_scales_f64", kBf16Scales, DType::kF64, 130, false},
+    {"fp8_f32", {.kind = CodecKind::kE4M3, .block = 128}, DType::kF32, 130, false},
+    {"e5m2_f32", {.kind = CodecKind::kE5M2, .block = 128}, DType::kF32, 130, false},
+    {"int4_f32", {.kind = CodecKind::kInt4, .block = 32}, DType::kF32, 131, false},
+    {"h4_f32", {.kind = CodecKind::kH4, .block = 32}, DType::kF32, 131, false},
+    {"topk_f32", {.kind = CodecKind::kTopK, .kept = 6554}, DType::kF32, 130, false},
 };
 
 template <typename T>
@@ -55,7 +68,9 @@ class GoldenWire : public ::testing::TestWithParam<Golden> {
   Buffer encoded() const {
     const Buffer values = GetParam().source == DType::kF32 ? golden_values<float>(GetParam())
                                                            : golden_values<double>(GetParam());
-    return encode(GetParam().codec, values.bytes(), GetParam().source);
+    const kernels::StochasticKey key{.seed = 7, .stream = {1, 2, 3}};
+    return encode(GetParam().codec, values.bytes(), GetParam().source,
+                  GetParam().stochastic ? &key : nullptr);
   }
 };
 

@@ -251,8 +251,11 @@ std::vector<Case> choices() {
           "t:5: codec.forward: found \"lin9\", expected \"none\", \"fp16\", \"bf16\", "
           "\"lin8\", \"dyn8\", \"h8\", \"fp8\", \"e5m2\", \"int4\", \"h4\" or \"auto\"; did "
           "you mean \"lin8\"?"),
-      after_least("CodecOfOldName", "[codec]\nbackward = \"int8\"\n",
-                  "\"h4\" or \"auto\"; int8 is called lin8 now"),
+      after_least(
+          "CodecOfOldName", "[codec]\nbackward = \"int8\"\n",
+          "t:5: codec.backward: found \"int8\", expected \"none\", \"fp16\", \"bf16\", "
+          "\"lin8\", \"dyn8\", \"h8\", \"fp8\", \"e5m2\", \"int4\", \"h4\" or \"auto\"; int8 "
+          "is called lin8 now"),
       after_least("AutoAveraging", "[codec]\naveraging = \"auto\"\n",
                   "t:5: codec.averaging: found \"auto\", expected \"none\", "),
       after_least("TopKActivations", "[codec]\nforward = \"topk\"\n",

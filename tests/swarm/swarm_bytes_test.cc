@@ -24,7 +24,7 @@ TEST_P(SwarmBytes, AreTheCodecsBytesAndLittleFraming) {
   ASSERT_TRUE(status);
   ASSERT_EQ(status->boundaries.size(), 2U);
 
-  const auto spec = parse_codec(codec, 256);
+  const auto spec = parse_codec(codec);
   ASSERT_TRUE(spec.has_value());
   const std::uint64_t each = encoded_bytes(*spec, kRows * kSequence * kWidth, DType::kF32);
   const std::uint64_t codec_bytes = each * kSteps * kMicrobatches;
@@ -56,7 +56,8 @@ TEST_P(SwarmBytes, AreTheCodecsBytesAndLittleFraming) {
   EXPECT_EQ(backward, last.backward_codec_bytes + last.backward_framing_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, SwarmBytes, testing::Values("none", "fp16", "bf16", "int8"),
+INSTANTIATE_TEST_SUITE_P(Codecs, SwarmBytes,
+                         testing::Values("none", "fp16", "bf16", "lin8", "h8", "h4"),
                          [](const auto& codec) { return std::string(codec.param); });
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(SwarmRuns, ADelayedUpdateLearns) {
 }
 
 TEST(SwarmRuns, QuantizedActivationsAndGradientsLearn) {
-  const SwarmFolder swarm({"codec.forward=int8", "codec.backward=int8", "run.steps=12"});
+  const SwarmFolder swarm({"codec.forward=h8", "codec.backward=h8", "run.steps=12"});
   const Ended ended = swarm.launch();
   ASSERT_EQ(ended.code, 0) << ended.output << swarm.logs();
   expect_learns(swarm, 0.5);
@@ -55,7 +55,7 @@ TEST(SwarmRuns, QuantizedActivationsAndGradientsLearn) {
 TEST(SwarmRuns, QuantizedAveragingKeepsReplicasEqual) {
   const SwarmFolder exact({"pipeline.peers=2", "codec.averaging=none"});
   ASSERT_EQ(exact.launch().code, 0) << exact.logs();
-  const SwarmFolder quantized({"pipeline.peers=2", "codec.averaging=int8"});
+  const SwarmFolder quantized({"pipeline.peers=2", "codec.averaging=lin8"});
   ASSERT_EQ(quantized.launch().code, 0) << quantized.logs();
   expect_learns(quantized, 0.2);
   const auto bytes = [](const SwarmFolder& swarm) {
