@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "compression/configured.h"
 #include "engine/base/check.h"
 #include "engine/base/hash.h"
 #include "engine/base/log.h"
@@ -26,12 +27,6 @@ constexpr std::size_t kOpenPhasesMax = 8;
 Duration believable(double seconds) {
   constexpr double kSecondsMax = 3600;
   return seconds > 0 && seconds < kSecondsMax ? from_seconds(seconds) : Duration{};
-}
-
-CodecSpec codec_of(const std::string& name, const RunConfig& config) {
-  auto codec = parse_codec(name, config.codec.block);
-  SWARMLINE_CHECK_MSG(codec.has_value(), "the config was checked: " + name);
-  return *codec;
 }
 
 template <typename Message>
@@ -62,8 +57,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .self = parts.self,
                .era = parts.era,
                .recompute = parts.recompute,
-               .forward_codec = codec_of(config_.codec.forward, config_),
-               .backward_codec = codec_of(config_.codec.backward, config_),
+               .forward_codec = configured_codec(config_.codec.forward, config_.codec),
+               .backward_codec = configured_codec(config_.codec.backward, config_.codec),
                .notify_coordinator = std::move(parts.notify_coordinator),
                .call_coordinator = std::move(parts.call_coordinator),
                .fail = std::move(parts.fail)},
@@ -359,7 +354,7 @@ void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group
   round.spec.dtype = layout.dtype;
   round.spec.bounds.assign(group.slice_ends().begin(), group.slice_ends().end());
   round.spec.bounds.insert(round.spec.bounds.begin(), 0);
-  round.spec.gather = codec_of(config_.codec.averaging, config_);
+  round.spec.gather = configured_codec(config_.codec.averaging, config_.codec);
   round.spec.scatter.assign(round.members.size(), round.spec.gather);
   round.input = state_.sealed().subspan(first * width, (end - first) * width);
   round.output = state_.reduced().subspan(first * width, (end - first) * width);
