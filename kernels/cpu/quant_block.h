@@ -94,6 +94,16 @@ constexpr std::size_t code_bytes_of(std::size_t size) {
   return F::kCodeBits == 8 ? coded : (coded + 1) / 2;
 }
 
+inline constexpr float kHalfOverflow = 65520.0F;  // what rounds to an infinite fp16
+
+// Bits of the largest scale with which no value can be too large for fp32 or bf16: a power of two.
+template <typename F>
+constexpr std::uint32_t harmless_scale() {
+  std::uint32_t exponent = 127;
+  for (float top = F::kTop * (F::kPadded ? F::kBlock : 1); top > 1; top /= 2) --exponent;
+  return (exponent + 127) << 23;
+}
+
 template <typename F>
 void encode_block(const float* block, std::size_t coded, float inverse, const StochasticKey* key,
                   std::uint64_t begin, std::uint8_t* codes) {
@@ -162,6 +172,23 @@ bool dequantize_one(ScaleKind kind, const void* scales, const std::uint8_t* code
   return bad;
 }
 
+// y += a * value. Returns whether a value is not finite.
+template <typename F>
+bool axpy_one(ScaleKind kind, float a, const void* scales, const std::uint8_t* codes, std::size_t b,
+              std::size_t size, float* y) {
+  float block[F::kBlock];
+  decode_block<F>(load_scale(kind, scales, b), codes + b * code_bytes_of<F>(F::kBlock), size,
+                  block);
+  bool bad = false;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t at = b * F::kBlock + i;
+    const float product = a * block[i];
+    bad |= not_finite(block[i]);
+    store_at(y, at, load_at<float>(y, at) + product);
+  }
+  return bad;
+}
+
 template <typename F>
 bool quantize_blocks(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
                      const StochasticKey* key, void* scales, std::uint8_t* codes) {
@@ -179,6 +206,17 @@ bool dequantize_blocks(const QuantSpec& spec, const void* scales, const std::uin
   for (std::size_t b = 0, begin = 0; begin < n; ++b, begin += F::kBlock) {
     const std::size_t size = n - begin < F::kBlock ? n - begin : F::kBlock;
     bad |= dequantize_one<F>(spec.scales, scales, codes, b, size, target, values);
+  }
+  return bad;
+}
+
+template <typename F>
+bool axpy_blocks(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+                 std::size_t n, float* y) {
+  bool bad = false;
+  for (std::size_t b = 0, begin = 0; begin < n; ++b, begin += F::kBlock) {
+    const std::size_t size = n - begin < F::kBlock ? n - begin : F::kBlock;
+    bad |= axpy_one<F>(spec.scales, a, scales, codes, b, size, y);
   }
   return bad;
 }
