@@ -1,0 +1,218 @@
+// What a team does with the 4096 elements of a chunk it holds in registers: largest magnitude of
+// each block, Hadamard rotation, codes out of values and values out of codes.
+//   Layout: thread t of warp w (lane l = t % 32) holds 16 elements, in 16 / V groups of V
+//           neighbours (V elements are 16 bytes of the source): group g begins at element
+//           512 w + 32 V g + V l. So every load and store of a warp is one run of memory, and a
+//           block of at most 512 elements lies in one warp.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/codec.cuh"
+#include "kernels/cuda/team.cuh"
+
+namespace swarmline::kernels::cuda {
+
+inline constexpr unsigned kPerThread = 16;
+inline constexpr unsigned kWarpElements = kTeamWarp * kPerThread;
+inline constexpr unsigned kChunk = kTeamThreads * kPerThread;
+
+template <unsigned V>
+struct Fragment {
+  static constexpr unsigned kGroups = kPerThread / V;
+  float x[kPerThread];
+  float kept[kPerThread];      // a body's own
+  Words<8> codes[kGroups];     // as read
+  std::uint32_t top[kGroups];  // largest magnitude of the group's block
+  float stored[kGroups];       // its scale
+};
+template <unsigned V>
+SWARMLINE_DEVICE unsigned element_of(unsigned thread, unsigned group) {
+  return thread / kTeamWarp * kWarpElements + group * (kTeamWarp * V) + thread % kTeamWarp * V;
+}
+
+// `crossing` (shared memory, one word a warp) is free to be written when this begins.
+template <unsigned V>
+SWARMLINE_DEVICE void find_tops(const Team& team, Team::PerThread<Fragment<V>>& state,
+                                std::uint32_t block, std::uint32_t* crossing) {
+  using F = Fragment<V>;
+  constexpr unsigned kRun = kTeamWarp * V;  // elements of one group of a warp
+  team.each(state, [&](unsigned, F& f) {
+    SWARMLINE_UNROLL
+    for (unsigned g = 0; g < F::kGroups; ++g) {
+      std::uint32_t top = 0;
+      SWARMLINE_UNROLL
+      for (unsigned i = 0; i < V; ++i) {
+        const std::uint32_t magnitude = magnitude_of(f.x[g * V + i]);
+        top = magnitude > top ? magnitude : top;
+      }
+      f.top[g] = top;
+    }
+  });
+  if (block <= kRun) {
+    for (unsigned mask = 1; mask * V < block; mask *= 2) {
+      SWARMLINE_UNROLL
+      for (unsigned g = 0; g < F::kGroups; ++g) {
+        team.exchange_xor(
+            state, mask, [=](const F& f) { return f.top[g]; },
+            [=](unsigned, F& f, std::uint32_t other) {
+              f.top[g] = other > f.top[g] ? other : f.top[g];
+            });
+      }
+    }
+    return;
+  }
+  // Groups of one block first; then all lanes of a warp belong to it.
+  const unsigned joined = block < kWarpElements ? block / kRun : F::kGroups;
+  team.each(state, [=](unsigned, F& f) {
+    SWARMLINE_UNROLL
+    for (unsigned step = 1; step < F::kGroups; step *= 2) {
+      if (step >= joined) continue;
+      SWARMLINE_UNROLL
+      for (unsigned g = 0; g < F::kGroups; g += 2 * step) {
+        f.top[g] = f.top[g + step] > f.top[g] ? f.top[g + step] : f.top[g];
+      }
+    }
+  });
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < F::kGroups; ++g) {
+    if ((g & (joined - 1)) != 0) continue;
+    team.warp_max(
+        state, [=](const F& f) { return f.top[g]; },
+        [=](unsigned, F& f, std::uint32_t top) { f.top[g] = top; });
+  }
+  const unsigned warps = block / kWarpElements;  // of one block
+  if (warps > 1) {
+    team.each(state, [=](unsigned thread, F& f) {
+      if (thread % kTeamWarp == 0) crossing[thread / kTeamWarp] = f.top[0];
+    });
+    team.sync();
+  }
+  team.each(state, [=](unsigned thread, F& f) {
+    if (warps > 1) {
+      const unsigned first = thread / kTeamWarp / warps * warps;
+      for (unsigned w = first; w < first + warps; ++w) {
+        f.top[0] = crossing[w] > f.top[0] ? crossing[w] : f.top[0];
+      }
+    }
+    SWARMLINE_UNROLL
+    for (unsigned g = 1; g < F::kGroups; ++g) {
+      if ((g & (joined - 1)) != 0) f.top[g] = joined == F::kGroups ? f.top[0] : f.top[g / 2 * 2];
+    }
+  });
+}
+
+// Butterflies over index bits 0 .. kBits - 1 in that order: bits of V in registers, the others by
+// exchange.
+template <unsigned V, unsigned kBits>
+SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& state) {
+  using F = Fragment<V>;
+  team.each(state, [&](unsigned, F& f) {
+    SWARMLINE_UNROLL
+    for (unsigned half = 1; half < V; half *= 2) {
+      SWARMLINE_UNROLL
+      for (unsigned j = 0; j < kPerThread; ++j) {
+        if ((j & half) != 0) continue;
+        const float a = f.x[j];
+        const float b = f.x[j + half];
+        f.x[j] = a + b;
+        f.x[j + half] = a - b;
+      }
+    }
+  });
+  SWARMLINE_UNROLL
+  for (unsigned mask = 1; mask * V < (1U << kBits); mask *= 2) {
+    SWARMLINE_UNROLL
+    for (unsigned j = 0; j < kPerThread; ++j) {
+      team.exchange_xor(
+          state, mask, [=](const F& f) { return f.x[j]; },
+          [=](unsigned thread, F& f, float other) {
+            // The upper of the two is the one subtracted.
+            const std::uint32_t sign = (thread & mask) != 0 ? 0x80000000U : 0U;
+            f.x[j] = other + float_of(bits_of(f.x[j]) ^ sign);
+          });
+    }
+  }
+}
+
+struct BlockCode {
+  float inverse;       // 0 where all codes are the same
+  std::uint32_t mask;  // 0 where all codes are 0
+};
+template <typename C>
+SWARMLINE_DEVICE BlockCode block_code(float stored) {
+  const bool is_nan = bits_of(stored) == kFloatNan;
+  const bool has_codes = !is_nan && bits_of(stored) != 0;
+  const bool keeps = has_codes || (!is_nan && !C::kZeroWithoutScale);
+  return {has_codes ? 1.0F / stored : 0.0F, keeps ? 0xFFFFFFFFU : 0U};
+}
+
+// Scales of the chunk's blocks out of the tops.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
+    f.stored[g] = stored_scale(f.top[g], C::kTop, C::kLargestScale, kind);
+  }
+}
+
+// The codes of group g, V * kBits / 8 bytes.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE Words<8> codes_of(const Fragment<V>& f, unsigned g, const BlockCode& block,
+                                   const typename C::Tables& tables) {
+  Words<8> w = {};
+  SWARMLINE_UNROLL
+  for (unsigned i = 0; i < V; ++i) {
+    const std::uint32_t code = C::code(f.x[g * V + i], block.inverse, tables);
+    w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+  }
+  w.word[0] &= block.mask;
+  w.word[1] &= block.mask;
+  return w;
+}
+// The same with draws; `position` of the group's first element is a multiple of V.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE Words<8> stochastic_codes_of(const Fragment<V>& f, unsigned g,
+                                              const BlockCode& block, const StochasticKey& key,
+                                              std::uint64_t position) {
+  const PhiloxWords draws = draws_of_group(key.seed, key.stream, position / kPhiloxDraws);
+  const bool upper = V < kPhiloxDraws && position % kPhiloxDraws != 0;
+  Words<8> w = {};
+  SWARMLINE_UNROLL
+  for (unsigned i = 0; i < V; ++i) {
+    std::uint32_t draw = draw_of(draws, i);
+    if constexpr (V < kPhiloxDraws) draw = upper ? draw_of(draws, V + i) : draw;
+    const std::uint32_t code = C::code_stochastic(f.x[g * V + i], block.inverse, draw);
+    w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+  }
+  w.word[0] &= block.mask;
+  w.word[1] &= block.mask;
+  return w;
+}
+
+// What the codes of group g stand for, before rotation and scale.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void numbers_of(const Words<8>& w, Fragment<V>& f, unsigned g,
+                                 const typename C::Tables& tables) {
+  SWARMLINE_UNROLL
+  for (unsigned i = 0; i < V; ++i) {
+    const std::uint32_t code =
+        (w.word[i * C::kBits / 32] >> (i * C::kBits % 32)) & ((1U << C::kBits) - 1U);
+    f.x[g * V + i] = C::number(code, tables);
+  }
+}
+// The values of numbers, the rotation undone, in a block with the scale `stored`.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void scale_numbers(Fragment<V>& f, unsigned g, float stored) {
+  const bool bad = scale_is_bad(stored, C::kLargestScale);
+  SWARMLINE_UNROLL
+  for (unsigned i = 0; i < V; ++i) {
+    float& x = f.x[g * V + i];
+    const float value = C::kRotated != 0 ? rotated_value(x, stored) : x * stored;
+    // An fp8 code may be NaN itself; arithmetic may have changed its bits.
+    const bool is_nan = bad || (C::kZeroWithoutScale && x != x);
+    x = is_nan ? float_of(kFloatNan) : value;
+  }
+}
+
+}  // namespace swarmline::kernels::cuda

@@ -1,0 +1,380 @@
+// Bodies of the quantization kernels: what one team does with one chunk of 4096 elements. Written
+// over Team, so that tests run them on the host; the launches are in quantize_launch.cuh.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/fragment.cuh"
+#include "kernels/cuda/tiles.h"
+#include "kernels/quantize.h"
+
+namespace swarmline::kernels::cuda {
+
+inline constexpr std::uint64_t kChunksPerTile = kTileElements / kChunk;
+static_assert(kTileElements % kChunk == 0);
+
+// Where scales and codes lie: in two arrays, or (tile_stride > 0) in the tiles of a wire buffer.
+struct CodesAt {
+  std::uint8_t* scales = nullptr;  // or the first tile
+  std::uint8_t* codes = nullptr;
+  std::uint64_t tile_stride = 0;
+};
+struct QuantizeArgs {
+  const void* values = nullptr;
+  std::uint64_t n = 0;
+  QuantSpec spec;
+  CodesAt out;
+  bool is_stochastic = false;
+  StochasticKey key;
+  float* residual = nullptr;  // error feedback
+  std::uint32_t* non_finite = nullptr;
+};
+struct DequantizeArgs {
+  void* values = nullptr;
+  std::uint64_t n = 0;
+  QuantSpec spec;
+  CodesAt in;
+  float factor = 1;  // of axpy
+  std::uint32_t* non_finite = nullptr;
+};
+struct MeanArgs {
+  std::uint64_t n = 0;
+  QuantSpec spec;
+  CodesAt out;
+  bool is_stochastic = false;
+  StochasticKey key;
+  float factor = 1;
+  std::uint32_t parts_count = 0;
+  QuantPart parts[kQuantPartsMax];
+  std::uint32_t* non_finite = nullptr;
+};
+
+template <typename C>
+struct Shared {
+  typename C::Tables tables;
+  std::uint32_t crossing[kTeamWarps];
+};
+
+// One chunk's share of the layout: `first` is its first element's index and `count` the number of
+// elements of what the pointers begin at, the tensor or a tile.
+struct Place {
+  std::uint8_t* scales;
+  std::uint8_t* codes;
+  std::uint64_t first;
+  std::uint64_t count;
+  std::uint64_t tensor_first;  // index in the tensor of the element 0 of `count`
+};
+template <typename C>
+SWARMLINE_DEVICE Place place_of(const CodesAt& at, const QuantSpec& spec, std::uint64_t n,
+                                std::uint64_t chunk) {
+  if (at.tile_stride == 0) return {at.scales, at.codes, chunk * kChunk, n, 0};
+  const std::uint64_t tile = chunk / kChunksPerTile;
+  const std::uint64_t begin = tile * kTileElements;
+  const std::uint64_t count = n - begin < kTileElements ? n - begin : kTileElements;
+  std::uint8_t* const base = at.scales + tile * at.tile_stride;
+  return {base, base + tile_scales_bytes(spec, count), chunk % kChunksPerTile * kChunk, count,
+          begin};
+}
+// Elements whose codes are kept: a rotated block keeps all of its codes.
+template <typename C>
+SWARMLINE_DEVICE std::uint64_t coded_count(std::uint64_t count) {
+  if constexpr (C::kRotated == 0) {
+    return count;
+  } else {
+    return (count + C::kBlock - 1) / C::kBlock * C::kBlock;
+  }
+}
+template <typename C>
+SWARMLINE_DEVICE std::uint32_t block_of(const QuantSpec& spec) {
+  return C::kBlock != 0 ? C::kBlock : spec.block;
+}
+SWARMLINE_DEVICE unsigned shift_of(std::uint32_t block) {
+#if defined(__CUDA_ARCH__)
+  return __ffs(static_cast<int>(block)) - 1;
+#else
+  return static_cast<unsigned>(__builtin_ctz(block));
+#endif
+}
+
+SWARMLINE_DEVICE void store_scale(std::uint8_t* scales, std::uint64_t block, ScaleKind kind,
+                                  float stored) {
+  if (kind == ScaleKind::kF32) {
+    reinterpret_cast<float*>(scales)[block] = stored;
+  } else {
+    reinterpret_cast<std::uint16_t*>(scales)[block] =
+        static_cast<std::uint16_t>(bits_of(stored) >> 16);
+  }
+}
+SWARMLINE_DEVICE float load_scale(const std::uint8_t* scales, std::uint64_t block, ScaleKind kind) {
+  if (kind == ScaleKind::kF32) return reinterpret_cast<const float*>(scales)[block];
+  const std::uint32_t bits = reinterpret_cast<const std::uint16_t*>(scales)[block];
+  return float_of(bits << 16);
+}
+SWARMLINE_DEVICE void report_non_finite(std::uint32_t* non_finite, bool bad) {
+#if defined(__CUDA_ARCH__)
+  if (bad && non_finite != nullptr) atomicOr(non_finite, 1U);
+#else
+  if (bad && non_finite != nullptr) *non_finite |= 1U;
+#endif
+}
+
+// Whether V elements from `element` on may be accessed as one: they exist, and the first of all
+// begins at a multiple of their size (so every group does).
+template <unsigned V>
+SWARMLINE_DEVICE bool is_whole(bool aligned, const Place& place, std::uint64_t element) {
+  return aligned && (place.first + kChunk <= place.count || element + V <= place.count);
+}
+
+template <typename Type>
+SWARMLINE_DEVICE void load_chunk(const void* values, const Place& place, unsigned thread,
+                                 float* x) {
+  constexpr unsigned kV = Type::kPerLoad;
+  const auto* from = static_cast<const typename Type::Bits*>(values) + place.tensor_first;
+  const bool aligned = is_aligned(from, 16);
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < kPerThread / kV; ++g) {
+    const std::uint64_t element = place.first + element_of<kV>(thread, g);
+    load_values<Type>(from, element, place.count, is_whole<kV>(aligned, place, element),
+                      x + g * kV);
+  }
+}
+// Returns whether a value is not finite in its type.
+template <typename Type>
+SWARMLINE_DEVICE bool store_chunk(void* values, const Place& place, unsigned thread,
+                                  const float* x) {
+  constexpr unsigned kV = Type::kPerLoad;
+  auto* const to = static_cast<typename Type::Bits*>(values) + place.tensor_first;
+  const bool aligned = is_aligned(to, 16);
+  bool bad = false;
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < kPerThread / kV; ++g) {
+    const std::uint64_t element = place.first + element_of<kV>(thread, g);
+    const Words<16> packed = pack<Type>(x + g * kV);
+    bad |= any_not_finite<Type>(packed);
+    store_values<Type>(to, element, place.count, is_whole<kV>(aligned, place, element), packed);
+  }
+  return bad;
+}
+
+// Scale and codes of the values in `state`, rotated already; leaves the scales in f.stored. With
+// kFeedback, values become what their codes stand for, before rotation and scale.
+template <typename C, unsigned V, bool kStochastic, bool kFeedback>
+SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& state,
+                             Shared<C>& shared, const QuantSpec& spec, const StochasticKey& key,
+                             const Place& place, std::uint32_t* non_finite) {
+  const std::uint32_t block = block_of<C>(spec);
+  find_tops<V>(team, state, block, shared.crossing);
+  team.each(state, [&](unsigned thread, Fragment<V>& f) {
+    make_scales<C, V>(f, spec.scales);
+    const unsigned shift = shift_of(block);
+    const std::uint64_t coded = coded_count<C>(place.count);
+    const bool aligned = is_aligned(place.codes, V * C::kBits / 8);
+    BlockCode code = {};
+    SWARMLINE_UNROLL
+    for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
+      const std::uint64_t element = place.first + element_of<V>(thread, g);
+      const bool is_of_group_before = g % 2 == 1 && block > kTeamWarp * V;
+      if (!is_of_group_before) code = block_code<C>(f.stored[g]);
+      Words<8> w;
+      if constexpr (kStochastic) {
+        w = stochastic_codes_of<C, V>(f, g, code, key,
+                                      key.first_element + place.tensor_first + element);
+      } else {
+        w = codes_of<C, V>(f, g, code, shared.tables);
+      }
+      store_codes<V * C::kBits / 8>(place.codes, element * C::kBits / 8, (coded * C::kBits + 7) / 8,
+                                    is_whole<V>(aligned, place, element), w);
+      if ((element & (block - 1)) == 0 && element < place.count) {
+        store_scale(place.scales, element >> shift, spec.scales, f.stored[g]);
+        report_non_finite(non_finite, bits_of(f.stored[g]) == kFloatNan);
+      }
+      if constexpr (kFeedback) numbers_of<C, V>(w, f, g, shared.tables);
+    }
+  });
+}
+
+// The chunk's codes and the scales of its groups; 0 where there are none.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void read_codes(Fragment<V>& f, const QuantSpec& spec, const Place& place,
+                                 unsigned thread) {
+  const unsigned shift = shift_of(block_of<C>(spec));
+  const std::uint64_t bytes = (coded_count<C>(place.count) * C::kBits + 7) / 8;
+  const bool aligned = is_aligned(place.codes, V * C::kBits / 8);
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
+    const std::uint64_t element = place.first + element_of<V>(thread, g);
+    f.codes[g] = load_codes<V * C::kBits / 8>(place.codes, element * C::kBits / 8, bytes,
+                                              is_whole<V>(aligned, place, element));
+    f.stored[g] =
+        element < place.count ? load_scale(place.scales, element >> shift, spec.scales) : 0.0F;
+  }
+}
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void all_numbers(Fragment<V>& f, const typename C::Tables& tables) {
+  SWARMLINE_UNROLL
+  for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
+    numbers_of<C, V>(f.codes[g], f, g, tables);
+  }
+}
+// Values out of the numbers in `state`, with the scales in f.stored.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void decode(const Team& team, Team::PerThread<Fragment<V>>& state) {
+  if constexpr (C::kRotated != 0) rotate<V, C::kRotated>(team, state);
+  team.each(state, [&](unsigned, Fragment<V>& f) {
+    SWARMLINE_UNROLL
+    for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) scale_numbers<C, V>(f, g, f.stored[g]);
+  });
+}
+
+template <typename C, unsigned V>
+SWARMLINE_DEVICE void rotate_values(const Team& team, Team::PerThread<Fragment<V>>& state) {
+  if constexpr (C::kRotated != 0) {
+    team.each(state, [&](unsigned, Fragment<V>& f) {
+      SWARMLINE_UNROLL
+      for (unsigned j = 0; j < kPerThread; ++j) f.x[j] *= C::kPrescale;
+    });
+    rotate<V, C::kRotated>(team, state);
+  }
+}
+
+template <typename C>
+SWARMLINE_DEVICE void tables_filled(const Team& team) {
+  if constexpr (kHasTables<C>) team.sync();
+}
+
+template <typename C, typename Type, bool kStochastic>
+struct QuantizeBody {
+  using Args = QuantizeArgs;
+  using Codec = C;
+  static constexpr unsigned kV = Type::kPerLoad;
+  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+                                   std::uint64_t chunk) {
+    const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
+    Team::PerThread<Fragment<kV>> state;
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      load_chunk<Type>(args.values, place, thread, f.x);
+      C::fill(thread, shared.tables, true, false);
+    });
+    tables_filled<C>(team);
+    rotate_values<C, kV>(team, state);
+    encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
+                                      args.non_finite);
+  }
+};
+
+template <typename C, typename Type, bool kAxpy>
+struct DequantizeBody {
+  using Args = DequantizeArgs;
+  using Codec = C;
+  static constexpr unsigned kV = Type::kPerLoad;
+  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+                                   std::uint64_t chunk) {
+    const Place place = place_of<C>(args.in, args.spec, args.n, chunk);
+    Team::PerThread<Fragment<kV>> state;
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      read_codes<C, kV>(f, args.spec, place, thread);
+      if constexpr (kAxpy) load_chunk<Type>(args.values, place, thread, f.kept);
+      C::fill(thread, shared.tables, false, true);
+    });
+    tables_filled<C>(team);
+    team.each(state, [&](unsigned, Fragment<kV>& f) { all_numbers<C, kV>(f, shared.tables); });
+    decode<C, kV>(team, state);
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      bool bad = false;
+      if constexpr (kAxpy) {
+        SWARMLINE_UNROLL
+        for (unsigned j = 0; j < kPerThread; ++j) {
+          // A code of its own can be NaN only where codes are floats.
+          if (C::kZeroWithoutScale || j % kV == 0) bad |= f.x[j] != f.x[j];
+          const float product = args.factor * f.x[j];
+          f.x[j] = f.kept[j] + product;
+        }
+        store_chunk<Type>(args.values, place, thread, f.x);
+      } else {
+        bad = store_chunk<Type>(args.values, place, thread, f.x);
+      }
+      report_non_finite(args.non_finite, bad);
+    });
+  }
+};
+
+template <typename C, bool kStochastic>
+struct MeanBody {
+  using Args = MeanArgs;
+  using Codec = C;
+  static constexpr unsigned kV = Float32::kPerLoad;
+  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+                                   std::uint64_t chunk) {
+    const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
+    Team::PerThread<Fragment<kV>> state;
+    team.each(state,
+              [&](unsigned thread, Fragment<kV>&) { C::fill(thread, shared.tables, true, true); });
+    tables_filled<C>(team);
+    for (unsigned p = 0; p < args.parts_count; ++p) {
+      Place part = place;
+      part.scales = static_cast<std::uint8_t*>(const_cast<void*>(args.parts[p].scales));
+      part.codes = const_cast<std::uint8_t*>(args.parts[p].codes);
+      team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+        read_codes<C, kV>(f, args.spec, part, thread);
+        all_numbers<C, kV>(f, shared.tables);
+      });
+      decode<C, kV>(team, state);
+      team.each(state, [&](unsigned, Fragment<kV>& f) {
+        SWARMLINE_UNROLL
+        for (unsigned j = 0; j < kPerThread; ++j) {
+          f.kept[j] = p == 0 ? f.x[j] : f.kept[j] + f.x[j];
+        }
+      });
+    }
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      SWARMLINE_UNROLL
+      for (unsigned j = 0; j < kPerThread; ++j) {
+        f.x[j] = f.kept[j] * args.factor;
+        // Code 0, read where there is none, need not stand for 0.
+        const std::uint64_t element = place.first + element_of<kV>(thread, j / kV) + j % kV;
+        if (place.first + kChunk > place.count && element >= place.count) f.x[j] = 0;
+      }
+    });
+    rotate_values<C, kV>(team, state);
+    encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
+                                      args.non_finite);
+  }
+};
+
+template <typename C, bool kStochastic>
+struct FeedbackBody {
+  using Args = QuantizeArgs;
+  using Codec = C;
+  static constexpr unsigned kV = Float32::kPerLoad;
+  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+                                   std::uint64_t chunk) {
+    const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
+    Team::PerThread<Fragment<kV>> state;
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      load_chunk<Float32>(args.values, place, thread, f.x);
+      load_chunk<Float32>(args.residual, place, thread, f.kept);
+      SWARMLINE_UNROLL
+      for (unsigned j = 0; j < kPerThread; ++j) {
+        f.x[j] = f.x[j] + f.kept[j];
+        f.kept[j] = f.x[j];
+      }
+      C::fill(thread, shared.tables, true, true);
+    });
+    tables_filled<C>(team);
+    rotate_values<C, kV>(team, state);
+    encode<C, kV, kStochastic, true>(team, state, shared, args.spec, args.key, place,
+                                     args.non_finite);
+    decode<C, kV>(team, state);
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      SWARMLINE_UNROLL
+      for (unsigned j = 0; j < kPerThread; ++j) {
+        const float rest = f.kept[j] - f.x[j];
+        f.x[j] = not_finite(rest) ? 0.0F : rest;
+      }
+      store_chunk<Float32>(args.residual, place, thread, f.x);
+    });
+  }
+};
+
+}  // namespace swarmline::kernels::cuda

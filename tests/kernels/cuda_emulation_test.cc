@@ -1,0 +1,221 @@
+// The bodies of the CUDA kernels, run on the host team by team: their index and shuffle logic and
+// the element functions in them, without a GPU. Threads of a phase run in two orders, which a body
+// that misses a barrier would not survive.
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/norm_body.cuh"
+#include "kernels/cuda/quantize_body.cuh"
+#include "tests/kernels/cuda_quantize_cases.h"
+
+namespace swarmline::testing {
+namespace {
+
+namespace cuda = kernels::cuda;
+using cuda::CodesAt;
+using kernels::FloatKind;
+using kernels::QuantFormat;
+using kernels::QuantPart;
+using kernels::QuantSpec;
+using kernels::StochasticKey;
+
+template <typename Body>
+void run_teams(const typename Body::Args& args, std::uint64_t turns, unsigned threads,
+               unsigned stride) {
+  const cuda::Team team(threads, stride);
+  for (std::uint64_t turn = 0; turn < turns; ++turn) {
+    cuda::Shared<typename Body::Codec> shared;
+    std::memset(&shared, 0xFF, sizeof shared);  // as undefined as on a device, and loud
+    Body::run(team, shared, args, turn);
+  }
+}
+
+template <typename F>
+void with_codec(QuantFormat format, F f) {
+  switch (format) {
+    case QuantFormat::kLin8:
+      return f(cuda::Lin8{});
+    case QuantFormat::kDyn8:
+      return f(cuda::Dyn8<true>{});
+    case QuantFormat::kDyn8Unsigned:
+      return f(cuda::Dyn8<false>{});
+    case QuantFormat::kH8:
+      return f(cuda::H8{});
+    case QuantFormat::kE4M3:
+      return f(cuda::Fp8E4M3{});
+    case QuantFormat::kE5M2:
+      return f(cuda::Fp8E5M2{});
+    case QuantFormat::kInt4:
+      return f(cuda::Int4{});
+    case QuantFormat::kH4:
+      return f(cuda::H4{});
+  }
+}
+template <typename F>
+void with_type(FloatKind kind, F f) {
+  if (kind == FloatKind::kF32) return f(cuda::Float32{});
+  if (kind == FloatKind::kF16) return f(cuda::Float16{});
+  f(cuda::Bfloat16{});
+}
+
+class Emulation : public CudaQuantizer {
+ public:
+  explicit Emulation(unsigned stride) : stride_(stride) {}
+
+  bool quantize(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                const StochasticKey* key, void* scales, std::uint8_t* codes) override {
+    return quantize_to(arrays(scales, codes), spec, source, values, n, key);
+  }
+  bool quantize_wire(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                     const StochasticKey* key, void* tiles) override {
+    return quantize_to(wire(spec, tiles), spec, source, values, n, key);
+  }
+  bool dequantize(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                  std::size_t n, FloatKind target, void* values) override {
+    return dequantize_from(arrays(scales, codes), spec, n, target, values);
+  }
+  bool dequantize_wire(const QuantSpec& spec, const void* tiles, std::size_t n, FloatKind target,
+                       void* values) override {
+    return dequantize_from(wire(spec, tiles), spec, n, target, values);
+  }
+  bool axpy(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+            std::size_t n, float* y) override {
+    bad_ = 0;
+    with_codec(spec.format, [&]<typename C>(C) {
+      run_chunks<cuda::DequantizeBody<C, cuda::Float32, true>>({.values = y,
+                                                                .n = n,
+                                                                .spec = spec,
+                                                                .in = arrays(scales, codes),
+                                                                .factor = a,
+                                                                .non_finite = &bad_});
+    });
+    return bad_ != 0;
+  }
+  bool mean(const QuantSpec& spec, const QuantPart* parts, std::size_t parts_count, float factor,
+            std::size_t n, const StochasticKey* key, void* scales, std::uint8_t* codes) override {
+    bad_ = 0;
+    cuda::MeanArgs args{.n = n,
+                        .spec = spec,
+                        .out = arrays(scales, codes),
+                        .factor = factor,
+                        .parts_count = static_cast<std::uint32_t>(parts_count),
+                        .non_finite = &bad_};
+    if (key != nullptr) args.key = *key;
+    std::copy_n(parts, parts_count, args.parts);
+    with_codec(spec.format, [&]<typename C>(C) {
+      if (key == nullptr) return run_chunks<cuda::MeanBody<C, false>>(args);
+      if constexpr (C::kStochastic) run_chunks<cuda::MeanBody<C, true>>(args);
+    });
+    return bad_ != 0;
+  }
+  bool feedback(const QuantSpec& spec, const float* values, float* residual, std::size_t n,
+                const StochasticKey* key, void* scales, std::uint8_t* codes) override {
+    bad_ = 0;
+    cuda::QuantizeArgs args{.values = values,
+                            .n = n,
+                            .spec = spec,
+                            .out = arrays(scales, codes),
+                            .residual = residual,
+                            .non_finite = &bad_};
+    if (key != nullptr) args.key = *key;
+    with_codec(spec.format, [&]<typename C>(C) {
+      if (key == nullptr) return run_chunks<cuda::FeedbackBody<C, false>>(args);
+      if constexpr (C::kStochastic) run_chunks<cuda::FeedbackBody<C, true>>(args);
+    });
+    return bad_ != 0;
+  }
+  bool normalize(const QuantSpec& spec, const NormCase& norm, FloatKind source, const void* values,
+                 std::size_t rows, std::size_t width, void* scales, std::uint8_t* codes) override {
+    bad_ = 0;
+    const cuda::NormArgs args{.values = values,
+                              .rows = rows,
+                              .width = width,
+                              .spec = spec,
+                              .out = arrays(scales, codes),
+                              .is_layer = norm.is_layer,
+                              .eps = norm.eps,
+                              .weight = norm.weight,
+                              .bias = norm.bias,
+                              .non_finite = &bad_};
+    with_codec(spec.format, [&]<typename C>(C) {
+      with_type(source, [&]<typename Type>(Type) {
+        run_teams<cuda::NormBody<C, Type>>(args, rows, cuda::norm_threads(width), stride_);
+      });
+    });
+    return bad_ != 0;
+  }
+
+ private:
+  static CodesAt arrays(const void* scales, const std::uint8_t* codes) {
+    return {.scales = static_cast<std::uint8_t*>(const_cast<void*>(scales)),
+            .codes = const_cast<std::uint8_t*>(codes)};
+  }
+  static CodesAt wire(const QuantSpec& spec, const void* tiles) {
+    return {.scales = static_cast<std::uint8_t*>(const_cast<void*>(tiles)),
+            .tile_stride = cuda::tile_bytes(spec, cuda::kTileElements)};
+  }
+  template <typename Body>
+  void run_chunks(const typename Body::Args& args) {
+    run_teams<Body>(args, (args.n + cuda::kChunk - 1) / cuda::kChunk, cuda::kTeamThreads, stride_);
+  }
+  bool quantize_to(const CodesAt& out, const QuantSpec& spec, FloatKind source, const void* values,
+                   std::size_t n, const StochasticKey* key) {
+    bad_ = 0;
+    cuda::QuantizeArgs args{
+        .values = values, .n = n, .spec = spec, .out = out, .non_finite = &bad_};
+    if (key != nullptr) args.key = *key;
+    with_codec(spec.format, [&]<typename C>(C) {
+      with_type(source, [&]<typename Type>(Type) {
+        if (key == nullptr) return run_chunks<cuda::QuantizeBody<C, Type, false>>(args);
+        if constexpr (C::kStochastic) run_chunks<cuda::QuantizeBody<C, Type, true>>(args);
+      });
+    });
+    return bad_ != 0;
+  }
+  bool dequantize_from(const CodesAt& in, const QuantSpec& spec, std::size_t n, FloatKind target,
+                       void* values) {
+    bad_ = 0;
+    with_codec(spec.format, [&]<typename C>(C) {
+      with_type(target, [&]<typename Type>(Type) {
+        run_chunks<cuda::DequantizeBody<C, Type, false>>(
+            {.values = values, .n = n, .spec = spec, .in = in, .non_finite = &bad_});
+      });
+    });
+    return bad_ != 0;
+  }
+
+  unsigned stride_;
+  std::uint32_t bad_ = 0;
+};
+
+class CudaEmulation : public ::testing::TestWithParam<unsigned> {
+ protected:
+  Emulation cuda_{GetParam()};
+};
+TEST_P(CudaEmulation, Sizes) {
+  check_sizes(cuda_, false);
+}
+TEST_P(CudaEmulation, Stochastic) {
+  check_stochastic(cuda_);
+}
+TEST_P(CudaEmulation, NonFinite) {
+  check_non_finite(cuda_);
+}
+TEST_P(CudaEmulation, ForeignCodes) {
+  check_foreign_codes(cuda_);
+}
+TEST_P(CudaEmulation, AxpyMeanFeedback) {
+  check_axpy_mean_feedback(cuda_);
+}
+TEST_P(CudaEmulation, Wire) {
+  check_wire(cuda_);
+}
+TEST_P(CudaEmulation, Norms) {
+  check_norms(cuda_);
+}
+INSTANTIATE_TEST_SUITE_P(Orders, CudaEmulation, ::testing::Values(1U, 255U));
+
+}  // namespace
+}  // namespace swarmline::testing
