@@ -108,6 +108,15 @@ std::optional<kernels::QuantSpec> quant_spec(const CodecSpec& codec) {
   return kernels::QuantSpec{.format = blocks->format, .block = codec.block, .scales = codec.scales};
 }
 
+CodecSpec codec_of_sum(const CodecSpec& topk, std::uint32_t parts, DType source) {
+  SWARMLINE_CHECK(topk.kind == CodecKind::kTopK && parts >= 1);
+  constexpr std::uint64_t kSparseBytes = sizeof(std::uint16_t) + sizeof(float);
+  const std::uint64_t kept = std::uint64_t{topk.kept} * parts;
+  const bool dense = kept * kSparseBytes >= std::uint64_t{kWireTileElements} * sizeof(float);
+  if (dense || source == DType::kF64) return {};
+  return {.kind = CodecKind::kTopK, .kept = static_cast<std::uint32_t>(kept)};
+}
+
 bool can_round_stochastically(const CodecSpec& codec) {
   const auto spec = quant_spec(codec);
   return spec && kernels::can_round_stochastically(spec->format);

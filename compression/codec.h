@@ -78,6 +78,10 @@ bool is_valid(const CodecSpec& codec);
 std::optional<kernels::QuantSpec> quant_spec(const CodecSpec& codec);
 bool can_round_stochastically(const CodecSpec& codec);
 
+// What carries the sum of `parts` topk tensors: as many elements as they can have between them, or
+// `none` where that is no fewer bytes, or where sums are of fp64, which topk would round.
+CodecSpec codec_of_sum(const CodecSpec& topk, std::uint32_t parts, DType source);
+
 struct WireHeader {
   CodecSpec codec;
   DType source = DType::kF32;

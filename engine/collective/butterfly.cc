@@ -12,6 +12,10 @@
 namespace swarmline {
 namespace {
 
+// The third word of a stochastic key, above any rank and any boundary (below 2^16).
+constexpr std::uint32_t kScatterDraws = 1U << 30;
+constexpr std::uint32_t kGatherDraws = 2U << 30;
+
 Result<void> unfit(std::string what) {
   return fail(ErrorCode::kIncompatible, "all-reduce: " + std::move(what));
 }
@@ -62,10 +66,16 @@ Result<void> ButterflyAllReduce::check_spec(const ButterflySpec& spec, BytesView
   return {};
 }
 
-ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output)
-    : spec_(std::move(spec)), input_(input), output_(output) {
+ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
+                                       Residual residual)
+    : spec_(std::move(spec)), input_(input), output_(output), residual_(residual) {
   const auto fits = check_spec(spec_, input, output);
   SWARMLINE_CHECK_MSG(fits, fits.error().what);
+  const bool feedback = !residual_.current.empty();
+  SWARMLINE_CHECK(residual_.current.size() == residual_.next.size() &&
+                  (!feedback || residual_.next.size() == input.size()) &&
+                  !overlap(residual_.current, residual_.next));
+  sparse_ = feedback && spec_.scatter[spec_.rank].kind == CodecKind::kTopK;
   chunk_elements_ = spec_.chunk_bytes / size_bytes(spec_.dtype);
   sent_.assign(spec_.ranks, 0);
   for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
@@ -100,13 +110,68 @@ MutableBytes ButterflyAllReduce::output_chunk(std::uint32_t rank, std::uint32_t 
   return output_.subspan(chunk_first(rank, chunk) * width, chunk_elements(rank, chunk) * width);
 }
 
+Residual ButterflyAllReduce::residual_chunk(std::uint32_t rank, std::uint32_t chunk) const {
+  const std::size_t width = size_bytes(spec_.dtype);
+  const std::size_t at = chunk_first(rank, chunk) * width;
+  const std::size_t bytes = chunk_elements(rank, chunk) * width;
+  return {.current = residual_.current.subspan(at, bytes),
+          .next = residual_.next.subspan(at, bytes)};
+}
+
+// Every part and every sum of a run has its own draws.
+std::optional<kernels::StochasticKey> ButterflyAllReduce::key_of(ReducePart part,
+                                                                 std::uint32_t slice,
+                                                                 std::uint32_t chunk) const {
+  if (!spec_.key) return std::nullopt;
+  constexpr std::uint64_t kTile = kWireTileElements;
+  kernels::StochasticKey key = *spec_.key;
+  key.stream[1] = key.stream[1] << 16 | slice;
+  key.stream[2] = part == ReducePart::kScatter ? kScatterDraws | spec_.rank : kGatherDraws;
+  key.first_element = chunk * ((chunk_elements_ + kTile - 1) / kTile * kTile);
+  return key;
+}
+
+Buffer ButterflyAllReduce::encode_part(std::uint32_t slice, std::uint32_t chunk) const {
+  const auto key = key_of(ReducePart::kScatter, slice, chunk);
+  const kernels::StochasticKey* const draws = key ? &*key : nullptr;
+  const BytesView values = input_chunk(slice, chunk);
+  if (residual_.current.empty()) return encode(spec_.scatter[slice], values, spec_.dtype, draws);
+  return encode_with_feedback(spec_.scatter[slice], values, spec_.dtype,
+                              residual_chunk(slice, chunk), draws);
+}
+
+// A sparse own part has used up its residual: only what the sum's codec loses is added to it.
+Buffer ButterflyAllReduce::encode_sum(std::uint32_t chunk, BytesView values) const {
+  const auto key = key_of(ReducePart::kGather, spec_.rank, chunk);
+  const kernels::StochasticKey* const draws = key ? &*key : nullptr;
+  if (residual_.current.empty()) return encode(spec_.gather, values, spec_.dtype, draws);
+  const Residual own = residual_chunk(spec_.rank, chunk);
+  if (!sparse_) return encode_with_feedback(spec_.gather, values, spec_.dtype, own, draws);
+  const Buffer nothing = Buffer::zeroed(values.size());
+  Buffer lost(values.size());
+  Buffer wire = encode_with_feedback(spec_.gather, values, spec_.dtype,
+                                     {.current = nothing.bytes(), .next = lost.bytes()}, draws);
+  spec_.dtype == DType::kF32 ? add<float>(lost.bytes(), own.next)
+                             : add<double>(lost.bytes(), own.next);
+  return wire;
+}
+
 // Scatter
+
+void ButterflyAllReduce::finish_alone() {
+  copy(input_, output_);
+  if (!residual_.current.empty()) {
+    spec_.dtype == DType::kF32 ? add<float>(residual_.current, output_)
+                               : add<double>(residual_.current, output_);
+    std::memset(residual_.next.data(), 0, residual_.next.size());
+  }
+  progress_.chunks_done = progress_.chunks_total;
+}
 
 std::vector<ChunkSend> ButterflyAllReduce::start() {
   std::vector<ChunkSend> sends;
   if (spec_.ranks == 1) {
-    copy(input_, output_);
-    progress_.chunks_done = progress_.chunks_total;
+    finish_alone();
     return sends;
   }
   // Chunk by chunk over the receivers, so that all reducers start at once. From the next rank on,
@@ -123,7 +188,7 @@ void ButterflyAllReduce::send_scatter(std::uint32_t to, std::vector<ChunkSend>& 
   const std::uint32_t chunk = sent_[to];
   if (chunk == chunks_of(to)) return;
   ++sent_[to];
-  SharedBytes wire(encode(spec_.scatter[to], input_chunk(to, chunk), spec_.dtype));
+  SharedBytes wire(encode_part(to, chunk));
   progress_.bytes_to_send += wire.size();
   sends.push_back({to, ReducePart::kScatter, chunk, std::move(wire)});
 }
@@ -184,9 +249,7 @@ Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chu
     ++progress_.chunks_waiting;
     return {};
   }
-  if (scratch_.size() < bytes) scratch_ = Buffer(bytes);
-  SWARMLINE_TRY(decode(wire, spec_.dtype, scratch_.bytes().first(bytes)));
-  add_part(chunk, sum, scratch_.bytes().first(bytes));
+  SWARMLINE_TRY(add_wire(chunk, sum, wire));
   add_waiting_parts(chunk, sum);
   if (sum.next_rank == spec_.ranks) finish_chunk(chunk, sends);
   return {};
@@ -204,8 +267,20 @@ void ButterflyAllReduce::add_part(std::uint32_t chunk, Sum& sum, BytesView value
   ++sum.next_rank;
 }
 
+Result<void> ButterflyAllReduce::add_wire(std::uint32_t chunk, Sum& sum, BytesView wire) {
+  const MutableBytes target = output_chunk(spec_.rank, chunk);
+  // The first part is the sum so far: if it does not decode, nothing is lost but garbage.
+  SWARMLINE_TRY(sum.next_rank == 0 ? decode(wire, spec_.dtype, target)
+                                   : decode_add(wire, spec_.dtype, target));
+  ++sum.next_rank;
+  return {};
+}
+
 void ButterflyAllReduce::add_own_part(std::uint32_t chunk, Sum& sum) {
-  if (sum.next_rank == spec_.rank) add_part(chunk, sum, input_chunk(spec_.rank, chunk));
+  if (sum.next_rank != spec_.rank) return;
+  if (!sparse_) return add_part(chunk, sum, input_chunk(spec_.rank, chunk));
+  const auto added = add_wire(chunk, sum, encode_part(spec_.rank, chunk).bytes());
+  SWARMLINE_CHECK_MSG(added, added.error().what);
 }
 
 void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
@@ -221,8 +296,8 @@ void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
 void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends) {
   sums_.erase(chunk);
   const MutableBytes values = output_chunk(spec_.rank, chunk);
-  const SharedBytes wire(encode(spec_.gather, values, spec_.dtype));
-  if (spec_.gather.kind != CodecKind::kNone) {
+  const SharedBytes wire(encode_sum(chunk, values));
+  if (spec_.gather.kind != CodecKind::kNone || !residual_.current.empty()) {
     const auto decoded = decode(wire.view(), spec_.dtype, values);
     SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
   }

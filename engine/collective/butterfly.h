@@ -6,10 +6,15 @@
 // the reduced chunk once and sends those bytes to all; it takes the decoded form itself, so every
 // member ends with the same bits. Slices travel in chunks; scatter, sum and gather overlap. One
 // member alone: the output is a copy of the input, no codec.
+// Error feedback, where a residual is given: what a codec lost here (of the parts sent, and of the
+// own slice's sum) is added in the next round. With topk, the own part of the own slice goes
+// through the codec as the others' do, so that the sum stays sparse. Nothing is lost on the way:
+// output + all members' next residuals = inputs + all current residuals, but for rounding.
 //   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done().
-//   They must not overlap. Thread:    one at a time. No I/O, no clock: the owner sends what start()
-//   and on_chunk() return, in order per receiver,
-//              and passes on what arrives. Deadlines are the owner's.
+//              They must not overlap. The residual is borrowed alike: `current` is read only,
+//              `next` is complete when the round is done and nothing is left to send.
+//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() return,
+//              in order per receiver, and passes on what arrives. Deadlines are the owner's.
 //   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
 //              (other length, dtype or gather codec than the round's). After an error the round is
 //              where it was before: good bytes may follow.
@@ -20,6 +25,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "compression/codec.h"
@@ -38,6 +44,9 @@ struct ButterflySpec {
   std::vector<std::uint64_t> bounds;  // ranks + 1 elements, ascending, 0 .. elements: slices.h
   std::vector<CodecSpec> scatter;     // by receiving rank; own entry unused
   CodecSpec gather;                   // one for the round
+  // Rounds stochastically where a codec can: seed and stream[0], stream[1] below 2^16 name the
+  // round; the rest is filled in.
+  std::optional<kernels::StochasticKey> key;
   std::size_t chunk_bytes =
       Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
 };
@@ -68,8 +77,10 @@ class ButterflyAllReduce {
   // kIncompatible when the spec does not fit itself or the buffers.
   static Result<void> check_spec(const ButterflySpec& spec, BytesView input, BytesView output);
 
-  // The spec must pass check_spec (CHECKed).
-  ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output);
+  // The spec must pass check_spec (CHECKed). The residual has two empty parts, for none, or the
+  // input's elements and dtype; current and next do not overlap.
+  ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
+                     Residual residual = {});
 
   // Call once, before on_chunk().
   std::vector<ChunkSend> start();
@@ -91,6 +102,12 @@ class ButterflyAllReduce {
   std::uint64_t chunk_first(std::uint32_t rank, std::uint32_t chunk) const;
   std::uint64_t chunk_elements(std::uint32_t rank, std::uint32_t chunk) const;
   BytesView input_chunk(std::uint32_t rank, std::uint32_t chunk) const;
+  Residual residual_chunk(std::uint32_t rank, std::uint32_t chunk) const;
+  std::optional<kernels::StochasticKey> key_of(ReducePart part, std::uint32_t slice,
+                                               std::uint32_t chunk) const;
+  Buffer encode_part(std::uint32_t slice, std::uint32_t chunk) const;
+  Buffer encode_sum(std::uint32_t chunk, BytesView values) const;
+  void finish_alone();
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
   void send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends);
@@ -98,21 +115,23 @@ class ButterflyAllReduce {
                          std::vector<ChunkSend>& sends);
   Result<void> take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
                         std::vector<ChunkSend>& sends);
-  void add_part(std::uint32_t chunk, Sum& sum, BytesView values);  // of rank sum.next_rank
-  void add_own_part(std::uint32_t chunk, Sum& sum);                // when it is its turn
+  void add_part(std::uint32_t chunk, Sum& sum, BytesView values);        // of rank sum.next_rank
+  Result<void> add_wire(std::uint32_t chunk, Sum& sum, BytesView wire);  // the same, encoded
+  void add_own_part(std::uint32_t chunk, Sum& sum);                      // when it is its turn
   void add_waiting_parts(std::uint32_t chunk, Sum& sum);
   void finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends);
 
   ButterflySpec spec_;
   BytesView input_;
   MutableBytes output_;
+  Residual residual_;
+  bool sparse_ = false;  // the own part goes through topk
   std::uint64_t chunk_elements_ = 0;
   std::vector<std::uint32_t> sent_;              // by rank: scatter chunks handed out
   std::vector<std::vector<bool>> scatter_seen_;  // by rank, chunk of the own slice
   std::vector<std::vector<bool>> gather_seen_;   // by rank, chunk of that rank's slice
   std::map<std::uint32_t, Sum> sums_;            // unfinished chunks of the own slice
   std::uint32_t reduced_ = 0;                    // finished chunks of the own slice
-  Buffer scratch_;                               // one decoded chunk
   Progress progress_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -28,6 +29,8 @@ struct Case {
   CodecSpec gather = kNone;
   std::size_t chunk_bytes = 4096;
   std::uint64_t seed = 1;
+  bool feedback = false;
+  std::optional<kernels::StochasticKey> key = {};
 };
 
 enum class Order { kInOrder, kLast, kRandom };
@@ -56,9 +59,30 @@ class Group {
       std::fill_n(outputs_.back().data(), outputs_.back().size(), std::byte{0xAB});
     }
     for (std::uint32_t r = 0; r < c.ranks; ++r) {
-      members_.push_back(
-          std::make_unique<ButterflyAllReduce>(spec(r), inputs_[r].bytes(), outputs_[r].bytes()));
+      residuals_.push_back(Buffer::zeroed(inputs_[r].size()));
+      next_residuals_.emplace_back(inputs_[r].size());
     }
+    begin();
+  }
+
+  void begin() {
+    members_.clear();
+    for (std::uint32_t r = 0; r < case_.ranks; ++r) {
+      Residual residual;
+      if (case_.feedback)
+        residual = {.current = residuals_[r].bytes(), .next = next_residuals_[r].bytes()};
+      members_.push_back(std::make_unique<ButterflyAllReduce>(spec(r), inputs_[r].bytes(),
+                                                              outputs_[r].bytes(), residual));
+    }
+  }
+  // Another round: new values, the residuals of the last one.
+  void next_round() {
+    std::swap(residuals_, next_residuals_);
+    for (std::uint32_t r = 0; r < case_.ranks; ++r) {
+      inputs_[r] = random_values<float>(case_.elements, rng_);
+      sealed_[r] = Buffer::copy_of(inputs_[r].bytes());
+    }
+    begin();
   }
 
   ButterflySpec spec(std::uint32_t rank) const {
@@ -69,6 +93,7 @@ class Group {
             .bounds = bounds_,
             .scatter = std::vector<CodecSpec>(case_.ranks, case_.scatter),
             .gather = case_.gather,
+            .key = case_.key,
             .chunk_bytes = case_.chunk_bytes};
   }
 
@@ -117,6 +142,9 @@ class Group {
     return outputs_[rank].as<T>();
   }
   Buffer& input(std::uint32_t rank) { return inputs_[rank]; }
+  std::span<const float> next_residual(std::uint32_t rank) const {
+    return next_residuals_[rank].as<float>();
+  }
   const ButterflyAllReduce& member(std::uint32_t rank) const { return *members_[rank]; }
 
  private:
@@ -173,6 +201,7 @@ class Group {
   std::vector<Buffer> inputs_;
   std::vector<Buffer> sealed_;
   std::vector<Buffer> outputs_;
+  std::vector<Buffer> residuals_, next_residuals_;
   std::vector<std::unique_ptr<ButterflyAllReduce>> members_;
   std::vector<Message> bag_;
 };
@@ -263,6 +292,83 @@ TEST(ButterflyTest, ArrivalOrderLeavesNoTrace) {
   }
 }
 
+CodecSpec codec_named(const char* name) {
+  return *parse_codec(name, {.topk = 0.02});
+}
+
+// Rounds on rounds: what has not arrived yet is in the residuals, to the last element.
+TEST(ButterflyTest, FeedbackLosesNothing) {
+  for (const char* name : {"none", "int4", "h4", "lin8", "bf16", "topk"}) {
+    for (const std::uint32_t ranks : {1U, 2U, 3U, 6U}) {
+      const CodecSpec codec = codec_named(name);
+      const bool sparse = codec.kind == CodecKind::kTopK;
+      Group group({.ranks = ranks,
+                   .elements = 20'000,
+                   .scatter = codec,
+                   .gather = sparse ? codec_of_sum(codec, ranks, DType::kF32) : codec,
+                   .seed = ranks,
+                   .feedback = true});
+      std::vector<double> given(20'000, 0), arrived(20'000, 0);
+      for (int round = 0; round < 4; ++round) {
+        if (round > 0) group.next_round();
+        group.run(Order::kRandom);
+        group.expect_same_bits();
+        for (std::size_t i = 0; i < given.size(); ++i) {
+          for (std::uint32_t r = 0; r < ranks; ++r) given[i] += group.input(r).as<float>()[i];
+          arrived[i] += group.output<float>(0)[i];
+        }
+      }
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        double left = 0;
+        for (std::uint32_t r = 0; r < ranks; ++r) left += group.next_residual(r)[i];
+        ASSERT_NEAR(arrived[i] + left, given[i], 1e-4) << name << ", " << ranks << " ranks, " << i;
+      }
+    }
+  }
+}
+
+TEST(ButterflyTest, SparsePartsMakeASparseSum) {
+  const CodecSpec topk = codec_named("topk");
+  const auto bytes = [&](const CodecSpec& scatter, const CodecSpec& gather) {
+    Group group({.ranks = 4,
+                 .elements = 400'000,
+                 .scatter = scatter,
+                 .gather = gather,
+                 .chunk_bytes = Limits::reduce_chunk_bytes,
+                 .feedback = true});
+    group.run(Order::kRandom);
+    std::size_t zeros = 0;
+    for (const float value : group.output<float>(0)) zeros += value == 0;
+    EXPECT_EQ(zeros > 360'000, scatter.kind == CodecKind::kTopK) << zeros;
+    std::uint64_t sent = 0;
+    for (std::uint32_t r = 0; r < 4; ++r) sent += group.member(r).progress().bytes_to_send;
+    return sent;
+  };
+  const CodecSpec sum = codec_of_sum(topk, 4, DType::kF32);
+  ASSERT_EQ(sum.kind, CodecKind::kTopK);
+  EXPECT_LT(bytes(topk, sum), bytes(kNone, kNone) / 10);
+  EXPECT_EQ(codec_of_sum(topk, 40, DType::kF32), kNone);
+  EXPECT_EQ(codec_of_sum(topk, 2, DType::kF64), kNone);
+}
+
+TEST(ButterflyTest, StochasticRoundsAreNamedByTheirKey) {
+  Case c{.ranks = 3, .elements = 9000, .scatter = codec_named("int4"), .gather = kLin8};
+  const auto sums = [](const Case& of) {
+    Group group(of);
+    group.run(Order::kRandom);
+    group.expect_same_bits();
+    const auto out = group.output<float>(0);
+    return std::vector<float>(out.begin(), out.end());
+  };
+  const std::vector<float> nearest = sums(c);
+  c.key = kernels::StochasticKey{.seed = 5, .stream = {7, 1, 0}};
+  const std::vector<float> first = sums(c);
+  EXPECT_EQ(sums(c), first);
+  EXPECT_NE(first, nearest);
+  c.key->stream[0] = 8;
+  EXPECT_NE(sums(c), first);
+}
+
 TEST(ButterflyTest, NonFiniteValuesReachEveryMember) {
   for (const CodecSpec& codec : {kNone, kFp16, kLin8}) {
     Group group({.ranks = 3, .elements = 3000, .scatter = codec, .gather = codec});
@@ -342,6 +448,7 @@ class TwoMembers : public ::testing::Test {
 
   std::vector<Buffer> inputs_;
   std::vector<Buffer> outputs_;
+  std::vector<Buffer> residuals_, next_residuals_;
   std::vector<std::unique_ptr<ButterflyAllReduce>> members_;
 };
 
