@@ -1,43 +1,153 @@
-// CPU kernels of dyn8, both maps.
+// CPU kernels of dyn8, both maps. Decoding here is by plain table look-ups, or AVX-512's of 32
+// floats a time; dyn8_vbmi.cc has a faster one.
 
-#include "kernels/format/dyn8.h"
-
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/dyn8.cc"
+#include <hwy/foreach_target.h>
+#include "kernels/cpu/dyn8_vbmi.h"
+#include "kernels/cpu/quant_formats.h"
 #include "kernels/cpu/quant_kernels.h"
-#include "kernels/cpu/quant_scalar.h"
+#include "kernels/cpu/quant_vector.inc"
+#include "kernels/cpu/dyn8_encode.inc"
+// clang-format on
 
-namespace swarmline::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace swarmline::kernels::HWY_NAMESPACE {
 namespace {
+#if SWARMLINE_WIDE
 
 template <bool kSigned>
-struct Dyn8 {
-  static constexpr float kTop = kDyn8Top;
-  static constexpr std::uint32_t kLargestScale = kDyn8LargestScale;
-  static constexpr std::uint8_t kZeroCode = kSigned ? kDyn8SignedZero : kDyn8UnsignedZero;
-  static std::uint8_t code(float x, float inverse) {
-    return kSigned ? dyn8_signed_code(x, inverse) : dyn8_unsigned_code(x, inverse);
+struct Dyn8Vector {
+  using Plain = Dyn8<kSigned>;
+
+  template <FloatKind kSource, bool kStream>
+  static HWY_INLINE void encode(const std::uint8_t* values, std::size_t block, float inverse,
+                                std::uint8_t* codes) {
+    Dyn8Encoder<kSigned>(inverse).template encode<kSource, kStream>(values, block, codes);
   }
-  // Never called: is_valid() of a key is can_round_stochastically().
-  static std::uint8_t code(float x, float inverse, std::uint32_t) { return code(x, inverse); }
-  static float value(std::uint8_t code, float stored) {
-    return (kSigned ? kDyn8SignedCodebook : kDyn8UnsignedCodebook).value[code] * stored;
+
+  static HWY_INLINE F32 numbers(const float* codebook, const std::uint8_t* codes) {
+#if HWY_TARGET == HWY_AVX3
+    const __m512i index =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    const auto of_32 = [&](int begin) HWY_ATTR {
+      return _mm512_permutex2var_ps(_mm512_loadu_ps(codebook + begin), index,
+                                    _mm512_loadu_ps(codebook + begin + 16));
+    };
+    const __mmask16 bit5 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(32));
+    const __mmask16 bit6 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(64));
+    const __mmask16 bit7 = _mm512_test_epi32_mask(index, _mm512_set1_epi32(128));
+    const __m512 q0 = _mm512_mask_blend_ps(bit5, of_32(0), of_32(32));
+    const __m512 q1 = _mm512_mask_blend_ps(bit5, of_32(64), of_32(96));
+    const __m512 q2 = _mm512_mask_blend_ps(bit5, of_32(128), of_32(160));
+    const __m512 q3 = _mm512_mask_blend_ps(bit5, of_32(192), of_32(224));
+    const __m512 low = _mm512_mask_blend_ps(bit6, q0, q1);
+    const __m512 high = _mm512_mask_blend_ps(bit6, q2, q3);
+    return F32{_mm512_mask_blend_ps(bit7, low, high)};
+#else
+    return F32{_mm256_setr_ps(codebook[codes[0]], codebook[codes[1]], codebook[codes[2]],
+                              codebook[codes[3]], codebook[codes[4]], codebook[codes[5]],
+                              codebook[codes[6]], codebook[codes[7]])};
+#endif
+  }
+
+  template <FloatKind kTarget, Sink kSink>
+  static HWY_INLINE void decode(const std::uint8_t* codes, std::size_t block, float stored, float a,
+                                std::uint8_t* values) {
+    const float* codebook = (kSigned ? kDyn8SignedCodebook : kDyn8UnsignedCodebook).value;
+    const F32 scale = hn::Set(df32, stored);
+    const F32 factor = hn::Set(df32, a);
+    for (std::size_t i = 0; i < block; i += kGroup) {
+      const F32 v0 = hn::Mul(numbers(codebook, codes + i), scale);
+      const F32 v1 = hn::Mul(numbers(codebook, codes + i + kLanes), scale);
+      const F32 v2 = hn::Mul(numbers(codebook, codes + i + 2 * kLanes), scale);
+      const F32 v3 = hn::Mul(numbers(codebook, codes + i + 3 * kLanes), scale);
+      put<kTarget, kSink>(v0, v1, v2, v3, values, i, factor);
+    }
   }
 };
 
+#endif  // SWARMLINE_WIDE
+
+template <bool kSigned>
+bool quantize_map(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                  const StochasticKey* key, void* scales, std::uint8_t* codes) {
+#if SWARMLINE_WIDE
+  return quantize_vector<Dyn8Vector<kSigned>>(spec, source, values, n, key, scales, codes);
+#else
+  return quantize_scalar<Dyn8<kSigned>>(spec, source, values, n, key, scales, codes);
+#endif
+}
+template <bool kSigned>
+bool dequantize_map(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                    std::size_t n, FloatKind target, void* values) {
+#if SWARMLINE_WIDE
+  return dequantize_vector<Dyn8Vector<kSigned>>(spec, scales, codes, n, target, values);
+#else
+  return dequantize_scalar<Dyn8<kSigned>>(spec, scales, codes, n, target, values);
+#endif
+}
+template <bool kSigned>
+bool axpy_map(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+              std::size_t n, float* y) {
+#if SWARMLINE_WIDE
+  return axpy_vector<Dyn8Vector<kSigned>>(spec, a, scales, codes, n, y);
+#else
+  return axpy_scalar<Dyn8<kSigned>>(spec, a, scales, codes, n, y);
+#endif
+}
+
 bool quantize_dyn8(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
                    const StochasticKey* key, void* scales, std::uint8_t* codes) {
-  const auto run = spec.format == QuantFormat::kDyn8 ? quantize_scalar<Dyn8<true>>
-                                                     : quantize_scalar<Dyn8<false>>;
+  const auto run = spec.format == QuantFormat::kDyn8 ? quantize_map<true> : quantize_map<false>;
   return run(spec, source, values, n, key, scales, codes);
 }
 bool dequantize_dyn8(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
                      std::size_t n, FloatKind target, void* values) {
-  const auto run = spec.format == QuantFormat::kDyn8 ? dequantize_scalar<Dyn8<true>>
-                                                     : dequantize_scalar<Dyn8<false>>;
+  const auto run = spec.format == QuantFormat::kDyn8 ? dequantize_map<true> : dequantize_map<false>;
   return run(spec, scales, codes, n, target, values);
+}
+bool axpy_dyn8(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+               std::size_t n, float* y) {
+  const auto run = spec.format == QuantFormat::kDyn8 ? axpy_map<true> : axpy_map<false>;
+  return run(spec, a, scales, codes, n, y);
+}
+
+}  // namespace
+}  // namespace swarmline::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace swarmline::kernels {
+namespace {
+
+HWY_EXPORT(quantize_dyn8);
+HWY_EXPORT(dequantize_dyn8);
+HWY_EXPORT(axpy_dyn8);
+
+bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(quantize_dyn8)(spec, source, values, n, key, scales, codes);
+}
+bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                           std::size_t n, FloatKind target, void* values) {
+  if (quant_path().vbmi) return vbmi::dequantize_dyn8(spec, scales, codes, n, target, values);
+  return HWY_DYNAMIC_DISPATCH(dequantize_dyn8)(spec, scales, codes, n, target, values);
+}
+bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+                     std::size_t n, float* y) {
+  if (quant_path().vbmi) return vbmi::axpy_dyn8(spec, a, scales, codes, n, y);
+  return HWY_DYNAMIC_DISPATCH(axpy_dyn8)(spec, a, scales, codes, n, y);
 }
 
 }  // namespace
 
-const QuantKernels kDyn8Kernels = {.quantize = quantize_dyn8, .dequantize = dequantize_dyn8};
+const QuantKernels kDyn8Kernels = {
+    .quantize = quantize_dispatched,
+    .dequantize = dequantize_dispatched,
+    .dequantize_axpy = axpy_dispatched,
+};
 
 }  // namespace swarmline::kernels
+#endif  // HWY_ONCE

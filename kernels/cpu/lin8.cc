@@ -1,33 +1,116 @@
 // CPU kernels of lin8.
 
-#include "kernels/format/lin8.h"
-
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/lin8.cc"
+#include <hwy/foreach_target.h>
+#include "kernels/cpu/quant_formats.h"
 #include "kernels/cpu/quant_kernels.h"
-#include "kernels/cpu/quant_scalar.h"
+#include "kernels/cpu/quant_vector.inc"
+// clang-format on
 
+HWY_BEFORE_NAMESPACE();
+namespace swarmline::kernels::HWY_NAMESPACE {
+namespace {
+#if SWARMLINE_WIDE
+
+struct Lin8Vector {
+  using Plain = Lin8;
+
+  template <FloatKind kSource, bool kStream>
+  static HWY_INLINE void encode(const std::uint8_t* values, std::size_t block, float inverse,
+                                std::uint8_t* codes) {
+    const F32 factor = hn::Set(df32, inverse);
+    const I8 least = hn::Set(di8, -127);
+    for (std::size_t i = 0; i < block; i += kGroup) {
+      const I32 q0 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i), factor));
+      const I32 q1 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + kLanes), factor));
+      const I32 q2 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + 2 * kLanes), factor));
+      const I32 q3 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + 3 * kLanes), factor));
+      const I8 bytes =
+          narrow_to_i8(hn::ReorderDemote2To(di16, q0, q1), hn::ReorderDemote2To(di16, q2, q3));
+      store_codes<kStream>(in_element_order(hn::Max(bytes, least)), codes + i);
+    }
+  }
+
+  static HWY_INLINE F32 value(const std::uint8_t* codes, F32 scale) {
+    constexpr hn::Rebind<std::int8_t, decltype(di32)> kBytes;
+    const auto q = hn::LoadU(kBytes, reinterpret_cast<const std::int8_t*>(codes));
+    const auto read = hn::Max(q, hn::Set(kBytes, -127));
+    return hn::Mul(hn::ConvertTo(df32, hn::PromoteTo(di32, read)), scale);
+  }
+  template <FloatKind kTarget, Sink kSink>
+  static HWY_INLINE void decode(const std::uint8_t* codes, std::size_t block, float stored, float a,
+                                std::uint8_t* values) {
+    const F32 scale = hn::Set(df32, stored);
+    const F32 factor = hn::Set(df32, a);
+    for (std::size_t i = 0; i < block; i += kGroup) {
+      put<kTarget, kSink>(value(codes + i, scale), value(codes + i + kLanes, scale),
+                          value(codes + i + 2 * kLanes, scale),
+                          value(codes + i + 3 * kLanes, scale), values, i, factor);
+    }
+  }
+};
+
+#endif  // SWARMLINE_WIDE
+
+bool quantize_lin8(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                   const StochasticKey* key, void* scales, std::uint8_t* codes) {
+#if SWARMLINE_WIDE
+  return quantize_vector<Lin8Vector>(spec, source, values, n, key, scales, codes);
+#else
+  return quantize_scalar<Lin8>(spec, source, values, n, key, scales, codes);
+#endif
+}
+bool dequantize_lin8(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                     std::size_t n, FloatKind target, void* values) {
+#if SWARMLINE_WIDE
+  return dequantize_vector<Lin8Vector>(spec, scales, codes, n, target, values);
+#else
+  return dequantize_scalar<Lin8>(spec, scales, codes, n, target, values);
+#endif
+}
+bool axpy_lin8(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+               std::size_t n, float* y) {
+#if SWARMLINE_WIDE
+  return axpy_vector<Lin8Vector>(spec, a, scales, codes, n, y);
+#else
+  return axpy_scalar<Lin8>(spec, a, scales, codes, n, y);
+#endif
+}
+
+}  // namespace
+}  // namespace swarmline::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace swarmline::kernels {
 namespace {
 
-struct Lin8 {
-  static constexpr float kTop = kLin8Top;
-  static constexpr std::uint32_t kLargestScale = kLin8LargestScale;
-  static constexpr std::uint8_t kZeroCode = 0;
-  static std::uint8_t code(float x, float inverse) {
-    return static_cast<std::uint8_t>(lin8_code(x, inverse));
-  }
-  static std::uint8_t code(float x, float inverse, std::uint32_t draw) {
-    return static_cast<std::uint8_t>(lin8_code_stochastic(x, inverse, draw));
-  }
-  static float value(std::uint8_t code, float stored) {
-    return lin8_value(static_cast<std::int8_t>(code), stored);
-  }
-};
+HWY_EXPORT(quantize_lin8);
+HWY_EXPORT(dequantize_lin8);
+HWY_EXPORT(axpy_lin8);
+
+bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(quantize_lin8)(spec, source, values, n, key, scales, codes);
+}
+bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                           std::size_t n, FloatKind target, void* values) {
+  return HWY_DYNAMIC_DISPATCH(dequantize_lin8)(spec, scales, codes, n, target, values);
+}
+bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+                     std::size_t n, float* y) {
+  return HWY_DYNAMIC_DISPATCH(axpy_lin8)(spec, a, scales, codes, n, y);
+}
 
 }  // namespace
 
 const QuantKernels kLin8Kernels = {
-    .quantize = quantize_scalar<Lin8>,
-    .dequantize = dequantize_scalar<Lin8>,
+    .quantize = quantize_dispatched,
+    .dequantize = dequantize_dispatched,
+    .dequantize_axpy = axpy_dispatched,
 };
 
 }  // namespace swarmline::kernels
+#endif  // HWY_ONCE

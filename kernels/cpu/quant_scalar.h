@@ -135,6 +135,22 @@ template <typename F>
   return overflow;
 }
 
+// y += a * value for block `b`. Returns whether it is not finite.
+template <typename F>
+[[gnu::always_inline]] static inline bool axpy_block(const QuantSpec& spec, float a,
+                                                     const void* scales, const std::uint8_t* codes,
+                                                     std::size_t b, std::size_t size, void* y) {
+  const std::size_t begin = b * spec.block;
+  const float stored = load_scale(spec.scales, scales, b);
+  const bool is_bad = scale_is_bad(stored, F::kLargestScale);
+  for (std::size_t i = begin; i < begin + size; ++i) {
+    const float value = is_bad ? float_of(kFloatNan) : F::value(codes[i], stored);
+    const float product = a * value;
+    store_at(y, i, load_at<float>(y, i) + product);
+  }
+  return is_bad;
+}
+
 template <typename F>
 static bool quantize_scalar(const QuantSpec& spec, FloatKind source, const void* values,
                             std::size_t n, const StochasticKey* key, void* scales,
@@ -153,6 +169,17 @@ static bool dequantize_scalar(const QuantSpec& spec, const void* scales, const s
   for (std::size_t begin = 0; begin < n; begin += spec.block) {
     const std::size_t size = n - begin < spec.block ? n - begin : spec.block;
     bad |= dequantize_block<F>(spec, scales, codes, begin / spec.block, size, target, values);
+  }
+  return bad;
+}
+
+template <typename F>
+static bool axpy_scalar(const QuantSpec& spec, float a, const void* scales,
+                        const std::uint8_t* codes, std::size_t n, float* y) {
+  bool bad = false;
+  for (std::size_t begin = 0; begin < n; begin += spec.block) {
+    const std::size_t size = n - begin < spec.block ? n - begin : spec.block;
+    bad |= axpy_block<F>(spec, a, scales, codes, begin / spec.block, size, y);
   }
   return bad;
 }

@@ -12,9 +12,9 @@
 //              Unsigned: code = j - 1.
 //   Constants: threshold[d] is halfway between the codebook's values on its sides (sum in fp32,
 //              then halved); with s = 10^(d - 7) and n = 2^(d - 1) codes in decade d (unsigned
-//              2^d), 1 <= d <= 7: slope = n / (0.9 s), offset = n * 8 / 9, top = 2 n - 1. So j is the
-//              nearest code's, but for values within 1e-6 (relative) of halfway between two. (The
-//              signed map's first decade has the one code 1: slope 0, offset 1.)
+//              2^d), 1 <= d <= 7: slope = n / (0.9 s), offset = n * 8 / 9, top = 2 n - 1. So j is
+//              the nearest code's, but for values within 1e-6 (relative) of halfway between two.
+//              (The signed map's first decade has the one code 1: slope 0, offset 1.)
 //   Negative elements of the unsigned map count in its absmax and are coded as 0.
 #pragma once
 

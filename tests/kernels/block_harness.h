@@ -97,10 +97,11 @@ inline Quantized run_quantize(const QuantSpec& spec, FloatKind source,
   return out;
 }
 
-inline void expect_quantizes(const QuantSpec& spec, FloatKind source, const std::vector<float>& x,
+template <typename Reference = ReferenceBlocks>
+void expect_quantizes(const QuantSpec& spec, FloatKind source, const std::vector<float>& x,
                              const StochasticKey* key, std::size_t misaligned) {
   const std::vector<std::uint8_t> values = narrowed(source, x);
-  const ReferenceCodes expected = ReferenceBlocks(spec).quantize(widened(source, values), key);
+  const ReferenceCodes expected = Reference(spec).quantize(widened(source, values), key);
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, expected.stored);
   for_each_quant_path([&](const std::string& path) {
     SCOPED_TRACE(path + " " + describe(spec, x.size()) + " source " +
@@ -113,13 +114,14 @@ inline void expect_quantizes(const QuantSpec& spec, FloatKind source, const std:
 }
 
 // Any bytes as codes and any floats as scales: what a peer may send.
-inline void expect_dequantizes(const QuantSpec& spec, FloatKind target,
+template <typename Reference = ReferenceBlocks>
+void expect_dequantizes(const QuantSpec& spec, FloatKind target,
                                const std::vector<float>& stored,
                                const std::vector<std::uint8_t>& codes, std::size_t n,
                                std::size_t misaligned) {
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, stored);
   const ReferenceValues reference =
-      ReferenceBlocks(spec).dequantize(scales_of(spec.scales, scales), codes, n);
+      Reference(spec).dequantize(scales_of(spec.scales, scales), codes, n);
   const std::vector<std::uint8_t> expected = narrowed(target, reference.values);
   bool bad = reference.bad;
   for (float value : widened(target, expected)) bad |= !std::isfinite(value);
@@ -136,12 +138,13 @@ inline void expect_dequantizes(const QuantSpec& spec, FloatKind target,
   });
 }
 
-inline void expect_axpy(const QuantSpec& spec, float a, const std::vector<float>& stored,
+template <typename Reference = ReferenceBlocks>
+void expect_axpy(const QuantSpec& spec, float a, const std::vector<float>& stored,
                         const std::vector<std::uint8_t>& codes, const std::vector<float>& y,
                         std::size_t misaligned) {
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, stored);
   const ReferenceValues reference =
-      ReferenceBlocks(spec).dequantize(scales_of(spec.scales, scales), codes, y.size());
+      Reference(spec).dequantize(scales_of(spec.scales, scales), codes, y.size());
   std::vector<float> expected = y;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const float product = a * reference.values[i];
