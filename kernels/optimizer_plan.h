@@ -27,4 +27,12 @@ struct OptimizerTensor {
 };
 inline constexpr std::uint32_t kOptimizerTensorChunksMax = kSumBlock * kSumLanes;
 
+// What chunks point into, in device memory.
+struct OptimizerArenas {
+  const float* gradients = nullptr;
+  float* parameters = nullptr;
+  std::byte* m = nullptr;  // state of the first moment, of the second
+  std::byte* v = nullptr;
+};
+
 }  // namespace swarmline::kernels

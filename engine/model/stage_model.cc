@@ -57,6 +57,8 @@ class TorchStageModel final : public StageModel {
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return host_arena_.bytes(); }
   void parameters_changed() override;
+  float* device_parameters() override;
+  void device_parameters_changed() override;
 
  private:
   Saved take_in(const ForwardInput& input) const;
@@ -112,6 +114,16 @@ void TorchStageModel::parameters_changed() {
   at::NoGradGuard no_graph;
   const auto elements = static_cast<std::int64_t>(layout_.elements);
   arenas_.values.copy_(borrowed(host_arena_.bytes(), {elements}, type_));
+  if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
+}
+
+float* TorchStageModel::device_parameters() {
+  const bool is_there = device_.is_cuda() && type_ == at::kFloat;
+  return is_there ? arenas_.values.data_ptr<float>() : nullptr;
+}
+
+void TorchStageModel::device_parameters_changed() {
+  at::NoGradGuard no_graph;
   if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
 }
 

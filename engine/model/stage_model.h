@@ -71,6 +71,10 @@ class StageModel {
   virtual MutableBytes parameters() = 0;
   // Tells the model that parameters() were written (copies to the device, if it is not the CPU).
   virtual void parameters_changed() = 0;
+  // The fp32 parameters in a CUDA device's memory, in the layout; null on the CPU and in fp64.
+  // Whoever writes them writes the same values to parameters() and says so.
+  virtual float* device_parameters() { return nullptr; }
+  virtual void device_parameters_changed() {}
 };
 
 // Parameters are initialised from the seed. kUserMistake for a device this machine or build does

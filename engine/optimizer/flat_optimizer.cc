@@ -1,60 +1,23 @@
 #include "engine/optimizer/flat_optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/check.h"
+#include "engine/optimizer/step_constants.h"
 #include "kernels/kernels.h"
-#include "kernels/optimizer.h"
 
 namespace swarmline {
 namespace {
 
-template <typename T>
-kernels::MomentStep<T> moment_step(const OptimizerSection& options, const StepScalars& scalars) {
-  return {.gradient_scale = static_cast<T>(scalars.clip_scale),
-          .beta1 = static_cast<T>(options.beta1),
-          .one_minus_beta1 = static_cast<T>(1 - options.beta1),
-          .beta2 = static_cast<T>(options.beta2),
-          .one_minus_beta2 = static_cast<T>(1 - options.beta2),
-          .inverse_bias1 = static_cast<T>(1 / scalars.bias_correction1),
-          .inverse_sqrt_bias2 = static_cast<T>(1 / std::sqrt(scalars.bias_correction2)),
-          .eps = static_cast<T>(options.eps)};
-}
+// Of the state, hashed at a time and, on a device, held on the host.
+constexpr std::size_t kStatePieceBytes = std::size_t{16} << 20;
 
-// A slot's part of the four flat buffers.
-template <typename T>
-struct SlotViews {
-  const T* gradients;
-  T* m;
-  T* v;
-  T* parameters;
-  std::size_t n;
-  bool decay;
-};
-
-template <typename T>
-void step_adamw(const OptimizerSection& options, const StepScalars& scalars,
-                const SlotViews<T>& slot) {
-  const double decay = slot.decay ? options.weight_decay : 0.0;
-  const kernels::AdamwStep<T> step{
-      .moments = moment_step<T>(options, scalars),
-      .keep = static_cast<T>(1 - scalars.learning_rate * decay),
-      .rate = static_cast<T>(scalars.learning_rate / scalars.bias_correction1)};
-  kernels::adamw(step, slot.gradients, slot.m, slot.v, slot.parameters, slot.n);
-}
-
-template <typename T>
-void step_lamb(const OptimizerSection& options, const StepScalars& scalars,
-               const SlotViews<T>& slot) {
-  const kernels::LambStep<T> step{.moments = moment_step<T>(options, scalars),
-                                  .decay = static_cast<T>(slot.decay ? options.weight_decay : 0.0)};
-  const kernels::LambNorms squares =
-      kernels::lamb_moments(step, slot.gradients, slot.m, slot.v, slot.parameters, slot.n);
+double trust_ratio(const kernels::LambNorms& squares) {
   const double parameter_norm = std::sqrt(squares.parameters);
   const double update_norm = std::sqrt(squares.update);
-  const double trust = parameter_norm == 0 || update_norm == 0 ? 1.0 : parameter_norm / update_norm;
-  kernels::lamb_apply(step, static_cast<T>(scalars.learning_rate * trust), slot.m, slot.v,
-                      slot.parameters, slot.n);
+  return parameter_norm == 0 || update_norm == 0 ? 1.0 : parameter_norm / update_norm;
 }
 
 struct FlatViews {
@@ -64,51 +27,135 @@ struct FlatViews {
   std::byte* parameters;
 };
 
+// A slot's part of the flat buffers.
 template <typename T>
-void step_slot(const OptimizerSection& options, const StepScalars& scalars, const FlatViews& flat,
-               const ParameterSlot& slot) {
-  const SlotViews<T> views{.gradients = reinterpret_cast<const T*>(flat.gradients) + slot.offset,
-                           .m = reinterpret_cast<T*>(flat.m) + slot.offset,
-                           .v = reinterpret_cast<T*>(flat.v) + slot.offset,
-                           .parameters = reinterpret_cast<T*>(flat.parameters) + slot.offset,
-                           .n = slot.elements,
-                           .decay = slot.decay};
-  switch (options.kind) {
-    case OptimizerKind::kAdamW:
-      return step_adamw(options, scalars, views);
-    case OptimizerKind::kLamb:
-      return step_lamb(options, scalars, views);
+struct SlotViews {
+  SlotViews(const FlatViews& flat, const ParameterSlot& slot, const SlotState& state)
+      : gradients(reinterpret_cast<const T*>(flat.gradients) + slot.offset),
+        parameters(reinterpret_cast<T*>(flat.parameters) + slot.offset),
+        m(reinterpret_cast<T*>(flat.m + state.values_at)),
+        v(reinterpret_cast<T*>(flat.v + state.values_at)),
+        n(slot.elements) {}
+  const T* gradients;
+  T* parameters;
+  T* m;
+  T* v;
+  std::size_t n;
+};
+
+kernels::Moments8 codes_of(const FlatViews& flat, const SlotState& state) {
+  return {.m = reinterpret_cast<std::uint8_t*>(flat.m + state.values_at),
+          .m_scales = reinterpret_cast<float*>(flat.m + state.scales_at),
+          .v = reinterpret_cast<std::uint8_t*>(flat.v + state.values_at),
+          .v_scales = reinterpret_cast<float*>(flat.v + state.scales_at)};
+}
+
+template <typename T>
+void step_values(const OptimizerSection& options, const StepScalars& scalars, bool decays,
+                 const SlotViews<T>& slot) {
+  if (options.kind == OptimizerKind::kAdamW) {
+    return kernels::adamw(adamw_step<T>(options, scalars, decays), slot.gradients, slot.m, slot.v,
+                          slot.parameters, slot.n);
   }
+  const kernels::LambStep<T> step = lamb_step<T>(options, scalars, decays);
+  const kernels::LambNorms squares =
+      kernels::lamb_moments(step, slot.gradients, slot.m, slot.v, slot.parameters, slot.n);
+  kernels::lamb_apply(step, static_cast<T>(scalars.learning_rate * trust_ratio(squares)), slot.m,
+                      slot.v, slot.parameters, slot.n);
+}
+
+void step_codes(const OptimizerSection& options, const StepScalars& scalars, bool decays,
+                const kernels::Moments8& codes, const SlotViews<float>& slot) {
+  if (options.kind == OptimizerKind::kAdamW) {
+    return kernels::adamw8(adamw_step<float>(options, scalars, decays), slot.gradients, codes,
+                           slot.parameters, slot.n);
+  }
+  const kernels::LambStep<float> step = lamb_step<float>(options, scalars, decays);
+  const kernels::LambNorms squares =
+      kernels::lamb8_norms(step, slot.gradients, codes, slot.parameters, slot.n);
+  kernels::lamb8_apply(step, static_cast<float>(scalars.learning_rate * trust_ratio(squares)),
+                       slot.gradients, codes, slot.parameters, slot.n);
 }
 
 }  // namespace
 
-FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout)
+FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
+                             std::unique_ptr<DeviceOptimizer> device)
     : options_(options),
       layout_(layout),
-      m_(Buffer::zeroed(layout.bytes())),
-      v_(Buffer::zeroed(layout.bytes())) {
+      state_(make_state_layout(options, layout)),
+      device_(std::move(device)) {
   SWARMLINE_CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kF64);
   for (const ParameterSlot& slot : layout_.slots) {
     SWARMLINE_CHECK(slot.offset <= layout_.elements &&
                     slot.elements <= layout_.elements - slot.offset);
   }
+  if (device_ == nullptr) {
+    m_ = Buffer::zeroed(state_.bytes);
+    v_ = Buffer::zeroed(state_.bytes);
+  }
 }
 
-void FlatOptimizer::step(const StepScalars& scalars, BytesView gradients, MutableBytes parameters) {
+Result<void> FlatOptimizer::step(const StepScalars& scalars, BytesView gradients,
+                                 MutableBytes parameters, float* on_device) {
   SWARMLINE_CHECK(gradients.size() == layout_.bytes() && parameters.size() == layout_.bytes());
   SWARMLINE_CHECK(scalars.bias_correction1 > 0 && scalars.bias_correction2 > 0);
+  if (device_ != nullptr) {
+    m_ = Buffer();
+    v_ = Buffer();
+    return device_->step(scalars, gradients, on_device, parameters);
+  }
   const FlatViews flat{.gradients = gradients.data(),
                        .m = m_.data(),
                        .v = v_.data(),
                        .parameters = parameters.data()};
-  for (const ParameterSlot& slot : layout_.slots) {
-    if (layout_.dtype == DType::kF32) {
-      step_slot<float>(options_, scalars, flat, slot);
+  for (std::size_t i = 0; i < layout_.slots.size(); ++i) {
+    const ParameterSlot& slot = layout_.slots[i];
+    const SlotState& state = state_.slots[i];
+    if (layout_.dtype == DType::kF64) {
+      step_values(options_, scalars, slot.decay, SlotViews<double>(flat, slot, state));
+    } else if (state.coded) {
+      step_codes(options_, scalars, slot.decay, codes_of(flat, state),
+                 SlotViews<float>(flat, slot, state));
     } else {
-      step_slot<double>(options_, scalars, flat, slot);
+      step_values(options_, scalars, slot.decay, SlotViews<float>(flat, slot, state));
     }
   }
+  return {};
+}
+
+Result<MutableBytes> FlatOptimizer::moment(Moment moment) {
+  Buffer& buffer = moment == Moment::kFirst ? m_ : v_;
+  if (device_ != nullptr && buffer.empty() && state_.bytes > 0) {
+    Buffer copy(state_.bytes);
+    SWARMLINE_TRY(device_->read_state(moment, 0, copy.bytes()));
+    buffer = std::move(copy);
+  }
+  return buffer.bytes();
+}
+
+Result<void> FlatOptimizer::moments_changed() {
+  if (device_ == nullptr) return {};
+  if (!m_.empty()) SWARMLINE_TRY(device_->write_state(Moment::kFirst, 0, m_.bytes()));
+  if (!v_.empty()) SWARMLINE_TRY(device_->write_state(Moment::kSecond, 0, v_.bytes()));
+  return {};
+}
+
+Result<void> FlatOptimizer::add_state_to(RollingHash& hash) const {
+  Buffer piece(device_ == nullptr ? 0 : std::min<std::size_t>(kStatePieceBytes, state_.bytes));
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    const Buffer& whole = moment == Moment::kFirst ? m_ : v_;
+    for (std::uint64_t at = 0; at < state_.bytes; at += kStatePieceBytes) {
+      const std::size_t size = std::min<std::size_t>(kStatePieceBytes, state_.bytes - at);
+      if (device_ != nullptr) {
+        SWARMLINE_TRY(device_->read_state(moment, at, piece.bytes().first(size)));
+        hash.add(BytesView(piece.bytes().first(size)));
+      } else {
+        hash.add(whole.bytes().subspan(at, size));
+      }
+    }
+  }
+  return {};
 }
 
 double sum_of_squares(BytesView values, DType dtype) {

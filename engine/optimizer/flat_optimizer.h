@@ -2,21 +2,31 @@
 //   Same bits everywhere: only IEEE add, mul, div, sqrt in a fixed order, no contraction; the
 //                         learning rate, clip scale and bias corrections come with the commit
 //                         (StepScalars), so every replica computes the same.
-//   Shapes:    parameters, gradients, and both moments have the layout's size and dtype (fp32 or
-//              fp64), any alignment. The gaps between slots are neither read nor written.
+//   Shapes:    parameters and gradients have the layout's size and dtype (fp32 or fp64), any
+//              alignment. The gaps between slots are neither read nor written.
+//   State:     two moments, as state_layout.h lays them out; in this process's memory, or in that
+//              of a device, where the step is made then, too.
 //   LAMB:      trust ratio per tensor = |w| / |update| (1 if either is 0); norms in fixed-order
 //              double sums.
 //   Decay:     decoupled, only where the slot says so; it enters LAMB's update before the trust
 //              ratio.
+//   Not finite: no such gradient may come here: a commit whose reduced gradient is not finite is a
+//              skip. One that does makes its parameter not finite (8-bit state: its block's, one
+//              step later); it never becomes a number again.
 //   Ownership: owns the moments; parameters and gradients are the caller's. Thread: one at a time.
+//   Errors:    kDevice from a device; none otherwise.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "engine/base/bytes.h"
+#include "engine/base/hash.h"
+#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
+#include "engine/optimizer/device_optimizer.h"
+#include "engine/optimizer/state_layout.h"
 
 namespace swarmline {
 
@@ -40,15 +50,27 @@ StepScalars step_scalars(const OptimizerSection& options, std::uint64_t step,
 
 class FlatOptimizer {
  public:
-  FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout);
-  void step(const StepScalars& scalars, BytesView gradients, MutableBytes parameters);
-  MutableBytes first_moment() { return m_.bytes(); }
-  MutableBytes second_moment() { return v_.bytes(); }
-  std::uint64_t state_bytes() const { return m_.size() + v_.size(); }
+  // With a device: state and step are there.
+  FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
+                std::unique_ptr<DeviceOptimizer> device = nullptr);
+  // With a device, `on_device` is where the parameters are there, or null; then they come from and
+  // go back to `parameters`. Afterwards both hold the new ones. Without a device it is ignored.
+  Result<void> step(const StepScalars& scalars, BytesView gradients, MutableBytes parameters,
+                    float* on_device = nullptr);
+  bool on_device() const { return device_ != nullptr; }
+
+  // All of a moment's state, to read, or to write and say so. From a device they are copies, which
+  // the next step() drops.
+  Result<MutableBytes> moment(Moment moment);
+  Result<void> moments_changed();
+  Result<void> add_state_to(RollingHash& hash) const;
+  std::uint64_t state_bytes() const { return 2 * state_.bytes; }
 
  private:
   OptimizerSection options_;
   ParameterLayout layout_;
+  StateLayout state_;
+  std::unique_ptr<DeviceOptimizer> device_;
   Buffer m_, v_;
 };
 

@@ -187,7 +187,7 @@ Result<void> Trainer::apply(std::uint64_t step, ReferenceStep& report) {
                               step));
     }
   } else {
-    optimizer_.step(scalars, gradient_.bytes(), newest_.bytes());
+    SWARMLINE_TRY(optimizer_.step(scalars, gradient_.bytes(), newest_.bytes()));
     ++updates_;
   }
   if (config_.pipeline.delay == 0) compute_on(newest_.bytes());

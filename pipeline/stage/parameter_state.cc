@@ -6,11 +6,24 @@
 #include "engine/base/hash.h"
 
 namespace swarmline {
+namespace {
+
+Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
+  const float* const on_device = model.device_parameters();
+  if (on_device == nullptr || options.state_memory == "host") {
+    return FlatOptimizer(options, model.layout());
+  }
+  auto device = make_device_optimizer(options, model.layout(), on_device);
+  if (!device) return std::unexpected(std::move(device).error());
+  return FlatOptimizer(options, model.layout(), std::move(*device));
+}
+
+}  // namespace
 
 ParameterState::ParameterState(StageModel& model, const RunConfig& config)
     : model_(model),
       delayed_(config.pipeline.delay == 1),
-      optimizer_(config.optimizer, model.layout()),
+      optimizer_(make_optimizer(model, config.optimizer)),
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
       open_(Buffer::zeroed(model.layout().bytes())),
       sealed_(Buffer::zeroed(model.layout().bytes())),
@@ -29,9 +42,18 @@ void ParameterState::seal() {
   std::memset(open_.data(), 0, open_.size());
 }
 
-void ParameterState::apply(const StepScalars& scalars) {
-  optimizer_.step(scalars, reduced_.bytes(), committed_bytes());
-  if (!delayed_) model_.parameters_changed();
+Result<void> ParameterState::apply(const StepScalars& scalars) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  // With a delay, the device's parameters are another version.
+  float* const in_place = delayed_ ? nullptr : model_.device_parameters();
+  SWARMLINE_TRY(optimizer_->step(scalars, reduced_.bytes(), committed_bytes(), in_place));
+  if (delayed_) return {};
+  if (optimizer_->on_device()) {
+    model_.device_parameters_changed();
+  } else {
+    model_.parameters_changed();
+  }
+  return {};
 }
 
 void ParameterState::activate() {
@@ -40,11 +62,11 @@ void ParameterState::activate() {
   model_.parameters_changed();
 }
 
-std::uint64_t ParameterState::digest() const {
+Result<std::uint64_t> ParameterState::digest() const {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
   RollingHash hash;
   hash.add(committed_parameters());
-  hash.add(optimizer_.first_moment());
-  hash.add(optimizer_.second_moment());
+  SWARMLINE_TRY(optimizer_->add_state_to(hash));
   return hash.value();
 }
 

@@ -105,7 +105,9 @@ void SeatedStage::begin() {
   auto digest = std::make_shared<std::uint64_t>();
   control(
       [this, digest]() -> Result<void> {
-        *digest = state_.digest();
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
         return {};
       },
       [this, digest] {
@@ -425,8 +427,10 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
                             .bias_correction2 = commit.bias_correction2()};
   control(
       [this, scalars, skipped = commit.skipped(), digest]() -> Result<void> {
-        if (!skipped) state_.apply(scalars);
-        *digest = state_.digest();
+        if (!skipped) SWARMLINE_TRY(state_.apply(scalars));
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
         return {};
       },
       [this, digest, version = committed_] {

@@ -264,6 +264,10 @@ std::vector<Case> choices() {
                   "t:5: codec.state: found \"h8\", expected \"none\"; "),
       after_least("Scales", "[codec]\nscales = \"fp16\"\n",
                   "t:5: codec.scales: found \"fp16\", expected \"fp32\" or \"bf16\"; "),
+      after_least("OptimizerState", "[optimizer]\nstate = \"int8\"\n",
+                  "t:5: optimizer.state: found \"int8\", expected \"fp32\" or \"8bit\"; "),
+      after_least("StateMemory", "[optimizer]\nstate_memory = \"gpu\"\n",
+                  "t:5: optimizer.state_memory: found \"gpu\", expected \"device\" or \"host\"; "),
       after_least("LogLevel", "[log]\nlevel = \"warning\"\n",
                   "t:5: log.level: found \"warning\", expected \"debug\", "),
       after_least("EnumAsInteger", "[optimizer]\nkind = 1\n",
@@ -301,6 +305,10 @@ std::vector<Case> relations_of_run_model_and_data() {
       after_least(
           "Fp8OfDoubles", "[model]\ncompute = \"fp8\"\ndtype = \"fp64\"\n",
           "t:5: model.compute: found compute = \"fp8\" with dtype = \"fp64\", expected dtype "
+          "= \"fp32\"; "),
+      after_least(
+          "CodedStateOfDoubles", "[model]\ndtype = \"fp64\"\n[optimizer]\nstate = \"8bit\"\n",
+          "t:7: optimizer.state: found state = \"8bit\" with dtype = \"fp64\", expected dtype "
           "= \"fp32\"; "),
       after_least("HeadsDontDivide", "[model]\nd_model = 100\nheads = 3\n",
                   "t:6: model.heads: found heads = 3 with d_model = 100, expected heads to divide "

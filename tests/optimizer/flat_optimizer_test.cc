@@ -143,7 +143,8 @@ Trained<T> run_flat(const OptimizerSection& options, const ParameterLayout& layo
   Trained<T> out;
   out.p.resize(layout.elements);
   std::memcpy(out.p.data(), p_view.data(), layout.bytes());
-  const MutableBytes m = optimizer.first_moment(), v = optimizer.second_moment();
+  const MutableBytes m = *optimizer.moment(Moment::kFirst);
+  const MutableBytes v = *optimizer.moment(Moment::kSecond);
   out.m.assign(reinterpret_cast<T*>(m.data()), reinterpret_cast<T*>(m.data() + m.size()));
   out.v.assign(reinterpret_cast<T*>(v.data()), reinterpret_cast<T*>(v.data() + v.size()));
   EXPECT_EQ(optimizer.state_bytes(), 2 * layout.bytes());
@@ -228,7 +229,7 @@ TEST_P(FlatOptimizerTest, GapsAreNeitherReadNorWritten) {
   for (const ParameterSlot& slot : layout.slots) {
     for (std::size_t i = 0; i < slot.elements; ++i) in_slot[slot.offset + i] = true;
   }
-  const auto* m = reinterpret_cast<const float*>(optimizer.first_moment().data());
+  const auto* m = reinterpret_cast<const float*>(optimizer.moment(Moment::kFirst)->data());
   for (std::size_t i = 0; i < layout.elements; ++i) {
     EXPECT_EQ(std::isfinite(p[i]), in_slot[i]) << i;
     if (!in_slot[i]) EXPECT_EQ(m[i], 0.0F);
@@ -296,8 +297,8 @@ TEST(FlatOptimizerState, MomentsThatAreCopiedContinueTheRun) {
   for (std::uint64_t step = 0; step < 6; ++step) {
     if (step == 3) {
       q = p;
-      std::ranges::copy(whole.first_moment(), second.first_moment().begin());
-      std::ranges::copy(whole.second_moment(), second.second_moment().begin());
+      std::ranges::copy(*whole.moment(Moment::kFirst), second.moment(Moment::kFirst)->begin());
+      std::ranges::copy(*whole.moment(Moment::kSecond), second.moment(Moment::kSecond)->begin());
     }
     const std::vector<float> g = arena<float>(layout, 10 + step, 1.0, 0);
     const StepScalars scalars = step_scalars(options, step, 6, step, 2.0);

@@ -138,8 +138,8 @@ Buffer train_by_hand(const RunConfig& config) {
         (*model)->backward({.id = id, .output_gradient = {}, .accumulator = gradient.bytes()}));
     const double norm = std::sqrt(sum_of_squares(gradient.bytes(), layout.dtype));
     Buffer next = Buffer::copy_of(versions[step].bytes());
-    optimizer.step(step_scalars(config.optimizer, step, config.run.steps, step, norm),
-                   gradient.bytes(), next.bytes());
+    EXPECT_TRUE(optimizer.step(step_scalars(config.optimizer, step, config.run.steps, step, norm),
+                               gradient.bytes(), next.bytes()));
     versions.push_back(std::move(next));
   }
   return std::move(versions.back());

@@ -1,0 +1,167 @@
+// DeviceOptimizer on CUDA: device memory for the state and one gradient, the kernels of
+// kernels/cuda/optimizer.cuh.
+
+#include <cuda_runtime.h>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/optimizer/device_optimizer.h"
+#include "engine/optimizer/step_constants.h"
+#include "kernels/cuda/optimizer.cuh"
+
+namespace swarmline {
+namespace {
+
+// The default stream, which libtorch computes on as well: what it still does to the parameters is
+// done before a step.
+constexpr cudaStream_t kStream = nullptr;
+
+Result<void> checked(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return {};
+  return fail(ErrorCode::kDevice,
+              std::string("optimizer on CUDA: ") + what + ": " + cudaGetErrorString(status));
+}
+
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory() { cudaFree(data_); }
+
+  Result<void> allocate(std::size_t bytes) {
+    bytes_ = bytes;
+    if (const cudaError_t status = cudaMalloc(&data_, bytes); status != cudaSuccess) {
+      return fail(ErrorCode::kDevice, "optimizer on CUDA: no room for " + std::to_string(bytes) +
+                                          " bytes of state (" + cudaGetErrorString(status) +
+                                          "); use optimizer.state = \"8bit\" or "
+                                          "optimizer.state_memory = \"host\".");
+    }
+    return checked(cudaMemset(data_, 0, bytes), "clearing state");
+  }
+  template <typename T>
+  Result<void> allocate_copy(std::span<const T> values) {
+    SWARMLINE_TRY(allocate(values.size_bytes()));
+    return write(0, std::as_bytes(values));
+  }
+  Result<void> read(std::uint64_t at, MutableBytes bytes) const {
+    SWARMLINE_CHECK(at <= bytes_ && bytes.size() <= bytes_ - at);
+    return checked(
+        cudaMemcpy(bytes.data(), as<std::byte>() + at, bytes.size(), cudaMemcpyDeviceToHost),
+        "reading");
+  }
+  Result<void> write(std::uint64_t at, BytesView bytes) {
+    SWARMLINE_CHECK(at <= bytes_ && bytes.size() <= bytes_ - at);
+    return checked(
+        cudaMemcpy(as<std::byte>() + at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+        "writing");
+  }
+  std::size_t size() const { return bytes_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+class CudaOptimizer final : public DeviceOptimizer {
+ public:
+  CudaOptimizer(const OptimizerSection& options, const ParameterLayout& layout, int device)
+      : options_(options), bytes_(layout.bytes()), device_(device) {}
+  ~CudaOptimizer() override { cudaSetDevice(device_); }
+
+  Result<void> allocate(const ParameterLayout& layout);
+  Result<void> step(const StepScalars& scalars, BytesView gradients, float* on_device,
+                    MutableBytes parameters) override;
+  Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) override {
+    SWARMLINE_TRY(use_device());
+    return (moment == Moment::kFirst ? m_ : v_).read(at, bytes);
+  }
+  Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) override {
+    SWARMLINE_TRY(use_device());
+    return (moment == Moment::kFirst ? m_ : v_).write(at, bytes);
+  }
+
+ private:
+  Result<void> use_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
+  cudaError_t launch(const StepScalars& scalars, const kernels::OptimizerArenas& arenas) const;
+
+  const OptimizerSection options_;
+  const std::size_t bytes_;  // of parameters, of gradients
+  const int device_;
+  DeviceMemory m_, v_, gradients_;
+  DeviceMemory parameters_;  // allocated by the first step that brings them
+  DeviceMemory chunks_, tensors_, sums_, rates_;
+  kernels::cuda::OptimizerPlan plan_;
+};
+
+Result<void> CudaOptimizer::allocate(const ParameterLayout& layout) {
+  SWARMLINE_TRY(use_device());
+  const StateLayout state = make_state_layout(options_, layout);
+  const WorkList work = make_work_list(layout, state);
+  SWARMLINE_TRY(m_.allocate(state.bytes));
+  SWARMLINE_TRY(v_.allocate(state.bytes));
+  SWARMLINE_TRY(gradients_.allocate(bytes_));
+  SWARMLINE_TRY(chunks_.allocate_copy(std::span(work.chunks)));
+  SWARMLINE_TRY(tensors_.allocate_copy(std::span(work.tensors)));
+  SWARMLINE_TRY(sums_.allocate(2 * sizeof(double) * work.chunks.size()));
+  SWARMLINE_TRY(rates_.allocate(sizeof(float) * work.tensors.size()));
+  plan_ = {.chunks = chunks_.as<kernels::OptimizerChunk>(),
+           .chunks_fp32 = work.chunks_fp32,
+           .chunks_8bit = static_cast<std::uint32_t>(work.chunks.size()) - work.chunks_fp32,
+           .tensors = tensors_.as<kernels::OptimizerTensor>(),
+           .tensor_count = static_cast<std::uint32_t>(work.tensors.size())};
+  return {};
+}
+
+cudaError_t CudaOptimizer::launch(const StepScalars& scalars,
+                                  const kernels::OptimizerArenas& arenas) const {
+  if (options_.kind == OptimizerKind::kAdamW) {
+    return kernels::cuda::step_adamw(adamw_step<float>(options_, scalars, true),
+                                     adamw_step<float>(options_, scalars, false), plan_, arenas,
+                                     kStream);
+  }
+  return kernels::cuda::step_lamb(
+      lamb_step<float>(options_, scalars, true), lamb_step<float>(options_, scalars, false),
+      scalars.learning_rate, plan_, arenas,
+      {.sums = sums_.as<double>(), .rates = rates_.as<float>()}, kStream);
+}
+
+Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients, float* on_device,
+                                 MutableBytes parameters) {
+  SWARMLINE_TRY(use_device());
+  SWARMLINE_TRY(gradients_.write(0, gradients));
+  float* target = on_device;
+  if (target == nullptr) {
+    if (parameters_.size() == 0) SWARMLINE_TRY(parameters_.allocate(bytes_));
+    SWARMLINE_TRY(parameters_.write(0, parameters));
+    target = parameters_.as<float>();
+  }
+  SWARMLINE_TRY(checked(launch(scalars, {.gradients = gradients_.as<float>(),
+                                         .parameters = target,
+                                         .m = m_.as<std::byte>(),
+                                         .v = v_.as<std::byte>()}),
+                        "launching the step"));
+  return checked(cudaMemcpy(parameters.data(), target, bytes_, cudaMemcpyDeviceToHost),
+                 "the step, or reading its parameters");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSection& options,
+                                                               const ParameterLayout& layout,
+                                                               const float* device_memory) {
+  cudaPointerAttributes attributes{};
+  SWARMLINE_TRY(checked(cudaPointerGetAttributes(&attributes, device_memory),
+                        "finding the parameters' device"));
+  auto made = std::make_unique<CudaOptimizer>(options, layout, attributes.device);
+  SWARMLINE_TRY(made->allocate(layout));
+  return made;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,41 @@
+// The optimizer's state and step in the memory of a CUDA device; the bits of the host's.
+//   Shapes:    as flat_optimizer.h, fp32 only. Parameters lie in the device's memory, gradients in
+//              the host's.
+//   Ownership: owns the state and room for a gradient (and for parameters, where those of the
+//              caller are in the host's memory).
+//   Thread:    one at a time, the device's; work is queued on the default stream, results are there
+//              when a call returns.
+//   Errors:    kDevice with CUDA's sentence.
+#pragma once
+
+#include <memory>
+
+#include "engine/base/bytes.h"
+#include "engine/base/result.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model_spec.h"
+
+namespace swarmline {
+
+struct StepScalars;
+
+enum class Moment { kFirst, kSecond };
+
+class DeviceOptimizer {
+ public:
+  virtual ~DeviceOptimizer() = default;
+  // Steps the device's parameters and copies them to `parameters` (host). `on_device` null: those
+  // of the host are brought to the device first.
+  virtual Result<void> step(const StepScalars& scalars, BytesView gradients, float* on_device,
+                            MutableBytes parameters) = 0;
+  // `bytes`: a part of one moment's state, from byte `at` on (state_layout.h).
+  virtual Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) = 0;
+  virtual Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) = 0;
+};
+
+// On the device that `device_memory` belongs to. kDevice: no room, or a build without CUDA.
+Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSection& options,
+                                                               const ParameterLayout& layout,
+                                                               const float* device_memory);
+
+}  // namespace swarmline
