@@ -1,0 +1,119 @@
+// Launches of the bodies in optimizer_body.cuh and lamb_body.cuh, one team a chunk.
+
+#include "kernels/cuda/lamb_body.cuh"
+#include "kernels/cuda/optimizer.cuh"
+
+namespace swarmline::kernels::cuda {
+namespace {
+
+// At least, of one multiprocessor: enough loads under way at once. 64 registers a thread.
+constexpr int kTeamsPerUnit = 4;
+
+template <typename Step>
+__device__ const Step& step_of(const OptimizerChunk& chunk, const Step& decayed,
+                               const Step& plain) {
+  return chunk.decay != 0 ? decayed : plain;
+}
+
+__global__ void __launch_bounds__(kTeamThreads)
+    adamw32_kernel(AdamwStep<float> decayed, AdamwStep<float> plain, const OptimizerChunk* chunks,
+                   OptimizerArenas arenas) {
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  adamw32_body(Team(), ChunkView(chunk, arenas), AdamwRule{step_of(chunk, decayed, plain)});
+}
+
+__global__ void __launch_bounds__(kTeamThreads, kTeamsPerUnit)
+    adamw8_kernel(AdamwStep<float> decayed, AdamwStep<float> plain, const OptimizerChunk* chunks,
+                  OptimizerArenas arenas) {
+  __shared__ MomentTables tables;
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  step8_body(Team(), ChunkView(chunk, arenas), AdamwRule{step_of(chunk, decayed, plain)}, tables);
+}
+
+__global__ void __launch_bounds__(kTeamThreads)
+    lamb_norms32_kernel(LambStep<float> decayed, LambStep<float> plain,
+                        const OptimizerChunk* chunks, OptimizerArenas arenas, double* sums) {
+  __shared__ NormShared shared;
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  lamb_norms_body(Team(), ChunkView(chunk, arenas), step_of(chunk, decayed, plain), nullptr, shared,
+                  sums + 2 * std::size_t{blockIdx.x});
+}
+
+__global__ void __launch_bounds__(kTeamThreads)
+    lamb_norms8_kernel(LambStep<float> decayed, LambStep<float> plain, const OptimizerChunk* chunks,
+                       OptimizerArenas arenas, double* sums) {
+  __shared__ NormShared shared;
+  __shared__ MomentTables tables;
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  lamb_norms_body(Team(), ChunkView(chunk, arenas), step_of(chunk, decayed, plain), &tables, shared,
+                  sums + 2 * std::size_t{blockIdx.x});
+}
+
+__global__ void __launch_bounds__(kTeamWarp)
+    lamb_rates_kernel(const OptimizerTensor* tensors, const double* sums, double learning_rate,
+                      float* rates) {
+  lamb_rate_body(Team(), tensors[blockIdx.x], sums, learning_rate, rates + blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kTeamThreads)
+    lamb32_kernel(LambStep<float> decayed, LambStep<float> plain, const OptimizerChunk* chunks,
+                  OptimizerArenas arenas, const float* rates) {
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  lamb32_body(Team(), ChunkView(chunk, arenas), step_of(chunk, decayed, plain),
+              rates[chunk.tensor]);
+}
+
+__global__ void __launch_bounds__(kTeamThreads, kTeamsPerUnit)
+    lamb8_kernel(LambStep<float> decayed, LambStep<float> plain, const OptimizerChunk* chunks,
+                 OptimizerArenas arenas, const float* rates) {
+  __shared__ MomentTables tables;
+  const OptimizerChunk chunk = chunks[blockIdx.x];
+  step8_body(Team(), ChunkView(chunk, arenas),
+             LambRule{step_of(chunk, decayed, plain), rates[chunk.tensor]}, tables);
+}
+
+}  // namespace
+
+cudaError_t step_adamw(const AdamwStep<float>& decayed, const AdamwStep<float>& plain,
+                       const OptimizerPlan& plan, const OptimizerArenas& arenas,
+                       cudaStream_t stream) {
+  if (plan.chunks_fp32 > 0) {
+    adamw32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
+                                                                  arenas);
+  }
+  if (plan.chunks_8bit > 0) {
+    adamw8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(
+        decayed, plain, plan.chunks + plan.chunks_fp32, arenas);
+  }
+  return cudaGetLastError();
+}
+
+cudaError_t step_lamb(const LambStep<float>& decayed, const LambStep<float>& plain,
+                      double learning_rate, const OptimizerPlan& plan,
+                      const OptimizerArenas& arenas, const LambWorkspace& workspace,
+                      cudaStream_t stream) {
+  const OptimizerChunk* const coded = plan.chunks + plan.chunks_fp32;
+  if (plan.chunks_fp32 > 0) {
+    lamb_norms32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
+                                                                       arenas, workspace.sums);
+  }
+  if (plan.chunks_8bit > 0) {
+    lamb_norms8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(
+        decayed, plain, coded, arenas, workspace.sums + 2 * std::size_t{plan.chunks_fp32});
+  }
+  if (plan.tensor_count > 0) {
+    lamb_rates_kernel<<<plan.tensor_count, kTeamWarp, 0, stream>>>(plan.tensors, workspace.sums,
+                                                                   learning_rate, workspace.rates);
+  }
+  if (plan.chunks_fp32 > 0) {
+    lamb32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
+                                                                 arenas, workspace.rates);
+  }
+  if (plan.chunks_8bit > 0) {
+    lamb8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(decayed, plain, coded, arenas,
+                                                                workspace.rates);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace swarmline::kernels::cuda
