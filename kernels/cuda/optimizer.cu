@@ -6,13 +6,24 @@
 namespace swarmline::kernels::cuda {
 namespace {
 
-// At least, of one multiprocessor: enough loads under way at once. 64 registers a thread.
+// At least, of one multiprocessor: enough loads under way at once, and registers enough to spill
+// none.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kTeamsPerUnit = 3;
+#else
 constexpr int kTeamsPerUnit = 4;
+#endif
 
-template <typename Step>
-__device__ const Step& step_of(const OptimizerChunk& chunk, const Step& decayed,
-                               const Step& plain) {
-  return chunk.decay != 0 ? decayed : plain;
+// Everything but the decay is the same for all tensors, and stays a constant of the launch.
+__device__ AdamwStep<float> step_of(const OptimizerChunk& chunk, const AdamwStep<float>& decayed,
+                                    const AdamwStep<float>& plain) {
+  return {.moments = decayed.moments,
+          .keep = chunk.decay != 0 ? decayed.keep : plain.keep,
+          .rate = decayed.rate};
+}
+__device__ LambStep<float> step_of(const OptimizerChunk& chunk, const LambStep<float>& decayed,
+                                   const LambStep<float>& plain) {
+  return {.moments = decayed.moments, .decay = chunk.decay != 0 ? decayed.decay : plain.decay};
 }
 
 __global__ void __launch_bounds__(kTeamThreads)
