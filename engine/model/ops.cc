@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/model/cublaslt_backend.h"
 
 namespace swarmline {
 namespace {
@@ -28,16 +29,32 @@ void add_rows_in_order(const at::Tensor& target, const at::Tensor& tokens,
   }
 }
 
+at::Tensor product(const at::Tensor& x, const LinearWeights& weights) {
+  const at::Tensor& w = weights.weight.compute;
+  if (!weights.scaled) return weights.backend->product(x, w, weights.bias.compute);
+  ScaledRows& rows = weights.scaled->forward;
+  if (!rows.defined()) rows = scaled_rows(weights.weight.value, RowFormat::kFp8);
+  return weights.backend->scaled_product(scaled_rows(x, RowFormat::kFp8), rows,
+                                         weights.bias.compute, x.scalar_type());
+}
+
+at::Tensor input_gradient(const at::Tensor& g, const LinearWeights& weights) {
+  if (!weights.scaled) return weights.backend->input_gradient(g, weights.weight.compute);
+  ScaledRows& rows = weights.scaled->transposed;
+  if (!rows.defined()) rows = scaled_rows(weights.weight.value.t(), RowFormat::kFp8);
+  return weights.backend->scaled_product(scaled_rows(g, RowFormat::kFp8), rows, {},
+                                         g.scalar_type());
+}
+
 struct LinearFunction : Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input,
                             const LinearWeights* weights, GradientSink* sink) {
-    const at::Tensor& w = weights->weight.compute;
-    const at::Tensor x = input.to(w.scalar_type());
+    const at::Tensor x = input.to(weights->weight.compute.scalar_type());
     ctx->save_for_backward({x});
     ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
     ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
     ctx->saved_data["input_type"] = static_cast<std::int64_t>(input.scalar_type());
-    return weights->bias.defined() ? at::addmm(weights->bias.compute, x, w.t()) : at::mm(x, w.t());
+    return product(x, *weights);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
@@ -45,13 +62,46 @@ struct LinearFunction : Function<LinearFunction> {
         reinterpret_cast<const LinearWeights*>(ctx->saved_data["weights"].toInt());
     auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
     const auto input_type = static_cast<at::ScalarType>(ctx->saved_data["input_type"].toInt());
-    const at::Tensor& w = weights->weight.compute;
-    const at::Tensor g = gradients[0].to(w.scalar_type()).contiguous();
-    if (sink->is_open()) {
-      sink->add_product(weights->weight, g, ctx->get_saved_variables()[0]);
-      if (weights->bias.defined()) sink->add(weights->bias, g.sum(0));
+    const at::Tensor g = gradients[0].to(weights->weight.compute.scalar_type()).contiguous();
+    if (sink->is_open()) sink->add_linear(*weights, g, ctx->get_saved_variables()[0]);
+    return {input_gradient(g, *weights).to(input_type), {}, {}};
+  }
+};
+
+// Both layers' backward in one function, since GELU's fuses with the second layer's product.
+struct GeluMlpFunction : Function<GeluMlpFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input, const LinearWeights* up,
+                            const LinearWeights* down, GradientSink* sink) {
+    const at::Tensor x = input.to(up->weight.compute.scalar_type());
+    at::Tensor inner;
+    const at::Tensor active =
+        up->backend->gelu_product(x, up->weight.compute, up->bias.compute, inner);
+    ctx->save_for_backward({x, inner, active});
+    ctx->saved_data["up"] = reinterpret_cast<std::int64_t>(up);
+    ctx->saved_data["down"] = reinterpret_cast<std::int64_t>(down);
+    ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
+    ctx->saved_data["input_type"] = static_cast<std::int64_t>(input.scalar_type());
+    return product(active, *down);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto* const up = reinterpret_cast<const LinearWeights*>(ctx->saved_data["up"].toInt());
+    const auto* const down =
+        reinterpret_cast<const LinearWeights*>(ctx->saved_data["down"].toInt());
+    auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
+    const auto input_type = static_cast<at::ScalarType>(ctx->saved_data["input_type"].toInt());
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor g = gradients[0].to(down->weight.compute.scalar_type()).contiguous();
+    const bool open = sink->is_open();
+    if (open) sink->add_linear(*down, g, saved[2]);
+    at::Tensor sums;
+    const at::Tensor inner_gradient = down->backend->gelu_input_gradient(
+        g, down->weight.compute, saved[1], open && up->bias.defined() ? &sums : nullptr);
+    if (open) {
+      sink->add_linear({up->weight, {}, up->backend}, inner_gradient, saved[0]);
+      if (up->bias.defined()) sink->add(up->bias, sums);
     }
-    return {at::mm(g, w).to(input_type), {}, {}};
+    return {input_gradient(inner_gradient, *up).to(input_type), {}, {}, {}};
   }
 };
 
@@ -163,10 +213,7 @@ struct MaxoutFunction : Function<MaxoutFunction> {
 // The mask is its own transpose: backward applies it to the gradient.
 at::Tensor masked(const at::Tensor& x, const DropoutMask& mask) {
   const at::Tensor in = x.contiguous();
-  if (!in.is_cpu()) {
-    const at::Tensor ones = at::ones(in.sizes(), at::kFloat);
-    return (in * masked(ones, mask).to(in.device())).to(in.scalar_type());
-  }
+  if (!in.is_cpu()) return dropout_on_device(in, mask);
   if (in.scalar_type() != at::kDouble && in.scalar_type() != at::kFloat) {
     return masked(in.to(at::kFloat), mask).to(in.scalar_type());
   }
@@ -267,14 +314,10 @@ void GradientSink::add(const Weight& weight, const at::Tensor& gradient) {
   target(weight).add_(gradient, scale_);
 }
 
-void GradientSink::add_product(const Weight& weight, const at::Tensor& left,
-                               const at::Tensor& right) {
-  at::Tensor sum = target(weight);
-  if (sum.scalar_type() == left.scalar_type()) {
-    sum.addmm_(left.t(), right, 1, scale_);
-  } else {
-    sum.add_(at::mm(left.t(), right), scale_);
-  }
+void GradientSink::add_linear(const LinearWeights& weights, const at::Tensor& g,
+                              const at::Tensor& x) {
+  weights.backend->add_weight_gradient(target(weights.weight), g, x, scale_);
+  if (weights.bias.defined()) add(weights.bias, g.sum(0));
 }
 
 void GradientSink::add_rows(const Weight& weight, const at::Tensor& tokens,
@@ -291,6 +334,12 @@ void GradientSink::add_rows(const Weight& weight, const at::Tensor& tokens,
 
 at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSink& sink) {
   return LinearFunction::apply(x, &weights, &sink);
+}
+
+at::Tensor gelu_mlp(const at::Tensor& x, const LinearWeights& up, const LinearWeights& down,
+                    GradientSink& sink) {
+  SWARMLINE_CHECK(!up.scaled && !down.scaled);
+  return GeluMlpFunction::apply(x, &up, &down, &sink);
 }
 
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink) {

@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include <torch/torch.h>
 
 #include "engine/model/dropout.h"
+#include "engine/model/linear_backend.h"
 
 namespace swarmline {
 
@@ -24,9 +26,21 @@ struct Weight {
   bool defined() const { return value.defined(); }
 };
 
+// A weight (out, in) in 8-bit codes: by rows for forward, its transpose by rows for the input
+// gradient. Made when first needed after a change of the parameters.
+struct ScaledWeight {
+  ScaledRows forward;
+  ScaledRows transposed;
+  void forget() { forward = transposed = {}; }
+};
+
 struct LinearWeights {
   Weight weight;  // (out, in)
   Weight bias;    // (out), or undefined
+  LinearBackend* backend = &torch_linear_backend();
+  // Set: products with x and with output gradients are of fp8 codes (row_codes.h), scaled by rows
+  // of x, of the gradient and of either side of the weight; the weight's gradient is native.
+  std::shared_ptr<ScaledWeight> scaled = nullptr;
 };
 
 struct NormWeights {
@@ -48,9 +62,8 @@ class GradientSink {
   bool is_open() const { return flat_.defined(); }
 
   void add(const Weight& weight, const at::Tensor& gradient);
-  // Adds left^T right, for a weight (left's width, right's width), without a temporary where dtypes
-  // agree.
-  void add_product(const Weight& weight, const at::Tensor& left, const at::Tensor& right);
+  // Adds what output gradient `g` says of weight and bias of a linear layer fed with x.
+  void add_linear(const LinearWeights& weights, const at::Tensor& g, const at::Tensor& x);
   // Adds row n of `gradient` to row tokens[n] of the weight, in order of n.
   void add_rows(const Weight& weight, const at::Tensor& tokens, const at::Tensor& gradient);
 
@@ -63,6 +76,10 @@ class GradientSink {
 
 // x W^T + b, in the dtype of `weight.compute`.
 at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSink& sink);
+// linear(gelu(linear(x, up)), down) with the tanh form of GELU, fused where the backend can; native
+// products only.
+at::Tensor gelu_mlp(const at::Tensor& x, const LinearWeights& up, const LinearWeights& down,
+                    GradientSink& sink);
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
 // silu(gate) * up of x = [gate | up].
 at::Tensor swiglu(const at::Tensor& x);

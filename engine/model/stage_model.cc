@@ -110,6 +110,7 @@ Arenas TorchStageModel::make_arenas() {
 }
 
 void TorchStageModel::parameters_changed() {
+  network_.parameters_changed();
   if (device_.is_cpu()) return;
   at::NoGradGuard no_graph;
   const auto elements = static_cast<std::int64_t>(layout_.elements);
@@ -123,6 +124,7 @@ float* TorchStageModel::device_parameters() {
 }
 
 void TorchStageModel::device_parameters_changed() {
+  network_.parameters_changed();
   at::NoGradGuard no_graph;
   if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
 }

@@ -77,7 +77,7 @@ class Binder {
 
 StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
                            const ParameterLayout& layout, const Arenas& arenas)
-    : spec_(spec), stage_(stage) {
+    : spec_(spec), stage_(stage), backend_(make_linear_backend(arenas.values.device())) {
   bind(layout, arenas);
   if (spec_.shape.positions == PositionKind::kRotary) make_rotations(arenas.values.device());
 }
@@ -106,6 +106,10 @@ void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
       block.up = binder.linear(mlp + "up");
     }
     block.down = binder.linear(mlp + "down");
+    for (LinearWeights* weights : {&block.qkv, &block.o, &block.up, &block.down})
+      set_compute(*weights, /*of_layer=*/true);
+    for (std::vector<LinearWeights>* parts : {&block.q_k_v, &block.gate_up})
+      for (LinearWeights& weights : *parts) set_compute(weights, /*of_layer=*/true);
     blocks_.push_back(std::move(block));
   }
   std::vector<std::uint32_t> ends = stage_.inner_boundaries;
@@ -115,11 +119,26 @@ void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
     const std::string prefix = "boundary." + std::to_string(layer) + ".";
     NormWeights norm = binder.norm(prefix + "norm", shape);
     norm.rms = false;
-    boundaries_[layer] = {norm, binder.linear(prefix + "down"), binder.linear(prefix + "up")};
+    Boundary& boundary = boundaries_[layer];
+    boundary = {norm, binder.linear(prefix + "down"), binder.linear(prefix + "up")};
+    set_compute(boundary.down, /*of_layer=*/false);
+    set_compute(boundary.up, /*of_layer=*/false);
   }
   if (!stage_.has_head()) return;
   final_norm_ = binder.norm("final_norm", shape);
   head_ = shape.tied_embeddings ? tokens_ : LinearWeights{binder.find("head.weight"), {}};
+  set_compute(head_, /*of_layer=*/false);
+}
+
+void StageNetwork::set_compute(LinearWeights& weights, bool of_layer) {
+  if (!weights.weight.defined()) return;
+  weights.backend = backend_.get();
+  if (!of_layer || spec_.shape.compute != ComputeKind::kFp8) return;
+  weights.scaled = scaled_.emplace_back(std::make_shared<ScaledWeight>());
+}
+
+void StageNetwork::parameters_changed() {
+  for (const std::shared_ptr<ScaledWeight>& weight : scaled_) weight->forget();
 }
 
 void StageNetwork::make_rotations(at::Device device) {
@@ -190,6 +209,9 @@ at::Tensor StageNetwork::attention(const Block& block, const at::Tensor& x) {
 }
 
 at::Tensor StageNetwork::mlp(const Block& block, const at::Tensor& x) {
+  if (spec_.shape.activation == ActivationKind::kGeluTanh && !block.up.scaled) {
+    return gelu_mlp(x, block.up, block.down, sink_);
+  }
   const at::Tensor wide = products(x, block.up, block.gate_up);
   switch (spec_.shape.activation) {
     case ActivationKind::kGelu:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ class StageNetwork {
  public:
   StageNetwork(const ModelSpec& spec, const StageSpec& stage, const ParameterLayout& layout,
                const Arenas& arenas);
+
+  // The arenas were written: what was made of them is made anew when needed.
+  void parameters_changed();
 
   // Token and position embedding, outside of any graph.
   at::Tensor embed(const at::Tensor& tokens) const;
@@ -62,6 +66,8 @@ class StageNetwork {
 
   void bind(const ParameterLayout& layout, const Arenas& arenas);
   at::Tensor attention(const Block& block, const at::Tensor& x);
+  // How the layers' products are computed; head and boundaries stay native.
+  void set_compute(LinearWeights& weights, bool of_layer);
   at::Tensor mlp(const Block& block, const at::Tensor& x);
   at::Tensor sending_end(std::uint32_t layer, const at::Tensor& hidden);
   at::Tensor receiving_end(std::uint32_t layer, const at::Tensor& hidden);
@@ -71,6 +77,8 @@ class StageNetwork {
 
   const ModelSpec spec_;
   const StageSpec stage_;
+  std::unique_ptr<LinearBackend> backend_;
+  std::vector<std::shared_ptr<ScaledWeight>> scaled_;  // compute = "fp8"
   GradientSink sink_;
   std::vector<Block>
       blocks_;  // one per share_layers layers; graphs point into it, so it never grows

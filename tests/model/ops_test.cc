@@ -97,6 +97,27 @@ TEST_F(Ops, Linear) {
   }
 }
 
+TEST_F(Ops, GeluMlp) {
+  for (const bool bias : {true, false}) {
+    Weights arena(2 * 8 * 5 + 8 + 5);
+    const LinearWeights up{arena.take({8, 5}), bias ? arena.take({8}) : Weight{}};
+    const LinearWeights down{arena.take({5, 8}), bias ? arena.take({5}) : Weight{}};
+    std::vector<Weight> all = {up.weight, down.weight};
+    if (bias) all.insert(all.end(), {up.bias, down.bias});
+    std::vector<at::Tensor> leaves;
+    for (const Weight& weight : all) leaves.push_back(leaf(weight));
+    compare(
+        arena, all, variable({11, 5}),
+        [&](const at::Tensor& x) { return gelu_mlp(x, up, down, sink_); },
+        [&](const at::Tensor& x) {
+          const at::Tensor active =
+              at::gelu(at::linear(x, leaves[0], bias ? leaves[2] : at::Tensor{}), "tanh");
+          return at::linear(active, leaves[1], bias ? leaves[3] : at::Tensor{});
+        },
+        leaves);
+  }
+}
+
 TEST_F(Ops, LayerNorm) {
   for (const bool bias : {true, false}) {
     Weights arena(12);

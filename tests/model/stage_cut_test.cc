@@ -145,6 +145,11 @@ RunConfig in_fp32(RunConfig config) {
   return config;
 }
 
+RunConfig in_fp8(RunConfig config) {
+  config.model.compute = ComputeKind::kFp8;
+  return in_fp32(config);
+}
+
 RunConfig odd_sizes() {
   RunConfig config = tiny_llama();  // slots with gaps: q, k, v and gate, up cannot be one product
   config.model.d_model = 12;
@@ -163,6 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
                       with("llama", tiny_llama(), 0, 1, false),
                       with("llama_tied_dropout", tiny_llama(), 0.2, 1, true),
                       with("shared_layers", tiny_config(), 0.2, 2, true),
+                      with("fp8_dropout", in_fp8(tiny_config()), 0.1, 1, true),
+                      with("fp8_llama", in_fp8(tiny_llama()), 0, 1, false),
                       with("odd_sizes", odd_sizes(), 0, 1, false)),
     [](const auto& info) { return info.param.name; });
 

@@ -1,0 +1,354 @@
+#include "engine/model/cublaslt_backend.h"
+
+#include <map>
+#include <utility>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "engine/model/cublaslt.h"
+#include "engine/model/dropout_device.h"
+#include "engine/model/row_codes.h"
+
+namespace swarmline {
+
+#if defined(SWARMLINE_WITH_CUDA)
+
+namespace {
+
+constexpr int kTimingRounds = 3;
+constexpr int kTimingRepeats = 10;
+constexpr std::int64_t kFp8WidthUnit = 16;   // of the matrix units: bytes of a row
+constexpr std::int64_t kInnerWidthUnit = 8;  // of GELU's second result
+constexpr std::int64_t kInt8WidthUnit = 4;
+constexpr std::uintptr_t kPointerUnit = 16;  // bytes
+
+// Streams are libtorch's; the engine never leaves the default one, which has the number 0.
+void* current_stream(at::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Stream stream = guard.getStream(device);
+  return stream.id() == 0 ? nullptr : stream.native_handle();
+}
+
+LtType lt_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return LtType::kF32;
+    case at::kHalf:
+      return LtType::kF16;
+    default:
+      SWARMLINE_CHECK(type == at::kBFloat16);
+      return LtType::kBF16;
+  }
+}
+
+void* pointer(const at::Tensor& tensor) {
+  return const_cast<void*>(tensor.const_data_ptr());
+}
+
+bool plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() &&
+         reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kPointerUnit == 0;
+}
+bool plain(std::initializer_list<at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined() && !plain(tensor)) return false;
+  }
+  return true;
+}
+
+class CublasLtBackend final : public LinearBackend {
+ public:
+  CublasLtBackend(at::Device device, std::unique_ptr<CublasLt> lt)
+      : device_(device), lt_(std::move(lt)) {}
+
+  at::Tensor product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) override;
+  at::Tensor gelu_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                          at::Tensor& inner) override;
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& w) override;
+  at::Tensor gelu_input_gradient(const at::Tensor& g, const at::Tensor& w, const at::Tensor& inner,
+                                 at::Tensor* column_sums) override;
+  void add_weight_gradient(at::Tensor sum, const at::Tensor& g, const at::Tensor& x,
+                           double scale) override;
+  at::Tensor scaled_product(const ScaledRows& x, const ScaledRows& w, const at::Tensor& bias,
+                            at::ScalarType type) override;
+
+ private:
+  at::Tensor fp8_product_in_bf16(const ScaledRows& x, const ScaledRows& w, const at::Tensor& bias,
+                                 at::ScalarType type);
+  void run(const LtProblem& problem, const LtOperands& operands) {
+    TORCH_CHECK(lt_->run(problem, operands, current_stream(device_)), lt_->error());
+  }
+  // Whether cuBLASLt is to compute this: it can, and was the faster one.
+  template <typename Ours, typename Theirs>
+  bool chosen(const char* what, const LtProblem& problem, Ours ours, Theirs theirs);
+
+  const at::Device device_;
+  std::unique_ptr<CublasLt> lt_;
+  std::map<LtProblem, bool> choices_;
+};
+
+template <typename Ours, typename Theirs>
+bool CublasLtBackend::chosen(const char* what, const LtProblem& problem, Ours ours, Theirs theirs) {
+  const auto known = choices_.find(problem);
+  if (known != choices_.end()) return known->second;
+  if (choices_.size() >= kLtPlansMax) choices_.clear();
+  bool& choice = choices_[problem];
+  if (!lt_->supports(problem)) return choice = false;
+  const double mine = microseconds_on_device(device_, ours);
+  const double other = microseconds_on_device(device_, theirs);
+  choice = mine >= 0 && mine < other;
+  log(LogLevel::kInfo, "{} {} x {} x {}: cuBLASLt {:.1f} us, libtorch {:.1f} us; {}", what,
+      problem.rows, problem.outputs, problem.inputs, mine, other,
+      choice ? "cuBLASLt is taken" : "libtorch is taken");
+  return choice;
+}
+
+at::Tensor CublasLtBackend::product(const at::Tensor& x, const at::Tensor& w,
+                                    const at::Tensor& bias) {
+  const auto theirs = [&] { return LinearBackend::product(x, w, bias); };
+  if (x.scalar_type() == at::kDouble || x.size(0) == 0 || !plain({x, w, bias})) return theirs();
+  const LtType type = lt_type(x.scalar_type());
+  const LtProblem problem{.form = LtForm::kForward,
+                          .rows = x.size(0),
+                          .outputs = w.size(0),
+                          .inputs = w.size(1),
+                          .operands = type,
+                          .result = type,
+                          .epilogue = bias.defined() ? LtEpilogue::kBias : LtEpilogue::kNone};
+  const auto ours = [&] {
+    at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
+    LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
+    if (bias.defined()) operands.bias = pointer(bias);
+    run(problem, operands);
+    return y;
+  };
+  return chosen("x W^T", problem, ours, theirs) ? ours() : theirs();
+}
+
+at::Tensor CublasLtBackend::gelu_product(const at::Tensor& x, const at::Tensor& w,
+                                         const at::Tensor& bias, at::Tensor& inner) {
+  const auto theirs = [&] { return LinearBackend::gelu_product(x, w, bias, inner); };
+  if (x.scalar_type() == at::kDouble || x.size(0) == 0 || !plain({x, w, bias}) ||
+      w.size(0) % kInnerWidthUnit != 0) {
+    return theirs();
+  }
+  const LtType type = lt_type(x.scalar_type());
+  const LtProblem problem{.form = LtForm::kForward,
+                          .rows = x.size(0),
+                          .outputs = w.size(0),
+                          .inputs = w.size(1),
+                          .operands = type,
+                          .result = type,
+                          .epilogue = bias.defined() ? LtEpilogue::kGeluBias : LtEpilogue::kGelu};
+  const auto ours = [&] {
+    at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
+    inner = at::empty_like(y);
+    LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
+    operands.inner = pointer(inner);
+    if (bias.defined()) operands.bias = pointer(bias);
+    run(problem, operands);
+    return y;
+  };
+  return chosen("GELU(x W^T)", problem, ours, theirs) ? ours() : theirs();
+}
+
+at::Tensor CublasLtBackend::input_gradient(const at::Tensor& g, const at::Tensor& w) {
+  const auto theirs = [&] { return LinearBackend::input_gradient(g, w); };
+  if (g.scalar_type() == at::kDouble || g.size(0) == 0 || !plain({g, w})) return theirs();
+  const LtType type = lt_type(g.scalar_type());
+  const LtProblem problem{.form = LtForm::kInputGradient,
+                          .rows = g.size(0),
+                          .outputs = w.size(0),
+                          .inputs = w.size(1),
+                          .operands = type,
+                          .result = type};
+  const auto ours = [&] {
+    at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
+    run(problem, {.left = pointer(g), .right = pointer(w), .result = pointer(dx)});
+    return dx;
+  };
+  return chosen("g W", problem, ours, theirs) ? ours() : theirs();
+}
+
+at::Tensor CublasLtBackend::gelu_input_gradient(const at::Tensor& g, const at::Tensor& w,
+                                                const at::Tensor& inner, at::Tensor* column_sums) {
+  const auto theirs = [&] {
+    // Not input_gradient(), which would choose for the product alone while this is timed.
+    const at::Tensor result = at::gelu_backward(LinearBackend::input_gradient(g, w), inner, "tanh");
+    if (column_sums != nullptr) *column_sums = result.sum(0);
+    return result;
+  };
+  if (g.scalar_type() == at::kDouble || g.size(0) == 0 || !plain({g, w, inner}) ||
+      w.size(1) % kInnerWidthUnit != 0) {
+    return theirs();
+  }
+  const LtType type = lt_type(g.scalar_type());
+  const LtProblem problem{
+      .form = LtForm::kInputGradient,
+      .rows = g.size(0),
+      .outputs = w.size(0),
+      .inputs = w.size(1),
+      .operands = type,
+      .result = type,
+      .epilogue = column_sums != nullptr ? LtEpilogue::kDGeluBiasGradient : LtEpilogue::kDGelu};
+  const auto ours = [&] {
+    at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
+    LtOperands operands{.left = pointer(g), .right = pointer(w), .result = pointer(dx)};
+    operands.inner = pointer(inner);
+    if (column_sums != nullptr) {
+      *column_sums = at::empty({w.size(1)}, g.options());
+      operands.bias = pointer(*column_sums);
+    }
+    run(problem, operands);
+    return dx;
+  };
+  return chosen("(g W) GELU'", problem, ours, theirs) ? ours() : theirs();
+}
+
+void CublasLtBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, const at::Tensor& x,
+                                          double scale) {
+  const auto add_theirs = [&](const at::Tensor& to) {
+    LinearBackend::add_weight_gradient(to, g, x, scale);
+  };
+  if (sum.scalar_type() == at::kDouble || g.size(0) == 0 || !plain({sum, g, x})) {
+    return add_theirs(sum);
+  }
+  const LtProblem problem{.form = LtForm::kWeightGradient,
+                          .rows = g.size(0),
+                          .outputs = g.size(1),
+                          .inputs = x.size(1),
+                          .operands = lt_type(g.scalar_type()),
+                          .result = lt_type(sum.scalar_type()),
+                          .accumulate = true};
+  const auto add_ours = [&](const at::Tensor& to) {
+    run(problem, {.left = pointer(g),
+                  .right = pointer(x),
+                  .result = pointer(to),
+                  .scale = static_cast<float>(scale)});
+  };
+  // Timed on a sum of its own.
+  at::Tensor scratch;
+  if (!choices_.contains(problem)) scratch = at::zeros_like(sum);
+  const bool ours =
+      chosen("+= g^T x", problem, [&] { add_ours(scratch); }, [&] { add_theirs(scratch); });
+  ours ? add_ours(sum) : add_theirs(sum);
+}
+
+// The codes' numbers are exact in bf16, so that a device without fp8 products (or with others than
+// by rows) computes the same, but for the order of the sums.
+at::Tensor CublasLtBackend::fp8_product_in_bf16(const ScaledRows& x, const ScaledRows& w,
+                                                const at::Tensor& bias, at::ScalarType type) {
+  const LtProblem problem{.form = LtForm::kForward,
+                          .rows = x.codes.size(0),
+                          .outputs = w.codes.size(0),
+                          .inputs = w.codes.size(1),
+                          .operands = LtType::kBF16,
+                          .result = LtType::kF32};
+  if (problem.rows == 0 || !lt_->supports(problem)) {
+    return LinearBackend::scaled_product(x, w, bias, type);
+  }
+  const at::Tensor left = code_numbers(x).to(at::kBFloat16);
+  const at::Tensor right = code_numbers(w).to(at::kBFloat16);
+  at::Tensor y = at::empty({problem.rows, problem.outputs}, x.scales.options());
+  run(problem, {.left = pointer(left), .right = pointer(right), .result = pointer(y)});
+  y.mul_(x.scales.unsqueeze(1)).mul_(w.scales);
+  if (bias.defined()) y.add_(bias.to(at::kFloat));
+  return y.to(type);
+}
+
+at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows& w,
+                                           const at::Tensor& bias, at::ScalarType type) {
+  const bool integers = x.format == RowFormat::kInt8;
+  const std::int64_t unit = integers ? kInt8WidthUnit : kFp8WidthUnit;
+  const bool wide = integers || type == at::kDouble;
+  LtProblem problem{.form = LtForm::kForward,
+                    .rows = x.codes.size(0),
+                    .outputs = w.codes.size(0),
+                    .inputs = w.codes.size(1),
+                    .operands = integers ? LtType::kInt8 : LtType::kFp8,
+                    .result = integers ? LtType::kInt32 : lt_type(wide ? at::kFloat : type),
+                    .row_scales = !integers};
+  if (problem.rows == 0 || problem.inputs % unit != 0 || problem.outputs % unit != 0 ||
+      !plain({x.codes, w.codes}) || !lt_->supports(problem)) {
+    return integers ? LinearBackend::scaled_product(x, w, bias, type)
+                    : fp8_product_in_bf16(x, w, bias, type);
+  }
+  const auto result_type = integers ? at::kInt : wide ? at::kFloat : type;
+  at::Tensor y = at::empty({problem.rows, problem.outputs}, x.scales.options().dtype(result_type));
+  LtOperands operands{.left = pointer(x.codes), .right = pointer(w.codes), .result = pointer(y)};
+  operands.left_scales = static_cast<const float*>(pointer(x.scales));
+  operands.right_scales = static_cast<const float*>(pointer(w.scales));
+  if (!integers && bias.defined() && bias.scalar_type() == result_type && plain(bias)) {
+    LtProblem fused = problem;
+    fused.epilogue = LtEpilogue::kBias;
+    if (lt_->supports(fused)) {
+      operands.bias = pointer(bias);
+      run(fused, operands);
+      return y;
+    }
+  }
+  run(problem, operands);
+  if (integers) y = y.to(at::kFloat).mul_(x.scales.unsqueeze(1)).mul_(w.scales);
+  if (bias.defined()) y.add_(bias.to(y.scalar_type()));
+  return y.to(type);
+}
+
+}  // namespace
+
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error) {
+  const int index = device.has_index() ? device.index() : 0;
+  std::unique_ptr<CublasLt> lt = CublasLt::make(index, error);
+  if (!lt) return nullptr;
+  return std::make_unique<CublasLtBackend>(device, std::move(lt));
+}
+
+void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows) {
+  const auto type = x.scalar_type() == at::kBFloat16 ? cuda::RowType::kBF16 : cuda::RowType::kF32;
+  TORCH_CHECK(cuda::quantize_rows(
+                  rows.format, x.const_data_ptr(), type, static_cast<std::size_t>(x.size(0)),
+                  static_cast<std::size_t>(x.size(1)), rows.codes.data_ptr<std::uint8_t>(),
+                  rows.scales.data_ptr<float>(), current_stream(x.device())),
+              "a row quantization could not be launched");
+}
+
+at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask) {
+  const cuda::DeviceDropout device_mask{.key = {mask.key[0], mask.key[1]},
+                                        .layer = mask.layer,
+                                        .site = static_cast<std::uint32_t>(mask.site),
+                                        .probability = mask.probability};
+  const auto type = x.scalar_type() == at::kBFloat16 ? cuda::DropoutType::kBF16
+                    : x.scalar_type() == at::kDouble ? cuda::DropoutType::kF64
+                                                     : cuda::DropoutType::kF32;
+  const at::Tensor in = type == cuda::DropoutType::kF32 ? x.to(at::kFloat) : x;
+  at::Tensor out = at::empty_like(in);
+  TORCH_CHECK(cuda::apply_dropout(device_mask, type, static_cast<std::size_t>(in.numel()),
+                                  in.const_data_ptr(), out.data_ptr(), current_stream(x.device())),
+              "dropout could not be launched");
+  return out.to(x.scalar_type());
+}
+
+double microseconds_on_device(at::Device device, const std::function<void()>& body) {
+  return device_microseconds(current_stream(device), kTimingRounds, kTimingRepeats, body);
+}
+
+#else
+
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device, std::string& error) {
+  error = "this build has no CUDA parts";
+  return nullptr;
+}
+void scale_rows_on_device(const at::Tensor&, ScaledRows&) {
+  SWARMLINE_CHECK_MSG(false, "a build without CUDA parts");
+}
+at::Tensor dropout_on_device(const at::Tensor&, const DropoutMask&) {
+  SWARMLINE_CHECK_MSG(false, "a build without CUDA parts");
+}
+double microseconds_on_device(at::Device, const std::function<void()>&) {
+  return -1;
+}
+
+#endif
+
+}  // namespace swarmline

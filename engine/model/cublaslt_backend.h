@@ -1,0 +1,25 @@
+// cuBLASLt behind LinearBackend, and what else of engine/model runs on a CUDA device by itself.
+//   A build without CUDA parts has no device to call these for; only the maker may be called there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <torch/torch.h>
+
+#include "engine/model/dropout.h"
+#include "engine/model/linear_backend.h"
+
+namespace swarmline {
+
+// Null, and a sentence in `error`.
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error);
+
+// Fills `rows` (allocated) from an fp32 or bf16 matrix on a CUDA device.
+void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows);
+// The dropout mask of dropout.h times x, on a CUDA device.
+at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask);
+// Microseconds of one `body` on the device's current stream; negative: the device failed.
+double microseconds_on_device(at::Device device, const std::function<void()>& body);
+
+}  // namespace swarmline

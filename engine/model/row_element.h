@@ -1,0 +1,41 @@
+// The two formats of row_codes.h element by element, for CPU and CUDA.
+#pragma once
+
+#include "kernels/format/fp8.h"
+#include "kernels/format/lin8.h"
+#include "kernels/format/scale.h"
+
+namespace swarmline::row_format {
+
+struct Fp8 {
+  SWARMLINE_ELEMENT float stored(std::uint32_t absmax) {
+    return kernels::stored_scale(absmax, kernels::E4M3::kTop, kernels::E4M3::kLargestScale,
+                                 kernels::ScaleKind::kF32);
+  }
+  SWARMLINE_ELEMENT std::uint8_t code(float x, float inverse) {
+    return kernels::fp8_code<kernels::E4M3>(x * inverse);
+  }
+  SWARMLINE_ELEMENT float number(std::uint8_t code) {
+    return kernels::fp8_number<kernels::E4M3>(code);
+  }
+};
+
+struct Int8 {
+  SWARMLINE_ELEMENT float stored(std::uint32_t absmax) {
+    return kernels::stored_scale(absmax, kernels::kLin8Top, kernels::kLin8LargestScale,
+                                 kernels::ScaleKind::kF32);
+  }
+  SWARMLINE_ELEMENT std::uint8_t code(float x, float inverse) {
+    return static_cast<std::uint8_t>(kernels::lin8_code(x, inverse));
+  }
+  SWARMLINE_ELEMENT float number(std::uint8_t code) {
+    return kernels::lin8_value(static_cast<std::int8_t>(code), 1.0F);
+  }
+};
+
+// Neither 0 nor NaN: codes are made.
+SWARMLINE_ELEMENT bool has_codes(float stored) {
+  return stored > 0;
+}
+
+}  // namespace swarmline::row_format

@@ -1,0 +1,244 @@
+// Products of a backend against plain sums, on the CPU, and on a CUDA device against the CPU.
+#include "engine/model/linear_backend.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/model/ops.h"
+
+namespace swarmline::testing {
+namespace {
+
+const auto kF32Options = at::TensorOptions(at::kFloat);
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kCPU, at::kDouble) - b.to(at::kCPU, at::kDouble)).abs().max().item<double>();
+}
+double largest(const at::Tensor& a) {
+  return a.to(at::kCPU, at::kDouble).abs().max().item<double>();
+}
+
+class ScaledProduct : public ::testing::TestWithParam<RowFormat> {
+ protected:
+  ScaledProduct() { at::manual_seed(3); }
+};
+
+// Sum by sum, in double: exact, but for fp8's fp32 sums.
+TEST_P(ScaledProduct, IsTheSumOfTheCodesProductsTimesBothScales) {
+  for (const std::int64_t k : {1, 16, 40, 300}) {
+    const ScaledRows x = scaled_rows(at::randn({5, k}, kF32Options), GetParam());
+    const ScaledRows w = scaled_rows(at::randn({7, k}, kF32Options), GetParam());
+    const at::Tensor bias = at::randn({7}, kF32Options);
+    const at::Tensor y = torch_linear_backend().scaled_product(x, w, bias, at::kFloat);
+    for (int m = 0; m < 5; ++m) {
+      for (int n = 0; n < 7; ++n) {
+        double sum = 0, magnitudes = 0;
+        for (int i = 0; i < k; ++i) {
+          const double term = double{code_number(GetParam(), x.codes[m][i].item<std::uint8_t>())} *
+                              code_number(GetParam(), w.codes[n][i].item<std::uint8_t>());
+          sum += term;
+          magnitudes += std::abs(term);
+        }
+        const float scale_x = x.scales[m].item<float>();
+        const float scale_w = w.scales[n].item<float>();
+        const float expected = static_cast<float>(sum) * scale_x * scale_w + bias[n].item<float>();
+        const double bound =
+            GetParam() == RowFormat::kInt8 ? 0 : 1e-6 * magnitudes * scale_x * scale_w + 1e-7;
+        EXPECT_NEAR(y[m][n].item<float>(), expected, bound) << m << " " << n << " k " << k;
+      }
+    }
+  }
+}
+
+TEST_P(ScaledProduct, IsNearTheProductOfTheMatrices) {
+  const at::Tensor x = at::randn({64, 256}, kF32Options);
+  const at::Tensor w = at::randn({48, 256}, kF32Options);
+  const at::Tensor exact = at::mm(x, w.t());
+  const at::Tensor y = torch_linear_backend().scaled_product(
+      scaled_rows(x, GetParam()), scaled_rows(w, GetParam()), {}, at::kFloat);
+  const double error = ((y - exact).norm() / exact.norm()).item<double>();
+  // Of N(0,1) rows: e4m3 about 0.026, int8 of 256 values about 0.007, times sqrt 2 of two operands.
+  const double expected = GetParam() == RowFormat::kFp8 ? 0.037 : 0.010;
+  EXPECT_GT(error, 0.7 * expected);
+  EXPECT_LT(error, 1.3 * expected);
+}
+
+TEST_P(ScaledProduct, ARowThatIsNotFiniteGivesARowOfNaN) {
+  at::Tensor x = at::randn({3, 16}, kF32Options);
+  x[1][5] = INFINITY;
+  const ScaledRows w = scaled_rows(at::randn({4, 16}, kF32Options), GetParam());
+  const at::Tensor y =
+      torch_linear_backend().scaled_product(scaled_rows(x, GetParam()), w, {}, at::kFloat);
+  EXPECT_TRUE(y[1].isnan().all().item<bool>());
+  EXPECT_TRUE(y[0].isfinite().all().item<bool>());
+  EXPECT_TRUE(y[2].isfinite().all().item<bool>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ScaledProduct,
+                         ::testing::Values(RowFormat::kFp8, RowFormat::kInt8),
+                         [](const auto& info) {
+                           return info.param == RowFormat::kFp8 ? "fp8" : "int8";
+                         });
+
+// int8 sums beyond what fp32 holds exactly.
+TEST(ScaledProductOfInt8, SumsAreExact) {
+  const std::int64_t k = 40'000;
+  const at::Tensor ones = at::full({1, k}, 127, kF32Options);
+  at::Tensor other = ones.clone();
+  other[0][0] = 126;  // 127 * 127 * k - 127 needs 30 bits
+  const at::Tensor y = torch_linear_backend().scaled_product(
+      scaled_rows(ones, RowFormat::kInt8), scaled_rows(other, RowFormat::kInt8), {}, at::kFloat);
+  EXPECT_EQ(y.item<float>(), static_cast<float>(127.0 * 127 * k - 127));
+}
+
+// A linear layer in fp8: what it computes, its gradients, and that it notices new weights.
+class Fp8Linear : public ::testing::Test {
+ protected:
+  Fp8Linear() {
+    at::manual_seed(5);
+    values_ = at::randn({32 * 16 + 32}, kF32Options);
+    gradients_ = at::zeros_like(values_);
+    weights_.weight = view({32, 16}, 0);
+    weights_.bias = view({32}, 32 * 16);
+    weights_.scaled = std::make_shared<ScaledWeight>();
+  }
+  Weight view(std::vector<std::int64_t> shape, std::int64_t offset) const {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : shape) elements *= extent;
+    const at::Tensor value = values_.narrow(0, offset, elements).view(shape);
+    return {value, value, static_cast<std::uint64_t>(offset)};
+  }
+  static at::Tensor rounded(const at::Tensor& x) {
+    const ScaledRows rows = scaled_rows(x, RowFormat::kFp8);
+    return code_numbers(rows) * rows.scales.unsqueeze(1);
+  }
+
+  at::Tensor values_, gradients_;
+  LinearWeights weights_;
+  GradientSink sink_;
+};
+
+TEST_F(Fp8Linear, ComputesWithRoundedOperandsAndNativeWeightGradients) {
+  const at::Tensor x = at::randn({24, 16}, kF32Options).requires_grad_(true);
+  const at::Tensor y = linear(x, weights_, sink_);
+  const at::Tensor expected =
+      at::addmm(weights_.bias.value, rounded(x.detach()), rounded(weights_.weight.value).t());
+  EXPECT_LT(largest_difference(y.detach(), expected), 1e-4 * largest(expected));
+
+  const at::Tensor g = at::randn_like(y);
+  sink_.open(gradients_, 1);
+  const at::Tensor dx = torch::autograd::grad({y}, {x}, {g})[0];
+  sink_.close();
+  const at::Tensor expected_dx = at::mm(rounded(g), rounded(weights_.weight.value.t()).t());
+  EXPECT_LT(largest_difference(dx, expected_dx), 1e-4 * largest(expected_dx));
+  const at::Tensor dw = gradients_.narrow(0, 0, 32 * 16).view({32, 16});
+  EXPECT_LT(largest_difference(dw, at::mm(g.t(), x.detach())), 1e-4 * largest(dw));
+  EXPECT_LT(largest_difference(gradients_.narrow(0, 32 * 16, 32), g.sum(0)), 1e-4);
+}
+
+TEST_F(Fp8Linear, ForgetsItsCodesWhenTheWeightsChange) {
+  const at::Tensor x = at::randn({8, 16}, kF32Options);
+  const at::Tensor before = linear(x, weights_, sink_);
+  values_.mul_(2);
+  weights_.scaled->forget();
+  const at::Tensor after = linear(x, weights_, sink_);
+  EXPECT_LT(largest_difference(after, 2 * before), 1e-4 * largest(after));
+}
+
+// ---- On a CUDA device --------------------------------------------------------------------------
+
+class CudaBackend : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    at::manual_seed(7);
+    backend_ = make_linear_backend(at::Device(at::kCUDA, 0));
+  }
+  static at::Tensor matrix(std::int64_t rows, std::int64_t columns, at::ScalarType type) {
+    return at::randn({rows, columns}, kF32Options).to(type).to(at::kCUDA);
+  }
+
+  std::unique_ptr<LinearBackend> backend_;
+};
+
+// Each call twice: the first measures, the second takes what was chosen.
+TEST_F(CudaBackend, ProductsAgreeWithFp32) {
+  for (const auto& [m, n, k] :
+       {std::array{128, 64, 32}, std::array{333, 257, 96}, std::array{2048, 3072, 768}}) {
+    const at::Tensor x = matrix(m, k, at::kBFloat16);
+    const at::Tensor w = matrix(n, k, at::kBFloat16);
+    const at::Tensor g = matrix(m, n, at::kBFloat16);
+    const at::Tensor bias = matrix(1, n, at::kBFloat16).view({n});
+    const at::Tensor fx = x.to(at::kFloat), fw = w.to(at::kFloat), fg = g.to(at::kFloat);
+    const at::Tensor inner = at::addmm(bias.to(at::kFloat), fx, fw.t());
+    const auto near = [](const at::Tensor& a, const at::Tensor& b, const char* what) {
+      EXPECT_LT(largest_difference(a, b), 0.02 * largest(b)) << what;
+    };
+    for (int pass = 0; pass < 2; ++pass) {
+      near(backend_->product(x, w, bias), inner, "product");
+      near(backend_->product(x, w, {}), inner - bias, "product without bias");
+      at::Tensor kept;
+      near(backend_->gelu_product(x, w, bias, kept), at::gelu(inner, "tanh"), "gelu");
+      near(kept, inner, "inner");
+      near(backend_->input_gradient(g, w), at::mm(fg, fw), "input gradient");
+      const at::Tensor deep = matrix(m, k, at::kBFloat16);
+      at::Tensor sums;
+      const at::Tensor expected = at::gelu_backward(at::mm(fg, fw), deep.to(at::kFloat), "tanh");
+      near(backend_->gelu_input_gradient(g, w, deep, &sums), expected, "gelu input gradient");
+      near(sums, expected.sum(0), "column sums");
+      at::Tensor sum = at::ones({n, k}, kF32Options.device(at::kCUDA));
+      backend_->add_weight_gradient(sum, g, x, 0.5);
+      near(sum, 1 + 0.5 * at::mm(fg.t(), fx), "weight gradient");
+    }
+  }
+}
+
+TEST_F(CudaBackend, RowsHaveTheBitsOfTheCpu) {
+  for (const RowFormat format : {RowFormat::kFp8, RowFormat::kInt8}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      at::Tensor x = at::randn({77, 1001}, kF32Options).exp().to(type);
+      x[3][4] = NAN;
+      x[5].zero_();
+      const ScaledRows host = scaled_rows(x, format);
+      const ScaledRows device = scaled_rows(x.to(at::kCUDA), format);
+      EXPECT_TRUE(device.codes.cpu().equal(host.codes));
+      EXPECT_TRUE(device.scales.cpu().view(at::kInt).equal(host.scales.view(at::kInt)));
+    }
+  }
+}
+
+TEST_F(CudaBackend, ScaledProductsAgreeWithTheCpu) {
+  for (const RowFormat format : {RowFormat::kFp8, RowFormat::kInt8}) {
+    const ScaledRows x = scaled_rows(at::randn({96, 512}, kF32Options), format);
+    const ScaledRows w = scaled_rows(at::randn({64, 512}, kF32Options), format);
+    const auto there = [](const ScaledRows& rows) {
+      return ScaledRows{rows.codes.to(at::kCUDA), rows.scales.to(at::kCUDA), rows.format};
+    };
+    const at::Tensor bias = at::randn({64}, kF32Options);
+    const at::Tensor host = torch_linear_backend().scaled_product(x, w, bias, at::kFloat);
+    const at::Tensor device =
+        backend_->scaled_product(there(x), there(w), bias.to(at::kCUDA), at::kBFloat16);
+    EXPECT_LT(largest_difference(device, host), 0.01 * largest(host));
+    if (format == RowFormat::kInt8) {
+      const at::Tensor exact =
+          backend_->scaled_product(there(x), there(w), bias.to(at::kCUDA), at::kFloat);
+      EXPECT_TRUE(exact.cpu().equal(host));
+    }
+  }
+}
+
+TEST_F(CudaBackend, DropoutHasTheMaskOfTheCpu) {
+  const DropoutMask mask{{3, 4}, 2, DropoutSite::kMlp, 0.4};
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const std::int64_t n : {1, 3, 4, 1023, 100'001}) {
+      const at::Tensor x = at::randn({n}, kF32Options).to(type);
+      EXPECT_TRUE(dropout(x.to(at::kCUDA), mask).cpu().equal(dropout(x, mask))) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swarmline::testing
