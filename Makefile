@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test bench compare-env fmt tidy clean
+.PHONY: help bootstrap quickstart test bench compare-env gpu-pack gpu-check fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -36,6 +36,12 @@ bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.
 
 compare-env:  ## install what the benchmarks are compared with (PyTorch and others) into .deps/compare
 	@scripts/compare-env $(ARGS)
+
+gpu-pack: bootstrap  ## pack what a bare machine with a GPU needs for gpu-check: build/gpu-pack.tar.xz
+	@JOBS=$(JOBS) scripts/gpu-pack
+
+gpu-check:  ## run all that needs a GPU, from build/gpu-pack.tar.xz; prints one table
+	@python3 scripts/gpu-check $(ARGS)
 
 fmt:  ## format the sources
 	@python3 tests/tidy/format.py --fix .

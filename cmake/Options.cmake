@@ -16,6 +16,9 @@ option(SWARMLINE_MODEL "Build what needs libtorch" ${swarmline_model_default})
 
 set(SWARMLINE_FUZZ_SECONDS 10 CACHE STRING "Seconds that ctest runs each fuzzer (asan preset)")
 
+option(SWARMLINE_RELOCATABLE
+  "Programs and tests that can be moved: libraries beside them, files from the folder they start in" OFF)
+
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

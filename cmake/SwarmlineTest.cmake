@@ -27,6 +27,13 @@ endfunction()
 #                [CUDA_SOURCES ...])
 # A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
 # are found by the first, programs built here by the second.
+if(SWARMLINE_RELOCATABLE)
+  set(swarmline_test_source_dir .)
+  set(swarmline_test_binary_dir bin)
+else()
+  set(swarmline_test_source_dir ${CMAKE_SOURCE_DIR})
+  set(swarmline_test_binary_dir ${CMAKE_BINARY_DIR})
+endif()
 function(swarmline_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
   if(NOT arg_LABELS)
@@ -42,7 +49,8 @@ function(swarmline_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE swarmline_warnings swarmline_common swarmline::gtest_main)
   target_compile_definitions(${arg_NAME} PRIVATE
-    SWARMLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SWARMLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    SWARMLINE_SOURCE_DIR="${swarmline_test_source_dir}"
+    SWARMLINE_BINARY_DIR="${swarmline_test_binary_dir}")
   swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
   swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
   swarmline_add_cuda_sources(${arg_NAME} ${arg_CUDA_SOURCES})

@@ -1,6 +1,7 @@
 // The oracle with real processes over loopback TCP: `swarmline launch` against `swarmline launch
 // --reference`, by `swarmline checkpoint diff --json` and both log.jsonl. Every pair of levels of
 // any two factors meets in some run. The noise is measured in this process, on the same data.
+// SWARMLINE_ORACLE_DEVICE=cuda: all of it on that device, several peers on one (scripts/gpu-check).
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -28,6 +29,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kProcessLimit = 150s;  // a run takes a few seconds on idle cores
 constexpr int kTextWords = 3000;
+
+std::string device_under_test() {
+  const char* name = std::getenv("SWARMLINE_ORACLE_DEVICE");
+  return name != nullptr ? name : "cpu";
+}
 
 struct Cell {
   Factors factors;
@@ -110,6 +116,7 @@ class ProcessOracle : public ::testing::TestWithParam<Cell> {
     config_.eval.sequences_max = kEvalSequences;
     config_.net.peer_silence_seconds = 60;  // a busy machine is no lost peer
     std::ofstream(folder_ / "run.toml") << to_toml(config_);
+    std::ofstream(folder_ / "peer.toml") << "[peer]\ndevice = \"" << device_under_test() << "\"\n";
   }
   void TearDown() override {
     std::error_code ignored;
@@ -163,14 +170,17 @@ References ProcessOracle::references() const {
     auto dataset = open_dataset(config_);
     return make_dataset_source(config_, std::move(*dataset));
   };
-  return run_references(
-      {.config = config_, .model = data->model, .eval_sequences = data->eval_sequences},
-      make_source);
+  return run_references({.config = config_,
+                         .model = data->model,
+                         .device = device_under_test(),
+                         .eval_sequences = data->eval_sequences},
+                        make_source);
 }
 
 TEST_P(ProcessOracle, SwarmEqualsReference) {
-  run_program({"launch", folder_ / "run.toml"});
-  run_program({"launch", folder_ / "run.toml", "--reference"});
+  const std::string peer_config = folder_ / "peer.toml";
+  run_program({"launch", folder_ / "run.toml", "--peer-config", peer_config});
+  run_program({"launch", folder_ / "run.toml", "--peer-config", peer_config, "--reference"});
   const std::string json = run_program(
       {"checkpoint", "diff", folder_ / "oracle-reference", folder_ / "oracle", "--json"});
   if (HasFailure()) return;

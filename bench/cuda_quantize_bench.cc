@@ -1,0 +1,282 @@
+// The CUDA quantization kernels against a device-to-device copy of the same bytes (read + written)
+// in the same run: medians of alternating rounds, timed by events. One JSON object a line.
+//   share:  time of the copy / time of the kernel; 1 is the speed of memory
+//   goal:   the least share (graph: the most microseconds) that the kernel is meant to reach
+// Results are compared with the CPU's first. Arguments: [mebi-elements], 128 unless told.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_runtime.h>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/rng.h"
+#include "kernels/cuda/quantize.cuh"
+#include "kernels/kernels.h"
+
+namespace swarmline {
+namespace {
+
+namespace cuda = kernels::cuda;
+using kernels::FloatKind;
+using kernels::QuantFormat;
+using kernels::QuantPart;
+using kernels::QuantSpec;
+using kernels::ScaleKind;
+
+constexpr int kRounds = 15;
+constexpr int kWarmups = 3;
+constexpr std::size_t kSampleElements = std::size_t{1} << 22;
+constexpr std::size_t kCheckedElements = std::size_t{1} << 20;
+constexpr int kPeers = 8;
+
+void must(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(status));
+  std::exit(1);
+}
+
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) { must(cudaMalloc(&data_, bytes)); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { cudaFree(data_); }
+  std::uint8_t* bytes() const { return static_cast<std::uint8_t*>(data_); }
+  float* floats() const { return static_cast<float*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+cudaStream_t stream;
+
+// Microseconds of one call.
+double time_once(const std::function<void()>& call) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  must(cudaEventCreate(&begin));
+  must(cudaEventCreate(&end));
+  must(cudaEventRecord(begin, stream));
+  call();
+  must(cudaEventRecord(end, stream));
+  must(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  must(cudaEventElapsedTime(&milliseconds, begin, end));
+  must(cudaEventDestroy(begin));
+  must(cudaEventDestroy(end));
+  return 1e3 * milliseconds;
+}
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Workspace {
+  std::size_t n;
+  Buffer values, other, scales, codes, copy_from, copy_to;
+  explicit Workspace(std::size_t elements)
+      : n(elements),
+        values(4 * n),
+        other(4 * n),
+        scales(kPeers * n / 8),
+        codes(kPeers * n),
+        copy_from(7 * n),
+        copy_to(7 * n) {}
+};
+
+void report(const std::string& op, const char* format, const char* dtype, const QuantSpec& spec,
+            double bytes, double microseconds, double copy_microseconds, double goal) {
+  std::printf(
+      "{\"op\": \"%s\", \"format\": \"%s\", \"dtype\": \"%s\", \"block\": %u, \"us\": %.2f, "
+      "\"copy_us\": %.2f, \"gb_per_s\": %.0f, \"share\": %.3f, \"goal\": %.2f}\n",
+      op.c_str(), format, dtype, spec.block, microseconds, copy_microseconds,
+      bytes / microseconds / 1e3, copy_microseconds / microseconds, goal);
+  std::fflush(stdout);
+}
+
+// Times `call`, which moves `bytes`, beside a copy that moves as many.
+void measure(Workspace& w, const std::string& op, const char* format, const char* dtype,
+             const QuantSpec& spec, double bytes, double goal, const std::function<void()>& call) {
+  const auto half = static_cast<std::size_t>(bytes / 2);
+  const auto copy = [&] {
+    must(cudaMemcpyAsync(w.copy_to.bytes(), w.copy_from.bytes(), half, cudaMemcpyDeviceToDevice,
+                         stream));
+  };
+  std::vector<double> times, copies;
+  for (int round = -kWarmups; round < kRounds; ++round) {
+    const double time = time_once(call);
+    const double copied = time_once(copy);
+    if (round < 0) continue;
+    times.push_back(time);
+    copies.push_back(copied);
+  }
+  report(op, format, dtype, spec, bytes, median(times), median(copies), goal);
+}
+
+struct Case {
+  const char* name;
+  QuantSpec spec;
+  double goal_fp32;  // of quantize
+  double goal_16;
+};
+const std::vector<Case> kCases = {
+    {"lin8", {QuantFormat::kLin8, 64, ScaleKind::kF32}, .92, .90},
+    {"lin8", {QuantFormat::kLin8, 256, ScaleKind::kF32}, .92, .90},
+    {"lin8", {QuantFormat::kLin8, 4096, ScaleKind::kF32}, .92, .90},
+    {"dyn8", {QuantFormat::kDyn8, 64, ScaleKind::kF32}, .88, .75},
+    {"dyn8", {QuantFormat::kDyn8, 256, ScaleKind::kF32}, .88, .75},
+    {"dyn8", {QuantFormat::kDyn8, 4096, ScaleKind::kF32}, .88, .75},
+    {"h8", {QuantFormat::kH8, 64, ScaleKind::kF32}, .88, .75},
+    {"e4m3", {QuantFormat::kE4M3, 128, ScaleKind::kF32}, 0, 0},
+    {"e5m2", {QuantFormat::kE5M2, 128, ScaleKind::kF32}, 0, 0},
+    {"int4", {QuantFormat::kInt4, 32, ScaleKind::kF32}, 0, 0},
+    {"h4", {QuantFormat::kH4, 32, ScaleKind::kF32}, 0, 0},
+};
+constexpr FloatKind kKinds[] = {FloatKind::kF32, FloatKind::kBf16, FloatKind::kF16};
+constexpr const char* kKindNames[] = {"fp32", "bf16", "fp16"};
+constexpr double kDequantizeGoal = .92;
+constexpr double kMeanGoal = .85;
+constexpr double kGraphGoalMicroseconds = 9;
+
+// A normal sample (sum of uniforms) of kSampleElements, repeated over the buffer as `kind`.
+std::vector<std::uint8_t> sample(FloatKind kind) {
+  Rng rng(1);
+  std::vector<float> x(kSampleElements);
+  for (float& value : x) {
+    float sum = -6;
+    for (int i = 0; i < 12; ++i) sum += unit_float(rng.next_u32());
+    value = sum;
+  }
+  std::vector<std::uint8_t> bytes(kSampleElements * (kind == FloatKind::kF32 ? 4 : 2));
+  auto* halves = reinterpret_cast<std::uint16_t*>(bytes.data());
+  if (kind == FloatKind::kF32) std::memcpy(bytes.data(), x.data(), bytes.size());
+  if (kind == FloatKind::kF16) kernels::fp32_to_fp16(x.data(), halves, x.size());
+  if (kind == FloatKind::kBf16) kernels::fp32_to_bf16(x.data(), halves, x.size());
+  return bytes;
+}
+void fill(const Buffer& buffer, std::size_t bytes, const std::vector<std::uint8_t>& from) {
+  for (std::size_t at = 0; at < bytes; at += from.size()) {
+    must(cudaMemcpy(buffer.bytes() + at, from.data(), std::min(from.size(), bytes - at),
+                    cudaMemcpyHostToDevice));
+  }
+}
+
+void check(const Workspace& w, const Case& c, FloatKind kind,
+           const std::vector<std::uint8_t>& values) {
+  const std::size_t n = std::min(w.n, kCheckedElements);
+  std::vector<std::uint8_t> codes(code_bytes(c.spec, n)), got(codes.size());
+  std::vector<std::uint8_t> scales(quant_blocks(c.spec, n) * 4);
+  kernels::quantize(c.spec, kind, values.data(), n, nullptr, scales.data(), codes.data());
+  must(cudaMemcpy(got.data(), w.codes.bytes(), got.size(), cudaMemcpyDeviceToHost));
+  if (got == codes) return;
+  std::fprintf(stderr, "%s block %u: codes differ from the CPU's\n", c.name, c.spec.block);
+  std::exit(1);
+}
+
+void bench_case(Workspace& w, const Case& c, int kind_index,
+                const std::vector<std::uint8_t>& values) {
+  const FloatKind kind = kKinds[kind_index];
+  const auto n = static_cast<double>(w.n);
+  const double width = kind == FloatKind::kF32 ? 4 : 2;
+  const double coded = static_cast<double>(code_bytes(c.spec, w.n)) +
+                       4 * static_cast<double>(quant_blocks(c.spec, w.n));
+  const char* dtype = kKindNames[kind_index];
+  const auto quantize = [&] {
+    must(cuda::quantize(c.spec, kind, w.values.bytes(), w.n, nullptr, w.scales.bytes(),
+                        w.codes.bytes(), nullptr, stream));
+  };
+  quantize();
+  must(cudaStreamSynchronize(stream));
+  check(w, c, kind, values);
+  measure(w, "quantize", c.name, dtype, c.spec, n * width + coded,
+          kind == FloatKind::kF32 ? c.goal_fp32 : c.goal_16, quantize);
+  measure(w, "dequantize", c.name, dtype, c.spec, n * width + coded, kDequantizeGoal, [&] {
+    must(cuda::dequantize(c.spec, w.scales.bytes(), w.codes.bytes(), w.n, kind, w.other.bytes(),
+                          nullptr, stream));
+  });
+  if (kind != FloatKind::kF32) return;
+  measure(w, "dequantize+axpy", c.name, dtype, c.spec, 2 * n * width + coded, kDequantizeGoal, [&] {
+    must(cuda::dequantize_axpy(c.spec, 0.5F, w.scales.bytes(), w.codes.bytes(), w.n,
+                               w.other.floats(), nullptr, stream));
+  });
+  must(cudaMemsetAsync(w.other.bytes(), 0, 4 * w.n, stream));
+  measure(w, "quantize+feedback", c.name, dtype, c.spec, 3 * n * width + coded, 0, [&] {
+    must(cuda::quantize_with_feedback(c.spec, w.values.floats(), w.other.floats(), w.n, nullptr,
+                                      w.scales.bytes(), w.codes.bytes(), nullptr, stream));
+  });
+}
+
+void bench_mean(Workspace& w, const Case& c) {
+  const std::size_t bytes = code_bytes(c.spec, w.n);
+  const std::size_t scales = quant_blocks(c.spec, w.n) * 4;
+  QuantPart parts[kPeers];
+  for (int p = 0; p < kPeers; ++p) {
+    parts[p] = {w.scales.bytes() + p * scales, w.codes.bytes() + p * bytes};
+    must(cuda::quantize(c.spec, FloatKind::kF32, w.values.bytes(), w.n, nullptr,
+                        w.scales.bytes() + p * scales, w.codes.bytes() + p * bytes, nullptr,
+                        stream));
+  }
+  const double moved = (kPeers + 1) * static_cast<double>(bytes + scales);
+  measure(w, "8-peer mean+requantize", c.name, "fp32", c.spec, moved, kMeanGoal, [&] {
+    must(cuda::mean_requantize(c.spec, parts, kPeers, 1.0F / kPeers, w.n, nullptr,
+                               w.copy_to.bytes() + bytes, w.copy_to.bytes(), nullptr, stream));
+  });
+}
+
+// A message of 16 MiB of bf16, as 100 nodes of a graph; microseconds of one.
+void bench_graph(Workspace& w, const Case& c) {
+  constexpr std::size_t kElements = std::size_t{8} << 20;
+  constexpr int kNodes = 100;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kNodes; ++i) {
+    must(cuda::quantize(c.spec, FloatKind::kBf16, w.values.bytes(), kElements, nullptr,
+                        w.scales.bytes(), w.codes.bytes(), nullptr, stream));
+  }
+  must(cudaStreamEndCapture(stream, &graph));
+  must(cudaGraphInstantiate(&exec, graph, 0));
+  std::vector<double> times;
+  for (int round = -kWarmups; round < kRounds; ++round) {
+    const double time = time_once([&] { must(cudaGraphLaunch(exec, stream)); }) / kNodes;
+    if (round >= 0) times.push_back(time);
+  }
+  must(cudaGraphExecDestroy(exec));
+  must(cudaGraphDestroy(graph));
+  std::printf(
+      "{\"op\": \"16 MiB message in a graph\", \"format\": \"%s\", \"dtype\": \"bf16\", "
+      "\"block\": %u, \"us\": %.2f, \"goal_us\": %.1f}\n",
+      c.name, c.spec.block, median(times), kGraphGoalMicroseconds);
+}
+
+int run(std::size_t n) {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status != cudaSuccess || devices == 0) {
+    std::printf("{\"skipped\": \"no CUDA device: %s\"}\n", cudaGetErrorString(status));
+    return 0;
+  }
+  must(cudaStreamCreate(&stream));
+  Workspace w(n);
+  for (int kind = 0; kind < 3; ++kind) {
+    const std::vector<std::uint8_t> values = sample(kKinds[kind]);
+    fill(w.values, n * (kind == 0 ? 4 : 2), values);
+    for (const Case& c : kCases) bench_case(w, c, kind, values);
+    if (kind == 0) {
+      for (const Case& c : kCases) bench_mean(w, c);
+    }
+    if (kKinds[kind] != FloatKind::kBf16) continue;
+    for (const Case& c : kCases) bench_graph(w, c);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace swarmline
+
+int main(int argc, char** argv) {
+  const unsigned long long mebi = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 128;
+  return swarmline::run(static_cast<std::size_t>(mebi) << 20);
+}
