@@ -1,43 +1,15 @@
 // A coordinator started by hand, and peers that join it, or may not.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "tests/swarm/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
 namespace {
-
-// A port of loopback that nobody else has while this lives; listening or not.
-class OwnPort {
- public:
-  explicit OwnPort(bool listening) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    if (listening) EXPECT_EQ(::listen(socket_, 1), 0);
-    socklen_t length = sizeof(address);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-  }
-  ~OwnPort() { ::close(socket_); }
-  OwnPort(const OwnPort&) = delete;
-  OwnPort& operator=(const OwnPort&) = delete;
-
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-
- private:
-  int socket_;
-  int port_ = 0;
-};
 
 // Takes a seat and is never ready, so that the run can't start.
 class SeatTaker {
