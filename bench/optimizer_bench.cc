@@ -1,8 +1,11 @@
-// Optimizer steps on one core. Counters: bytes_per_second of all that is read and written, `memcpy`
-// = speed as a share of a memcpy that moves as much (a plain number, though it is printed with
-// "/s"). A result is checked before anything is timed.
+// Optimizer steps on one core. Counters: bytes_per_second of all that is read and written; `memcpy`
+// = speed as a share of a memcpy that moves as much, `floor` = as a share of a loop that reads and
+// writes the same buffers and computes next to nothing (plain numbers, though they are printed with
+// "/s"); `state` = bytes of state a parameter. A result is checked before anything is timed.
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include <benchmark/benchmark.h>
 
@@ -68,23 +71,105 @@ bool first_step_is_right(const OptimizerSection& options, const StepScalars& sca
   return options.kind == OptimizerKind::kAdamW || std::abs(ratio - 1) < 1e-3;
 }
 
-void run_step(benchmark::State& state, OptimizerKind kind, double passes) {
+#if defined(__x86_64__)
+#define SWARMLINE_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define SWARMLINE_WIDEST
+#endif
+
+// A first pass reads gradients, state and parameters; the last one writes state and parameters.
+// `State` is that of one moment and parameter.
+template <typename State>
+struct Traffic {
+  const float* gradients;
+  State* m;
+  State* v;
+  float* parameters;
+};
+SWARMLINE_WIDEST void touch_fp32(const Traffic<float>& t, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = t.gradients[i];
+    t.m[i] += g;
+    t.v[i] -= g;
+    t.parameters[i] += g;
+  }
+}
+SWARMLINE_WIDEST void touch_8bit(const Traffic<std::uint8_t>& t, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) t.parameters[i] += t.gradients[i];
+  for (std::size_t i = 0; i < n; ++i) t.m[i] ^= 1U;
+  for (std::size_t i = 0; i < n; ++i) t.v[i] ^= 1U;
+}
+SWARMLINE_WIDEST void touch_parameters_fp32(const Traffic<float>& t, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) t.parameters[i] += t.m[i] - t.v[i];
+}
+SWARMLINE_WIDEST float read_8bit(const Traffic<std::uint8_t>& t, std::size_t n) {
+  float lanes[16] = {};
+  std::uint32_t codes[16] = {};
+  for (std::size_t i = 0; i + 16 <= n; i += 16) {
+    for (std::size_t j = 0; j < 16; ++j) {
+      lanes[j] += t.gradients[i + j] * t.parameters[i + j];
+      codes[j] += t.m[i + j] ^ t.v[i + j];
+    }
+  }
+  float sum = 0;
+  for (std::size_t j = 0; j < 16; ++j) sum += lanes[j] + static_cast<float>(codes[j]);
+  return sum;
+}
+
+// CPU seconds of the step's traffic alone, the best of a few.
+double floor_seconds(const OptimizerSection& options, const Buffer& gradients, Buffer& parameters) {
+  constexpr int kTries = 5;
+  const bool coded = options.state == "8bit", lamb = options.kind == OptimizerKind::kLamb;
+  const std::size_t moment_bytes = kElements * (coded ? 1 : sizeof(float));
+  Buffer m = Buffer::zeroed(moment_bytes), v = Buffer::zeroed(moment_bytes);
+  const Traffic<float> fp32{gradients.as<float>().data(), m.as<float>().data(),
+                            v.as<float>().data(), parameters.as<float>().data()};
+  const Traffic<std::uint8_t> codes{gradients.as<float>().data(), m.as<std::uint8_t>().data(),
+                                    v.as<std::uint8_t>().data(), parameters.as<float>().data()};
+  double best = 1e30;
+  for (int i = 0; i < kTries; ++i) {
+    const double start = bench::thread_seconds();
+    for (std::size_t at = 0; at < kElements; at += kTensorElements) {
+      const Traffic<float> f{fp32.gradients + at, fp32.m + at, fp32.v + at, fp32.parameters + at};
+      const Traffic<std::uint8_t> c{codes.gradients + at, codes.m + at, codes.v + at,
+                                    codes.parameters + at};
+      if (coded && lamb) benchmark::DoNotOptimize(read_8bit(c, kTensorElements));
+      if (coded) touch_8bit(c, kTensorElements);
+      if (!coded) touch_fp32(f, kTensorElements);
+      if (!coded && lamb) touch_parameters_fp32(f, kTensorElements);
+      benchmark::ClobberMemory();
+    }
+    best = std::min(best, bench::thread_seconds() - start);
+  }
+  return best;
+}
+
+// `bytes`: read and written for one parameter.
+void run_step(benchmark::State& state, OptimizerKind kind, const char* kept, double bytes) {
   OptimizerSection options;
   options.kind = kind;
+  options.state = kept;
   options.lr = 0.01;
   FlatOptimizer optimizer(options, layout());
   const Buffer gradients = numbers(1), before = numbers(2);
   Buffer parameters = Buffer::copy_of(before.bytes());
   const StepScalars scalars = step_scalars(options, 0, 100, 0, 0.0);
-  optimizer.step(scalars, gradients.bytes(), parameters.bytes());
+  const auto step = [&] {
+    if (!optimizer.step(scalars, gradients.bytes(), parameters.bytes())) std::abort();
+  };
+  step();
   if (!first_step_is_right(options, scalars, before, gradients, parameters)) {
     return state.SkipWithError("the first step is wrong");
   }
   for (auto _ : state) {
-    optimizer.step(scalars, gradients.bytes(), parameters.bytes());
+    step();
     benchmark::ClobberMemory();
   }
-  report(state, passes * double{kElements} * sizeof(float));
+  report(state, bytes * double{kElements});
+  state.counters["floor"] = benchmark::Counter(floor_seconds(options, gradients, parameters),
+                                               benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["state"] =
+      static_cast<double>(optimizer.state_bytes()) / static_cast<double>(kElements);
 }
 
 void run_sum_of_squares(benchmark::State& state) {
@@ -99,10 +184,16 @@ void run_sum_of_squares(benchmark::State& state) {
   report(state, double{kElements} * sizeof(float));
 }
 
-// Reads and writes of one element: AdamW g m v p / m v p; LAMB besides m v p / p in its second
-// pass.
-BENCHMARK_CAPTURE(run_step, adamw, OptimizerKind::kAdamW, 7.0)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(run_step, lamb, OptimizerKind::kLamb, 10.0)->Unit(benchmark::kMillisecond);
+// Reads and writes of one parameter. fp32: AdamW g m v p / m v p; LAMB besides m v p / p in its
+// second pass. 8bit: AdamW the same with moments of 1 1/64 bytes; LAMB g m v p, then all of AdamW's.
+constexpr double kCoded = 1 + 4.0 / 256;
+BENCHMARK_CAPTURE(run_step, adamw, OptimizerKind::kAdamW, "fp32", 28)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(run_step, adamw_8bit, OptimizerKind::kAdamW, "8bit", 12 + 4 * kCoded)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(run_step, lamb, OptimizerKind::kLamb, "fp32", 40)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(run_step, lamb_8bit, OptimizerKind::kLamb, "8bit", 20 + 6 * kCoded)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_sum_of_squares)->Unit(benchmark::kMillisecond);
 
 }  // namespace

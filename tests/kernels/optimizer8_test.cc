@@ -11,6 +11,7 @@
 
 #include "kernels/quantize.h"
 #include "tests/kernels/optimizer_state.h"
+#include "tests/kernels/quant_paths.h"
 
 namespace swarmline::kernels {
 namespace {
@@ -136,6 +137,26 @@ TEST_P(Optimizer8, LambMatchesThePlainLoop) {
 
 INSTANTIATE_TEST_SUITE_P(Sets, Optimizer8, ::testing::ValuesIn(available_tables()),
                          [](const auto& info) { return std::string(info.param->name); });
+
+// The coding picks its instruction set on its own.
+TEST(Optimizer8Paths, AllCodeAlike) {
+  const std::size_t n = 70001;
+  std::vector<State8> states;
+  std::vector<std::vector<float>> parameters;
+  testing::for_each_quant_path([&](const std::string& path) {
+    State8 state(n);
+    std::vector<float> p = samples<float>(n, 1);
+    for (std::uint64_t t = 1; t <= 3; ++t) {
+      const std::vector<float> g = samples<float>(n, 10 + t);
+      adamw8(adamw_step(t), g.data(), state.view(), p.data(), n);
+    }
+    states.push_back(state);
+    parameters.push_back(p);
+    EXPECT_TRUE(states.back() == states.front()) << path;
+    EXPECT_EQ(first_difference(parameters.back(), parameters.front()), n) << path;
+  });
+  EXPECT_GE(states.size(), 1U);
+}
 
 // Distance of the value of `map` nearest to x.
 double nearest_distance(const float* map, double x) {

@@ -1,0 +1,202 @@
+// Optimizer steps on CUDA against a device-to-device copy of the same bytes (read + written) in the
+// same run: medians of alternating rounds, timed by events. One JSON object a line.
+//   share:  time of the copy / time of the step; 1 is the speed of memory
+//   goal:   the least share that the step is meant to reach; 0: none
+// A step of each kind is compared with the host's first. Arguments: [mebi-parameters], 128 unless
+// told.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include <functional>
+#include <vector>
+
+#include "engine/base/rng.h"
+#include "engine/optimizer/flat_optimizer.h"
+#include "engine/optimizer/step_constants.h"
+#include "kernels/cuda/optimizer.cuh"
+
+namespace swarmline {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+constexpr int kRounds = 15;
+constexpr int kWarmups = 3;
+constexpr std::size_t kTensorElements = std::size_t{4} << 20;
+constexpr double kCodedGoal = 1 / 1.25;
+
+void must(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(status));
+  std::exit(1);
+}
+
+class DeviceBytes {
+ public:
+  explicit DeviceBytes(std::size_t bytes) {
+    must(cudaMalloc(&data_, bytes));
+    must(cudaMemset(data_, 0, bytes));
+  }
+  template <typename T>
+  explicit DeviceBytes(const std::vector<T>& values) : DeviceBytes(values.size() * sizeof(T)) {
+    must(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  ~DeviceBytes() { cudaFree(data_); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+ParameterLayout layout_of(std::size_t elements) {
+  ParameterLayout layout;
+  for (std::size_t at = 0; at < elements; at += kTensorElements) {
+    const std::size_t size = std::min(kTensorElements, elements - at);
+    layout.slots.push_back({.name = "tensor" + std::to_string(layout.slots.size()),
+                            .shape = {static_cast<std::int64_t>(size)},
+                            .offset = at,
+                            .elements = size,
+                            .decay = true});
+  }
+  layout.elements = layout.tied_offset = elements;
+  return layout;
+}
+
+Buffer numbers(std::size_t n, std::uint64_t seed) {
+  Buffer made(n * sizeof(float));
+  Rng rng(seed);
+  for (float& value : made.as<float>()) value = unit_float(rng.next_u32()) * 2 - 1;
+  return made;
+}
+
+// Three steps of 1 Mi and some parameters: the host's bits.
+void check(const OptimizerSection& options) {
+  const ParameterLayout layout = layout_of((std::size_t{1} << 20) + 112);
+  Buffer host = numbers(layout.elements, 1), mirror = Buffer::copy_of(host.bytes());
+  DeviceBytes parameters(host.size());
+  must(cudaMemcpy(parameters.as<float>(), host.data(), host.size(), cudaMemcpyHostToDevice));
+  auto made = make_device_optimizer(options, layout, parameters.as<float>());
+  if (!made) {
+    std::fprintf(stderr, "%s\n", made.error().what.c_str());
+    std::exit(1);
+  }
+  FlatOptimizer plain(options, layout), device(options, layout, std::move(*made));
+  RollingHash hashes[2];
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const Buffer gradients = numbers(layout.elements, 10 + step);
+    const StepScalars scalars = step_scalars(options, step, 100, step, 1.0);
+    const bool ok = plain.step(scalars, gradients.bytes(), host.bytes()) &&
+                    device.step(scalars, gradients.bytes(), mirror.bytes(), parameters.as<float>());
+    if (!ok || !plain.add_state_to(hashes[0]) || !device.add_state_to(hashes[1])) std::exit(1);
+  }
+  if (!std::ranges::equal(host.bytes(), mirror.bytes()) || hashes[0].value() != hashes[1].value()) {
+    std::fprintf(stderr, "the device's step is not the host's\n");
+    std::exit(1);
+  }
+}
+
+double time_once(const std::function<void()>& call) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  must(cudaEventCreate(&begin));
+  must(cudaEventCreate(&end));
+  must(cudaEventRecord(begin, nullptr));
+  call();
+  must(cudaEventRecord(end, nullptr));
+  must(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  must(cudaEventElapsedTime(&milliseconds, begin, end));
+  must(cudaEventDestroy(begin));
+  must(cudaEventDestroy(end));
+  return 1e3 * milliseconds;
+}
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// `bytes`: read and written for one parameter.
+void measure(const OptimizerSection& options, const char* op, std::size_t elements, double bytes,
+             double goal) {
+  check(options);
+  const ParameterLayout layout = layout_of(elements);
+  const StateLayout state = make_state_layout(options, layout);
+  const WorkList work = make_work_list(layout, state);
+  const Buffer host_gradients = numbers(elements, 1);
+  const DeviceBytes gradients(elements * sizeof(float)), parameters(elements * sizeof(float));
+  must(cudaMemcpy(gradients.as<float>(), host_gradients.data(), host_gradients.size(),
+                  cudaMemcpyHostToDevice));
+  const DeviceBytes m(state.bytes), v(state.bytes), chunks(work.chunks), tensors(work.tensors);
+  const DeviceBytes sums(2 * sizeof(double) * work.chunks.size());
+  const DeviceBytes rates(sizeof(float) * work.tensors.size());
+  const cuda::OptimizerPlan plan{
+      .chunks = chunks.as<kernels::OptimizerChunk>(),
+      .chunks_fp32 = work.chunks_fp32,
+      .chunks_8bit = static_cast<std::uint32_t>(work.chunks.size()) - work.chunks_fp32,
+      .tensors = tensors.as<kernels::OptimizerTensor>(),
+      .tensor_count = static_cast<std::uint32_t>(work.tensors.size())};
+  const kernels::OptimizerArenas arenas{.gradients = gradients.as<float>(),
+                                        .parameters = parameters.as<float>(),
+                                        .m = m.as<std::byte>(),
+                                        .v = v.as<std::byte>()};
+  const StepScalars scalars = step_scalars(options, 0, 100, 0, 0.0);
+  const auto step = [&] {
+    if (options.kind == OptimizerKind::kAdamW) {
+      const auto constants = adamw_step<float>(options, scalars, true);
+      must(cuda::step_adamw(constants, constants, plan, arenas, nullptr));
+    } else {
+      const auto constants = lamb_step<float>(options, scalars, true);
+      must(cuda::step_lamb(constants, constants, scalars.learning_rate, plan, arenas,
+                           {.sums = sums.as<double>(), .rates = rates.as<float>()}, nullptr));
+    }
+  };
+  const auto half = static_cast<std::size_t>(bytes * static_cast<double>(elements) / 2);
+  const DeviceBytes from(half), to(half);
+  const auto copy = [&] {
+    must(cudaMemcpyAsync(to.as<std::byte>(), from.as<std::byte>(), half, cudaMemcpyDeviceToDevice,
+                         nullptr));
+  };
+  std::vector<double> times, copies;
+  for (int round = -kWarmups; round < kRounds; ++round) {
+    const double time = time_once(step), copied = time_once(copy);
+    if (round < 0) continue;
+    times.push_back(time);
+    copies.push_back(copied);
+  }
+  const double us = median(times), copy_us = median(copies);
+  std::printf(
+      "{\"op\": \"%s\", \"format\": \"%s\", \"dtype\": \"fp32\", \"block\": %u, \"us\": %.2f, "
+      "\"copy_us\": %.2f, \"gb_per_s\": %.0f, \"share\": %.3f, \"goal\": %.2f}\n",
+      op, options.state.c_str(), static_cast<unsigned>(kernels::kMomentBlock), us, copy_us,
+      bytes * static_cast<double>(elements) / us / 1e3, copy_us / us, goal);
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  const std::size_t elements = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : std::size_t{128})
+                               << 20;
+  constexpr double kCoded = 1 + 4.0 / 256;  // bytes of a coded moment
+  OptimizerSection options;
+  options.lr = 0.01;
+  for (const char* state : {"fp32", "8bit"}) {
+    options.state = state;
+    const bool coded = options.state == "8bit";
+    options.kind = OptimizerKind::kAdamW;
+    measure(options, "adamw", elements, coded ? 12 + 4 * kCoded : 28, coded ? kCodedGoal : 0);
+    options.kind = OptimizerKind::kLamb;
+    measure(options, "lamb", elements, coded ? 20 + 6 * kCoded : 40, 0);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace swarmline
+
+int main(int argc, char** argv) {
+  return swarmline::run(argc, argv);
+}
