@@ -185,7 +185,8 @@ void run_sum_of_squares(benchmark::State& state) {
 }
 
 // Reads and writes of one parameter. fp32: AdamW g m v p / m v p; LAMB besides m v p / p in its
-// second pass. 8bit: AdamW the same with moments of 1 1/64 bytes; LAMB g m v p, then all of AdamW's.
+// second pass. 8bit: AdamW the same with moments of 1 1/64 bytes; LAMB g m v p, then all of
+// AdamW's.
 constexpr double kCoded = 1 + 4.0 / 256;
 BENCHMARK_CAPTURE(run_step, adamw, OptimizerKind::kAdamW, "fp32", 28)
     ->Unit(benchmark::kMillisecond);

@@ -1,7 +1,7 @@
 // One step of AdamW and LAMB on one tensor; the rules of kernels.h hold.
-//   Not finite: a gradient that is NaN or infinite makes its element's moments and parameter so, for
-//               good. The engine never comes to that: a commit whose reduced gradient is not finite
-//               is a skip.
+//   Not finite: a gradient that is NaN or infinite makes its element's moments and parameter so,
+//               for good. The engine never comes to that: a commit whose reduced gradient is not
+//               finite is a skip.
 #pragma once
 
 #include <cstddef>
