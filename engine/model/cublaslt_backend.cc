@@ -60,8 +60,8 @@ bool plain(std::initializer_list<at::Tensor> tensors) {
 
 class CublasLtBackend final : public LinearBackend {
  public:
-  CublasLtBackend(at::Device device, std::unique_ptr<CublasLt> lt)
-      : device_(device), lt_(std::move(lt)) {}
+  CublasLtBackend(at::Device device, std::unique_ptr<CublasLt> lt, LtChoice choice)
+      : device_(device), lt_(std::move(lt)), choice_(choice) {}
 
   at::Tensor product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) override;
   at::Tensor gelu_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
@@ -86,6 +86,7 @@ class CublasLtBackend final : public LinearBackend {
 
   const at::Device device_;
   std::unique_ptr<CublasLt> lt_;
+  const LtChoice choice_;
   std::map<LtProblem, bool> choices_;
 };
 
@@ -96,6 +97,7 @@ bool CublasLtBackend::chosen(const char* what, const LtProblem& problem, Ours ou
   if (choices_.size() >= kLtPlansMax) choices_.clear();
   bool& choice = choices_[problem];
   if (!lt_->supports(problem)) return choice = false;
+  if (choice_ == LtChoice::kAlways) return choice = true;
   const double mine = microseconds_on_device(device_, ours);
   const double other = microseconds_on_device(device_, theirs);
   choice = mine >= 0 && mine < other;
@@ -297,11 +299,12 @@ at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows
 
 }  // namespace
 
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error) {
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error,
+                                                     LtChoice choice) {
   const int index = device.has_index() ? device.index() : 0;
   std::unique_ptr<CublasLt> lt = CublasLt::make(index, error);
   if (!lt) return nullptr;
-  return std::make_unique<CublasLtBackend>(device, std::move(lt));
+  return std::make_unique<CublasLtBackend>(device, std::move(lt), choice);
 }
 
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows) {
@@ -335,7 +338,7 @@ double microseconds_on_device(at::Device device, const std::function<void()>& bo
 
 #else
 
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device, std::string& error) {
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device, std::string& error, LtChoice) {
   error = "this build has no CUDA parts";
   return nullptr;
 }

@@ -2,6 +2,8 @@
 //   A build without CUDA parts has no device to call these for; only the maker may be called there.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,8 +14,10 @@
 
 namespace swarmline {
 
+enum class LtChoice : std::uint8_t { kMeasured, kAlways };  // kAlways: wherever it can
 // Null, and a sentence in `error`.
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error);
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error,
+                                                     LtChoice choice = LtChoice::kMeasured);
 
 // Fills `rows` (allocated) from an fp32 or bf16 matrix on a CUDA device.
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows);

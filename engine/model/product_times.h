@@ -1,0 +1,37 @@
+// How long a layer's matrix products take on a CUDA device, by cuBLASLt and by libtorch.
+//   Errors: kUserMistake: no such device, or a build without CUDA parts. kDevice: it failed.
+//   Thread: one at a time, the device's. Cost: some hundred products of each kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+struct ProductShape {
+  std::int64_t rows = 0;  // tokens
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+};
+
+// Microseconds, the fastest of several rounds. Operands of bf16 products are bf16, sums of weight
+// gradients fp32. libtorch's time beside 8-bit products is that of its bf16 product.
+struct ProductTime {
+  std::string kind;  // "product", "gelu", "input gradient", "gelu input gradient",
+                     // "weight gradient", "fp8", "fp8 with codes of x", "int8"
+  ProductShape shape;
+  double cublaslt_us = 0;
+  double libtorch_us = 0;
+  double teraflops() const {  // of cuBLASLt's
+    return 2e-6 * static_cast<double>(shape.rows) * static_cast<double>(shape.outputs) *
+           static_cast<double>(shape.inputs) / cublaslt_us;
+  }
+};
+
+Result<std::vector<ProductTime>> measure_products(int device,
+                                                  const std::vector<ProductShape>& shapes);
+
+}  // namespace swarmline
