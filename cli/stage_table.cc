@@ -5,6 +5,7 @@
 #include "balancer/cut.h"
 #include "cli/text.h"
 #include "engine/config/load.h"
+#include "engine/optimizer/state_layout.h"
 #include "engine/store/json_writer.h"
 
 namespace swarmline {
@@ -12,10 +13,11 @@ namespace {
 
 constexpr int kCheckFormat = 1;
 
-// Arenas of a stage's size: parameters, the open step's accumulator, the reduced gradient and two
-// moments; an open step more with delay 1 keeps its version and accumulator too.
-std::uint64_t arenas(const RunConfig& config) {
-  return config.pipeline.delay == 1 ? 7 : 5;
+// Arenas of a stage's size: parameters, the open step's accumulator and the reduced gradient; an
+// open step more with delay 1 keeps its version and accumulator too. And two moments.
+std::uint64_t state_bytes(const RunConfig& config, const ParameterLayout& layout) {
+  const std::uint64_t arenas = config.pipeline.delay == 1 ? 5 : 3;
+  return arenas * layout.bytes() + 2 * make_state_layout(config.optimizer, layout).bytes;
 }
 
 std::uint64_t elements_of(const ParameterLayout& layout) {
@@ -49,7 +51,7 @@ Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const 
     holdings.push_back({.stage = stage,
                         .peers = config.pipeline.peers.at(stage.stage.value),
                         .parameters = elements_of(layout),
-                        .state_bytes = layout.bytes() * arenas(config),
+                        .state_bytes = state_bytes(config, layout),
                         .activation_bytes = retained_bytes(model, stage, config.batch.microbatch,
                                                            config.pipeline.recompute == "true"),
                         .flops_share = stage_flops(costs, stage) / all_flops});
