@@ -1,17 +1,74 @@
 // CPU kernels of int4 and h4.
 
-#include "kernels/cpu/quant_block.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/int4.cc"
+// clang-format off: what follows foreach_target.h is compiled once per target
+#include <hwy/foreach_target.h>
 #include "kernels/cpu/quant_kernels.h"
+#include "kernels/cpu/quant_vector.inc"
+#include "kernels/cpu/quant_draws.inc"
+#include "kernels/cpu/quant_linear.inc"
+// clang-format on
 
+HWY_BEFORE_NAMESPACE();
+namespace swarmline::kernels::HWY_NAMESPACE {
+namespace {
+
+bool quantize_int4(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                   const StochasticKey* key, void* scales, std::uint8_t* codes) {
+  return spec.format == QuantFormat::kH4
+             ? quantize_linear<H4Format>(spec, source, values, n, key, scales, codes)
+             : quantize_linear<Int4Format>(spec, source, values, n, key, scales, codes);
+}
+bool dequantize_int4(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                     std::size_t n, FloatKind target, void* values) {
+  return spec.format == QuantFormat::kH4
+             ? dequantize_linear<H4Format>(spec, scales, codes, n, target, values)
+             : dequantize_linear<Int4Format>(spec, scales, codes, n, target, values);
+}
+bool axpy_int4(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+               std::size_t n, float* y) {
+  return spec.format == QuantFormat::kH4 ? axpy_linear<H4Format>(spec, a, scales, codes, n, y)
+                                         : axpy_linear<Int4Format>(spec, a, scales, codes, n, y);
+}
+
+}  // namespace
+}  // namespace swarmline::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace swarmline::kernels {
+namespace {
+
+HWY_EXPORT(quantize_int4);
+HWY_EXPORT(dequantize_int4);
+HWY_EXPORT(axpy_int4);
+
+bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
+                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(quantize_int4)(spec, source, values, n, key, scales, codes);
+}
+bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                           std::size_t n, FloatKind target, void* values) {
+  return HWY_DYNAMIC_DISPATCH(dequantize_int4)(spec, scales, codes, n, target, values);
+}
+bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+                     std::size_t n, float* y) {
+  return HWY_DYNAMIC_DISPATCH(axpy_int4)(spec, a, scales, codes, n, y);
+}
+
+}  // namespace
 
 const QuantKernels kInt4Kernels = {
-    .quantize = quantize_blocks<Int4Format>,
-    .dequantize = dequantize_blocks<Int4Format>,
+    .quantize = quantize_dispatched,
+    .dequantize = dequantize_dispatched,
+    .dequantize_axpy = axpy_dispatched,
 };
 const QuantKernels kH4Kernels = {
-    .quantize = quantize_blocks<H4Format>,
-    .dequantize = dequantize_blocks<H4Format>,
+    .quantize = quantize_dispatched,
+    .dequantize = dequantize_dispatched,
+    .dequantize_axpy = axpy_dispatched,
 };
 
 }  // namespace swarmline::kernels
+#endif  // HWY_ONCE

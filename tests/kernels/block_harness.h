@@ -99,7 +99,7 @@ inline Quantized run_quantize(const QuantSpec& spec, FloatKind source,
 
 template <typename Reference = ReferenceBlocks>
 void expect_quantizes(const QuantSpec& spec, FloatKind source, const std::vector<float>& x,
-                             const StochasticKey* key, std::size_t misaligned) {
+                      const StochasticKey* key, std::size_t misaligned) {
   const std::vector<std::uint8_t> values = narrowed(source, x);
   const ReferenceCodes expected = Reference(spec).quantize(widened(source, values), key);
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, expected.stored);
@@ -115,10 +115,9 @@ void expect_quantizes(const QuantSpec& spec, FloatKind source, const std::vector
 
 // Any bytes as codes and any floats as scales: what a peer may send.
 template <typename Reference = ReferenceBlocks>
-void expect_dequantizes(const QuantSpec& spec, FloatKind target,
-                               const std::vector<float>& stored,
-                               const std::vector<std::uint8_t>& codes, std::size_t n,
-                               std::size_t misaligned) {
+void expect_dequantizes(const QuantSpec& spec, FloatKind target, const std::vector<float>& stored,
+                        const std::vector<std::uint8_t>& codes, std::size_t n,
+                        std::size_t misaligned) {
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, stored);
   const ReferenceValues reference =
       Reference(spec).dequantize(scales_of(spec.scales, scales), codes, n);
@@ -140,8 +139,8 @@ void expect_dequantizes(const QuantSpec& spec, FloatKind target,
 
 template <typename Reference = ReferenceBlocks>
 void expect_axpy(const QuantSpec& spec, float a, const std::vector<float>& stored,
-                        const std::vector<std::uint8_t>& codes, const std::vector<float>& y,
-                        std::size_t misaligned) {
+                 const std::vector<std::uint8_t>& codes, const std::vector<float>& y,
+                 std::size_t misaligned) {
   const std::vector<std::uint8_t> scales = scale_array(spec.scales, stored);
   const ReferenceValues reference =
       Reference(spec).dequantize(scales_of(spec.scales, scales), codes, y.size());
