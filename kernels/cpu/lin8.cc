@@ -23,10 +23,11 @@ struct Lin8Vector {
     const F32 factor = hn::Set(df32, inverse);
     const I8 least = hn::Set(di8, -127);
     for (std::size_t i = 0; i < block; i += kGroup) {
-      const I32 q0 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i), factor));
-      const I32 q1 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + kLanes), factor));
-      const I32 q2 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + 2 * kLanes), factor));
-      const I32 q3 = hn::NearestInt(hn::Mul(load_values<kSource>(values, i + 3 * kLanes), factor));
+      fetch_ahead<kSource>(values, i);
+      const I32 q0 = nearest_int(hn::Mul(load_values<kSource>(values, i), factor));
+      const I32 q1 = nearest_int(hn::Mul(load_values<kSource>(values, i + kLanes), factor));
+      const I32 q2 = nearest_int(hn::Mul(load_values<kSource>(values, i + 2 * kLanes), factor));
+      const I32 q3 = nearest_int(hn::Mul(load_values<kSource>(values, i + 3 * kLanes), factor));
       const I8 bytes =
           narrow_to_i8(hn::ReorderDemote2To(di16, q0, q1), hn::ReorderDemote2To(di16, q2, q3));
       store_codes<kStream>(in_element_order(hn::Max(bytes, least)), codes + i);
