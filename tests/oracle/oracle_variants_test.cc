@@ -18,7 +18,6 @@ struct Variant {
   Factors factors;
   std::function<void(RunConfig&)> change = [](RunConfig&) {};
   std::function<void(SimClusterOptions&)> machine = [](SimClusterOptions&) {};
-  std::vector<DType> dtypes = {DType::kF64, DType::kF32};
 };
 
 void llama(RunConfig& config) {
@@ -28,12 +27,6 @@ void llama(RunConfig& config) {
   config.model.heads = 4;
   config.model.kv_heads = 2;
   config.model.bias = false;
-}
-
-// Weights large enough for codes.
-void coded_state(RunConfig& config) {
-  config.model.d_model = 64;
-  config.optimizer.state = "8bit";
 }
 
 std::vector<Variant> variants() {
@@ -88,11 +81,6 @@ std::vector<Variant> variants() {
       {"EvaluationsWithoutDelay", two, [](RunConfig& c) { c.eval.every_steps = 2; }},
       {"CheckpointsInBetween", late, [](RunConfig& c) { c.checkpoint.every_steps = 1; }},
       {"NoClipping", two, [](RunConfig& c) { c.optimizer.clip = 0; }},
-      {.name = "CodedState", .factors = two, .change = coded_state, .dtypes = {DType::kF32}},
-      {.name = "CodedStateLambDelayed",
-       .factors = {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb},
-       .change = coded_state,
-       .dtypes = {DType::kF32}},
       {"LongDelays", late, [](RunConfig&) {},
        [](SimClusterOptions& o) {
          o.link = {
@@ -109,7 +97,7 @@ std::vector<Variant> variants() {
 class Variants : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(Variants, Agree) {
-  for (const DType dtype : GetParam().dtypes) {
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
     RunConfig config = config_of(GetParam().factors, dtype);
     GetParam().change(config);
     SimClusterOptions options = swarm_options(config, 11);

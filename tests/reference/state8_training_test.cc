@@ -84,7 +84,7 @@ TEST_P(State8Training, EndsWithinTheNoiseOfFp32) {
                    std::to_string(coded.back()) + " " + std::to_string(plain.back()));
   }
   const auto [least, most] = std::ranges::minmax(plain);
-  EXPECT_LT(most, 1.0) << "not trained: the noise says nothing";
+  EXPECT_LT(most, 1.5) << "not trained: the noise says nothing";
   EXPECT_LE(std::abs(mean(coded) - mean(plain)), most - least);
   EXPECT_LT(mean(coded), mean(plain) * 1.02);
 }
