@@ -80,6 +80,22 @@ void fill_normal(std::uint64_t seed, const ParameterSlot& slot, double std, T* o
   }
 }
 
+// The two matrices of a learned boundary begin as a projection of the residual stream: narrow
+// channel i is the sum of its `factor` wide neighbours over sqrt(factor), and comes back to each of
+// them over sqrt(factor). Small random matrices would mix up all channels and drown what passes in
+// the optimizer's first steps.
+template <typename T>
+void fill_projection(const ParameterSlot& slot, std::int64_t factor, double value, T* out) {
+  const std::int64_t columns = slot.shape[1];
+  const bool down = slot.shape[0] < columns;
+  for (std::int64_t row = 0; row < slot.shape[0]; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const bool joined = down ? column / factor == row : row / factor == column;
+      out[row * columns + column] = joined ? static_cast<T>(value) : T{0};
+    }
+  }
+}
+
 template <typename T>
 void initialise(const ModelSpec& spec, const ParameterLayout& layout, T* arena) {
   const ModelSection& shape = spec.shape;
@@ -88,6 +104,11 @@ void initialise(const ModelSpec& spec, const ParameterLayout& layout, T* arena) 
     if (slot.name.ends_with(".bias")) continue;
     if (slot.name.ends_with("norm.weight")) {
       std::fill_n(out, slot.elements, T{1});
+      continue;
+    }
+    if (slot.name.starts_with("boundary.")) {
+      fill_projection(slot, shape.boundary_factor, 1 / std::sqrt(double(shape.boundary_factor)),
+                      out);
       continue;
     }
     // What adds to the residual stream starts smaller, so that its variance does not grow with

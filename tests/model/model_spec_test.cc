@@ -277,6 +277,28 @@ TEST(Initialise, GapsAreZeroNormsOneBiasesZero) {
   }
 }
 
+// Widening what was narrowed leaves what neighbours have in common, and twice is once.
+TEST(Initialise, ABoundaryBeginsAsAProjection) {
+  RunConfig config = small_config();
+  config.model.dtype = DType::kF64;
+  config.model.boundary = BoundaryKind::kBottleneck;
+  config.model.boundary_factor = 4;
+  const ModelSpec spec = resolve_model(config, 100).value();
+  const std::vector<StageSpec> cut = {{StageId(0), 2, 0, 2}, {StageId(1), 2, 2, 4}};
+  const ParameterLayout layout = make_layout(spec, whole_model(spec, cut));
+  const Buffer arena = initialised(spec, layout);
+  const double* const down =
+      arena.as<double>().data() + find(layout, "boundary.2.down.weight")->offset;
+  const double* const up = arena.as<double>().data() + find(layout, "boundary.2.up.weight")->offset;
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < 64; ++column) {
+      double sum = 0;
+      for (int k = 0; k < 16; ++k) sum += up[row * 16 + k] * down[k * 64 + column];
+      EXPECT_NEAR(sum, row / 4 == column / 4 ? 0.25 : 0, 1e-15) << row << " " << column;
+    }
+  }
+}
+
 struct Moments {
   double mean, deviation, fourth;
 };
