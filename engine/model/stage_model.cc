@@ -67,7 +67,8 @@ class TorchStageModel final : public StageModel {
   ForwardOutput run_forward(const ForwardInput& input);
   BackwardOutput run_backward(const BackwardInput& input, Saved& saved);
   at::Tensor output_gradient(const BackwardInput& input, const Saved& saved) const;
-  at::Tensor accumulator(const BackwardInput& input) const;
+  at::Tensor accumulator(const BackwardInput& input);
+  void add_to_host(const at::Tensor& sums, const BackwardInput& input);
   Arenas make_arenas();
 
   const ModelSpec spec_;
@@ -79,6 +80,10 @@ class TorchStageModel final : public StageModel {
   Buffer host_arena_;
   Arenas arenas_;
   StageNetwork network_;
+  // On a device: one contribution's gradients there, and in page-locked memory on the way to the
+  // caller's accumulator. Made on the first backward.
+  at::Tensor device_sums_;
+  at::Tensor host_sums_;
   std::map<AttemptId, Saved> saved_;
 };
 
@@ -196,12 +201,21 @@ at::Tensor TorchStageModel::output_gradient(const BackwardInput& input, const Sa
   return borrowed(input.output_gradient, saved.output.sizes(), type_).to(device_);
 }
 
-at::Tensor TorchStageModel::accumulator(const BackwardInput& input) const {
+at::Tensor TorchStageModel::accumulator(const BackwardInput& input) {
   SWARMLINE_CHECK_MSG(input.accumulator.size() == layout_.bytes(),
                       "an accumulator of another layout");
   const auto elements = static_cast<std::int64_t>(layout_.elements);
   if (device_.is_cpu()) return borrowed(input.accumulator, {elements}, type_);
-  return at::zeros({elements}, at::TensorOptions(type_).device(device_));
+  if (!device_sums_.defined()) {
+    device_sums_ = at::empty({elements}, at::TensorOptions(type_).device(device_));
+    host_sums_ = at::empty({elements}, at::TensorOptions(type_).pinned_memory(true));
+  }
+  return device_sums_.zero_();
+}
+
+void TorchStageModel::add_to_host(const at::Tensor& sums, const BackwardInput& input) {
+  host_sums_.copy_(sums);
+  borrowed(input.accumulator, sums.sizes(), type_).add_(host_sums_);
 }
 
 BackwardOutput TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
@@ -218,9 +232,7 @@ BackwardOutput TorchStageModel::run_backward(const BackwardInput& input, Saved& 
       torch::autograd::grad({graph.output}, {graph.input}, {output_gradient(input, graph)},
                             /*retain_graph=*/input.keep_graph && !recompute_)[0];
   if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
-  if (sums.defined() && !device_.is_cpu()) {
-    borrowed(input.accumulator, sums.sizes(), type_).add_(sums.to(at::kCPU));
-  }
+  if (sums.defined() && !device_.is_cpu()) add_to_host(sums, input);
   BackwardOutput output;
   output.finite = all_finite(gradient);
   if (!stage_.has_embedding()) output.input_gradient = copied_out(gradient);
