@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/rng.h"
+#include "kernels/format/philox.h"
 
 namespace swarmline {
 namespace {
@@ -111,6 +112,19 @@ INSTANTIATE_TEST_SUITE_P(Formats, RowCodes, ::testing::Values(RowFormat::kFp8, R
                          [](const auto& info) {
                            return info.param == RowFormat::kFp8 ? "fp8" : "int8";
                          });
+
+// The device draws dropout masks with the kernels' cipher, the CPU with the engine's.
+TEST(DropoutOfTheDevice, HasTheSameCipher) {
+  Rng rng(6);
+  for (int i = 0; i < 1000; ++i) {
+    const PhiloxCounter counter = {rng.next_u32(), rng.next_u32(), rng.next_u32(), rng.next_u32()};
+    const PhiloxKey key = {rng.next_u32(), rng.next_u32()};
+    const auto expected = philox4x32(counter, key);
+    const kernels::PhiloxWords words =
+        kernels::philox({{counter[0], counter[1], counter[2], counter[3]}}, key[0], key[1]);
+    for (std::size_t w = 0; w < 4; ++w) ASSERT_EQ(words.word[w], expected[w]);
+  }
+}
 
 }  // namespace
 }  // namespace swarmline
