@@ -42,7 +42,13 @@ BoundaryStatus boundary_from(const JsonValue& json) {
           .backward_codec_bytes = json["backward_codec_bytes"].count(),
           .backward_framing_bytes = json["backward_framing_bytes"].count(),
           .microbatches = json["microbatches"].count(),
-          .gradients = json["gradients"].count()};
+          .gradients = json["gradients"].count(),
+          .forward_codec = json["forward_codec"].string,
+          .backward_codec = json["backward_codec"].string,
+          .forward_error = number(json["forward_error"]),
+          .backward_error = number(json["backward_error"]),
+          .forward_bytes_per_second = json["forward_bytes_per_second"].number_or(0),
+          .backward_bytes_per_second = json["backward_bytes_per_second"].number_or(0)};
 }
 
 // An entropy of 0: not measured, because nothing is held out.
@@ -142,8 +148,14 @@ void write_boundary(JsonWriter& json, const BoundaryStatus& boundary) {
       .member("backward_codec_bytes", boundary.backward_codec_bytes)
       .member("backward_framing_bytes", boundary.backward_framing_bytes)
       .member("microbatches", boundary.microbatches)
-      .member("gradients", boundary.gradients)
-      .end_object();
+      .member("gradients", boundary.gradients);
+  json.member("forward_codec", boundary.forward_codec);
+  write_optional(json, "forward_error", boundary.forward_error);
+  json.member("forward_bytes_per_second", boundary.forward_bytes_per_second);
+  json.member("backward_codec", boundary.backward_codec);
+  write_optional(json, "backward_error", boundary.backward_error);
+  json.member("backward_bytes_per_second", boundary.backward_bytes_per_second);
+  json.end_object();
 }
 
 }  // namespace

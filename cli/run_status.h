@@ -42,8 +42,12 @@ struct BoundaryStatus {
   std::uint64_t forward_framing_bytes = 0;
   std::uint64_t backward_codec_bytes = 0;
   std::uint64_t backward_framing_bytes = 0;
-  std::uint64_t microbatches = 0;  // sent forward
-  std::uint64_t gradients = 0;     // sent back
+  std::uint64_t microbatches = 0;                       // sent forward
+  std::uint64_t gradients = 0;                          // sent back
+  std::string forward_codec, backward_codec;            // in use
+  std::optional<double> forward_error, backward_error;  // relative L2; none: not measured
+  double forward_bytes_per_second = 0;                  // of a link; 0: not measured
+  double backward_bytes_per_second = 0;
 };
 
 struct RunStatus {

@@ -16,4 +16,10 @@ CodecSpec configured_codec(const std::string& name, const CodecSection& section)
   return *codec;
 }
 
+kernels::StochasticKey codec_key(std::uint64_t seed, std::uint64_t step, std::uint32_t index,
+                                 std::uint32_t place) {
+  constexpr std::uint64_t kOfCodecs = 0x636F6465'63730000ULL;
+  return {.seed = seed ^ kOfCodecs, .stream = {static_cast<std::uint32_t>(step), index, place}};
+}
+
 }  // namespace swarmline

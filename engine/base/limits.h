@@ -15,6 +15,7 @@ struct Limits {
   static constexpr std::uint64_t frame_payload_bytes_max = 1 * kGiB;
   static constexpr std::uint64_t connection_queue_bytes_max = 4 * kGiB;
   static constexpr int accept_backlog_max = 1024;
+  static constexpr std::uint64_t arrival_bytes_min = 1 * kMiB;  // payloads reported as they arrive
   // Swarm
   static constexpr int stages_max = 1024;
   static constexpr int peers_max = 16384;

@@ -19,10 +19,12 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/bytes.h"
 #include "engine/base/result.h"
+#include "engine/base/units.h"
 
 namespace swarmline {
 
@@ -53,6 +55,9 @@ struct Frame {
   std::uint32_t flags = 0;
   std::string meta;
   std::vector<SharedBytes> payload;
+  // Of a received frame: how long its payload's bytes took to arrive, from the first to the last;
+  // 0 where they came at once. Their number over this time is what the link gave.
+  Duration received_over{};
 
   std::uint64_t payload_bytes() const;
   std::uint64_t wire_bytes() const { return kFrameHeaderBytes + meta.size() + payload_bytes(); }
@@ -62,6 +67,16 @@ struct Frame {
   BytesView received_payload() const {
     return payload.empty() ? BytesView{} : payload.front().view();
   }
+};
+
+// A frame of which the payload is still on its way.
+struct Arrival {
+  std::uint16_t kind = 0;
+  std::uint64_t request = 0;
+  std::uint32_t flags = 0;
+  std::string_view meta;
+  BytesView arrived;  // the payload's first bytes; the same memory until the frame is delivered
+  std::uint64_t payload_bytes = 0;  // of the whole payload
 };
 
 }  // namespace swarmline

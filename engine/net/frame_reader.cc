@@ -50,6 +50,16 @@ std::optional<Frame> FrameReader::next() {
   return frame;
 }
 
+std::optional<Arrival> FrameReader::arriving() const {
+  if (state_ != State::kPayload) return std::nullopt;
+  return Arrival{.kind = header_.kind,
+                 .request = header_.request,
+                 .flags = header_.flags,
+                 .meta = meta_,
+                 .arrived = payload_.bytes().first(filled_),
+                 .payload_bytes = payload_.size()};
+}
+
 Result<void> FrameReader::parse() {
   while (true) {
     if (state_ == State::kHeader) {
@@ -101,7 +111,8 @@ void FrameReader::end_frame() {
               .request = header_.request,
               .flags = header_.flags,
               .meta = std::move(meta_),
-              .payload = {}};
+              .payload = {},
+              .received_over = {}};
   if (!payload_.empty()) frame.payload.emplace_back(std::move(payload_));
   ready_.push_back(std::move(frame));
   meta_.clear();

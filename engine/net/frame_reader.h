@@ -33,6 +33,8 @@ class FrameReader {
   Result<void> commit(std::size_t count);
   // The next complete frame, in order.
   std::optional<Frame> next();
+  // The frame whose payload is being filled, if one is.
+  std::optional<Arrival> arriving() const;
   // True between frames: an end of the stream here loses nothing.
   bool between_frames() const { return state_ == State::kHeader && begin_ == end_; }
 

@@ -36,6 +36,10 @@ class Connection {
   struct Handlers {
     std::function<void(Frame)> on_frame;
     std::function<void(Error)> on_closed;  // kPeerGone, kCorrupt, kStopped; last callback ever
+    // May be empty. Of a payload of the backend's arrival_bytes_min or more: some of it has arrived,
+    // more than the time before and not all; on_frame or on_closed follows. What is read here is
+    // borrowed for the call.
+    std::function<void(const Arrival&)> on_arriving = {};
   };
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;

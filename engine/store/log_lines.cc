@@ -11,6 +11,12 @@ void begin_line(JsonWriter& json, std::string_view kind, double wall_seconds) {
   json.member("wall_seconds", wall_seconds);
 }
 
+// Null where nothing was measured; the writer makes null of what is not finite.
+void write_error(JsonWriter& json, std::string_view key, double error) {
+  json.key(key);
+  error < 0 ? json.null() : json.value(error);
+}
+
 }  // namespace
 
 std::string to_json_line(const StepLogLine& line) {
@@ -29,7 +35,12 @@ std::string to_json_line(const StepLogLine& line) {
   for (const BoundaryBytes& boundary : line.boundaries) {
     json.begin_object().member("from", boundary.from.value);
     json.member("forward_bytes", boundary.forward_bytes);
-    json.member("backward_bytes", boundary.backward_bytes).end_object();
+    json.member("backward_bytes", boundary.backward_bytes);
+    json.member("forward_codec", boundary.forward_codec);
+    json.member("backward_codec", boundary.backward_codec);
+    write_error(json, "forward_error", boundary.forward_error);
+    write_error(json, "backward_error", boundary.backward_error);
+    json.end_object();
   }
   json.end_array().member("averaging_bytes", line.averaging_bytes).end_object();
   return json.take();

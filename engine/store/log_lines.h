@@ -26,6 +26,10 @@ struct BoundaryBytes {
   StageId from;  // the boundary from this stage to the next
   std::uint64_t forward_bytes = 0;
   std::uint64_t backward_bytes = 0;
+  // From the next step on, with the relative L2 error last measured of it; below 0: not measured.
+  std::string forward_codec, backward_codec;
+  double forward_error = -1;
+  double backward_error = -1;
 };
 
 struct StepLogLine {

@@ -14,8 +14,8 @@ Result<void> StageAverager::start(Round round) {
   const RoundKey key = round.key;
   Running& running = running_[key];
   running.round = std::move(round);
-  running.reduce = std::make_unique<ButterflyAllReduce>(running.round.spec, running.round.input,
-                                                        running.round.output);
+  running.reduce = std::make_unique<ButterflyAllReduce>(
+      running.round.spec, running.round.input, running.round.output, running.round.residual);
   dispatch(running, running.reduce->start());
   auto early = early_.extract(key);
   if (!early.empty()) {

@@ -39,6 +39,7 @@ class StageAverager {
     ButterflySpec spec;
     BytesView input;
     MutableBytes output;
+    Residual residual;  // empty: no error feedback
     std::function<void(std::uint64_t bytes_sent)> on_done;
   };
 

@@ -48,6 +48,9 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
       membership_(options_.config.pipeline.peers),
       sequence_(sequence_of(options_)),
       stats_(options_.config.pipeline.stages),
+      boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
+                                       options_.config.batch.sequence *
+                                       options_.model.hidden_width()),
       alive_(std::make_shared<Impl*>(this)) {
   for (const StageSpec& stage : stages_) layouts_.push_back(make_layout(options_.model, stage));
 }
@@ -326,6 +329,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   wire::OpenPhase open;
   *open.mutable_phase() = to_wire(opening.phase);
   open.set_version(opening.version.value);
+  boundaries_.fill(open);
   open.set_microbatches(indices);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
 }

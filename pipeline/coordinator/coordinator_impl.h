@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/net/rpc.h"
+#include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/membership.h"
 #include "pipeline/coordinator/reduce_board.h"
@@ -93,6 +94,7 @@ class Coordinator::Impl {
   void on_reduced(const wire::Reduced& reduced);
   void commit();
   void on_stepped(const wire::Stepped& stepped);
+  void choose_codecs();
 
   // coordinator_checkpoint.cc
   void begin_checkpoint(std::uint64_t version, bool final);
@@ -119,6 +121,7 @@ class Coordinator::Impl {
   Ledger ledger_;
   ReduceBoard board_;
   RunStats stats_;
+  BoundaryBoard boundaries_;
   State state_ = State::kWaiting;
   std::string sentence_;
   Term term_{1};

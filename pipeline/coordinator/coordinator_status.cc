@@ -20,7 +20,15 @@ const char* name_of(MemberState state) {
   return "?";
 }
 
-void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& totals) {
+void write_way(JsonWriter& json, const std::string& way, const BoundaryBoard::View& view) {
+  json.member(way + "_codec", to_string(view.codec));
+  json.key(way + "_error");
+  view.relative_error < 0 ? json.null() : json.value(view.relative_error);
+  json.member(way + "_bytes_per_second", view.bytes_per_second);
+}
+
+void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& totals,
+                    const BoundaryBoard& board) {
   json.begin_object();
   json.member("from", from).member("to", from + 1);
   json.member("forward_codec_bytes", totals.forward_codec);
@@ -30,6 +38,9 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
   json.member("backward_framing_bytes", totals.backward_framing);
   json.member("microbatches", totals.forward_messages);
   json.member("gradients", totals.backward_messages);
+  const auto boundary = static_cast<std::uint32_t>(from);
+  write_way(json, "forward", board.view(boundary, BoundaryBoard::kForward));
+  write_way(json, "backward", board.view(boundary, BoundaryBoard::kBackward));
   json.end_object();
 }
 
@@ -95,7 +106,7 @@ std::string Coordinator::Impl::status_json() const {
   json.end_array();
   json.key("boundaries").begin_array();
   for (std::size_t s = 0; s + 1 < stages_.size(); ++s)
-    write_boundary(json, s, stats_.boundaries()[s]);
+    write_boundary(json, s, stats_.boundaries()[s], boundaries_);
   json.end_array();
   json.member("reduce_bytes", stats_.reduce_bytes());
   json.member("control_bytes", control_bytes());

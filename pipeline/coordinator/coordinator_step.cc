@@ -248,6 +248,7 @@ void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
   if (!counts) return fail_run(counts.error().what);
   if (!*counts) return;
   stats_.on_reduced(reduced);
+  boundaries_.on_reduced(reduced);
   if (board_.done()) commit();
 }
 
@@ -306,13 +307,28 @@ void Coordinator::Impl::commit() {
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   sequence_.on_committed(step);
   stats_.on_commit(record, reduce_bytes, runtime_.now());
+  choose_codecs();
+  if (ended_ || state_ == State::kFailed) return;
   if (options_.log_line)
-    options_.log_line(stats_.log_line(record, shares, reduce_bytes, runtime_.wall_seconds()));
+    options_.log_line(
+        stats_.log_line(record, shares, boundaries_, reduce_bytes, runtime_.wall_seconds()));
   const std::uint64_t every = config.checkpoint.every_steps;
   if (every > 0 && record.version % every == 0 && record.version < config.run.steps)
     begin_checkpoint(record.version, false);
   for (const Phase& open : ledger_.open_phases()) after_progress(open);
   advance();
+}
+
+// Phases that open from now on travel so; those that are open keep what they were opened with.
+void Coordinator::Impl::choose_codecs() {
+  std::vector<std::uint32_t> peers;
+  for (const StageSpec& stage : stages_)
+    peers.push_back(static_cast<std::uint32_t>(membership_.ready_of(stage.stage).size()));
+  const std::vector<std::string> changes = boundaries_.on_commit(peers);
+  if (changes.empty()) return;
+  if (auto kept = journal_.put_meta("codecs", boundaries_.to_text()); !kept)
+    return fail_run("the journal can't be written: " + kept.error().what);
+  for (const std::string& change : changes) event("codec", change);
 }
 
 void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {

@@ -63,7 +63,8 @@ void RunStats::on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes,
 
 std::string RunStats::log_line(const CommitRecord& commit,
                                const std::vector<PeerContributions>& shares,
-                               std::uint64_t reduce_bytes, double wall_seconds) const {
+                               const BoundaryBoard& boundaries, std::uint64_t reduce_bytes,
+                               double wall_seconds) const {
   StepLogLine line;
   line.step = commit.step;
   line.version = commit.version;
@@ -77,10 +78,16 @@ std::string RunStats::log_line(const CommitRecord& commit,
   line.peers = shares;
   for (const auto& [stage, totals] : last_step_) {
     if (stage + 1 >= totals_.size()) continue;
+    const auto forward = boundaries.view(stage, BoundaryBoard::kForward);
+    const auto backward = boundaries.view(stage, BoundaryBoard::kBackward);
     line.boundaries.push_back(
         {.from = StageId{static_cast<std::uint16_t>(stage)},
          .forward_bytes = totals.forward_codec + totals.forward_tokens + totals.forward_framing,
-         .backward_bytes = totals.backward_codec + totals.backward_framing});
+         .backward_bytes = totals.backward_codec + totals.backward_framing,
+         .forward_codec = to_string(forward.codec),
+         .backward_codec = to_string(backward.codec),
+         .forward_error = forward.relative_error,
+         .backward_error = backward.relative_error});
   }
   line.averaging_bytes = reduce_bytes;
   return to_json_line(line);

@@ -11,6 +11,7 @@
 #include "engine/base/units.h"
 #include "engine/store/journal.h"
 #include "engine/store/log_lines.h"
+#include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/membership.h"
 
@@ -37,7 +38,8 @@ class RunStats {
   void on_evaluated(double loss) { held_out_loss_ = loss; }
 
   std::string log_line(const CommitRecord& commit, const std::vector<PeerContributions>& shares,
-                       std::uint64_t reduce_bytes, double wall_seconds) const;
+                       const BoundaryBoard& boundaries, std::uint64_t reduce_bytes,
+                       double wall_seconds) const;
   double tokens_per_second() const;  // over the last steps
   double mean_tokens_per_second() const;
   double seconds_per_step() const;

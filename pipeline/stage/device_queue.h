@@ -1,6 +1,6 @@
 // What a peer's device does next: control work first, then older steps before newer, backward
-// before forward, then in the order of arrival. Hands the device at most kAheadJobs, so that a
-// gradient that arrives late still goes first.
+// before forward before measurements, then in the order of arrival. Hands the device at most
+// kAheadJobs, so that a gradient that arrives late still goes first.
 //   Thread:  control thread. Errors: a job's Result goes to its `done`. Dropped jobs: neither body
 //            nor done run.
 //   Bounds:  the owner admits by bytes; control jobs are a few per phase.
@@ -16,7 +16,7 @@
 
 namespace swarmline {
 
-enum class JobClass : std::uint8_t { kControl = 0, kBackward = 1, kForward = 2 };
+enum class JobClass : std::uint8_t { kControl = 0, kBackward = 1, kForward = 2, kMonitor = 3 };
 
 struct StageJob {
   JobClass job_class = JobClass::kControl;

@@ -28,6 +28,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   if (header->elements != context_.activation_elements(task->rows))
     return fail(ErrorCode::kCorrupt, "a gradient of another shape than this stage's output");
   settle_hop(task);
+  monitor_.on_arrival(CodecMonitor::Way::kBackward, id.microbatch.phase, frame);
   task->gradient = frame.payload.front();
   task->output = SharedBytes();
   if (!task->local()) {
@@ -79,7 +80,8 @@ void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) 
   job.job_class = JobClass::kBackward;
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kBackward;
-  job.job.body = backward_body(context_, task, {weight_gradients, input_gradient}, result);
+  job.job.body = backward_body(context_, task, {weight_gradients, input_gradient},
+                               monitor_.plan(CodecMonitor::Way::kBackward, *task), result);
   job.done = guarded([this, task, weight_gradients, result](JobReport report) {
     after_backward(task, weight_gradients, report, *result);
   });
@@ -102,6 +104,7 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
   }
   task->has_graph = false;
   if (added) contributions_.added(task);
+  monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
   if (!task->local() && !result.wire.empty() && !task->cancelled && !over) {
     wire::Gradient gradient;

@@ -19,6 +19,7 @@ MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases,
       contributions_(contributions),
       wiring_(wiring),
       admit_bytes_max_(admit_bytes_max),
+      monitor_(context),
       on_local_finished_(std::move(on_local_finished)),
       alive_(std::make_shared<MicrobatchFlow*>(this)) {}
 
@@ -100,6 +101,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   task->mask = message->stage_mask();
   task->rows = message->rows();
   task->input = frame.payload.front();
+  monitor_.on_arrival(CodecMonitor::Way::kForward, id.microbatch.phase, frame);
   task->targets_wire = message->targets();
   if (context_.last()) {
     auto targets =
@@ -147,7 +149,8 @@ void MicrobatchFlow::queue_forward(const TaskPtr& task) {
   job.job_class = JobClass::kForward;
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kForward;
-  job.job.body = forward_body(context_, task, result);
+  job.job.body =
+      forward_body(context_, task, monitor_.plan(CodecMonitor::Way::kForward, *task), result);
   job.done =
       guarded([this, task, result](JobReport report) { after_forward(task, report, *result); });
   context_.queue.submit(std::move(job));
@@ -164,6 +167,7 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
   if (!report.result) return compute_failed(task, report.result.error());
   task->loss_sum = result.loss_sum;
   task->output = result.wire;
+  monitor_.on_sample(CodecMonitor::Way::kForward, task->id.microbatch.phase, result.sample);
   if (context_.last()) {
     if (!task->local()) {
       wire::ForwardDone done;
@@ -352,7 +356,9 @@ Result<void> MicrobatchFlow::on_frame(const Seat& from, Frame frame) {
 
 wire::BoundaryBytes MicrobatchFlow::take_boundary_bytes(const Phase& phase) {
   auto entry = boundary_.extract(phase);
-  return entry.empty() ? wire::BoundaryBytes() : entry.mapped();
+  wire::BoundaryBytes bytes = entry.empty() ? wire::BoundaryBytes() : entry.mapped();
+  monitor_.take(phase, bytes);
+  return bytes;
 }
 
 std::uint64_t MicrobatchFlow::take_busy_ns(const Phase& phase) {

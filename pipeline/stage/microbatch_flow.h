@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/codec_monitor.h"
 #include "pipeline/stage/contributions.h"
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/phase_book.h"
@@ -112,6 +113,7 @@ class MicrobatchFlow {
   Contributions& contributions_;
   Wiring& wiring_;
   std::uint64_t admit_bytes_max_;
+  CodecMonitor monitor_;
   std::function<void()> on_local_finished_;
 
   std::map<PeerId, Seat> next_seats_;

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <set>
 
-#include "compression/configured.h"
 #include "engine/base/check.h"
 #include "engine/base/hash.h"
 #include "engine/base/log.h"
@@ -57,10 +56,10 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .self = parts.self,
                .era = parts.era,
                .recompute = parts.recompute,
-               .forward_codec = configured_codec(config_.codec.forward, config_.codec),
-               .backward_codec = configured_codec(config_.codec.backward, config_.codec),
+               .codecs = PhaseCodecs(config_),
                .notify_coordinator = std::move(parts.notify_coordinator),
                .call_coordinator = std::move(parts.call_coordinator),
+               .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
       wiring_(make_wiring()),
       contributions_(context_,
@@ -73,6 +72,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
               want_leases();
             }),
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
+      averaging_codecs_(config_, model_->layout().bytes()),
       window_(window_for(config_.pipeline.in_flight, total_peers(config_),
                          config_.pipeline.peers.front())),
       alive_(std::make_shared<SeatedStage*>(this)) {}
@@ -219,6 +219,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
       open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||
       (train && open.microbatches() != config_.microbatches_per_step()))
     return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be opened now");
+  SWARMLINE_TRY(context_.codecs.open(phase, open));
   phases_.announce(phase, version, open.microbatches());
   if (train) contributions_.open(phase);
   // Until the accumulator of the phase before is sealed, nothing of this one may be added.
@@ -356,10 +357,9 @@ void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group
   round.spec.dtype = layout.dtype;
   round.spec.bounds.assign(group.slice_ends().begin(), group.slice_ends().end());
   round.spec.bounds.insert(round.spec.bounds.begin(), 0);
-  round.spec.gather = configured_codec(config_.codec.averaging, config_.codec);
-  round.spec.scatter.assign(round.members.size(), round.spec.gather);
   round.input = state_.sealed().subspan(first * width, (end - first) * width);
   round.output = state_.reduced().subspan(first * width, (end - first) * width);
+  averaging_codecs_.set_up(round, first * width);
   const RoundKey key = round.key;
   round.on_done = [this, key](std::uint64_t bytes) { reduced(key, bytes); };
   if (auto started = averager_.start(std::move(round)); !started) context_.fail(started.error());
@@ -417,6 +417,7 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
     }
   }
   averager_.retire(phase);
+  averaging_codecs_.on_commit(commit.skipped());
   contributions_.retire(phase);
   committed_ = Version{commit.step() + 1};
   if (config_.pipeline.delay == 0) computing_ = committed_;

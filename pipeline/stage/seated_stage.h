@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "pipeline/averaging/averaging_codecs.h"
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/source/lease_window.h"
 #include "pipeline/source/microbatch_source.h"
@@ -32,6 +33,7 @@ struct SeatedStageParts {
   bool recompute = false;
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
+  Registry* metrics = nullptr;
   std::function<void(Error)> fail;
 };
 
@@ -75,6 +77,7 @@ class SeatedStage {
   Contributions contributions_;
   MicrobatchFlow flow_;
   StageAverager averager_;
+  AveragingCodecs averaging_codecs_;
   LeaseWindow window_;
 
   std::uint64_t wanted_ = 0;

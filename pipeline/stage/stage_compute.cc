@@ -1,5 +1,6 @@
 #include "pipeline/stage/stage_compute.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace swarmline {
@@ -39,11 +40,19 @@ Result<ForwardInput> forward_input(const StageContext& context, const Microbatch
   return input;
 }
 
+void send_tensor(const SendPlan& send, BytesView values, DType dtype, SharedBytes& wire,
+                 SharedBytes& sample) {
+  wire = SharedBytes(encode(send.codec, values, dtype, send.key ? &*send.key : nullptr));
+  if (!send.sample) return;
+  const std::size_t bytes = std::min(values.size(), kSampleElementsMax * size_bytes(dtype));
+  sample = SharedBytes(Buffer::copy_of(values.first(bytes)));
+}
+
 }  // namespace
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task,
+std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
                                            std::shared_ptr<ForwardResult> result) {
-  return [&context, task, result]() -> Result<void> {
+  return [&context, task, send, result]() -> Result<void> {
     Buffer hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
@@ -52,15 +61,15 @@ std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task,
     result->loss_sum = output->loss_sum;
     result->finite = output->finite;
     if (!context.last())
-      result->wire = SharedBytes(
-          encode(context.forward_codec, output->hidden.bytes(), context.spec.shape.dtype));
+      send_tensor(send, output->hidden.bytes(), context.spec.shape.dtype, result->wire,
+                  result->sample);
     return {};
   };
 }
 
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            std::shared_ptr<BackwardResult> result) {
-  return [&context, task, plan, result]() -> Result<void> {
+                                            SendPlan send, std::shared_ptr<BackwardResult> result) {
+  return [&context, task, plan, send, result]() -> Result<void> {
     BackwardInput input;
     input.id = task->id;
     input.weight_gradients = plan.weight_gradients;
@@ -76,8 +85,8 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
     if (!output) return std::unexpected(output.error());
     result->finite = output->finite;
     if (!context.first() && plan.input_gradient)
-      result->wire = SharedBytes(
-          encode(context.backward_codec, output->input_gradient.bytes(), context.spec.shape.dtype));
+      send_tensor(send, output->input_gradient.bytes(), context.spec.shape.dtype, result->wire,
+                  result->sample);
     return {};
   };
 }

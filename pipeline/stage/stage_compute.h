@@ -4,20 +4,31 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/stage_context.h"
 
 namespace swarmline {
 
+// How a computed tensor leaves.
+struct SendPlan {
+  CodecSpec codec;
+  std::optional<kernels::StochasticKey> key;  // none: rounded to nearest
+  bool sample = false;                        // keep the tensor's beginning for the codec monitor
+};
+inline constexpr std::size_t kSampleElementsMax = 4 * std::size_t{kWireTileElements};
+
 struct ForwardResult {
-  SharedBytes wire;  // encoded output; empty at the last stage
+  SharedBytes wire;    // encoded output; empty at the last stage
+  SharedBytes sample;  // of the output, where the plan asked for one
   double loss_sum = 0;
   bool finite = true;
 };
 
 struct BackwardResult {
   SharedBytes wire;  // encoded input gradient; empty at stage 0 or when nobody below wants it
+  SharedBytes sample;
   bool finite = true;
 };
 
@@ -26,10 +37,10 @@ struct BackwardPlan {
   bool input_gradient = true;
 };
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task,
+std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
                                            std::shared_ptr<ForwardResult> result);
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            std::shared_ptr<BackwardResult> result);
+                                            SendPlan send, std::shared_ptr<BackwardResult> result);
 // Runs the microbatch again and subtracts its weight gradients from the open accumulator.
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 

@@ -5,14 +5,15 @@
 #include <functional>
 #include <string>
 
-#include "compression/codec.h"
 #include "engine/config/run_config.h"
+#include "engine/metrics/metrics.h"
 #include "engine/model/stage_model.h"
 #include "engine/net/frame.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/stage/device_queue.h"
 #include "pipeline/stage/parameter_state.h"
 #include "pipeline/stage/peer_links.h"
+#include "pipeline/stage/phase_codecs.h"
 
 namespace swarmline {
 
@@ -28,10 +29,10 @@ struct StageContext {
   Seat self;
   Era era;
   bool recompute = false;
-  CodecSpec forward_codec;
-  CodecSpec backward_codec;
+  PhaseCodecs codecs;
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
+  Registry* metrics = nullptr;
   std::function<void(Error)> fail;  // ends this peer with exit code 1 and the sentence
 
   bool first() const { return stage.has_embedding(); }

@@ -246,6 +246,7 @@ void StagePeer::Impl::take_seat(SeatedStageParts built) {
   SeatedStageParts* parts = &built;
   log(LogLevel::kInfo, "seated at stage {}: layers {} to {}, {} parameters", seat_.stage.value,
       parts->stage.first_layer, parts->stage.last_layer - 1, parts->model->layout().elements);
+  parts->metrics = &metrics_;
   parts->notify_coordinator = [weak = weak()](Frame frame) {
     if (auto self = weak.lock()) (*self)->coordinator_->notify(std::move(frame));
   };

@@ -190,6 +190,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const std::uint64_t bytes = item.frame ? item.frame->wire_bytes() : 0;
     const Instant leaves = core_->departure(route_, bytes);
     const Instant arrives = std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
+    if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
     last_arrival_ = arrives;
     if (!item.frame) {
       const Instant flushed = std::min(leaves, *cutoff_);
@@ -209,6 +210,39 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
           self->inbox_.push_back(item);
           if (self->started_) self->drain();
         });
+  }
+
+  // What the link's rate makes of a payload: how long it takes, and where it stands on the way.
+  void arrive_in_parts(Frame& frame, Instant leaves, Instant arrives) {
+    const double rate = core_->link_of(route_).bytes_per_second;
+    const std::uint64_t bytes = frame.payload_bytes();
+    if (rate <= 0 || bytes == 0) return;
+    frame.received_over = from_seconds(static_cast<double>(bytes) / rate);
+    if (bytes < core_->options.arrival_bytes_min) return;
+    join_payload(frame);
+    for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
+      const Instant when = arrives - frame.received_over * (4 - quarter) / 4;
+      core_->runtime.schedule(
+          route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
+          [core = core_, twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
+            const auto end = core->ends.find(twin);
+            if (leaves <= *cutoff && end != core->ends.end())
+              std::shared_ptr(end->second)->arriving(frame, frame.payload_bytes() * quarter / 4);
+          });
+    }
+  }
+
+  void arriving(const Frame& frame, std::uint64_t bytes) {
+    if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving) return;
+    delivering_ = true;
+    handlers_.on_arriving({.kind = frame.kind,
+                           .request = frame.request,
+                           .flags = frame.flags,
+                           .meta = frame.meta,
+                           .arrived = frame.received_payload().first(bytes),
+                           .payload_bytes = frame.payload_bytes()});
+    delivering_ = false;
+    if (closed_) handlers_ = {};
   }
 
   void drain() {

@@ -27,6 +27,7 @@ struct SimLink {
 struct SimNetworkOptions {
   SimLink link;  // where set_link() said nothing
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
+  std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
 };
 
 // What a filter decides about one frame at the instant it is sent.

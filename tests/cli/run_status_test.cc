@@ -34,6 +34,10 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   ASSERT_EQ(status->boundaries.size(), 1U);
   EXPECT_EQ(status->boundaries[0].forward_codec_bytes, 4194304U);
   EXPECT_EQ(status->boundaries[0].gradients, 64U);
+  EXPECT_EQ(status->boundaries[0].forward_codec, "h8");
+  EXPECT_EQ(status->boundaries[0].forward_error, 0.006);
+  EXPECT_EQ(status->boundaries[0].forward_bytes_per_second, 125e6);
+  EXPECT_FALSE(status->boundaries[0].backward_error);
   EXPECT_EQ(status->losses.size(), 4U);
 }
 

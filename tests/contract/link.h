@@ -13,11 +13,19 @@ namespace swarmline {
 struct End {
   std::shared_ptr<Connection> connection;
   std::vector<Frame> frames;
+  std::vector<std::pair<std::string, std::uint64_t>> arrivals;  // meta, bytes there
+  std::function<void(const Arrival&)> on_arriving;
   std::vector<Error> closed;
 
   void start() {
     connection->start({.on_frame = [this](Frame frame) { frames.push_back(std::move(frame)); },
-                       .on_closed = [this](Error error) { closed.push_back(std::move(error)); }});
+                       .on_closed = [this](Error error) { closed.push_back(std::move(error)); },
+                       .on_arriving =
+                           [this](const Arrival& arrival) {
+                             arrivals.emplace_back(std::string(arrival.meta),
+                                                   arrival.arrived.size());
+                             if (on_arriving) on_arriving(arrival);
+                           }});
   }
 };
 

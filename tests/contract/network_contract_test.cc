@@ -71,6 +71,48 @@ TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
   }
 }
 
+// A payload is seen while it comes: prefixes of what on_frame then delivers, ever longer ones,
+// never all of it. What is small comes without a word.
+TEST_P(NetworkContract, LargePayloadsAreReportedWhileTheyArrive) {
+  const auto link = make_link(*world_);
+  const std::size_t size = 16 << 20;
+  const SharedBytes large = random_bytes(size, 1), small = random_bytes(100'000, 2);
+  std::size_t wrong = 0;
+  const std::byte* where = nullptr;
+  link->server.on_arriving = [&](const Arrival& arrival) {
+    wrong += arrival.kind != 7 || arrival.payload_bytes != size ||
+             !std::ranges::equal(arrival.arrived, large.view().first(arrival.arrived.size()));
+    where = arrival.arrived.data();
+  };
+  link->client.connection->send(make_frame(6, "small", {small}));
+  link->client.connection->send(make_frame(7, "large", {large}));
+  link->client.connection->send(make_frame(6, "after", {small}));
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 3; }));
+  EXPECT_EQ(wrong, 0U);
+  ASSERT_GE(link->server.arrivals.size(), 3U);
+  std::uint64_t before = 0;
+  for (const auto& [meta, bytes] : link->server.arrivals) {
+    EXPECT_EQ(meta, "large");
+    EXPECT_GT(bytes, before);
+    EXPECT_LT(bytes, size);
+    before = bytes;
+  }
+  EXPECT_EQ(link->server.frames[1].received_payload().data(), where);
+  EXPECT_TRUE(std::ranges::equal(link->server.frames[1].received_payload(), large.view()));
+  EXPECT_GT(link->server.frames[1].received_over, Duration{});
+}
+
+// The handler may close the connection while a payload is on its way.
+TEST_P(NetworkContract, ClosingWhileAPayloadArrives) {
+  const auto link = make_link(*world_);
+  link->server.on_arriving = [&](const Arrival&) { link->server.connection->close(); };
+  link->client.connection->send(make_frame(7, "large", {random_bytes(16 << 20, 1)}));
+  ASSERT_TRUE(run_until(
+      [&] { return link->server.closed.size() == 1 && link->client.closed.size() == 1; }));
+  EXPECT_TRUE(link->server.frames.empty());
+  EXPECT_EQ(link->server.arrivals.size(), 1U);
+}
+
 TEST_P(NetworkContract, ManyPartsAreJoined) {
   const auto link = make_link(*world_);
   const SharedBytes whole = random_bytes(300'000, 3);

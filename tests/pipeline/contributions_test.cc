@@ -70,8 +70,7 @@ class ContributionsTest : public testing::Test {
       .self = {PeerId{1}, StageId{0}, Incarnation{1}},
       .era = Era{0},
       .recompute = false,
-      .forward_codec = {},
-      .backward_codec = {},
+      .codecs = PhaseCodecs(config_),
       .notify_coordinator =
           [this](Frame frame) { reports_.push_back(*parse<wire::Report>(frame)); },
       .call_coordinator = {},

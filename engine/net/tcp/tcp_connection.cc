@@ -20,6 +20,7 @@ namespace swarmline {
 namespace asio = boost::asio;
 namespace {
 
+constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 
 std::string reason(int error) {
@@ -271,6 +272,8 @@ Result<void> TcpConnection::take(std::size_t bytes) {
   Result<void> parsed = reader_.commit(bytes);
   deliver_ready();  // frames before bad bytes were good
   if (closing_) return {};
+  if (parsed) time_arrival();
+  if (closing_) return {};
   return parsed;
 }
 
@@ -287,8 +290,38 @@ void TcpConnection::deliver_ready() {
     std::optional<Frame> frame = reader_.next();
     if (!frame) break;
     ++counters_.frames_received;
+    // The first frame to end is the one whose payload was being filled, if there was one. Its first
+    // bytes came before the clock was looked at.
+    if (const auto began = std::exchange(arrival_began_, std::nullopt)) {
+      const auto bytes = static_cast<double>(frame->payload_bytes());
+      const double timed = bytes - static_cast<double>(arrival_first_bytes_);
+      const double seconds = to_seconds(shared_->runtime.now() - *began);
+      if (timed > 0) frame->received_over = from_seconds(seconds * bytes / timed);
+    }
     if (handlers_.on_frame) handlers_.on_frame(std::move(*frame));
   }
+  delivering_ = false;
+  if (closed_) handlers_ = {};
+}
+
+void TcpConnection::time_arrival() {
+  const std::optional<Arrival> arrival = reader_.arriving();
+  if (!arrival) return;
+  if (!arrival_began_) {
+    arrival_began_ = shared_->runtime.now();
+    arrival_first_bytes_ = arrival->arrived.size();
+    arrival_reported_ = 0;
+  }
+  if (arrival->payload_bytes >= shared_->options.arrival_bytes_min &&
+      arrival->arrived.size() >= arrival_reported_ + kArrivalStepBytes)
+    report_arrival(*arrival);
+}
+
+void TcpConnection::report_arrival(const Arrival& arrival) {
+  arrival_reported_ = arrival.arrived.size();
+  if (!handlers_.on_arriving || closed_) return;
+  delivering_ = true;
+  handlers_.on_arriving(arrival);
   delivering_ = false;
   if (closed_) handlers_ = {};
 }

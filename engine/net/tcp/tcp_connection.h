@@ -70,6 +70,8 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   Result<void> take(std::size_t bytes);
   void end_bad_stream(const Error& error);
   void deliver_ready();
+  void time_arrival();
+  void report_arrival(const Arrival& arrival);
   void finish(Error error);
   void close_socket();
 
@@ -82,6 +84,11 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::uint64_t front_written_ = 0;  // bytes of queue_.front() that have left
   std::uint64_t unsent_bytes_ = 0;
   Connection::Counters counters_;
+  // Of the payload being filled: when its first bytes were seen, how many they were, and how many
+  // were last reported.
+  std::optional<Instant> arrival_began_;
+  std::uint64_t arrival_first_bytes_ = 0;
+  std::uint64_t arrival_reported_ = 0;
   std::optional<Error> early_end_;  // the connection ended before start()
   TimerId close_timer_;
   bool started_ = false;

@@ -25,6 +25,7 @@ struct TcpOptions {
   // 0: the kernel's own tuning, which grows to megabytes; a set size is capped by
   // net.core.{r,w}mem_max.
   int socket_buffer_bytes = 0;
+  std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;
 };
 
 class TcpNetwork final : public Network {
