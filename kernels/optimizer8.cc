@@ -35,15 +35,13 @@ void decode(const Moments8& state, std::size_t n, float* m, float* v) {
   dequantize(kSecondMoment, state.v_scales, state.v, n, FloatKind::kF32, v);
 }
 
-void encode(const float* m, const float* v, std::size_t n, const Moments8& state) {
+void encode(const KernelTable& table, const float* m, const float* v, std::size_t n,
+            const Moments8& state) {
   quantize(kFirstMoment, FloatKind::kF32, m, n, nullptr, state.m_scales, state.m);
   quantize(kSecondMoment, FloatKind::kF32, v, n, nullptr, state.v_scales, state.v);
   for (std::size_t begin = 0; begin < n; begin += kMomentBlock) {
     if (!(state.v_scales[begin / kMomentBlock] > 0)) continue;
-    const std::size_t end = std::min(n, begin + kMomentBlock);
-    for (std::size_t i = begin; i < end; ++i) {
-      state.v[i] = std::max(state.v[i], std::uint8_t{v[i] > 0});
-    }
+    table.floor_codes(v + begin, state.v + begin, std::min(kMomentBlock, n - begin));
   }
 }
 
@@ -58,7 +56,7 @@ void adamw8(const KernelTable& table, const AdamwStep<float>& step, const float*
     const Moments8 piece = at(state, begin);
     decode(piece, size, m, v);
     table.f32.adamw(step, gradients + begin, m, v, parameters + begin, size);
-    encode(m, v, size, piece);
+    encode(table, m, v, size, piece);
   }
 }
 
@@ -90,7 +88,7 @@ void lamb8_apply(const KernelTable& table, const LambStep<float>& step, float ra
     decode(piece, size, m, v);
     table.f32.move_moments(step.moments, gradients + begin, m, v, size);
     table.f32.lamb_apply(step, rate, m, v, parameters + begin, size);
-    encode(m, v, size, piece);
+    encode(table, m, v, size, piece);
   }
 }
 

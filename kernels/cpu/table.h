@@ -27,6 +27,8 @@ struct KernelTable {
   const char* name;
   ArithmeticTable<float> f32;
   ArithmeticTable<double> f64;
+  // The floor of format/adam8.h: a code whose value is above 0 becomes 1 at least.
+  void (*floor_codes)(const float*, std::uint8_t*, std::size_t);
   bool (*fp64_to_fp32)(const double*, float*, std::size_t);
   bool (*fp32_to_fp64)(const float*, double*, std::size_t);
   bool (*fp32_to_fp16)(const float*, std::uint16_t*, std::size_t);
