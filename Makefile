@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test bench compare-env gpu-pack gpu-check fmt tidy clean
+.PHONY: help bootstrap quickstart test bench compare compare-env gpu-pack gpu-check fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -33,6 +33,11 @@ bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS)
 	python3 bench/run_all.py --build build/release
+
+compare: bootstrap compare-env  ## bitsandbytes' and hivemind's codecs beside ours, in one run
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target swarmline
+	.deps/compare/bin/python scripts/compare/codec_compare.py --swarmline build/release/swarmline
 
 compare-env:  ## install what the benchmarks are compared with (PyTorch and others) into .deps/compare
 	@scripts/compare-env $(ARGS)

@@ -25,6 +25,7 @@ constexpr const char* kExamples =
   swarmline status runs/quickstart              how a run is doing
   swarmline stop runs/quickstart                finish the step, write a checkpoint, end
   swarmline checkpoint diff runs/a runs/b       how far two models are apart
+  swarmline bench codec                         what each codec costs on this machine
 On several machines:
   swarmline coordinator run.toml                on one of them
   swarmline peer --join HOST:PORT               on each machine that helps
@@ -66,6 +67,7 @@ int run(int argc, char** argv) {
   add_stop_command(app, exit_code);
   add_checkpoint_command(app, exit_code);
   add_config_command(app, exit_code);
+  add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
 
   try {

@@ -1,5 +1,6 @@
 #include "tests/cli/program.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -28,11 +29,11 @@ TEST(Program, HelpTeaches) {
   const Ran all = folder.run({"--help"});
   EXPECT_EQ(all.exit_code, 0);
   for (const char* part : {"launch", "coordinator", "peer", "status", "stop", "checkpoint",
-                           "config", "Examples:", "Exit codes:"}) {
+                           "config", "bench", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
-  for (const char* command :
-       {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check"}) {
+  for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
+                              "config check", "bench codec"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -91,6 +92,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"stop", "nothing"}, 2, "nothing is neither a run folder nor HOST:PORT"},
         Mistake{{"config"}, 2, "subcommand is required"},
         Mistake{{"config", "check", "run.toml", "--set", "model.heads=3"}, 2, "heads"},
+        Mistake{{"bench"}, 2, "subcommand is required"},
+        Mistake{{"bench", "codec", "--codecs", "h9"}, 2, "did you mean \"h8\"?"},
+        Mistake{{"bench", "codec", "--codecs", "lin8", "--blocks", "63"}, 2, "a power of two"},
+        Mistake{{"bench", "codec", "--dtypes", "fp64"}, 2, "expected fp32, bf16 or fp16"},
+        Mistake{{"bench", "codec", "--scales", "fp8"}, 2, "expected fp32 or bf16"},
+        Mistake{{"bench", "codec", "--mib", "0"}, 2, "--mib"},
+        Mistake{{"bench", "codec", "--tensors", "nothing"}, 2, "no such file"},
         Mistake{{"checkpoint", "diff", "a", "b"}, 2, "a"}));
 
 TEST(Program, ConfigCheckIsGolden) {
@@ -110,6 +118,21 @@ TEST(Program, WhatConfigCheckPrintsIsTheSameConfig) {
   folder.write("again.toml", folder.run({"config", "check", "run.toml"}).out);
   EXPECT_EQ(folder.run({"config", "check", "again.toml"}).out,
             folder.run({"config", "check", "run.toml"}).out);
+}
+
+TEST(Program, BenchCodecPrintsAndWritesItsTables) {
+  const ScratchFolder folder;
+  const Ran ran = folder.run({"bench", "codec", "--codecs", "none,h8,lin8", "--blocks", "64,256",
+                              "--dtypes", "fp32,bf16", "--mib", "1", "--rounds", "1", "--tensors",
+                              "normal", "--json", "codec.json", "--csv", "codec.csv"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  for (const char* part : {"none ", "h8 ", "lin8/64 ", "lin8/256 ", " bf16 ", "rel. L2"}) {
+    EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
+  }
+  EXPECT_TRUE(has(folder.read("codec.json"), "\"kind\": \"codec\""));
+  const std::string table = folder.read("codec.csv");
+  // A head, 4 codecs x 2 dtypes, 4 codecs x 1 tensor.
+  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 8 + 4) << table;
 }
 
 TEST(Program, TakenPortIsSaid) {
