@@ -1,4 +1,4 @@
-// Products of a backend against plain sums, on the CPU, and on a CUDA device against the CPU.
+// Products of the CPU's backend against plain sums; cuda_model_test.cc compares a device with it.
 #include "engine/model/linear_backend.h"
 
 #include <array>
@@ -146,98 +146,6 @@ TEST_F(Fp8Linear, ForgetsItsCodesWhenTheWeightsChange) {
   weights_.scaled->forget();
   const at::Tensor after = linear(x, weights_, sink_);
   EXPECT_LT(largest_difference(after, 2 * before), 1e-4 * largest(after));
-}
-
-// ---- On a CUDA device --------------------------------------------------------------------------
-
-class CudaBackend : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
-    at::manual_seed(7);
-    backend_ = make_linear_backend(at::Device(at::kCUDA, 0));
-  }
-  static at::Tensor matrix(std::int64_t rows, std::int64_t columns, at::ScalarType type) {
-    return at::randn({rows, columns}, kF32Options).to(type).to(at::kCUDA);
-  }
-
-  std::unique_ptr<LinearBackend> backend_;
-};
-
-// Each call twice: the first measures, the second takes what was chosen.
-TEST_F(CudaBackend, ProductsAgreeWithFp32) {
-  for (const auto& [m, n, k] :
-       {std::array{128, 64, 32}, std::array{333, 257, 96}, std::array{2048, 3072, 768}}) {
-    const at::Tensor x = matrix(m, k, at::kBFloat16);
-    const at::Tensor w = matrix(n, k, at::kBFloat16);
-    const at::Tensor g = matrix(m, n, at::kBFloat16);
-    const at::Tensor bias = matrix(1, n, at::kBFloat16).view({n});
-    const at::Tensor fx = x.to(at::kFloat), fw = w.to(at::kFloat), fg = g.to(at::kFloat);
-    const at::Tensor inner = at::addmm(bias.to(at::kFloat), fx, fw.t());
-    const auto near = [](const at::Tensor& a, const at::Tensor& b, const char* what) {
-      EXPECT_LT(largest_difference(a, b), 0.02 * largest(b)) << what;
-    };
-    for (int pass = 0; pass < 2; ++pass) {
-      near(backend_->product(x, w, bias), inner, "product");
-      near(backend_->product(x, w, {}), inner - bias, "product without bias");
-      at::Tensor kept;
-      near(backend_->gelu_product(x, w, bias, kept), at::gelu(inner, "tanh"), "gelu");
-      near(kept, inner, "inner");
-      near(backend_->input_gradient(g, w), at::mm(fg, fw), "input gradient");
-      const at::Tensor deep = matrix(m, k, at::kBFloat16);
-      at::Tensor sums;
-      const at::Tensor expected = at::gelu_backward(at::mm(fg, fw), deep.to(at::kFloat), "tanh");
-      near(backend_->gelu_input_gradient(g, w, deep, &sums), expected, "gelu input gradient");
-      near(sums, expected.sum(0), "column sums");
-      at::Tensor sum = at::ones({n, k}, kF32Options.device(at::kCUDA));
-      backend_->add_weight_gradient(sum, g, x, 0.5);
-      near(sum, 1 + 0.5 * at::mm(fg.t(), fx), "weight gradient");
-    }
-  }
-}
-
-TEST_F(CudaBackend, RowsHaveTheBitsOfTheCpu) {
-  for (const RowFormat format : {RowFormat::kFp8, RowFormat::kInt8}) {
-    for (const auto type : {at::kFloat, at::kBFloat16}) {
-      at::Tensor x = at::randn({77, 1001}, kF32Options).exp().to(type);
-      x[3][4] = NAN;
-      x[5].zero_();
-      const ScaledRows host = scaled_rows(x, format);
-      const ScaledRows device = scaled_rows(x.to(at::kCUDA), format);
-      EXPECT_TRUE(device.codes.cpu().equal(host.codes));
-      EXPECT_TRUE(device.scales.cpu().view(at::kInt).equal(host.scales.view(at::kInt)));
-    }
-  }
-}
-
-TEST_F(CudaBackend, ScaledProductsAgreeWithTheCpu) {
-  for (const RowFormat format : {RowFormat::kFp8, RowFormat::kInt8}) {
-    const ScaledRows x = scaled_rows(at::randn({96, 512}, kF32Options), format);
-    const ScaledRows w = scaled_rows(at::randn({64, 512}, kF32Options), format);
-    const auto there = [](const ScaledRows& rows) {
-      return ScaledRows{rows.codes.to(at::kCUDA), rows.scales.to(at::kCUDA), rows.format};
-    };
-    const at::Tensor bias = at::randn({64}, kF32Options);
-    const at::Tensor host = torch_linear_backend().scaled_product(x, w, bias, at::kFloat);
-    const at::Tensor device =
-        backend_->scaled_product(there(x), there(w), bias.to(at::kCUDA), at::kBFloat16);
-    EXPECT_LT(largest_difference(device, host), 0.01 * largest(host));
-    if (format == RowFormat::kInt8) {
-      const at::Tensor exact =
-          backend_->scaled_product(there(x), there(w), bias.to(at::kCUDA), at::kFloat);
-      EXPECT_TRUE(exact.cpu().equal(host));
-    }
-  }
-}
-
-TEST_F(CudaBackend, DropoutHasTheMaskOfTheCpu) {
-  const DropoutMask mask{{3, 4}, 2, DropoutSite::kMlp, 0.4};
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const std::int64_t n : {1, 3, 4, 1023, 100'001}) {
-      const at::Tensor x = at::randn({n}, kF32Options).to(type);
-      EXPECT_TRUE(dropout(x.to(at::kCUDA), mask).cpu().equal(dropout(x, mask))) << n;
-    }
-  }
 }
 
 }  // namespace
