@@ -72,9 +72,9 @@ struct Dyn8Vector {
 
 template <bool kSigned>
 bool quantize_map(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
-                  const StochasticKey* key, void* scales, std::uint8_t* codes) {
+                  [[maybe_unused]] const StochasticKey* key, void* scales, std::uint8_t* codes) {
 #if SWARMLINE_WIDE
-  return quantize_vector<Dyn8Vector<kSigned>>(spec, source, values, n, key, scales, codes);
+  return quantize_vector<Dyn8Vector<kSigned>>(spec, source, values, n, scales, codes);
 #else
   return quantize_scalar<Dyn8<kSigned>>(spec, source, values, n, key, scales, codes);
 #endif

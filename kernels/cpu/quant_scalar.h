@@ -88,6 +88,41 @@ SWARMLINE_ELEMENT std::uint32_t absmax_of(FloatKind kind, const void* values, st
   return largest;
 }
 
+// The loops below work on so many elements at a time, converted first: then they are loops over
+// floats, which compilers vectorise.
+inline constexpr std::size_t kChunk = 64;
+
+SWARMLINE_ELEMENT void load_chunk(FloatKind kind, const void* values, std::size_t begin,
+                                  std::size_t size, float* out) {
+  if (kind == FloatKind::kF32) {
+    for (std::size_t i = 0; i < size; ++i) out[i] = load_at<float>(values, begin + i);
+  } else if (kind == FloatKind::kBf16) {
+    for (std::size_t i = 0; i < size; ++i) {
+      out[i] = float_of_bfloat(load_at<std::uint16_t>(values, begin + i));
+    }
+  } else {
+    for (std::size_t i = 0; i < size; ++i) {
+      out[i] = float_of_half(load_at<std::uint16_t>(values, begin + i));
+    }
+  }
+}
+// Returns whether something that was stored is not finite.
+SWARMLINE_ELEMENT bool store_chunk(FloatKind kind, const float* chunk, std::size_t begin,
+                                   std::size_t size, void* values) {
+  std::uint32_t bad = 0;
+  if (kind == FloatKind::kF32) {
+    for (std::size_t i = 0; i < size; ++i)
+      bad |= store_value(FloatKind::kF32, values, begin + i, chunk[i]);
+  } else if (kind == FloatKind::kBf16) {
+    for (std::size_t i = 0; i < size; ++i)
+      bad |= store_value(FloatKind::kBf16, values, begin + i, chunk[i]);
+  } else {
+    for (std::size_t i = 0; i < size; ++i)
+      bad |= store_value(FloatKind::kF16, values, begin + i, chunk[i]);
+  }
+  return bad != 0;
+}
+
 // Block `b`, of `size` elements. Returns whether it is not finite.
 template <typename F>
 [[gnu::always_inline]] static inline bool quantize_block(const QuantSpec& spec, FloatKind source,
@@ -95,24 +130,34 @@ template <typename F>
                                                          std::size_t size, const StochasticKey* key,
                                                          void* scales, std::uint8_t* codes) {
   const std::size_t begin = b * spec.block;
+  const std::size_t end = begin + size;
+  float x[kChunk];
+  std::int32_t largest = 0;  // magnitudes have the sign bit clear
+  for (std::size_t at = begin; at < end; at += kChunk) {
+    const std::size_t count = end - at < kChunk ? end - at : kChunk;
+    load_chunk(source, values, at, count, x);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto magnitude = static_cast<std::int32_t>(magnitude_of(x[i]));
+      largest = magnitude > largest ? magnitude : largest;
+    }
+  }
   const float stored =
-      stored_scale(absmax_of(source, values, begin, size), F::kTop, F::kLargestScale, spec.scales);
+      stored_scale(static_cast<std::uint32_t>(largest), F::kTop, F::kLargestScale, spec.scales);
   store_scale(spec.scales, scales, b, stored);
   if (!(stored > 0)) {
-    __builtin_memset(codes + begin, F::kZeroCode, size);
-    if (not_finite(stored)) __builtin_memset(codes + begin, 0, size);
+    __builtin_memset(codes + begin, stored == 0 ? F::kZeroCode : 0, size);
     return not_finite(stored);
   }
   const float inverse = 1.0F / stored;
-  if (key == nullptr) {
-    for (std::size_t i = begin; i < begin + size; ++i) {
-      codes[i] = F::code(load_value(source, values, i), inverse);
-    }
-    return false;
-  }
   Draws draws(key, begin);
-  for (std::size_t i = begin; i < begin + size; ++i) {
-    codes[i] = F::code(load_value(source, values, i), inverse, draws.next());
+  for (std::size_t at = begin; at < end; at += kChunk) {
+    const std::size_t count = end - at < kChunk ? end - at : kChunk;
+    load_chunk(source, values, at, count, x);
+    if (key == nullptr) {
+      for (std::size_t i = 0; i < count; ++i) codes[at + i] = F::code(x[i], inverse);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) codes[at + i] = F::code(x[i], inverse, draws.next());
+    }
   }
   return false;
 }
@@ -125,12 +170,17 @@ template <typename F>
                                                            std::size_t size, FloatKind target,
                                                            void* values) {
   const std::size_t begin = b * spec.block;
+  const std::size_t end = begin + size;
   const float stored = load_scale(spec.scales, scales, b);
   const bool is_bad = scale_is_bad(stored, F::kLargestScale);
   bool overflow = false;
-  for (std::size_t i = begin; i < begin + size; ++i) {
-    const float value = is_bad ? float_of(kFloatNan) : F::value(codes[i], stored);
-    overflow |= store_value(target, values, i, value);
+  for (std::size_t at = begin; at < end; at += kChunk) {
+    const std::size_t count = end - at < kChunk ? end - at : kChunk;
+    float x[kChunk];
+    for (std::size_t i = 0; i < count; ++i) {
+      x[i] = is_bad ? float_of(kFloatNan) : F::value(codes[at + i], stored);
+    }
+    overflow |= store_chunk(target, x, at, count, values);
   }
   return overflow;
 }
