@@ -84,6 +84,11 @@ std::string check_text(const RunConfig& config, const RunData& data,
         human_bytes(static_cast<double>(holding.state_bytes)),
         human_bytes(static_cast<double>(holding.activation_bytes)), 100 * holding.flops_share);
   }
+  if (config.codec.error_feedback || config.codec.averaging == "topk")
+    out +=
+        "#\n# What averaging's codec loses is kept by each peer for the next step and dies with "
+        "it: a "
+        "run that\n# loses peers will not end with the parameters of the run that loses none.\n";
   return out;
 }
 

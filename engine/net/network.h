@@ -36,9 +36,9 @@ class Connection {
   struct Handlers {
     std::function<void(Frame)> on_frame;
     std::function<void(Error)> on_closed;  // kPeerGone, kCorrupt, kStopped; last callback ever
-    // May be empty. Of a payload of the backend's arrival_bytes_min or more: some of it has arrived,
-    // more than the time before and not all; on_frame or on_closed follows. What is read here is
-    // borrowed for the call.
+    // May be empty. Of a payload of the backend's arrival_bytes_min or more: some of it has
+    // arrived, more than the time before and not all; on_frame or on_closed follows. What is read
+    // here is borrowed for the call.
     std::function<void(const Arrival&)> on_arriving = {};
   };
   struct Counters {

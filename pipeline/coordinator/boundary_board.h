@@ -1,7 +1,7 @@
 // What is measured of each boundary between stages, how tensors cross it, and with codec "auto" the
 // choice of another codec. Pure: told of reports and commits.
-//   Invariant: a phase's codecs are those of its opening, the same for all peers of a boundary; they
-//              change by on_commit() only.
+//   Invariant: a phase's codecs are those of its opening, the same for all peers of a boundary;
+//              they change by on_commit() only.
 //   Measures:  of the newest step that had any; a rate that no step has measured counts as fast.
 //   Errors:    numbers that cannot be measurements are left out.
 #pragma once

@@ -15,6 +15,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   auto message = parse<wire::Gradient>(frame);
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
+  SharedBytes values = early_.take(from.peer, id, frame);
   if (message->era() != context_.era.value) return {};
   wire::GradientArrived arrived;
   *arrived.mutable_id() = message->id();
@@ -30,6 +31,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   settle_hop(task);
   monitor_.on_arrival(CodecMonitor::Way::kBackward, id.microbatch.phase, frame);
   task->gradient = frame.payload.front();
+  task->gradient_values = std::move(values);
   task->output = SharedBytes();
   if (!task->local()) {
     wire::GradientArrived started;
@@ -103,6 +105,7 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
     return compute_failed(task, error);
   }
   task->has_graph = false;
+  task->gradient_values = SharedBytes();
   if (added) contributions_.added(task);
   monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;

@@ -20,6 +20,8 @@ MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases,
       wiring_(wiring),
       admit_bytes_max_(admit_bytes_max),
       monitor_(context),
+      early_(context.activation_elements(context.config.batch.microbatch),
+             context.spec.shape.dtype),
       on_local_finished_(std::move(on_local_finished)),
       alive_(std::make_shared<MicrobatchFlow*>(this)) {}
 
@@ -74,6 +76,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Forward>(frame);
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
+  SharedBytes values = early_.take(from.peer, id, frame);
   if (message->era() != context_.era.value ||
       phases_.status(id.microbatch.phase) == PhaseStatus::kOver) {
     refuse(from, id, wire::Refused::RETIRED);
@@ -101,6 +104,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   task->mask = message->stage_mask();
   task->rows = message->rows();
   task->input = frame.payload.front();
+  task->input_values = std::move(values);
   monitor_.on_arrival(CodecMonitor::Way::kForward, id.microbatch.phase, frame);
   task->targets_wire = message->targets();
   if (context_.last()) {
@@ -165,6 +169,7 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
     return finish(task);
   }
   if (!report.result) return compute_failed(task, report.result.error());
+  task->input_values = SharedBytes();
   task->loss_sum = result.loss_sum;
   task->output = result.wire;
   monitor_.on_sample(CodecMonitor::Way::kForward, task->id.microbatch.phase, result.sample);
@@ -329,6 +334,26 @@ void MicrobatchFlow::offer_credit() {
   if (refused_full_.empty() || admitted_bytes_ > admit_bytes_max_ / 2) return;
   for (const auto& [peer, seat] : std::exchange(refused_full_, {}))
     context_.links.send(seat, make_frame(MessageKind::kCredit, wire::Credit()));
+}
+
+void MicrobatchFlow::on_arriving(const Seat& from, const Arrival& arrival) {
+  Frame named;  // the meta alone
+  named.meta = std::string(arrival.meta);
+  switch (static_cast<MessageKind>(arrival.kind)) {
+    case MessageKind::kForward: {
+      const auto message = parse<wire::Forward>(named);
+      // A full peer will refuse it.
+      if (!message || context_.first() || !has_room(arrival.payload_bytes)) return;
+      return early_.on_arriving(from.peer, from_wire(message->id()), arrival);
+    }
+    case MessageKind::kGradient: {
+      const auto message = parse<wire::Gradient>(named);
+      if (!message || context_.last() || !outgoing_.contains(from_wire(message->id()))) return;
+      return early_.on_arriving(from.peer, from_wire(message->id()), arrival);
+    }
+    default:
+      return;
+  }
 }
 
 Result<void> MicrobatchFlow::on_frame(const Seat& from, Frame frame) {

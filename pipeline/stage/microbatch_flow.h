@@ -25,6 +25,7 @@
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/stage/codec_monitor.h"
 #include "pipeline/stage/contributions.h"
+#include "pipeline/stage/early_decode.h"
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/phase_book.h"
 #include "pipeline/stage/stage_context.h"
@@ -46,6 +47,8 @@ class MicrobatchFlow {
   void start_local(const AttemptId& id, std::string mask, std::uint32_t rows, SharedBytes tokens,
                    SharedBytes targets);
   Result<void> on_frame(const Seat& from, Frame frame);
+  // Some of a large tensor is here: what is complete of it is decoded.
+  void on_arriving(const Seat& from, const Arrival& arrival);
   // The coordinator passes on that `stalled` sits on a microbatch of ours.
   void on_stall(const Seat& stalled, const AttemptId& id);
   // Nothing sent over that link can be counted on: what waits for an answer goes elsewhere.
@@ -114,6 +117,7 @@ class MicrobatchFlow {
   Wiring& wiring_;
   std::uint64_t admit_bytes_max_;
   CodecMonitor monitor_;
+  EarlyDecode early_;
   std::function<void()> on_local_finished_;
 
   std::map<PeerId, Seat> next_seats_;

@@ -166,6 +166,7 @@ void MicrobatchFlow::on_stall(const Seat& stalled, const AttemptId& id) {
 }
 
 void MicrobatchFlow::on_link_lost(const Seat& peer) {
+  early_.drop(peer.peer);
   std::vector<TaskPtr> waiting;
   for (const auto& [id, task] : outgoing_)
     if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);

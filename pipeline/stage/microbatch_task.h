@@ -27,6 +27,7 @@ struct MicrobatchTask {
   std::string mask;  // stages that want weight gradients; empty = all
   std::uint32_t rows = 0;
   SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens
+  SharedBytes input_values;  // the input decoded on arrival; until the forward has used it
   SharedBytes targets;       // int32; kept by the last stage and passed on by the others
   std::string targets_wire;  // as they travel
 
@@ -48,7 +49,8 @@ struct MicrobatchTask {
   // The way back.
   SharedBytes
       gradient;  // wire buffer of the output's gradient, kept until the report is acknowledged
-  TimerId arrival_timer;  // waits for the upstream's word that it has our gradient
+  SharedBytes gradient_values;  // the same decoded on arrival; until the backward has used it
+  TimerId arrival_timer;        // waits for the upstream's word that it has our gradient
   double loss_sum = 0;
   std::uint64_t backward_ns = 0;
 

@@ -72,6 +72,12 @@ void PeerLinks::accept(std::shared_ptr<Connection> connection) {
             if (from->peer.value != 0)
               (*self)->lost((*self)->accepted_, *from, link.lock().get(), error);
           },
+      .on_arriving =
+          [weak, from](const Arrival& arrival) {
+            auto self = weak.lock();
+            if (self && from->peer.value != 0 && (*self)->handlers_.on_arriving)
+              (*self)->handlers_.on_arriving(*from, arrival);
+          },
   });
 }
 
@@ -159,6 +165,12 @@ void PeerLinks::dial(const Seat& to) {
                              [weak, to, raw](Error error) {
                                if (auto owner = weak.lock())
                                  (*owner)->lost((*owner)->dialled_, to, raw, error);
+                             },
+                         .on_arriving =
+                             [weak, to](const Arrival& arrival) {
+                               auto owner = weak.lock();
+                               if (owner && (*owner)->handlers_.on_arriving)
+                                 (*owner)->handlers_.on_arriving(to, arrival);
                              },
                      });
                      it->second.connection = connection;

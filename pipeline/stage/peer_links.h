@@ -34,6 +34,7 @@ class PeerLinks {
   struct Handlers {
     std::function<void(const Seat& from, Frame)> on_frame;
     std::function<void(const Seat& peer, const Error&)> on_lost;
+    std::function<void(const Seat& from, const Arrival&)> on_arriving = {};  // may be empty
   };
 
   PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers);

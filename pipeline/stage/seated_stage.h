@@ -46,6 +46,7 @@ class SeatedStage {
   Result<void> on_coordinator(const Frame& frame);
   Result<void> on_peer(const Seat& from, Frame frame);
   void on_link_lost(const Seat& peer, const Error& error);
+  void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
 
   BytesView committed_parameters() const { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }

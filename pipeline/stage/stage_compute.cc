@@ -10,17 +10,19 @@ namespace {
 // has its own name.
 constexpr std::uint64_t kTakeBackBit = std::uint64_t{1} << 63;
 
-Result<Buffer> decode_tensor(const StageContext& context, const SharedBytes& wire,
-                             std::uint32_t rows) {
+// `values`: decoded on arrival, or empty.
+Result<SharedBytes> decode_tensor(const StageContext& context, const SharedBytes& values,
+                                  const SharedBytes& wire, std::uint32_t rows) {
+  if (!values.empty()) return values;
   const DType dtype = context.spec.shape.dtype;
   Buffer tensor(context.activation_elements(rows) * size_bytes(dtype));
   SWARMLINE_TRY(decode(wire.view(), dtype, tensor.bytes()));
-  return tensor;
+  return SharedBytes(std::move(tensor));
 }
 
 // `hidden` keeps the decoded input alive for the call.
 Result<ForwardInput> forward_input(const StageContext& context, const MicrobatchTask& task,
-                                   Buffer& hidden) {
+                                   SharedBytes& hidden) {
   ForwardInput input;
   input.id = task.id;
   input.train = task.train();
@@ -28,10 +30,10 @@ Result<ForwardInput> forward_input(const StageContext& context, const Microbatch
   if (context.first()) {
     input.tokens = task.input.view();
   } else {
-    auto decoded = decode_tensor(context, task.input, task.rows);
+    auto decoded = decode_tensor(context, task.input_values, task.input, task.rows);
     if (!decoded) return std::unexpected(decoded.error());
     hidden = std::move(*decoded);
-    input.hidden = hidden.bytes();
+    input.hidden = hidden.view();
   }
   if (context.last()) {
     input.targets = task.targets.view();
@@ -53,7 +55,7 @@ void send_tensor(const SendPlan& send, BytesView values, DType dtype, SharedByte
 std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
                                            std::shared_ptr<ForwardResult> result) {
   return [&context, task, send, result]() -> Result<void> {
-    Buffer hidden;
+    SharedBytes hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
     auto output = context.model.forward(*input);
@@ -74,12 +76,12 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
     input.id = task->id;
     input.weight_gradients = plan.weight_gradients;
     input.accumulator = context.state.open_accumulator();
-    Buffer gradient;
+    SharedBytes gradient;
     if (!context.last()) {
-      auto decoded = decode_tensor(context, task->gradient, task->rows);
+      auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);
       if (!decoded) return std::unexpected(decoded.error());
       gradient = std::move(*decoded);
-      input.output_gradient = gradient.bytes();
+      input.output_gradient = gradient.view();
     }
     auto output = context.model.backward(input);
     if (!output) return std::unexpected(output.error());
@@ -93,7 +95,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
   return [&context, task]() -> Result<void> {
-    Buffer hidden;
+    SharedBytes hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
     input->id.attempt.value |= kTakeBackBit;
@@ -103,12 +105,12 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
     back.id = input->id;
     back.scale = -1;
     back.accumulator = context.state.open_accumulator();
-    Buffer gradient;
+    SharedBytes gradient;
     if (!context.last()) {
-      auto decoded = decode_tensor(context, task->gradient, task->rows);
+      auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);
       if (!decoded) return std::unexpected(decoded.error());
       gradient = std::move(*decoded);
-      back.output_gradient = gradient.bytes();
+      back.output_gradient = gradient.view();
     }
     if (auto output = context.model.backward(back); !output) return std::unexpected(output.error());
     return {};

@@ -102,6 +102,10 @@ void StagePeer::Impl::start() {
           .on_lost =
               [this](const Seat& peer, const Error& error) {
                 if (stage_ && !finished_) stage_->on_link_lost(peer, error);
+              },
+          .on_arriving =
+              [this](const Seat& from, const Arrival& arrival) {
+                if (stage_ && !finished_) stage_->on_arriving(from, arrival);
               }});
   auto listen = parse_address(options_.machine.listen);
   if (!listen) return finish(2, listen.error().what);

@@ -39,7 +39,7 @@ SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id,
 SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
-      network_(runtime_, {.link = options_.link}),
+      network_(runtime_, {.link = options_.link, .arrival_bytes_min = options_.arrival_bytes_min}),
       journal_(make_memory_journal()) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);

@@ -33,7 +33,8 @@ struct SimClusterOptions {
   std::uint32_t vocab = 31;
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
-  SimLink link;  // between any two nodes
+  SimLink link;                                                 // between any two nodes
+  std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
   std::vector<SimPeer>
       peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
   // The model of each peer; tests wrap it to make it fail or stall.

@@ -112,6 +112,17 @@ TEST(Program, ConfigCheckIsGolden) {
   expect_golden(json.out, "config_check.json");
 }
 
+TEST(Program, ConfigCheckSaysWhatErrorFeedbackGivesUp) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const auto says = [&](const char* set) {
+    return folder.run({"config", "check", "run.toml", "--set", set}).out.find("dies with it") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(says("codec.averaging=topk"));
+  EXPECT_FALSE(says("codec.averaging=int4"));
+}
+
 TEST(Program, WhatConfigCheckPrintsIsTheSameConfig) {
   const ScratchFolder folder;
   folder.write_small_run();

@@ -127,6 +127,24 @@ TEST(FeedbackCodec, ReplicasStayEqualAndRunsRepeat) {
   }
 }
 
+// Tensors decoded while they arrive make the same run, with every codec and through resends.
+TEST(EarlyDecode, ChangesNothing) {
+  for (const char* codec : {"none", "h8", "bf16"}) {
+    RunConfig config = run_of({2, 2, 1});
+    config.codec.forward = config.codec.backward = codec;
+    config.wiring.hop_timeout_seconds = 0.05;
+    const auto parameters = [&](std::uint64_t arrival_bytes_min) {
+      SimClusterOptions options = swarm_of(config, make_fake_model);
+      options.link.bytes_per_second = 1e6;
+      options.arrival_bytes_min = arrival_bytes_min;
+      Swarm swarm(std::move(options));
+      swarm.finish();
+      return swarm.cluster().parameters();
+    };
+    expect_equal(parameters(1), parameters(~std::uint64_t{0}));
+  }
+}
+
 TEST(CodecMonitor, ErrorsAndRatesAreInTheStatus) {
   RunConfig config = run_of({1, 1});
   config.codec.forward = "int4";
