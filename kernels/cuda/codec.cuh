@@ -42,7 +42,7 @@ struct LinearBytes {
     return static_cast<std::uint8_t>(lin8_code_stochastic(x, inverse, draw));
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables&) {
-    const auto q = static_cast<std::int8_t>(code);
+    const std::int32_t q = static_cast<std::int8_t>(code);
     return static_cast<float>(q < -127 ? -127 : q);
   }
 };
@@ -137,19 +137,23 @@ struct Dyn8 {
   static constexpr bool kZeroWithoutScale = false;
   static constexpr float kTop = kDyn8Top;
   static constexpr std::uint32_t kLargestScale = kDyn8LargestScale;
+  struct alignas(16) Decade {
+    float slope;
+    float offset;
+    float above;  // threshold of the next decade
+    float top;
+  };
   struct Tables {
+    Decade decade[kDyn8Decades];
     float codebook[256];
-    float line[kDyn8Decades][2];    // slope, offset
-    float threshold[kDyn8Decades];  // of the decade above
   };
   static SWARMLINE_DEVICE void fill(unsigned thread, Tables& tables, bool encodes, bool decodes) {
     if (decodes) tables.codebook[thread] = kDeviceDyn8Codebooks[kSigned].value[thread];
     if (encodes && thread < kDyn8Decades) {
       const Dyn8Map& map = kDeviceDyn8Maps[kSigned];
-      tables.line[thread][0] = map.slope[thread];
-      tables.line[thread][1] = map.offset[thread];
-      tables.threshold[thread] =
+      const float above =
           thread + 1 < kDyn8Decades ? map.threshold[thread + 1] : float_of(kFloatInfinity);
+      tables.decade[thread] = {map.slope[thread], map.offset[thread], above, map.top[thread]};
     }
   }
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables& tables) {
@@ -158,16 +162,18 @@ struct Dyn8 {
     const float a = magnitude > kDyn8Lowest ? magnitude : kDyn8Lowest;
     const auto guess = static_cast<std::uint32_t>((std::uint64_t{bits_of(a)} * kDyn8Guess) >> 32) -
                        kDyn8GuessOfLowest;
-    const std::uint32_t decade = guess + (a >= tables.threshold[guess] ? 1U : 0U);
-    const float product = a * tables.line[decade][0];
-    const auto step = static_cast<std::int32_t>(product + tables.line[decade][1]);
-    const std::int32_t top = (kSigned ? 1 << decade : 2 << decade) - 1;
-    const std::int32_t k = step < top ? step : top;
+    const Decade* decade = tables.decade + guess;
+    if (a >= decade->above) ++decade;
+    const float product = a * decade->slope;
+    const float f = product + decade->offset;
+    const float step = f < decade->top ? f : decade->top;
     if constexpr (kSigned) {
-      const std::int32_t code = 127 + (y < 0 ? -k : k);
+      // Cutting off towards zero, the sign may go first.
+      const std::uint32_t sign = bits_of(y) & 0x80000000U;
+      const std::int32_t code = 127 + static_cast<std::int32_t>(float_of(bits_of(step) | sign));
       return static_cast<std::uint32_t>(code < 0 ? 0 : code);
     } else {
-      return static_cast<std::uint32_t>(k - 1);
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(step) - 1);
     }
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables& tables) {

@@ -127,9 +127,13 @@ SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& sta
       team.exchange_xor(
           state, mask, [=](const F& f) { return f.x[j]; },
           [=](unsigned thread, F& f, float other) {
-            // The upper of the two is the one subtracted.
-            const std::uint32_t sign = (thread & mask) != 0 ? 0x80000000U : 0U;
-            f.x[j] = other + float_of(bits_of(f.x[j]) ^ sign);
+            // The upper of the two is the one subtracted. A product with 1 or -1 is exact.
+            const bool is_upper = (thread & mask) != 0;
+#if defined(__CUDA_ARCH__)
+            f.x[j] = __fmaf_rn(f.x[j], is_upper ? -1.0F : 1.0F, other);
+#else
+            f.x[j] = is_upper ? other - f.x[j] : other + f.x[j];
+#endif
           });
     }
   }
@@ -204,14 +208,19 @@ SWARMLINE_DEVICE void numbers_of(const Words<8>& w, Fragment<V>& f, unsigned g,
 // The values of numbers, the rotation undone, in a block with the scale `stored`.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE void scale_numbers(Fragment<V>& f, unsigned g, float stored) {
-  const bool bad = scale_is_bad(stored, C::kLargestScale);
+  bool any_nan = scale_is_bad(stored, C::kLargestScale);
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < V; ++i) {
     float& x = f.x[g * V + i];
-    const float value = C::kRotated != 0 ? rotated_value(x, stored) : x * stored;
-    // An fp8 code may be NaN itself; arithmetic may have changed its bits.
-    const bool is_nan = bad || (C::kZeroWithoutScale && x != x);
-    x = is_nan ? float_of(kFloatNan) : value;
+    if constexpr (C::kZeroWithoutScale) any_nan |= x != x;  // an fp8 code may be NaN itself
+    x = C::kRotated != 0 ? rotated_value(x, stored) : x * stored;
+  }
+  if (!any_nan) return;
+  SWARMLINE_UNROLL
+  for (unsigned i = 0; i < V; ++i) {  // rare; arithmetic may have changed a NaN's bits
+    float& x = f.x[g * V + i];
+    const bool is_nan = scale_is_bad(stored, C::kLargestScale) || x != x;
+    x = is_nan ? float_of(kFloatNan) : x;
   }
 }
 

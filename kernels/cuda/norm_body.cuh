@@ -42,18 +42,20 @@ struct NormBody {
   // A run of a row, as a chunk of a tensor that is the row.
   static SWARMLINE_DEVICE Place run_of_row(const Args& args, std::uint64_t row,
                                            std::uint64_t first) {
-    return {nullptr, nullptr, first, args.width, row * args.width};
+    const std::uint64_t rest = args.width - first;
+    const unsigned count = rest < kChunk ? static_cast<unsigned>(rest) : kChunk;
+    return {nullptr, nullptr, row * args.width + first, count, count};
   }
-  // `from` begins with the row; Values may be wider than what decides the layout.
+  // `from` begins with the chunk; Values may be wider than what decides the layout.
   template <typename Values>
   static SWARMLINE_DEVICE void load(const typename Values::Bits* from, const Place& place,
                                     unsigned thread, float* x) {
     const bool aligned = is_aligned(from, 16);
     SWARMLINE_UNROLL
     for (unsigned j = 0; j < kPerThread; j += Values::kPerLoad) {
-      const std::uint64_t element = place.first + element_of<kV>(thread, j / kV) + j % kV;
+      const unsigned element = element_of<kV>(thread, j / kV) + j % kV;
       load_values<Values>(from, element, place.count,
-                          is_whole<Values::kPerLoad>(aligned, place, element), x + j);
+                          is_run<Values::kPerLoad>(place, aligned, element), x + j);
     }
   }
   static SWARMLINE_DEVICE void load_row(const Args& args, unsigned thread, const Place& place,
@@ -92,10 +94,10 @@ struct NormBody {
         if (args.width > run) load_row(args, thread, place, f.x);
         SWARMLINE_UNROLL
         for (unsigned j = 0; j < kPerThread; ++j) {
-          const bool exists = first + element_of<kV>(thread, j / kV) + j % kV < args.width;
+          const bool is_there = exists(place, element_of<kV>(thread, j / kV) + j % kV);
           const float centred = f.x[j] - f.kept[1];
           const float term = kSquares ? centred * centred : f.x[j];
-          f.kept[0] += exists ? term : 0.0F;
+          f.kept[0] += is_there ? term : 0.0F;
         }
       }
     });
@@ -123,42 +125,34 @@ struct NormBody {
     team.each(state,
               [&](unsigned, F& f) { f.kept[2] = inverse_root(f.kept[0] / width + args.eps); });
     for (std::uint64_t first = 0; first < args.width; first += run) {
-      normalise(args, team, state, run_of_row(args, row, first));
+      normalise(args, team, state, run_of_row(args, row, first), first);
       team.sync();  // tables are there, and `crossing` is free
-      Place place = run_of_row(args, row, first);
+      rotate_values<C, kV>(team, state);
       // Rows are whole blocks, so the row's scales and codes are a tensor's own.
-      place.scales = args.out.scales;
-      place.codes = args.out.codes;
-      encode_row(args, team, state, shared, place);
+      Place place = place_at<C>(args.out.scales, args.out.codes, args.spec,
+                                row * args.width + first, (row + 1) * args.width);
+      encode<C, kV, false, false>(team, state, shared, args.spec, StochasticKey{}, place,
+                                  args.non_finite);
     }
   }
 
   static SWARMLINE_DEVICE void normalise(const Args& args, const Team& team, State& state,
-                                         const Place& place) {
+                                         const Place& place, std::uint64_t first) {
+    const auto* weights = reinterpret_cast<const std::uint32_t*>(args.weight) + first;
+    const auto* biases = reinterpret_cast<const std::uint32_t*>(args.bias) + first;
     team.each(state, [&](unsigned thread, F& f) {
       if (args.width > team.threads() * kPerThread) load_row(args, thread, place, f.x);
       float weight[kPerThread];
       float bias[kPerThread] = {};
-      load<Float32>(reinterpret_cast<const std::uint32_t*>(args.weight), place, thread, weight);
-      if (args.is_layer)
-        load<Float32>(reinterpret_cast<const std::uint32_t*>(args.bias), place, thread, bias);
+      load<Float32>(weights, place, thread, weight);
+      if (args.is_layer) load<Float32>(biases, place, thread, bias);
       SWARMLINE_UNROLL
       for (unsigned j = 0; j < kPerThread; ++j) {
         const float scaled = (f.x[j] - f.kept[1]) * f.kept[2] * weight[j];
-        const bool exists = place.first + element_of<kV>(thread, j / kV) + j % kV < args.width;
         const float y = args.is_layer ? scaled + bias[j] : scaled;
-        f.x[j] = exists ? y : 0.0F;
+        f.x[j] = exists(place, element_of<kV>(thread, j / kV) + j % kV) ? y : 0.0F;
       }
     });
-  }
-
-  static SWARMLINE_DEVICE void encode_row(const Args& args, const Team& team, State& state,
-                                          Shared<C>& shared, const Place& row) {
-    rotate_values<C, kV>(team, state);
-    const std::uint64_t end = row.tensor_first + args.width;
-    const Place place = {row.scales, row.codes, row.tensor_first + row.first, end, 0};
-    encode<C, kV, false, false>(team, state, shared, args.spec, StochasticKey{}, place,
-                                args.non_finite);
   }
 };
 

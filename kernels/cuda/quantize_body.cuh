@@ -56,45 +56,77 @@ struct Shared {
   std::uint32_t crossing[kTeamWarps];
 };
 
-// One chunk's share of the layout: `first` is its first element's index and `count` the number of
-// elements of what the pointers begin at, the tensor or a tile.
+template <typename C>
+SWARMLINE_DEVICE std::uint32_t block_of(const QuantSpec& spec) {
+#if defined( \
+    SWARMLINE_PTX_REPORT)  // scripts/ptx_report.py counts what full chunks of this block take
+  return C::kBlock != 0 ? C::kBlock : SWARMLINE_PTX_REPORT;
+#else
+  return C::kBlock != 0 ? C::kBlock : spec.block;
+#endif
+}
+// A chunk: where its scales and codes begin, which element of the tensor it begins with, how many
+// elements it has, and of how many the codes are kept (a rotated block keeps all of its codes).
+// Elements are counted from the chunk's first, in 32 bits.
 struct Place {
+  static constexpr bool kIsWhole = false;
   std::uint8_t* scales;
   std::uint8_t* codes;
-  std::uint64_t first;
-  std::uint64_t count;
-  std::uint64_t tensor_first;  // index in the tensor of the element 0 of `count`
+  std::uint64_t tensor_first;
+  unsigned count;
+  unsigned coded;
 };
+// One with all its elements, everything aligned for access by 16 bytes of values at a time.
+struct WholePlace : Place {
+  static constexpr bool kIsWhole = true;
+};
+
+// The chunk that begins with element `first` of what `scales` and `codes` hold `count` elements of.
+template <typename C>
+SWARMLINE_DEVICE Place place_at(std::uint8_t* scales, std::uint8_t* codes, const QuantSpec& spec,
+                                std::uint64_t first, std::uint64_t count) {
+  const unsigned shift = shift_of(block_of<C>(spec)) - (spec.scales == ScaleKind::kF32 ? 2 : 1);
+  const std::uint64_t rest = count - first;
+  const unsigned here = rest < kChunk ? static_cast<unsigned>(rest) : kChunk;
+  unsigned coded = here;
+  if constexpr (C::kRotated != 0) coded = (here + C::kBlock - 1) / C::kBlock * C::kBlock;
+  return {scales + (first >> shift), codes + first * C::kBits / 8, first, here, coded};
+}
 template <typename C>
 SWARMLINE_DEVICE Place place_of(const CodesAt& at, const QuantSpec& spec, std::uint64_t n,
                                 std::uint64_t chunk) {
-  if (at.tile_stride == 0) return {at.scales, at.codes, chunk * kChunk, n, 0};
+  if (at.tile_stride == 0) return place_at<C>(at.scales, at.codes, spec, chunk * kChunk, n);
   const std::uint64_t tile = chunk / kChunksPerTile;
   const std::uint64_t begin = tile * kTileElements;
   const std::uint64_t count = n - begin < kTileElements ? n - begin : kTileElements;
   std::uint8_t* const base = at.scales + tile * at.tile_stride;
-  return {base, base + tile_scales_bytes(spec, count), chunk % kChunksPerTile * kChunk, count,
-          begin};
+  Place place = place_at<C>(base, base + tile_scales_bytes(spec, count), spec,
+                            chunk % kChunksPerTile * kChunk, count);
+  place.tensor_first += begin;
+  return place;
 }
-// Elements whose codes are kept: a rotated block keeps all of its codes.
-template <typename C>
-SWARMLINE_DEVICE std::uint64_t coded_count(std::uint64_t count) {
-  if constexpr (C::kRotated == 0) {
-    return count;
-  } else {
-    return (count + C::kBlock - 1) / C::kBlock * C::kBlock;
-  }
-}
-template <typename C>
-SWARMLINE_DEVICE std::uint32_t block_of(const QuantSpec& spec) {
-  return C::kBlock != 0 ? C::kBlock : spec.block;
-}
-SWARMLINE_DEVICE unsigned shift_of(std::uint32_t block) {
-#if defined(__CUDA_ARCH__)
-  return __ffs(static_cast<int>(block)) - 1;
+// f(place), as a WholePlace if it is one.
+template <typename F>
+SWARMLINE_DEVICE void with_place(const Place& place, bool aligned, F f) {
+#if defined(SWARMLINE_PTX_REPORT)
+  f(WholePlace{place});
 #else
-  return static_cast<unsigned>(__builtin_ctz(block));
+  if (aligned && place.count == kChunk && is_aligned(place.codes, 8)) {
+    f(WholePlace{place});
+  } else {
+    f(place);
+  }
 #endif
+}
+template <typename P>
+SWARMLINE_DEVICE bool exists(const P& place, unsigned element) {
+  return P::kIsWhole || element < place.count;
+}
+// Whether V elements from `element` on may be accessed as one: they exist, and the chunk begins at
+// a multiple of their size, as the caller says.
+template <unsigned V, typename P>
+SWARMLINE_DEVICE bool is_run(const P& place, bool aligned, unsigned element) {
+  return P::kIsWhole || (aligned && element + V <= place.count);
 }
 
 SWARMLINE_DEVICE void store_scale(std::uint8_t* scales, std::uint64_t block, ScaleKind kind,
@@ -119,61 +151,51 @@ SWARMLINE_DEVICE void report_non_finite(std::uint32_t* non_finite, bool bad) {
 #endif
 }
 
-// Whether V elements from `element` on may be accessed as one: they exist, and the first of all
-// begins at a multiple of their size (so every group does).
-template <unsigned V>
-SWARMLINE_DEVICE bool is_whole(bool aligned, const Place& place, std::uint64_t element) {
-  return aligned && (place.first + kChunk <= place.count || element + V <= place.count);
-}
-
-template <typename Type>
-SWARMLINE_DEVICE void load_chunk(const void* values, const Place& place, unsigned thread,
-                                 float* x) {
+template <typename Type, typename P>
+SWARMLINE_DEVICE void load_chunk(const void* values, const P& place, unsigned thread, float* x) {
   constexpr unsigned kV = Type::kPerLoad;
   const auto* from = static_cast<const typename Type::Bits*>(values) + place.tensor_first;
   const bool aligned = is_aligned(from, 16);
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < kPerThread / kV; ++g) {
-    const std::uint64_t element = place.first + element_of<kV>(thread, g);
-    load_values<Type>(from, element, place.count, is_whole<kV>(aligned, place, element),
-                      x + g * kV);
+    const unsigned element = element_of<kV>(thread, g);
+    load_values<Type>(from, element, place.count, is_run<kV>(place, aligned, element), x + g * kV);
   }
 }
 // Returns whether a value is not finite in its type.
-template <typename Type>
-SWARMLINE_DEVICE bool store_chunk(void* values, const Place& place, unsigned thread,
-                                  const float* x) {
+template <typename Type, typename P>
+SWARMLINE_DEVICE bool store_chunk(void* values, const P& place, unsigned thread, const float* x) {
   constexpr unsigned kV = Type::kPerLoad;
   auto* const to = static_cast<typename Type::Bits*>(values) + place.tensor_first;
   const bool aligned = is_aligned(to, 16);
   bool bad = false;
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < kPerThread / kV; ++g) {
-    const std::uint64_t element = place.first + element_of<kV>(thread, g);
+    const unsigned element = element_of<kV>(thread, g);
     const Words<16> packed = pack<Type>(x + g * kV);
     bad |= any_not_finite<Type>(packed);
-    store_values<Type>(to, element, place.count, is_whole<kV>(aligned, place, element), packed);
+    store_values<Type>(to, element, place.count, is_run<kV>(place, aligned, element), packed);
   }
   return bad;
 }
 
 // Scale and codes of the values in `state`, rotated already; leaves the scales in f.stored. With
 // kFeedback, values become what their codes stand for, before rotation and scale.
-template <typename C, unsigned V, bool kStochastic, bool kFeedback>
+template <typename C, unsigned V, bool kStochastic, bool kFeedback, typename P>
 SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& state,
                              Shared<C>& shared, const QuantSpec& spec, const StochasticKey& key,
-                             const Place& place, std::uint32_t* non_finite) {
+                             const P& place, std::uint32_t* non_finite) {
+  constexpr unsigned kBytes = V * C::kBits / 8;
   const std::uint32_t block = block_of<C>(spec);
   find_tops<V>(team, state, block, shared.crossing);
   team.each(state, [&](unsigned thread, Fragment<V>& f) {
     make_scales<C, V>(f, spec.scales);
     const unsigned shift = shift_of(block);
-    const std::uint64_t coded = coded_count<C>(place.count);
-    const bool aligned = is_aligned(place.codes, V * C::kBits / 8);
+    const bool aligned = is_aligned(place.codes, kBytes);
     BlockCode code = {};
     SWARMLINE_UNROLL
     for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
-      const std::uint64_t element = place.first + element_of<V>(thread, g);
+      const unsigned element = element_of<V>(thread, g);
       const bool is_of_group_before = g % 2 == 1 && block > kTeamWarp * V;
       if (!is_of_group_before) code = block_code<C>(f.stored[g]);
       Words<8> w;
@@ -183,9 +205,9 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
       } else {
         w = codes_of<C, V>(f, g, code, shared.tables);
       }
-      store_codes<V * C::kBits / 8>(place.codes, element * C::kBits / 8, (coded * C::kBits + 7) / 8,
-                                    is_whole<V>(aligned, place, element), w);
-      if ((element & (block - 1)) == 0 && element < place.count) {
+      store_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
+                          is_run<V>(place, aligned, element), w);
+      if ((element & (block - 1)) == 0 && exists(place, element)) {
         store_scale(place.scales, element >> shift, spec.scales, f.stored[g]);
         report_non_finite(non_finite, bits_of(f.stored[g]) == kFloatNan);
       }
@@ -195,19 +217,20 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
 }
 
 // The chunk's codes and the scales of its groups; 0 where there are none.
-template <typename C, unsigned V>
-SWARMLINE_DEVICE void read_codes(Fragment<V>& f, const QuantSpec& spec, const Place& place,
+template <typename C, unsigned V, typename P>
+SWARMLINE_DEVICE void read_codes(Fragment<V>& f, const QuantSpec& spec, const P& place,
                                  unsigned thread) {
+  constexpr unsigned kBytes = V * C::kBits / 8;
   const unsigned shift = shift_of(block_of<C>(spec));
-  const std::uint64_t bytes = (coded_count<C>(place.count) * C::kBits + 7) / 8;
-  const bool aligned = is_aligned(place.codes, V * C::kBits / 8);
+  const bool aligned = is_aligned(place.codes, kBytes);
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
-    const std::uint64_t element = place.first + element_of<V>(thread, g);
-    f.codes[g] = load_codes<V * C::kBits / 8>(place.codes, element * C::kBits / 8, bytes,
-                                              is_whole<V>(aligned, place, element));
+    const unsigned element = element_of<V>(thread, g);
+    f.codes[g] =
+        load_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
+                           is_run<V>(place, aligned, element));
     f.stored[g] =
-        element < place.count ? load_scale(place.scales, element >> shift, spec.scales) : 0.0F;
+        exists(place, element) ? load_scale(place.scales, element >> shift, spec.scales) : 0.0F;
   }
 }
 template <typename C, unsigned V>
@@ -250,7 +273,12 @@ struct QuantizeBody {
   static constexpr unsigned kV = Type::kPerLoad;
   static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
                                    std::uint64_t chunk) {
-    const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
+    with_place(place_of<C>(args.out, args.spec, args.n, chunk), is_aligned(args.values, 16),
+               [&](const auto& place) { work(team, shared, args, place); });
+  }
+  template <typename P>
+  static SWARMLINE_DEVICE void work(const Team& team, Shared<C>& shared, const Args& args,
+                                    const P& place) {
     Team::PerThread<Fragment<kV>> state;
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
       load_chunk<Type>(args.values, place, thread, f.x);
@@ -270,7 +298,12 @@ struct DequantizeBody {
   static constexpr unsigned kV = Type::kPerLoad;
   static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
                                    std::uint64_t chunk) {
-    const Place place = place_of<C>(args.in, args.spec, args.n, chunk);
+    with_place(place_of<C>(args.in, args.spec, args.n, chunk), is_aligned(args.values, 16),
+               [&](const auto& place) { work(team, shared, args, place); });
+  }
+  template <typename P>
+  static SWARMLINE_DEVICE void work(const Team& team, Shared<C>& shared, const Args& args,
+                                    const P& place) {
     Team::PerThread<Fragment<kV>> state;
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
       read_codes<C, kV>(f, args.spec, place, thread);
@@ -306,15 +339,18 @@ struct MeanBody {
   static constexpr unsigned kV = Float32::kPerLoad;
   static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
                                    std::uint64_t chunk) {
+    // One copy of the body for all chunks: two of them want twice the registers.
     const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
     Team::PerThread<Fragment<kV>> state;
     team.each(state,
               [&](unsigned thread, Fragment<kV>&) { C::fill(thread, shared.tables, true, true); });
     tables_filled<C>(team);
+    SWARMLINE_NO_UNROLL
     for (unsigned p = 0; p < args.parts_count; ++p) {
-      Place part = place;
-      part.scales = static_cast<std::uint8_t*>(const_cast<void*>(args.parts[p].scales));
-      part.codes = const_cast<std::uint8_t*>(args.parts[p].codes);
+      Place part = place;  // as far from the part's begin as `place` is from the output's
+      part.scales = static_cast<std::uint8_t*>(const_cast<void*>(args.parts[p].scales)) +
+                    (place.scales - args.out.scales);
+      part.codes = const_cast<std::uint8_t*>(args.parts[p].codes) + (place.codes - args.out.codes);
       team.each(state, [&](unsigned thread, Fragment<kV>& f) {
         read_codes<C, kV>(f, args.spec, part, thread);
         all_numbers<C, kV>(f, shared.tables);
@@ -332,8 +368,7 @@ struct MeanBody {
       for (unsigned j = 0; j < kPerThread; ++j) {
         f.x[j] = f.kept[j] * args.factor;
         // Code 0, read where there is none, need not stand for 0.
-        const std::uint64_t element = place.first + element_of<kV>(thread, j / kV) + j % kV;
-        if (place.first + kChunk > place.count && element >= place.count) f.x[j] = 0;
+        if (!exists(place, element_of<kV>(thread, j / kV) + j % kV)) f.x[j] = 0;
       }
     });
     rotate_values<C, kV>(team, state);

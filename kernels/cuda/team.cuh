@@ -13,10 +13,12 @@
 #if defined(__CUDACC__)
 #define SWARMLINE_DEVICE __device__ __forceinline__
 #define SWARMLINE_UNROLL _Pragma("unroll")
+#define SWARMLINE_NO_UNROLL _Pragma("unroll 1")
 #else
 #include <vector>
 #define SWARMLINE_DEVICE inline
 #define SWARMLINE_UNROLL
+#define SWARMLINE_NO_UNROLL
 #endif
 
 namespace swarmline::kernels::cuda {

@@ -14,12 +14,20 @@ inline constexpr std::uint64_t kTileElements = 65536;
 inline constexpr std::uint64_t kTileAlignment = 64;
 inline constexpr std::uint64_t kTileHashBytes = 8;
 
+// log2 of a power of two; dividing 64 bits takes a device many instructions.
+SWARMLINE_ELEMENT unsigned shift_of(std::uint32_t block) {
+#if defined(__CUDA_ARCH__)
+  return __ffs(static_cast<int>(block)) - 1;
+#else
+  return static_cast<unsigned>(__builtin_ctz(block));
+#endif
+}
 SWARMLINE_ELEMENT std::uint64_t aligned_up(std::uint64_t bytes, std::uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 // Of a tile of `count` elements.
 SWARMLINE_ELEMENT std::uint64_t tile_scales_bytes(const QuantSpec& spec, std::uint64_t count) {
-  const std::uint64_t blocks = (count + spec.block - 1) / spec.block;
+  const std::uint64_t blocks = (count + spec.block - 1) >> shift_of(spec.block);
   return aligned_up(blocks * (spec.scales == ScaleKind::kF32 ? 4 : 2), kTileAlignment);
 }
 SWARMLINE_ELEMENT std::uint64_t tile_codes_bytes(const QuantSpec& spec, std::uint64_t count) {

@@ -134,8 +134,31 @@ SWARMLINE_DEVICE void unpack(const Words<16>& w, float* x) {
   }
 }
 template <typename Type>
+SWARMLINE_DEVICE bool any_not_finite(const Words<16>& w);
+
+// Two values as one word, the first lower. A NaN's bits are not bits()'s.
+template <typename Type>
+SWARMLINE_DEVICE std::uint32_t pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t word;
+  if constexpr (Type::kKind == FloatKind::kF16) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+#else
+  return Type::bits(low) | static_cast<std::uint32_t>(Type::bits(high)) << 16;
+#endif
+}
+template <typename Type>
 SWARMLINE_DEVICE Words<16> pack(const float* x) {
   Words<16> w;
+  if constexpr (sizeof(typename Type::Bits) == 2) {
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < 4; ++i) w.word[i] = pair<Type>(x[2 * i], x[2 * i + 1]);
+    if (!any_not_finite<Type>(w)) return w;
+  }
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < Type::kPerLoad; ++i) {
     if constexpr (sizeof(typename Type::Bits) == 4) {
@@ -151,8 +174,8 @@ SWARMLINE_DEVICE Words<16> pack(const float* x) {
 
 // kPerLoad values from values[first], of which those from `count` on do not exist and are 0.
 template <typename Type>
-SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, std::uint64_t first,
-                                  std::uint64_t count, bool vector, float* x) {
+SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, unsigned first, unsigned count,
+                                  bool vector, float* x) {
   if (vector) {
     unpack<Type>(load_words<16>(values + first), x);
     return;
@@ -163,8 +186,8 @@ SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, std::uint64
   }
 }
 template <typename Type>
-SWARMLINE_DEVICE void store_values(typename Type::Bits* values, std::uint64_t first,
-                                   std::uint64_t count, bool vector, const Words<16>& w) {
+SWARMLINE_DEVICE void store_values(typename Type::Bits* values, unsigned first, unsigned count,
+                                   bool vector, const Words<16>& w) {
   if (vector) {
     store_words(values + first, w);
     return;
@@ -190,8 +213,8 @@ SWARMLINE_DEVICE bool any_not_finite(const Words<16>& w) {
 // kBytes (2, 4 or 8) of codes from codes[first], of which those from `count` on do not exist and
 // are 0. The lowest byte of word[0] is the first.
 template <unsigned kBytes>
-SWARMLINE_DEVICE Words<8> load_codes(const std::uint8_t* codes, std::uint64_t first,
-                                     std::uint64_t count, bool vector) {
+SWARMLINE_DEVICE Words<8> load_codes(const std::uint8_t* codes, unsigned first, unsigned count,
+                                     bool vector) {
   Words<8> w = {};
   if (vector && kBytes >= 4) {
     constexpr unsigned kLoad = kBytes >= 4 ? kBytes : 4;
@@ -210,8 +233,8 @@ SWARMLINE_DEVICE Words<8> load_codes(const std::uint8_t* codes, std::uint64_t fi
   return w;
 }
 template <unsigned kBytes>
-SWARMLINE_DEVICE void store_codes(std::uint8_t* codes, std::uint64_t first, std::uint64_t count,
-                                  bool vector, const Words<8>& w) {
+SWARMLINE_DEVICE void store_codes(std::uint8_t* codes, unsigned first, unsigned count, bool vector,
+                                  const Words<8>& w) {
   if (vector && kBytes == 8) {
     store_words(codes + first, w);
   } else if (vector && kBytes == 4) {
