@@ -90,24 +90,4 @@ SWARMLINE_ELEMENT float float_of_bfloat(std::uint16_t value) {
   return float_of(bits | (nan ? 0x00400000U : 0U));
 }
 
-// Scale of a block from the largest magnitude of its elements, given as bits: bits of magnitudes
-// order like the numbers, with infinity and NaN above all, so that one integer maximum finds both.
-SWARMLINE_ELEMENT float int8_scale(std::uint32_t absmax_bits) {
-  if (absmax_bits >= kFloatInfinity) return float_of(kFloatNan);
-  const float scale = float_of(absmax_bits) / 127.0F;
-  // For the largest floats, 127 times the rounded scale would be infinite: round down there.
-  const float safe = not_finite(scale * 127.0F) ? float_of(bits_of(scale) - 1U) : scale;
-  return bits_of(safe) < kFloatSmallestNormal ? 0.0F : safe;
-}
-SWARMLINE_ELEMENT bool int8_scale_is_bad(float scale) {
-  return not_finite(scale * 127.0F);
-}
-SWARMLINE_ELEMENT float int8_value(std::int8_t code, float scale) {
-  return static_cast<float>(code < -127 ? -127 : code) * scale;
-}
-// `scale` is normal. Adding 1.5 * 2^23 leaves the nearest even integer in the low bits.
-SWARMLINE_ELEMENT std::int8_t int8_code(float value, float scale) {
-  return static_cast<std::int8_t>(bits_of(value / scale + 12582912.0F) - 0x4B400000U);
-}
-
 }  // namespace swarmline::kernels

@@ -89,13 +89,5 @@ bool fp32_to_bf16(const float* source, std::uint16_t* destination, std::size_t n
 bool bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n) {
   return best().bf16_to_fp32(source, destination, n);
 }
-bool quantize_int8(const float* values, std::size_t n, std::size_t block, float* scales,
-                   std::int8_t* codes) {
-  return best().quantize_int8(values, n, block, scales, codes);
-}
-bool dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
-                     std::size_t block, float* values) {
-  return best().dequantize_int8(scales, codes, n, block, values);
-}
 
 }  // namespace swarmline::kernels

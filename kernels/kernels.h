@@ -41,17 +41,6 @@ bool fp16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n
 bool fp32_to_bf16(const float* source, std::uint16_t* destination, std::size_t n);
 bool bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n);
 
-// Blockwise int8: per block of `block` elements (the last may be shorter) scale = absmax / 127 and
-// code = nearest even of x / scale, in [-127, 127]. A block whose scale would be below the smallest
-// normal number is all zero (scale 0). A block with NaN or infinity has scale NaN and codes 0, and
-// comes back as NaN throughout, as does a foreign scale that makes 127 * scale infinite. Code -128
-// is never written and reads as -127. There are ceil(n / block) scales. Both return whether a block
-// was not finite.
-bool quantize_int8(const float* values, std::size_t n, std::size_t block, float* scales,
-                   std::int8_t* codes);
-bool dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
-                     std::size_t block, float* values);
-
 // The instruction set in use: "baseline", "avx2" or "avx512".
 const char* instruction_set();
 

@@ -35,8 +35,6 @@ struct KernelTable {
   bool (*fp16_to_fp32)(const std::uint16_t*, float*, std::size_t);
   bool (*fp32_to_bf16)(const float*, std::uint16_t*, std::size_t);
   bool (*bf16_to_fp32)(const std::uint16_t*, float*, std::size_t);
-  bool (*quantize_int8)(const float*, std::size_t, std::size_t, float*, std::int8_t*);
-  bool (*dequantize_int8)(const float*, const std::int8_t*, std::size_t, std::size_t, float*);
 };
 
 // Widest first; never empty.

@@ -29,11 +29,6 @@ cudaError_t fp32_to_bf16(const float* source, std::uint16_t* destination, std::s
                          std::uint32_t* non_finite, cudaStream_t stream);
 cudaError_t bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
                          std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t quantize_int8(const float* values, std::size_t n, std::size_t block, float* scales,
-                          std::int8_t* codes, std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t dequantize_int8(const float* scales, const std::int8_t* codes, std::size_t n,
-                            std::size_t block, float* values, std::uint32_t* non_finite,
-                            cudaStream_t stream);
 
 // Doubles of device memory that sum_of_squares of n elements works in.
 std::size_t sum_of_squares_workspace(std::size_t n);

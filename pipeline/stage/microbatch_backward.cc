@@ -15,7 +15,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   auto message = parse<wire::Gradient>(frame);
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
-  SharedBytes values = early_.take(from.peer, id, frame);
+  SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value) return {};
   wire::GradientArrived arrived;
   *arrived.mutable_id() = message->id();

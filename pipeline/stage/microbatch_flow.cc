@@ -76,7 +76,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Forward>(frame);
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
-  SharedBytes values = early_.take(from.peer, id, frame);
+  SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value ||
       phases_.status(id.microbatch.phase) == PhaseStatus::kOver) {
     refuse(from, id, wire::Refused::RETIRED);
@@ -334,6 +334,14 @@ void MicrobatchFlow::offer_credit() {
   if (refused_full_.empty() || admitted_bytes_ > admit_bytes_max_ / 2) return;
   for (const auto& [peer, seat] : std::exchange(refused_full_, {}))
     context_.links.send(seat, make_frame(MessageKind::kCredit, wire::Credit()));
+}
+
+SharedBytes MicrobatchFlow::decoded_on_arrival(const Seat& from, const AttemptId& id,
+                                               const Frame& frame) {
+  SharedBytes values = early_.take(from.peer, id, frame);
+  if (!values.empty() && context_.metrics)
+    context_.metrics->counter("swarmline_tensors_decoded_on_arrival").add();
+  return values;
 }
 
 void MicrobatchFlow::on_arriving(const Seat& from, const Arrival& arrival) {

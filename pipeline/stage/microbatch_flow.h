@@ -81,6 +81,7 @@ class MicrobatchFlow {
   Result<void> on_refused(const Seat& from, const Frame& frame);
   Result<void> on_cancel(const Seat& from, const Frame& frame);
 
+  SharedBytes decoded_on_arrival(const Seat& from, const AttemptId& id, const Frame& frame);
   void admit(const TaskPtr& task);
   bool has_room(std::uint64_t bytes) const;
   void queue_forward(const TaskPtr& task);

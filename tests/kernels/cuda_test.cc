@@ -113,34 +113,6 @@ TEST_F(Cuda, ConversionsOfEveryKindOfBits) {
   EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
 }
 
-TEST_F(Cuda, Int8BothWays) {
-  for (const std::size_t n : kSizes) {
-    for (const std::size_t block : {64, 256, 4096}) {
-      for (const bool with_nan : {false, true}) {
-        std::vector<float> x = samples<float>(n, 4 + block);
-        if (with_nan && n > 0) x[n / 2] = std::numeric_limits<float>::quiet_NaN();
-        const std::size_t blocks = (n + block - 1) / block;
-        std::vector<float> scales(blocks), back(n);
-        std::vector<std::int8_t> codes(n);
-        const bool bad = quantize_int8(x.data(), n, block, scales.data(), codes.data());
-        dequantize_int8(scales.data(), codes.data(), n, block, back.data());
-
-        DeviceArray<float> in(x), device_scales(blocks), device_back(n);
-        DeviceArray<std::int8_t> device_codes(n);
-        DeviceArray<std::uint32_t> flags(2);
-        expect_done(cuda::quantize_int8(in.data(), n, block, device_scales.data(),
-                                        device_codes.data(), flags.data(), stream_));
-        expect_done(cuda::dequantize_int8(device_scales.data(), device_codes.data(), n, block,
-                                          device_back.data(), flags.data() + 1, stream_));
-        EXPECT_EQ(first_difference(device_scales.values(), scales), blocks);
-        EXPECT_EQ(first_difference(device_codes.values(), codes), n);
-        EXPECT_EQ(first_difference(device_back.values(), back), n);
-        EXPECT_EQ(flags.values(), std::vector<std::uint32_t>(2, bad ? 1 : 0));
-      }
-    }
-  }
-}
-
 TEST_F(Cuda, SumOfSquares) {
   const auto check = [&]<typename T>(T) {
     std::vector<std::size_t> sizes(kSizes.begin(), kSizes.end());
