@@ -2,6 +2,7 @@
 // the element functions in them, without a GPU. Threads of a phase run in two orders, which a body
 // that misses a barrier would not survive.
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -217,5 +218,22 @@ TEST_P(CudaEmulation, Norms) {
 }
 INSTANTIATE_TEST_SUITE_P(Orders, CudaEmulation, ::testing::Values(1U, 255U));
 
+std::uint32_t stride = 1021;  // a prime: all low bits occur
+
+TEST(CudaEmulationFloats, LikeTheReference) {
+  Emulation cuda(1);
+  check_floats(cuda, stride);
+}
+
 }  // namespace
 }  // namespace swarmline::testing
+
+// With the argument "all": every float there is through lin8 and dyn8, and nothing else.
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "all") {
+    swarmline::testing::stride = 1;
+    GTEST_FLAG_SET(filter, "CudaEmulationFloats.*");
+  }
+  return RUN_ALL_TESTS();
+}

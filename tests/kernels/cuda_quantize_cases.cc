@@ -12,6 +12,7 @@
 #include "engine/base/rng.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/kernels.h"
+#include "tests/kernels/exhaustive.h"
 #include "tests/kernels/samples.h"
 
 namespace swarmline::testing {
@@ -448,6 +449,25 @@ void check_norms(CudaQuantizer& cuda) {
         for (bool is_layer : {false, true}) check_norm(cuda, spec, source, 3, width, is_layer);
       }
     }
+  }
+}
+
+void check_floats(CudaQuantizer& cuda, std::uint32_t stride) {
+  const ExhaustiveSubject subject{
+      "CUDA", [&cuda](const QuantSpec& spec, const float* values, std::size_t n, float* scales,
+                      std::uint8_t* codes) {
+        return cuda.quantize(spec, FloatKind::kF32, values, n, nullptr, scales, codes);
+      }};
+  for (QuantFormat format : {QuantFormat::kLin8, QuantFormat::kDyn8, QuantFormat::kDyn8Unsigned}) {
+    for (const float absmax : kExhaustiveAbsmax) {
+      SCOPED_TRACE(absmax);
+      Exhaustive test({format, 256, ScaleKind::kF32}, {subject}, stride);
+      test.run(absmax);
+      EXPECT_GE(test.checked(), 2 * (std::uint64_t{std::bit_cast<std::uint32_t>(absmax)} / stride));
+    }
+    Exhaustive test({format, 64, ScaleKind::kF32}, {subject}, stride);
+    test.run_not_finite();
+    EXPECT_GE(test.checked(), 2 * 64 * (0x800000ULL / stride));
   }
 }
 

@@ -55,5 +55,7 @@ void check_foreign_codes(CudaQuantizer& cuda);  // any bytes as codes and scales
 void check_axpy_mean_feedback(CudaQuantizer& cuda);
 void check_wire(CudaQuantizer& cuda);
 void check_norms(CudaQuantizer& cuda);
+// lin8 and both dyn8 over every `stride`-th float, against the plain reference (exhaustive.h).
+void check_floats(CudaQuantizer& cuda, std::uint32_t stride);
 
 }  // namespace swarmline::testing

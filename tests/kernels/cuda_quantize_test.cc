@@ -177,6 +177,11 @@ TEST_F(CudaQuantize, Norms) {
   check_norms(device);
 }
 
+TEST_F(CudaQuantize, Floats) {
+  OnDevice device(stream_);
+  check_floats(device, 257);
+}
+
 // What no buffer of a test can hold is refused before anything is launched.
 TEST_F(CudaQuantize, RefusesWhatIsNotValid) {
   const StochasticKey key;
