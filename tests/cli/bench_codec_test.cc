@@ -206,6 +206,26 @@ TEST(BenchCodecReport, TablesAreAligned) {
   EXPECT_NE(speed_line(report.speeds[0]).find("2.00x"), std::string::npos);
 }
 
+TEST(BenchCodec, CapturedTensorsAreThere) {
+  const std::string path =
+      std::string(SWARMLINE_SOURCE_DIR) + "/bench/tensors/quickstart.safetensors";
+  const auto tensors = read_bench_tensors(path);
+  ASSERT_TRUE(tensors) << tensors.error().what;
+  EXPECT_LT(*file_bytes(path), 2U << 20);
+  int activations = 0, gradients = 0;
+  for (const BenchTensor& tensor : *tensors) {
+    activations += tensor.name.starts_with("activation.");
+    gradients += tensor.name.find("gradient.") != std::string::npos;
+    // A gross measure that the tensors are real numbers of a trained model, not zeros or noise.
+    const auto h8 = measure_codec_accuracy(codec_named("h8"), tensor);
+    ASSERT_TRUE(h8);
+    EXPECT_LT(h8->relative_l2, 0.0065) << tensor.name;
+    EXPECT_GT(h8->relative_l2, 0.002) << tensor.name;
+  }
+  EXPECT_GE(activations, 2);
+  EXPECT_GE(gradients, 4);
+}
+
 TEST(BenchCodec, FilesWithoutTensorsAreMistakes) {
   EXPECT_FALSE(read_bench_tensors("no such file.safetensors"));
 }
