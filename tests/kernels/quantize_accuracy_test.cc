@@ -64,7 +64,7 @@ TEST(Accuracy, RotationWithstandsEveryKindOfOutlier) {
   }
 }
 
-// 1.1 % for h8: the largest of 64 elements, met exactly with an fp32 scale, is rounded like the rest.
+// 1.1 % for h8: the largest of 64 elements, which an fp32 scale meets exactly, is rounded too.
 TEST(Accuracy, ScalesInBf16CostNextToNothing) {
   const std::vector<float> x = make_sample(SampleTensor::kNormal, kElements, 3);
   for (const QuantSpec& spec : {QuantSpec{QuantFormat::kLin8, 256},

@@ -1,5 +1,5 @@
-// fp8, code by code and float by float. With the argument `all` (label slow): every float of at most
-// the largest number, at scale 1; otherwise a sample.
+// fp8, code by code and float by float. With the argument `all` (label slow): every float up to the
+// largest number, at scale 1; otherwise a sample.
 #include <cstring>
 
 #include <gtest/gtest.h>
