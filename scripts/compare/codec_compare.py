@@ -2,8 +2,9 @@
 """bitsandbytes' and hivemind's 8-bit codecs beside Swarmline's, in one run, on one core: `make compare`.
 
 They take turns: a round measures each of theirs in this process, then ours by `swarmline bench codec`, each with a
-memcpy of the same bytes beside it; of all rounds the best counts, since other programs can only slow one down. Theirs are
-the packages as they are shipped, called as their users call them. What is compared:
+memcpy of the same bytes beside it; of all rounds the best counts, since other programs can only slow one down. Theirs is
+CPU time, ours elapsed time: a busy machine hurts ours alone. Theirs are the packages as they are shipped, called as
+their users call them. What is compared:
   bitsandbytes  quantize_blockwise / dequantize_blockwise, with our kernels: codes and scales, no message
   hivemind      a message that travels (compress / extract), with our wire buffer, which is checksummed as well
 Prints a table and writes JSON (docs/formats/bench.md).
@@ -101,9 +102,9 @@ def their_codecs():
 
 
 def seconds_of(work):
-    start = time.perf_counter()
+    start = time.process_time()
     result = work()
-    return time.perf_counter() - start, result
+    return time.process_time() - start, result
 
 
 def copy_seconds(source, target):
@@ -162,6 +163,8 @@ def row(library, name, dtype, tensor_bytes, copy, encode, decode, bytes_per_elem
 def our_rows(best, errors, mib):
     rows = {}
     for (codec, block, dtype), speed in best.items():
+        if (codec, dtype) == ("fp16", "bf16"):
+            continue  # nobody's beside it
         elements = mib * MIB / (4 if dtype == "fp32" else 2)
         name = f"{codec}/{block}" if codec in ("lin8", "dyn8") else codec
         for library, encode, decode in (("swarmline, kernel", "quantize", "dequantize"),
