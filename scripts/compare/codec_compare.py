@@ -210,6 +210,11 @@ def processor():
     return platform.processor()
 
 
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--swarmline", type=pathlib.Path, default=ROOT / "build/release/swarmline")
@@ -226,13 +231,12 @@ def main():
     codecs, best = their_codecs(), {}
     for number in range(options.rounds):
         for codec in codecs:
-            print(f"\r\x1b[Kround {number + 1} of {options.rounds}: {codec.library} {codec.name} from {codec.dtype}",
-                  end="", file=sys.stderr, flush=True)
+            progress(f"round {number + 1} of {options.rounds}: {codec.library} {codec.name} from {codec.dtype}")
             measure_theirs(codec, tensors[codec.dtype], targets[codec.dtype])
-        print(f"\r\x1b[Kround {number + 1} of {options.rounds}: swarmline", end="", file=sys.stderr, flush=True)
+        progress(f"round {number + 1} of {options.rounds}: swarmline")
         speeds, errors = measure_ours(options.swarmline, options.mib)
         keep_best(best, speeds)
-    print("\r\x1b[K", end="", file=sys.stderr)
+    progress("")
 
     ours = our_rows(best, errors, options.mib)
     rows = list(ours.values()) + their_rows(codecs, ours, options.mib)
