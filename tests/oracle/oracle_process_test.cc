@@ -116,7 +116,8 @@ class ProcessOracle : public ::testing::TestWithParam<Cell> {
     config_.eval.sequences_max = kEvalSequences;
     config_.net.peer_silence_seconds = 60;  // a busy machine is no lost peer
     std::ofstream(folder_ / "run.toml") << to_toml(config_);
-    std::ofstream(folder_ / "peer.toml") << "[peer]\ndevice = \"" << device_under_test() << "\"\n";
+    std::ofstream(folder_ / "peer.toml")
+        << "config_version = 1\n[peer]\ndevice = \"" << device_under_test() << "\"\n";
   }
   void TearDown() override {
     std::error_code ignored;
