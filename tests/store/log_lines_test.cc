@@ -20,7 +20,8 @@ TEST(LogLinesTest, Golden) {
                          .gradient_norm = 1.5,
                          .learning_rate = 3e-4,
                          .peers = {{PeerId(1), StageId(0), 5}, {PeerId(2), StageId(0), 3}},
-                         .boundaries = {{StageId(0), 1000, 900}, {StageId(1), 1001, 901}},
+                         .boundaries = {{StageId(0), 1000, 900, "h8", "none", 0.0625, 0},
+                                        {StageId(1), 1001, 901, "bf16", "h8"}},
                          .averaging_bytes = 777};
   StepLogLine skipped{.step = 13, .version = 13, .loss = std::nan(""), .skipped = true};
   const EvalLogLine eval{
