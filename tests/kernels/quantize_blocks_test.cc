@@ -78,9 +78,41 @@ TEST_P(BlockFormat, DequantizesLikeTheReferenceAtEverySize) {
 TEST_P(BlockFormat, DequantizesAMillion) {
   const QuantSpec spec = spec_of(GetParam());
   constexpr std::size_t kN = 1'000'003;
-  for (FloatKind target : kFloatKinds) {
-    expect_dequantizes(spec, target, usual_scales(spec, kN, 2), any_codes(spec, kN, 4), kN, 0);
-  }
+  expect_dequantizes(spec, FloatKind::kF32, usual_scales(spec, kN, 2), any_codes(spec, kN, 4), kN,
+                     0);
+}
+
+// Output that is large enough goes past the caches: the same bits, from the same calls in pieces.
+TEST_P(BlockFormat, LargeTensorsGetTheBitsOfSmallOnes) {
+  const QuantSpec spec = spec_of(GetParam());
+  constexpr std::size_t kPiece = 1 << 19;
+  constexpr std::size_t kN = kernels::kStreamingBytesMin + 4097;
+  const std::vector<std::uint8_t> x = narrowed(FloatKind::kF32, samples<float>(kN, 3));
+  for_each_quant_path([&](const std::string& path) {
+    SCOPED_TRACE(path);
+    Guarded<std::uint8_t> scales(4 * quant_blocks(spec, kN)), codes(code_bytes(spec, kN));
+    Guarded<std::uint8_t> scales2(4 * quant_blocks(spec, kN)), codes2(code_bytes(spec, kN));
+    quantize(spec, FloatKind::kF32, x.data(), kN, nullptr, scales.data(), codes.data());
+    for (std::size_t i = 0; i < kN; i += kPiece) {
+      quantize(spec, FloatKind::kF32, x.data() + 4 * i, std::min(kPiece, kN - i), nullptr,
+               scales2.data() + 4 * quant_blocks(spec, i), codes2.data() + code_bytes(spec, i));
+    }
+    EXPECT_TRUE(codes.intact());
+    EXPECT_TRUE(scales.values() == scales2.values());
+    EXPECT_TRUE(codes.values() == codes2.values());
+    for (FloatKind target : kFloatKinds) {
+      const std::size_t width = float_bytes(target);
+      Guarded<std::uint8_t> y(kN * width), y2(kN * width);
+      dequantize(spec, scales.data(), codes.data(), kN, target, y.data());
+      for (std::size_t i = 0; i < kN; i += kPiece) {
+        dequantize(spec, scales.data() + 4 * quant_blocks(spec, i),
+                   codes.data() + code_bytes(spec, i), std::min(kPiece, kN - i), target,
+                   y2.data() + width * i);
+      }
+      EXPECT_TRUE(y.intact());
+      EXPECT_TRUE(y.values() == y2.values());
+    }
+  });
 }
 
 TEST_P(BlockFormat, AddsLikeTheReference) {
