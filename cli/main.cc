@@ -26,6 +26,7 @@ constexpr const char* kExamples =
   swarmline stop runs/quickstart                finish the step, write a checkpoint, end
   swarmline checkpoint diff runs/a runs/b       how far two models are apart
   swarmline bench codec                         what each codec costs on this machine
+  swarmline plan swarm.json                     what the balancer would do with a swarm, and why
   swarmline link-proxy --to HOST:PORT --both "rate=100M delay=20ms"   a link as bad as one's own
 On several machines:
   swarmline coordinator run.toml                on one of them
@@ -69,6 +70,8 @@ int run(int argc, char** argv) {
   add_checkpoint_command(app, exit_code);
   add_config_command(app, exit_code);
   add_link_proxy_command(app, exit_code);
+  add_plan_command(app, exit_code);
+  add_fleet_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
 

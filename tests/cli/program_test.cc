@@ -29,11 +29,11 @@ TEST(Program, HelpTeaches) {
   const Ran all = folder.run({"--help"});
   EXPECT_EQ(all.exit_code, 0);
   for (const char* part : {"launch", "coordinator", "peer", "status", "stop", "checkpoint",
-                           "config", "bench", "Examples:", "Exit codes:"}) {
+                           "config", "bench", "plan", "fleet", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
   for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
-                              "config check", "bench codec"}) {
+                              "config check", "bench codec", "plan", "fleet convert"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -71,6 +71,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"lauch"}, 2, "there is no command \"lauch\", did you mean launch?"},
         Mistake{{"launch"}, 2, "config is required"},
         Mistake{{"launch", "run.toml", "--frish"}, 2, "\"swarmline launch --help\""},
+        Mistake{{"plan"}, 2, "expected a snapshot or --replay FLEET"},
+        Mistake{{"plan", "run.toml"}, 2, "run.toml: "},
+        Mistake{{"plan", "none.json"}, 2, "none.json"},
+        Mistake{{"plan", "--replay", "run.toml"}, 2, "not a fleet file"},
+        Mistake{{"plan", "--seeds", "2"}, 2, "--seeds requires --replay"},
+        Mistake{{"fleet", "convert", "run.toml", "--out", "x", "--name", "x", "--source", "x",
+                 "--licence", "x"},
+                2,
+                "expected DATE, TIME, COUNT"},
         Mistake{{"launch", "none.toml"}, 2, "none.toml: found no such file"},
         Mistake{{"launch", "run.toml", "--set", "run.stepz=3"}, 2, "did you mean steps?"},
         Mistake{{"launch", "run.toml", "--set", "pipeline.stages=9"}, 2, "stages"},
@@ -144,6 +153,22 @@ TEST(Program, BenchCodecPrintsAndWritesItsTables) {
   const std::string table = folder.read("codec.csv");
   // A head, 4 codecs x 2 dtypes, 4 codecs x 1 tensor.
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 8 + 4) << table;
+}
+
+TEST(Program, PlansASnapshotAndReplaysAFleet) {
+  const ScratchFolder folder;
+  const Ran plan = folder.run({"plan", SWARMLINE_SOURCE_DIR "/tests/golden/plan/snapshot.json"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_TRUE(has(plan.out, "stage 2 has nobody")) << plan.out;
+  folder.write("trace.csv", "0,add,a\n0,add,b\n0,add,c\n7200000,remove,c\n");
+  const Ran made = folder.run({"fleet", "convert", "trace.csv", "--out", "small.fleet", "--name",
+                               "small", "--source", "this test", "--licence", "MIT"});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_TRUE(has(made.out, "2 events in 2.0 h, up to 3 machines")) << made.out;
+  const Ran replay =
+      folder.run({"plan", "--replay", "small.fleet", "--stages", "2", "--seeds", "1", "--json"});
+  EXPECT_EQ(replay.exit_code, 0) << replay.err;
+  EXPECT_TRUE(has(replay.out, "\"rule\": \"swarmline\"")) << replay.out;
 }
 
 TEST(Program, TakenPortIsSaid) {

@@ -22,6 +22,7 @@ LAYERS = {
     "engine/optimizer": 3.5, "engine/checkpoint": 3.5,
     "balancer": 4,
     "pipeline/protocol": 3, "pipeline": 5,
+    "sim/fleet": 4.5,
     "cli": 6,
     "sim": 7,
 }

@@ -1,0 +1,91 @@
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/plan_report.h"
+#include "engine/store/files.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::uint32_t kReplayStagesMax = 1024;
+constexpr std::uint64_t kReplaySeedsMax = 10'000;
+
+struct PlanFlags {
+  std::string snapshot;
+  std::string replay;
+  ReplayTableOptions table;
+  bool json = false;
+};
+
+Result<std::string> plan_snapshot(const PlanFlags& flags) {
+  const auto text = read_text_file(flags.snapshot, kPlanFileBytesMax);
+  if (!text) return std::unexpected(text.error());
+  const auto question = parse_plan_question(*text);
+  if (!question) {
+    return fail(question.error().code,
+                fmt::format("{}: {}", flags.snapshot, question.error().what));
+  }
+  const SwarmPlan plan = plan_swarm(question->snapshot, question->options);
+  return flags.json ? plan_json(*question, plan) : plan_text(*question, plan);
+}
+
+Result<std::string> replay(const PlanFlags& flags) {
+  const auto fleet = load_fleet(flags.replay);
+  if (!fleet) {
+    const bool content = fleet.error().code == ErrorCode::kCorrupt;
+    return fail(content ? ErrorCode::kUserMistake : fleet.error().code, fleet.error().what);
+  }
+  const ReplayTable table = replay_table(*fleet, flags.table);
+  return flags.json ? replay_json(table) : replay_text(table);
+}
+
+Result<std::string> run_plan(const PlanFlags& flags) {
+  if (flags.snapshot.empty() == flags.replay.empty()) {
+    return fail(ErrorCode::kUserMistake,
+                "plan: expected a snapshot or --replay FLEET, one of them; "
+                "\"swarmline plan --help\" shows both");
+  }
+  return flags.replay.empty() ? plan_snapshot(flags) : replay(flags);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app.add_subcommand("plan", "What the balancer would do, and why");
+  command->add_option("snapshot", flags->snapshot, "A swarm as it is (docs/formats/plan.md)")
+      ->type_name("SNAPSHOT.json");
+  CLI::Option* replay =
+      command
+          ->add_option("--replay", flags->replay,
+                       "Instead: the ways to balance while a fleet comes and goes")
+          ->type_name("FLEET");
+  command->add_option("--stages", flags->table.stages, "Of the replayed runs; default 4,8,16")
+      ->delimiter(',')
+      ->check(CLI::Range(std::uint32_t{1}, kReplayStagesMax))
+      ->needs(replay)
+      ->type_name("N,...");
+  command->add_option("--seeds", flags->table.seeds, "Runs a row")
+      ->check(CLI::Range(std::uint64_t{1}, kReplaySeedsMax))
+      ->needs(replay)
+      ->capture_default_str();
+  command->add_flag("--free", flags->table.free, "Joins, moves and shadows cost nothing")
+      ->needs(replay);
+  command->add_flag("--json", flags->json, "For programs (docs/formats/plan.md)");
+  command->footer(
+      "How it decides: docs/balancing.md.\n"
+      "Examples:\n"
+      "  swarmline plan swarm.json\n"
+      "  swarmline plan --replay configs/fleets/aws-p3.fleet --stages 4");
+  command->callback([flags, &exit_code] {
+    const auto text = run_plan(*flags);
+    if (text) std::fputs(text->c_str(), stdout);
+    exit_code = text ? kExitDone : report_error(text.error());
+  });
+}
+
+}  // namespace swarmline

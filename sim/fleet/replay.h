@@ -1,0 +1,69 @@
+// What share of a fleet's possible throughput a way of balancing reaches, as machines come and go.
+// The planner is the real one; pipeline and network are a model:
+//   throughput = the slowest stage's sum of the speeds of those who serve it (all peers speed 1);
+//   a newcomer first downloads its stage's state, a mover too unless it is the stage's shadow;
+//   a shadow's download takes its host's whole link, so that the host serves nothing meanwhile;
+//   following costs the host `shadow_load` of its speed; an instant move hands over what the mover
+//   has summed, unless into an emptied stage, where the mover's sums are done again by others.
+//   Optimal(t) = the best free seating of those then alive: floor(n / stages).
+//   The fleet that is there at time 0 has its state already.
+//   With the same seed the same peers leave, whatever the policy. Thread: any, stateless.
+//   Source: SWARM paper, section 4.4 and appendix H (stage counts, seeds, "% of optimal").
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "balancer/plan.h"
+#include "sim/fleet/fleet.h"
+
+namespace swarmline {
+
+enum class ReplayPolicy : std::uint8_t {
+  kNone,       // newcomers go to a stage drawn at random, nobody moves
+  kPaperRule,  // newcomers go to the weakest stage; every `period_seconds` one peer moves
+  kSwarmline,  // plan_swarm() at every event
+  // Not a policy: what nobody can pass. Newcomers count when their own download is over, after
+  // that everything is free.
+  kBound,
+};
+
+struct ReplayOptions {
+  std::uint32_t stages = 4;
+  std::uint64_t seed = 1;  // of who leaves (fleets of counts) and of random seats
+  ReplayPolicy policy = ReplayPolicy::kSwarmline;
+  double period_seconds = 300;              // of the paper's rule
+  double parameters = 201e6;                // of a stage
+  double state_bytes_per_parameter = 12;    // parameter and two moments in fp32; 0: free
+  double handover_bytes_per_parameter = 4;  // the sums of an open step in fp32
+  double link_bits_per_second = 200e6;
+  // Reduced gradients reach a shadow once a step, in 8 bits: bytes * 8 / (step * link).
+  double step_seconds = 233;
+  double gradient_bytes_per_parameter = 1.016;
+  PlanOptions plan;  // link and load are taken from the figures above
+};
+
+struct ReplaySpan {
+  double achieved = 0;  // integral of throughput over time
+  double optimal = 0;
+  double share() const { return optimal > 0 ? achieved / optimal : 1; }
+};
+
+struct ReplayResult {
+  ReplaySpan overall, first_hour, last_hour;
+  double seconds = 0;
+  double seconds_without_optimum = 0;  // fewer peers than stages: left out of the spans
+  std::uint64_t joins = 0;
+  std::uint64_t moves = 0;
+  std::uint64_t instant_moves = 0;
+  std::uint64_t shadow_downloads = 0;
+  std::uint64_t stages_emptied = 0;   // lost every active peer at once
+  std::uint64_t stages_survived = 0;  // of those, with a living shadow: no commit lost
+};
+
+// CHECK: stages > 0, period_seconds > 0, link_bits_per_second > 0, step_seconds > 0.
+ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options);
+// Over several runs: times and counts add up, so that spans weigh by their optimum.
+void add_result(ReplayResult& sum, const ReplayResult& one);
+
+}  // namespace swarmline
