@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "engine/base/ids.h"
-#include "engine/base/units.h"
 
 namespace swarmline {
 
