@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "compression/codec.h"
@@ -62,7 +63,7 @@ bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales
     std::uint32_t bits = 0;
     std::memcpy(reinterpret_cast<std::byte*>(&bits) + (4 - width), scales + b * width, width);
     const float scale = std::bit_cast<float>(bits);
-    if (!(scale >= 0 && scale <= kModerate)) return false;
+    if (std::signbit(scale) || !(scale <= kModerate)) return false;  // -0 is a bad scale too
   }
   return true;
 }

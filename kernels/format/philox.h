@@ -56,10 +56,11 @@ SWARMLINE_ELEMENT std::uint32_t draw_of(const PhiloxWords& words, std::uint64_t 
   return position % 2 == 0 ? word & 0xFFFFU : word >> 16;
 }
 
-// floor(y + draw / 65536) for |y| < 2^22.
+// floor(y + draw / 65536) for |y| < 2^22; 0 for NaN, which is asked for where the code is thrown
+// away.
 SWARMLINE_ELEMENT std::int32_t floor_with_draw(float y, std::uint32_t draw) {
   const float sum = y + static_cast<float>(static_cast<std::int32_t>(draw)) * kDrawUnit;
-  const auto truncated = static_cast<std::int32_t>(sum);
+  const auto truncated = static_cast<std::int32_t>(sum == sum ? sum : 0.0F);
   return truncated - (static_cast<float>(truncated) > sum ? 1 : 0);
 }
 

@@ -50,6 +50,20 @@ TEST(CorruptWire, EverySingleBitIsNoticed) {
   }
 }
 
+// Found by the fuzzer: -0 counts as a bad scale, so nothing of such a buffer may reach the sum.
+TEST(CorruptWire, AScaleOfMinusZeroIsNotAdded) {
+  Buffer wire = wire_of(kLin8, 131);
+  put(wire, kWireHeaderBytes + 8, -0.0F);  // the third block's scale
+  const std::size_t hash_at = tile_shape(kLin8, 131, DType::kF32).hash_at();
+  put(wire, kWireHeaderBytes + hash_at, xxh3(wire.bytes().subspan(kWireHeaderBytes, hash_at)));
+  EXPECT_EQ(decode_error(wire.bytes(), 131), ErrorCode::kCorrupt);
+  std::vector<float> sum(131, 1);
+  const auto added = decode_add(wire.bytes(), DType::kF32, std::as_writable_bytes(std::span(sum)));
+  ASSERT_FALSE(added.has_value());
+  EXPECT_EQ(added.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(sum, std::vector<float>(131, 1));
+}
+
 TEST(CorruptWire, EveryTileIsChecked) {
   const std::size_t n = 3 * kWireTileElements + 10;
   Buffer wire = wire_of(kLin8, n);
