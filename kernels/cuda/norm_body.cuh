@@ -139,13 +139,13 @@ struct NormBody {
   static SWARMLINE_DEVICE void normalise(const Args& args, const Team& team, State& state,
                                          const Place& place, std::uint64_t first) {
     const auto* weights = reinterpret_cast<const std::uint32_t*>(args.weight) + first;
-    const auto* biases = reinterpret_cast<const std::uint32_t*>(args.bias) + first;
+    const auto* biases = reinterpret_cast<const std::uint32_t*>(args.bias);  // null: RMSNorm
     team.each(state, [&](unsigned thread, F& f) {
       if (args.width > team.threads() * kPerThread) load_row(args, thread, place, f.x);
       float weight[kPerThread];
       float bias[kPerThread] = {};
       load<Float32>(weights, place, thread, weight);
-      if (args.is_layer) load<Float32>(biases, place, thread, bias);
+      if (args.is_layer) load<Float32>(biases + first, place, thread, bias);
       SWARMLINE_UNROLL
       for (unsigned j = 0; j < kPerThread; ++j) {
         const float scaled = (f.x[j] - f.kept[1]) * f.kept[2] * weight[j];
