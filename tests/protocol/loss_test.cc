@@ -230,7 +230,7 @@ TEST_P(Loss, AMemberIsLostDuringTheCommit) {
 // A member of one of the two stages that share the embedding: its group and the shared one go on
 // without it.
 TEST_P(Loss, AMemberIsLostWhileTheTiedEmbeddingIsAveraged) {
-  for (const std::uint16_t stage : {0, 2})
+  for (const std::uint16_t stage : {std::uint16_t{0}, std::uint16_t{2}})
     for (const std::uint64_t chunks : {1U, 3U, 6U}) {
       RunConfig config = run_of({2, 1, 2});
       config.model.tied_embeddings = true;
