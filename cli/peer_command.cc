@@ -1,4 +1,3 @@
-#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <unistd.h>
@@ -20,8 +19,6 @@ namespace swarmline {
 namespace {
 
 // Last words reach the coordinator and the neighbours.
-// What clouds give a spot machine before it is taken, less a little.
-constexpr Duration kNotice = std::chrono::seconds(28);
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 
 struct PeerCommandFlags {
@@ -73,13 +70,7 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
                    outcome = std::move(ended);
                    runtime.call_after(kLinger, [&] { runtime.request_stop(); });
                  });
-  bool leaving = false;
-  runtime.on_signals([&](int signal) {
-    if (signal == SIGTERM && !std::exchange(leaving, true))
-      peer.request_drain(kNotice);
-    else
-      peer.request_stop();
-  });
+  runtime.on_signals([&](int) { peer.request_stop(); });
   peer.start();
   runtime.run();
   device.stop();
