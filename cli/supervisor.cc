@@ -28,7 +28,8 @@ constexpr Duration kTick = std::chrono::milliseconds(50);  // children and addre
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(500);
 constexpr Duration kPlainLinePeriod = std::chrono::seconds(2);
 constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read before
-// The coordinator says why a peer's failure is the run's; sooner when it may not know the peer yet.
+// The coordinator says why the last peer's failure is the run's; sooner when it may not know the
+// peer yet.
 constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
 constexpr Duration kJoinVerdict = std::chrono::seconds(2);
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
@@ -255,10 +256,20 @@ void Supervisor::child_ended(NamedChild& child, int code) {
     return;
   }
   if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
-  // While it waits for peers the coordinator has no reason to end the run; otherwise it will say
-  // why this peer's end is the run's.
-  const bool seated = status_.state != "starting" && status_.state != "waiting";
-  verdict_deadline_ = runtime_.now() + (seated ? kCoordinatorVerdict : kJoinVerdict);
+  // Once it has started, the run goes on while each stage keeps a peer; when none is left, the
+  // coordinator says so.
+  const bool peers_left = std::ranges::any_of(children_, [&](const NamedChild& other) {
+    return &other != &children_.front() && !other.reported;
+  });
+  if (status_.state == "starting" || status_.state == "waiting") {
+    verdict_deadline_ = runtime_.now() + kJoinVerdict;
+  } else if (!peers_left) {
+    verdict_deadline_ = runtime_.now() + kCoordinatorVerdict;
+  } else if (!screen_) {
+    std::printf("%s ended with code %d; see %s\n", child.name.c_str(), code,
+                options_.folder.log_of(child.name).c_str());
+    std::fflush(stdout);
+  }
 }
 
 void Supervisor::finish_when_peers_left() {

@@ -187,7 +187,9 @@ void expect_equal(const Tensors& got, const Tensors& want) {
       peak = std::max(peak, std::abs(b[i]));
       worst = std::max(worst, std::abs(a[i] - b[i]));
     }
-    const double floor = name.ends_with("attention.k.bias") ? 1e-12 : 0;
+    // Noise of 1e-18 over Adam's epsilon of 1e-8, at a learning rate of 1e-2, is 1e-12 a step; some
+    // of tens of steps adds up.
+    const double floor = name.ends_with("attention.k.bias") ? 1e-11 : 0;
     EXPECT_LE(worst, 1e-9 * peak + floor) << name;
   }
 }

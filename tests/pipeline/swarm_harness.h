@@ -82,7 +82,7 @@ class Swarm {
 // StallReport names.
 std::optional<AttemptId> attempt_of(const Frame& frame);
 
-// Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within 1e-12.
+// Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within 1e-11.
 void expect_equal(const Tensors& got, const Tensors& want);
 // The newest committed version.
 std::uint64_t commits_of(SimCluster& cluster);
