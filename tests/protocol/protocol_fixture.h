@@ -12,10 +12,12 @@
 namespace swarmline {
 
 // What the reference trainer ends with. The true gradient of a bias of all keys is zero: Adam makes
-// steps of the rounding of its sums, so how far runs that add in other orders are apart is measured.
+// steps of the rounding of its sums, so how far apart runs are that add in other orders is
+// measured.
 struct Reference {
   Tensors tensors;
-  double key_bias_noise = 0;  // largest difference of two of kPermutedRuns + 1 orders of adding
+  // Largest difference of two of kPermutedRuns + 1 orders of adding.
+  double key_bias_noise = 0;
 };
 inline constexpr int kPermutedRuns = 4;
 // Of that config; computed once per config.
