@@ -191,7 +191,9 @@ TEST(BenchCodecReport, EveryCsvRowHasEveryColumn) {
 }
 
 TEST(BenchCodecReport, TablesAreAligned) {
-  const CodecBenchReport report = small_report();
+  CodecBenchReport report = small_report();
+  report.accuracies.push_back(report.accuracies.front());
+  report.accuracies.back().tensor = "parameter_gradient.layers.4.mlp.up.weight";
   const auto last_line = [](const std::string& text) {
     return text.substr(text.rfind('\n') + 1).size();
   };
@@ -221,7 +223,6 @@ TEST(BenchCodec, CapturedTensorsAreThere) {
     ASSERT_TRUE(h8);
     EXPECT_LT(h8->relative_l2, 0.0065) << tensor.name;
     EXPECT_GT(h8->relative_l2, 0.002) << tensor.name;
-    EXPECT_EQ(accuracy_line(*h8).size(), last_line(accuracy_head())) << "long names keep the table";
   }
   EXPECT_GE(activations, 2);
   EXPECT_GE(gradients, 4);
