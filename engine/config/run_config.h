@@ -123,6 +123,7 @@ struct WiringSection {
 
 struct BalanceSection {
   std::string shadows = "0";  // "auto" | a number per stage
+  bool moves = true;
   double period_seconds = 60;
   bool operator==(const BalanceSection&) const = default;
 };

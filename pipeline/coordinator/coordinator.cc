@@ -48,6 +48,7 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
       membership_(options_.config.pipeline.peers),
       sequence_(sequence_of(options_)),
       stats_(options_.config.pipeline.stages),
+      balancer_(options_.config.balance, options_.model, stages_),
       boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
                                        options_.config.batch.sequence *
                                        options_.model.hidden_width()),
@@ -167,7 +168,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     fence(before, "it came back over a new connection");
     if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   }
-  auto seat = membership_.join(*hello, runtime_.now());
+  auto seat = membership_.join(*hello, runtime_.now(), place(*hello));
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
   peers_[seat->peer] = session;
@@ -268,12 +269,15 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
     return fail_run(fmt::format("{} and {} start from different parameters of stage {}",
                                 to_string(digests.begin()->first), to_string(session->seat),
                                 session->seat.stage.value));
+  start_if_formed();
+}
+
+void Coordinator::Impl::start_if_formed() {
   if (state_ != State::kWaiting || !membership_.formed()) return;
   state_ = State::kTraining;
   send_membership();
   stats_.on_training_started(runtime_.now());
-  event("start",
-        fmt::format("{} peers in {} stages", membership_.members().size(), stages_.size()));
+  event("start", fmt::format("{} peers in {} stages", peers_.size(), stages_.size()));
   advance();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/net/rpc.h"
+#include "pipeline/coordinator/balance_desk.h"
 #include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/join_desk.h"
@@ -66,6 +67,7 @@ class Coordinator::Impl {
   void on_closed(const SessionPtr& session, const Error& error);
   void on_hello(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
+  void start_if_formed();
   void advance();
   void open_phase(const RunSequence::Opening& opening);
   void fail_run(const std::string& sentence);
@@ -80,7 +82,7 @@ class Coordinator::Impl {
   bool was_stopped() const;
   void watch();
   // Ends the seat: journaled, told to it and to everybody, its contributions missing.
-  enum class Goes { kLost, kFailed, kLeft };
+  enum class Goes { kLost, kFailed, kLeft, kMoves };
   void fence(const Seat& seat, const std::string& why, Goes how = Goes::kLost);
   void on_leave(const Seat& seat);
   // Lets go who drains and owns nothing any more.
@@ -88,6 +90,10 @@ class Coordinator::Impl {
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
   bool serves(const Seat& seat) const;   // hears of everything
   bool follows(const Seat& seat) const;  // hears of commits and losses
+
+  // coordinator_balance.cc: who should serve what
+  std::optional<StageId> place(const wire::Hello& hello) const;
+  void balance();
 
   // coordinator_join.cc: seats taken after the start
   void on_want_state(const Seat& seat);
@@ -117,7 +123,10 @@ class Coordinator::Impl {
   std::vector<Seat> members_of(std::uint32_t group) const;
   std::uint64_t elements_of(std::uint32_t group) const;
   void send_seals(const std::vector<std::uint32_t>& groups);
+  bool is_in(std::uint32_t group, StageId stage) const;
   void send_fetch(std::uint32_t group, const std::vector<Seat>& to);
+  // Members seated since the round began fetch its result, once somebody has it.
+  void fetch_late(std::uint32_t group);
   void arm_reduce_deadline(std::uint64_t step);
   void on_reduce_deadline();
   void on_reduced(const wire::Reduced& reduced);
@@ -161,6 +170,7 @@ class Coordinator::Impl {
   std::map<Phase, wire::OpenPhase> opened_;  // as it was said, for newcomers
   std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_ready_;  // version, digest
   RunStats stats_;
+  BalanceDesk balancer_;
   BoundaryBoard boundaries_;
   State state_ = State::kWaiting;
   std::string sentence_;

@@ -101,6 +101,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
   member.progress = runtime_.now();
   member.stepped = version;
   desk_.seated(seat);
+  balancer_.seats_changed();
   event("peer_seated", fmt::format("{} holds version {}", to_string(seat), version));
   send_membership();
   for (const Phase& phase : ledger_.open_phases()) {
@@ -113,6 +114,12 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
       for (const StageId stage : reopened_) reopen.add_stages(stage.value);
       notify(seat, make_frame(MessageKind::kReopen, reopen));
     }
+  }
+  // The commit waits for it: were the round's members lost, nobody else would have the result.
+  for (std::uint32_t group = 0; board_.active() && group <= stages_.size(); ++group) {
+    if (!board_.has(group) || !is_in(group, seat.stage)) continue;
+    board_.add_late(group, seat);
+    fetch_late(group);
   }
   pump_leases();
   freeze_states();  // others may have waited for the next frozen state

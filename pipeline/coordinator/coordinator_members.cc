@@ -56,7 +56,8 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
                                         .state = how == Goes::kLeft ? "left" : "fenced"});
       !kept)
     return fail_run("the journal can't be written: " + kept.error().what);
-  event(how == Goes::kLeft ? "peer_left" : "peer_lost", to_string(seat) + ": " + why);
+  static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
+  event(kEvents[static_cast<int>(how)], to_string(seat) + ": " + why);
   auto session = peers_.extract(seat.peer);
   if (!session.empty()) {
     if (how == Goes::kLeft) {
@@ -75,15 +76,17 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   followers_ready_.erase(seat);
   desk_.lost(seat);
   ledger_.seat_lost(seat);
-  if (state_ == State::kWaiting || membership_.ready_of(seat.stage).empty())
-    return stage_is_gone(seat, why, how);
+  for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  if (state_ == State::kWaiting)
+    return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
+  if (membership_.ready_of(seat.stage).empty()) return stage_is_gone(seat, why, how);
+  balancer_.seats_changed();
 
   wire::PeerLost lost;
   *lost.mutable_seat() = to_wire(seat);
   lost.set_reason(why);
   broadcast(make_frame(MessageKind::kPeerLost, lost));
   send_membership();
-  for (auto& [key, digests] : state_digests_) digests.erase(seat);
   checkpoint_lost(seat);
   after_loss_in_rounds(seat);
   freeze_states();
@@ -106,7 +109,8 @@ void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, 
 // own time is shorter than that it goes sooner, and what it owned is computed again.
 void Coordinator::Impl::on_leave(const Seat& seat) {
   Member& member = membership_.at(seat.peer);
-  if (member.draining) return;
+  if (member.draining && !member.moves_to) return;
+  member.moves_to.reset();
   if (member.state != MemberState::kReady) return fence(seat, "it left", Goes::kLeft);
   member.draining = true;
   member.in_flight = 1;  // what it said before may be over; its next heartbeat says what it holds
@@ -135,8 +139,12 @@ void Coordinator::Impl::release_drained() {
     }
     if (!needed) free.push_back(seat);
   }
-  for (const Seat& seat : free)
-    if (!ended_ && !membership_.staying_of(seat.stage).empty()) fence(seat, "drained", Goes::kLeft);
+  for (const Seat& seat : free) {
+    if (ended_ || membership_.staying_of(seat.stage).empty()) continue;
+    const std::optional<StageId> to = membership_.at(seat.peer).moves_to;
+    to ? fence(seat, fmt::format("to stage {}", to->value), Goes::kMoves)
+       : fence(seat, "drained", Goes::kLeft);
+  }
 }
 
 bool Coordinator::Impl::serves(const Seat& seat) const {

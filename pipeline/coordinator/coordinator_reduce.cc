@@ -128,6 +128,7 @@ void Coordinator::Impl::on_seal_mismatch(const Seat& seat, const wire::SealMisma
 void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
   if (!board_.report(reduced)) return;
   stats_.on_reduced(reduced);
+  membership_.measured(from_wire(reduced.seat()), reduced.busy_ns(), reduced.contributions());
   boundaries_.on_reduced(reduced);
   const std::vector<Seat> wrong = board_.settle_differences(reduced.group());
   if (!wrong.empty()) {
@@ -137,7 +138,18 @@ void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
     send_fetch(reduced.group(), wrong);
   }
   mark_held(stages_of(reduced.group()));
+  fetch_late(reduced.group());
   mend_rounds();
+}
+
+void Coordinator::Impl::fetch_late(std::uint32_t group) {
+  if (const std::vector<Seat> late = board_.take_late(group); !late.empty())
+    send_fetch(group, late);
+}
+
+bool Coordinator::Impl::is_in(std::uint32_t group, StageId stage) const {
+  const std::vector<StageId> stages = stages_of(group);
+  return std::find(stages.begin(), stages.end(), stage) != stages.end();
 }
 
 // A stage is reduced once somebody holds each result that its contributions are in.
@@ -146,9 +158,7 @@ void Coordinator::Impl::mark_held(const std::vector<StageId>& stages) {
   for (const StageId stage : stages) {
     bool held = true;
     for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-      if (!board_.has(group)) continue;
-      const std::vector<StageId> of = stages_of(group);
-      if (std::find(of.begin(), of.end(), stage) != of.end()) held = held && board_.held(group);
+      if (board_.has(group) && is_in(group, stage)) held = held && board_.held(group);
     }
     const StageState state = ledger_.stage_state(phase, stage);
     if (held && state == StageState::kClosing) ledger_.mark_reduced(phase, stage);
@@ -327,12 +337,9 @@ void Coordinator::Impl::commit() {
     const Seat& seat = session->seat;
     if (!serves(seat) && !follows(seat)) continue;
     for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-      if (!board_.has(group)) continue;
-      const std::vector<StageId> of = stages_of(group);
+      if (!board_.has(group) || !is_in(group, seat.stage)) continue;
       const ReduceBoard::Members& round = board_.members(group);
-      if (std::find(of.begin(), of.end(), seat.stage) != of.end() &&
-          std::find(round.begin(), round.end(), seat) == round.end())
-        keepers.insert(seat.stage);
+      if (std::find(round.begin(), round.end(), seat) == round.end()) keepers.insert(seat.stage);
     }
   }
   wire::Commit commit;
@@ -378,6 +385,7 @@ void Coordinator::Impl::commit() {
   if (every > 0 && record.version % every == 0 && record.version < config.run.steps)
     begin_checkpoint(record.version, false);
   for (const Phase& open : ledger_.open_phases()) after_progress(open);
+  balance();
   advance();
 }
 

@@ -9,12 +9,22 @@
 namespace swarmline {
 
 namespace {
-constexpr int kStoppedGaps = 3;  // of its usual gaps between heartbeats
+constexpr int kStoppedGaps = 3;        // of its usual gaps between heartbeats
+constexpr double kSpeedWeight = 0.25;  // of the newest step in a peer's measured speed
 }  // namespace
 
 Membership::Membership(std::vector<std::uint32_t> targets) : targets_(std::move(targets)) {}
 
-Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
+const Member* Membership::former(const wire::Hello& hello) const {
+  const Seat before = from_wire(hello.previous());
+  const auto known = members_.find(before.peer);
+  const bool same = known != members_.end() && known->second.state == MemberState::kLost &&
+                    known->second.seat == before && known->second.name == hello.name();
+  return same ? &known->second : nullptr;
+}
+
+Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
+                              std::optional<StageId> chosen) {
   if (members_.size() >= static_cast<std::size_t>(Limits::peers_max))
     return fail(ErrorCode::kRefused, "the run has as many peers as it takes");
   SwarmSnapshot snapshot;
@@ -25,21 +35,20 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
       snapshot.peers.push_back(
           {.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
   const PeerId id{next_peer_};
-  auto stage = place_joiner(
-      snapshot, {.peer = id,
-                 .speed = hello.speed() > 0 && std::isfinite(hello.speed()) ? hello.speed() : 1,
-                 .memory_bytes = hello.memory_bytes(),
-                 .stage = std::nullopt});
+  auto stage = chosen ? Result<StageId>(*chosen)
+                      : place_joiner(snapshot, {.peer = id,
+                                                .speed = 1,
+                                                .memory_bytes = hello.memory_bytes(),
+                                                .stage = std::nullopt});
   if (!stage) return std::unexpected(stage.error());
-  const Seat before = from_wire(hello.previous());
-  const auto known = members_.find(before.peer);
   Seat seat{id, *stage, Incarnation{1}};
   std::uint64_t contributions = 0;
-  if (known != members_.end() && known->second.state == MemberState::kLost &&
-      known->second.seat == before && known->second.name == hello.name()) {
-    seat.peer = before.peer;
-    seat.incarnation.value = before.incarnation.value + 1;
-    contributions = known->second.contributions;
+  double seconds = 0;
+  if (const Member* before = former(hello)) {
+    seat.peer = before->seat.peer;
+    seat.incarnation.value = before->seat.incarnation.value + 1;
+    contributions = before->contributions;
+    if (before->seat.stage == *stage) seconds = before->seconds_per_microbatch;
   } else {
     ++next_peer_;
   }
@@ -47,10 +56,12 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
   member = Member{};
   member.seat = seat;
   member.contributions = contributions;
+  member.seconds_per_microbatch = seconds;
   member.name = hello.name();
   member.address = hello.address();
   member.device = hello.device();
   member.pid = hello.pid();
+  member.memory_bytes = hello.memory_bytes();
   member.last_heard = now;
   member.progress = now;
   return member.seat;
@@ -63,6 +74,13 @@ bool Membership::is_current(const Seat& seat) const {
 
 void Membership::heard(const Seat& seat, Instant now) {
   if (is_current(seat)) members_.at(seat.peer).last_heard = now;
+}
+
+void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
+  if (!is_current(seat) || microbatches == 0 || busy_ns == 0) return;
+  double& known = members_.at(seat.peer).seconds_per_microbatch;
+  const double seconds = static_cast<double>(busy_ns) * 1e-9 / microbatches;
+  known = known == 0 ? seconds : known + kSpeedWeight * (seconds - known);
 }
 
 void Membership::heartbeat(const wire::Heartbeat& beat, Instant now) {

@@ -24,6 +24,7 @@ struct Member {
   std::string address;
   std::string device;
   std::uint32_t pid = 0;
+  std::uint64_t memory_bytes = 0;
   MemberState state = MemberState::kBuilding;
   Instant last_heard{};
   Instant last_beat{};
@@ -31,7 +32,10 @@ struct Member {
   Duration gap_deviation{};
   Instant progress{};  // when its device last ended a job, or had none
   std::uint64_t jobs_done = 0;
-  bool draining = false;  // nothing new goes to it
+  bool draining = false;            // nothing new goes to it
+  std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
+  Instant moves_since{};
+  double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured
   std::uint32_t in_flight = 0;
   std::uint64_t busy_ns = 0;
   std::uint64_t stepped = 0;        // newest version whose commit it applied
@@ -43,10 +47,13 @@ class Membership {
   // `targets`: peers wanted per stage.
   explicit Membership(std::vector<std::uint32_t> targets);
 
-  // Seats a newcomer: the emptiest stage against its target, then beyond targets the stage with the
-  // fewest peers. One that lost its seat gets the next incarnation. kRefused when the run takes no
-  // more peers.
-  Result<Seat> join(const wire::Hello& hello, Instant now);
+  // Seats a newcomer at `chosen`, or at the emptiest stage against its target, then beyond targets
+  // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
+  // when the run takes no more peers.
+  Result<Seat> join(const wire::Hello& hello, Instant now, std::optional<StageId> chosen = {});
+  // The lost seat that the newcomer had; null: it is new.
+  const Member* former(const wire::Hello& hello) const;
+  void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
   // Every deadline starts over: the coordinator itself was stopped and must not judge by its own

@@ -1,6 +1,7 @@
 #include "pipeline/coordinator/reduce_board.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -33,9 +34,20 @@ bool ReduceBoard::report(const wire::Reduced& reduced) {
 void ReduceBoard::lose(const Seat& seat) {
   for (auto& [id, group] : groups_) {
     if (std::erase(group.members, seat) == 0) continue;
+    const bool waited = std::erase(group.late, seat) > 0;
     group.digests.erase(seat);
-    if (group.digests.empty()) group.broken = true;
+    if (group.digests.empty() && !waited) group.broken = true;
   }
+}
+
+void ReduceBoard::add_late(std::uint32_t id, const Seat& seat) {
+  Group& group = groups_.at(id);
+  group.members.push_back(seat);
+  group.late.push_back(seat);
+}
+
+ReduceBoard::Members ReduceBoard::take_late(std::uint32_t id) {
+  return held(id) ? std::exchange(groups_.at(id).late, {}) : Members{};
 }
 
 void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
@@ -50,6 +62,7 @@ std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members) {
   group.broken = false;
   group.members = std::move(members);
   group.digests.clear();
+  group.late.clear();
   return ++group.attempt;
 }
 

@@ -3,6 +3,7 @@
 //   A group is averaging (nobody has reported its attempt), held (some member has the result: it
 //   owns its contributions while one holder lives), or broken (a member went before anybody had the
 //   result: it needs another attempt, with whoever is left and what they hold).
+//   A member seated since the round began waits for its result: it is late, and fetches it.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
@@ -25,6 +26,10 @@ class ReduceBoard {
   bool report(const wire::Reduced& reduced);
   // The seat is over. Groups it was a member of lose it and what it reported.
   void lose(const Seat& seat);
+  // Seated at a stage of the group while it averages.
+  void add_late(std::uint32_t group, const Seat& seat);
+  // Late members that can fetch the result now and have not been named yet.
+  Members take_late(std::uint32_t group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
   void give_up(std::uint32_t group, std::uint32_t attempt);
   // A broken group's next attempt; returns its number.
@@ -60,6 +65,7 @@ class ReduceBoard {
     std::uint32_t attempt = 0;
     Members members;
     std::map<Seat, Said> digests;
+    Members late;
     bool broken = false;
   };
   bool active_ = false;

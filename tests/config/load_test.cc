@@ -104,6 +104,7 @@ in_flight_per_peer = 2
 hop_timeout_seconds = 1.5
 [balance]
 shadows = "auto"
+moves = false
 period_seconds = 7
 [checkpoint]
 every_steps = 2

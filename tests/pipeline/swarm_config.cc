@@ -19,6 +19,7 @@ RunConfig small_run(std::uint32_t stages, std::uint32_t peers) {
   config.pipeline.stages = stages;
   config.pipeline.peers.assign(stages, peers);
   config.wiring.hop_timeout_seconds = 60;
+  config.balance.moves = false;
   config.net.peer_silence_seconds = 3600;
   return config;
 }

@@ -10,7 +10,7 @@ namespace swarmline {
 using MakeModel = decltype(StagePeerOptions::make_model);
 
 // fp64, `stages` stages of `peers` peers, 8 microbatches a step, 4 steps; every deadline but the
-// hop's is far away.
+// hop's is far away, and everybody stays at its stage.
 RunConfig small_run(std::uint32_t stages, std::uint32_t peers);
 // Links of 1 ms without jitter, so that the order of events is the test's.
 SimClusterOptions swarm_of(const RunConfig& config, MakeModel make_model);

@@ -2,7 +2,9 @@
 // reference it must equal.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -36,6 +38,14 @@ class Protocol : public testing::TestWithParam<std::uint32_t> {
   // The run ends well, equals the reference, replicas are bit-equal and no model keeps a graph.
   void expect_reference(Swarm& swarm, const RunConfig& config);
   void expect_no_graphs() const;
+  // The run twice: both end well with the reference's parameters, and are the same run.
+  void twice(const RunConfig& config, const std::function<void(Swarm&)>& scenario) {
+    twice(config, {}, scenario);
+  }
+  void twice(const RunConfig& config, const std::vector<SimPeer>& machines,
+             const std::function<void(Swarm&)>& scenario);
+  static std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "");
+  static std::size_t serving(Swarm& swarm, std::uint16_t stage);
 
   std::vector<const StageModel*> models_;  // of the swarm made last
 };

@@ -1,0 +1,45 @@
+// Moves: whoever the planner sends to another stage drains, and comes back as a joiner there.
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+// At the start the config's numbers of peers decide.
+std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const {
+  const Member* before = membership_.former(hello);
+  if (before != nullptr && before->moves_to) return before->moves_to;
+  if (state_ == State::kWaiting || !balancer_.moves()) return std::nullopt;
+  return balancer_.place(membership_, hello.memory_bytes(), runtime_.now());
+}
+
+void Coordinator::Impl::balance() {
+  if (state_ != State::kTraining || sequence_.finished()) return;
+  const Instant now = runtime_.now();
+  // Its stage has nobody else any more: it stays.
+  for (const auto& [peer, known] : membership_.members()) {
+    Member& member = membership_.at(peer);
+    if (!serves(member.seat) || !member.moves_to ||
+        !membership_.staying_of(member.seat.stage).empty())
+      continue;
+    member.draining = false;
+    member.moves_to.reset();
+    event("move_called_off", to_string(member.seat) + ": its stage has nobody else");
+    send_membership();
+  }
+  if (!balancer_.due(now)) return;
+  const SwarmPlan plan = balancer_.plan(membership_, now);
+  for (const PlanMove& move : plan.moves) {
+    Member& member = membership_.at(move.peer);
+    if (move.kind == MoveKind::kRetire || !move.from || !serves(member.seat)) continue;
+    member.draining = true;
+    member.moves_to = move.to;
+    member.moves_since = now;
+    member.in_flight = 1;  // its next heartbeat says what it holds
+    event("move", fmt::format("{} to stage {}: {}; {:.3g} microbatches/s become {:.3g}",
+                              to_string(member.seat), move.to.value, move.reason,
+                              plan.throughput_before, plan.throughput_after));
+    send_membership();
+  }
+}
+
+}  // namespace swarmline

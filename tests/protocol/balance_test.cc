@@ -1,0 +1,83 @@
+// Seats that the planner chooses: who moves, where a newcomer goes, and that the sum stays exact.
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Balance : public Protocol {
+ protected:
+  RunConfig balanced(std::vector<std::uint32_t> peers) const {
+    RunConfig config = run_of(std::move(peers));
+    config.run.steps = 16;
+    config.balance.moves = true;
+    config.wiring.hop_timeout_seconds = 2;
+    config.net.heartbeat_seconds = 0.02;
+    return config;
+  }
+};
+
+// Two of three peers of a stage are lost at once: a peer of another stage moves there by itself.
+TEST_P(Balance, APeerMovesToAStageThatLostTwo) {
+  twice(balanced({3, 3, 3, 3}), [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const SimNodeId gone[] = {swarm.node(2, 0), swarm.node(2, 1)};
+    for (const SimNodeId node : gone) swarm.cluster().network().kill(node);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+    EXPECT_EQ(events(swarm, "move", "to stage 2"), 1U);
+    EXPECT_EQ(events(swarm, "peer_moves"), 1U);
+    EXPECT_TRUE(swarm.until([&] { return serving(swarm, 2) == 2; }, 1s));
+  });
+}
+
+// Nothing is gained by a move: everybody stays.
+TEST_P(Balance, OneLossOfThreeMovesNobody) {
+  twice(balanced({3, 3}), [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    swarm.cluster().network().kill(swarm.node(1, 0));
+    swarm.until([&] { return commits_of(swarm.cluster()) == 12; });
+    EXPECT_EQ(events(swarm, "move"), 0U);
+  });
+}
+
+// A newcomer goes where work is slowest, not where heads are fewest.
+TEST_P(Balance, AJoinerGoesToTheSlowestStage) {
+  const RunConfig config = balanced({1, 2});
+  std::vector<SimPeer> machines(3, {.forward = 2ms, .backward = 4ms, .jitter = 0});
+  for (const std::size_t slow : {1U, 2U})
+    machines[slow] = {.forward = 12ms, .backward = 24ms, .jitter = 0};
+  twice(config, machines, [&](Swarm& swarm) {
+    const std::uint16_t slow_stage = swarm.stage_of(SimCluster::node_of_peer(1));
+    ASSERT_EQ(swarm.stage_of(SimCluster::node_of_peer(2)), slow_stage)
+        << "the slow serve one stage";
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const std::size_t place = swarm.cluster().add_peer({});
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+    EXPECT_EQ(swarm.stage_of(SimCluster::node_of_peer(place)), slow_stage);
+  });
+}
+
+// The mover's stage loses everybody else before it has gone: it stays.
+TEST_P(Balance, AMoveIsCalledOffWhenTheStageHasNobodyElse) {
+  RunConfig config = balanced({2, 2, 3});
+  config.net.heartbeat_seconds = 0.5;  // so that the mover's release takes a while
+  twice(config, [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const SimNodeId mates[] = {swarm.node(2, 0), swarm.node(2, 1), swarm.node(2, 2)};
+    swarm.cluster().network().kill(swarm.node(0, 0));
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "move") == 1; }, 20s));
+    for (const SimNodeId mate : mates) {
+      const Seat seat = swarm.cluster().peer(mate - 1).seat();
+      if (events(swarm, "move", to_string(seat)) == 0) swarm.cluster().network().kill(mate);
+    }
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "move_called_off") == 1; }, 20s));
+    EXPECT_EQ(serving(swarm, 2), 1U);
+    EXPECT_EQ(events(swarm, "peer_moves"), 0U);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Balance, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
