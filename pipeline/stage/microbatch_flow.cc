@@ -148,6 +148,7 @@ void MicrobatchFlow::on_active(const Phase& phase) {
 
 void MicrobatchFlow::queue_forward(const TaskPtr& task) {
   task->state = TaskState::kForward;
+  task->version = phases_.version(task->id.microbatch.phase);
   auto result = std::make_shared<ForwardResult>();
   StageJob job;
   job.job_class = JobClass::kForward;

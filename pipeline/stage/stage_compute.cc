@@ -54,7 +54,7 @@ Result<BackwardInput> backward_input(StageContext& context, const MicrobatchTask
                                      Incoming& gradient) {
   BackwardInput input;
   input.id = task.id;
-  input.accumulator = context.state.open_accumulator();
+  input.accumulator = context.state.accumulator(task.id.microbatch.phase.step);
   if (context.last()) return input;
   auto taken = incoming(context, task.gradient_values, task.gradient, task.rows);
   if (!taken) return std::unexpected(taken.error());
@@ -85,6 +85,7 @@ void send_tensor(const StageContext& context, const WireRequest& send, Buffer gi
 std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
                                            std::shared_ptr<ForwardResult> result) {
   return [&context, task, send, result]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     Incoming hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
@@ -103,6 +104,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
                                             WireRequest send,
                                             std::shared_ptr<BackwardResult> result) {
   return [&context, task, plan, send, result]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     Incoming gradient;
     auto input = backward_input(context, *task, gradient);
     if (!input) return std::unexpected(input.error());
@@ -121,6 +123,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
   return [&context, task]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     Incoming hidden, gradient;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
