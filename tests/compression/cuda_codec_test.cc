@@ -17,7 +17,7 @@ namespace {
 using testing::all_codecs;
 using testing::DeviceBytes;
 
-constexpr kernels::StochasticKey kKey{.seed = 11, .stream = 5};
+constexpr kernels::StochasticKey kKey{.seed = 11, .stream = {5}};
 
 class CudaCodec : public testing::CudaTest {
  protected:
