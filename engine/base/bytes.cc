@@ -1,27 +1,26 @@
 #include "engine/base/bytes.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 
 #include "engine/base/check.h"
 
 namespace swarmline {
 
-void Buffer::Free::operator()(std::byte* p) const {
-  std::free(p);
-}
-
 namespace {
 
-// From here on the C library takes memory from the system anew each time (DEFAULT_MMAP_THRESHOLD_MAX
-// of glibc): in pages of 2 MiB that is 512 times fewer page faults.
+// From here on the C library takes memory from the system anew each time
+// (DEFAULT_MMAP_THRESHOLD_MAX of glibc): in pages of 2 MiB that is 512 times fewer page faults.
 constexpr std::size_t kHugeBufferBytes = 32U << 20;
 constexpr std::size_t kHugePageBytes = 2U << 20;
 
 }  // namespace
+
+void Buffer::Free::operator()(std::byte* p) const {
+  std::free(p);
+}
 
 Buffer::Buffer(std::size_t size_bytes) : size_(size_bytes) {
   if (size_bytes == 0) return;

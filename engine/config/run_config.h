@@ -101,8 +101,8 @@ struct PipelineSection {
 
 struct CodecSection {
   // none | fp16 | bf16 | lin8 | dyn8 | h8 | fp8 | e5m2 | int4 | h4 | auto
-  std::string forward = "none";
-  std::string backward = "none";
+  std::string forward = "h8";
+  std::string backward = "h8";
   std::string averaging = "none";  // the same but auto, and topk
   std::string state = "none";      // only "none": replicas of a stage are bit-equal
   std::uint32_t block = 0;         // lin8, dyn8: elements per scale, 64..4096; 0: 256

@@ -346,6 +346,7 @@ SharedBytes MicrobatchFlow::decoded_on_arrival(const Seat& from, const AttemptId
 }
 
 void MicrobatchFlow::on_arriving(const Seat& from, const Arrival& arrival) {
+  if (context_.model.takes_wire()) return;
   Frame named;  // the meta alone
   named.meta = std::string(arrival.meta);
   switch (static_cast<MessageKind>(arrival.kind)) {

@@ -44,21 +44,6 @@ class Cuda : public testing::CudaTest {
   }
 };
 
-TEST_F(Cuda, AddInto) {
-  const auto check = [&]<typename T>(T) {
-    for (const std::size_t n : kSizes) {
-      const std::vector<T> x = samples<T>(n, 1);
-      std::vector<T> y = samples<T>(n, 2);
-      DeviceArray<T> source(x), destination(y);
-      expect_done(cuda::add_into(source.data(), destination.data(), n, stream_));
-      add_into(x.data(), y.data(), n);
-      EXPECT_EQ(first_difference(destination.values(), y), n);
-    }
-  };
-  check(float{});
-  check(double{});
-}
-
 // All bit patterns of halves, a sweep over those of floats, and ordinary values.
 std::vector<float> float_patterns() {
   std::vector<float> values = samples<float>(1'000'003, 3);
@@ -103,35 +88,6 @@ TEST_F(Cuda, SumOfSquares) {
       DeviceArray<double> workspace(cuda::sum_of_squares_workspace(n)), result(1);
       expect_done(cuda::sum_of_squares(in.data(), n, workspace.data(), result.data(), stream_));
       EXPECT_EQ(result.values()[0], sum_of_squares(x.data(), n)) << n;
-    }
-  };
-  check(float{});
-  check(double{});
-}
-
-TEST_F(Cuda, Adamw) {
-  const auto check = [&]<typename T>(T) {
-    const AdamwStep<T> step{.moments = {.gradient_scale = T(0.3),
-                                        .beta1 = T(0.9),
-                                        .one_minus_beta1 = T(0.1),
-                                        .beta2 = T(0.95),
-                                        .one_minus_beta2 = T(0.05),
-                                        .inverse_bias1 = T(1.7),
-                                        .inverse_sqrt_bias2 = T(2.3),
-                                        .eps = T(1e-8)},
-                            .keep = T(0.999),
-                            .rate = T(0.01)};
-    for (const std::size_t n : kSizes) {
-      const std::vector<T> g = samples<T>(n, 7);
-      std::vector<T> m = samples<T>(n, 8), v = samples<T>(n, 9), p = samples<T>(n, 10);
-      for (T& value : v) value = std::abs(value);
-      DeviceArray<T> device_g(g), device_m(m), device_v(v), device_p(p);
-      expect_done(cuda::adamw(step, device_g.data(), device_m.data(), device_v.data(),
-                              device_p.data(), n, stream_));
-      adamw(step, g.data(), m.data(), v.data(), p.data(), n);
-      EXPECT_EQ(first_difference(device_m.values(), m), n);
-      EXPECT_EQ(first_difference(device_v.values(), v), n);
-      EXPECT_EQ(first_difference(device_p.values(), p), n);
     }
   };
   check(float{});

@@ -5,13 +5,18 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/pipeline/fake_stage_model.h"
 #include "tests/pipeline/swarm_harness.h"
+#include "tests/pipeline/wire_model.h"
 
 namespace swarmline {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Half of the seeds run with models that take wire buffers, as those of CUDA devices do.
+MakeModel model_of(std::uint64_t seed) {
+  return seed / 2 % 2 == 0 ? MakeModel(make_fake_model) : MakeModel(make_fake_wire_model);
+}
 
 // The same cut with one peer a stage: no choice, no averaging.
 Tensors one_each(RunConfig config) {
@@ -75,7 +80,7 @@ TEST(FakeSwarm, FreezesAtRandomChangeNothing) {
       std::vector<const StageModel*> models;
       ModelHooks hooks;
       hooks.made = [&](StageId, int, const StageModel& model) { models.push_back(&model); };
-      SimClusterOptions options = swarm_of(config, hooked(make_fake_model, hooks));
+      SimClusterOptions options = swarm_of(config, hooked(model_of(seed), hooks));
       options.seed = seed;
       options.eval_sequences = 4;
       options.link.jitter = 2ms;
@@ -170,7 +175,7 @@ TEST(FakeSwarm, KilledPeersChangeNothing) {
     config.run.steps = 6;
     config.wiring.hop_timeout_seconds = 2;
     const auto run = [&] {
-      SimClusterOptions options = swarm_of(config, make_fake_model);
+      SimClusterOptions options = swarm_of(config, model_of(seed));
       options.seed = seed;
       options.eval_sequences = seed % 3 == 0 ? 4 : 0;
       options.link.jitter = seed % 5 == 0 ? 2ms : 0ms;
@@ -234,7 +239,7 @@ TEST(FakeSwarm, ChurnChangesNothing) {
     config.net.peer_silence_seconds = 0.1;
     config.model.tied_embeddings = seed % 4 == 3;
     const auto run = [&] {
-      SimClusterOptions options = swarm_of(config, make_fake_model);
+      SimClusterOptions options = swarm_of(config, model_of(seed));
       options.seed = seed;
       options.eval_sequences = seed % 3 == 0 ? 4 : 0;
       auto swarm = std::make_unique<Swarm>(std::move(options));

@@ -35,6 +35,7 @@ class HookedModel final : public StageModel {
   }
   void release(AttemptId id) override { model_->release(id); }
   std::size_t saved_graphs() const override { return model_->saved_graphs(); }
+  bool takes_wire() const override { return model_->takes_wire(); }
   const ParameterLayout& layout() const override { return model_->layout(); }
   MutableBytes parameters() override { return model_->parameters(); }
   void parameters_changed() override { model_->parameters_changed(); }
