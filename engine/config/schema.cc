@@ -247,8 +247,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
    "Hot spares per stage; auto: as many as the fleet can spare."},
   {RUN(balance, moves), flag(),
-   "Peers go to another stage, and joiners to the stage, where they help most; false: each stays, and joiners "
-   "go where peers are missing."},
+   "Peers go to another stage, and joiners to the stage, where they help most; false: each stays, "
+   "and joiners go where peers are missing."},
   {RUN(balance, period_seconds), above_zero_to(kDaySeconds),
    "How often the planner looks for moves."},
 

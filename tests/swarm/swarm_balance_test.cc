@@ -1,4 +1,5 @@
-// Real processes: two peers of a stage are killed, a live peer of another stage moves there by itself.
+// Real processes: two peers of a stage are killed, a live peer of another stage moves there by
+// itself.
 #include <algorithm>
 #include <csignal>
 #include <vector>
