@@ -32,9 +32,9 @@ Result<std::string> MemoryCheckpoint::commit() {
   return "memory:" + name_;
 }
 
-SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id,
+SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
                        SimDeviceOptions device_options)
-    : device(runtime.node(id), std::move(device_options)) {}
+    : machine(peer_machine), device(runtime.node(id), std::move(device_options)) {}
 
 SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
@@ -78,7 +78,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   device.jitter = machine.jitter;
   device.seed = options_.seed + i;
   const SimNodeId id = node_of_peer(i);
-  nodes_.push_back(std::make_unique<Node>(runtime_, network_, id, device));
+  nodes_.push_back(std::make_unique<Node>(runtime_, id, machine, device));
   StagePeerOptions peer;
   peer.coordinator = address_;
   peer.machine.listen = "sim:0";
@@ -100,6 +100,11 @@ std::size_t SimCluster::add_peer(SimPeer machine) {
 }
 
 SimCluster::~SimCluster() = default;
+
+bool SimCluster::serves(std::size_t i) const {
+  const StagePeer& peer = *nodes_[i]->peer;
+  return runtime_.is_alive(node_of_peer(i)) && peer.serves() && coordinator_->serves(peer.seat());
+}
 
 std::optional<RunOutcome> SimCluster::run(Duration limit) {
   runtime_.run_until([this] { return outcome_.has_value(); }, limit);

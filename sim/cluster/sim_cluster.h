@@ -22,6 +22,8 @@
 
 namespace swarmline {
 
+inline constexpr SimNodeId kCoordinatorNode = 0;
+
 struct SimPeer {
   Duration forward = std::chrono::milliseconds(4);
   Duration backward = std::chrono::milliseconds(8);
@@ -69,11 +71,15 @@ class SimCluster {
     return runtime_.run_until(done, limit);
   }
 
+  Duration elapsed() const { return runtime_.now() - began_; }
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
   Coordinator& coordinator() { return *coordinator_; }
   StagePeer& peer(std::size_t i) { return *nodes_[i]->peer; }
   SimDevice& device(std::size_t i) { return nodes_[i]->device; }
+  const SimPeer& machine(std::size_t i) const { return nodes_[i]->machine; }
+  // Its process lives, and both it and the coordinator think that it serves its stage.
+  bool serves(std::size_t i) const;
   std::size_t peers() const { return nodes_.size(); }
   static SimNodeId node_of_peer(std::size_t i) { return static_cast<SimNodeId>(i + 1); }
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
@@ -91,7 +97,8 @@ class SimCluster {
 
  private:
   struct Node {
-    Node(SimRuntime& runtime, SimNetwork& network, SimNodeId id, SimDeviceOptions device_options);
+    Node(SimRuntime& runtime, SimNodeId id, SimPeer machine, SimDeviceOptions device_options);
+    SimPeer machine;
     SimDevice device;
     std::unique_ptr<StagePeer> peer;
     std::optional<PeerOutcome> outcome;
@@ -101,6 +108,7 @@ class SimCluster {
 
   SimClusterOptions options_;
   SimRuntime runtime_;
+  Instant began_ = runtime_.now();
   SimNetwork network_;
   std::unique_ptr<Journal> journal_;
   MemoryCheckpoint sink_;

@@ -35,8 +35,9 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
     } else {
       base = from_seconds(to_seconds(job.estimate) / options.speed);
     }
-    if (options.jitter == 0) return base;
-    return from_seconds(to_seconds(base) * (1 + options.jitter * (2 * rng.uniform() - 1)));
+    if (options.jitter == 0 && slowness == 1) return base;
+    const double jitter = options.jitter == 0 ? 1 : 1 + options.jitter * (2 * rng.uniform() - 1);
+    return from_seconds(to_seconds(base) * jitter * slowness);
   }
 
   void start_next() {
@@ -70,6 +71,7 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   std::deque<Entry> jobs;  // the first one is running
   int queued = 0;
   Duration busy{};
+  double slowness = 1;
   bool stopped = false;
 };
 
@@ -102,6 +104,11 @@ Duration SimDevice::busy_total() const {
 }
 std::string SimDevice::name() const {
   return state_->options.name;
+}
+
+void SimDevice::slow_down(double factor) {
+  SWARMLINE_CHECK(factor > 0);
+  state_->slowness = factor;
 }
 
 void SimDevice::stop() {

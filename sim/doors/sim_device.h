@@ -38,6 +38,8 @@ class SimDevice final : public Device {
   Duration busy_total() const override;
   std::string name() const override;
   void stop() override;
+  // From the next job on every job takes `factor` times as long. > 0.
+  void slow_down(double factor);
 
  private:
   struct State;

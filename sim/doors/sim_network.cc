@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,16 @@ struct SimNetwork::Core {
   }
   std::vector<std::shared_ptr<SimConnection>> ends_where(
       const std::function<bool(const SimConnection&)>& wanted) const;
+  std::uint64_t bytes_of(const Frame& frame) const {
+    return options.charged_bytes ? options.charged_bytes(frame) : frame.wire_bytes();
+  }
+  bool is_blocked(NodePair pair) const { return blocked.contains(pair); }
+  // Now, or when the direction is open again.
+  void when_open(NodePair pair, std::function<void()> fn) {
+    const auto found = blocked.find(pair);
+    if (found == blocked.end()) return fn();
+    found->second.push_back(std::move(fn));
+  }
 
   SimRuntime& runtime;
   SimNetworkOptions options;
@@ -59,6 +70,7 @@ struct SimNetwork::Core {
   Tap tap;
   std::map<NodePair, SimLink> links;
   std::map<NodePair, Instant> link_free_at;
+  std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
   std::map<NodePair, Counters> counters;
   std::map<std::uint16_t, Listener> listeners;
   std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
@@ -88,7 +100,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   void send(Frame frame) override {
     if (ending_) return;
-    const std::uint64_t bytes = frame.wire_bytes();
+    const std::uint64_t bytes = core_->bytes_of(frame);
     const FrameHeader header = frame.header();
     SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
     if (unsent_bytes() + bytes > core_->options.queue_bytes_max) {
@@ -112,18 +124,19 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     cutoff_ = std::make_shared<Instant>(core_->runtime.now() + kCloseFlushMax);
     for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
     put({.frame = std::nullopt});
-    if (!holding_) return;
+    if (held_.empty()) return;
     core_->runtime.schedule(route_.first, *cutoff_, [self = shared_from_this()] {
-      if (!self->holding_) return;
+      if (self->held_.empty()) return;
       self->held_.clear();
-      self->release();
-      self->launch({.frame = std::nullopt});
+      self->holding_ = false;
+      self->notify_twin();
+      self->finish({ErrorCode::kStopped, "closed by this end"});
     });
   }
 
   std::uint64_t unsent_bytes() const override {
     std::uint64_t bytes = 0;
-    for (const Item& item : held_) bytes += item.frame ? item.frame->wire_bytes() : 0;
+    for (const Item& item : held_) bytes += item.frame ? core_->bytes_of(*item.frame) : 0;
     while (!in_flight_.empty() && in_flight_.front().departure <= core_->runtime.now()) {
       in_flight_.pop_front();
     }
@@ -138,6 +151,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   std::size_t release() {
     holding_ = false;
+    return flush();
+  }
+  // Sends what waits, unless a filter or a blocked direction holds it still.
+  std::size_t flush() {
+    if (holding_ || core_->is_blocked(route_)) return 0;
     const std::deque<Item> items = std::exchange(held_, {});
     for (const Item& item : items) launch(item);
     return items.size();
@@ -179,7 +197,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   };
 
   void put(Item item) {
-    if (holding_) {
+    if (holding_ || core_->is_blocked(route_)) {
       held_.push_back(std::move(item));
     } else {
       launch(std::move(item));
@@ -187,7 +205,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void launch(Item item) {
-    const std::uint64_t bytes = item.frame ? item.frame->wire_bytes() : 0;
+    const std::uint64_t bytes = item.frame ? core_->bytes_of(*item.frame) : 0;
     const Instant leaves = core_->departure(route_, bytes);
     const Instant arrives = std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
     if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
@@ -217,7 +235,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const double rate = core_->link_of(route_).bytes_per_second;
     const std::uint64_t bytes = frame.payload_bytes();
     if (rate <= 0 || bytes == 0) return;
-    frame.received_over = from_seconds(static_cast<double>(bytes) / rate);
+    const std::uint64_t charged = core_->options.charged_bytes ? core_->bytes_of(frame) : bytes;
+    frame.received_over = from_seconds(static_cast<double>(charged) / rate);
     if (bytes < core_->options.arrival_bytes_min) return;
     join_payload(frame);
     for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
@@ -263,7 +282,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void deliver(Frame frame) {
-    const std::uint64_t bytes = frame.wire_bytes();
+    const std::uint64_t bytes = core_->bytes_of(frame);
     ++counters_.frames_received;
     counters_.bytes_received += bytes;
     const NodePair from_to{route_.second, route_.first};
@@ -296,14 +315,15 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void notify_twin() {
-    const Instant arrives =
-        std::max(core_->runtime.now() + core_->link_of(route_).latency, last_arrival_);
-    core_->runtime.schedule(route_.second, arrives, [core = core_, twin = twin_] {
-      const auto end = core->ends.find(twin);
-      if (end == core->ends.end()) return;
-      const std::shared_ptr<SimConnection> self = end->second;
-      self->inbox_.push_back({.frame = std::nullopt});
-      if (self->started_) self->drain();
+    core_->when_open(route_, [core = core_, route = route_, twin = twin_, last = last_arrival_] {
+      const Instant arrives = std::max(core->runtime.now() + core->link_of(route).latency, last);
+      core->runtime.schedule(route.second, arrives, [core, twin] {
+        const auto end = core->ends.find(twin);
+        if (end == core->ends.end()) return;
+        const std::shared_ptr<SimConnection> self = end->second;
+        self->inbox_.push_back({.frame = std::nullopt});
+        if (self->started_) self->drain();
+      });
     });
   }
 
@@ -379,8 +399,10 @@ class SimNetwork::NodeNetwork final : public Network {
       return refuse(attempt, address, 2 * core_->options.link.latency);
     }
     const SimNodeId to = listener->second.node;
-    runtime.schedule(to, runtime.now() + core_->one_way({node_, to}),
-                     [this, attempt, address, to] { answer(attempt, address, to); });
+    core_->when_open({node_, to}, [this, attempt, address, to] {
+      core_->runtime.schedule(to, core_->runtime.now() + core_->one_way({node_, to}),
+                              [this, attempt, address, to] { answer(attempt, address, to); });
+    });
   }
 
  private:
@@ -423,6 +445,13 @@ class SimNetwork::NodeNetwork final : public Network {
   // Runs at the listening node, one latency after connect().
   void answer(const std::shared_ptr<Attempt>& attempt, const Address& address, SimNodeId to) {
     SimRuntime& runtime = core_->runtime;
+    if (attempt->settled) return;  // its deadline has passed
+    if (core_->is_blocked({to, node_})) {
+      return core_->when_open({to, node_}, [this, attempt, address, to] {
+        core_->runtime.schedule(to, core_->runtime.now(),
+                                [this, attempt, address, to] { answer(attempt, address, to); });
+      });
+    }
     const Duration back = core_->one_way({to, node_});
     const auto listener = core_->listeners.find(address.port);
     if (listener == core_->listeners.end() || listener->second.node != to) {
@@ -492,6 +521,18 @@ void SimNetwork::cut(SimNodeId a, SimNodeId b) {
   const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{a, b}; };
   for (const auto& end : core_->ends_where(wanted))
     end->break_off({ErrorCode::kPeerGone, "the link was cut"});
+}
+
+void SimNetwork::block(SimNodeId from, SimNodeId to) {
+  core_->blocked.try_emplace({from, to});
+}
+
+void SimNetwork::unblock(SimNodeId from, SimNodeId to) {
+  const auto entry = core_->blocked.extract({from, to});
+  if (entry.empty()) return;
+  const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{from, to}; };
+  for (const auto& end : core_->ends_where(wanted)) end->flush();
+  for (const std::function<void()>& fn : entry.mapped()) fn();
 }
 
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {

@@ -28,6 +28,9 @@ struct SimNetworkOptions {
   SimLink link;  // where set_link() said nothing
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
+  // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
+  // stand-in travels as the tensor that it stands for.
+  std::function<std::uint64_t(const Frame&)> charged_bytes;
 };
 
 // What a filter decides about one frame at the instant it is sent.
@@ -67,8 +70,13 @@ class SimNetwork {
   // Both ends of every connection between the two see kPeerGone.
   void cut(SimNodeId a, SimNodeId b);
 
+  // A link that lets nothing through from `from` to `to`: frames, ends of connections and dials
+  // wait until unblock(), as TCP would go on sending them. What is on the way arrives.
+  void block(SimNodeId from, SimNodeId to);
+  void unblock(SimNodeId from, SimNodeId to);
+
   struct Counters {
-    std::uint64_t frames = 0, bytes = 0;  // delivered, wire_bytes()
+    std::uint64_t frames = 0, bytes = 0;  // delivered
   };
   Counters delivered(SimNodeId from, SimNodeId to) const;
   Counters delivered_total() const;
