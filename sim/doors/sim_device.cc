@@ -8,6 +8,8 @@
 namespace swarmline {
 namespace {
 
+constexpr std::size_t kJobKinds = static_cast<std::size_t>(JobKind::kOther) + 1;
+
 Result<void> run_body(const Job& job) {
   try {
     return job.body();
@@ -28,7 +30,9 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
 
   Duration service_time(const Job& job) {
     Duration base;
-    if (job.kind == JobKind::kForward && options.forward) {
+    if (const auto said = options.service ? options.service(job.kind) : std::nullopt) {
+      base = *said;
+    } else if (job.kind == JobKind::kForward && options.forward) {
       base = *options.forward;
     } else if (job.kind == JobKind::kBackward && options.backward) {
       base = *options.backward;
@@ -52,6 +56,7 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
     Entry entry = std::move(jobs.front());
     jobs.pop_front();
     busy += service;
+    ++ended[static_cast<std::size_t>(entry.job.kind)];
     Result<void> result = run_body(entry.job);
     complete(std::move(entry.on_done), {std::move(result), service});
     start_next();
@@ -72,6 +77,7 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   int queued = 0;
   Duration busy{};
   double slowness = 1;
+  std::array<std::uint64_t, kJobKinds> ended{};
   bool stopped = false;
 };
 
@@ -98,6 +104,12 @@ Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) 
 
 int SimDevice::queued() const {
   return state_->queued;
+}
+double SimDevice::slowness() const {
+  return state_->slowness;
+}
+std::uint64_t SimDevice::jobs(JobKind kind) const {
+  return state_->ended[static_cast<std::size_t>(kind)];
 }
 Duration SimDevice::busy_total() const {
   return state_->busy;

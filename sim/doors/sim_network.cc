@@ -17,6 +17,7 @@ namespace {
 
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 constexpr std::uint16_t kFirstFreePort = 20'000;
+constexpr std::uint64_t kSmallFrameBytes = 16 * kKiB;
 
 using NodePair = std::pair<SimNodeId, SimNodeId>;  // from, to
 
@@ -41,19 +42,43 @@ struct SimNetwork::Core {
     if (link.jitter == Duration{}) return link.latency;
     return link.latency + from_seconds(rng.exponential(to_seconds(link.jitter)));
   }
-  // When the last of `bytes` leaves, if they join the pair's queue now.
-  Instant departure(NodePair pair, std::uint64_t bytes) {
-    const SimLink link = link_of(pair);
-    if (link.bytes_per_second <= 0) return runtime.now();
-    Instant& free_at = link_free_at[pair];
-    free_at = std::max(free_at, runtime.now()) +
-              from_seconds(static_cast<double>(bytes) / link.bytes_per_second);
-    return free_at;
+  // When the last of `bytes` leaves, and when it is there, if they join the queues now.
+  struct Passage {
+    Instant leaves, arrives;
+  };
+  Passage passage(NodePair pair, std::uint64_t bytes) {
+    const Instant now = runtime.now();
+    const auto taking = [bytes](double rate) {
+      return from_seconds(static_cast<double>(bytes) / rate);
+    };
+    // Connections share a node's card fairly: a small frame goes between the parts of large ones.
+    const auto queue = [&](Instant& free_at, Instant earliest, double rate) {
+      const Instant end =
+          std::max(bytes > kSmallFrameBytes ? free_at : earliest, earliest) + taking(rate);
+      free_at = std::max(free_at, end);
+      return end;
+    };
+    Passage passage{now, now};
+    if (const double rate = link_of(pair).bytes_per_second; rate > 0) {
+      Instant& free_at = link_free_at[pair];
+      passage.leaves = free_at = std::max(free_at, now) + taking(rate);
+    }
+    if (const auto card = cards.find(pair.first); card != cards.end())
+      passage.leaves = std::max(passage.leaves, queue(card->second.up_free_at, now,
+                                                      card->second.rates.up_bytes_per_second));
+    passage.arrives = passage.leaves + one_way(pair);
+    if (const auto card = cards.find(pair.second); card != cards.end()) {
+      const double rate = card->second.rates.down_bytes_per_second;
+      passage.arrives = std::max(
+          passage.arrives, queue(card->second.down_free_at, passage.arrives - taking(rate), rate));
+    }
+    return passage;
   }
   std::vector<std::shared_ptr<SimConnection>> ends_where(
       const std::function<bool(const SimConnection&)>& wanted) const;
-  std::uint64_t bytes_of(const Frame& frame) const {
-    return options.charged_bytes ? options.charged_bytes(frame) : frame.wire_bytes();
+  std::uint64_t bytes_of(NodePair pair, const Frame& frame) const {
+    return options.charged_bytes ? options.charged_bytes(pair.first, pair.second, frame)
+                                 : frame.wire_bytes();
   }
   bool is_blocked(NodePair pair) const { return blocked.contains(pair); }
   // Now, or when the direction is open again.
@@ -70,6 +95,11 @@ struct SimNetwork::Core {
   Tap tap;
   std::map<NodePair, SimLink> links;
   std::map<NodePair, Instant> link_free_at;
+  struct Card {
+    SimCard rates;
+    Instant up_free_at, down_free_at;
+  };
+  std::map<SimNodeId, Card> cards;
   std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
   std::map<NodePair, Counters> counters;
   std::map<std::uint16_t, Listener> listeners;
@@ -100,7 +130,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   void send(Frame frame) override {
     if (ending_) return;
-    const std::uint64_t bytes = core_->bytes_of(frame);
+    const std::uint64_t bytes = core_->bytes_of(route_, frame);
     const FrameHeader header = frame.header();
     SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
     if (unsent_bytes() + bytes > core_->options.queue_bytes_max) {
@@ -136,7 +166,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   std::uint64_t unsent_bytes() const override {
     std::uint64_t bytes = 0;
-    for (const Item& item : held_) bytes += item.frame ? core_->bytes_of(*item.frame) : 0;
+    for (const Item& item : held_) bytes += item.frame ? core_->bytes_of(route_, *item.frame) : 0;
     while (!in_flight_.empty() && in_flight_.front().departure <= core_->runtime.now()) {
       in_flight_.pop_front();
     }
@@ -205,9 +235,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void launch(Item item) {
-    const std::uint64_t bytes = item.frame ? core_->bytes_of(*item.frame) : 0;
-    const Instant leaves = core_->departure(route_, bytes);
-    const Instant arrives = std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
+    const std::uint64_t bytes = item.frame ? core_->bytes_of(route_, *item.frame) : 0;
+    const auto [leaves, comes] = core_->passage(route_, bytes);
+    const Instant arrives = std::max(comes + item.delay, last_arrival_);
     if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
     last_arrival_ = arrives;
     if (!item.frame) {
@@ -235,7 +265,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const double rate = core_->link_of(route_).bytes_per_second;
     const std::uint64_t bytes = frame.payload_bytes();
     if (rate <= 0 || bytes == 0) return;
-    const std::uint64_t charged = core_->options.charged_bytes ? core_->bytes_of(frame) : bytes;
+    const std::uint64_t charged =
+        core_->options.charged_bytes ? core_->bytes_of(route_, frame) : bytes;
     frame.received_over = from_seconds(static_cast<double>(charged) / rate);
     if (bytes < core_->options.arrival_bytes_min) return;
     join_payload(frame);
@@ -282,10 +313,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void deliver(Frame frame) {
-    const std::uint64_t bytes = core_->bytes_of(frame);
+    const NodePair from_to{route_.second, route_.first};
+    const std::uint64_t bytes = core_->bytes_of(from_to, frame);
     ++counters_.frames_received;
     counters_.bytes_received += bytes;
-    const NodePair from_to{route_.second, route_.first};
     SimNetwork::Counters& delivered = core_->counters[from_to];
     ++delivered.frames;
     delivered.bytes += bytes;
@@ -495,6 +526,10 @@ Network& SimNetwork::node(SimNodeId node) {
 
 void SimNetwork::set_link(SimNodeId from, SimNodeId to, SimLink link) {
   core_->links.insert_or_assign({from, to}, link);
+}
+void SimNetwork::set_card(SimNodeId node, SimCard card) {
+  SWARMLINE_CHECK(card.up_bytes_per_second > 0 && card.down_bytes_per_second > 0);
+  core_->cards[node] = {card, {}, {}};
 }
 void SimNetwork::set_filter(Filter filter) {
   core_->filter = std::move(filter);

@@ -24,13 +24,19 @@ struct SimLink {
   double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
 };
 
+// What all connections of a node share, each way.
+struct SimCard {
+  double up_bytes_per_second = 0;  // > 0
+  double down_bytes_per_second = 0;
+};
+
 struct SimNetworkOptions {
   SimLink link;  // where set_link() said nothing
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
   // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
   // stand-in travels as the tensor that it stands for.
-  std::function<std::uint64_t(const Frame&)> charged_bytes;
+  std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
 };
 
 // What a filter decides about one frame at the instant it is sent.
@@ -57,6 +63,7 @@ class SimNetwork {
 
   Network& node(SimNodeId node);
   void set_link(SimNodeId from, SimNodeId to, SimLink link);
+  void set_card(SimNodeId node, SimCard card);  // none: unlimited
 
   void set_filter(Filter filter);  // called once for each frame sent; none: all are delivered
   void set_tap(Tap tap);           // called just before each frame is delivered

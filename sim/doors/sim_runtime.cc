@@ -118,4 +118,9 @@ bool SimRuntime::is_alive(SimNodeId node) const {
   return found == nodes_.end() || found->second->alive;
 }
 
+bool SimRuntime::is_frozen(SimNodeId node) const {
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && found->second->frozen;
+}
+
 }  // namespace swarmline

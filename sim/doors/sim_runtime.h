@@ -51,6 +51,7 @@ class SimRuntime {
   void freeze(SimNodeId node);
   void thaw(SimNodeId node);
   bool is_alive(SimNodeId node) const;
+  bool is_frozen(SimNodeId node) const;
 
   // For the other doors: an event on behalf of `node`, and words about it for the trace.
   TimerId schedule(SimNodeId node, Instant when, std::function<void()> fn);

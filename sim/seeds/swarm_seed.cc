@@ -34,14 +34,15 @@ using Digests = std::map<std::pair<StageId, std::uint64_t>, std::uint64_t>;
 // One run under watch.
 class Watch {
  public:
-  Watch(const SimClusterOptions& options, const Digests* wanted)
+  Watch(const SimClusterOptions& options, const Digests* wanted, const SeedTap& on_frame = {})
       : cluster_(options), wanted_(wanted) {
     cluster_.network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
       if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kCommit) on_commit(frame);
       trains_ = trains_ || kind_of(frame) == MessageKind::kOpenPhase;
       return FrameFate{};
     });
-    cluster_.network().set_tap([this](SimNodeId, SimNodeId to, const Frame& frame) {
+    cluster_.network().set_tap([this, on_frame](SimNodeId from, SimNodeId to, const Frame& frame) {
+      if (on_frame) on_frame(cluster_.elapsed(), from, to, frame);
       if (to != kCoordinatorNode) return;
       if (kind_of(frame) == MessageKind::kStepped) on_state(parse<wire::Stepped>(frame));
       if (kind_of(frame) == MessageKind::kReady) on_state(parse<wire::Ready>(frame));
@@ -170,8 +171,8 @@ std::string summary_of(const SeedScenario& scenario) {
 
 // The scenario once; fills in what it saw.
 void run_once(const SeedScenario& scenario, std::uint64_t seed, const Digests& wanted,
-              SeedOutcome& outcome) {
-  Watch watch(scenario.swarm, &wanted);
+              SeedOutcome& outcome, const SeedTap& on_frame = {}) {
+  Watch watch(scenario.swarm, &wanted, on_frame);
   SimCluster& cluster = watch.cluster();
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(seed).split("faults"));
@@ -227,12 +228,12 @@ SeedScenario scenario_of(std::uint64_t seed) {
   return scenario;
 }
 
-SeedOutcome run_seed(std::uint64_t seed) {
+SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame) {
   const SeedScenario scenario = scenario_of(seed);
   SeedOutcome outcome;
   outcome.summary = scenario.summary;
   const Digests wanted = reference_digests(scenario.swarm);
-  run_once(scenario, seed, wanted, outcome);
+  run_once(scenario, seed, wanted, outcome, on_frame);
   if (!outcome.violation.empty()) return outcome;
   const std::uint64_t first = outcome.trace_hash;
   run_once(scenario, seed, wanted, outcome);

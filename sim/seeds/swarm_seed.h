@@ -38,6 +38,8 @@ struct SeedOutcome {
   double virtual_seconds = 0;
   std::map<FaultKind, std::uint64_t> faults;
 };
-SeedOutcome run_seed(std::uint64_t seed);
+// `on_frame`: called for each frame delivered in the first run with faults, after its time.
+using SeedTap = std::function<void(Duration, SimNodeId from, SimNodeId to, const Frame&)>;
+SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame = {});
 
 }  // namespace swarmline

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/log.h"
+#include "pipeline/protocol/message_kinds.h"
 #include "sim/seeds/swarm_seed.h"
 
 namespace swarmline {
@@ -28,6 +29,7 @@ struct Flags {
   std::uint32_t jobs = 1;
   std::string regressions;
   bool verbose = false;
+  bool frames = false;
 };
 
 // Written by the children.
@@ -49,9 +51,17 @@ std::vector<std::uint64_t> seeds_of(const Flags& flags) {
   return seeds;
 }
 
-int run_child(std::uint64_t seed, bool verbose, Totals& totals) {
+void print_frame(Duration time, SimNodeId from, SimNodeId to, const Frame& frame) {
+  if (kind_of(frame) == MessageKind::kHeartbeat || kind_of(frame) == MessageKind::kHeartbeatAck)
+    return;
+  fmt::print("{:.6f} {} -> {} {} {} bytes\n", to_seconds(time), from, to, to_string(kind_of(frame)),
+             frame.wire_bytes());
+}
+
+int run_child(std::uint64_t seed, const Flags& flags, Totals& totals) {
   alarm(kSeedSecondsMax);
-  const SeedOutcome outcome = run_seed(seed);
+  const SeedOutcome outcome = run_seed(seed, flags.frames ? print_frame : SeedTap());
+  const bool verbose = flags.verbose || flags.frames;
   totals.events += outcome.steps;
   totals.virtual_ms += static_cast<std::uint64_t>(outcome.virtual_seconds * 1e3);
   for (std::size_t i = 0; i < kFaultKinds.size(); ++i)
@@ -120,7 +130,7 @@ int run(const Flags& flags) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   Pool pool(flags.jobs);
   for (const std::uint64_t seed : seeds) {
-    pool.start(seed, [&] { return run_child(seed, flags.verbose, totals); });
+    pool.start(seed, [&] { return run_child(seed, flags, totals); });
     if (terminal)
       fmt::print(stderr, "\r{} of {} seeds, {} failed ", pool.done(), seeds.size(),
                  pool.failed().size());
@@ -153,6 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("--regressions", flags.regressions, "A file whose lines begin with a seed each")
       ->check(CLI::ExistingFile);
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
+  app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");
   CLI11_PARSE(app, argc, argv);
   return swarmline::run(flags);
 }
