@@ -84,6 +84,8 @@ class Supervisor {
   void look_for_seats();
   void watch_children();
   void child_ended(NamedChild& child, int code);
+  bool has_started() const;
+  bool goes_on() const;
   void finish_when_peers_left();
   void poll_status();
   void take_status(std::string_view json);
@@ -242,7 +244,21 @@ void Supervisor::watch_children() {
     }
   }
   if (coordinator_code_) return finish_when_peers_left();
+  // What the status said when the peer ended may have been old.
+  if (verdict_deadline_ && goes_on()) verdict_deadline_.reset();
   if (verdict_deadline_ && runtime_.now() > *verdict_deadline_) end(kExitFailed);
+}
+
+bool Supervisor::has_started() const {
+  return status_.state != "starting" && status_.state != "waiting";
+}
+
+// Once it has started, the run goes on while each stage keeps a peer; when none is left, the
+// coordinator says so.
+bool Supervisor::goes_on() const {
+  return has_started() && std::ranges::any_of(children_, [&](const NamedChild& child) {
+           return &child != &children_.front() && !child.reported;
+         });
 }
 
 void Supervisor::child_ended(NamedChild& child, int code) {
@@ -256,15 +272,8 @@ void Supervisor::child_ended(NamedChild& child, int code) {
     return;
   }
   if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
-  // Once it has started, the run goes on while each stage keeps a peer; when none is left, the
-  // coordinator says so.
-  const bool peers_left = std::ranges::any_of(children_, [&](const NamedChild& other) {
-    return &other != &children_.front() && !other.reported;
-  });
-  if (status_.state == "starting" || status_.state == "waiting") {
-    verdict_deadline_ = runtime_.now() + kJoinVerdict;
-  } else if (!peers_left) {
-    verdict_deadline_ = runtime_.now() + kCoordinatorVerdict;
+  if (!goes_on()) {
+    verdict_deadline_ = runtime_.now() + (has_started() ? kCoordinatorVerdict : kJoinVerdict);
   } else if (!screen_) {
     std::printf("%s ended with code %d; see %s\n", child.name.c_str(), code,
                 options_.folder.log_of(child.name).c_str());

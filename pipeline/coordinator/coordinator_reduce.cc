@@ -193,7 +193,7 @@ void Coordinator::Impl::on_round_broken(const wire::RoundBroken& broken) {
       !board_.has(broken.group()) || board_.attempt(broken.group()) != broken.attempt() ||
       !membership_.is_current(beyond))
     return;
-  const auto pair = std::minmax(reporter.peer, beyond.peer);
+  const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
   runtime_.call_after(kRoundRetryDelay, [weak = weak(), reporter, beyond, pair,
                                          step = board_.step(), group = broken.group(),
                                          attempt = broken.attempt()] {

@@ -308,9 +308,9 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   if (open.sealed())  // frozen, with nothing in it
     contributions_.settle(phase, {}, [](const Result<std::vector<std::uint32_t>>&) {});
   control(
-      [this, phase, train]() -> Result<void> {
+      [this, phase, version, train]() -> Result<void> {
         if (train) state_.begin(phase.step);
-        return {};
+        return state_.use(version);  // ready before the first microbatch comes
       },
       [this, phase, sealed = open.sealed()] {
         if (!sealed) activate(phase);

@@ -21,8 +21,6 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 // A peer that stops goes on sending for as long as its last word may need.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
-// A peer that lost its seat asks for another for so long.
-constexpr Duration kRejoinTime = std::chrono::seconds(3);
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 
 constexpr double kHeartbeatSecondsMin = 0.01;

@@ -43,6 +43,9 @@ struct PeerOutcome {
 
 class StagePeer {
  public:
+  // A peer that lost its seat asks for another for so long.
+  static constexpr Duration kRejoinTime = std::chrono::seconds(3);
+
   StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
             std::function<void(PeerOutcome)> on_finished);
   ~StagePeer();
