@@ -35,12 +35,13 @@ std::string end_text(const ScenarioResult& result) {
 LinePlot simulation_plot(const ScenarioResult& result, double tokens_per_microbatch) {
   LinePlot plot{.title = result.name + ": throughput", .x_label = "seconds", .y_label = "tokens/s"};
   PlotLine reached{.label = "reached", .style = 0};
-  PlotLine optimum{.label = "optimum of the machines there", .style = 1, .dashed = true};
+  PlotLine optimum{.label = "optimum of the machines there", .style = 1};
   double highest = 0;
   for (const ScenarioSample& sample : result.samples) {
     reached.points.emplace_back(sample.seconds, sample.throughput * tokens_per_microbatch);
     optimum.points.emplace_back(sample.seconds, sample.optimum * tokens_per_microbatch);
-    highest = std::max({highest, sample.throughput, sample.optimum});
+    highest = std::max(highest, sample.optimum);
+    if (sample.throughput > highest) highest = sample.throughput;  // no NaN
   }
   plot.y_range = std::pair(0.0, std::max(highest * tokens_per_microbatch * 1.05, 1e-9));
   plot.lines = {std::move(reached), std::move(optimum)};

@@ -8,8 +8,6 @@
 namespace swarmline {
 namespace {
 
-constexpr std::size_t kJobKinds = static_cast<std::size_t>(JobKind::kOther) + 1;
-
 Result<void> run_body(const Job& job) {
   try {
     return job.body();
@@ -56,7 +54,6 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
     Entry entry = std::move(jobs.front());
     jobs.pop_front();
     busy += service;
-    ++ended[static_cast<std::size_t>(entry.job.kind)];
     Result<void> result = run_body(entry.job);
     complete(std::move(entry.on_done), {std::move(result), service});
     start_next();
@@ -77,7 +74,6 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   int queued = 0;
   Duration busy{};
   double slowness = 1;
-  std::array<std::uint64_t, kJobKinds> ended{};
   bool stopped = false;
 };
 
@@ -107,9 +103,6 @@ int SimDevice::queued() const {
 }
 double SimDevice::slowness() const {
   return state_->slowness;
-}
-std::uint64_t SimDevice::jobs(JobKind kind) const {
-  return state_->ended[static_cast<std::size_t>(kind)];
 }
 Duration SimDevice::busy_total() const {
   return state_->busy;

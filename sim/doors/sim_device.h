@@ -44,7 +44,6 @@ class SimDevice final : public Device {
   // From the next job on every job takes `factor` times as long. > 0.
   void slow_down(double factor);
   double slowness() const;
-  std::uint64_t jobs(JobKind kind) const;  // that have ended
 
  private:
   struct State;

@@ -24,6 +24,7 @@ RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) 
   config.model.kv_heads = 0;
   config.model.d_ff = 4;
   config.model.vocab = kStandInVocab;
+  config.data.kind = "tokens";
   config.model.norm = NormKind::kRmsNorm;
   config.model.positions = PositionKind::kRotary;
   config.model.bias = false;

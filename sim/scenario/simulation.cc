@@ -1,6 +1,7 @@
 #include "sim/scenario/simulation.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,6 +21,31 @@ constexpr Duration kFormingMax = std::chrono::hours(1);
 constexpr double kStandInLearningRate = 1e-9;  // so that its numbers stay what they are
 constexpr std::size_t kLogMax = 10'000;
 
+// The stand-in, and how often each step was computed on.
+class CountingModel final : public StageModel {
+ public:
+  CountingModel(std::unique_ptr<StageModel> model, std::map<std::uint64_t, std::uint64_t>& passes)
+      : model_(std::move(model)), passes_(passes) {}
+
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    ++passes_[input.id.microbatch.phase.step];
+    return model_->forward(input);
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    ++passes_[input.id.microbatch.phase.step];
+    return model_->backward(input);
+  }
+  void release(AttemptId id) override { model_->release(id); }
+  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
+  const ParameterLayout& layout() const override { return model_->layout(); }
+  MutableBytes parameters() override { return model_->parameters(); }
+  void parameters_changed() override { model_->parameters_changed(); }
+
+ private:
+  std::unique_ptr<StageModel> model_;
+  std::map<std::uint64_t, std::uint64_t>& passes_;
+};
+
 class Simulation {
  public:
   Simulation(const Scenario& scenario, ScenarioCosts costs);
@@ -38,6 +64,7 @@ class Simulation {
   void at(double seconds, std::function<void()> fn);
   double optimum();
   void sample(double from, double seconds);
+  double steps_until(double seconds) const;
   ScenarioResult finish();
   const MachineKind& kind_of_peer(std::size_t peer) const {
     return scenario_.machines[cluster_->machine(peer).kind];
@@ -57,7 +84,8 @@ class Simulation {
   bool trains_ = false;
   Duration start_{};
   double start_wall_ = 0;
-  std::uint64_t steps_ = 0, sampled_steps_ = 0;  // committed
+  std::map<std::uint64_t, std::uint64_t> passes_;  // by step
+  std::vector<double> commits_;                    // when, by step
   // Speeds and how many of each: what optimum_ is of.
   std::map<double, std::uint32_t> seated_;
   double optimum_ = 0;
@@ -98,7 +126,13 @@ SimClusterOptions Simulation::cluster_options() {
   options.vocab = options.config.model.vocab;
   options.seed = scenario_.seed;
   options.link = scenario_.link;
-  options.make_model = make_fake_model;
+  options.make_model =
+      [this](const ModelSpec& spec, const StageSpec& stage,
+             const StageModelOptions& model_options) -> Result<std::unique_ptr<StageModel>> {
+    auto model = make_fake_model(spec, stage, model_options);
+    if (!model) return model;
+    return std::make_unique<CountingModel>(std::move(*model), passes_);
+  };
   options.keep_log_lines = false;
   options.service = [this](const SimPeer& machine, StageId stage, JobKind kind) {
     return costs_.service(scenario_.machines[machine.kind], stage, kind);
@@ -122,8 +156,9 @@ void Simulation::watch_frames() {
     if (kind == MessageKind::kSeal) costs_.on_seal(frame);
     if (kind == MessageKind::kOpenPhase) trains_ = true;
     if (kind == MessageKind::kCommit)
-      if (const auto commit = parse<wire::Commit>(frame))
-        steps_ = std::max(steps_, commit->step() + 1);
+      if (const auto commit = parse<wire::Commit>(frame);
+          commit && commit->step() == commits_.size())
+        commits_.push_back(seconds());
     return FrameFate{};
   });
   cluster_->network().set_tap([this](SimNodeId from, SimNodeId, const Frame& frame) {
@@ -224,9 +259,6 @@ void Simulation::sample(double from, double until) {
   ScenarioSample sample;
   const double span = until - from;
   sample.seconds = until;
-  const std::uint64_t done = steps_ - std::exchange(sampled_steps_, steps_);
-  sample.throughput =
-      span > 0 ? static_cast<double>(done * scenario_.run.microbatches_per_step()) / span : 0;
   sample.optimum = optimum();
   for (const auto& [speed, count] : seated_) sample.machines += count;
   result_.optimal_microbatches += sample.optimum * span;
@@ -238,6 +270,14 @@ void Simulation::sample(double from, double until) {
   }
   result_.peak_machines = std::max(result_.peak_machines, sample.machines);
   result_.samples.push_back(sample);
+}
+
+// A step counts evenly over the time since the one before it.
+double Simulation::steps_until(double seconds) const {
+  const auto next = std::ranges::upper_bound(commits_, seconds);
+  if (next == commits_.end()) return std::numeric_limits<double>::quiet_NaN();
+  const double before = next == commits_.begin() ? 0 : *std::prev(next);
+  return static_cast<double>(next - commits_.begin()) + (seconds - before) / (*next - before);
 }
 
 Result<ScenarioResult> Simulation::run(const std::function<void(double)>& on_progress) {
@@ -257,12 +297,12 @@ Result<ScenarioResult> Simulation::run(const std::function<void(double)>& on_pro
   const double guess = static_cast<double>(scenario_.run.run.steps) *
                        scenario_.run.microbatches_per_step() / std::max(optimum(), 1e-9);
   const double span = (scenario_.seconds > 0 ? scenario_.seconds : guess) / kSamples;
-  while (!ended() && (scenario_.seconds == 0 || seconds() < scenario_.seconds)) {
-    const double from = seconds();
-    const double until = span * static_cast<double>(result_.samples.size() + 1);
-    cluster_->run_until(ended, start_ + from_seconds(until) - cluster_->elapsed());
-    sample(from, ended() ? seconds() : until);
-    if (on_progress) on_progress(std::min(1.0, until / (span * kSamples)));
+  while (!ended() && (scenario_.seconds == 0 || result_.samples.size() < kSamples)) {
+    const double from = static_cast<double>(result_.samples.size()) * span;
+    cluster_->run_until(ended, start_ + from_seconds(from + span) - cluster_->elapsed());
+    sample(from, ended() ? seconds() : from + span);
+    if (on_progress)
+      on_progress(std::min(1.0, static_cast<double>(result_.samples.size()) / kSamples));
   }
   return finish();
 }
@@ -274,13 +314,20 @@ ScenarioResult Simulation::finish() {
     result_.ended_badly = outcome->exit_code != 0;
     result_.sentence = outcome->sentence;
   }
-  result_.seconds = seconds();
-  result_.steps = steps_;
-  result_.microbatches = steps_ * microbatches;
-  result_.tokens = steps_ * scenario_.run.tokens_per_step();
-  for (std::size_t peer = 0; peer < cluster_->peers(); ++peer)
-    result_.passes_done += cluster_->device(peer).jobs(JobKind::kForward) +
-                           cluster_->device(peer).jobs(JobKind::kBackward);
+  result_.seconds = result_.samples.back().seconds;
+  result_.steps = commits_.size();
+  result_.microbatches = result_.steps * microbatches;
+  result_.tokens = result_.steps * scenario_.run.tokens_per_step();
+  double before = 0, done_before = 0;
+  for (ScenarioSample& sample : result_.samples) {
+    const double done = steps_until(sample.seconds);
+    sample.throughput = (done - done_before) * static_cast<double>(microbatches) /
+                        std::max(sample.seconds - before, 1e-9);
+    before = sample.seconds;
+    done_before = done;
+  }
+  for (const auto& [step, passes] : passes_)
+    if (step < result_.steps) result_.passes_done += passes;
   result_.passes_counted = 2 * costs_.stages() * result_.microbatches;
   result_.faults = injector_->counts();
   result_.log = injector_->history();

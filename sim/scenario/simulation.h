@@ -17,7 +17,7 @@ namespace swarmline {
 
 struct ScenarioSample {
   double seconds = 0;     // its end
-  double throughput = 0;  // committed microbatches a second
+  double throughput = 0;  // committed microbatches a second; NaN after the last commit
   double optimum = 0;
   std::uint32_t machines = 0;  // there and not stopped
 };
@@ -32,7 +32,7 @@ struct ScenarioResult {
   std::uint64_t tokens = 0;
   double optimal_microbatches = 0;     // integral of the optimum
   double seconds_without_optimum = 0;  // fewer machines than stages
-  // Forward and backward passes: done by devices, and those that committed steps hold.
+  // Forward and backward passes of committed steps: done by devices, and those that they hold.
   std::uint64_t passes_done = 0, passes_counted = 0;
   std::map<FaultKind, std::uint64_t> faults;
   std::uint64_t joined = 0, lost = 0, left = 0;  // as the coordinator saw it, after the start

@@ -96,13 +96,17 @@ class Watch {
 };
 
 // The same cut with one peer a stage and no faults: no choice, no averaging.
-Digests reference_digests(SimClusterOptions options) {
+struct Reference {
+  Digests digests;
+  Duration time;  // that it took
+};
+Reference run_reference(SimClusterOptions options) {
   std::ranges::fill(options.config.pipeline.peers, 1U);
   Watch watch(options, nullptr);
   const bool ended = watch.run_until([&] { return watch.cluster().outcome().has_value(); }, 3600s);
   SWARMLINE_CHECK_MSG(ended && watch.cluster().outcome()->exit_code == 0,
                       "the run without faults: " + watch.cluster().coordinator().status_json());
-  return watch.digests();
+  return {watch.digests(), watch.cluster().elapsed()};
 }
 
 RunConfig draw_config(Rng rng) {
@@ -170,9 +174,9 @@ std::string summary_of(const SeedScenario& scenario) {
 }
 
 // The scenario once; fills in what it saw.
-void run_once(const SeedScenario& scenario, std::uint64_t seed, const Digests& wanted,
+void run_once(const SeedScenario& scenario, std::uint64_t seed, const Reference& reference,
               SeedOutcome& outcome, const SeedTap& on_frame = {}) {
-  Watch watch(scenario.swarm, &wanted, on_frame);
+  Watch watch(scenario.swarm, &reference.digests, on_frame);
   SimCluster& cluster = watch.cluster();
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(seed).split("faults"));
@@ -183,9 +187,10 @@ void run_once(const SeedScenario& scenario, std::uint64_t seed, const Digests& w
   const bool calm =
       watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
   if (!calm) watch.violate("the faults do not end");
-  if (!watch.run_until(ended, kLivenessTime))
+  const Duration patience = kLivenessTime + kLivenessRuns * reference.time;
+  if (!watch.run_until(ended, patience))
     watch.violate(fmt::format("no end within {:.0f} s after the last fault: {}",
-                              to_seconds(kLivenessTime), cluster.coordinator().status_json()));
+                              to_seconds(patience), cluster.coordinator().status_json()));
   if (ended() && cluster.outcome()->exit_code != 0)
     watch.violate("the run failed: " + cluster.outcome()->sentence);
   outcome.violation = watch.violation();
@@ -232,11 +237,11 @@ SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame) {
   const SeedScenario scenario = scenario_of(seed);
   SeedOutcome outcome;
   outcome.summary = scenario.summary;
-  const Digests wanted = reference_digests(scenario.swarm);
-  run_once(scenario, seed, wanted, outcome, on_frame);
+  const Reference reference = run_reference(scenario.swarm);
+  run_once(scenario, seed, reference, outcome, on_frame);
   if (!outcome.violation.empty()) return outcome;
   const std::uint64_t first = outcome.trace_hash;
-  run_once(scenario, seed, wanted, outcome);
+  run_once(scenario, seed, reference, outcome);
   if (outcome.violation.empty() && outcome.trace_hash != first)
     outcome.violation = "the same seed gave another trace";
   return outcome;
