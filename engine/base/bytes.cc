@@ -1,10 +1,9 @@
 #include "engine/base/bytes.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 
 #include "engine/base/check.h"
 

@@ -109,14 +109,14 @@ struct SimNetwork::Core {
 
 namespace {
 
-// One end of a connection. Its twin is found by number, so that neither keeps the other alive.
+// One end of a connection. Neither keeps the other alive.
 class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
  public:
   using Core = SimNetwork::Core;
 
-  SimConnection(std::shared_ptr<Core> core, std::uint64_t id, std::uint64_t twin, NodePair route,
-                std::string remote)
-      : core_(std::move(core)), id_(id), twin_(twin), route_(route), remote_(std::move(remote)) {}
+  SimConnection(std::shared_ptr<Core> core, std::uint64_t id, NodePair route, std::string remote)
+      : core_(std::move(core)), id_(id), route_(route), remote_(std::move(remote)) {}
+  void join(const std::shared_ptr<SimConnection>& twin) { twin_ = twin; }
 
   void start(Handlers handlers) override {
     SWARMLINE_CHECK(!started_);
@@ -168,10 +168,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     std::uint64_t bytes = 0;
     for (const Item& item : held_) bytes += item.frame ? core_->bytes_of(route_, *item.frame) : 0;
     while (!in_flight_.empty() && in_flight_.front().departure <= core_->runtime.now()) {
+      in_flight_bytes_ -= in_flight_.front().bytes;
       in_flight_.pop_front();
     }
-    for (const Sent& sent : in_flight_) bytes += sent.bytes;
-    return bytes;
+    return bytes + in_flight_bytes_;
   }
   Counters counters() const override { return counters_; }
   std::string remote() const override { return remote_; }
@@ -247,16 +247,13 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
       });
     } else {
       in_flight_.push_back({leaves, bytes, cutoff_});
+      in_flight_bytes_ += bytes;
     }
     core_->runtime.schedule(
         route_.second, arrives,
-        [core = core_, twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)] {
+        [twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)]() mutable {
           if (item.frame && leaves > *cutoff) return;
-          const auto end = core->ends.find(twin);
-          if (end == core->ends.end()) return;
-          const std::shared_ptr<SimConnection> self = end->second;
-          self->inbox_.push_back(item);
-          if (self->started_) self->drain();
+          if (const auto self = twin.lock()) self->arrived(std::move(item));
         });
   }
 
@@ -272,14 +269,19 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     join_payload(frame);
     for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
       const Instant when = arrives - frame.received_over * (4 - quarter) / 4;
-      core_->runtime.schedule(
-          route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
-          [core = core_, twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
-            const auto end = core->ends.find(twin);
-            if (leaves <= *cutoff && end != core->ends.end())
-              std::shared_ptr(end->second)->arriving(frame, frame.payload_bytes() * quarter / 4);
-          });
+      core_->runtime.schedule(route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
+                              [twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
+                                const auto self = twin.lock();
+                                if (leaves <= *cutoff && self)
+                                  self->arriving(frame, frame.payload_bytes() * quarter / 4);
+                              });
     }
+  }
+
+  void arrived(Item item) {
+    if (closed_) return;
+    inbox_.push_back(std::move(item));
+    if (started_) drain();
   }
 
   void arriving(const Frame& frame, std::uint64_t bytes) {
@@ -348,12 +350,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void notify_twin() {
     core_->when_open(route_, [core = core_, route = route_, twin = twin_, last = last_arrival_] {
       const Instant arrives = std::max(core->runtime.now() + core->link_of(route).latency, last);
-      core->runtime.schedule(route.second, arrives, [core, twin] {
-        const auto end = core->ends.find(twin);
-        if (end == core->ends.end()) return;
-        const std::shared_ptr<SimConnection> self = end->second;
-        self->inbox_.push_back({.frame = std::nullopt});
-        if (self->started_) self->drain();
+      core->runtime.schedule(route.second, arrives, [twin] {
+        if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
       });
     });
   }
@@ -373,7 +371,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   std::shared_ptr<Core> core_;
-  const std::uint64_t id_, twin_;
+  const std::uint64_t id_;
+  std::weak_ptr<SimConnection> twin_;
   const NodePair route_;  // this node, the other one
   const std::string remote_;
   Handlers handlers_;
@@ -381,6 +380,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::deque<Item> inbox_;  // arrived
   std::deque<Item> held_;   // behind a frame that a filter holds
   mutable std::deque<Sent> in_flight_;
+  mutable std::uint64_t in_flight_bytes_ = 0;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
   std::optional<Error> early_end_;  // the connection ended before start()
@@ -489,10 +489,12 @@ class SimNetwork::NodeNetwork final : public Network {
       return refuse(attempt, address, back);
     }
     const std::uint64_t ours_id = ++core_->last_end, theirs_id = ++core_->last_end;
-    const auto ours = std::make_shared<SimConnection>(core_, ours_id, theirs_id,
-                                                      NodePair{node_, to}, to_string(address));
-    const auto theirs = std::make_shared<SimConnection>(
-        core_, theirs_id, ours_id, NodePair{to, node_}, fmt::format("sim:{}", node_));
+    const auto ours =
+        std::make_shared<SimConnection>(core_, ours_id, NodePair{node_, to}, to_string(address));
+    const auto theirs = std::make_shared<SimConnection>(core_, theirs_id, NodePair{to, node_},
+                                                        fmt::format("sim:{}", node_));
+    ours->join(theirs);
+    theirs->join(ours);
     core_->ends.emplace(ours_id, ours);
     core_->ends.emplace(theirs_id, theirs);
     theirs->not_before(runtime.now() + back);  // nothing overtakes the handshake

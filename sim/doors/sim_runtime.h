@@ -9,8 +9,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <unordered_map>
 
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
@@ -64,7 +64,8 @@ class SimRuntime {
  private:
   class Node;
 
-  void deliver(SimNodeId node, const std::function<void()>& fn);
+  Node& made(SimNodeId node);
+  void deliver(SimNodeId node, std::function<void()> fn);
 
   std::uint64_t seed_;
   Instant now_;
@@ -72,7 +73,7 @@ class SimRuntime {
   RollingHash hash_;
   std::uint64_t events_ = 0;
   std::uint64_t events_at_this_instant_ = 0;
-  std::map<SimNodeId, std::unique_ptr<Node>> nodes_;
+  std::unordered_map<SimNodeId, std::unique_ptr<Node>> nodes_;  // never iterated
 };
 
 }  // namespace swarmline

@@ -174,12 +174,12 @@ std::string summary_of(const SeedScenario& scenario) {
 }
 
 // The scenario once; fills in what it saw.
-void run_once(const SeedScenario& scenario, std::uint64_t seed, const Reference& reference,
-              SeedOutcome& outcome, const SeedTap& on_frame = {}) {
+void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutcome& outcome,
+              const SeedTap& on_frame = {}) {
   Watch watch(scenario.swarm, &reference.digests, on_frame);
   SimCluster& cluster = watch.cluster();
   FaultInjector injector(cluster);
-  RandomFaults faults(cluster, injector, scenario.faults, Rng(seed).split("faults"));
+  RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
   const auto ended = [&] { return cluster.outcome().has_value(); };
   if (!watch.run_until([&] { return watch.trains(); }, kLivenessTime))
     watch.violate("the swarm does not form");
@@ -233,15 +233,14 @@ SeedScenario scenario_of(std::uint64_t seed) {
   return scenario;
 }
 
-SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame) {
-  const SeedScenario scenario = scenario_of(seed);
+SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame) {
   SeedOutcome outcome;
   outcome.summary = scenario.summary;
   const Reference reference = run_reference(scenario.swarm);
-  run_once(scenario, seed, reference, outcome, on_frame);
+  run_once(scenario, reference, outcome, on_frame);
   if (!outcome.violation.empty()) return outcome;
   const std::uint64_t first = outcome.trace_hash;
-  run_once(scenario, seed, reference, outcome);
+  run_once(scenario, reference, outcome);
   if (outcome.violation.empty() && outcome.trace_hash != first)
     outcome.violation = "the same seed gave another trace";
   return outcome;

@@ -28,7 +28,7 @@ struct SeedScenario {
   RandomFaultOptions faults;
   std::string summary;  // one line, for people
 };
-SeedScenario scenario_of(std::uint64_t seed);
+SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed
 
 struct SeedOutcome {
   std::string violation;  // empty: none
@@ -42,6 +42,9 @@ struct SeedOutcome {
 };
 // `on_frame`: called for each frame delivered in the first run with faults, after its time.
 using SeedTap = std::function<void(Duration, SimNodeId from, SimNodeId to, const Frame&)>;
-SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame = {});
+SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame = {});
+inline SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame = {}) {
+  return run_scenario(scenario_of(seed), on_frame);
+}
 
 }  // namespace swarmline
