@@ -1,7 +1,9 @@
-// What `swarmline simulate` is asked: a run, the machines that come and go, their links, and faults.
+// What `swarmline simulate` is asked: a run, the machines that come and go, their links, faults.
 //   Format: docs/formats/scenario.md. Sections of a run's config mean what docs/config.md says.
-//   Errors: kUserMistake, "FILE:LINE: section.key: found ..., expected ..."; kNotFound, kIo of files.
-//   Bounds: kScenarioMachinesMax machines, kScenarioFaultsMax faults, Limits::config_file_bytes_max.
+//   Errors: kUserMistake, "FILE:LINE: section.key: found ..., expected ..."; of files kNotFound and
+//           kIo.
+//   Bounds: kScenarioMachinesMax machines, kScenarioFaultsMax faults,
+//           Limits::config_file_bytes_max.
 //   Thread: any.
 #pragma once
 
