@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test bench compare compare-env gpu-pack gpu-check fmt tidy clean
+.PHONY: help bootstrap quickstart test sim bench compare compare-env gpu-pack gpu-check fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -28,6 +28,14 @@ test: bootstrap  ## build and run all tests of the label "fast"
 	@mkdir -p build/test
 	@printf 'subdirs("%s" "%s")\n' '$(CURDIR)/build/ci' '$(CURDIR)/build/asan' >build/test/CTestTestfile.cmake
 	ctest --test-dir build/test --label-regex '^fast$$' --parallel $(JOBS) --output-on-failure
+
+SEEDS ?= 1000
+FIRST ?= 1
+sim: bootstrap  ## SEEDS=1000 swarms with random faults, in virtual time; FIRST=1 is the first seed
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target swarm_seeds
+	build/release/tests/sim/swarm_seeds --first $(FIRST) --count $(SEEDS) --jobs $(JOBS) \
+	  --regressions tests/sim/regression_seeds.txt
 
 bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.{md,json}
 	cmake --preset release

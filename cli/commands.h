@@ -17,6 +17,7 @@ void add_config_command(CLI::App& app, int& exit_code);
 void add_link_proxy_command(CLI::App& app, int& exit_code);
 void add_plan_command(CLI::App& app, int& exit_code);
 void add_fleet_command(CLI::App& app, int& exit_code);
+void add_simulate_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
 

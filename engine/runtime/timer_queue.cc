@@ -1,42 +1,51 @@
 #include "engine/runtime/timer_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/check.h"
 
 namespace swarmline {
 
-TimerId TimerQueue::add(Instant when, std::function<void()> fn) {
+TimerId TimerQueue::add(Instant when, std::function<void()> fn, std::uint32_t tag) {
   const TimerId id{++last_};
-  timers_.emplace(Key{when, id.value}, std::move(fn));
-  when_.emplace(id.value, when);
+  timers_.emplace(id.value, Timer{tag, std::move(fn)});
+  heap_.push_back({when, id.value});
+  std::ranges::push_heap(heap_, std::greater());
   return id;
 }
 
 void TimerQueue::cancel(TimerId id) {
-  const auto found = when_.find(id.value);
-  if (found == when_.end()) return;
-  const Key key{found->second, id.value};
-  when_.erase(found);
   // The function may own what cancels other timers when it dies: take it out of the map first.
-  auto node = timers_.extract(key);
+  const auto node = timers_.extract(id.value);
+  if (!node.empty()) drop_cancelled();
+}
+
+void TimerQueue::drop_cancelled() {
+  while (!heap_.empty() && !timers_.contains(heap_.front().number)) {
+    std::ranges::pop_heap(heap_, std::greater());
+    heap_.pop_back();
+  }
 }
 
 Instant TimerQueue::next_due() const {
   SWARMLINE_CHECK(!timers_.empty());
-  return timers_.begin()->first.when;
+  return heap_.front().when;
 }
 
 TimerId TimerQueue::next_id() const {
   SWARMLINE_CHECK(!timers_.empty());
-  return TimerId{timers_.begin()->first.number};
+  return TimerId{heap_.front().number};
 }
 
 TimerQueue::Due TimerQueue::pop() {
   SWARMLINE_CHECK(!timers_.empty());
-  auto node = timers_.extract(timers_.begin());
-  when_.erase(node.key().number);
-  return {TimerId{node.key().number}, node.key().when, std::move(node.mapped())};
+  const Key key = heap_.front();
+  std::ranges::pop_heap(heap_, std::greater());
+  heap_.pop_back();
+  auto node = timers_.extract(key.number);
+  drop_cancelled();
+  return {TimerId{key.number}, key.when, node.mapped().tag, std::move(node.mapped().fn)};
 }
 
 }  // namespace swarmline

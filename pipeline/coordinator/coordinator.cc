@@ -407,5 +407,11 @@ void Coordinator::request_stop(bool now) {
 std::string Coordinator::status_json() const {
   return impl_->status_json();
 }
+void Coordinator::check_invariants() const {
+  impl_->check_invariants();
+}
+bool Coordinator::serves(const Seat& seat) const {
+  return impl_->serves(seat);
+}
 
 }  // namespace swarmline

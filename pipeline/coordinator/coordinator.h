@@ -74,6 +74,9 @@ class Coordinator {
   void request_stop(bool now);
   // What `status --json` shows; see docs/formats/status.md.
   std::string status_json() const;
+  // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
+  void check_invariants() const;
+  bool serves(const Seat& seat) const;
 
  private:
   class Impl;

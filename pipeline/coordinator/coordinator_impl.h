@@ -32,6 +32,8 @@ class Coordinator::Impl {
   Result<Address> start();
   void request_stop(bool now);
   std::string status_json() const;
+  void check_invariants() const { ledger_.check_invariants(); }
+  bool serves(const Seat& seat) const;  // hears of everything
 
  private:
   enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed };
@@ -88,7 +90,6 @@ class Coordinator::Impl {
   // Lets go who drains and owns nothing any more.
   void release_drained();
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
-  bool serves(const Seat& seat) const;   // hears of everything
   bool follows(const Seat& seat) const;  // hears of commits and losses
 
   // coordinator_balance.cc: who should serve what

@@ -32,14 +32,16 @@ Result<std::string> MemoryCheckpoint::commit() {
   return "memory:" + name_;
 }
 
-SimCluster::Node::Node(SimRuntime& runtime, SimNetwork&, SimNodeId id,
+SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
                        SimDeviceOptions device_options)
-    : device(runtime.node(id), std::move(device_options)) {}
+    : machine(peer_machine), device(runtime.node(id), std::move(device_options)) {}
 
 SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
-      network_(runtime_, {.link = options_.link, .arrival_bytes_min = options_.arrival_bytes_min}),
+      network_(runtime_, {.link = options_.link,
+                          .arrival_bytes_min = options_.arrival_bytes_min,
+                          .charged_bytes = options_.charged_bytes}),
       journal_(make_memory_journal()) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
@@ -50,7 +52,8 @@ SimCluster::SimCluster(SimClusterOptions options)
   control.run_id = "simulated";
   control.model = *model;
   control.eval_sequences = options_.eval_sequences;
-  control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
+  if (options_.keep_log_lines)
+    control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
   coordinator_ =
       std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
                                     [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
@@ -78,7 +81,12 @@ void SimCluster::make_peer(const SimPeer& machine) {
   device.jitter = machine.jitter;
   device.seed = options_.seed + i;
   const SimNodeId id = node_of_peer(i);
-  nodes_.push_back(std::make_unique<Node>(runtime_, network_, id, device));
+  if (options_.service)
+    device.service = [this, i](JobKind kind) {
+      return options_.service(nodes_[i]->machine, nodes_[i]->peer->seat().stage, kind);
+    };
+  if (machine.card) network_.set_card(id, *machine.card);
+  nodes_.push_back(std::make_unique<Node>(runtime_, id, machine, device));
   StagePeerOptions peer;
   peer.coordinator = address_;
   peer.machine.listen = "sim:0";
@@ -100,6 +108,19 @@ std::size_t SimCluster::add_peer(SimPeer machine) {
 }
 
 SimCluster::~SimCluster() = default;
+
+StageId SimCluster::stage_of(SimNodeId node) const {
+  return node == kCoordinatorNode ? StageId{} : nodes_[node - 1]->peer->seat().stage;
+}
+
+bool SimCluster::is_running(std::size_t i) const {
+  return runtime_.is_alive(node_of_peer(i)) && !nodes_[i]->outcome;
+}
+
+bool SimCluster::serves(std::size_t i) const {
+  const StagePeer& peer = *nodes_[i]->peer;
+  return runtime_.is_alive(node_of_peer(i)) && peer.serves() && coordinator_->serves(peer.seat());
+}
 
 std::optional<RunOutcome> SimCluster::run(Duration limit) {
   runtime_.run_until([this] { return outcome_.has_value(); }, limit);

@@ -22,10 +22,14 @@
 
 namespace swarmline {
 
+inline constexpr SimNodeId kCoordinatorNode = 0;
+
 struct SimPeer {
   Duration forward = std::chrono::milliseconds(4);
   Duration backward = std::chrono::milliseconds(8);
   double jitter = 0;
+  std::optional<SimCard> card;
+  std::size_t kind = 0;  // for the caller, and of machines made like it
 };
 
 struct SimClusterOptions {
@@ -33,8 +37,13 @@ struct SimClusterOptions {
   std::uint32_t vocab = 31;
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
-  SimLink link;                                                 // between any two nodes
+  bool keep_log_lines = true;  // log_lines(); of many peers they are long
+  SimLink link;                // between any two nodes
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
+  decltype(SimNetworkOptions::charged_bytes) charged_bytes;
+  // Instead of SimPeer's times: a job's on that machine at that stage.
+  std::function<std::optional<Duration>(const SimPeer& machine, StageId stage, JobKind kind)>
+      service;
   std::vector<SimPeer>
       peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
   // The model of each peer; tests wrap it to make it fail or stall.
@@ -69,12 +78,18 @@ class SimCluster {
     return runtime_.run_until(done, limit);
   }
 
+  Duration elapsed() const { return runtime_.now() - began_; }
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
   Coordinator& coordinator() { return *coordinator_; }
   StagePeer& peer(std::size_t i) { return *nodes_[i]->peer; }
   SimDevice& device(std::size_t i) { return nodes_[i]->device; }
+  const SimPeer& machine(std::size_t i) const { return nodes_[i]->machine; }
+  bool is_running(std::size_t i) const;  // its process has not ended, nor was killed
+  // Its process lives, and both it and the coordinator think that it serves its stage.
+  bool serves(std::size_t i) const;
   std::size_t peers() const { return nodes_.size(); }
+  StageId stage_of(SimNodeId node) const;  // of its seat; 0 where it has none
   static SimNodeId node_of_peer(std::size_t i) { return static_cast<SimNodeId>(i + 1); }
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
 
@@ -91,7 +106,8 @@ class SimCluster {
 
  private:
   struct Node {
-    Node(SimRuntime& runtime, SimNetwork& network, SimNodeId id, SimDeviceOptions device_options);
+    Node(SimRuntime& runtime, SimNodeId id, SimPeer machine, SimDeviceOptions device_options);
+    SimPeer machine;
     SimDevice device;
     std::unique_ptr<StagePeer> peer;
     std::optional<PeerOutcome> outcome;
@@ -101,6 +117,7 @@ class SimCluster {
 
   SimClusterOptions options_;
   SimRuntime runtime_;
+  Instant began_ = runtime_.now();
   SimNetwork network_;
   std::unique_ptr<Journal> journal_;
   MemoryCheckpoint sink_;

@@ -28,15 +28,18 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
 
   Duration service_time(const Job& job) {
     Duration base;
-    if (job.kind == JobKind::kForward && options.forward) {
+    if (const auto said = options.service ? options.service(job.kind) : std::nullopt) {
+      base = *said;
+    } else if (job.kind == JobKind::kForward && options.forward) {
       base = *options.forward;
     } else if (job.kind == JobKind::kBackward && options.backward) {
       base = *options.backward;
     } else {
       base = from_seconds(to_seconds(job.estimate) / options.speed);
     }
-    if (options.jitter == 0) return base;
-    return from_seconds(to_seconds(base) * (1 + options.jitter * (2 * rng.uniform() - 1)));
+    if (options.jitter == 0 && slowness == 1) return base;
+    const double jitter = options.jitter == 0 ? 1 : 1 + options.jitter * (2 * rng.uniform() - 1);
+    return from_seconds(to_seconds(base) * jitter * slowness);
   }
 
   void start_next() {
@@ -70,6 +73,7 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   std::deque<Entry> jobs;  // the first one is running
   int queued = 0;
   Duration busy{};
+  double slowness = 1;
   bool stopped = false;
 };
 
@@ -97,11 +101,19 @@ Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) 
 int SimDevice::queued() const {
   return state_->queued;
 }
+double SimDevice::slowness() const {
+  return state_->slowness;
+}
 Duration SimDevice::busy_total() const {
   return state_->busy;
 }
 std::string SimDevice::name() const {
   return state_->options.name;
+}
+
+void SimDevice::slow_down(double factor) {
+  SWARMLINE_CHECK(factor > 0);
+  state_->slowness = factor;
 }
 
 void SimDevice::stop() {

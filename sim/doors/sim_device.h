@@ -7,6 +7,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct SimDeviceOptions {
   double speed = 1;                 // 2: half the estimate
   std::optional<Duration> forward;  // instead of the estimate; not scaled by speed
   std::optional<Duration> backward;
+  // Instead of all of these, where it says something; asked as a job starts.
+  std::function<std::optional<Duration>(JobKind)> service;
   double jitter = 0;  // each time is multiplied by a uniform draw from [1 - j, 1 + j]
   std::uint64_t seed = 0;
   int queue_jobs_max = Limits::device_queue_jobs_max;
@@ -38,6 +41,9 @@ class SimDevice final : public Device {
   Duration busy_total() const override;
   std::string name() const override;
   void stop() override;
+  // From the next job on every job takes `factor` times as long. > 0.
+  void slow_down(double factor);
+  double slowness() const;
 
  private:
   struct State;

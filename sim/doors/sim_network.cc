@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 constexpr std::uint16_t kFirstFreePort = 20'000;
+constexpr std::uint64_t kSmallFrameBytes = 16 * kKiB;
 
 using NodePair = std::pair<SimNodeId, SimNodeId>;  // from, to
 
@@ -40,17 +42,51 @@ struct SimNetwork::Core {
     if (link.jitter == Duration{}) return link.latency;
     return link.latency + from_seconds(rng.exponential(to_seconds(link.jitter)));
   }
-  // When the last of `bytes` leaves, if they join the pair's queue now.
-  Instant departure(NodePair pair, std::uint64_t bytes) {
-    const SimLink link = link_of(pair);
-    if (link.bytes_per_second <= 0) return runtime.now();
-    Instant& free_at = link_free_at[pair];
-    free_at = std::max(free_at, runtime.now()) +
-              from_seconds(static_cast<double>(bytes) / link.bytes_per_second);
-    return free_at;
+  // When the last of `bytes` leaves, and when it is there, if they join the queues now.
+  struct Passage {
+    Instant leaves, arrives;
+  };
+  Passage passage(NodePair pair, std::uint64_t bytes) {
+    const Instant now = runtime.now();
+    const auto taking = [bytes](double rate) {
+      return from_seconds(static_cast<double>(bytes) / rate);
+    };
+    // Connections share a node's card fairly: a small frame goes between the parts of large ones.
+    const auto queue = [&](Instant& free_at, Instant earliest, double rate) {
+      const Instant end =
+          std::max(bytes > kSmallFrameBytes ? free_at : earliest, earliest) + taking(rate);
+      free_at = std::max(free_at, end);
+      return end;
+    };
+    Passage passage{now, now};
+    if (const double rate = link_of(pair).bytes_per_second; rate > 0) {
+      Instant& free_at = link_free_at[pair];
+      passage.leaves = free_at = std::max(free_at, now) + taking(rate);
+    }
+    if (const auto card = cards.find(pair.first); card != cards.end())
+      passage.leaves = std::max(passage.leaves, queue(card->second.up_free_at, now,
+                                                      card->second.rates.up_bytes_per_second));
+    passage.arrives = passage.leaves + one_way(pair);
+    if (const auto card = cards.find(pair.second); card != cards.end()) {
+      const double rate = card->second.rates.down_bytes_per_second;
+      passage.arrives = std::max(
+          passage.arrives, queue(card->second.down_free_at, passage.arrives - taking(rate), rate));
+    }
+    return passage;
   }
   std::vector<std::shared_ptr<SimConnection>> ends_where(
       const std::function<bool(const SimConnection&)>& wanted) const;
+  std::uint64_t bytes_of(NodePair pair, const Frame& frame) const {
+    return options.charged_bytes ? options.charged_bytes(pair.first, pair.second, frame)
+                                 : frame.wire_bytes();
+  }
+  bool is_blocked(NodePair pair) const { return blocked.contains(pair); }
+  // Now, or when the direction is open again.
+  void when_open(NodePair pair, std::function<void()> fn) {
+    const auto found = blocked.find(pair);
+    if (found == blocked.end()) return fn();
+    found->second.push_back(std::move(fn));
+  }
 
   SimRuntime& runtime;
   SimNetworkOptions options;
@@ -59,6 +95,12 @@ struct SimNetwork::Core {
   Tap tap;
   std::map<NodePair, SimLink> links;
   std::map<NodePair, Instant> link_free_at;
+  struct Card {
+    SimCard rates;
+    Instant up_free_at, down_free_at;
+  };
+  std::map<SimNodeId, Card> cards;
+  std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
   std::map<NodePair, Counters> counters;
   std::map<std::uint16_t, Listener> listeners;
   std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
@@ -67,14 +109,14 @@ struct SimNetwork::Core {
 
 namespace {
 
-// One end of a connection. Its twin is found by number, so that neither keeps the other alive.
+// One end of a connection. Neither keeps the other alive.
 class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
  public:
   using Core = SimNetwork::Core;
 
-  SimConnection(std::shared_ptr<Core> core, std::uint64_t id, std::uint64_t twin, NodePair route,
-                std::string remote)
-      : core_(std::move(core)), id_(id), twin_(twin), route_(route), remote_(std::move(remote)) {}
+  SimConnection(std::shared_ptr<Core> core, std::uint64_t id, NodePair route, std::string remote)
+      : core_(std::move(core)), id_(id), route_(route), remote_(std::move(remote)) {}
+  void join(const std::shared_ptr<SimConnection>& twin) { twin_ = twin; }
 
   void start(Handlers handlers) override {
     SWARMLINE_CHECK(!started_);
@@ -88,7 +130,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   void send(Frame frame) override {
     if (ending_) return;
-    const std::uint64_t bytes = frame.wire_bytes();
+    const std::uint64_t bytes = core_->bytes_of(route_, frame);
     const FrameHeader header = frame.header();
     SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
     if (unsent_bytes() + bytes > core_->options.queue_bytes_max) {
@@ -112,23 +154,24 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     cutoff_ = std::make_shared<Instant>(core_->runtime.now() + kCloseFlushMax);
     for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
     put({.frame = std::nullopt});
-    if (!holding_) return;
+    if (held_.empty()) return;
     core_->runtime.schedule(route_.first, *cutoff_, [self = shared_from_this()] {
-      if (!self->holding_) return;
+      if (self->held_.empty()) return;
       self->held_.clear();
-      self->release();
-      self->launch({.frame = std::nullopt});
+      self->holding_ = false;
+      self->notify_twin();
+      self->finish({ErrorCode::kStopped, "closed by this end"});
     });
   }
 
   std::uint64_t unsent_bytes() const override {
     std::uint64_t bytes = 0;
-    for (const Item& item : held_) bytes += item.frame ? item.frame->wire_bytes() : 0;
+    for (const Item& item : held_) bytes += item.frame ? core_->bytes_of(route_, *item.frame) : 0;
     while (!in_flight_.empty() && in_flight_.front().departure <= core_->runtime.now()) {
+      in_flight_bytes_ -= in_flight_.front().bytes;
       in_flight_.pop_front();
     }
-    for (const Sent& sent : in_flight_) bytes += sent.bytes;
-    return bytes;
+    return bytes + in_flight_bytes_;
   }
   Counters counters() const override { return counters_; }
   std::string remote() const override { return remote_; }
@@ -138,6 +181,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   std::size_t release() {
     holding_ = false;
+    return flush();
+  }
+  // Sends what waits, unless a filter or a blocked direction holds it still.
+  std::size_t flush() {
+    if (holding_ || core_->is_blocked(route_)) return 0;
     const std::deque<Item> items = std::exchange(held_, {});
     for (const Item& item : items) launch(item);
     return items.size();
@@ -179,7 +227,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   };
 
   void put(Item item) {
-    if (holding_) {
+    if (holding_ || core_->is_blocked(route_)) {
       held_.push_back(std::move(item));
     } else {
       launch(std::move(item));
@@ -187,9 +235,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void launch(Item item) {
-    const std::uint64_t bytes = item.frame ? item.frame->wire_bytes() : 0;
-    const Instant leaves = core_->departure(route_, bytes);
-    const Instant arrives = std::max(leaves + core_->one_way(route_) + item.delay, last_arrival_);
+    const std::uint64_t bytes = item.frame ? core_->bytes_of(route_, *item.frame) : 0;
+    const auto [leaves, comes] = core_->passage(route_, bytes);
+    const Instant arrives = std::max(comes + item.delay, last_arrival_);
     if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
     last_arrival_ = arrives;
     if (!item.frame) {
@@ -199,16 +247,13 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
       });
     } else {
       in_flight_.push_back({leaves, bytes, cutoff_});
+      in_flight_bytes_ += bytes;
     }
     core_->runtime.schedule(
         route_.second, arrives,
-        [core = core_, twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)] {
+        [twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)]() mutable {
           if (item.frame && leaves > *cutoff) return;
-          const auto end = core->ends.find(twin);
-          if (end == core->ends.end()) return;
-          const std::shared_ptr<SimConnection> self = end->second;
-          self->inbox_.push_back(item);
-          if (self->started_) self->drain();
+          if (const auto self = twin.lock()) self->arrived(std::move(item));
         });
   }
 
@@ -217,19 +262,26 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const double rate = core_->link_of(route_).bytes_per_second;
     const std::uint64_t bytes = frame.payload_bytes();
     if (rate <= 0 || bytes == 0) return;
-    frame.received_over = from_seconds(static_cast<double>(bytes) / rate);
+    const std::uint64_t charged =
+        core_->options.charged_bytes ? core_->bytes_of(route_, frame) : bytes;
+    frame.received_over = from_seconds(static_cast<double>(charged) / rate);
     if (bytes < core_->options.arrival_bytes_min) return;
     join_payload(frame);
     for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
       const Instant when = arrives - frame.received_over * (4 - quarter) / 4;
-      core_->runtime.schedule(
-          route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
-          [core = core_, twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
-            const auto end = core->ends.find(twin);
-            if (leaves <= *cutoff && end != core->ends.end())
-              std::shared_ptr(end->second)->arriving(frame, frame.payload_bytes() * quarter / 4);
-          });
+      core_->runtime.schedule(route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
+                              [twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
+                                const auto self = twin.lock();
+                                if (leaves <= *cutoff && self)
+                                  self->arriving(frame, frame.payload_bytes() * quarter / 4);
+                              });
     }
+  }
+
+  void arrived(Item item) {
+    if (closed_) return;
+    inbox_.push_back(std::move(item));
+    if (started_) drain();
   }
 
   void arriving(const Frame& frame, std::uint64_t bytes) {
@@ -263,10 +315,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void deliver(Frame frame) {
-    const std::uint64_t bytes = frame.wire_bytes();
+    const NodePair from_to{route_.second, route_.first};
+    const std::uint64_t bytes = core_->bytes_of(from_to, frame);
     ++counters_.frames_received;
     counters_.bytes_received += bytes;
-    const NodePair from_to{route_.second, route_.first};
     SimNetwork::Counters& delivered = core_->counters[from_to];
     ++delivered.frames;
     delivered.bytes += bytes;
@@ -296,14 +348,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void notify_twin() {
-    const Instant arrives =
-        std::max(core_->runtime.now() + core_->link_of(route_).latency, last_arrival_);
-    core_->runtime.schedule(route_.second, arrives, [core = core_, twin = twin_] {
-      const auto end = core->ends.find(twin);
-      if (end == core->ends.end()) return;
-      const std::shared_ptr<SimConnection> self = end->second;
-      self->inbox_.push_back({.frame = std::nullopt});
-      if (self->started_) self->drain();
+    core_->when_open(route_, [core = core_, route = route_, twin = twin_, last = last_arrival_] {
+      const Instant arrives = std::max(core->runtime.now() + core->link_of(route).latency, last);
+      core->runtime.schedule(route.second, arrives, [twin] {
+        if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
+      });
     });
   }
 
@@ -322,7 +371,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   std::shared_ptr<Core> core_;
-  const std::uint64_t id_, twin_;
+  const std::uint64_t id_;
+  std::weak_ptr<SimConnection> twin_;
   const NodePair route_;  // this node, the other one
   const std::string remote_;
   Handlers handlers_;
@@ -330,6 +380,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::deque<Item> inbox_;  // arrived
   std::deque<Item> held_;   // behind a frame that a filter holds
   mutable std::deque<Sent> in_flight_;
+  mutable std::uint64_t in_flight_bytes_ = 0;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
   std::optional<Error> early_end_;  // the connection ended before start()
@@ -379,8 +430,10 @@ class SimNetwork::NodeNetwork final : public Network {
       return refuse(attempt, address, 2 * core_->options.link.latency);
     }
     const SimNodeId to = listener->second.node;
-    runtime.schedule(to, runtime.now() + core_->one_way({node_, to}),
-                     [this, attempt, address, to] { answer(attempt, address, to); });
+    core_->when_open({node_, to}, [this, attempt, address, to] {
+      core_->runtime.schedule(to, core_->runtime.now() + core_->one_way({node_, to}),
+                              [this, attempt, address, to] { answer(attempt, address, to); });
+    });
   }
 
  private:
@@ -423,16 +476,25 @@ class SimNetwork::NodeNetwork final : public Network {
   // Runs at the listening node, one latency after connect().
   void answer(const std::shared_ptr<Attempt>& attempt, const Address& address, SimNodeId to) {
     SimRuntime& runtime = core_->runtime;
+    if (attempt->settled) return;  // its deadline has passed
+    if (core_->is_blocked({to, node_})) {
+      return core_->when_open({to, node_}, [this, attempt, address, to] {
+        core_->runtime.schedule(to, core_->runtime.now(),
+                                [this, attempt, address, to] { answer(attempt, address, to); });
+      });
+    }
     const Duration back = core_->one_way({to, node_});
     const auto listener = core_->listeners.find(address.port);
     if (listener == core_->listeners.end() || listener->second.node != to) {
       return refuse(attempt, address, back);
     }
     const std::uint64_t ours_id = ++core_->last_end, theirs_id = ++core_->last_end;
-    const auto ours = std::make_shared<SimConnection>(core_, ours_id, theirs_id,
-                                                      NodePair{node_, to}, to_string(address));
-    const auto theirs = std::make_shared<SimConnection>(
-        core_, theirs_id, ours_id, NodePair{to, node_}, fmt::format("sim:{}", node_));
+    const auto ours =
+        std::make_shared<SimConnection>(core_, ours_id, NodePair{node_, to}, to_string(address));
+    const auto theirs = std::make_shared<SimConnection>(core_, theirs_id, NodePair{to, node_},
+                                                        fmt::format("sim:{}", node_));
+    ours->join(theirs);
+    theirs->join(ours);
     core_->ends.emplace(ours_id, ours);
     core_->ends.emplace(theirs_id, theirs);
     theirs->not_before(runtime.now() + back);  // nothing overtakes the handshake
@@ -467,6 +529,10 @@ Network& SimNetwork::node(SimNodeId node) {
 void SimNetwork::set_link(SimNodeId from, SimNodeId to, SimLink link) {
   core_->links.insert_or_assign({from, to}, link);
 }
+void SimNetwork::set_card(SimNodeId node, SimCard card) {
+  SWARMLINE_CHECK(card.up_bytes_per_second > 0 && card.down_bytes_per_second > 0);
+  core_->cards[node] = {card, {}, {}};
+}
 void SimNetwork::set_filter(Filter filter) {
   core_->filter = std::move(filter);
 }
@@ -492,6 +558,18 @@ void SimNetwork::cut(SimNodeId a, SimNodeId b) {
   const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{a, b}; };
   for (const auto& end : core_->ends_where(wanted))
     end->break_off({ErrorCode::kPeerGone, "the link was cut"});
+}
+
+void SimNetwork::block(SimNodeId from, SimNodeId to) {
+  core_->blocked.try_emplace({from, to});
+}
+
+void SimNetwork::unblock(SimNodeId from, SimNodeId to) {
+  const auto entry = core_->blocked.extract({from, to});
+  if (entry.empty()) return;
+  const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{from, to}; };
+  for (const auto& end : core_->ends_where(wanted)) end->flush();
+  for (const std::function<void()>& fn : entry.mapped()) fn();
 }
 
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {

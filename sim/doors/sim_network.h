@@ -24,10 +24,19 @@ struct SimLink {
   double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
 };
 
+// What all connections of a node share, each way.
+struct SimCard {
+  double up_bytes_per_second = 0;  // > 0
+  double down_bytes_per_second = 0;
+};
+
 struct SimNetworkOptions {
   SimLink link;  // where set_link() said nothing
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
+  // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
+  // stand-in travels as the tensor that it stands for.
+  std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
 };
 
 // What a filter decides about one frame at the instant it is sent.
@@ -54,6 +63,7 @@ class SimNetwork {
 
   Network& node(SimNodeId node);
   void set_link(SimNodeId from, SimNodeId to, SimLink link);
+  void set_card(SimNodeId node, SimCard card);  // none: unlimited
 
   void set_filter(Filter filter);  // called once for each frame sent; none: all are delivered
   void set_tap(Tap tap);           // called just before each frame is delivered
@@ -67,8 +77,13 @@ class SimNetwork {
   // Both ends of every connection between the two see kPeerGone.
   void cut(SimNodeId a, SimNodeId b);
 
+  // A link that lets nothing through from `from` to `to`: frames, ends of connections and dials
+  // wait until unblock(), as TCP would go on sending them. What is on the way arrives.
+  void block(SimNodeId from, SimNodeId to);
+  void unblock(SimNodeId from, SimNodeId to);
+
   struct Counters {
-    std::uint64_t frames = 0, bytes = 0;  // delivered, wire_bytes()
+    std::uint64_t frames = 0, bytes = 0;  // delivered
   };
   Counters delivered(SimNodeId from, SimNodeId to) const;
   Counters delivered_total() const;

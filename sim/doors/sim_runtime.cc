@@ -42,21 +42,24 @@ SimRuntime::SimRuntime(std::uint64_t seed) : seed_(seed), now_(kSimStart) {}
 SimRuntime::~SimRuntime() = default;
 
 Runtime& SimRuntime::node(SimNodeId node) {
-  std::unique_ptr<Node>& made = nodes_[node];
-  if (!made) made = std::make_unique<Node>(*this, node);
-  return *made;
+  return made(node);
+}
+
+SimRuntime::Node& SimRuntime::made(SimNodeId node) {
+  std::unique_ptr<Node>& at = nodes_[node];
+  if (!at) at = std::make_unique<Node>(*this, node);
+  return *at;
 }
 
 TimerId SimRuntime::schedule(SimNodeId node, Instant when, std::function<void()> fn) {
-  this->node(node);
-  return queue_.add(std::max(when, now_), [this, node, fn = std::move(fn)] { deliver(node, fn); });
+  return queue_.add(std::max(when, now_), std::move(fn), node);
 }
 
-void SimRuntime::deliver(SimNodeId node, const std::function<void()>& fn) {
-  Node& at = *nodes_.at(node);
+void SimRuntime::deliver(SimNodeId node, std::function<void()> fn) {
+  Node& at = made(node);
   if (!at.alive) return;
   if (at.frozen) {
-    at.held.push_back(fn);
+    at.held.push_back(std::move(fn));
     return;
   }
   hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
@@ -67,13 +70,13 @@ void SimRuntime::deliver(SimNodeId node, const std::function<void()>& fn) {
 
 bool SimRuntime::step() {
   if (queue_.empty()) return false;
-  const TimerQueue::Due due = queue_.pop();
+  TimerQueue::Due due = queue_.pop();
   SWARMLINE_CHECK(due.when >= now_);
   events_at_this_instant_ = due.when == now_ ? events_at_this_instant_ + 1 : 0;
   SWARMLINE_CHECK_MSG(events_at_this_instant_ < kEventsAtOneInstantMax,
                       std::string("virtual time stands still: some node posts for ever"));
   now_ = due.when;
-  due.fn();
+  deliver(due.tag, std::move(due.fn));
   return true;
 }
 
@@ -93,20 +96,17 @@ void SimRuntime::run_for(Duration time) {
 }
 
 void SimRuntime::kill(SimNodeId node) {
-  this->node(node);
-  Node& at = *nodes_.at(node);
+  Node& at = made(node);
   at.alive = false;
   at.held.clear();
 }
 
 void SimRuntime::freeze(SimNodeId node) {
-  this->node(node);
-  nodes_.at(node)->frozen = true;
+  made(node).frozen = true;
 }
 
 void SimRuntime::thaw(SimNodeId node) {
-  this->node(node);
-  Node& at = *nodes_.at(node);
+  Node& at = made(node);
   if (!at.frozen) return;
   at.frozen = false;
   // Scheduled now, hence before whatever the node schedules from here on.
@@ -116,6 +116,11 @@ void SimRuntime::thaw(SimNodeId node) {
 bool SimRuntime::is_alive(SimNodeId node) const {
   const auto found = nodes_.find(node);
   return found == nodes_.end() || found->second->alive;
+}
+
+bool SimRuntime::is_frozen(SimNodeId node) const {
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && found->second->frozen;
 }
 
 }  // namespace swarmline

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <unordered_map>
 
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
@@ -51,6 +51,7 @@ class SimRuntime {
   void freeze(SimNodeId node);
   void thaw(SimNodeId node);
   bool is_alive(SimNodeId node) const;
+  bool is_frozen(SimNodeId node) const;
 
   // For the other doors: an event on behalf of `node`, and words about it for the trace.
   TimerId schedule(SimNodeId node, Instant when, std::function<void()> fn);
@@ -63,7 +64,8 @@ class SimRuntime {
  private:
   class Node;
 
-  void deliver(SimNodeId node, const std::function<void()>& fn);
+  Node& made(SimNodeId node);
+  void deliver(SimNodeId node, std::function<void()> fn);
 
   std::uint64_t seed_;
   Instant now_;
@@ -71,7 +73,7 @@ class SimRuntime {
   RollingHash hash_;
   std::uint64_t events_ = 0;
   std::uint64_t events_at_this_instant_ = 0;
-  std::map<SimNodeId, std::unique_ptr<Node>> nodes_;
+  std::unordered_map<SimNodeId, std::unique_ptr<Node>> nodes_;  // never iterated
 };
 
 }  // namespace swarmline

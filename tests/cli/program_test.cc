@@ -28,12 +28,13 @@ TEST(Program, HelpTeaches) {
   const ScratchFolder folder;
   const Ran all = folder.run({"--help"});
   EXPECT_EQ(all.exit_code, 0);
-  for (const char* part : {"launch", "coordinator", "peer", "status", "stop", "checkpoint",
-                           "config", "bench", "plan", "fleet", "Examples:", "Exit codes:"}) {
+  for (const char* part :
+       {"launch", "coordinator", "peer", "status", "stop", "checkpoint", "config", "bench", "plan",
+        "fleet", "simulate", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
   for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
-                              "config check", "bench codec", "plan", "fleet convert"}) {
+                              "config check", "bench codec", "plan", "fleet convert", "simulate"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -71,6 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"lauch"}, 2, "there is no command \"lauch\", did you mean launch?"},
         Mistake{{"launch"}, 2, "config is required"},
         Mistake{{"launch", "run.toml", "--frish"}, 2, "\"swarmline launch --help\""},
+        Mistake{{"simulate", "nowhere.toml"}, 2, "nowhere.toml"},
+        Mistake{{"simulate", "run.toml"}, 2, "not a scenario"},
         Mistake{{"plan"}, 2, "expected a snapshot or --replay FLEET"},
         Mistake{{"plan", "run.toml"}, 2, "run.toml: "},
         Mistake{{"plan", "none.json"}, 2, "none.json"},

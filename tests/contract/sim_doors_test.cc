@@ -2,6 +2,7 @@
 // die or freeze.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -334,6 +335,125 @@ TEST(SimDevice, JitterIsBoundedAndFollowsTheSeed) {
   EXPECT_EQ(total(1), total(1));
   EXPECT_NE(total(1), total(2));
   EXPECT_NEAR(to_seconds(total(1)), 1.0, 0.05);
+}
+
+TEST(SimDevice, SlowsDownAndRecovers) {
+  SimRuntime runtime(1);
+  SimDevice device(runtime.node(0), {.forward = 10ms});
+  const auto one = [&] {
+    Duration took{};
+    EXPECT_TRUE(device
+                    .submit({.kind = JobKind::kForward, .body = [] { return Result<void>{}; }},
+                            [&](const JobReport& report) { took = report.service; })
+                    .has_value());
+    runtime.run_for(1s);
+    return took;
+  };
+  EXPECT_EQ(one(), 10ms);
+  device.slow_down(5);
+  EXPECT_EQ(one(), 50ms);
+  device.slow_down(1);
+  EXPECT_EQ(one(), 10ms);
+}
+
+// What one node sends and another takes, each over a card of 1 MB/s: who got what, and when.
+class Cards {
+ public:
+  Cards() : runtime_(1), network_(runtime_, {.link = {.latency = 10ms}}) {}
+
+  // A connection from `from` to `to` that notes the arrival of each frame at its end.
+  std::shared_ptr<Connection> connect(SimNodeId from, SimNodeId to) {
+    if (!addresses_.contains(to))
+      addresses_[to] = *network_.node(to).listen({"", 0}, [this](auto connection) {
+        connection->start(
+            {.on_frame =
+                 [this](const Frame& frame) { arrivals_[frame.meta] = runtime_.now() - sent_; },
+             .on_closed = [this](const Error&) { ++closed_; }});
+        ends_.push_back(std::move(connection));
+      });
+    std::shared_ptr<Connection> made;
+    network_.node(from).connect(addresses_[to], 10s, [&](auto connection) { made = *connection; });
+    EXPECT_TRUE(runtime_.run_until([&] { return made != nullptr; }, 1s));
+    made->start({.on_closed = [](const Error&) {}});
+    sent_ = runtime_.now();
+    return made;
+  }
+  static Frame frame(std::string name, std::size_t bytes) {
+    return {.kind = 1, .meta = std::move(name), .payload = {SharedBytes(Buffer::zeroed(bytes))}};
+  }
+
+  SimRuntime runtime_;
+  SimNetwork network_;
+  std::map<SimNodeId, Address> addresses_;
+  std::vector<std::shared_ptr<Connection>> ends_;
+  std::map<std::string, Duration> arrivals_;
+  Instant sent_;
+  int closed_ = 0;
+};
+
+TEST(SimCard, ConnectionsOfANodeShareItAndSmallFramesDoNotWait) {
+  Cards cards;
+  cards.network_.set_card(1, {.up_bytes_per_second = 1e6, .down_bytes_per_second = 1e6});
+  const auto a = cards.connect(1, 2), b = cards.connect(1, 3);
+  a->send(Cards::frame("first", 1'000'000));
+  b->send(Cards::frame("second", 1'000'000));
+  b->send(Cards::frame("third", 1'000));
+  cards.connect(1, 4)->send(Cards::frame("small", 1'000));
+  cards.runtime_.run_for(10s);
+  EXPECT_NEAR(to_seconds(cards.arrivals_["first"]), 1.0, 0.1);
+  EXPECT_NEAR(to_seconds(cards.arrivals_["second"]), 2.0, 0.1);
+  EXPECT_NEAR(to_seconds(cards.arrivals_["third"]), 2.0, 0.1);  // behind its connection's own
+  EXPECT_LT(cards.arrivals_["small"], 100ms);
+}
+
+TEST(SimCard, TheReceiversCardIsAQueueToo) {
+  Cards cards;
+  cards.network_.set_card(3, {.up_bytes_per_second = 1e9, .down_bytes_per_second = 1e6});
+  const auto a = cards.connect(1, 3), b = cards.connect(2, 3);
+  a->send(Cards::frame("first", 500'000));
+  b->send(Cards::frame("second", 500'000));
+  cards.runtime_.run_for(10s);
+  EXPECT_NEAR(to_seconds(cards.arrivals_["first"]), 0.51, 0.01);
+  EXPECT_NEAR(to_seconds(cards.arrivals_["second"]), 1.01, 0.01);
+}
+
+TEST(SimBlock, FramesAndEndsAndDialsWaitUntilItIsOpen) {
+  Cards cards;
+  const auto a = cards.connect(1, 2);
+  cards.network_.block(1, 2);
+  a->send(Cards::frame("held", 10));
+  std::shared_ptr<Connection> dialled;
+  cards.network_.node(1).connect(cards.addresses_[2], 10s,
+                                 [&](auto connection) { dialled = *connection; });
+  bool late = false;
+  cards.network_.node(1).connect(cards.addresses_[2], 1s,
+                                 [&](auto connection) { late = !connection.has_value(); });
+  cards.runtime_.run_for(2s);
+  EXPECT_TRUE(cards.arrivals_.empty());
+  EXPECT_EQ(dialled, nullptr);
+  EXPECT_TRUE(late);
+  cards.network_.cut(2, 1);  // the other direction is open: only this end hears of it
+  a->close();
+  cards.runtime_.run_for(1s);
+  cards.network_.unblock(1, 2);
+  cards.runtime_.run_for(1s);
+  EXPECT_NE(dialled, nullptr);
+  EXPECT_GE(cards.closed_, 1);
+}
+
+TEST(SimBlock, FramesArriveInOrderOnceItIsOpen) {
+  Cards cards;
+  const auto a = cards.connect(1, 2);
+  a->send(Cards::frame("before", 10));
+  cards.network_.block(1, 2);
+  a->send(Cards::frame("one", 10));
+  a->send(Cards::frame("two", 10));
+  cards.runtime_.run_for(1s);
+  EXPECT_EQ(cards.arrivals_.size(), 1U);
+  cards.network_.unblock(1, 2);
+  cards.runtime_.run_for(1s);
+  EXPECT_EQ(cards.arrivals_.size(), 3U);
+  EXPECT_LE(cards.arrivals_["one"], cards.arrivals_["two"]);
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cluster/fake_stage_model.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
-#include "tests/pipeline/fake_stage_model.h"
 #include "tests/pipeline/swarm_config.h"
 
 namespace swarmline {

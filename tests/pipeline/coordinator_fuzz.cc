@@ -5,7 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/log.h"
-#include "tests/pipeline/fake_stage_model.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/hostile_frames.h"
 #include "tests/pipeline/swarm_config.h"
 

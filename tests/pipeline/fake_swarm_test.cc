@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/swarm_harness.h"
 #include "tests/pipeline/wire_model.h"
 

@@ -6,8 +6,8 @@
 #include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "engine/config/load.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/synthetic_source.h"
-#include "tests/pipeline/fake_stage_model.h"
 #include "tests/pipeline/hostile_frames.h"
 #include "tests/pipeline/swarm_config.h"
 

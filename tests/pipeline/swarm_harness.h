@@ -20,8 +20,6 @@ namespace swarmline {
 
 using Tensors = std::map<std::string, std::vector<std::byte>>;
 
-inline constexpr SimNodeId kCoordinatorNode = 0;
-
 // Sits before a real model and may fail, or change what it returns. Set once, before the swarm
 // starts.
 struct ModelHooks {

@@ -8,7 +8,7 @@
 
 #include "engine/base/check.h"
 #include "tests/oracle/model_wrapper.h"
-#include "tests/pipeline/fake_stage_model.h"
+#include "sim/cluster/fake_stage_model.h"
 
 namespace swarmline {
 

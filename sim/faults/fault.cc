@@ -1,0 +1,131 @@
+#include "sim/faults/fault.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/check.h"
+
+namespace swarmline {
+std::string_view to_string(FaultKind kind) {
+  return std::ranges::find(kFaultKinds, kind, &FaultName::kind)->name;
+}
+
+std::optional<FaultKind> fault_kind_from(std::string_view name) {
+  const auto* found = std::ranges::find(kFaultKinds, name, &FaultName::name);
+  if (found == kFaultKinds.end()) return std::nullopt;
+  return found->kind;
+}
+
+bool takes_two(FaultKind kind) {
+  return kind == FaultKind::kPartition || kind == FaultKind::kOneWay || kind == FaultKind::kReset;
+}
+
+void FaultInjector::apply(const Fault& fault) {
+  SWARMLINE_CHECK(fault.node <= cluster_.peers() && fault.other <= cluster_.peers());
+  SimRuntime& runtime = cluster_.runtime();
+  SimNetwork& network = cluster_.network();
+  const SimNodeId node = fault.node, other = fault.other;
+  SWARMLINE_CHECK(node != kCoordinatorNode || takes_two(fault.kind) ||
+                  fault.kind == FaultKind::kFreeze);
+  note(fault);
+  switch (fault.kind) {
+    case FaultKind::kKill:
+      begin(node);
+      return network.kill(node);
+    case FaultKind::kRestart:
+      begin(node);
+      network.kill(node);
+      return heal_after(fault.time, {},
+                        [this, node] { join(cluster_.machine(node - 1), std::nullopt); });
+    case FaultKind::kFreeze:
+      begin(node);
+      runtime.freeze(node);
+      return heal_after(fault.time, {node}, [&runtime, node] { runtime.thaw(node); });
+    case FaultKind::kSlow:
+      begin(node);
+      cluster_.device(node - 1).slow_down(fault.factor);
+      return heal_after(fault.time, {node},
+                        [this, node] { cluster_.device(node - 1).slow_down(1); });
+    case FaultKind::kPartition:
+    case FaultKind::kOneWay: {
+      const bool both = fault.kind == FaultKind::kPartition;
+      begin(node);
+      begin(other);
+      network.block(node, other);
+      if (both) network.block(other, node);
+      return heal_after(fault.time, {node, other}, [&network, node, other, both] {
+        network.unblock(node, other);
+        if (both) network.unblock(other, node);
+      });
+    }
+    case FaultKind::kReset:
+      begin(node);
+      begin(other);
+      network.cut(node, other);
+      return heal_after(fault.time, {node, other}, [] {});
+    case FaultKind::kJoin:
+      return join(cluster_.machine(node - 1), std::nullopt);
+    case FaultKind::kBrokenJoin:
+      return join(cluster_.machine(node - 1), fault.time);
+    case FaultKind::kDrain:
+      begin(node);
+      return runtime.node(node).post(
+          [this, node, time = fault.time] { cluster_.peer(node - 1).request_drain(time); });
+  }
+}
+
+bool FaultInjector::suffers(SimNodeId node, Duration grace) const {
+  const auto found = suffering_.find(node);
+  if (found == suffering_.end()) return false;
+  return found->second.faults > 0 || cluster_.elapsed() < found->second.healed + grace;
+}
+
+void FaultInjector::note(const Fault& fault) {
+  ++counts_[fault.kind];
+  if (history_.size() == kFaultHistoryMax) return;
+  const auto who = [this](SimNodeId node) {
+    if (node == kCoordinatorNode) return std::string("the coordinator");
+    const Seat seat = cluster_.peer(node - 1).seat();
+    if (seat.peer.value == 0) return fmt::format("node {} (no seat)", node);
+    return fmt::format("node {} (stage {})", node, seat.stage.value);
+  };
+  std::string text = fmt::format("{:.6f} s: {} {}", to_seconds(cluster_.elapsed()),
+                                 to_string(fault.kind), who(fault.node));
+  if (takes_two(fault.kind)) text += fmt::format(" and {}", who(fault.other));
+  if (fault.kind == FaultKind::kSlow) text += fmt::format(" by {:.2g}", fault.factor);
+  if (fault.kind != FaultKind::kKill && fault.kind != FaultKind::kJoin &&
+      fault.kind != FaultKind::kReset)
+    text += fmt::format(", {:.3g} s", to_seconds(fault.time));
+  history_.push_back(std::move(text));
+}
+
+void FaultInjector::begin(SimNodeId node) {
+  ++suffering_[node].faults;
+}
+
+void FaultInjector::heal_after(Duration time, std::vector<SimNodeId> nodes,
+                               std::function<void()> heal) {
+  ++open_;
+  cluster_.runtime()
+      .node(kWorldNode)
+      .call_after(time, [this, nodes = std::move(nodes), heal = std::move(heal)] {
+        heal();
+        for (const SimNodeId node : nodes) {
+          Suffering& suffering = suffering_.at(node);
+          --suffering.faults;
+          suffering.healed = cluster_.elapsed();
+        }
+        --open_;
+      });
+}
+
+void FaultInjector::join(const SimPeer& machine, std::optional<Duration> dies_after) {
+  const SimNodeId node = SimCluster::node_of_peer(cluster_.add_peer(machine));
+  if (!dies_after) return;
+  begin(node);
+  heal_after(*dies_after, {}, [this, node] { cluster_.network().kill(node); });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,93 @@
+// What may happen to the machines and links of a simulated swarm, and doing it.
+//   Thread: that of the SimCluster. Same calls at the same virtual instants, same run.
+//   Bounds: kFaultHistoryMax remembered sentences.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/cluster/sim_cluster.h"
+
+namespace swarmline {
+
+// Faults and their ends are events of nobody's process.
+inline constexpr SimNodeId kWorldNode = std::numeric_limits<SimNodeId>::max();
+
+enum class FaultKind : std::uint8_t {
+  kKill,        // the process is gone, its connections are reset
+  kRestart,     // the same, and after `time` its machine joins again as a new process
+  kFreeze,      // stopped for `time`, then it goes on
+  kSlow,        // its device takes `factor` times as long, for `time`
+  kPartition,   // nothing passes between `node` and `other` for `time`
+  kOneWay,      // nothing passes from `node` to `other` for `time`
+  kReset,       // every connection between `node` and `other` breaks once
+  kJoin,        // a machine like `node`'s joins
+  kBrokenJoin,  // the same, and it is gone after `time`
+  kDrain,       // a notice of `time`: it hands in what it has and leaves
+};
+struct FaultName {
+  FaultKind kind;
+  std::string_view name;
+};
+inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
+                                           FaultName{FaultKind::kRestart, "restart"},
+                                           FaultName{FaultKind::kFreeze, "freeze"},
+                                           FaultName{FaultKind::kSlow, "slow"},
+                                           FaultName{FaultKind::kPartition, "partition"},
+                                           FaultName{FaultKind::kOneWay, "one-way"},
+                                           FaultName{FaultKind::kReset, "reset"},
+                                           FaultName{FaultKind::kJoin, "join"},
+                                           FaultName{FaultKind::kBrokenJoin, "broken-join"},
+                                           FaultName{FaultKind::kDrain, "drain"}};
+std::string_view to_string(FaultKind kind);
+std::optional<FaultKind> fault_kind_from(std::string_view name);
+bool takes_two(FaultKind kind);  // it concerns `node` and `other`
+
+struct Fault {
+  FaultKind kind = FaultKind::kKill;
+  SimNodeId node = 1;                  // kCoordinatorNode too, for kFreeze and links
+  SimNodeId other = kCoordinatorNode;  // of links
+  Duration time = std::chrono::seconds(1);
+  double factor = 4;  // kSlow
+};
+
+class FaultInjector {
+ public:
+  static constexpr std::size_t kFaultHistoryMax = 10'000;
+
+  explicit FaultInjector(SimCluster& cluster) : cluster_(cluster) {}
+
+  // Now. `fault.node` must be a peer that was made (CHECKed), or the coordinator.
+  void apply(const Fault& fault);
+  // The node suffers, did so less than `grace` ago, or never recovers.
+  bool suffers(SimNodeId node, Duration grace = {}) const;
+  // Nothing that was applied is still to heal.
+  bool healed() const { return open_ == 0; }
+  const std::map<FaultKind, std::uint64_t>& counts() const { return counts_; }
+  // "1.250 s: freeze node 3 (stage 1) for 0.4 s", for people.
+  const std::vector<std::string>& history() const { return history_; }
+
+ private:
+  void note(const Fault& fault);
+  void begin(SimNodeId node);  // of a kind that never heals: nothing ends it
+  void heal_after(Duration time, std::vector<SimNodeId> nodes, std::function<void()> heal);
+  void join(const SimPeer& machine, std::optional<Duration> dies_after);
+
+  SimCluster& cluster_;
+  struct Suffering {
+    std::uint32_t faults = 0;  // at a time
+    Duration healed{};         // when the last one was; since the beginning
+  };
+  std::map<SimNodeId, Suffering> suffering_;
+  std::uint64_t open_ = 0;
+  std::map<FaultKind, std::uint64_t> counts_;
+  std::vector<std::string> history_;
+};
+
+}  // namespace swarmline

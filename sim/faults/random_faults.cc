@@ -1,0 +1,86 @@
+#include "sim/faults/random_faults.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace swarmline {
+namespace {
+
+constexpr double kTimeSecondsMin = 0.001;
+constexpr double kCoordinatorShare = 0.2;  // of the faults that can be its
+
+}  // namespace
+
+void RandomFaults::start() {
+  if (!options_.kinds.empty() && !over()) next();
+}
+
+void RandomFaults::next() {
+  const Duration gap = from_seconds(rng_.exponential(to_seconds(options_.gap)));
+  cluster_.runtime().node(kWorldNode).call_after(gap, [this] {
+    ++drawn_;
+    if (cluster_.outcome()) drawn_ = options_.count;
+    draw();
+    if (!over()) next();
+  });
+}
+
+// Log-uniform: what is over before anybody notices matters as much as what is found out.
+Duration RandomFaults::time() {
+  const double octaves = std::log2(to_seconds(options_.time_max) / kTimeSecondsMin);
+  return from_seconds(kTimeSecondsMin * std::exp2(octaves * rng_.uniform()));
+}
+
+bool RandomFaults::is_sound(std::size_t peer) {
+  return cluster_.serves(peer) &&
+         !injector_.suffers(SimCluster::node_of_peer(peer), options_.grace);
+}
+
+bool RandomFaults::can_spare(SimNodeId node) {
+  if (node == kCoordinatorNode) return true;
+  if (!cluster_.runtime().is_alive(node)) return false;
+  const StageId stage = cluster_.peer(node - 1).seat().stage;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i)
+    if (SimCluster::node_of_peer(i) != node && is_sound(i) &&
+        cluster_.peer(i).seat().stage == stage)
+      return true;
+  return false;
+}
+
+std::optional<SimNodeId> RandomFaults::victim() {
+  const auto node = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  if (injector_.suffers(node) || !can_spare(node)) return std::nullopt;
+  return node;
+}
+
+void RandomFaults::draw() {
+  Fault fault;
+  fault.kind = options_.kinds[rng_.below(options_.kinds.size())];
+  fault.time = time();
+  fault.factor = 1 + (options_.factor_max - 1) * rng_.uniform();
+  const bool at_coordinator = rng_.uniform() < kCoordinatorShare;
+  const auto drawn = victim();
+  const auto other = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
+  if (joins || fault.kind == FaultKind::kRestart) {
+    if (made_ == kPeersMadeMax) return;
+    ++made_;
+  }
+  if (joins) {
+    fault.node = other;  // a machine like that one, whatever became of it
+  } else if (fault.kind == FaultKind::kFreeze && at_coordinator) {
+    if (injector_.suffers(kCoordinatorNode)) return;
+    fault.node = kCoordinatorNode;
+  } else {
+    if (!drawn) return;
+    fault.node = *drawn;
+  }
+  if (takes_two(fault.kind)) {
+    fault.other = at_coordinator ? kCoordinatorNode : other;
+    if (fault.other == fault.node || injector_.suffers(fault.other) || !can_spare(fault.other))
+      return;
+  }
+  injector_.apply(fault);
+}
+
+}  // namespace swarmline

@@ -1,0 +1,52 @@
+// Faults drawn from a seed while a swarm runs. A peer is hit only while its stage has another one
+// that serves and suffers nothing, so that no stage ever loses its last; the coordinator only
+// freezes, and loses links.
+//   Thread: that of the SimCluster. Bounds: `count` faults; kPeersMadeMax peers made by joins.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/rng.h"
+#include "sim/faults/fault.h"
+
+namespace swarmline {
+
+struct RandomFaultOptions {
+  std::vector<FaultKind> kinds;
+  std::uint64_t count = 0;
+  Duration gap = std::chrono::milliseconds(50);  // between two faults; mean of an exponential draw
+  Duration time_max = std::chrono::seconds(4);   // of what heals; short ones are likelier
+  double factor_max = 10;                        // of kSlow
+  // After a fault has healed its node may still be found out about for so long.
+  Duration grace = std::chrono::seconds(1);
+};
+
+class RandomFaults {
+ public:
+  static constexpr std::size_t kPeersMadeMax = 64;
+
+  RandomFaults(SimCluster& cluster, FaultInjector& injector, RandomFaultOptions options, Rng rng)
+      : cluster_(cluster), injector_(injector), options_(std::move(options)), rng_(rng) {}
+
+  // The first fault comes one gap from now.
+  void start();
+  bool over() const { return drawn_ == options_.count; }
+
+ private:
+  void next();
+  void draw();
+  std::optional<SimNodeId> victim();
+  bool can_spare(SimNodeId node);
+  bool is_sound(std::size_t peer);
+  Duration time();
+
+  SimCluster& cluster_;
+  FaultInjector& injector_;
+  RandomFaultOptions options_;
+  Rng rng_;
+  std::uint64_t drawn_ = 0;
+  std::size_t made_ = 0;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,201 @@
+#include "sim/scenario/scenario_costs.h"
+
+#include <algorithm>
+
+#include "balancer/cut.h"
+#include "compression/configured.h"
+#include "engine/model/model_spec.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+namespace {
+
+constexpr double kForwardShare = 1.0 / 3;
+constexpr std::uint32_t kByteVocab = 257;
+constexpr std::uint32_t kStandInVocab = 16;
+constexpr double kStateBytes = 12, kSmallStateBytes = 6;  // a parameter and its moments
+constexpr std::uint64_t kParameterBytes = 4;
+constexpr std::uint64_t kAveragedSample = std::uint64_t{1} << 20;  // elements
+
+RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) {
+  RunConfig config = real;
+  config.model.d_model = 4;
+  config.model.heads = 1;
+  config.model.kv_heads = 0;
+  config.model.d_ff = 4;
+  config.model.vocab = kStandInVocab;
+  config.data.kind = "tokens";
+  config.model.norm = NormKind::kRmsNorm;
+  config.model.positions = PositionKind::kRotary;
+  config.model.bias = false;
+  config.model.dropout = 0;
+  config.model.boundary = BoundaryKind::kNone;
+  config.model.compute = ComputeKind::kNative;
+  config.model.dtype = DType::kF64;
+  config.optimizer.state = "fp32";
+  config.optimizer.state_memory = "device";
+  config.batch = {.batch = real.microbatches_per_step(), .microbatch = 1, .sequence = 2};
+  config.codec = {};
+  config.pipeline.layers.clear();
+  for (const StageSpec& stage : cut)
+    config.pipeline.layers.push_back(stage.last_layer - stage.first_layer);
+  return config;
+}
+
+}  // namespace
+
+Result<ScenarioCosts> ScenarioCosts::make(const Scenario& scenario) {
+  ScenarioCosts costs;
+  costs.real_ = scenario.run;
+  auto spec = resolve_model(scenario.run, kByteVocab);
+  if (!spec) return std::unexpected(spec.error());
+  const ModelCosts model = model_costs(*spec);
+  auto cut = cut_layers(model, {.stages = scenario.run.pipeline.stages,
+                                .share_layers = spec->shape.share_layers,
+                                .stage_speeds = {},
+                                .layers = scenario.run.pipeline.layers});
+  if (!cut) return std::unexpected(cut.error());
+  costs.stand_in_ = stand_in_of(scenario.run, *cut);
+  auto small = resolve_model(costs.stand_in_, kStandInVocab);
+  if (!small) return std::unexpected(small.error());
+  const std::uint32_t rows = scenario.run.batch.microbatch;
+  for (const StageSpec& stage : *cut) {
+    const ParameterLayout layout = make_layout(*spec, stage), stand_in = make_layout(*small, stage);
+    costs.stages_.push_back({.flops = stage_flops(model, stage) * rows,
+                             .elements = layout.elements,
+                             .stand_in_elements = stand_in.elements});
+    costs.groups_[stage.stage.value] = {.elements = layout.tied_offset,
+                                        .stand_in_elements = stand_in.tied_offset};
+    if (layout.has_tied() && cut->size() > 1)
+      costs.groups_[static_cast<std::uint32_t>(cut->size())] = {
+          .elements = layout.elements - layout.tied_offset,
+          .stand_in_elements = stand_in.elements - stand_in.tied_offset};
+  }
+  const std::uint64_t tokens = std::uint64_t{rows} * scenario.run.batch.sequence;
+  const CodecSection& codec = scenario.run.codec;
+  const auto bytes = [&](const std::string& name, std::uint64_t elements) {
+    return encoded_bytes(configured_codec(name, codec), elements, DType::kF32);
+  };
+  costs.forward_bytes_ = bytes(codec.forward, tokens * spec->hidden_width());
+  costs.backward_bytes_ = bytes(codec.backward, tokens * spec->hidden_width());
+  costs.target_bytes_ = tokens * (spec->shape.vocab <= 65536 ? 2 : 4);
+  costs.averaging_bytes_per_element_ =
+      static_cast<double>(bytes(codec.averaging, kAveragedSample)) / kAveragedSample;
+  costs.state_bytes_per_element_ =
+      scenario.run.optimizer.state == "8bit" ? kSmallStateBytes : kStateBytes;
+  return costs;
+}
+
+std::uint64_t ScenarioCosts::parameters() const {
+  std::uint64_t sum = 0;
+  for (const auto& [number, group] : groups_) sum += group.elements;
+  return sum;
+}
+
+std::optional<Duration> ScenarioCosts::service(const MachineKind& machine, StageId stage,
+                                               JobKind kind) const {
+  if (kind != JobKind::kForward && kind != JobKind::kBackward) return std::nullopt;
+  const bool forward = kind == JobKind::kForward;
+  if (machine.flops <= 0)
+    return from_seconds(forward ? machine.forward_seconds : machine.backward_seconds);
+  return from_seconds(stage_work(stage) / machine.flops *
+                      (forward ? kForwardShare : 1 - kForwardShare));
+}
+
+double ScenarioCosts::speed(const MachineKind& machine, StageId stage) const {
+  if (machine.flops <= 0) return 1 / (machine.forward_seconds + machine.backward_seconds);
+  return machine.flops / stage_work(stage);
+}
+
+// Of the stand-in's parameters, in fp64 as they are or in a wire buffer.
+double ScenarioCosts::share_of(std::uint64_t payload_bytes, std::uint64_t elements) const {
+  if (elements == 0) return 0;
+  return std::min(1.0, static_cast<double>(payload_bytes) /
+                           static_cast<double>(elements * size_bytes(stand_in_.model.dtype)));
+}
+
+void ScenarioCosts::on_seal(const Frame& frame) {
+  const auto seal = parse<wire::Seal>(frame);
+  if (!seal) return;
+  for (const wire::ReduceGroup& group : seal->groups())
+    if (const auto known = groups_.find(group.group()); known != groups_.end())
+      known->second.members = static_cast<std::uint32_t>(std::max(1, group.members_size()));
+}
+
+std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
+  const std::uint64_t payload = frame.payload_bytes();
+  const std::uint64_t rest = frame.wire_bytes() - payload;
+  if (payload == 0 || frame.flags != 0) return frame.wire_bytes();
+  const auto of_group = [&](std::uint32_t number, bool sliced) {
+    const auto group = groups_.find(number);
+    if (group == groups_.end()) return frame.wire_bytes();
+    double bytes = static_cast<double>(group->second.elements) * averaging_bytes_per_element_ *
+                   share_of(payload, group->second.stand_in_elements);
+    // The stand-in is too small for slices: one member reduces it all, each other's wait is the
+    // same when every frame is a slice's.
+    if (sliced) bytes /= group->second.members;
+    return rest + static_cast<std::uint64_t>(bytes);
+  };
+  switch (kind_of(frame)) {
+    case MessageKind::kForward:
+      return rest + forward_bytes_ + target_bytes_;
+    case MessageKind::kGradient:
+      return rest + backward_bytes_;
+    case MessageKind::kReduceChunk: {
+      const auto chunk = parse<wire::ReduceChunk>(frame);
+      return chunk ? of_group(chunk->group(), true) : frame.wire_bytes();
+    }
+    case MessageKind::kPiece: {
+      const auto piece = parse<wire::Piece>(frame);
+      if (!piece || from_stage.value >= stages_.size()) return frame.wire_bytes();
+      if (!piece->blob().has_state()) return of_group(piece->blob().reduced().group(), false);
+      const Stage& stage = stages_[from_stage.value];
+      // Parameters and two moments.
+      return rest + static_cast<std::uint64_t>(static_cast<double>(stage.elements) *
+                                               state_bytes_per_element_ *
+                                               share_of(payload, 3 * stage.stand_in_elements));
+    }
+    case MessageKind::kCheckpointPiece: {
+      if (from_stage.value >= stages_.size()) return frame.wire_bytes();
+      const Stage& stage = stages_[from_stage.value];
+      return rest +
+             static_cast<std::uint64_t>(static_cast<double>(stage.elements * kParameterBytes) *
+                                        share_of(payload, stage.stand_in_elements));
+    }
+    default:
+      return frame.wire_bytes();
+  }
+}
+
+void ScenarioCosts::count(StageId from_stage, const Frame& frame, ScenarioTraffic& traffic) {
+  const auto bytes = static_cast<double>(charge(from_stage, frame));
+  if (frame.flags != 0) {
+    traffic.control += bytes;
+    return;
+  }
+  switch (kind_of(frame)) {
+    case MessageKind::kForward:
+      traffic.activations += bytes;
+      break;
+    case MessageKind::kGradient:
+      traffic.gradients += bytes;
+      break;
+    case MessageKind::kReduceChunk: {
+      const auto chunk = parse<wire::ReduceChunk>(frame);
+      const auto group = groups_.find(chunk ? chunk->group() : ~0U);
+      // As many slices as members go this way.
+      traffic.averaging += bytes * (group == groups_.end() ? 1 : group->second.members);
+      break;
+    }
+    case MessageKind::kPiece:
+      traffic.state += bytes;
+      break;
+    case MessageKind::kCheckpointPiece:
+      traffic.checkpoints += bytes;
+      break;
+    default:
+      traffic.control += bytes;
+  }
+}
+
+}  // namespace swarmline

@@ -1,0 +1,249 @@
+#include "sim/seeds/swarm_seed.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "engine/base/check.h"
+#include "pipeline/protocol/message_kinds.h"
+#include "sim/cluster/fake_stage_model.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kEventsShown = 200;
+
+template <typename T>
+T one_of(Rng& rng, std::initializer_list<T> choices) {
+  return choices.begin()[rng.below(choices.size())];
+}
+bool once_in(Rng& rng, std::uint64_t n) {
+  return rng.below(n) == 0;
+}
+
+// What each stage's committed state digests to, by version, without faults.
+using Digests = std::map<std::pair<StageId, std::uint64_t>, std::uint64_t>;
+
+// One run under watch.
+class Watch {
+ public:
+  Watch(const SimClusterOptions& options, const Digests* wanted, const SeedTap& on_frame = {})
+      : cluster_(options), wanted_(wanted) {
+    cluster_.network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
+      if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kCommit) on_commit(frame);
+      trains_ = trains_ || kind_of(frame) == MessageKind::kOpenPhase;
+      return FrameFate{};
+    });
+    cluster_.network().set_tap([this, on_frame](SimNodeId from, SimNodeId to, const Frame& frame) {
+      if (on_frame) on_frame(cluster_.elapsed(), from, to, frame);
+      if (to != kCoordinatorNode) return;
+      if (kind_of(frame) == MessageKind::kStepped) on_state(parse<wire::Stepped>(frame));
+      if (kind_of(frame) == MessageKind::kReady) on_state(parse<wire::Ready>(frame));
+    });
+  }
+
+  SimCluster& cluster() { return cluster_; }
+  const Digests& digests() const { return digests_; }
+  bool trains() const { return trains_; }
+  const std::string& violation() const { return violation_; }
+  void violate(std::string what) {
+    if (violation_.empty())
+      violation_ = fmt::format("{:.6f} s: {}", to_seconds(cluster_.elapsed()), what);
+  }
+
+  // True when `done()`; false after `limit`, or when something is violated.
+  bool run_until(const std::function<bool()>& done, Duration limit) {
+    const bool ended = cluster_.run_until(
+        [&] {
+          cluster_.coordinator().check_invariants();
+          return !violation_.empty() || done();
+        },
+        limit);
+    return ended && violation_.empty();
+  }
+
+ private:
+  void on_commit(const Frame& frame) {
+    const std::uint64_t version = parse<wire::Commit>(frame)->step() + 1;
+    const auto last = cluster_.journal().last_commit();
+    if (!*last || (*last)->version < version)
+      violate(fmt::format("commit {} is announced before the journal has it", version));
+  }
+  template <typename Message>
+  void on_state(const Result<Message>& message) {
+    const Seat seat = from_wire(message->seat());
+    const auto key = std::pair(seat.stage, message->version());
+    if (wanted_ == nullptr) {
+      digests_[key] = message->state_digest();
+    } else if (wanted_->at(key) != message->state_digest()) {
+      violate(fmt::format("{} holds other bits at version {} than the run without faults",
+                          to_string(seat), message->version()));
+    }
+  }
+
+  SimCluster cluster_;
+  const Digests* wanted_;
+  Digests digests_;
+  std::string violation_;
+  bool trains_ = false;
+};
+
+// The same cut with one peer a stage and no faults: no choice, no averaging.
+struct Reference {
+  Digests digests;
+  Duration time;  // that it took
+};
+Reference run_reference(SimClusterOptions options) {
+  std::ranges::fill(options.config.pipeline.peers, 1U);
+  Watch watch(options, nullptr);
+  const bool ended = watch.run_until([&] { return watch.cluster().outcome().has_value(); }, 3600s);
+  SWARMLINE_CHECK_MSG(ended && watch.cluster().outcome()->exit_code == 0,
+                      "the run without faults: " + watch.cluster().coordinator().status_json());
+  return {watch.digests(), watch.cluster().elapsed()};
+}
+
+RunConfig draw_config(Rng rng) {
+  RunConfig config;
+  config.run.steps = 6 + rng.below(20);
+  config.run.seed = 7;
+  config.model.layers = 4;
+  // Of the wider one every stage's parameters are several slices of an average.
+  config.model.d_model = one_of<std::uint32_t>(rng, {8, 8, 8, 48});
+  config.model.heads = 2;
+  config.model.dtype = DType::kF64;
+  config.model.tied_embeddings = once_in(rng, 2);
+  config.data.files = {"synthetic"};
+  config.batch = {
+      .batch = 8 * static_cast<std::uint32_t>(1 + rng.below(4)), .microbatch = 2, .sequence = 4};
+  config.optimizer.lr = 1e-2;
+  config.pipeline.stages = static_cast<std::uint32_t>(1 + rng.below(4));
+  config.pipeline.peers.clear();
+  for (std::uint32_t s = 0; s < config.pipeline.stages; ++s)
+    config.pipeline.peers.push_back(static_cast<std::uint32_t>(1 + rng.below(4)));
+  config.pipeline.peers[rng.below(config.pipeline.stages)] += 1;
+  config.pipeline.delay = static_cast<std::uint32_t>(rng.below(2));
+  config.pipeline.in_flight = one_of<std::uint32_t>(rng, {0, 0, 4, 8});
+  if (once_in(rng, 8)) config.pipeline.wiring = "static";
+  if (once_in(rng, 4)) {
+    config.codec.forward = "fp16";
+    config.codec.backward = "lin8";
+    config.codec.stochastic = once_in(rng, 2);
+  }
+  config.wiring.hop_timeout_seconds = one_of(rng, {0.3, 1.0, 5.0});
+  config.wiring.in_flight_per_peer = one_of<std::uint32_t>(rng, {2, 8});
+  if (once_in(rng, 4)) config.checkpoint.every_steps = 3;
+  if (once_in(rng, 4)) config.eval.every_steps = 4;
+  if (once_in(rng, 8)) config.net.admit_bytes = 1;
+  config.net.heartbeat_seconds = one_of(rng, {0.05, 0.5});
+  return config;
+}
+
+SimLink draw_link(Rng rng) {
+  return {.latency = one_of<Duration>(rng, {200us, 1ms, 20ms}),
+          .jitter = one_of<Duration>(rng, {0ms, 0ms, 1ms, 10ms}),
+          .bytes_per_second = one_of(rng, {0.0, 0.0, 50e6})};
+}
+
+// How long the coordinator waits before it takes a silent peer for lost; links alone never make one
+// that silent.
+Duration draw_silence(Rng& rng, RunConfig& config, const SimLink& link) {
+  const Duration beat = from_seconds(config.net.heartbeat_seconds);
+  const Duration safe = 5 * beat + 2 * link.latency + 50 * link.jitter;
+  if (beat >= 500ms && once_in(rng, 2)) return 5 * beat;  // as its heartbeats come
+  config.net.peer_silence_seconds = to_seconds(safe);
+  return safe;
+}
+
+std::string summary_of(const SeedScenario& scenario) {
+  const RunConfig& config = scenario.swarm.config;
+  std::vector<std::string_view> kinds;
+  for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
+  return fmt::format(
+      "{} steps of {} microbatches, peers {}, delay {}, width {}{}, {} faults of {{{}}} every "
+      "{:.3g} s",
+      config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
+      config.pipeline.delay, config.model.d_model, config.model.tied_embeddings ? " tied" : "",
+      scenario.faults.count, fmt::join(kinds, " "), to_seconds(scenario.faults.gap));
+}
+
+// The scenario once; fills in what it saw.
+void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutcome& outcome,
+              const SeedTap& on_frame = {}) {
+  Watch watch(scenario.swarm, &reference.digests, on_frame);
+  SimCluster& cluster = watch.cluster();
+  FaultInjector injector(cluster);
+  RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
+  const auto ended = [&] { return cluster.outcome().has_value(); };
+  if (!watch.run_until([&] { return watch.trains(); }, kLivenessTime))
+    watch.violate("the swarm does not form");
+  faults.start();
+  const bool calm =
+      watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
+  if (!calm) watch.violate("the faults do not end");
+  const Duration patience = kLivenessTime + kLivenessRuns * reference.time;
+  if (!watch.run_until(ended, patience))
+    watch.violate(fmt::format("no end within {:.0f} s after the last fault: {}",
+                              to_seconds(patience), cluster.coordinator().status_json()));
+  if (ended() && cluster.outcome()->exit_code != 0)
+    watch.violate("the run failed: " + cluster.outcome()->sentence);
+  outcome.violation = watch.violation();
+  outcome.history = injector.history();
+  for (const EventRecord& event : *cluster.journal().events(kEventsShown))
+    outcome.events.push_back(event.kind + ": " + event.detail);
+  outcome.faults = injector.counts();
+  outcome.steps += cluster.runtime().events();
+  outcome.virtual_seconds = to_seconds(cluster.elapsed());
+  outcome.trace_hash = cluster.trace_hash();
+}
+
+}  // namespace
+
+SeedScenario scenario_of(std::uint64_t seed) {
+  const Rng root(seed);
+  SeedScenario scenario;
+  SimClusterOptions& swarm = scenario.swarm;
+  swarm.seed = seed;
+  swarm.config = draw_config(root.split("config"));
+  swarm.link = draw_link(root.split("link"));
+  swarm.make_model = make_fake_model;
+  Rng rng = root.split("scenario");
+  if (swarm.config.eval.every_steps > 0) swarm.eval_sequences = 4;
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    const auto work = 1ms * static_cast<int>(1 + rng.below(8));
+    swarm.peers.push_back(
+        {.forward = work, .backward = 2 * work, .jitter = once_in(rng, 2) ? 0.3 : 0});
+  }
+  const Duration silence = draw_silence(rng, swarm.config, swarm.link);
+  RandomFaultOptions& faults = scenario.faults;
+  for (const FaultName& kind : kFaultKinds)
+    if (once_in(rng, 2)) faults.kinds.push_back(kind.kind);
+  if (faults.kinds.empty()) faults.kinds.push_back(FaultKind::kKill);
+  faults.count = 2 + rng.below(24);
+  faults.gap = one_of<Duration>(rng, {5ms, 50ms, 300ms});
+  faults.time_max = 3 * silence;
+  faults.grace = silence + 1s;
+  scenario.summary = summary_of(scenario);
+  return scenario;
+}
+
+SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame) {
+  SeedOutcome outcome;
+  outcome.summary = scenario.summary;
+  const Reference reference = run_reference(scenario.swarm);
+  run_once(scenario, reference, outcome, on_frame);
+  if (!outcome.violation.empty()) return outcome;
+  const std::uint64_t first = outcome.trace_hash;
+  run_once(scenario, reference, outcome);
+  if (outcome.violation.empty() && outcome.trace_hash != first)
+    outcome.violation = "the same seed gave another trace";
+  return outcome;
+}
+
+}  // namespace swarmline

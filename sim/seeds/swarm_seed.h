@@ -1,0 +1,50 @@
+// One seed: a swarm, its links and its faults, all drawn from it; run, and judged.
+//   What:      the real coordinator and peers with the exact stand-in model (fake_stage_model.h).
+//              Each seed switches on its own half of the kinds of faults: what only shows when
+//              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012).
+//   Judged:    at every event, the ledger's invariants; at every commit sent, that the journal has
+//              it; at every version that a peer says it holds, that its parameters and moments are
+//              bit for bit those of the same run without faults; the end, a bounded time after the
+//              last fault has healed, and well; the same trace twice.
+//   Errors:    a broken CHECK ends the process: tools run seeds in processes of their own.
+//   Thread:    one. Same seed, same outcome.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/faults/random_faults.h"
+
+namespace swarmline {
+
+// After the last fault a run may take as long as so many without faults, and this besides: every
+// deadline that a fault may have set off passes in it. Virtual.
+inline constexpr int kLivenessRuns = 4;
+inline constexpr Duration kLivenessTime = std::chrono::seconds(60);
+
+struct SeedScenario {
+  SimClusterOptions swarm;
+  RandomFaultOptions faults;
+  std::string summary;  // one line, for people
+};
+SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed
+
+struct SeedOutcome {
+  std::string violation;  // empty: none
+  std::string summary;
+  std::vector<std::string> history;  // of faults
+  std::vector<std::string> events;   // of the coordinator
+  std::uint64_t trace_hash = 0;
+  std::uint64_t steps = 0;  // events delivered, over all runs
+  double virtual_seconds = 0;
+  std::map<FaultKind, std::uint64_t> faults;
+};
+// `on_frame`: called for each frame delivered in the first run with faults, after its time.
+using SeedTap = std::function<void(Duration, SimNodeId from, SimNodeId to, const Frame&)>;
+SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame = {});
+inline SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame = {}) {
+  return run_scenario(scenario_of(seed), on_frame);
+}
+
+}  // namespace swarmline

@@ -1,0 +1,79 @@
+// That the judge of seeds sees what it is there to see, and draws what it says.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "sim/cluster/fake_stage_model.h"
+#include "sim/seeds/swarm_seed.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Adds the weight gradients of every try but the first one twice, or fails to compute.
+class WrongModel final : public StageModel {
+ public:
+  WrongModel(std::unique_ptr<StageModel> model, bool fails)
+      : model_(std::move(model)), fails_(fails) {}
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    if (fails_ && input.id.attempt.value != 0) return fail(ErrorCode::kDevice, "broken");
+    return model_->forward(input);
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    BackwardInput more = input;
+    if (input.id.attempt.value != 0) more.scale *= 2;
+    return model_->backward(more);
+  }
+  void release(AttemptId id) override { model_->release(id); }
+  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
+  const ParameterLayout& layout() const override { return model_->layout(); }
+  MutableBytes parameters() override { return model_->parameters(); }
+  void parameters_changed() override { model_->parameters_changed(); }
+
+ private:
+  std::unique_ptr<StageModel> model_;
+  bool fails_;
+};
+
+SeedScenario killing(bool fails) {
+  SeedScenario scenario = scenario_of(1);
+  scenario.swarm.config.pipeline.peers.assign(scenario.swarm.config.pipeline.stages, 3);
+  scenario.swarm.config.run.steps = 20;
+  scenario.faults.kinds = {FaultKind::kKill};
+  scenario.faults.count = 8;
+  scenario.faults.gap = 20ms;
+  scenario.swarm.make_model =
+      [fails](const ModelSpec& spec, const StageSpec& stage,
+              const StageModelOptions& options) -> Result<std::unique_ptr<StageModel>> {
+    return std::make_unique<WrongModel>(std::move(*make_fake_model(spec, stage, options)), fails);
+  };
+  return scenario;
+}
+
+TEST(SeedJudge, SeesAContributionThatCountsTwice) {
+  const SeedOutcome outcome = run_scenario(killing(false));
+  EXPECT_NE(outcome.violation.find("other bits"), std::string::npos) << outcome.violation;
+}
+
+TEST(SeedJudge, SeesARunThatFails) {
+  const SeedOutcome outcome = run_scenario(killing(true));
+  EXPECT_NE(outcome.violation.find("the run failed"), std::string::npos) << outcome.violation;
+}
+
+TEST(SeedJudge, SeedsDifferAndEachIsTheSameTwice) {
+  std::set<std::string> summaries;
+  std::set<FaultKind> kinds;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    const SeedScenario scenario = scenario_of(seed);
+    EXPECT_EQ(scenario.summary, scenario_of(seed).summary);
+    EXPECT_LE(scenario.faults.kinds.size(), kFaultKinds.size());
+    summaries.insert(scenario.summary);
+    kinds.insert(scenario.faults.kinds.begin(), scenario.faults.kinds.end());
+  }
+  EXPECT_EQ(summaries.size(), 30U);
+  EXPECT_EQ(kinds.size(), kFaultKinds.size());
+}
+
+}  // namespace
+}  // namespace swarmline

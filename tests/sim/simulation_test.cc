@@ -1,0 +1,166 @@
+// Scenarios: what is read, what is refused and how, and what simulating them gives.
+#include "sim/scenario/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include "compression/codec.h"
+
+namespace swarmline {
+namespace {
+
+// Two stages of two layers, eight equal machines, links that cost next to nothing.
+const std::string kQuiet = R"(scenario_format = 1
+[scenario]
+seconds = 120
+[model]
+layers = 4
+d_model = 256
+heads = 4
+tied_embeddings = false
+[batch]
+batch = 64
+sequence = 128
+microbatch = 1
+[pipeline]
+stages = 2
+[machines.gpu]
+count = 8
+forward_ms = 20
+backward_ms = 40
+)";
+
+Scenario scenario(const std::string& text) {
+  auto parsed = parse_scenario(text, "s.toml", SWARMLINE_SOURCE_DIR "/configs/scenarios");
+  EXPECT_TRUE(parsed.has_value()) << parsed.error().what;
+  return parsed ? *parsed : Scenario();
+}
+ScenarioResult result_of(const std::string& text) {
+  auto result = simulate(scenario(text));
+  EXPECT_TRUE(result.has_value()) << result.error().what;
+  return result ? *result : ScenarioResult();
+}
+
+std::string mistake(const std::string& text) {
+  const auto parsed = parse_scenario(text, "s.toml", ".");
+  EXPECT_FALSE(parsed.has_value());
+  if (parsed) return {};
+  EXPECT_EQ(parsed.error().code, ErrorCode::kUserMistake);
+  return parsed.error().what;
+}
+
+TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
+  EXPECT_EQ(mistake("a = 1\n"), "s.toml: no line \"scenario_format = 1\": not a scenario");
+  EXPECT_EQ(mistake("scenario_format = 2\n"), "s.toml: scenario_format is 2, this program reads 1");
+  const auto with = [](const std::string& more) { return mistake(kQuiet + more); };
+  EXPECT_EQ(with("cuont = 2\n"),
+            "s.toml:19: machines.gpu.cuont: there is no such key; did you mean gpu.count?");
+  EXPECT_EQ(with("price = \"much\"\n"),
+            "s.toml:19: machines.gpu.price: found \"much\", expected a number from 0 to 1000000");
+  EXPECT_EQ(with("tflops = 3\n"),
+            "s.toml:19: machines.gpu.tflops: machine \"gpu\" needs its speed: either tflops, or "
+            "forward_ms and backward_ms");
+  EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
+            "s.toml:20: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
+            "slow, partition, one-way, reset, join, broken-join, drain");
+  EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
+            "s.toml:21: faults.one.machine: found 9, expected a whole number from 1 to 8");
+  EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),
+            "s.toml:21: faults.one.machine: found \"coordinator\", which can freeze and lose links "
+            "but not this; expected the number of a machine");
+  // A run's keys keep their lines.
+  EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:20: optimizer.lr: f");
+  EXPECT_NE(mistake("scenario_format = 1\n[pipeline]\nstages = 2\n").find("machines"),
+            std::string::npos);
+}
+
+TEST(Simulation, AQuietSwarmReachesItsOptimumAndWastesNothing) {
+  std::string text = kQuiet;
+  text.replace(text.find("stages = 2"), 10, "stages = 2\ndelay = 1");
+  const ScenarioResult result = result_of(text);
+  EXPECT_FALSE(result.ended_badly) << result.sentence;
+  // Four machines a stage, 60 ms a microbatch.
+  EXPECT_NEAR(result.samples.front().optimum, 4 / 0.060, 1e-9);
+  EXPECT_GT(result.share_of_optimum(), 0.95);
+  EXPECT_LE(result.share_of_optimum(), 1);
+  EXPECT_EQ(result.passes_done, result.passes_counted);
+  EXPECT_EQ(result.passes_counted, 2 * 2 * result.microbatches);
+  EXPECT_NEAR(result.machine_hours, 8 * 120.0 / 3600, 1e-9);
+}
+
+TEST(Simulation, BytesAreThoseOfTheTensors) {
+  const ScenarioResult result = result_of(kQuiet);
+  const auto boundary =
+      static_cast<double>(encoded_bytes({}, std::uint64_t{256} * 128, DType::kF32));  // as they are
+  EXPECT_EQ(static_cast<double>(result.boundary_bytes), boundary);
+  const auto microbatches = static_cast<double>(result.microbatches);
+  EXPECT_GE(result.traffic.activations, microbatches * boundary);
+  EXPECT_LE(result.traffic.activations, (microbatches + 64) * (boundary + 1024));
+  EXPECT_GE(result.traffic.gradients, microbatches * boundary);
+  // Butterfly: each of n members sends and takes (n - 1) / n of the gradient twice.
+  const double gradient = 4.0 * static_cast<double>(result.parameters);
+  EXPECT_NEAR(result.traffic.averaging / static_cast<double>(result.steps), 2 * 3 * gradient,
+              0.2 * gradient);
+}
+
+TEST(Simulation, SlowLinksAndSlowMachinesCostWhatTheyCost) {
+  const double quiet = static_cast<double>(result_of(kQuiet).microbatches);
+  // 131 kB up and down a microbatch, at 4 Mbit/s: 3.8 a second a machine at most.
+  const auto narrow = result_of(kQuiet + "bandwidth_mbit = 4\n");
+  EXPECT_LT(static_cast<double>(narrow.microbatches), 0.6 * quiet);
+  EXPECT_DOUBLE_EQ(narrow.samples.front().optimum, 4 / 0.060);
+  const std::string slow =
+      "[faults.s]\nkind = \"slow\"\nmachine = 1\nfactor = 4\nfor_seconds = 999\n";
+  const auto slowed = result_of(kQuiet + slow);
+  EXPECT_NEAR(slowed.samples.back().optimum, 3.25 / 0.060, 1e-9);
+  EXPECT_LT(static_cast<double>(slowed.microbatches), quiet);
+}
+
+TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
+  const std::string text =
+      kQuiet +
+      "price = 3600\n"
+      "[machines.late]\ncount = 2\njoin_seconds = 60\nforward_ms = 20\nbackward_ms = 40\n"
+      "[faults.a]\nkind = \"kill\"\nmachine = 3\nat_seconds = 20\n"
+      "[faults.b]\nkind = \"restart\"\nmachine = 5\nat_seconds = 30\nfor_seconds = 10\n"
+      "[faults.c]\nkind = \"freeze\"\nmachine = 4\nat_seconds = 80\nfor_seconds = 1\n";
+  const ScenarioResult result = result_of(text);
+  EXPECT_FALSE(result.ended_badly) << result.sentence;
+  EXPECT_EQ(result.faults.at(FaultKind::kKill), 1U);
+  EXPECT_EQ(result.joined, 3U);
+  EXPECT_EQ(result.lost, 2U);
+  EXPECT_EQ(result.samples.back().machines, 9U);
+  EXPECT_GT(result.passes_done, result.passes_counted);
+  EXPECT_GT(result.traffic.state, 0);
+  // 8 for 20 s, 7 for 10 s, 6 for 10 s, 7 for 80 s; what comes late is free.
+  EXPECT_NEAR(result.dollars, 8 * 20 + 7 * 10 + 6 * 10 + 7 * 80, 8);
+  const ScenarioResult again = result_of(text);
+  EXPECT_EQ(result.trace_hash, again.trace_hash);
+  EXPECT_EQ(result.microbatches, again.microbatches);
+}
+
+TEST(Simulation, AStageThatLosesAllEndsTheRunAsItWould) {
+  std::string text = kQuiet;
+  for (int machine = 1; machine <= 8; ++machine)
+    text += "[faults.k" + std::to_string(machine) +
+            "]\nkind = \"kill\"\nat_seconds = 20\nmachine = " + std::to_string(machine) + "\n";
+  const ScenarioResult result = result_of(text);
+  EXPECT_TRUE(result.ended_badly);
+  EXPECT_LT(result.seconds, 30);
+}
+
+TEST(Simulation, AFleetComesAndGoes) {
+  std::string text = kQuiet;
+  text.replace(text.find("count = 8\n"), 10, "");
+  text +=
+      "[fleet]\nfile = \"../fleets/aws-p3.fleet\"\nmachine = \"gpu\"\nfrom_hours = 1\n"
+      "notice_seconds = 20\n";
+  const Scenario parsed = scenario(text);
+  const std::uint32_t there = parsed.fleet_at_start();
+  EXPECT_GT(there, 2U);
+  const ScenarioResult result = result_of(text);
+  EXPECT_EQ(result.samples.front().machines, there);
+  EXPECT_FALSE(result.ended_badly) << result.sentence;
+}
+
+}  // namespace
+}  // namespace swarmline
