@@ -1,8 +1,8 @@
 // The square-cube law of pipeline training: what a stage computes for a microbatch grows with the
 // square of the hidden size, what it sends only with the hidden size. Pure.
 //   Units:   seconds, bits per second, shares of 1. Thread: any. Errors: none; sizes are above 0.
-//   Source:  SWARM (Ryabinin et al., ICML 2023), section 4.1. Its figures here are recalled from the
-//            paper and were not checked against its text.
+//   Source:  SWARM (Ryabinin et al., ICML 2023), section 4.1. Its figures here are recalled from
+//            the paper and were not checked against its text.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ struct LinkSpeed {
   double rtt_seconds = 0;  // to the peers of the neighbouring stages
 };
 
-// The paper's regime: a peer waits for each answer, u = C / (C + X + RTT) with C half of forward and
-// backward and X the mean time on the wire. Codec time counts as lost.
+// The paper's regime: a peer waits for each answer, u = C / (C + X + RTT) with C half of forward
+// and backward and X the mean time on the wire. Codec time counts as lost.
 double one_in_flight(const StageLoad& load, const LinkSpeed& link);
 
 struct Chain {

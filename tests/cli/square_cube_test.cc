@@ -93,8 +93,8 @@ TEST(SquareCube, NoNumberInFlightBeatsTheLink) {
 }
 
 TEST(SquareCube, AStepFillsAndEmptiesTheChain) {
-  // Two stages and no links: the last device waits for the first forward, the first one for the last
-  // backward: m microbatches take 3 m + 3 seconds.
+  // Two stages and no links: the last device waits for the first forward, the first one for the
+  // last backward: m microbatches take 3 m + 3 seconds.
   for (const std::uint32_t m : {1U, 4U, 16U, 64U}) {
     EXPECT_NEAR(many_in_flight(kLoad, kInstant, {.stages = 2, .in_flight = 4, .microbatches = m}),
                 3.0 * m / (3.0 * m + 3), 1e-9);
