@@ -13,13 +13,18 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/device_queue.h"
 #include "pipeline/stage/stage_compute.h"
 
 namespace swarmline {
 namespace {
 
+static_assert(kDeviceJobs == DeviceQueue::kAheadJobs);
+
 constexpr std::uint32_t kStages = 3;  // the one in the middle is measured
 constexpr std::uint64_t kSampleSeed = 1;
+// A device's first rounds are slower: clocks rise, memory is had from the system.
+constexpr double kWarmUpSeconds = 0.5;
 constexpr Duration kLoopbackPatience = std::chrono::seconds(30);
 constexpr std::uint32_t kSmallVocab = 257;  // of bytes, where the config names none
 
@@ -170,7 +175,7 @@ class RatioBench {
 
   double expected_seconds(const RatioStage& stage) const {
     const double once = fit_times(samples_).seconds(stage.flops, stage.elements);
-    return once * (1 + options_.rounds) +
+    return once * (1 + options_.rounds) + kWarmUpSeconds +
            setup_per_parameter_ * static_cast<double>(stage.parameters);
   }
 
@@ -187,8 +192,11 @@ class RatioBench {
     const Buffer tensor = sample_tensor(one.activation_elements, one.spec.shape.dtype);
     Buffer accumulator = Buffer::zeroed((*model)->layout().bytes());
     std::vector<double> forward, backward;
-    for (int round = 0; round <= options_.rounds; ++round) {
-      const AttemptId id{.microbatch = {.index = static_cast<std::uint32_t>(round)}, .attempt = {}};
+    const double warm = clock_() + kWarmUpSeconds;
+    for (std::uint32_t round = 0; forward.size() < static_cast<std::size_t>(options_.rounds);
+         ++round) {
+      const AttemptId id{.microbatch = {.index = round}, .attempt = {}};
+      const bool counts = round > 0 && clock_() >= warm;
       Result<ForwardOutput> output;
       const double there = seconds_of(clock_, [&] {
         output = (*model)->forward({.id = id, .rows = rows(), .hidden = tensor.bytes()});
@@ -200,7 +208,7 @@ class RatioBench {
             {.id = id, .output_gradient = tensor.bytes(), .accumulator = accumulator.bytes()});
       });
       if (!gradient) return std::unexpected(std::move(gradient).error());
-      if (round == 0) continue;
+      if (!counts) continue;
       forward.push_back(there);
       backward.push_back(back);
     }

@@ -1,8 +1,8 @@
 // Compute against communication of a stage on this machine: `swarmline bench ratio`.
 //   Measured:  forward and backward of a stage from the middle of a model (no embedding, no head),
-//              medians after one round to warm up; encoding and decoding of what it sends and takes;
-//              the bytes of a microbatch's messages both ways, counted at a loopback socket; a plain
-//              matrix product of the stage's widest shape.
+//              medians after half a second to warm up; encoding and decoding of what it sends and
+//              takes; the bytes of a microbatch's messages both ways, counted at a loopback socket;
+//              a plain matrix product of the stage's widest shape.
 //   Modelled:  stages that do not fit into memory or into the time given, from the trend of those
 //              measured.
 //   Ownership: values. Thread: one. Errors: kUserMistake for shapes that no model can have and

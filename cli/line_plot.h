@@ -32,8 +32,8 @@ struct LinePlot {
 
 // A document of its own, 720 by 440, readable on light and dark pages, no scripts or fonts.
 std::string to_svg(const LinePlot& plot);
-// `columns` wide; the field of the plot has `rows`, every fifth with its value (of 21, each is 5 %).
-// ASCII but for what the labels have.
+// `columns` wide; the field of the plot has `rows`, every fifth with its value (of 21 rows, each is
+// 5 % of the axis). ASCII but for what the labels have.
 std::vector<std::string> to_text(const LinePlot& plot, std::size_t columns, std::size_t rows);
 
 }  // namespace swarmline

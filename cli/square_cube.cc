@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <queue>
 #include <vector>
 
@@ -39,10 +40,11 @@ class ChainPlay {
       if (!event.done) {
         ++peers_[event.stage].ready[event.way];
       } else {
-        peers_[event.stage].computing = false;
+        peers_[event.stage].device.pop_front();
+        compute_first(event.stage);
         finished(event.stage, event.way);
       }
-      compute_next(event.stage);
+      feed(event.stage);
     }
     return std::move(back_);
   }
@@ -60,8 +62,8 @@ class ChainPlay {
     }
   };
   struct Peer {
-    std::array<std::uint32_t, 2> ready{};
-    bool computing = false;
+    std::array<std::uint32_t, 2> ready{};  // by way, not yet given to the device
+    std::deque<Way> device;                // the first is being worked on
     double uplink_free = 0;
   };
 
@@ -73,12 +75,19 @@ class ChainPlay {
     --to_start_;
     at(now_, 0, kForward, false);
   }
-  void compute_next(std::size_t stage) {
+  void feed(std::size_t stage) {
     Peer& peer = peers_[stage];
-    if (peer.computing || peer.ready[kForward] + peer.ready[kBackward] == 0) return;
-    const Way way = peer.ready[kBackward] > 0 ? kBackward : kForward;
-    --peer.ready[way];
-    peer.computing = true;
+    while (peer.device.size() < kDeviceJobs && peer.ready[kForward] + peer.ready[kBackward] > 0) {
+      const Way way = peer.ready[kBackward] > 0 ? kBackward : kForward;
+      --peer.ready[way];
+      peer.device.push_back(way);
+      if (peer.device.size() == 1) compute_first(stage);
+    }
+  }
+  void compute_first(std::size_t stage) {
+    const Peer& peer = peers_[stage];
+    if (peer.device.empty()) return;
+    const Way way = peer.device.front();
     at(now_ + compute_[way], stage, way, true);
   }
   void finished(std::size_t stage, Way way) {
@@ -167,7 +176,8 @@ double many_in_flight(const StageLoad& load, const LinkSpeed& link, const Chain&
   const std::uint32_t counted = kCountedRounds * chain.in_flight;
   // One round more keeps the chain full to the end of the counted ones.
   const auto back = play.play(chain.in_flight, settling + counted + chain.in_flight);
-  return load.busy_seconds() * counted / (back[settling + counted - 1] - back[settling - 1]);
+  const double seconds = back[settling + counted - 1] - back[settling - 1];
+  return std::min(1.0, load.busy_seconds() * counted / seconds);
 }
 
 double break_even_bits_per_second(const StageLoad& load) {

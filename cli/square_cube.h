@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,6 +40,9 @@ struct Chain {
   std::uint32_t in_flight = 8;     // microbatches under way in all, at least 1
   std::uint32_t microbatches = 0;  // of a step, which fills and empties the chain; 0: no steps end
 };
+
+// The engine gives a device one job to work on and one ahead, and does not take that one back.
+inline constexpr std::size_t kDeviceJobs = 2;
 
 // Share of the time that each device is busy when microbatches pass through the chain as in the
 // engine: backward work first, messages one way, computing and sending at once, each peer's sends

@@ -1,4 +1,4 @@
-// How long matrix products take: a layer's on a CUDA device, by cuBLASLt and by libtorch, and a plain
+// How long matrix products take: of a layer on a CUDA device, by cuBLASLt and by libtorch; a plain
 // one on any.
 //   Errors: kUserMistake: no such device, or a build without CUDA parts. kDevice: it failed.
 //   Thread: one at a time, the device's. Cost: some hundred products of each kind.
