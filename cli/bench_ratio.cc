@@ -212,8 +212,9 @@ class RatioBench {
       forward.push_back(there);
       backward.push_back(back);
     }
-    stage.forward_seconds = median(std::move(forward));
-    stage.backward_seconds = median(std::move(backward));
+    stage.forward_seconds = std::max(median(std::move(forward)), options_.emulate_forward_seconds);
+    stage.backward_seconds =
+        std::max(median(std::move(backward)), options_.emulate_backward_seconds);
     samples_.push_back(
         {stage.flops, stage.elements, stage.forward_seconds + stage.backward_seconds});
     forward_share_ = stage.forward_seconds / samples_.back().seconds;

@@ -34,7 +34,9 @@ struct RatioOptions {
   std::string device = "cpu";
   int threads = 1;
   int rounds = 5;
-  double seconds = 120;            // for measuring stages
+  double seconds = 120;  // for measuring stages
+  // What the device is held for at least, as with a peer's emulate keys. 0: as long as it takes.
+  double emulate_forward_seconds = 0, emulate_backward_seconds = 0;
   std::uint64_t memory_bytes = 0;  // that may be used on the CPU
   std::vector<CodecSpec> codecs;
 };

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint32_t kHiddenMax = 65536, kLayersMax = 1024, kSequenceMax = 1 << 20;
 constexpr std::uint32_t kMicrobatchMax = 1024;
 constexpr std::uint32_t kChainStagesMax = 64, kInFlightMax = 256, kMicrobatchesMax = 100'000;
-constexpr double kRttMsMax = 60'000, kSecondsMax = 86'400;
+constexpr double kRttMsMax = 60'000, kSecondsMax = 86'400, kEmulateMsMax = 3'600'000;
 constexpr int kRoundsMax = 1000, kThreadsMax = 1024;
 constexpr double kMemoryShare = 0.8;  // of what is free
 constexpr std::uint32_t kHeadWidth = 64;
@@ -39,6 +39,7 @@ struct RatioFlags {
   std::string device = "cpu";
   int threads = 0, rounds = 5;
   double seconds = 120;
+  double emulate_forward_ms = 0, emulate_backward_ms = 0;
   std::uint32_t microbatch = 0, stages = 0, in_flight = 0;
   std::optional<std::uint32_t> microbatches;
   std::string json, csv, svg;
@@ -155,6 +156,8 @@ Result<void> bench_ratio(const RatioFlags& flags) {
                              .threads = flags.threads > 0 ? flags.threads : processor_cores(),
                              .rounds = flags.rounds,
                              .seconds = flags.seconds,
+                             .emulate_forward_seconds = flags.emulate_forward_ms / 1e3,
+                             .emulate_backward_seconds = flags.emulate_backward_ms / 1e3,
                              .memory_bytes = static_cast<std::uint64_t>(
                                  kMemoryShare * static_cast<double>(free_memory_bytes())),
                              .codecs = *codecs};
@@ -234,6 +237,14 @@ void add_measuring_flags(CLI::App& command, RatioFlags& flags) {
                   "For measuring stages; what would take longer is modelled")
       ->check(CLI::Range(0.0, kSecondsMax))
       ->capture_default_str();
+  command
+      .add_option("--emulate-forward-ms", flags.emulate_forward_ms,
+                  "Another device: a forward takes at least so long, as with a peer's flag")
+      ->check(CLI::Range(0.0, kEmulateMsMax))
+      ->type_name("MS");
+  command.add_option("--emulate-backward-ms", flags.emulate_backward_ms, "The same of a backward")
+      ->check(CLI::Range(0.0, kEmulateMsMax))
+      ->type_name("MS");
   command.add_option("--json", flags.json, "Results for programs (docs/formats/bench.md)")
       ->type_name("FILE");
   command.add_option("--csv", flags.csv, "The same as a table")->type_name("FILE");

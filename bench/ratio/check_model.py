@@ -5,7 +5,8 @@ were with what `swarmline bench ratio` says of the same stage and link.
 Each point is a coordinator and two peers with one compute thread each; the peers reach each other through
 `swarmline link-proxy`. Measured: device seconds of a step's microbatches over the step's seconds, mean of both peers
 (log.jsonl), in the step after the first. Modelled: `many_in_flight` of a chain of two stages with steps of as many
-microbatches. It needs a quiet machine with two cores."""
+microbatches. The devices are emulated: they compute, and are held for a set time that grows with the square of the
+hidden size, so that two cores can stand for two machines. With --real they are not, and nothing else may run."""
 
 import argparse
 import dataclasses
@@ -25,8 +26,9 @@ TIMEOUT_SECONDS = 120
 POLL_SECONDS = 0.02
 STEPS = 2  # the first one warms up
 
-LAYERS, SEQUENCE, MICROBATCHES, CODEC = 2, 256, 24, "fp16"
+LAYERS, SEQUENCE, MICROBATCHES, CODEC = 1, 256, 24, "fp16"
 HIDDEN = (256, 384, 512)
+FORWARD_MS, BACKWARD_MS = 20, 40  # of an emulated device at the first hidden size
 BANDWIDTHS = ("50M", "200M")
 RTTS_MS = (0, 100)
 IN_FLIGHT = (1, 4)
@@ -82,25 +84,31 @@ def bits_per_second(word):
     return float(word[:-1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[word[-1]]
 
 
-def modelled(swarmline, points, folder):
-    """Busy share and busy seconds of a microbatch by point, from one `bench ratio` for each number in flight."""
+def device_flags(hidden, real):
+    square = (hidden / HIDDEN[0]) ** 2
+    return [] if real else ["--emulate-forward-ms", f"{FORWARD_MS * square:g}",
+                            "--emulate-backward-ms", f"{BACKWARD_MS * square:g}"]
+
+
+def modelled(swarmline, points, folder, real):
+    """Busy share and busy seconds of a microbatch by point, from a `bench ratio` for each stage and number in flight."""
     expected = {}
-    for in_flight in sorted({point.in_flight for point in points}):
-        mine = [point for point in points if point.in_flight == in_flight]
-        out = folder / f"ratio-{in_flight}.json"
+    for hidden, in_flight in sorted({(point.hidden, point.in_flight) for point in points}):
+        mine = [point for point in points if (point.hidden, point.in_flight) == (hidden, in_flight)]
+        out = folder / f"ratio-{hidden}-{in_flight}.json"
         words = lambda name: ",".join(str(value) for value in sorted({getattr(p, name) for p in mine}))
         subprocess.run(
-            [swarmline, "bench", "ratio", "--threads", "1", "--hidden", words("hidden"), "--layers-per-stage",
+            [swarmline, "bench", "ratio", "--threads", "1", "--hidden", str(hidden), "--layers-per-stage",
              str(LAYERS), "--seq", str(SEQUENCE), "--codec", CODEC, "--bandwidth", words("bandwidth"), "--rtt",
              words("rtt_ms"), "--stages", "2", "--in-flight", str(in_flight), "--microbatches", str(MICROBATCHES),
-             "--json", out], check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS)
-        for stage in json.loads(out.read_text())["stages"]:
-            wire = stage["wires"][0]
-            seconds = stage["forward_seconds"] + stage["backward_seconds"] + wire["codec_seconds"]
-            for point, link in itertools.product(mine, wire["links"]):
-                if (point.hidden, bits_per_second(point.bandwidth), round(point.rtt_ms, 6)) == (
-                        stage["hidden"], link["bits_per_second"], round(1e3 * link["rtt_seconds"], 6)):
-                    expected[point] = Busy(link["many_in_flight"], seconds)
+             "--json", out, *device_flags(hidden, real)], check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS)
+        [stage] = json.loads(out.read_text())["stages"]
+        [wire] = stage["wires"]
+        seconds = stage["forward_seconds"] + stage["backward_seconds"] + wire["codec_seconds"]
+        for point, link in itertools.product(mine, wire["links"]):
+            if (bits_per_second(point.bandwidth), round(point.rtt_ms, 6)) == (
+                    link["bits_per_second"], round(1e3 * link["rtt_seconds"], 6)):
+                expected[point] = Busy(link["many_in_flight"], seconds)
     return expected
 
 
@@ -140,16 +148,17 @@ def free_address():
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def start_peer(processes, name, coordinator, point):
+def start_peer(processes, name, coordinator, point, real):
     listen = free_address()
     link = processes.start(f"{name}-link", "link-proxy", "--to", listen, "--both",
                            f"rate={point.bandwidth} delay={point.rtt_ms / 2}ms")
     advertised = processes.wait_for(f"{name}-link", r"link: (\S+) ->")
-    processes.start(name, "peer", "--join", coordinator, "--listen", listen, "--advertise", advertised, "--threads", "1")
+    processes.start(name, "peer", "--join", coordinator, "--listen", listen, "--advertise", advertised, "--threads", "1",
+                    *device_flags(point.hidden, real))
     return link
 
 
-def measured(swarmline, point, folder):
+def measured(swarmline, point, folder, real):
     """How busy both stages were."""
     folder.mkdir()
     config = folder / "config.toml"
@@ -158,7 +167,7 @@ def measured(swarmline, point, folder):
     with Processes(swarmline, folder) as processes:
         coordinator = processes.start("coordinator", "coordinator", str(config))
         address = processes.wait_for("coordinator", r"swarmline peer --join (\S+)")
-        links = [start_peer(processes, name, address, point) for name in ("first", "second")]
+        links = [start_peer(processes, name, address, point, real) for name in ("first", "second")]
         if code := coordinator.wait(TIMEOUT_SECONDS):
             sys.exit(f"check_model: the swarm ended with {code}:\n" + "".join(f.read_text() for f in sorted(folder.glob("*.out"))))
         for link in links:
@@ -185,19 +194,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--swarmline", default=str(ROOT / "build/release/swarmline"), help="the program")
     parser.add_argument("--points", default=":", metavar="FROM:TO", help="part of the grid, e.g. 0:6")
+    parser.add_argument("--real", action="store_true", help="devices are as fast as they are")
     parser.add_argument("--within", type=float, default=5, help="points of a hundred that are near enough")
     arguments = parser.parse_args()
     first, last = (int(word) if word else None for word in arguments.points.split(":"))
     points = grid()[first:last]
-    print(f"{LAYERS} layers a stage, {SEQUENCE} tokens, {CODEC}, steps of {MICROBATCHES} microbatches; percent busy")
+    print(f"{LAYERS} layer a stage, {SEQUENCE} tokens, {CODEC}, steps of {MICROBATCHES} microbatches; percent busy")
     print(HEAD)
     worst = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        expected = modelled(arguments.swarmline, points, folder)
+        expected = modelled(arguments.swarmline, points, folder, arguments.real)
         for number, point in enumerate(points):
             line, difference = table_line(point, expected[point],
-                                          measured(arguments.swarmline, point, folder / str(number)))
+                                          measured(arguments.swarmline, point, folder / str(number), arguments.real))
             print(line, flush=True)
             worst = max(worst, difference)
     print(f"{len(points)} points, the largest difference is {worst:.1f} of a hundred")

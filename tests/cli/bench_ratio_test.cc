@@ -78,6 +78,16 @@ TEST(BenchRatio, ModelsWhatTakesTooLongOrDoesNotFit) {
   EXPECT_EQ((*stages)[2].source, RatioSource::kMeasured);
 }
 
+TEST(BenchRatio, AnEmulatedDeviceIsHeldAtLeastSoLong) {
+  RatioOptions options = small_options();
+  options.emulate_forward_seconds = 0.5;  // less than the clock's second
+  options.emulate_backward_seconds = 3;
+  const auto stages = measure_ratios(options, {{32, 1, 8}}, counting_clock(), kQuiet);
+  ASSERT_TRUE(stages) << stages.error().what;
+  EXPECT_EQ(stages->front().forward_seconds, 1);
+  EXPECT_EQ(stages->front().backward_seconds, 3);
+}
+
 TEST(BenchRatio, MistakesAreSaid) {
   RatioOptions options = small_options();
   const auto mistake = [&](const std::vector<RatioShape>& shapes) {
