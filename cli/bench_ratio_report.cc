@@ -256,9 +256,9 @@ LinePlot utilization_plot(const RatioReport& report) {
   const RatioStage& first = report.stages.front();
   const std::size_t middle = groups.front().size() / 2;
   LinePlot plot{
-      .title = fmt::format("Utilization: {} layers, {} tokens, {}, round trip {:g} ms",
-                           first.shape.layers, first.shape.sequence,
-                           to_string(first.wires.front().codec),
+      .title = fmt::format("Utilization: {} layer{}, {} tokens, {}, round trip {:g} ms",
+                           first.shape.layers, first.shape.layers == 1 ? "" : "s",
+                           first.shape.sequence, to_string(first.wires.front().codec),
                            groups.front()[middle].rtt_seconds / kMilli),
       .x_label = "hidden size",
       .y_label = fmt::format("percent, {} in flight (dashed: one)", report.chain.in_flight),

@@ -26,9 +26,9 @@ TIMEOUT_SECONDS = 120
 POLL_SECONDS = 0.02
 STEPS = 2  # the first one warms up
 
-LAYERS, SEQUENCE, MICROBATCHES, CODEC = 1, 256, 24, "fp16"
-HIDDEN = (256, 384, 512)
-FORWARD_MS, BACKWARD_MS = 15, 30  # of an emulated device at the first hidden size
+LAYERS, SEQUENCE, MICROBATCHES, CODEC = 1, 256, 32, "fp16"
+HIDDEN = (256, 384)
+FORWARD_MS, BACKWARD_MS = 12, 24  # of an emulated device at the first hidden size
 BANDWIDTHS = ("50M", "200M")
 RTTS_MS = (0, 100)
 IN_FLIGHT = (1, 4)

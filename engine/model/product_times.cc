@@ -13,6 +13,8 @@
 namespace swarmline {
 namespace {
 
+constexpr double kWarmUpSeconds = 0.2;
+
 class Measurement {
  public:
   Measurement(at::Device device, std::unique_ptr<LinearBackend> lt, const ProductShape& shape)
@@ -119,11 +121,12 @@ Result<double> plain_product_seconds(const std::string& device, const ProductSha
     const at::Tensor w = at::randn({shape.outputs, shape.inputs}, options);
     at::Tensor out = at::empty({shape.rows, shape.outputs}, options);
     std::vector<double> seconds;
-    for (int round = 0; round <= rounds; ++round) {
+    const double warm = clock() + kWarmUpSeconds;
+    for (bool first = true; seconds.size() < static_cast<std::size_t>(rounds); first = false) {
       const double start = clock();
       at::mm_out(out, x, w.t());
       if (found->is_cuda()) torch::cuda::synchronize(found->index());
-      if (round > 0) seconds.push_back(clock() - start);
+      if (!first && start >= warm) seconds.push_back(clock() - start);
     }
     std::ranges::nth_element(seconds, seconds.begin() + rounds / 2);
     return seconds[static_cast<std::size_t>(rounds) / 2];

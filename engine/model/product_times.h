@@ -37,8 +37,8 @@ Result<std::vector<ProductTime>> measure_products(int device,
                                                   const std::vector<ProductShape>& shapes);
 
 // One product by libtorch, in the dtype that stages compute in (fp32, on CUDA bf16), with the
-// threads that set_compute_threads() last said: the median of `rounds`, after one to warm up, in
-// seconds of `clock`.
+// threads that set_compute_threads() last said: the median of `rounds`, after a fifth of a
+// second to warm up, in seconds of `clock`.
 Result<double> plain_product_seconds(const std::string& device, const ProductShape& shape,
                                      int rounds, const std::function<double()>& clock);
 
