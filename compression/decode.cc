@@ -13,42 +13,6 @@ namespace {
 
 using kernels::QuantFormat;
 
-Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes) {
-  if (header.codec.kind == CodecKind::kNone && header.source != target) {
-    return fail(ErrorCode::kIncompatible,
-                "wire buffer: codec none carries another element type than is asked for");
-  }
-  const std::uint64_t expected = out_bytes / size_bytes(target);
-  if (out_bytes % size_bytes(target) != 0 || header.elements != expected) {
-    return fail(ErrorCode::kIncompatible, "wire buffer: holds " + std::to_string(header.elements) +
-                                              " elements, expected " + std::to_string(expected));
-  }
-  return {};
-}
-
-bool hash_holds(const TileShape& shape, const std::byte* tile) {
-  std::uint64_t hash = 0;
-  std::memcpy(&hash, tile + shape.hash_at(), sizeof hash);
-  return hash == xxh3(BytesView(tile, shape.hash_at()));
-}
-std::unexpected<Error> bad_hash(std::uint64_t first_element) {
-  return fail(ErrorCode::kCorrupt,
-              "wire buffer: checksum of tile " + std::to_string(first_element / kWireTileElements));
-}
-
-// Calls `tile(shape, bytes, first element, elements)` until it returns an error.
-template <typename Tile>
-Result<void> for_tiles(BytesView wire, const WireHeader& header, Tile tile) {
-  const std::byte* in = wire.data() + kWireHeaderBytes;
-  for (std::uint64_t begin = 0; begin < header.elements; begin += kWireTileElements) {
-    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header.elements - begin);
-    const TileShape shape = tile_shape(header.codec, n, header.source);
-    SWARMLINE_TRY(tile(shape, in, begin, n));
-    in += shape.total_bytes();
-  }
-  return {};
-}
-
 // Formats whose values are all finite whenever their scales are moderate.
 bool scales_decide(CodecKind kind) {
   return kind == CodecKind::kLin8 || kind == CodecKind::kDyn8 || kind == CodecKind::kH8 ||
@@ -72,17 +36,43 @@ bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales
 Result<bool> can_add_in_place(BytesView wire, const WireHeader& header) {
   const auto spec = quant_spec(header.codec);
   bool moderate = spec && scales_decide(header.codec.kind);
-  SWARMLINE_TRY(for_tiles(wire, header,
-                          [&](const TileShape& shape, const std::byte* tile, std::uint64_t begin,
-                              std::size_t n) -> Result<void> {
-                            if (!hash_holds(shape, tile)) return bad_hash(begin);
-                            moderate = moderate && scales_are_moderate(*spec, tile, n);
-                            return {};
-                          }));
+  for (Tile tile; next_tile(header, tile);) {
+    SWARMLINE_TRY(check_hash(tile, wire));
+    moderate = moderate && scales_are_moderate(*spec, wire.data() + tile.at, tile.elements);
+  }
   return moderate;
 }
 
 }  // namespace
+
+Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes) {
+  if (header.codec.kind == CodecKind::kNone && header.source != target) {
+    return fail(ErrorCode::kIncompatible,
+                "wire buffer: codec none carries another element type than is asked for");
+  }
+  const std::uint64_t expected = out_bytes / size_bytes(target);
+  if (out_bytes % size_bytes(target) != 0 || header.elements != expected) {
+    return fail(ErrorCode::kIncompatible, "wire buffer: holds " + std::to_string(header.elements) +
+                                              " elements, expected " + std::to_string(expected));
+  }
+  return {};
+}
+
+Result<void> check_hash(const Tile& tile, BytesView wire) {
+  const BytesView bytes = wire.subspan(tile.at, tile.shape.total_bytes());
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, bytes.data() + tile.shape.hash_at(), sizeof hash);
+  if (hash == xxh3(bytes.first(tile.shape.hash_at()))) return {};
+  return fail(ErrorCode::kCorrupt,
+              "wire buffer: checksum of tile " + std::to_string(tile.first / kWireTileElements));
+}
+
+Result<void> check_announced(const WireHeader& header, DType target, bool non_finite) {
+  // A target narrower than the codes may overflow by itself.
+  const bool narrower = target == DType::kF16 || target == DType::kBF16;
+  if (!non_finite || header.non_finite || narrower) return {};
+  return fail(ErrorCode::kCorrupt, "wire buffer: non-finite values without their flag");
+}
 
 WireDecoder::WireDecoder(std::uint64_t wire_bytes, DType target, MutableBytes out)
     : wire_bytes_(wire_bytes), target_(target), out_(out) {}
@@ -110,20 +100,18 @@ Result<void> WireDecoder::step(BytesView arrived) {
     SWARMLINE_TRY(begin(arrived));
   }
   while (elements_ < header_->elements) {
-    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header_->elements - elements_);
-    const TileShape shape = tile_shape(header_->codec, n, header_->source);
-    if (arrived.size() - offset_ < shape.total_bytes()) return {};
-    const std::byte* const tile = arrived.data() + offset_;
-    if (!hash_holds(shape, tile)) return bad_hash(elements_);
-    const auto non_finite = decode_tile(header_->codec, tile, tile + shape.codes_at(), n, target_,
-                                        out_.data() + elements_ * size_bytes(target_));
+    const Tile tile =
+        tile_from(header_->codec, header_->elements, header_->source, elements_, offset_);
+    if (arrived.size() - offset_ < tile.shape.total_bytes()) return {};
+    SWARMLINE_TRY(check_hash(tile, arrived));
+    const std::byte* const in = arrived.data() + offset_;
+    const auto non_finite =
+        decode_tile(header_->codec, in, in + tile.shape.codes_at(), tile.elements, target_,
+                    out_.data() + elements_ * size_bytes(target_));
     if (!non_finite) return fail(ErrorCode::kCorrupt, "wire buffer: positions that do not ascend");
-    // A target narrower than the codes may overflow by itself.
-    const bool narrower = target_ == DType::kF16 || target_ == DType::kBF16;
-    if (*non_finite && !header_->non_finite && !narrower)
-      return fail(ErrorCode::kCorrupt, "wire buffer: non-finite values without their flag");
-    offset_ += shape.total_bytes();
-    elements_ += n;
+    SWARMLINE_TRY(check_announced(*header_, target_, *non_finite));
+    offset_ += tile.shape.total_bytes();
+    elements_ += tile.elements;
   }
   return {};
 }
@@ -146,15 +134,13 @@ Result<void> decode_add(BytesView wire, DType target, MutableBytes sum) {
     const auto in_place = can_add_in_place(wire, *header);
     if (!in_place) return std::unexpected(in_place.error());
     if (*in_place) {
-      return for_tiles(wire, *header,
-                       [&](const TileShape& shape, const std::byte* tile, std::uint64_t begin,
-                           std::size_t n) -> Result<void> {
-                         kernels::dequantize_axpy(
-                             *quant_spec(header->codec), 1.0F, tile,
-                             reinterpret_cast<const std::uint8_t*>(tile) + shape.codes_at(), n,
-                             reinterpret_cast<float*>(sum.data()) + begin);
-                         return {};
-                       });
+      for (Tile tile; next_tile(*header, tile);) {
+        const std::byte* const in = wire.data() + tile.at;
+        kernels::dequantize_axpy(*quant_spec(header->codec), 1.0F, in,
+                                 reinterpret_cast<const std::uint8_t*>(in) + tile.shape.codes_at(),
+                                 tile.elements, reinterpret_cast<float*>(sum.data()) + tile.first);
+      }
+      return {};
     }
   }
   Buffer values(sum.size());

@@ -16,26 +16,23 @@ bool is_source(DType dtype) {
          dtype == DType::kBF16;
 }
 
-// Calls `tile(first element, elements, key of the tile or null, scales, codes)` for each, which
+// Calls `write(first element, elements, key of the tile or null, scales, codes)` for each, which
 // returns whether a value is not finite.
-template <typename Tile>
+template <typename Write>
 Buffer write_tiles(const CodecSpec& codec, std::uint64_t elements, DType source,
-                   const StochasticKey* key, Tile tile) {
+                   const StochasticKey* key, Write write) {
   SWARMLINE_CHECK(is_source(source) && is_valid(codec));
   if (key && !can_round_stochastically(codec)) key = nullptr;
   Buffer wire(encoded_bytes(codec, elements, source));
   bool non_finite = false;
-  std::byte* out = wire.data() + kWireHeaderBytes;
-  for (std::uint64_t begin = 0; begin < elements; begin += kWireTileElements) {
-    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, elements - begin);
-    const TileShape shape = tile_shape(codec, n, source);
+  for (Tile tile; next_tile(codec, elements, source, tile);) {
+    std::byte* const out = wire.data() + tile.at;
     StochasticKey here = key ? *key : StochasticKey{};
-    here.first_element += begin;
-    non_finite |= tile(begin, n, key ? &here : nullptr, out, out + shape.codes_at());
-    seal_tile(shape, out);
-    out += shape.total_bytes();
+    here.first_element += tile.first;
+    non_finite |=
+        write(tile.first, tile.elements, key ? &here : nullptr, out, out + tile.shape.codes_at());
+    seal_tile(tile.shape, out);
   }
-  SWARMLINE_CHECK(out == wire.data() + wire.size());
   write_wire_header({.codec = codec,
                      .source = source,
                      .non_finite = non_finite,

@@ -161,13 +161,7 @@ void seal_tile(const TileShape& shape, std::byte* tile) {
 
 void seal_wire(const WireHeader& header, MutableBytes wire) {
   SWARMLINE_CHECK(wire.size() == encoded_bytes(header.codec, header.elements, header.source));
-  std::byte* tile = wire.data() + kWireHeaderBytes;
-  for (std::uint64_t begin = 0; begin < header.elements; begin += kWireTileElements) {
-    const std::size_t n = std::min<std::uint64_t>(kWireTileElements, header.elements - begin);
-    const TileShape shape = tile_shape(header.codec, n, header.source);
-    seal_tile(shape, tile);
-    tile += shape.total_bytes();
-  }
+  for (Tile tile; next_tile(header, tile);) seal_tile(tile.shape, wire.data() + tile.at);
   write_wire_header(header, wire.data());
 }
 

@@ -2,6 +2,7 @@
 // is described in codec.h.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -32,6 +33,31 @@ struct TileShape {
 // Shape of a tile of `elements` <= kWireTileElements.
 TileShape tile_shape(const CodecSpec& codec, std::size_t elements, DType source);
 
+struct Tile {
+  TileShape shape;
+  std::size_t at = 0;       // in the buffer
+  std::uint64_t first = 0;  // element
+  std::size_t elements = 0;
+};
+// The tile of a buffer of `elements` that begins with element `first`, at byte `at`.
+inline Tile tile_from(const CodecSpec& codec, std::uint64_t elements, DType source,
+                      std::uint64_t first, std::size_t at) {
+  const std::size_t n = std::min<std::uint64_t>(kWireTileElements, elements - first);
+  return {.shape = tile_shape(codec, n, source), .at = at, .first = first, .elements = n};
+}
+// Moves on to the next tile, from a fresh Tile to the first one. False: there is none.
+inline bool next_tile(const CodecSpec& codec, std::uint64_t elements, DType source, Tile& tile) {
+  const bool fresh = tile.elements == 0;
+  const std::uint64_t first = tile.first + tile.elements;
+  if (first >= elements) return false;
+  tile = tile_from(codec, elements, source, first,
+                   fresh ? kWireHeaderBytes : tile.at + tile.shape.total_bytes());
+  return true;
+}
+inline bool next_tile(const WireHeader& header, Tile& tile) {
+  return next_tile(header.codec, header.elements, header.source, tile);
+}
+
 // topk: how many of a tile's elements travel.
 inline std::size_t kept_of_tile(const CodecSpec& codec, std::size_t elements) {
   return (std::uint64_t{codec.kept} * elements + kWireTileElements - 1) / kWireTileElements;
@@ -43,6 +69,12 @@ void write_wire_header(const WireHeader& header, std::byte* out);
 void seal_tile(const TileShape& shape, std::byte* tile);
 // The same for every tile of a buffer whose scales and codes a device wrote, and the header.
 void seal_wire(const WireHeader& header, MutableBytes wire);
+
+// What decode() checks: that the buffer holds what fills `out_bytes` of `target`; each tile's
+// checksum before it is decoded; that values which came out not finite were announced.
+Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes);
+Result<void> check_hash(const Tile& tile, BytesView wire);
+Result<void> check_announced(const WireHeader& header, DType target, bool non_finite);
 
 // One tile's scales (or positions) and codes, from and to `n` <= kWireTileElements values. Both
 // return whether a value is not finite; decode_tile() nothing where positions do not check.

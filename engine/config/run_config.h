@@ -101,8 +101,8 @@ struct PipelineSection {
 
 struct CodecSection {
   // none | fp16 | bf16 | lin8 | dyn8 | h8 | fp8 | e5m2 | int4 | h4 | auto
-  std::string forward = "none";
-  std::string backward = "none";
+  std::string forward = "h8";
+  std::string backward = "h8";
   std::string averaging = "none";  // the same but auto, and topk
   std::string state = "none";      // only "none": replicas of a stage are bit-equal
   std::uint32_t block = 0;         // lin8, dyn8: elements per scale, 64..4096; 0: 256
@@ -144,7 +144,7 @@ struct NetSection {
   double connect_timeout_seconds = 10;
   std::uint64_t admit_bytes = 0;  // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
-  double peer_silence_seconds = 10;  // then a peer counts as lost
+  double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
   bool operator==(const NetSection&) const = default;
 };
 

@@ -1,13 +1,14 @@
 #include "engine/model/stage_model.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include <torch/torch.h>
 
+#include "compression/device_codec.h"
 #include "engine/base/check.h"
 #include "engine/model/dropout.h"
 #include "engine/model/find_device.h"
@@ -23,6 +24,10 @@ at::ScalarType scalar_type(DType dtype) {
 
 // Borrows; valid while the bytes are. libtorch has no read-only tensors.
 at::Tensor borrowed(BytesView bytes, at::IntArrayRef shape, at::ScalarType type) {
+  SWARMLINE_CHECK_MSG(
+      static_cast<std::int64_t>(bytes.size()) ==
+          c10::multiply_integers(shape) * static_cast<std::int64_t>(c10::elementSize(type)),
+      "a tensor of another shape");
   return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, at::TensorOptions(type));
 }
 
@@ -48,13 +53,15 @@ struct Saved {
 
 class TorchStageModel final : public StageModel {
  public:
+  // `codec`: of the device; null where tensors cross as they are.
   TorchStageModel(const ModelSpec& spec, const StageSpec& stage, const StageModelOptions& options,
-                  at::Device device);
+                  at::Device device, std::unique_ptr<DeviceCodec> codec);
 
   Result<ForwardOutput> forward(const ForwardInput& input) override;
   Result<BackwardOutput> backward(const BackwardInput& input) override;
   void release(AttemptId id) override { saved_.erase(id); }
   std::size_t saved_graphs() const override { return saved_.size(); }
+  bool takes_wire() const override { return codec_ != nullptr; }
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return host_arena_.bytes(); }
   void parameters_changed() override;
@@ -62,12 +69,16 @@ class TorchStageModel final : public StageModel {
   void device_parameters_changed() override;
 
  private:
-  Saved take_in(const ForwardInput& input) const;
+  Result<Saved> take_in(const ForwardInput& input) const;
+  // On the device, from a wire buffer or from values; these are only borrowed on the CPU.
+  Result<at::Tensor> take_hidden(BytesView values, BytesView wire, at::IntArrayRef shape) const;
+  Result<void> give_hidden(const at::Tensor& hidden, const std::optional<WireRequest>& as_wire,
+                           Buffer& given, Buffer& sample) const;
   // Sets output (and, at stage 0, input) of `saved`, with a graph if autograd is on.
   void compute(Saved& saved, bool train);
-  ForwardOutput run_forward(const ForwardInput& input);
-  BackwardOutput run_backward(const BackwardInput& input, Saved& saved);
-  at::Tensor output_gradient(const BackwardInput& input, const Saved& saved) const;
+  Result<ForwardOutput> run_forward(const ForwardInput& input);
+  Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
+  Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
   at::Tensor accumulator(const BackwardInput& input);
   void add_to_host(const at::Tensor& sums, const BackwardInput& input);
   Arenas make_arenas();
@@ -81,6 +92,7 @@ class TorchStageModel final : public StageModel {
   Buffer host_arena_;
   Arenas arenas_;
   StageNetwork network_;
+  const std::unique_ptr<DeviceCodec> codec_;
   // On a device: one contribution's gradients there, and in page-locked memory on the way to the
   // caller's accumulator. Made on the first backward.
   at::Tensor device_sums_;
@@ -89,7 +101,8 @@ class TorchStageModel final : public StageModel {
 };
 
 TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
-                                 const StageModelOptions& options, at::Device device)
+                                 const StageModelOptions& options, at::Device device,
+                                 std::unique_ptr<DeviceCodec> codec)
     : spec_(spec),
       stage_(stage),
       device_(device),
@@ -98,7 +111,8 @@ TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
       type_(scalar_type(spec.shape.dtype)),
       host_arena_(layout_.bytes()),
       arenas_(make_arenas()),
-      network_(spec, stage, layout_, arenas_) {
+      network_(spec, stage, layout_, arenas_),
+      codec_(std::move(codec)) {
   initialise_parameters(spec_, layout_, host_arena_.data());
   parameters_changed();
 }
@@ -135,24 +149,49 @@ void TorchStageModel::device_parameters_changed() {
   if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
 }
 
-Saved TorchStageModel::take_in(const ForwardInput& input) const {
+Result<at::Tensor> TorchStageModel::take_hidden(BytesView values, BytesView wire,
+                                                at::IntArrayRef shape) const {
+  if (wire.empty()) return borrowed(values, shape, type_).to(device_);
+  SWARMLINE_CHECK_MSG(takes_wire(), "a wire buffer for a model that takes none");
+  const at::Tensor hidden = at::empty(shape, at::TensorOptions(type_).device(device_));
+  SWARMLINE_TRY(
+      codec_->decode(wire, hidden.data_ptr<float>(), static_cast<std::uint64_t>(hidden.numel())));
+  return hidden;
+}
+
+Result<void> TorchStageModel::give_hidden(const at::Tensor& hidden,
+                                          const std::optional<WireRequest>& as_wire, Buffer& given,
+                                          Buffer& sample) const {
+  if (!as_wire) {
+    given = copied_out(hidden);
+    return {};
+  }
+  SWARMLINE_CHECK_MSG(takes_wire(), "a wire buffer of a model that makes none");
+  const at::Tensor values = hidden.contiguous().view(-1);
+  auto wire = codec_->encode(as_wire->codec, values.data_ptr<float>(),
+                             static_cast<std::uint64_t>(values.numel()),
+                             as_wire->key ? &*as_wire->key : nullptr);
+  if (!wire) return std::unexpected(std::move(wire).error());
+  given = std::move(*wire);
+  const auto sampled = static_cast<std::int64_t>(as_wire->sample_elements);
+  if (sampled != 0) sample = copied_out(values.narrow(0, 0, std::min(values.numel(), sampled)));
+  return {};
+}
+
+Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
   const auto tokens = static_cast<std::int64_t>(input.rows) * spec_.sequence;
-  const auto own = [&](BytesView bytes, at::IntArrayRef shape, at::ScalarType type) {
-    std::int64_t size = static_cast<std::int64_t>(c10::elementSize(type));
-    for (const std::int64_t extent : shape) size *= extent;
-    SWARMLINE_CHECK_MSG(static_cast<std::int64_t>(bytes.size()) == size,
-                        "a stage input of another shape");
-    at::Tensor copy = at::empty(shape, at::TensorOptions(type));
-    std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
-    return copy.to(device_);
+  const auto owned = [&](BytesView bytes) {
+    return borrowed(bytes, {tokens}, at::kInt).to(device_, /*non_blocking=*/false, /*copy=*/true);
   };
   Saved saved{.microbatch = input.id.microbatch, .loss_scale = input.loss_scale};
   if (stage_.has_embedding()) {
-    saved.tokens = own(input.tokens, {tokens}, at::kInt);
+    saved.tokens = owned(input.tokens);
   } else {
-    saved.input = own(input.hidden, {tokens, spec_.hidden_width()}, type_);
+    auto hidden = take_hidden(input.hidden, input.hidden_wire, {tokens, spec_.hidden_width()});
+    if (!hidden) return std::unexpected(std::move(hidden).error());
+    saved.input = device_.is_cpu() ? hidden->clone() : std::move(*hidden);
   }
-  if (stage_.has_head()) saved.targets = own(input.targets, {tokens}, at::kInt);
+  if (stage_.has_head()) saved.targets = owned(input.targets);
   return saved;
 }
 
@@ -170,8 +209,10 @@ void TorchStageModel::compute(Saved& saved, bool train) {
       stage_.has_head() ? cross_entropy_sum(network_.logits(hidden), saved.targets) : hidden;
 }
 
-ForwardOutput TorchStageModel::run_forward(const ForwardInput& input) {
-  Saved saved = take_in(input);
+Result<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
+  auto taken = take_in(input);
+  if (!taken) return std::unexpected(std::move(taken).error());
+  Saved saved = std::move(*taken);
   {
     at::AutoGradMode graph(input.train && !recompute_);
     compute(saved, input.train);
@@ -183,7 +224,8 @@ ForwardOutput TorchStageModel::run_forward(const ForwardInput& input) {
     output.finite = std::isfinite(output.loss_sum);
   } else {
     output.finite = all_finite(saved.output);
-    output.hidden = copied_out(saved.output);
+    if (input.give_hidden)
+      SWARMLINE_TRY(give_hidden(saved.output, input.as_wire, output.hidden, output.sample));
   }
   if (input.train) {
     if (recompute_) {
@@ -195,11 +237,10 @@ ForwardOutput TorchStageModel::run_forward(const ForwardInput& input) {
   return output;
 }
 
-at::Tensor TorchStageModel::output_gradient(const BackwardInput& input, const Saved& saved) const {
+Result<at::Tensor> TorchStageModel::output_gradient(const BackwardInput& input,
+                                                    const Saved& saved) const {
   if (stage_.has_head()) return at::full({}, saved.loss_scale, saved.output.options());
-  SWARMLINE_CHECK_MSG(input.output_gradient.size() == saved.output.nbytes(),
-                      "an output gradient of another shape");
-  return borrowed(input.output_gradient, saved.output.sizes(), type_).to(device_);
+  return take_hidden(input.output_gradient, input.output_gradient_wire, saved.output.sizes());
 }
 
 at::Tensor TorchStageModel::accumulator(const BackwardInput& input) {
@@ -219,24 +260,27 @@ void TorchStageModel::add_to_host(const at::Tensor& sums, const BackwardInput& i
   borrowed(input.accumulator, sums.sizes(), type_).add_(host_sums_);
 }
 
-BackwardOutput TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
+Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
   Saved graph = saved;
   if (recompute_) {
     at::AutoGradMode on(true);
     compute(graph, /*train=*/true);
   }
   at::NoGradGuard no_graph;
+  auto given = output_gradient(input, graph);
+  if (!given) return std::unexpected(std::move(given).error());
   GradientSink& sink = network_.sink();
   const at::Tensor sums = input.weight_gradients ? accumulator(input) : at::Tensor{};
   if (sums.defined()) sink.open(sums, input.scale);
   const at::Tensor gradient =
-      torch::autograd::grad({graph.output}, {graph.input}, {output_gradient(input, graph)},
+      torch::autograd::grad({graph.output}, {graph.input}, {*given},
                             /*retain_graph=*/input.keep_graph && !recompute_)[0];
   if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
   if (sums.defined() && !device_.is_cpu()) add_to_host(sums, input);
   BackwardOutput output;
   output.finite = all_finite(gradient);
-  if (!stage_.has_embedding()) output.input_gradient = copied_out(gradient);
+  if (!stage_.has_embedding() && input.give_input_gradient)
+    SWARMLINE_TRY(give_hidden(gradient, input.as_wire, output.input_gradient, output.sample));
   return output;
 }
 
@@ -288,8 +332,14 @@ Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, cons
   const Result<at::Device> device = find_device(options.device);
   if (!device) return std::unexpected(device.error());
   set_compute_threads(options.threads);
+  std::unique_ptr<DeviceCodec> codec;
+  if (device->is_cuda() && spec.shape.dtype == DType::kF32) {
+    auto made = make_device_codec(device->index());
+    if (!made) return std::unexpected(std::move(made).error());
+    codec = std::move(*made);
+  }
   return guarded<std::unique_ptr<StageModel>>("loading the model", [&] {
-    return std::make_unique<TorchStageModel>(spec, stage, options, *device);
+    return std::make_unique<TorchStageModel>(spec, stage, options, *device, std::move(codec));
   });
 }
 

@@ -1,11 +1,13 @@
 // Forward and backward of one stage. libtorch is underneath and stays there.
 //   Shapes:    tokens and targets (rows, sequence) int32, targets below 0 are not counted;
-//              hidden (rows, sequence, spec.hidden_width()) in the model's dtype, row-major.
+//              hidden (rows, sequence, spec.hidden_width()) in the model's dtype, row-major; or as
+//              the wire buffer of as many elements, in and out, where takes_wire().
 //   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the
 //              caller; inputs are only read during the call.
 //   Thread:    one thread at a time (the device's).
 //   Errors:    kDevice with libtorch's sentence; after one from backward() the accumulator may hold
 //              a part of the contribution. kNotFound: backward of an attempt without a graph.
+//              decode()'s of a wire buffer, before anything is added.
 //              A wrong size of an input is a broken invariant.
 //   Bounds:    one saved graph per attempt between forward() and backward() or release(); the
 //              caller admits by retained_bytes().
@@ -14,8 +16,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "compression/codec.h"
 #include "engine/base/bytes.h"
 #include "engine/base/ids.h"
 #include "engine/base/result.h"
@@ -29,33 +33,48 @@ struct StageModelOptions {
   bool recompute = false;      // keep only the stage input, run forward again in backward
 };
 
+// How an output leaves as a wire buffer.
+struct WireRequest {
+  CodecSpec codec;
+  std::optional<kernels::StochasticKey> key;  // none: rounded to nearest
+  std::size_t sample_elements = 0;            // of its beginning, to be given as values, too
+};
+
 struct ForwardInput {
   AttemptId id;
   bool train = true;  // dropout on, graph kept for backward(); false: nothing is kept
   std::uint32_t rows = 0;
-  BytesView tokens;       // stage 0
-  BytesView hidden;       // later stages
-  BytesView targets;      // last stage
-  double loss_scale = 1;  // last stage: factor of the loss's gradient, 1 / (tokens of the batch)
+  BytesView tokens;         // stage 0
+  BytesView hidden;         // later stages
+  BytesView hidden_wire;    // instead of hidden
+  BytesView targets;        // last stage
+  double loss_scale = 1;    // last stage: factor of the loss's gradient, 1 / (tokens of the batch)
+  bool give_hidden = true;  // false: only the graph is wanted
+  std::optional<WireRequest> as_wire;  // none: hidden leaves as values
 };
 
 struct ForwardOutput {
-  Buffer hidden;        // all but the last stage
+  Buffer hidden;        // all but the last stage: values, or the wire buffer that was asked for
+  Buffer sample;        // the values asked for with that
   double loss_sum = 0;  // last stage: nats summed over the microbatch's tokens (unscaled)
   bool finite = true;   // false: hidden or loss holds NaN or Inf
 };
 
 struct BackwardInput {
   AttemptId id;
-  BytesView output_gradient;     // all but the last stage, shape of hidden
+  BytesView output_gradient;       // all but the last stage, shape of hidden
+  BytesView output_gradient_wire;  // instead of output_gradient
   bool weight_gradients = true;  // false: input gradient only (a refused claim, an unmasked stage)
   double scale = 1;              // multiplies the weight gradients (-1 takes a contribution back)
   bool keep_graph = false;       // true: the attempt may be run backward again
   MutableBytes accumulator;      // flat gradients in the stage's layout; weight gradients are added
+  bool give_input_gradient = true;
+  std::optional<WireRequest> as_wire;  // none: the input gradient leaves as values
 };
 
 struct BackwardOutput {
-  Buffer input_gradient;  // all but stage 0
+  Buffer input_gradient;  // all but stage 0: as ForwardOutput's hidden
+  Buffer sample;
   bool finite = true;
 };
 
@@ -66,6 +85,9 @@ class StageModel {
   virtual Result<BackwardOutput> backward(const BackwardInput& input) = 0;
   virtual void release(AttemptId id) = 0;  // drops a saved graph; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
+  // Whether it decodes and encodes by itself: a device whose tensors cross to the host encoded
+  // only. Never changes; any thread may ask.
+  virtual bool takes_wire() const { return false; }
   virtual const ParameterLayout& layout() const = 0;
   // The parameters forward and backward use. Written between jobs only.
   virtual MutableBytes parameters() = 0;

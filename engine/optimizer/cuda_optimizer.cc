@@ -6,68 +6,17 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/check.h"
 #include "engine/optimizer/device_optimizer.h"
 #include "engine/optimizer/step_constants.h"
+#include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/optimizer.cuh"
 
 namespace swarmline {
 namespace {
 
-// The default stream, which libtorch computes on as well: what it still does to the parameters is
-// done before a step.
-constexpr cudaStream_t kStream = nullptr;
-
-Result<void> checked(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return {};
-  return fail(ErrorCode::kDevice,
-              std::string("optimizer on CUDA: ") + what + ": " + cudaGetErrorString(status));
-}
-
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { cudaFree(data_); }
-
-  Result<void> allocate(std::size_t bytes) {
-    bytes_ = bytes;
-    if (const cudaError_t status = cudaMalloc(&data_, bytes); status != cudaSuccess) {
-      return fail(ErrorCode::kDevice, "optimizer on CUDA: no room for " + std::to_string(bytes) +
-                                          " bytes of state (" + cudaGetErrorString(status) +
-                                          "); use optimizer.state = \"8bit\" or "
-                                          "optimizer.state_memory = \"host\".");
-    }
-    return checked(cudaMemset(data_, 0, bytes), "clearing state");
-  }
-  template <typename T>
-  Result<void> allocate_copy(std::span<const T> values) {
-    SWARMLINE_TRY(allocate(values.size_bytes()));
-    return write(0, std::as_bytes(values));
-  }
-  Result<void> read(std::uint64_t at, MutableBytes bytes) const {
-    SWARMLINE_CHECK(at <= bytes_ && bytes.size() <= bytes_ - at);
-    return checked(
-        cudaMemcpy(bytes.data(), as<std::byte>() + at, bytes.size(), cudaMemcpyDeviceToHost),
-        "reading");
-  }
-  Result<void> write(std::uint64_t at, BytesView bytes) {
-    SWARMLINE_CHECK(at <= bytes_ && bytes.size() <= bytes_ - at);
-    return checked(
-        cudaMemcpy(as<std::byte>() + at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
-        "writing");
-  }
-  std::size_t size() const { return bytes_; }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
+using kernels::cuda::checked;
+using kernels::cuda::DeviceMemory;
+using kernels::cuda::kDefaultStream;
 
 class CudaOptimizer final : public DeviceOptimizer {
  public:
@@ -124,12 +73,12 @@ cudaError_t CudaOptimizer::launch(const StepScalars& scalars,
   if (options_.kind == OptimizerKind::kAdamW) {
     return kernels::cuda::step_adamw(adamw_step<float>(options_, scalars, true),
                                      adamw_step<float>(options_, scalars, false), plan_, arenas,
-                                     kStream);
+                                     kDefaultStream);
   }
   return kernels::cuda::step_lamb(
       lamb_step<float>(options_, scalars, true), lamb_step<float>(options_, scalars, false),
       scalars.learning_rate, plan_, arenas,
-      {.sums = sums_.as<double>(), .rates = rates_.as<float>()}, kStream);
+      {.sums = sums_.as<double>(), .rates = rates_.as<float>()}, kDefaultStream);
 }
 
 Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients, float* on_device,
@@ -146,9 +95,9 @@ Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients
                                          .parameters = target,
                                          .m = m_.as<std::byte>(),
                                          .v = v_.as<std::byte>()}),
-                        "launching the step"));
+                        "launching the optimizer's step"));
   return checked(cudaMemcpy(parameters.data(), target, bytes_, cudaMemcpyDeviceToHost),
-                 "the step, or reading its parameters");
+                 "the optimizer's step, or reading its parameters");
 }
 
 }  // namespace
@@ -160,7 +109,11 @@ Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSe
   SWARMLINE_TRY(checked(cudaPointerGetAttributes(&attributes, device_memory),
                         "finding the parameters' device"));
   auto made = std::make_unique<CudaOptimizer>(options, layout, attributes.device);
-  SWARMLINE_TRY(made->allocate(layout));
+  if (auto allocated = made->allocate(layout); !allocated) {
+    return fail(allocated.error().code,
+                "optimizer on CUDA: " + allocated.error().what +
+                    "; use optimizer.state = \"8bit\" or optimizer.state_memory = \"host\".");
+  }
   return made;
 }
 

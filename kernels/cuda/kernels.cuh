@@ -4,7 +4,8 @@
 //              wide. Buffers do not overlap.
 //   Stream:    everything is queued on `stream`; nothing is allocated and nothing waits.
 //   Errors:    the launch's cudaError_t. Errors of the running kernel come out of later calls, as
-//   ever. Build:     compiled with --fmad=false and without fast math: element.h relies on it.
+//              ever.
+//   Build:     compiled with --fmad=false and without fast math: element.h relies on it.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,8 @@
 #include <cuda_runtime.h>
 
 #include "kernels/kernels.h"
-#include "kernels/optimizer.h"
 
 namespace swarmline::kernels::cuda {
-
-cudaError_t add_into(const float* source, float* destination, std::size_t n, cudaStream_t stream);
-cudaError_t add_into(const double* source, double* destination, std::size_t n, cudaStream_t stream);
 
 // `non_finite` (device, may be null) is set to 1 when a non-finite value was written, else left
 // alone.
@@ -37,10 +34,5 @@ cudaError_t sum_of_squares(const float* values, std::size_t n, double* workspace
                            cudaStream_t stream);
 cudaError_t sum_of_squares(const double* values, std::size_t n, double* workspace, double* result,
                            cudaStream_t stream);
-
-cudaError_t adamw(const AdamwStep<float>& step, const float* gradients, float* m, float* v,
-                  float* parameters, std::size_t n, cudaStream_t stream);
-cudaError_t adamw(const AdamwStep<double>& step, const double* gradients, double* m, double* v,
-                  double* parameters, std::size_t n, cudaStream_t stream);
 
 }  // namespace swarmline::kernels::cuda

@@ -24,15 +24,15 @@ bool CodecMonitor::crosses(Way way) const {
   return way == Way::kForward ? !context_.last() : !context_.first();
 }
 
-SendPlan CodecMonitor::plan(Way way, const MicrobatchTask& task) {
+WireRequest CodecMonitor::plan(Way way, const MicrobatchTask& task) {
   if (!crosses(way)) return {};
   const MicrobatchId& id = task.id.microbatch;
   const PhaseCodecs::Codecs& codecs = context_.codecs.of(id.phase, boundary(way));
-  SendPlan plan;
+  WireRequest plan;
   plan.codec = way == Way::kForward ? codecs.forward : codecs.backward;
   if (way == Way::kBackward && context_.config.codec.stochastic)
     plan.key = codec_key(context_.config.run.seed, id.phase.step, id.index, boundary(way));
-  if (task.train()) plan.sample = sent_[way]++ % kSampleEvery == 0;
+  if (task.train() && sent_[way]++ % kSampleEvery == 0) plan.sample_elements = kSampleElementsMax;
   return plan;
 }
 

@@ -17,13 +17,14 @@ namespace swarmline {
 class CodecMonitor {
  public:
   static constexpr std::uint32_t kSampleEvery = 64;
+  static constexpr std::size_t kSampleElementsMax = 4 * std::size_t{kWireTileElements};
 
   enum class Way : std::uint8_t { kForward, kBackward };
 
   explicit CodecMonitor(StageContext& context);
 
   // How the result of this task leaves, forward or as the gradient of its input.
-  SendPlan plan(Way way, const MicrobatchTask& task);
+  WireRequest plan(Way way, const MicrobatchTask& task);
   // What plan() asked to be kept; may be empty.
   void on_sample(Way way, const Phase& phase, const SharedBytes& sample);
   // A tensor that came that way: how fast its bytes arrived.

@@ -148,6 +148,7 @@ void MicrobatchFlow::on_active(const Phase& phase) {
 
 void MicrobatchFlow::queue_forward(const TaskPtr& task) {
   task->state = TaskState::kForward;
+  task->version = phases_.version(task->id.microbatch.phase);
   auto result = std::make_shared<ForwardResult>();
   StageJob job;
   job.job_class = JobClass::kForward;
@@ -345,6 +346,7 @@ SharedBytes MicrobatchFlow::decoded_on_arrival(const Seat& from, const AttemptId
 }
 
 void MicrobatchFlow::on_arriving(const Seat& from, const Arrival& arrival) {
+  if (context_.model.takes_wire()) return;
   Frame named;  // the meta alone
   named.meta = std::string(arrival.meta);
   switch (static_cast<MessageKind>(arrival.kind)) {

@@ -10,19 +10,25 @@ namespace {
 // has its own name.
 constexpr std::uint64_t kTakeBackBit = std::uint64_t{1} << 63;
 
-// `values`: decoded on arrival, or empty.
-Result<SharedBytes> decode_tensor(const StageContext& context, const SharedBytes& values,
-                                  const SharedBytes& wire, std::uint32_t rows) {
-  if (!values.empty()) return values;
+// A tensor on its way into the model: its wire buffer where the model takes that, else its values,
+// decoded on arrival or kept here for the call.
+struct Incoming {
+  BytesView wire;
+  SharedBytes values;
+};
+Result<Incoming> incoming(const StageContext& context, const SharedBytes& values,
+                          const SharedBytes& wire, std::uint32_t rows) {
+  if (context.model.takes_wire()) return Incoming{.wire = wire.view(), .values = {}};
+  if (!values.empty()) return Incoming{.wire = {}, .values = values};
   const DType dtype = context.spec.shape.dtype;
   Buffer tensor(context.activation_elements(rows) * size_bytes(dtype));
   SWARMLINE_TRY(decode(wire.view(), dtype, tensor.bytes()));
-  return SharedBytes(std::move(tensor));
+  return Incoming{.wire = {}, .values = SharedBytes(std::move(tensor))};
 }
 
 // `hidden` keeps the decoded input alive for the call.
 Result<ForwardInput> forward_input(const StageContext& context, const MicrobatchTask& task,
-                                   SharedBytes& hidden) {
+                                   Incoming& hidden) {
   ForwardInput input;
   input.id = task.id;
   input.train = task.train();
@@ -30,10 +36,11 @@ Result<ForwardInput> forward_input(const StageContext& context, const Microbatch
   if (context.first()) {
     input.tokens = task.input.view();
   } else {
-    auto decoded = decode_tensor(context, task.input_values, task.input, task.rows);
-    if (!decoded) return std::unexpected(decoded.error());
-    hidden = std::move(*decoded);
-    input.hidden = hidden.view();
+    auto taken = incoming(context, task.input_values, task.input, task.rows);
+    if (!taken) return std::unexpected(taken.error());
+    hidden = std::move(*taken);
+    input.hidden = hidden.values.view();
+    input.hidden_wire = hidden.wire;
   }
   if (context.last()) {
     input.targets = task.targets.view();
@@ -42,77 +49,95 @@ Result<ForwardInput> forward_input(const StageContext& context, const Microbatch
   return input;
 }
 
-void send_tensor(const SendPlan& send, BytesView values, DType dtype, SharedBytes& wire,
-                 SharedBytes& sample) {
-  wire = SharedBytes(encode(send.codec, values, dtype, send.key ? &*send.key : nullptr));
-  if (!send.sample) return;
-  const std::size_t bytes = std::min(values.size(), kSampleElementsMax * size_bytes(dtype));
-  sample = SharedBytes(Buffer::copy_of(values.first(bytes)));
+// `gradient` keeps the decoded output gradient alive for the call.
+Result<BackwardInput> backward_input(StageContext& context, const MicrobatchTask& task,
+                                     Incoming& gradient) {
+  BackwardInput input;
+  input.id = task.id;
+  input.accumulator = context.state.accumulator(task.id.microbatch.phase.step);
+  if (context.last()) return input;
+  auto taken = incoming(context, task.gradient_values, task.gradient, task.rows);
+  if (!taken) return std::unexpected(taken.error());
+  gradient = std::move(*taken);
+  input.output_gradient = gradient.values.view();
+  input.output_gradient_wire = gradient.wire;
+  return input;
+}
+
+// What the model gave, as it leaves: encoded here unless the model did.
+template <typename ComputeResult>
+void send_tensor(const StageContext& context, const WireRequest& send, Buffer given, Buffer sample,
+                 ComputeResult& result) {
+  if (context.model.takes_wire()) {
+    result.wire = SharedBytes(std::move(given));
+    result.sample = SharedBytes(std::move(sample));
+    return;
+  }
+  const DType dtype = context.spec.shape.dtype;
+  result.wire =
+      SharedBytes(encode(send.codec, given.bytes(), dtype, send.key ? &*send.key : nullptr));
+  const std::size_t bytes = std::min(given.size(), send.sample_elements * size_bytes(dtype));
+  result.sample = SharedBytes(Buffer::copy_of(given.bytes().first(bytes)));
 }
 
 }  // namespace
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
+std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
                                            std::shared_ptr<ForwardResult> result) {
   return [&context, task, send, result]() -> Result<void> {
-    SharedBytes hidden;
+    SWARMLINE_TRY(context.state.use(task->version));
+    Incoming hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
+    if (context.model.takes_wire()) input->as_wire = send;
     auto output = context.model.forward(*input);
     if (!output) return std::unexpected(output.error());
     result->loss_sum = output->loss_sum;
     result->finite = output->finite;
     if (!context.last())
-      send_tensor(send, output->hidden.bytes(), context.spec.shape.dtype, result->wire,
-                  result->sample);
+      send_tensor(context, send, std::move(output->hidden), std::move(output->sample), *result);
     return {};
   };
 }
 
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            SendPlan send, std::shared_ptr<BackwardResult> result) {
+                                            WireRequest send,
+                                            std::shared_ptr<BackwardResult> result) {
   return [&context, task, plan, send, result]() -> Result<void> {
-    BackwardInput input;
-    input.id = task->id;
-    input.weight_gradients = plan.weight_gradients;
-    input.accumulator = context.state.open_accumulator();
-    SharedBytes gradient;
-    if (!context.last()) {
-      auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);
-      if (!decoded) return std::unexpected(decoded.error());
-      gradient = std::move(*decoded);
-      input.output_gradient = gradient.view();
-    }
-    auto output = context.model.backward(input);
+    SWARMLINE_TRY(context.state.use(task->version));
+    Incoming gradient;
+    auto input = backward_input(context, *task, gradient);
+    if (!input) return std::unexpected(input.error());
+    input->weight_gradients = plan.weight_gradients;
+    input->give_input_gradient = plan.input_gradient;
+    if (context.model.takes_wire()) input->as_wire = send;
+    auto output = context.model.backward(*input);
     if (!output) return std::unexpected(output.error());
     result->finite = output->finite;
     if (!context.first() && plan.input_gradient)
-      send_tensor(send, output->input_gradient.bytes(), context.spec.shape.dtype, result->wire,
-                  result->sample);
+      send_tensor(context, send, std::move(output->input_gradient), std::move(output->sample),
+                  *result);
     return {};
   };
 }
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
   return [&context, task]() -> Result<void> {
-    SharedBytes hidden;
+    SWARMLINE_TRY(context.state.use(task->version));
+    Incoming hidden, gradient;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
     input->id.attempt.value |= kTakeBackBit;
+    input->give_hidden = false;
     if (auto output = context.model.forward(*input); !output)
       return std::unexpected(output.error());
-    BackwardInput back;
-    back.id = input->id;
-    back.scale = -1;
-    back.accumulator = context.state.open_accumulator();
-    SharedBytes gradient;
-    if (!context.last()) {
-      auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);
-      if (!decoded) return std::unexpected(decoded.error());
-      gradient = std::move(*decoded);
-      back.output_gradient = gradient.view();
-    }
-    if (auto output = context.model.backward(back); !output) return std::unexpected(output.error());
+    auto back = backward_input(context, *task, gradient);
+    if (!back) return std::unexpected(back.error());
+    back->id = input->id;
+    back->scale = -1;
+    back->give_input_gradient = false;
+    if (auto output = context.model.backward(*back); !output)
+      return std::unexpected(output.error());
     return {};
   };
 }

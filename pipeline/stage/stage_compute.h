@@ -1,27 +1,19 @@
-// The device jobs of a stage: decode, compute, encode. Each function builds a job body that touches
-// the model on the device's thread and writes into a result that the completion reads; inputs are
-// frozen while the job is under way. Source: one microbatch's life, ARCHITECTURE.md.
+// The device jobs of a stage: decode, compute, encode; the model does all three where it takes wire
+// buffers. Each function builds a job body that touches the model on the device's thread and writes
+// into a result that the completion reads; inputs are frozen while the job is under way.
+//   Source: one microbatch's life, ARCHITECTURE.md.
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/stage_context.h"
 
 namespace swarmline {
 
-// How a computed tensor leaves.
-struct SendPlan {
-  CodecSpec codec;
-  std::optional<kernels::StochasticKey> key;  // none: rounded to nearest
-  bool sample = false;                        // keep the tensor's beginning for the codec monitor
-};
-inline constexpr std::size_t kSampleElementsMax = 4 * std::size_t{kWireTileElements};
-
 struct ForwardResult {
   SharedBytes wire;    // encoded output; empty at the last stage
-  SharedBytes sample;  // of the output, where the plan asked for one
+  SharedBytes sample;  // of the output, where the request asked for one
   double loss_sum = 0;
   bool finite = true;
 };
@@ -37,11 +29,12 @@ struct BackwardPlan {
   bool input_gradient = true;
 };
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
+std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
                                            std::shared_ptr<ForwardResult> result);
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            SendPlan send, std::shared_ptr<BackwardResult> result);
-// Runs the microbatch again and subtracts its weight gradients from the open accumulator.
+                                            WireRequest send,
+                                            std::shared_ptr<BackwardResult> result);
+// Runs the microbatch again and subtracts its weight gradients from its step's accumulator.
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 
 // Target tokens as they travel: uint16 where the vocabulary fits, else uint32.

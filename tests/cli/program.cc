@@ -93,6 +93,9 @@ sequence = 16
 [pipeline]
 stages = 2
 peers = 2
+[codec]
+forward = "none"
+backward = "none"
 [eval]
 sequences_max = 4
 )");

@@ -1,12 +1,12 @@
 // The CUDA twins give the bits of the CPU kernels, at every size. Skips, with the reason, without a
 // GPU.
 
-#include <cuda_runtime.h>
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.cuh"
+#include "tests/kernels/device_array.h"
 #include "tests/kernels/samples.h"
 
 namespace swarmline::kernels {
@@ -19,65 +19,30 @@ using testing::samples;
 template <typename T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t n) : n_(n) {
-    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), (n + 1) * sizeof(T)), cudaSuccess);
-    EXPECT_EQ(cudaMemset(data_, 0, (n + 1) * sizeof(T)), cudaSuccess);
-  }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    EXPECT_EQ(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice),
-              cudaSuccess);
-  }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  ~DeviceArray() { cudaFree(data_); }
+  explicit DeviceArray(std::size_t n) : n_(n), bytes_(n * sizeof(T)) {}
+  explicit DeviceArray(const std::vector<T>& values)
+      : n_(values.size()), bytes_(values.data(), values.size() * sizeof(T)) {}
 
-  T* data() { return data_; }
-  std::vector<T> values() const {
+  T* data() { return reinterpret_cast<T*>(bytes_.data()); }
+  std::vector<T> values() {
     std::vector<T> out(n_);
-    EXPECT_EQ(cudaMemcpy(out.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    bytes_.copy_to(out.data());
     return out;
   }
 
  private:
   std::size_t n_;
-  T* data_ = nullptr;
+  testing::DeviceBytes bytes_;
 };
 
-class Cuda : public ::testing::Test {
+class Cuda : public testing::CudaTest {
  protected:
-  void SetUp() override {
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      GTEST_SKIP() << "no CUDA device: " << cudaGetErrorString(status);
-    }
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-  }
-  void TearDown() override {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  }
   // Waits for what `status` launched.
   void expect_done(cudaError_t status) {
     EXPECT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   }
-  cudaStream_t stream_ = nullptr;
 };
-
-TEST_F(Cuda, AddInto) {
-  const auto check = [&]<typename T>(T) {
-    for (const std::size_t n : kSizes) {
-      const std::vector<T> x = samples<T>(n, 1);
-      std::vector<T> y = samples<T>(n, 2);
-      DeviceArray<T> source(x), destination(y);
-      expect_done(cuda::add_into(source.data(), destination.data(), n, stream_));
-      add_into(x.data(), y.data(), n);
-      EXPECT_EQ(first_difference(destination.values(), y), n);
-    }
-  };
-  check(float{});
-  check(double{});
-}
 
 // All bit patterns of halves, a sweep over those of floats, and ordinary values.
 std::vector<float> float_patterns() {
@@ -123,35 +88,6 @@ TEST_F(Cuda, SumOfSquares) {
       DeviceArray<double> workspace(cuda::sum_of_squares_workspace(n)), result(1);
       expect_done(cuda::sum_of_squares(in.data(), n, workspace.data(), result.data(), stream_));
       EXPECT_EQ(result.values()[0], sum_of_squares(x.data(), n)) << n;
-    }
-  };
-  check(float{});
-  check(double{});
-}
-
-TEST_F(Cuda, Adamw) {
-  const auto check = [&]<typename T>(T) {
-    const AdamwStep<T> step{.moments = {.gradient_scale = T(0.3),
-                                        .beta1 = T(0.9),
-                                        .one_minus_beta1 = T(0.1),
-                                        .beta2 = T(0.95),
-                                        .one_minus_beta2 = T(0.05),
-                                        .inverse_bias1 = T(1.7),
-                                        .inverse_sqrt_bias2 = T(2.3),
-                                        .eps = T(1e-8)},
-                            .keep = T(0.999),
-                            .rate = T(0.01)};
-    for (const std::size_t n : kSizes) {
-      const std::vector<T> g = samples<T>(n, 7);
-      std::vector<T> m = samples<T>(n, 8), v = samples<T>(n, 9), p = samples<T>(n, 10);
-      for (T& value : v) value = std::abs(value);
-      DeviceArray<T> device_g(g), device_m(m), device_v(v), device_p(p);
-      expect_done(cuda::adamw(step, device_g.data(), device_m.data(), device_v.data(),
-                              device_p.data(), n, stream_));
-      adamw(step, g.data(), m.data(), v.data(), p.data(), n);
-      EXPECT_EQ(first_difference(device_m.values(), m), n);
-      EXPECT_EQ(first_difference(device_v.values(), v), n);
-      EXPECT_EQ(first_difference(device_p.values(), p), n);
     }
   };
   check(float{});

@@ -1,4 +1,5 @@
 // A CUDA device against the CPU: products, rows of codes, dropout masks and whole stages.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compression/codec.h"
 #include "engine/model/linear_backend.h"
 #include "engine/model/ops.h"
 #include "tests/model/model_test_util.h"
@@ -148,6 +150,81 @@ TEST_F(CudaBackend, StagesAgreeWithTheCpu) {
   expect_stages_agree(tiny_llama());
   expect_stages_agree(with_boundary(gpt2, BoundaryKind::kBottleneck, 2));
   expect_stages_agree(with_boundary(gpt2, BoundaryKind::kMaxout, 4));
+}
+
+// What leaves is what encode() makes of the values, what comes in is what decode() makes of them.
+TEST_F(CudaBackend, StagesTakeAndGiveWireBuffers) {
+  RunConfig config = tiny_config();
+  config.model.dtype = DType::kF32;
+  const ModelSpec spec = resolved(config);
+  auto model = make_stage(spec, stage_of(spec, 1, 3), {.device = "cuda"});
+  ASSERT_TRUE(model->takes_wire());
+  const std::uint64_t elements = 4ULL * spec.sequence * spec.hidden_width();
+  Buffer values(elements * sizeof(float)), sums = Buffer::zeroed(model->layout().bytes());
+  for (std::size_t i = 0; i < elements; ++i)
+    values.as<float>()[i] = std::sin(static_cast<float>(i)) + 0.1F * static_cast<float>(i % 7);
+  for (const char* name : {"none", "bf16", "h8", "int4"}) {
+    const WireRequest request{.codec = *parse_codec(name),
+                              .key = kernels::StochasticKey{.seed = 3},
+                              .sample_elements = elements};
+    const Buffer wire = encode(request.codec, values.bytes(), DType::kF32);
+    Buffer decoded(values.size());
+    ASSERT_TRUE(decode(wire.bytes(), DType::kF32, decoded.bytes()));
+    const auto expect_encoded = [&](const Buffer& tensor, const Buffer& sample) {
+      const Buffer wanted = encode(request.codec, sample.bytes(), DType::kF32, &*request.key);
+      EXPECT_EQ(sample.size(), values.size());
+      EXPECT_TRUE(std::ranges::equal(tensor.bytes(), wanted.bytes())) << name;
+    };
+    std::vector<Buffer> hidden, gradients;  // by values, by wire
+    for (const bool by_wire : {false, true}) {
+      ForwardInput in{.id = attempt_of(1, 0), .train = true, .rows = 4, .loss_scale = 1};
+      BackwardInput back{.id = in.id, .accumulator = sums.bytes()};
+      (by_wire ? in.hidden_wire : in.hidden) = by_wire ? wire.bytes() : decoded.bytes();
+      (by_wire ? back.output_gradient_wire : back.output_gradient) =
+          by_wire ? wire.bytes() : decoded.bytes();
+      if (by_wire) in.as_wire = back.as_wire = request;
+      auto out = model->forward(in);
+      ASSERT_TRUE(out) << out.error().what;
+      auto given = model->backward(back);
+      ASSERT_TRUE(given) << given.error().what;
+      if (by_wire) {
+        expect_encoded(out->hidden, out->sample);
+        expect_encoded(given->input_gradient, given->sample);
+      }
+      hidden.push_back(std::move(by_wire ? out->sample : out->hidden));
+      gradients.push_back(std::move(by_wire ? given->sample : given->input_gradient));
+    }
+    // Products may change hands after their first use.
+    const auto near = [&](const std::vector<Buffer>& tensors) {
+      for (std::size_t i = 0; i < elements; ++i)
+        ASSERT_NEAR(tensors[0].as<float>()[i], tensors[1].as<float>()[i], 0.05) << name;
+    };
+    near(hidden);
+    near(gradients);
+  }
+}
+
+TEST_F(CudaBackend, ACorruptWireBufferChangesNothing) {
+  RunConfig config = tiny_config();
+  config.model.dtype = DType::kF32;
+  const ModelSpec spec = resolved(config);
+  auto model = make_stage(spec, stage_of(spec, 1, 3), {.device = "cuda"});
+  const Buffer values = Buffer::zeroed(4ULL * spec.sequence * spec.hidden_width() * sizeof(float));
+  Buffer wire = encode(*parse_codec("h8"), values.bytes(), DType::kF32);
+  Buffer sums = Buffer::zeroed(model->layout().bytes());
+  ForwardInput in{.id = attempt_of(1, 0), .train = true, .rows = 4, .loss_scale = 1};
+  in.hidden_wire = wire.bytes();
+  ASSERT_TRUE(model->forward(in));
+  wire.data()[70] ^= std::byte{1};
+  BackwardInput back{.id = in.id, .accumulator = sums.bytes()};
+  back.output_gradient_wire = wire.bytes();
+  const auto refused = model->backward(back);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
+  EXPECT_TRUE(std::ranges::equal(sums.bytes(), Buffer::zeroed(sums.size()).bytes()));
+  EXPECT_EQ(model->saved_graphs(), 0U);
+  EXPECT_EQ(model->forward(in).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(model->saved_graphs(), 0U);
 }
 
 // Both round operands to the same codes; bf16 in between moves some to a neighbouring one.

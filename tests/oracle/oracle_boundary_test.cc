@@ -20,7 +20,7 @@ RunConfig slow_config() {
 // Losses within `share` of the reference's at every step, and not the same.
 void expect_near_reference(const RunConfig& config, double share) {
   RunConfig plain = config;
-  plain.codec = {};
+  plain.codec = {.forward = "none", .backward = "none"};
   const References& references = references_of(plain);
   const Trace swarm = run_swarm(swarm_options(config, 3));
   ASSERT_EQ(swarm.losses.size(), references.reference.losses.size());

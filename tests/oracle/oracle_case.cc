@@ -112,6 +112,7 @@ RunConfig config_of(const Factors& factors, DType dtype) {
   config.optimizer.lr = 1e-2;
   config.optimizer.clip = 0.3;  // every step is clipped
   config.optimizer.warmup_steps = 2;
+  config.codec = {.forward = "none", .backward = "none"};
   config.pipeline.stages = factors.stages;
   config.pipeline.peers.assign(factors.stages, factors.peers);
   config.pipeline.delay = factors.delay;

@@ -26,6 +26,7 @@ RunConfig tiny(std::uint32_t stages, std::uint32_t peers) {
   config.data.files = {"synthetic"};
   config.batch = {.batch = 16, .microbatch = 2, .sequence = 8};
   config.optimizer.lr = 1e-2;
+  config.codec = {.forward = "none", .backward = "none"};
   config.pipeline.stages = stages;
   config.pipeline.peers.assign(stages, peers);
   return config;

@@ -58,6 +58,9 @@ sequence = 32
 lr = 3e-3
 [pipeline]
 stages = 2
+[codec]
+forward = "none"
+backward = "none"
 [eval]
 sequences_max = 8
 )";

@@ -1,0 +1,156 @@
+// DeviceCodec on CUDA, with the kernels of kernels/cuda/quantize.cuh and kernels.cuh.
+
+#include <cuda_runtime.h>
+#include <span>
+
+#include "compression/device_codec.h"
+#include "compression/wire.h"
+#include "engine/base/check.h"
+#include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/quantize.cuh"
+
+namespace swarmline {
+namespace {
+
+using kernels::StochasticKey;
+using kernels::cuda::checked;
+using kernels::cuda::kDefaultStream;
+
+bool runs_on_device(const CodecSpec& codec) {
+  return quant_spec(codec) || codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
+}
+
+cudaError_t narrow(CodecKind kind, const float* values, std::uint16_t* codes, std::size_t n,
+                   std::uint32_t* non_finite) {
+  const auto convert =
+      kind == CodecKind::kFp16 ? kernels::cuda::fp32_to_fp16 : kernels::cuda::fp32_to_bf16;
+  return convert(values, codes, n, non_finite, kDefaultStream);
+}
+cudaError_t widen(CodecKind kind, const std::uint16_t* codes, float* values, std::size_t n,
+                  std::uint32_t* non_finite) {
+  const auto convert =
+      kind == CodecKind::kFp16 ? kernels::cuda::fp16_to_fp32 : kernels::cuda::bf16_to_fp32;
+  return convert(codes, values, n, non_finite, kDefaultStream);
+}
+
+class CudaCodec final : public DeviceCodec {
+ public:
+  explicit CudaCodec(int device) : device_(device) {}
+  ~CudaCodec() override { cudaSetDevice(device_); }
+
+  Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
+                        const StochasticKey* key) override;
+  Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) override;
+
+ private:
+  // A wire buffer as it lies in `wire_`: where its header belongs, a flag that kernels set, and the
+  // tiles. So one copy brings both to the host.
+  std::uint32_t* non_finite() const { return wire_.as<std::uint32_t>(); }
+  std::byte* tiles() const { return wire_.as<std::byte>() + kWireHeaderBytes; }
+  std::uint16_t* halves(const Tile& tile) const {
+    return reinterpret_cast<std::uint16_t*>(wire_.as<std::byte>() + tile.at);
+  }
+  Result<void> make_room(std::size_t wire_bytes);
+  Result<void> clear_flag() {
+    return checked(cudaMemsetAsync(wire_.as<std::byte>(), 0, kWireHeaderBytes, kDefaultStream),
+                   "clearing a flag");
+  }
+  Result<void> write_tiles(const WireHeader& header, const float* values, const StochasticKey* key);
+  Result<void> read_tiles(const WireHeader& header, float* values);
+
+  const int device_;
+  kernels::cuda::DeviceMemory wire_;
+};
+
+Result<void> CudaCodec::make_room(std::size_t wire_bytes) {
+  SWARMLINE_TRY(checked(cudaSetDevice(device_), "choosing the device"));
+  return wire_bytes <= wire_.size() ? Result<void>() : wire_.allocate(wire_bytes);
+}
+
+Result<void> CudaCodec::write_tiles(const WireHeader& header, const float* values,
+                                    const StochasticKey* key) {
+  constexpr const char* kWhat = "encoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(
+        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
+                                     tiles(), non_finite(), kDefaultStream),
+        kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(
+        narrow(header.codec.kind, values + tile.first, halves(tile), tile.elements, non_finite()),
+        kWhat));
+  return {};
+}
+
+Result<void> CudaCodec::read_tiles(const WireHeader& header, float* values) {
+  constexpr const char* kWhat = "decoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(
+        kernels::cuda::dequantize_wire(*spec, tiles(), header.elements, kernels::FloatKind::kF32,
+                                       values, non_finite(), kDefaultStream),
+        kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(
+        widen(header.codec.kind, halves(tile), values + tile.first, tile.elements, non_finite()),
+        kWhat));
+  return {};
+}
+
+Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_values,
+                                 std::uint64_t n, const StochasticKey* key) {
+  SWARMLINE_CHECK(is_valid(codec));
+  if (!runs_on_device(codec)) {
+    SWARMLINE_TRY(make_room(0));
+    Buffer values(n * sizeof(float));
+    SWARMLINE_TRY(
+        checked(cudaMemcpy(values.data(), device_values, values.size(), cudaMemcpyDeviceToHost),
+                "copying a tensor to the host"));
+    return swarmline::encode(codec, values.bytes(), DType::kF32, key);
+  }
+  if (key && !can_round_stochastically(codec)) key = nullptr;
+  WireHeader header{.codec = codec,
+                    .stochastic = key != nullptr,
+                    .elements = n,
+                    .payload_bytes = encoded_bytes(codec, n, DType::kF32) - kWireHeaderBytes};
+  Buffer wire(kWireHeaderBytes + header.payload_bytes);
+  SWARMLINE_TRY(make_room(wire.size()));
+  SWARMLINE_TRY(clear_flag());
+  SWARMLINE_TRY(write_tiles(header, device_values, key));
+  SWARMLINE_TRY(wire_.read(0, wire.bytes()));
+  header.non_finite = wire.as<std::uint32_t>()[0] != 0;
+  seal_wire(header, wire.bytes());
+  return wire;
+}
+
+Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t n) {
+  const auto header = read_wire_header(wire);
+  if (!header) return std::unexpected(header.error());
+  const std::size_t out_bytes = n * sizeof(float);
+  if (!runs_on_device(header->codec)) {
+    SWARMLINE_TRY(make_room(0));
+    Buffer values(out_bytes);
+    SWARMLINE_TRY(swarmline::decode(wire, DType::kF32, values.bytes()));
+    return checked(cudaMemcpy(device_out, values.data(), out_bytes, cudaMemcpyHostToDevice),
+                   "copying a tensor to the device");
+  }
+  SWARMLINE_TRY(check_target(*header, DType::kF32, out_bytes));
+  for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(tile, wire));
+  SWARMLINE_TRY(make_room(wire.size()));
+  SWARMLINE_TRY(wire_.write(0, wire));
+  SWARMLINE_TRY(clear_flag());
+  SWARMLINE_TRY(read_tiles(*header, device_out));
+  std::uint32_t flag = 0;
+  SWARMLINE_TRY(wire_.read(0, std::as_writable_bytes(std::span(&flag, 1))));
+  return check_announced(*header, DType::kF32, flag != 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceCodec>> make_device_codec(int device) {
+  return std::make_unique<CudaCodec>(device);
+}
+
+}  // namespace swarmline

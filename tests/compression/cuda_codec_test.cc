@@ -1,0 +1,139 @@
+// DeviceCodec on CUDA has the bits, values and errors of encode() and decode(). Skips, with the
+// reason, without a GPU.
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "compression/device_codec.h"
+#include "compression/wire.h"
+#include "engine/base/hash.h"
+#include "tests/compression/wire_values.h"
+#include "tests/kernels/device_array.h"
+
+namespace swarmline {
+namespace {
+
+using testing::all_codecs;
+using testing::DeviceBytes;
+
+constexpr kernels::StochasticKey kKey{.seed = 11, .stream = {5}};
+
+class CudaCodec : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    testing::CudaTest::SetUp();
+    if (IsSkipped()) return;
+    auto made = make_device_codec(0);
+    ASSERT_TRUE(made) << made.error().what;
+    codec_ = std::move(*made);
+  }
+
+  // Encodes and decodes on both sides.
+  void expect_host_bits(const CodecSpec& spec, const std::vector<float>& values,
+                        const kernels::StochasticKey* key = nullptr) {
+    SCOPED_TRACE(to_string(spec) + " of " + std::to_string(values.size()));
+    DeviceBytes in(values.data(), values.size() * sizeof(float));
+    const Buffer wanted = testing::encode_values(spec, values, key);
+    const auto wire =
+        codec_->encode(spec, reinterpret_cast<const float*>(in.data()), values.size(), key);
+    ASSERT_TRUE(wire) << wire.error().what;
+    ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+    std::vector<float> out(values.size());
+    const auto decoded = decode(*wire, out);
+    ASSERT_TRUE(decoded) << decoded.error().what;
+    EXPECT_TRUE(testing::same_bits(out, testing::decode_values<float>(wanted.bytes(), out.size())));
+  }
+  Result<void> decode(const Buffer& wire, std::vector<float>& out) {
+    DeviceBytes on_device(out.size() * sizeof(float));
+    SWARMLINE_TRY(
+        codec_->decode(wire.bytes(), reinterpret_cast<float*>(on_device.data()), out.size()));
+    on_device.copy_to(out.data());
+    return {};
+  }
+  // That both sides refuse `wire` in the same words.
+  void expect_refused(const Buffer& wire, std::size_t n) {
+    std::vector<float> out(n);
+    const auto wanted = swarmline::decode(wire.bytes(), DType::kF32, testing::writable(out));
+    const auto refused = decode(wire, out);
+    ASSERT_FALSE(wanted);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, wanted.error().code);
+    EXPECT_EQ(refused.error().what, wanted.error().what);
+  }
+
+  std::unique_ptr<DeviceCodec> codec_;
+};
+
+constexpr std::size_t kSizes[] = {0,    1,    31,     32,     33,     63,      64,       65,
+                                  4095, 4096, 65'535, 65'536, 65'537, 200'001, 1'000'003};
+
+TEST_F(CudaCodec, HasTheHostsBitsAtEverySize) {
+  for (const CodecSpec& spec : all_codecs())
+    for (const std::size_t n : kSizes)
+      ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, testing::samples<float>(n, 3)));
+}
+
+TEST_F(CudaCodec, RoundsStochasticallyAsTheHost) {
+  for (const CodecSpec& spec : all_codecs())
+    for (const std::size_t n : {1UL, 4096UL, 65'537UL, 1'000'003UL})
+      ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, testing::samples<float>(n, 4), &kKey));
+}
+
+TEST_F(CudaCodec, CarriesWhatIsNotFinite) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const CodecSpec& spec : all_codecs()) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf, 3e38F}) {
+      for (const std::size_t at : {0UL, 65'535UL, 65'536UL, 131'071UL}) {
+        std::vector<float> values = testing::samples<float>(131'072, 5);
+        values[at] = bad;
+        ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, values));
+      }
+    }
+  }
+}
+
+// One codec object through small and large tensors: nothing of an earlier one is left over.
+TEST_F(CudaCodec, ATensorLeavesNoTrace) {
+  std::vector<float> bad = testing::samples<float>(300'000, 6);
+  bad.back() = std::numeric_limits<float>::quiet_NaN();
+  for (const CodecSpec& spec : all_codecs()) {
+    ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, bad));
+    ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, testing::samples<float>(100, 7)));
+  }
+}
+
+TEST_F(CudaCodec, RefusesCorruptWires) {
+  for (const CodecSpec& spec : all_codecs()) {
+    SCOPED_TRACE(to_string(spec));
+    const std::size_t n = 2 * kWireTileElements + 131;
+    const Buffer good = testing::encode_values(spec, testing::samples<float>(n, 8));
+    const auto flipped = [&](std::size_t at) {
+      Buffer wire = Buffer::copy_of(good.bytes());
+      wire.data()[at] ^= std::byte{4};
+      return wire;
+    };
+    for (const std::size_t at : {0UL, 6UL, 24UL, 60UL, 64UL, good.size() / 2, good.size() - 1})
+      expect_refused(flipped(at), n);
+    expect_refused(Buffer::copy_of(good.bytes().first(good.size() - 64)), n);
+    expect_refused(Buffer::copy_of(good.bytes().first(63)), n);
+    expect_refused(good, n - 1);
+    expect_refused(good, n + 1);
+    expect_refused(good, 0);
+  }
+}
+
+TEST_F(CudaCodec, RefusesNonFiniteValuesWithoutTheirFlag) {
+  for (const CodecSpec& spec : all_codecs()) {
+    std::vector<float> values = testing::samples<float>(70'000, 9);
+    values[66'000] = std::numeric_limits<float>::quiet_NaN();
+    Buffer wire = testing::encode_values(spec, values);
+    wire.data()[9] = std::byte{0};
+    const std::uint64_t hash = xxh3(wire.bytes().first(56));
+    std::memcpy(wire.data() + 56, &hash, sizeof hash);
+    expect_refused(wire, values.size());
+  }
+}
+
+}  // namespace
+}  // namespace swarmline
