@@ -23,7 +23,7 @@ double wire_seconds(double bytes, const LinkSpeed& link) {
 class ChainPlay {
  public:
   ChainPlay(const StageLoad& load, const LinkSpeed& link, std::uint32_t stages)
-      : one_way_(link.rtt_seconds / 2),
+      : one_way_(link.rtt_seconds / 2 + kMessageSeconds),
         compute_{load.forward_seconds + load.codec_seconds / 2,
                  load.backward_seconds + load.codec_seconds / 2},
         wire_{wire_seconds(load.forward_bytes, link), wire_seconds(load.backward_bytes, link)},
@@ -32,7 +32,7 @@ class ChainPlay {
   // Lets `window` microbatches be under way until `total` are back; when each came back.
   std::vector<double> play(std::uint32_t window, std::uint32_t total) {
     to_start_ = total;
-    for (std::uint32_t i = 0; i < window; ++i) start_one();
+    for (std::uint32_t i = 0; i < window; ++i) start_one(0);
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
@@ -70,10 +70,10 @@ class ChainPlay {
   void at(double time, std::size_t stage, Way way, bool done) {
     events_.push({time, order_++, stage, way, done});
   }
-  void start_one() {
+  void start_one(double time) {
     if (to_start_ == 0) return;
     --to_start_;
-    at(now_, 0, kForward, false);
+    at(time, 0, kForward, false);
   }
   void feed(std::size_t stage) {
     Peer& peer = peers_[stage];
@@ -95,7 +95,7 @@ class ChainPlay {
       ++peers_[stage].ready[kBackward];
     } else if (way == kBackward && stage == 0) {
       back_.push_back(now_);
-      start_one();
+      start_one(now_ + kMessageSeconds);  // the coordinator's lease
     } else {
       Peer& peer = peers_[stage];
       peer.uplink_free = std::max(now_, peer.uplink_free) + wire_[way];

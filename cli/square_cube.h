@@ -43,6 +43,9 @@ struct Chain {
 
 // The engine gives a device one job to work on and one ahead, and does not take that one back.
 inline constexpr std::size_t kDeviceJobs = 2;
+// What a message takes beside the wire: system calls and threads that wake. Measured: a microbatch
+// alone in a chain of two over loopback, of three messages, is 0.9 ms late.
+inline constexpr double kMessageSeconds = 0.0003;
 
 // Share of the time that each device is busy when microbatches pass through the chain as in the
 // engine: backward work first, messages one way, computing and sending at once, each peer's sends
