@@ -1,15 +1,11 @@
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "cli/bench_codec_report.h"
+#include "cli/bench_machine.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
-#include "cli/screen.h"
 #include "compression/sample_tensors.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
@@ -102,42 +98,11 @@ Result<std::vector<BenchTensor>> chosen_tensors(const CodecFlags& flags) {
   return tensors;
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
-// What is being measured, in place of the next line of the table; nothing where nobody watches.
-class Progress {
- public:
-  Progress(std::size_t cases, bool visible) : cases_(cases), visible_(visible) {}
-  void begin(const std::string& what) {
-    ++number_;
-    if (!visible_) return;
-    std::printf("%s", fmt::format("  {} of {}: {} ...", number_, cases_, what).c_str());
-    std::fflush(stdout);
-  }
-  void end(const std::string& line) const {
-    std::printf("%s%s\n", visible_ ? "\r\x1b[K" : "", line.c_str());
-    std::fflush(stdout);
-  }
-
- private:
-  std::size_t cases_;
-  std::size_t number_ = 0;
-  bool visible_;
-};
-
 Result<void> measure_speeds(const CodecFlags& flags, const std::vector<CodecSpec>& codecs,
                             const std::vector<DType>& dtypes, const SecondsClock& clock,
                             CodecBenchReport& report) {
   std::printf("%s\n", speed_head(flags.mib).c_str());
-  Progress progress(codecs.size() * dtypes.size(), output_is_terminal());
+  BenchProgress progress(codecs.size() * dtypes.size());
   for (const DType dtype : dtypes) {
     for (const CodecSpec& codec : codecs) {
       progress.begin(fmt::format("{} from {}", to_string(codec), bench_dtype_name(dtype)));
@@ -153,7 +118,7 @@ Result<void> measure_speeds(const CodecFlags& flags, const std::vector<CodecSpec
 Result<void> measure_accuracies(const std::vector<CodecSpec>& codecs,
                                 const std::vector<BenchTensor>& tensors, CodecBenchReport& report) {
   std::printf("\n%s\n", accuracy_head().c_str());
-  Progress progress(codecs.size() * tensors.size(), output_is_terminal());
+  BenchProgress progress(codecs.size() * tensors.size());
   for (const BenchTensor& tensor : tensors) {
     for (const CodecSpec& codec : codecs) {
       progress.begin(fmt::format("{} on {}", to_string(codec), tensor.name));
@@ -175,9 +140,7 @@ Result<void> bench_codec(const CodecFlags& flags) {
   if (!tensors) return std::unexpected(tensors.error());
 
   const AsioRuntime runtime;
-  const SecondsClock clock = [&runtime] {
-    return std::chrono::duration<double>(runtime.now().time_since_epoch()).count();
-  };
+  const SecondsClock clock = seconds_clock(runtime);
   CodecBenchReport report{.machine = processor_name(),
                           .instruction_set = kernels::instruction_set(),
                           .wall_seconds = runtime.wall_seconds(),
@@ -242,6 +205,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("bench", "Measure what this machine can do");
   command->require_subcommand(1);
   add_codec_command(*command, exit_code);
+  add_bench_ratio_command(*command, exit_code);
 }
 
 }  // namespace swarmline

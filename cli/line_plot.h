@@ -1,6 +1,6 @@
 // A plot of lines, as SVG and as text for a terminal. Pure: the same plot gives the same bytes.
-//   Values:  points that are not finite, or not above 0 on a logarithmic axis, are left out; the line
-//            goes from the point before to the one behind.
+//   Values:  points that are not finite, or not above 0 on a logarithmic axis, are left out; the
+//            line goes from the point before to the one behind.
 //   Bounds:  axes are those of the points unless given. Colours and marks repeat after
 //            kPlotStyles lines.
 //   Thread:  pure functions. Ownership: values.
@@ -32,8 +32,8 @@ struct LinePlot {
 
 // A document of its own, 720 by 440, readable on light and dark pages, no scripts or fonts.
 std::string to_svg(const LinePlot& plot);
-// `columns` wide; the plot's field has `rows`, every fifth with its value (21: each is a twentieth).
-// ASCII but for what the labels have.
+// `columns` wide; the field of the plot has `rows`, every fifth with its value (of 21 rows, each is
+// 5 % of the axis). ASCII but for what the labels have.
 std::vector<std::string> to_text(const LinePlot& plot, std::size_t columns, std::size_t rows);
 
 }  // namespace swarmline

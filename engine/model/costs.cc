@@ -64,18 +64,23 @@ BoundaryCosts boundary_costs(const ModelSpec& spec) {
 
 }  // namespace
 
-ModelCosts model_costs(const ModelSpec& spec) {
-  const ModelSection& shape = spec.shape;
+double layer_matrix_flops(const ModelSpec& spec) {
   const Widths w = widths_of(spec);
   const double weights = w.d * (w.d + 2 * w.kv) + w.d * w.d + w.d * w.up + w.ff * w.d;
   const double causal = w.tokens * w.d;  // two products of d per pair of tokens, half of the pairs
+  return kForwardAndBackward * w.tokens * (2 * weights + 2 * causal);
+}
+
+ModelCosts model_costs(const ModelSpec& spec) {
+  const ModelSection& shape = spec.shape;
+  const Widths w = widths_of(spec);
   const double passes = 8 * w.d + w.up + 2 * w.ff + (shape.dropout > 0 ? 4 * w.d : 0);
-  const double layer = 2 * weights + 2 * causal + kFlopsPerElementPass * passes;
   const double head = 2 * w.d * shape.vocab + kFlopsPerElementPass * (2 * w.d + 2 * shape.vocab);
   const double embedding = kFlopsPerElementPass * w.d * (shape.dropout > 0 ? 4 : 2);
   const double scale = kForwardAndBackward * w.tokens;
   const BoundaryCosts boundary = boundary_costs(spec);
-  return {.layer_flops = std::vector<double>(shape.layers, scale * layer),
+  const double layer = layer_matrix_flops(spec) + scale * kFlopsPerElementPass * passes;
+  return {.layer_flops = std::vector<double>(shape.layers, layer),
           .embedding_flops = scale * embedding,
           .head_flops = scale * head,
           .sending_flops = scale * boundary.sending,

@@ -57,6 +57,9 @@ struct ModelCosts {
   double receiving_flops = 0;
 };
 ModelCosts model_costs(const ModelSpec& spec);
+// Forward + backward FLOPs of one layer's matrix products for one sequence; of attention only the
+// pairs of tokens that a causal mask leaves.
+double layer_matrix_flops(const ModelSpec& spec);
 
 struct ParameterSlot {
   std::string name;  // of the whole model, layer numbers global

@@ -1,5 +1,6 @@
 #include "engine/model/product_times.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -7,9 +8,12 @@
 #include <torch/torch.h>
 
 #include "engine/model/cublaslt_backend.h"
+#include "engine/model/find_device.h"
 
 namespace swarmline {
 namespace {
+
+constexpr double kWarmUpSeconds = 0.2;
 
 class Measurement {
  public:
@@ -103,6 +107,32 @@ Result<std::vector<ProductTime>> measure_products(int device,
     return fail(ErrorCode::kDevice, error.what_without_backtrace());
   }
   return times;
+}
+
+Result<double> plain_product_seconds(const std::string& device, const ProductShape& shape,
+                                     int rounds, const std::function<double()>& clock) {
+  const auto found = find_device(device);
+  if (!found) return std::unexpected(found.error());
+  try {
+    at::NoGradGuard no_graph;
+    const auto options =
+        at::TensorOptions(found->is_cpu() ? at::kFloat : at::kBFloat16).device(*found);
+    const at::Tensor x = at::randn({shape.rows, shape.inputs}, options);
+    const at::Tensor w = at::randn({shape.outputs, shape.inputs}, options);
+    at::Tensor out = at::empty({shape.rows, shape.outputs}, options);
+    std::vector<double> seconds;
+    const double warm = clock() + kWarmUpSeconds;
+    for (bool first = true; seconds.size() < static_cast<std::size_t>(rounds); first = false) {
+      const double start = clock();
+      at::mm_out(out, x, w.t());
+      if (found->is_cuda()) torch::cuda::synchronize(found->index());
+      if (!first && start >= warm) seconds.push_back(clock() - start);
+    }
+    std::ranges::nth_element(seconds, seconds.begin() + rounds / 2);
+    return seconds[static_cast<std::size_t>(rounds) / 2];
+  } catch (const c10::Error& error) {
+    return fail(ErrorCode::kDevice, error.what_without_backtrace());
+  }
 }
 
 }  // namespace swarmline

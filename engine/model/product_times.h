@@ -1,9 +1,11 @@
-// How long a layer's matrix products take on a CUDA device, by cuBLASLt and by libtorch.
+// How long matrix products take: of a layer on a CUDA device, by cuBLASLt and by libtorch; a plain
+// one on any.
 //   Errors: kUserMistake: no such device, or a build without CUDA parts. kDevice: it failed.
 //   Thread: one at a time, the device's. Cost: some hundred products of each kind.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,5 +35,11 @@ struct ProductTime {
 
 Result<std::vector<ProductTime>> measure_products(int device,
                                                   const std::vector<ProductShape>& shapes);
+
+// One product by libtorch, in the dtype that stages compute in (fp32, on CUDA bf16), with the
+// threads that set_compute_threads() last said: the median of `rounds`, after a fifth of a
+// second to warm up, in seconds of `clock`.
+Result<double> plain_product_seconds(const std::string& device, const ProductShape& shape,
+                                     int rounds, const std::function<double()>& clock);
 
 }  // namespace swarmline

@@ -29,7 +29,8 @@ std::string to_json_line(const StepLogLine& line) {
   json.key("peers").begin_array();
   for (const PeerContributions& share : line.peers) {
     json.begin_object().member("peer", share.peer.value).member("stage", share.stage.value);
-    json.member("microbatches", share.microbatches).end_object();
+    json.member("microbatches", share.microbatches);
+    json.member("busy_seconds", share.busy_seconds).end_object();
   }
   json.end_array().key("boundaries").begin_array();
   for (const BoundaryBytes& boundary : line.boundaries) {

@@ -18,6 +18,7 @@ struct PeerContributions {
   PeerId peer;
   StageId stage;
   std::uint32_t microbatches = 0;  // contributions it owned when the step closed
+  double busy_seconds = 0;         // of its device, for the step's microbatches
 };
 
 // What crossed one boundary between stages in a step, both directions, codec payload and all

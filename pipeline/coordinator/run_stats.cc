@@ -39,6 +39,7 @@ void RunStats::on_reduced(const wire::Reduced& reduced) {
   forward.set_backward_framing(0);
   forward.set_backward_messages(0);
   step_[stage].add(forward);
+  busy_seconds_[reduced.seat().peer()] += 1e-9 * static_cast<double>(reduced.busy_ns());
   if (stage == 0) return;
   wire::BoundaryBytes backward;
   backward.set_backward_codec(bytes.backward_codec());
@@ -57,6 +58,7 @@ void RunStats::on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes,
   tokens_ += commit.tokens;
   reduce_bytes_ += reduce_bytes;
   last_step_ = std::exchange(step_, {});
+  last_busy_seconds_ = std::exchange(busy_seconds_, {});
   for (const auto& [stage, totals] : last_step_)
     if (stage < totals_.size()) totals_[stage].add(totals);
 }
@@ -76,6 +78,10 @@ std::string RunStats::log_line(const CommitRecord& commit,
   line.learning_rate = commit.learning_rate;
   line.skipped = commit.skipped;
   line.peers = shares;
+  for (PeerContributions& share : line.peers) {
+    const auto busy = last_busy_seconds_.find(share.peer.value);
+    if (busy != last_busy_seconds_.end()) share.busy_seconds = busy->second;
+  }
   for (const auto& [stage, totals] : last_step_) {
     if (stage + 1 >= totals_.size()) continue;
     const auto forward = boundaries.view(stage, BoundaryBoard::kForward);

@@ -63,6 +63,8 @@ class RunStats {
   std::uint64_t reduce_bytes_ = 0;
   std::map<std::uint32_t, BoundaryTotals> step_;  // of the step being reduced, by sending side
   std::map<std::uint32_t, BoundaryTotals> last_step_;
+  std::map<std::uint32_t, double> busy_seconds_;  // of the step being reduced, by peer
+  std::map<std::uint32_t, double> last_busy_seconds_;
   std::vector<BoundaryTotals> totals_;
 };
 

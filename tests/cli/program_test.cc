@@ -33,8 +33,10 @@ TEST(Program, HelpTeaches) {
         "fleet", "simulate", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
-  for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
-                              "config check", "bench codec", "plan", "fleet convert", "simulate"}) {
+  for (const char* command :
+       {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
+        "bench codec", "bench ratio", "plan", "fleet convert",
+        "simulate"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -111,6 +113,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"bench", "codec", "--scales", "fp8"}, 2, "expected fp32 or bf16"},
         Mistake{{"bench", "codec", "--mib", "0"}, 2, "--mib"},
         Mistake{{"bench", "codec", "--tensors", "nothing"}, 2, "no such file"},
+        Mistake{{"bench", "ratio", "--hidden", "700"}, 2, "expected a multiple of 64"},
+        Mistake{{"bench", "ratio", "--codec", "h9"}, 2, "did you mean \"h8\"?"},
+        Mistake{{"bench", "ratio", "--bandwidth", "quick"}, 2, "e.g. 100M or 1G"},
+        Mistake{{"bench", "ratio", "--rtt", "-1"}, 2, "--rtt"},
+        Mistake{{"bench", "ratio", "none.toml"}, 2, "none.toml: found no such file"},
         Mistake{{"checkpoint", "diff", "a", "b"}, 2, "a"}));
 
 TEST(Program, ConfigCheckIsGolden) {
@@ -156,6 +163,21 @@ TEST(Program, BenchCodecPrintsAndWritesItsTables) {
   const std::string table = folder.read("codec.csv");
   // A head, 4 codecs x 2 dtypes, 4 codecs x 1 tensor.
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 8 + 4) << table;
+}
+
+TEST(Program, BenchRatioPrintsAndWritesItsTables) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran ran = folder.run({"bench", "ratio", "run.toml", "--hidden", "32,64", "--codec", "h8",
+                              "--bandwidth", "100M,1G", "--rtt", "0,50", "--rounds", "1", "--json",
+                              "ratio.json", "--csv", "ratio.csv", "--svg", "ratio.svg"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  for (const char* part : {"GFLOP/s", "even Mb/s", "V100, one", "100 Mb/s"})
+    EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
+  EXPECT_TRUE(has(folder.read("ratio.json"), "\"kind\": \"ratio\""));
+  EXPECT_TRUE(has(folder.read("ratio.svg"), "</svg>"));
+  const std::string table = folder.read("ratio.csv");
+  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 2 * 2 * 2) << table;
 }
 
 TEST(Program, PlansASnapshotAndReplaysAFleet) {

@@ -19,7 +19,7 @@ TEST(LogLinesTest, Golden) {
                          .wall_seconds = 1.75e9,
                          .gradient_norm = 1.5,
                          .learning_rate = 3e-4,
-                         .peers = {{PeerId(1), StageId(0), 5}, {PeerId(2), StageId(0), 3}},
+                         .peers = {{PeerId(1), StageId(0), 5, 0.25}, {PeerId(2), StageId(0), 3}},
                          .boundaries = {{StageId(0), 1000, 900, "h8", "none", 0.0625, 0},
                                         {StageId(1), 1001, 901, "bf16", "h8"}},
                          .averaging_bytes = 777};

@@ -1,0 +1,16 @@
+// For the files of this folder: what a device is called.
+#pragma once
+
+#include <string>
+
+#include <torch/torch.h>
+
+#include "engine/base/result.h"
+
+namespace swarmline {
+
+// "cpu", "cuda" or "cuda:N". kUserMistake for any other name, and for a device that this machine or
+// build does not have.
+Result<at::Device> find_device(const std::string& name);
+
+}  // namespace swarmline
