@@ -173,7 +173,9 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   // The word that would end a ban, or the credit we wait for, may have been lost with the link.
   wiring_.on_credit(peer.peer);
   for (const TaskPtr& task : waiting) resend(task, false);
+  order_.lift();
   retry_seeking();
+  go_on_in_order();
 }
 
 void MicrobatchFlow::retry_seeking() {

@@ -19,6 +19,14 @@ std::uint32_t total_peers(const RunConfig& config) {
   return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
 }
 
+// In a fixed order every source has its share of the step at once, so that leases go round.
+std::uint32_t window_of(const RunConfig& config) {
+  const std::uint32_t sources = config.pipeline.peers.front();
+  const std::uint32_t share = (config.microbatches_per_step() + sources - 1) / sources;
+  const bool fixed = config.pipeline.order != OrderKind::kFree && config.pipeline.in_flight == 0;
+  return window_for(fixed ? share : config.pipeline.in_flight, total_peers(config), sources);
+}
+
 // A session's phases: two steps and as many evaluations, and those whose end is still on its way.
 constexpr std::size_t kOpenPhasesMax = 8;
 
@@ -73,8 +81,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
             }),
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
       averaging_codecs_(config_, model_->layout().bytes()),
-      window_(window_for(config_.pipeline.in_flight, total_peers(config_),
-                         config_.pipeline.peers.front())),
+      window_(window_of(config_)),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -202,8 +209,13 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
   for (const auto& [peer, seat] : next_)
     if (!next.contains(peer)) wiring_->remove(peer);
   next_ = std::move(next);
-  for (const wire::PeerInfo& info : membership.mates())
-    context_.links.set_address(from_wire(info.seat()), info.address());
+  std::uint32_t rank = 0;
+  for (const wire::PeerInfo& info : membership.mates()) {
+    const Seat mate = from_wire(info.seat());
+    context_.links.set_address(mate, info.address());
+    rank += mate.peer < context_.self.peer ? 1 : 0;
+  }
+  flow_.set_share(rank, static_cast<std::uint32_t>(membership.mates_size()) + 1);
   flow_.set_next_seats(std::move(seats));
   return {};
 }
