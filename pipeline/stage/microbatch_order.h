@@ -1,7 +1,7 @@
-// In which order a peer may compute a step's microbatches: `[pipeline] order`, for fixed routes. What
-// SWARM is measured against.
-//   gpipe: no backward before the last forward (Huang et al., NeurIPS 2019). Held at the last stage,
-//          on whose gradients all others wait; released newest first.
+// In which order a peer may compute a step's microbatches: `[pipeline] order`, for fixed routes.
+// What SWARM is measured against.
+//   gpipe: no backward before the last forward (Huang et al., NeurIPS 2019). Held at the last
+//          stage, on whose gradients all others wait; released newest first.
 //   1f1b:  a peer of stage s of S has at most S - s microbatches between the beginning of its
 //          forward and the end of its backward (PipeDream-Flush, Narayanan et al., ICML 2021).
 //   free:  holds nothing.

@@ -69,7 +69,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .call_coordinator = std::move(parts.call_coordinator),
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
-      wiring_(make_wiring()),
+      wiring_(parts.wiring ? std::move(parts.wiring) : make_wiring()),
       contributions_(context_,
                      [this](const TaskPtr& task, std::function<void()> done) {
                        flow_.subtract(task, std::move(done));

@@ -29,6 +29,7 @@ struct SeatedStageParts {
   Era era;
   std::unique_ptr<StageModel> model;
   std::unique_ptr<MicrobatchSource> source;  // stage 0 only
+  std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
   std::function<void(Frame)> notify_coordinator;

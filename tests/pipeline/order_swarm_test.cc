@@ -1,5 +1,5 @@
-// `[pipeline] order` in whole simulated swarms: what each order allows, seen at the models, and that
-// none changes what is trained.
+// `[pipeline] order` in whole simulated swarms: what each order allows, seen at the models, and
+// that none changes what is trained.
 #include <algorithm>
 #include <map>
 
