@@ -23,33 +23,6 @@ constexpr double kTensorBytes = kSequence * kWidth * sizeof(double);
 constexpr Duration kRunMax = 100h;  // of virtual time
 constexpr double kNever = 3600;     // seconds: nothing times out
 
-RunConfig config_of(const SimPlan& plan) {
-  RunConfig config;
-  config.run.steps = plan.steps;
-  config.run.seed = plan.seed;
-  config.model.layers = static_cast<std::uint32_t>(plan.peers.size());
-  config.model.d_model = kWidth;
-  config.model.heads = 1;
-  config.model.dtype = DType::kF64;
-  config.data.files = {"synthetic"};
-  config.batch = {.batch = plan.microbatches, .microbatch = 1, .sequence = kSequence};
-  config.optimizer.schedule = "constant";
-  config.pipeline.stages = static_cast<std::uint32_t>(plan.peers.size());
-  config.pipeline.peers = plan.peers;
-  config.pipeline.delay = plan.delay;
-  config.pipeline.in_flight = plan.in_flight;
-  config.pipeline.layers.assign(plan.peers.size(), 1);
-  const bool fixed = plan.rule == Rule::kGPipe || plan.rule == Rule::k1F1B;
-  config.pipeline.wiring = fixed ? "static" : "stochastic";
-  if (fixed)
-    config.pipeline.order = plan.rule == Rule::kGPipe ? OrderKind::kGPipe : OrderKind::k1F1B;
-  config.wiring.in_flight_per_peer = plan.in_flight_per_peer;
-  config.wiring.hop_timeout_seconds = kNever;
-  config.net.peer_silence_seconds = kNever;
-  config.net.connect_timeout_seconds = kNever;
-  return config;
-}
-
 // When the bytes of a frame have passed the sender's uplink and the receiver's downlink.
 class Links {
  public:
@@ -199,6 +172,33 @@ std::vector<Place> joining_order(const std::vector<std::uint32_t>& peers) {
 }
 
 }  // namespace
+
+RunConfig config_of(const SimPlan& plan) {
+  RunConfig config;
+  config.run.steps = plan.steps;
+  config.run.seed = plan.seed;
+  config.model.layers = static_cast<std::uint32_t>(plan.peers.size());
+  config.model.d_model = kWidth;
+  config.model.heads = 1;
+  config.model.dtype = DType::kF64;
+  config.data.files = {"synthetic"};
+  config.batch = {.batch = plan.microbatches, .microbatch = 1, .sequence = kSequence};
+  config.optimizer.schedule = "constant";
+  config.pipeline.stages = static_cast<std::uint32_t>(plan.peers.size());
+  config.pipeline.peers = plan.peers;
+  config.pipeline.delay = plan.delay;
+  config.pipeline.in_flight = plan.in_flight;
+  config.pipeline.layers.assign(plan.peers.size(), 1);
+  const bool fixed = plan.rule == Rule::kGPipe || plan.rule == Rule::k1F1B;
+  config.pipeline.wiring = fixed ? "static" : "stochastic";
+  if (fixed)
+    config.pipeline.order = plan.rule == Rule::kGPipe ? OrderKind::kGPipe : OrderKind::k1F1B;
+  config.wiring.in_flight_per_peer = plan.in_flight_per_peer;
+  config.wiring.hop_timeout_seconds = kNever;
+  config.net.peer_silence_seconds = kNever;
+  config.net.connect_timeout_seconds = kNever;
+  return config;
+}
 
 const char* name_of(Rule rule) {
   switch (rule) {

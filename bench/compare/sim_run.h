@@ -48,6 +48,7 @@ struct SimMeasured {
   double quantile(double q) const;  // of round_trips
 };
 
+RunConfig config_of(const SimPlan& plan);
 SimMeasured run_simulated(const SimPlan& plan);
 
 }  // namespace swarmline::bench
