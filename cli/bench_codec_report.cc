@@ -1,5 +1,6 @@
 #include "cli/bench_codec_report.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -98,9 +99,12 @@ std::string accuracy_head() {
 }
 
 std::string accuracy_line(const CodecAccuracy& accuracy) {
-  return fmt::format("{:<26} {:<14} {:>9.3f} {:>9.5f} {:>11.2e} {:>9.5f}", accuracy.tensor,
+  constexpr std::size_t kNameWidth = 26;
+  std::string tensor = accuracy.tensor;  // the end of a parameter's name tells more than its start
+  if (tensor.size() > kNameWidth) tensor = ".." + tensor.substr(tensor.size() - kNameWidth + 2);
+  return fmt::format("{:<26} {:<14} {:>9.3f} {:>9.5f} {:>11.2e} {:>9.5f}", tensor,
                      to_string(accuracy.codec), accuracy.bits_per_element, accuracy.relative_l2,
-                     1 - accuracy.cosine, accuracy.max_error);
+                     std::max(0.0, 1 - accuracy.cosine), accuracy.max_error);
 }
 
 std::string to_json(const CodecBenchReport& report) {

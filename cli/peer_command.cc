@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <unistd.h>
@@ -19,6 +20,8 @@ namespace swarmline {
 namespace {
 
 // Last words reach the coordinator and the neighbours.
+// What clouds give a spot machine before it is taken, less a little.
+constexpr Duration kNotice = std::chrono::seconds(28);
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 
 struct PeerCommandFlags {
@@ -70,7 +73,13 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
                    outcome = std::move(ended);
                    runtime.call_after(kLinger, [&] { runtime.request_stop(); });
                  });
-  runtime.on_signals([&](int) { peer.request_stop(); });
+  bool leaving = false;
+  runtime.on_signals([&](int signal) {
+    if (signal == SIGTERM && !std::exchange(leaving, true))
+      peer.request_drain(kNotice);
+    else
+      peer.request_stop();
+  });
   peer.start();
   runtime.run();
   device.stop();

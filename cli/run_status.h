@@ -18,7 +18,7 @@ struct PeerStatus {
   std::uint64_t peer = 0;
   std::string name;
   std::string address;
-  std::string state;  // building ready lost
+  std::string state;  // building joining ready lost
   double share = 0;   // of the stage's contributions, 0..1
   double busy = 0;    // of the time, 0..1
   std::uint64_t in_flight = 0;

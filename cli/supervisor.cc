@@ -28,7 +28,8 @@ constexpr Duration kTick = std::chrono::milliseconds(50);  // children and addre
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(500);
 constexpr Duration kPlainLinePeriod = std::chrono::seconds(2);
 constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read before
-// The coordinator says why a peer's failure is the run's; sooner when it may not know the peer yet.
+// The coordinator says why the last peer's failure is the run's; sooner when it may not know the
+// peer yet.
 constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
 constexpr Duration kJoinVerdict = std::chrono::seconds(2);
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
@@ -83,6 +84,8 @@ class Supervisor {
   void look_for_seats();
   void watch_children();
   void child_ended(NamedChild& child, int code);
+  bool has_started() const;
+  bool goes_on() const;
   void finish_when_peers_left();
   void poll_status();
   void take_status(std::string_view json);
@@ -241,7 +244,21 @@ void Supervisor::watch_children() {
     }
   }
   if (coordinator_code_) return finish_when_peers_left();
+  // What the status said when the peer ended may have been old.
+  if (verdict_deadline_ && goes_on()) verdict_deadline_.reset();
   if (verdict_deadline_ && runtime_.now() > *verdict_deadline_) end(kExitFailed);
+}
+
+bool Supervisor::has_started() const {
+  return status_.state != "starting" && status_.state != "waiting";
+}
+
+// Once it has started, the run goes on while each stage keeps a peer; when none is left, the
+// coordinator says so.
+bool Supervisor::goes_on() const {
+  return has_started() && std::ranges::any_of(children_, [&](const NamedChild& child) {
+           return &child != &children_.front() && !child.reported;
+         });
 }
 
 void Supervisor::child_ended(NamedChild& child, int code) {
@@ -255,10 +272,13 @@ void Supervisor::child_ended(NamedChild& child, int code) {
     return;
   }
   if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
-  // While it waits for peers the coordinator has no reason to end the run; otherwise it will say
-  // why this peer's end is the run's.
-  const bool seated = status_.state != "starting" && status_.state != "waiting";
-  verdict_deadline_ = runtime_.now() + (seated ? kCoordinatorVerdict : kJoinVerdict);
+  if (!goes_on()) {
+    verdict_deadline_ = runtime_.now() + (has_started() ? kCoordinatorVerdict : kJoinVerdict);
+  } else if (!screen_) {
+    std::printf("%s ended with code %d; see %s\n", child.name.c_str(), code,
+                options_.folder.log_of(child.name).c_str());
+    std::fflush(stdout);
+  }
 }
 
 void Supervisor::finish_when_peers_left() {

@@ -4,10 +4,11 @@
 //     capture_tensors CONFIG CHECKPOINT OUT
 //
 // The stages of CONFIG with the parameters of CHECKPOINT, one after the other in this process, work
-// on the microbatches of the step that comes next. From the first microbatch: the activations
+// on the microbatches of the step that comes next. From the first sequences: the activations
 // behind the first and before the last stage and their gradients; from the whole step: gradients of
 // the embedding and of the MLP in the middle of the model.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -30,6 +31,8 @@ struct Captured {
   TensorInfo info;
   Buffer bytes;
 };
+
+constexpr std::int64_t kSequencesMax = 2;  // of a microbatch: the file is kept with the sources
 
 class Pipeline {
  public:
@@ -77,10 +80,11 @@ Result<void> Pipeline::load(const CheckpointReader& checkpoint) {
 }
 
 void Pipeline::capture(std::string name, const Buffer& hidden) {
-  const std::vector<std::int64_t> shape = {config_.batch.microbatch, config_.batch.sequence,
-                                           spec_.hidden_width()};
+  const std::int64_t sequences = std::min<std::int64_t>(config_.batch.microbatch, kSequencesMax);
+  const std::vector<std::int64_t> shape = {sequences, config_.batch.sequence, spec_.hidden_width()};
+  const std::size_t bytes = hidden.size() / config_.batch.microbatch * sequences;
   captured_.push_back({.info = {.name = std::move(name), .dtype = DType::kF32, .shape = shape},
-                       .bytes = Buffer::copy_of(hidden.bytes())});
+                       .bytes = Buffer::copy_of(hidden.bytes().first(bytes))});
 }
 
 Result<void> Pipeline::run_microbatch(const AttemptId& id) {

@@ -28,6 +28,8 @@ struct Limits {
   static constexpr int in_flight_per_next_peer_max = 64;
   // Collective
   static constexpr std::size_t reduce_chunk_bytes = 1 * kMiB;
+  // State between peers
+  static constexpr std::uint64_t state_piece_bytes = 1 * kMiB;
   // Files
   static constexpr std::uint64_t safetensors_header_bytes_max = 100'000'000;
   static constexpr std::uint64_t checkpoint_piece_bytes = 4 * kMiB;

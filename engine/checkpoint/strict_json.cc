@@ -1,11 +1,12 @@
 #include "engine/checkpoint/strict_json.h"
 
+#include <charconv>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <boost/json/basic_parser_impl.hpp>
-#include <boost/json/parse.hpp>
+#include <boost/json/value_stack.hpp>
 #include <fmt/format.h>
 
 namespace swarmline {
@@ -14,9 +15,10 @@ namespace {
 
 namespace json = boost::json;
 
-// Boost.JSON keeps the last of two equal keys; two readers that choose differently would see two
-// files.
-class RepeatedKeyFinder {
+// Builds the value, and is stricter than Boost.JSON's own builder: that one keeps the last of two
+// equal keys (two readers that choose differently would see two files), and gives a number of many
+// digits an ulp or two off (what is written would not be what is read back).
+class StrictBuilder {
  public:
   static constexpr std::size_t max_array_size = SIZE_MAX;
   static constexpr std::size_t max_object_size = SIZE_MAX;
@@ -24,19 +26,27 @@ class RepeatedKeyFinder {
   static constexpr std::size_t max_key_size = SIZE_MAX;
 
   const std::string& repeated() const { return repeated_; }
+  json::value release() { return stack_.release(); }
 
-  bool on_document_begin(json::error_code&) { return true; }
+  bool on_document_begin(json::error_code&) {
+    stack_.reset();
+    return true;
+  }
   bool on_document_end(json::error_code&) { return true; }
   bool on_object_begin(json::error_code&) {
     keys_.emplace_back();
     return true;
   }
-  bool on_object_end(std::size_t, json::error_code&) {
+  bool on_object_end(std::size_t members, json::error_code&) {
     keys_.pop_back();
+    stack_.push_object(members);
     return true;
   }
   bool on_array_begin(json::error_code&) { return true; }
-  bool on_array_end(std::size_t, json::error_code&) { return true; }
+  bool on_array_end(std::size_t items, json::error_code&) {
+    stack_.push_array(items);
+    return true;
+  }
   bool on_key_part(json::string_view part, std::size_t, json::error_code&) {
     key_.append(part.data(), part.size());
     return true;
@@ -48,23 +58,56 @@ class RepeatedKeyFinder {
       error = json::error::syntax;
       return false;
     }
+    stack_.push_key(key_);
     key_.clear();
     return true;
   }
-  bool on_string_part(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_string(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_number_part(json::string_view, json::error_code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, json::error_code&) { return true; }
-  bool on_uint64(std::uint64_t, json::string_view, json::error_code&) { return true; }
-  bool on_double(double, json::string_view, json::error_code&) { return true; }
-  bool on_bool(bool, json::error_code&) { return true; }
-  bool on_null(json::error_code&) { return true; }
+  bool on_string_part(json::string_view part, std::size_t, json::error_code&) {
+    stack_.push_chars(part);
+    return true;
+  }
+  bool on_string(json::string_view part, std::size_t, json::error_code&) {
+    stack_.push_string(part);
+    return true;
+  }
+  bool on_number_part(json::string_view part, json::error_code&) {
+    number_.append(part.data(), part.size());
+    return true;
+  }
+  bool on_int64(std::int64_t number, json::string_view, json::error_code&) {
+    number_.clear();
+    stack_.push_int64(number);
+    return true;
+  }
+  bool on_uint64(std::uint64_t number, json::string_view, json::error_code&) {
+    number_.clear();
+    stack_.push_uint64(number);
+    return true;
+  }
+  bool on_double(double rough, json::string_view part, json::error_code&) {
+    number_.append(part.data(), part.size());
+    // Left as it is beyond what a double holds: infinity or 0, which the reader judges by its key.
+    std::from_chars(number_.data(), number_.data() + number_.size(), rough);
+    number_.clear();
+    stack_.push_double(rough);
+    return true;
+  }
+  bool on_bool(bool truth, json::error_code&) {
+    stack_.push_bool(truth);
+    return true;
+  }
+  bool on_null(json::error_code&) {
+    stack_.push_null();
+    return true;
+  }
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
  private:
+  json::value_stack stack_;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
   std::string key_;
+  std::string number_;
   std::string repeated_;
 };
 
@@ -74,19 +117,18 @@ Result<json::value> parse_strict_json(std::string_view text, std::string_view wh
   json::parse_options options;
   options.max_depth = kJsonDepthMax;
 
-  json::basic_parser<RepeatedKeyFinder> finder(options);
+  json::basic_parser<StrictBuilder> parser(options);
   json::error_code error;
-  finder.write_some(false, text.data(), text.size(), error);
-  if (!finder.handler().repeated().empty()) {
+  const std::size_t read = parser.write_some(false, text.data(), text.size(), error);
+  if (!parser.handler().repeated().empty()) {
     return fail(ErrorCode::kCorrupt,
-                fmt::format("{} has the key \"{}\" twice", where, finder.handler().repeated()));
+                fmt::format("{} has the key \"{}\" twice", where, parser.handler().repeated()));
   }
-  json::value value;
-  if (!error) value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  if (!error && read < text.size()) error = json::error::extra_data;
   if (error) {
     return fail(ErrorCode::kCorrupt, fmt::format("{} is no JSON: {}", where, error.message()));
   }
-  return value;
+  return parser.handler().release();
 }
 
 }  // namespace swarmline

@@ -1,4 +1,5 @@
-// JSON from outside for this folder's parsers: bounded depth, no repeated keys, no comments.
+// JSON from outside for this folder's parsers: bounded depth, no repeated keys, no comments,
+// numbers exact (the nearest double; infinity or 0 beyond its range).
 // Private to engine/checkpoint.
 #pragma once
 

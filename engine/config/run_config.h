@@ -147,7 +147,7 @@ struct NetSection {
   double connect_timeout_seconds = 10;
   std::uint64_t admit_bytes = 0;  // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
-  double peer_silence_seconds = 10;  // then a peer counts as lost
+  double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
   bool operator==(const NetSection&) const = default;
 };
 

@@ -274,8 +274,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Activations a peer admits, in bytes. 0: from its memory."},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
    "Period of heartbeats between a peer and the coordinator."},
-  {RUN(net, peer_silence_seconds), above_zero_to(kDaySeconds),
-   "A peer silent for so long counts as lost; at least two heartbeats."},
+  {RUN(net, peer_silence_seconds), reals(0, kDaySeconds),
+   "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
+   "heartbeats, more for a peer whose heartbeats come unevenly."},
 
   {RUN(security, insecure), flag(),
    "true: listen beyond loopback although links are not authenticated."},

@@ -314,7 +314,8 @@ Problem check_net(const RunConfig& config) {
   if (Problem found = check_listen("net.listen", "security.insecure", config.net.listen,
                                    config.security.insecure))
     return found;
-  if (config.net.peer_silence_seconds < 2 * config.net.heartbeat_seconds) {
+  if (config.net.peer_silence_seconds > 0 &&
+      config.net.peer_silence_seconds < 2 * config.net.heartbeat_seconds) {
     return problem({"net.peer_silence_seconds", "net.heartbeat_seconds"},
                    "found peer_silence_seconds = {} with heartbeat_seconds = {}, expected at least "
                    "two heartbeats, so that one "

@@ -7,7 +7,7 @@
 #include <hwy/foreach_target.h>
 #include "kernels/cpu/dyn8_vbmi.h"
 #include "kernels/cpu/quant_formats.h"
-#include "kernels/cpu/quant_kernels.h"
+#include "kernels/cpu/quant_dispatch.h"
 #include "kernels/cpu/quant_vector.inc"
 #include "kernels/cpu/dyn8_encode.inc"
 // clang-format on
@@ -122,31 +122,26 @@ HWY_AFTER_NAMESPACE();
 namespace swarmline::kernels {
 namespace {
 
-HWY_EXPORT(quantize_dyn8);
-HWY_EXPORT(dequantize_dyn8);
-HWY_EXPORT(axpy_dyn8);
+SWARMLINE_QUANT_DISPATCH(dyn8);
 
-bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
-                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
-  return HWY_DYNAMIC_DISPATCH(quantize_dyn8)(spec, source, values, n, key, scales, codes);
+// Decoding has one path more than there are targets.
+bool dequantize_any_path(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
+                         std::size_t n, FloatKind target, void* values) {
+  const auto run = quant_path().vbmi ? vbmi::dequantize_dyn8 : dequantize_dispatched;
+  return run(spec, scales, codes, n, target, values);
 }
-bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
-                           std::size_t n, FloatKind target, void* values) {
-  if (quant_path().vbmi) return vbmi::dequantize_dyn8(spec, scales, codes, n, target, values);
-  return HWY_DYNAMIC_DISPATCH(dequantize_dyn8)(spec, scales, codes, n, target, values);
-}
-bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
-                     std::size_t n, float* y) {
-  if (quant_path().vbmi) return vbmi::axpy_dyn8(spec, a, scales, codes, n, y);
-  return HWY_DYNAMIC_DISPATCH(axpy_dyn8)(spec, a, scales, codes, n, y);
+bool axpy_any_path(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
+                   std::size_t n, float* y) {
+  const auto run = quant_path().vbmi ? vbmi::axpy_dyn8 : axpy_dispatched;
+  return run(spec, a, scales, codes, n, y);
 }
 
 }  // namespace
 
 const QuantKernels kDyn8Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
+    .quantize = kDispatched.quantize,
+    .dequantize = dequantize_any_path,
+    .dequantize_axpy = axpy_any_path,
 };
 
 }  // namespace swarmline::kernels

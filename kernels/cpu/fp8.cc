@@ -5,7 +5,7 @@
 // clang-format off: what follows foreach_target.h is compiled once per target
 #include <hwy/foreach_target.h>
 #include "kernels/cpu/quant_block.h"
-#include "kernels/cpu/quant_kernels.h"
+#include "kernels/cpu/quant_dispatch.h"
 #include "kernels/cpu/quant_vector.inc"
 // clang-format on
 
@@ -242,35 +242,12 @@ HWY_AFTER_NAMESPACE();
 namespace swarmline::kernels {
 namespace {
 
-HWY_EXPORT(quantize_fp8);
-HWY_EXPORT(dequantize_fp8);
-HWY_EXPORT(axpy_fp8);
-
-bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
-                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
-  return HWY_DYNAMIC_DISPATCH(quantize_fp8)(spec, source, values, n, key, scales, codes);
-}
-bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
-                           std::size_t n, FloatKind target, void* values) {
-  return HWY_DYNAMIC_DISPATCH(dequantize_fp8)(spec, scales, codes, n, target, values);
-}
-bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
-                     std::size_t n, float* y) {
-  return HWY_DYNAMIC_DISPATCH(axpy_fp8)(spec, a, scales, codes, n, y);
-}
+SWARMLINE_QUANT_DISPATCH(fp8);
 
 }  // namespace
 
-const QuantKernels kE4M3Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
-};
-const QuantKernels kE5M2Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
-};
+const QuantKernels kE4M3Kernels = kDispatched;
+const QuantKernels kE5M2Kernels = kDispatched;
 
 }  // namespace swarmline::kernels
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/h8.cc"
 // clang-format off: what follows foreach_target.h is compiled once per target
 #include <hwy/foreach_target.h>
-#include "kernels/cpu/quant_kernels.h"
+#include "kernels/cpu/quant_dispatch.h"
 #include "kernels/cpu/quant_vector.inc"
 #include "kernels/cpu/quant_draws.inc"
 #include "kernels/cpu/quant_linear.inc"
@@ -35,30 +35,11 @@ HWY_AFTER_NAMESPACE();
 namespace swarmline::kernels {
 namespace {
 
-HWY_EXPORT(quantize_h8);
-HWY_EXPORT(dequantize_h8);
-HWY_EXPORT(axpy_h8);
-
-bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
-                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
-  return HWY_DYNAMIC_DISPATCH(quantize_h8)(spec, source, values, n, key, scales, codes);
-}
-bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
-                           std::size_t n, FloatKind target, void* values) {
-  return HWY_DYNAMIC_DISPATCH(dequantize_h8)(spec, scales, codes, n, target, values);
-}
-bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
-                     std::size_t n, float* y) {
-  return HWY_DYNAMIC_DISPATCH(axpy_h8)(spec, a, scales, codes, n, y);
-}
+SWARMLINE_QUANT_DISPATCH(h8);
 
 }  // namespace
 
-const QuantKernels kH8Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
-};
+const QuantKernels kH8Kernels = kDispatched;
 
 }  // namespace swarmline::kernels
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/int4.cc"
 // clang-format off: what follows foreach_target.h is compiled once per target
 #include <hwy/foreach_target.h>
-#include "kernels/cpu/quant_kernels.h"
+#include "kernels/cpu/quant_dispatch.h"
 #include "kernels/cpu/quant_vector.inc"
 #include "kernels/cpu/quant_draws.inc"
 #include "kernels/cpu/quant_linear.inc"
@@ -40,35 +40,12 @@ HWY_AFTER_NAMESPACE();
 namespace swarmline::kernels {
 namespace {
 
-HWY_EXPORT(quantize_int4);
-HWY_EXPORT(dequantize_int4);
-HWY_EXPORT(axpy_int4);
-
-bool quantize_dispatched(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
-                         const StochasticKey* key, void* scales, std::uint8_t* codes) {
-  return HWY_DYNAMIC_DISPATCH(quantize_int4)(spec, source, values, n, key, scales, codes);
-}
-bool dequantize_dispatched(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
-                           std::size_t n, FloatKind target, void* values) {
-  return HWY_DYNAMIC_DISPATCH(dequantize_int4)(spec, scales, codes, n, target, values);
-}
-bool axpy_dispatched(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
-                     std::size_t n, float* y) {
-  return HWY_DYNAMIC_DISPATCH(axpy_int4)(spec, a, scales, codes, n, y);
-}
+SWARMLINE_QUANT_DISPATCH(int4);
 
 }  // namespace
 
-const QuantKernels kInt4Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
-};
-const QuantKernels kH4Kernels = {
-    .quantize = quantize_dispatched,
-    .dequantize = dequantize_dispatched,
-    .dequantize_axpy = axpy_dispatched,
-};
+const QuantKernels kInt4Kernels = kDispatched;
+const QuantKernels kH4Kernels = kDispatched;
 
 }  // namespace swarmline::kernels
 #endif  // HWY_ONCE

@@ -12,6 +12,7 @@ StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send)
 Result<void> StageAverager::start(Round round) {
   SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
   const RoundKey key = round.key;
+  forget_before(key);
   Running& running = running_[key];
   running.round = std::move(round);
   running.reduce = std::make_unique<ButterflyAllReduce>(
@@ -44,6 +45,9 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
   if (key.phase.kind != PhaseKind::kTrain)
     return fail(ErrorCode::kCorrupt, "a chunk of an evaluation");
   if (key.phase.step < retired_below_[key.phase.kind]) return {};
+  if (const auto newest = attempts_.find({key.phase, key.group});
+      newest != attempts_.end() && key.attempt <= newest->second)
+    return {};  // of a round that was given up
   if (early_chunks_ >= kEarlyChunksMax || early_of_[from.peer] >= kEarlyChunksOfOneMax)
     return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
   if (frame.payload_bytes() > 2 * Limits::reduce_chunk_bytes)
@@ -87,7 +91,31 @@ void StageAverager::announce(Running& running) {
   running.round.on_done(running.reduce->progress().bytes_to_send);
 }
 
+void StageAverager::forget_before(const RoundKey& key) {
+  attempts_[{key.phase, key.group}] = key.attempt;
+  auto superseded = [&](const RoundKey& other) {
+    return other.phase == key.phase && other.group == key.group && other.attempt < key.attempt;
+  };
+  std::erase_if(running_, [&](const auto& entry) { return superseded(entry.first); });
+  for (auto it = early_.begin(); it != early_.end();) {
+    if (!superseded(it->first)) {
+      ++it;
+      continue;
+    }
+    forget_early(it->second);
+    it = early_.erase(it);
+  }
+}
+
+void StageAverager::abandon(const Phase& phase, std::optional<std::uint32_t> group) {
+  std::erase_if(running_, [&](const auto& entry) {
+    return entry.first.phase == phase && !entry.second.announced &&
+           (!group || entry.first.group == *group);
+  });
+}
+
 void StageAverager::retire(const Phase& phase) {
+  std::erase_if(attempts_, [&](const auto& entry) { return entry.first.first == phase; });
   std::erase_if(running_, [&](const auto& entry) { return entry.first.phase == phase; });
   for (auto it = early_.begin(); it != early_.end();) {
     if (it->first.phase != phase) {
@@ -108,12 +136,14 @@ void StageAverager::forget_early(const std::vector<Early>& early) {
       early_of_.erase(of);
 }
 
-bool StageAverager::waits_for(const Seat& peer) const {
-  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
-    const auto& members = entry.second.round.members;
-    return !entry.second.announced &&
-           std::find(members.begin(), members.end(), peer) != members.end();
-  });
+std::vector<RoundKey> StageAverager::waiting_for(const Seat& peer) const {
+  std::vector<RoundKey> keys;
+  for (const auto& [key, running] : running_) {
+    const auto& members = running.round.members;
+    if (!running.announced && std::find(members.begin(), members.end(), peer) != members.end())
+      keys.push_back(key);
+  }
+  return keys;
 }
 
 bool StageAverager::reducing() const {

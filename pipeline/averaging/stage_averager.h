@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/base/ids.h"
@@ -31,7 +32,8 @@ struct RoundKey {
 class StageAverager {
  public:
   static constexpr std::size_t kEarlyChunksMax = 4096;
-  static constexpr std::size_t kEarlyChunksOfOneMax = 2 * ButterflyAllReduce::kWindowChunks;
+  // Of two groups, and two attempts.
+  static constexpr std::size_t kEarlyChunksOfOneMax = 4 * ButterflyAllReduce::kWindowChunks;
 
   struct Round {
     RoundKey key;
@@ -44,12 +46,15 @@ class StageAverager {
   };
 
   explicit StageAverager(std::function<void(const Seat& to, Frame)> send);
+  // Ends earlier attempts at the same group's round.
   Result<void> start(Round round);
   Result<void> on_chunk(const Seat& from, const Frame& frame);
   void retire(const Phase& phase);
+  // Ends unfinished rounds of the phase (of one group): their members are not those any more.
+  void abandon(const Phase& phase, std::optional<std::uint32_t> group = {});
   bool reducing() const;
-  // An unfinished round has `peer` as a member.
-  bool waits_for(const Seat& peer) const;
+  // Unfinished rounds that have `peer` as a member.
+  std::vector<RoundKey> waiting_for(const Seat& peer) const;
 
  private:
   struct Running {
@@ -66,6 +71,7 @@ class StageAverager {
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
   void announce(Running& running);
   void forget_early(const std::vector<Early>& early);
+  void forget_before(const RoundKey& key);
 
   std::function<void(const Seat&, Frame)> send_;
   std::map<RoundKey, Running> running_;
@@ -73,6 +79,7 @@ class StageAverager {
   std::size_t early_chunks_ = 0;
   std::map<PeerId, std::size_t> early_of_;
   std::map<PhaseKind, std::uint64_t> retired_below_;
+  std::map<std::pair<Phase, std::uint32_t>, std::uint32_t> attempts_;  // of a group, the newest
 };
 
 }  // namespace swarmline

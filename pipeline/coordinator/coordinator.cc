@@ -72,7 +72,7 @@ Result<Address> Coordinator::Impl::start() {
   SWARMLINE_TRY(journal_.put_meta("term", std::to_string(term_.value)));
   SWARMLINE_TRY(journal_.put_meta("run_id", options_.run_id));
   expected_tick_ = runtime_.now();
-  check_silence();
+  watch();
   return bound;
 }
 
@@ -104,22 +104,8 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
                       session->channel->connection().counters().bytes_received;
   std::erase(sessions_, session);
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
-  Member& member = membership_.at(session->seat.peer);
-  if (member.state == MemberState::kLost) return;
-  member.state = MemberState::kLost;
-  peers_.erase(session->seat.peer);
-  ledger_.seat_lost(session->seat);
-  event("peer_lost",
-        to_string(session->seat) + ": " + (session->lost.empty() ? error.what : session->lost));
-  if (!session->lost.empty()) session->goodbye.clear();
-  const std::string& why = session->lost.empty() ? error.what : session->lost;
-  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value,
-                                      member.name, member.seat.stage.value, member.address);
-  fail_run(session->goodbye.empty()
-               ? fmt::format(
-                     "{} was lost: {}; the run ends after step {} because nothing can replace it",
-                     who, why, sequence_.committed())
-               : fmt::format("{} failed: {}", who, session->goodbye));
+  if (!membership_.is_current(session->seat)) return;
+  fence(session->seat, error.what);
 }
 
 void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame,
@@ -173,10 +159,14 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
         ErrorCode::kRefused,
         fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
                     hello->protocol(), kProtocolVersion)));
-  if (state_ != State::kWaiting)
-    return respond(fail(ErrorCode::kRefused,
-                        "the run has started and its seats are taken; join before it starts, or "
-                        "start another run"));
+  if (state_ != State::kWaiting && state_ != State::kTraining)
+    return respond(fail(ErrorCode::kRefused, "the run is about to end and takes no more peers"));
+  // A new connection of a peer whose old one nobody has seen end.
+  if (const Seat before = from_wire(hello->previous());
+      membership_.is_current(before) && membership_.at(before.peer).name == hello->name()) {
+    fence(before, "it came back over a new connection");
+    if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
+  }
   auto seat = membership_.join(*hello, runtime_.now());
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
@@ -199,6 +189,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     cut->set_first_layer(stage.first_layer);
     cut->set_last_layer(stage.last_layer);
   }
+  welcome.set_joining(state_ != State::kWaiting);
   welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
   respond(make_frame(MessageKind::kWelcome, welcome));
 }
@@ -217,8 +208,22 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
   };
   switch (kind_of(frame)) {
     case MessageKind::kHeartbeat:
-      return with(parse<wire::Heartbeat>(frame),
-                  [&](const auto& m) { membership_.heartbeat(m, runtime_.now()); });
+      return with(parse<wire::Heartbeat>(frame), [&](const auto& m) {
+        membership_.heartbeat(m, runtime_.now());
+        session->channel->notify(make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
+        if (membership_.at(session->seat.peer).draining) release_drained();
+      });
+    case MessageKind::kLeave:
+      return with(parse<wire::Leave>(frame), [&](const auto&) { on_leave(session->seat); });
+    case MessageKind::kWantState:
+      return with(parse<wire::WantState>(frame),
+                  [&](const auto&) { on_want_state(session->seat); });
+    case MessageKind::kStateFrozen:
+      return with(parse<wire::StateFrozen>(frame), [&](const auto& m) { on_state_frozen(m); });
+    case MessageKind::kReleaseClaim:
+      return with(parse<wire::ReleaseClaim>(frame), [&](const auto& m) { on_release_claim(m); });
+    case MessageKind::kRoundBroken:
+      return with(parse<wire::RoundBroken>(frame), [&](const auto& m) { on_round_broken(m); });
     case MessageKind::kReady:
       return with(parse<wire::Ready>(frame), [&](const auto& m) { on_ready(session, m); });
     case MessageKind::kWantLeases:
@@ -234,14 +239,14 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
     case MessageKind::kStepped:
       return with(parse<wire::Stepped>(frame), [&](const auto& m) { on_stepped(m); });
     case MessageKind::kSealMismatch:
-      return with(parse<wire::SealMismatch>(frame), [&](const wire::SealMismatch& m) {
-        fail_run(fmt::format("{} does not hold {} microbatches of {} that the ledger says it owns",
-                             to_string(session->seat), m.missing_size(),
-                             to_string(from_wire(m.phase()))));
-      });
+      return with(parse<wire::SealMismatch>(frame),
+                  [&](const auto& m) { on_seal_mismatch(session->seat, m); });
     case MessageKind::kGoodbye:
-      return with(parse<wire::Goodbye>(frame),
-                  [&](const auto& m) { session->goodbye = m.reason().substr(0, kTextBytesMax); });
+      return with(parse<wire::Goodbye>(frame), [&](const wire::Goodbye& m) {
+        const std::string reason = m.reason().substr(0, kTextBytesMax);
+        fence(session->seat, reason.empty() ? "it left" : reason,
+              reason.empty() ? Goes::kLeft : Goes::kFailed);
+      });
     default:
       log(LogLevel::kWarn, "{} sent a {}", to_string(session->seat), to_string(kind_of(frame)));
   }
@@ -249,18 +254,19 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
 
 void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   Member& member = membership_.at(session->seat.peer);
-  if (member.state != MemberState::kBuilding || ready.version() != 0) {
+  if (member.state == MemberState::kFollowing) return on_follower_ready(session->seat, ready);
+  if (member.state != MemberState::kBuilding || ready.version() != 0 || state_ != State::kWaiting) {
     log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}",
         to_string(session->seat), ready.version());
     return session->channel->close();
   }
   member.state = MemberState::kReady;
-  const auto key = std::pair{session->seat.stage, ready.version()};
-  const auto [known, first] =
-      state_digests_.emplace(key, std::pair{session->seat, ready.state_digest()});
-  if (!first && known->second.second != ready.state_digest())
+  member.progress = runtime_.now();
+  auto& digests = state_digests_[{session->seat.stage, ready.version()}];
+  digests[session->seat] = ready.state_digest();
+  if (digests.begin()->second != ready.state_digest())
     return fail_run(fmt::format("{} and {} start from different parameters of stage {}",
-                                to_string(known->second.first), to_string(session->seat),
+                                to_string(digests.begin()->first), to_string(session->seat),
                                 session->seat.stage.value));
   if (state_ != State::kWaiting || !membership_.formed()) return;
   state_ = State::kTraining;
@@ -275,33 +281,6 @@ void Coordinator::Impl::send_membership() {
   for (const auto& [peer, session] : peers_)
     session->channel->notify(
         make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
-}
-
-// Late by more than a period: it is this process that was stopped, not the peers.
-bool Coordinator::Impl::was_stopped() const {
-  return runtime_.now() - expected_tick_ > from_seconds(options_.config.net.heartbeat_seconds);
-}
-
-void Coordinator::Impl::check_silence() {
-  const Instant now = runtime_.now();
-  const Duration period = from_seconds(options_.config.net.heartbeat_seconds);
-  if (was_stopped()) {
-    log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
-        to_seconds(now - expected_tick_));
-    membership_.restart_deadlines(now);
-  }
-  const Instant limit = now - from_seconds(options_.config.net.peer_silence_seconds);
-  if (auto silent = membership_.silent_since(limit);
-      silent && !ended_ && peers_.contains(silent->seat.peer)) {
-    Session& session = *peers_.at(silent->seat.peer);
-    session.lost = fmt::format("nothing was heard from it for {:.3g} s",
-                               options_.config.net.peer_silence_seconds);
-    session.channel->close();  // on_closed does the rest
-  }
-  expected_tick_ = now + period;
-  runtime_.call_at(expected_tick_, [weak = weak()] {
-    if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->check_silence();
-  });
 }
 
 // ---- The order of a run
@@ -332,6 +311,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   boundaries_.fill(open);
   open.set_microbatches(indices);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
+  opened_[opening.phase] = open;
 }
 
 void Coordinator::Impl::request_stop(bool now) {
@@ -374,7 +354,11 @@ void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
 }
 
 void Coordinator::Impl::broadcast(const Frame& frame) {
-  for (const auto& [peer, session] : peers_) session->channel->notify(frame);
+  const MessageKind kind = kind_of(frame);
+  for (const auto& [peer, session] : peers_)
+    if (serves(session->seat) || kind == MessageKind::kShutdown ||
+        (follows(session->seat) && kind == MessageKind::kPeerLost))
+      session->channel->notify(frame);
 }
 
 void Coordinator::Impl::notify(const Seat& seat, Frame frame) {

@@ -22,6 +22,7 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
   if (checkpoint_) return;  // the one before is not done; the next interval has its own
   CheckpointRound round;
   round.name = fmt::format("step-{}", version);
+  round.token = fmt::format("{}#{}", round.name, ++checkpoints_begun_);
   round.version = version;
   round.final = final;
   CheckpointSink::Description description{.name = round.name,
@@ -32,11 +33,12 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
     return fail_run("the checkpoint can't be written: " + begun.error().what);
   if (final) state_ = State::kCheckpointing;
   for (std::uint16_t s = 0; s < stages_.size(); ++s) {
-    const std::vector<Seat> seats = membership_.ready_of(StageId{s});
+    std::vector<Seat> seats = membership_.staying_of(StageId{s});
+    if (seats.empty()) seats = membership_.ready_of(StageId{s});
     round.savers[s] = seats.front();
     wire::SaveStage save;
     save.set_version(version);
-    save.set_checkpoint(round.name);
+    save.set_checkpoint(round.token);
     notify(seats.front(), make_frame(MessageKind::kSaveStage, save));
   }
   checkpoint_ = std::move(round);
@@ -45,12 +47,12 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
 
 void Coordinator::Impl::arm_checkpoint_deadline() {
   checkpoint_->deadline =
-      runtime_.call_after(kCheckpointDeadline, [weak = weak(), name = checkpoint_->name] {
+      runtime_.call_after(kCheckpointDeadline, [weak = weak(), token = checkpoint_->token] {
         auto self = weak.lock();
-        if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->name != name) return;
+        if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->token != token) return;
         if ((*self)->was_stopped()) return (*self)->arm_checkpoint_deadline();
-        (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s", name,
-                                      to_seconds(kCheckpointDeadline)));
+        (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s",
+                                      (*self)->checkpoint_->name, to_seconds(kCheckpointDeadline)));
       });
 }
 
@@ -59,7 +61,7 @@ Result<void> Coordinator::Impl::check_piece(const Session& session,
                                             const wire::CheckpointPiece& piece,
                                             std::uint64_t bytes) const {
   const std::uint32_t stage = piece.stage();
-  if (!checkpoint_ || checkpoint_->name != piece.checkpoint() ||
+  if (!checkpoint_ || checkpoint_->token != piece.checkpoint() ||
       !checkpoint_->savers.contains(stage) || checkpoint_->savers.at(stage) != session.seat ||
       checkpoint_->finished.contains(stage))
     return fail(ErrorCode::kRefused, "nobody asked for that piece");
@@ -91,6 +93,19 @@ void Coordinator::Impl::on_piece(const SessionPtr& session, const Frame& frame,
   }
   respond(make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
   if (checkpoint_->finished.size() == stages_.size()) finish_checkpoint();
+}
+
+// Its file can't be ended by another: the bytes are the same, the version may be gone there.
+void Coordinator::Impl::checkpoint_lost(const Seat& seat) {
+  if (!checkpoint_) return;
+  const auto stage = checkpoint_->savers.find(seat.stage.value);
+  if (stage == checkpoint_->savers.end() || stage->second != seat ||
+      checkpoint_->finished.contains(seat.stage.value))
+    return;
+  runtime_.cancel(checkpoint_->deadline);
+  sink_.abandon();
+  event("checkpoint_abandoned", fmt::format("{}: {} is lost", checkpoint_->name, to_string(seat)));
+  checkpoint_.reset();  // the last version's is begun again by advance()
 }
 
 void Coordinator::Impl::finish_checkpoint() {

@@ -12,6 +12,7 @@
 #include "engine/net/rpc.h"
 #include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
+#include "pipeline/coordinator/join_desk.h"
 #include "pipeline/coordinator/membership.h"
 #include "pipeline/coordinator/reduce_board.h"
 #include "pipeline/coordinator/run_sequence.h"
@@ -37,9 +38,7 @@ class Coordinator::Impl {
   // One connection: a peer after its Hello, or a tool that asks for the status.
   struct Session {
     std::shared_ptr<RpcChannel> channel;
-    Seat seat;            // peer 0 until Hello
-    std::string goodbye;  // why the peer left, in its words
-    std::string lost;     // why this side closed
+    Seat seat;  // peer 0 until Hello
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -50,6 +49,7 @@ class Coordinator::Impl {
 
   struct CheckpointRound {
     std::string name;
+    std::string token;  // the name on the wire, its own for each try
     std::uint64_t version = 0;
     std::map<std::uint32_t, Seat> savers;             // stage -> who sends it
     std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
@@ -66,34 +66,70 @@ class Coordinator::Impl {
   void on_closed(const SessionPtr& session, const Error& error);
   void on_hello(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
-  bool was_stopped() const;
-  void check_silence();
   void advance();
   void open_phase(const RunSequence::Opening& opening);
   void fail_run(const std::string& sentence);
   void end(int exit_code, const std::string& sentence);
-  void broadcast(const Frame& frame);
+  void broadcast(const Frame& frame);  // to all seats that are to hear of it
   void notify(const Seat& seat, Frame frame);
   void send_membership();
   void event(const std::string& kind, const std::string& detail);
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
-  // coordinator_step.cc: from leases to the commit
+  // coordinator_members.cc: who is lost, and what follows
+  bool was_stopped() const;
+  void watch();
+  // Ends the seat: journaled, told to it and to everybody, its contributions missing.
+  enum class Goes { kLost, kFailed, kLeft };
+  void fence(const Seat& seat, const std::string& why, Goes how = Goes::kLost);
+  void on_leave(const Seat& seat);
+  // Lets go who drains and owns nothing any more.
+  void release_drained();
+  void stage_is_gone(const Seat& last, const std::string& why, Goes how);
+  bool serves(const Seat& seat) const;   // hears of everything
+  bool follows(const Seat& seat) const;  // hears of commits and losses
+
+  // coordinator_join.cc: seats taken after the start
+  void on_want_state(const Seat& seat);
+  void freeze_states();
+  void on_state_frozen(const wire::StateFrozen& frozen);
+  void offer_state(StageId stage);
+  void on_follower_ready(const Seat& seat, const wire::Ready& ready);
+  void seat_followers(StageId stage);
+  void take_seat(const Seat& seat, std::uint64_t version);
+
+  // coordinator_step.cc: from leases to complete steps
   void on_want_leases(const wire::WantLeases& want);
   void pump_leases();
   void on_report(const wire::Report& report);
   void on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
+  void on_release_claim(const wire::ReleaseClaim& release);
   void on_compute_failed(const wire::ComputeFailed& failed);
   void on_stall(const wire::StallReport& stall);
   void after_progress(const Phase& phase);
   void finish_eval(const Phase& phase);
+
+  // coordinator_reduce.cc: close, reduce, commit
   void seal(std::uint64_t step);
   wire::ReduceGroup group_of(std::uint32_t id, const std::vector<Seat>& members,
-                             std::uint64_t elements) const;
+                             std::uint64_t elements, std::uint32_t attempt) const;
+  std::vector<StageId> stages_of(std::uint32_t group) const;
+  std::vector<Seat> members_of(std::uint32_t group) const;
+  std::uint64_t elements_of(std::uint32_t group) const;
+  void send_seals(const std::vector<std::uint32_t>& groups);
+  void send_fetch(std::uint32_t group, const std::vector<Seat>& to);
   void arm_reduce_deadline(std::uint64_t step);
+  void on_reduce_deadline();
   void on_reduced(const wire::Reduced& reduced);
+  void on_round_broken(const wire::RoundBroken& broken);
+  void on_seal_mismatch(const Seat& seat, const wire::SealMismatch& mismatch);
+  void mark_held(const std::vector<StageId>& stages);
+  void after_loss_in_rounds(const Seat& lost);
+  // Gives broken groups another attempt, once what they reduce is complete.
+  void mend_rounds();
   void commit();
   void on_stepped(const wire::Stepped& stepped);
+  void compare_states(StageId stage, std::uint64_t version);
   void choose_codecs();
 
   // coordinator_checkpoint.cc
@@ -103,6 +139,7 @@ class Coordinator::Impl {
   Result<void> check_piece(const Session& session, const wire::CheckpointPiece& piece,
                            std::uint64_t bytes) const;
   void finish_checkpoint();
+  void checkpoint_lost(const Seat& seat);
   bool all_stepped(std::uint64_t version) const;
 
   std::uint64_t control_bytes() const;
@@ -120,6 +157,9 @@ class Coordinator::Impl {
   RunSequence sequence_;
   Ledger ledger_;
   ReduceBoard board_;
+  JoinDesk desk_;
+  std::map<Phase, wire::OpenPhase> opened_;  // as it was said, for newcomers
+  std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_ready_;  // version, digest
   RunStats stats_;
   BoundaryBoard boundaries_;
   State state_ = State::kWaiting;
@@ -133,9 +173,15 @@ class Coordinator::Impl {
   std::map<PeerId, LeaseBook> sources_;
   std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
   std::uint64_t updates_ = 0;  // optimizer updates so far: commits that were not skipped
-  std::map<std::pair<StageId, std::uint64_t>, std::pair<Seat, std::uint64_t>> state_digests_;
+  // After each step, what its members say they hold.
+  std::map<std::pair<StageId, std::uint64_t>, std::map<Seat, std::uint64_t>> state_digests_;
+  std::set<StageId> reopened_;                             // stages of the sealed step
+  std::map<std::pair<PeerId, PeerId>, int> broken_links_;  // in averaging, of the open step
+  std::map<Seat, int> mismatches_;
+  int reduce_deadlines_ = 0;  // passed, for the sealed step
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
+  std::uint64_t checkpoints_begun_ = 0;
   std::string last_checkpoint_;
   std::uint64_t saved_version_ = ~std::uint64_t{0};
   Instant expected_tick_{};

@@ -12,6 +12,8 @@ const char* name_of(MemberState state) {
   switch (state) {
     case MemberState::kBuilding:
       return "building";
+    case MemberState::kFollowing:
+      return "joining";
     case MemberState::kReady:
       return "ready";
     case MemberState::kLost:

@@ -8,6 +8,10 @@
 
 namespace swarmline {
 
+namespace {
+constexpr int kStoppedGaps = 3;  // of its usual gaps between heartbeats
+}  // namespace
+
 Membership::Membership(std::vector<std::uint32_t> targets) : targets_(std::move(targets)) {}
 
 Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
@@ -17,7 +21,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
   for (std::uint32_t target : targets_)
     snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
   for (const auto& [peer, member] : members_)
-    if (member.state != MemberState::kLost)
+    if (member.state != MemberState::kLost && !member.draining)
       snapshot.peers.push_back(
           {.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
   const PeerId id{next_peer_};
@@ -27,14 +31,28 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now) {
                  .memory_bytes = hello.memory_bytes(),
                  .stage = std::nullopt});
   if (!stage) return std::unexpected(stage.error());
-  ++next_peer_;
-  Member& member = members_[id];
-  member.seat = {id, *stage, Incarnation{1}};
+  const Seat before = from_wire(hello.previous());
+  const auto known = members_.find(before.peer);
+  Seat seat{id, *stage, Incarnation{1}};
+  std::uint64_t contributions = 0;
+  if (known != members_.end() && known->second.state == MemberState::kLost &&
+      known->second.seat == before && known->second.name == hello.name()) {
+    seat.peer = before.peer;
+    seat.incarnation.value = before.incarnation.value + 1;
+    contributions = known->second.contributions;
+  } else {
+    ++next_peer_;
+  }
+  Member& member = members_[seat.peer];
+  member = Member{};
+  member.seat = seat;
+  member.contributions = contributions;
   member.name = hello.name();
   member.address = hello.address();
   member.device = hello.device();
   member.pid = hello.pid();
   member.last_heard = now;
+  member.progress = now;
   return member.seat;
 }
 
@@ -51,19 +69,55 @@ void Membership::heartbeat(const wire::Heartbeat& beat, Instant now) {
   const Seat seat = from_wire(beat.seat());
   if (!is_current(seat)) return;
   Member& member = members_.at(seat.peer);
+  if (member.last_beat != Instant{}) {
+    // As TCP judges round trips (RFC 6298).
+    const Duration gap = now - member.last_beat;
+    if (member.gap_mean == Duration{}) member.gap_mean = gap;
+    // Stopped, not stuck: its device could do nothing either.
+    if (gap > kStoppedGaps * member.gap_mean) member.progress = now;
+    const Duration off = gap > member.gap_mean ? gap - member.gap_mean : member.gap_mean - gap;
+    member.gap_deviation += (off - member.gap_deviation) / 4;
+    member.gap_mean += (gap - member.gap_mean) / 8;
+  }
   member.last_heard = now;
+  member.last_beat = now;
+  if (beat.jobs_done() != member.jobs_done || beat.jobs_waiting() == 0) member.progress = now;
+  member.jobs_done = beat.jobs_done();
   member.in_flight = beat.in_flight();
   member.busy_ns = beat.busy_ns();
 }
 
 void Membership::restart_deadlines(Instant now) {
-  for (auto& [peer, member] : members_) member.last_heard = now;
+  for (auto& [peer, member] : members_) {
+    member.last_heard = member.progress = now;
+    member.last_beat = Instant{};  // this gap was ours
+  }
 }
 
-std::optional<Member> Membership::silent_since(Instant limit) const {
+std::vector<Seat> Membership::silent(Instant now, Duration period, Duration configured) const {
+  const auto least = std::chrono::duration_cast<Duration>(period * kSilentPeriods);
+  std::vector<Seat> seats;
+  for (const auto& [peer, member] : members_) {
+    if (member.state == MemberState::kLost) continue;
+    Duration allowed = configured;
+    if (allowed == Duration{})
+      allowed = std::max(least, std::min(member.gap_mean + 8 * member.gap_deviation,
+                                         std::max(kSilenceMax, least)));
+    if (now - member.last_heard > allowed) seats.push_back(member.seat);
+  }
+  return seats;
+}
+
+std::vector<Seat> Membership::stuck(Duration limit) const {
+  std::vector<Seat> seats;
   for (const auto& [peer, member] : members_)
-    if (member.state != MemberState::kLost && member.last_heard < limit) return member;
-  return std::nullopt;
+    if (member.state == MemberState::kReady && member.last_beat - member.progress > limit)
+      seats.push_back(member.seat);
+  return seats;
+}
+
+void Membership::fence(const Seat& seat) {
+  if (is_current(seat)) members_.at(seat.peer).state = MemberState::kLost;
 }
 
 std::vector<Seat> Membership::ready_of(StageId stage) const {
@@ -71,6 +125,12 @@ std::vector<Seat> Membership::ready_of(StageId stage) const {
   for (const auto& [peer, member] : members_)
     if (member.seat.stage == stage && member.state == MemberState::kReady)
       seats.push_back(member.seat);
+  return seats;
+}
+
+std::vector<Seat> Membership::staying_of(StageId stage) const {
+  std::vector<Seat> seats = ready_of(stage);
+  std::erase_if(seats, [this](const Seat& seat) { return members_.at(seat.peer).draining; });
   return seats;
 }
 
@@ -94,7 +154,7 @@ wire::Membership Membership::view_for(const Seat& seat) const {
   for (const auto& [peer, member] : members_) {
     if (member.state != MemberState::kReady || peer == seat.peer) continue;
     if (member.seat.stage == seat.stage) add(view.add_mates(), member);
-    if (member.seat.stage.value == seat.stage.value + 1) next.push_back(&member);
+    if (member.seat.stage.value == seat.stage.value + 1 && !spared(member)) next.push_back(&member);
   }
   // With more peers than a sender may know, each takes a window of its own, so that all are known
   // by somebody.

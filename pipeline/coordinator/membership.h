@@ -15,7 +15,8 @@
 
 namespace swarmline {
 
-enum class MemberState : std::uint8_t { kBuilding, kReady, kLost };
+// kFollowing: fetches its stage's state and hears of the commits since.
+enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost };
 
 struct Member {
   Seat seat;
@@ -25,6 +26,12 @@ struct Member {
   std::uint32_t pid = 0;
   MemberState state = MemberState::kBuilding;
   Instant last_heard{};
+  Instant last_beat{};
+  Duration gap_mean{};  // between its heartbeats, as they arrive
+  Duration gap_deviation{};
+  Instant progress{};  // when its device last ended a job, or had none
+  std::uint64_t jobs_done = 0;
+  bool draining = false;  // nothing new goes to it
   std::uint32_t in_flight = 0;
   std::uint64_t busy_ns = 0;
   std::uint64_t stepped = 0;        // newest version whose commit it applied
@@ -37,20 +44,35 @@ class Membership {
   explicit Membership(std::vector<std::uint32_t> targets);
 
   // Seats a newcomer: the emptiest stage against its target, then beyond targets the stage with the
-  // fewest peers. kRefused when the run takes no more peers.
+  // fewest peers. One that lost its seat gets the next incarnation. kRefused when the run takes no
+  // more peers.
   Result<Seat> join(const wire::Hello& hello, Instant now);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
   // Every deadline starts over: the coordinator itself was stopped and must not judge by its own
   // absence.
   void restart_deadlines(Instant now);
-  std::optional<Member> silent_since(Instant limit) const;
+  // Members that have been silent for longer than they may. `configured` 0: what is usual for each:
+  // kSilentPeriods heartbeats, or more for one whose heartbeats come unevenly, at most
+  // kSilenceMax.
+  static constexpr double kSilentPeriods = 4.4;
+  static constexpr Duration kSilenceMax = std::chrono::seconds(10);
+  std::vector<Seat> silent(Instant now, Duration period, Duration configured) const;
+  // Ready members whose heartbeats have said for `limit` that there is work and none of it ends.
+  std::vector<Seat> stuck(Duration limit) const;
+  // The seat is over.
+  void fence(const Seat& seat);
 
   bool is_current(const Seat& seat) const;
   Member& at(PeerId peer) { return members_.at(peer); }
   const std::map<PeerId, Member>& members() const { return members_; }
-  std::vector<Seat> ready_of(StageId stage) const;  // sorted by peer
-  bool formed() const;                              // every stage has its target of ready peers
+  std::vector<Seat> ready_of(StageId stage) const;    // sorted by peer
+  std::vector<Seat> staying_of(StageId stage) const;  // ready and not draining
+  // It drains, and others of its stage can do without it: it gets nothing new.
+  bool spared(const Member& member) const {
+    return member.draining && !staying_of(member.seat.stage).empty();
+  }
+  bool formed() const;  // every stage has its target of ready peers
   wire::Membership view_for(const Seat& seat) const;
 
  private:

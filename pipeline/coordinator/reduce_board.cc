@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "engine/base/check.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
-void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, std::vector<Seat>> groups) {
+void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups) {
   active_ = true;
   step_ = step;
   reduce_bytes_ = 0;
@@ -16,46 +15,118 @@ void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, std::vector<
   for (auto& [group, members] : groups) groups_[group].members = std::move(members);
 }
 
-Result<bool> ReduceBoard::report(const wire::Reduced& reduced) {
+bool ReduceBoard::report(const wire::Reduced& reduced) {
   if (!active_ || reduced.phase().eval() || reduced.phase().step() != step_) return false;
   auto it = groups_.find(reduced.group());
-  if (it == groups_.end()) return false;
+  if (it == groups_.end() || it->second.attempt != reduced.attempt() || it->second.broken)
+    return false;
   Group& group = it->second;
   const Seat seat = from_wire(reduced.seat());
   if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end())
     return false;
-  if (!group.digests.empty() && group.digests.begin()->second != reduced.digest())
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("{} and {} ended the averaging of step {} with different gradients",
-                            to_string(group.digests.begin()->first), to_string(seat), step_));
-  if (!group.digests.emplace(seat, reduced.digest()).second) return false;
-  group.sum_of_squares = reduced.sum_of_squares();
+  const Said said{reduced.digest(), reduced.sum_of_squares()};
+  if (!group.digests.emplace(seat, said).second) return false;
   reduce_bytes_ += reduced.reduce_bytes();
   return true;
 }
 
-bool ReduceBoard::group_done(std::uint32_t group) const {
-  auto it = groups_.find(group);
-  return it != groups_.end() && it->second.digests.size() == it->second.members.size();
+void ReduceBoard::lose(const Seat& seat) {
+  for (auto& [id, group] : groups_) {
+    if (std::erase(group.members, seat) == 0) continue;
+    group.digests.erase(seat);
+    if (group.digests.empty()) group.broken = true;
+  }
+}
+
+void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
+  auto it = groups_.find(id);
+  if (it == groups_.end() || it->second.attempt != attempt || !it->second.digests.empty()) return;
+  it->second.broken = true;
+}
+
+std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members) {
+  Group& group = groups_.at(id);
+  SWARMLINE_CHECK(group.broken);
+  group.broken = false;
+  group.members = std::move(members);
+  group.digests.clear();
+  return ++group.attempt;
+}
+
+std::vector<std::uint32_t> ReduceBoard::broken() const {
+  std::vector<std::uint32_t> ids;
+  for (const auto& [id, group] : groups_)
+    if (group.broken) ids.push_back(id);
+  return ids;
+}
+
+std::uint64_t ReduceBoard::digest(std::uint32_t id) const {
+  const Group& group = groups_.at(id);
+  std::map<std::uint64_t, std::size_t> votes;
+  for (const auto& [seat, said] : group.digests) ++votes[said.digest];
+  SWARMLINE_CHECK(!votes.empty());
+  return std::max_element(votes.begin(), votes.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+ReduceBoard::Members ReduceBoard::holders(std::uint32_t id) const {
+  Members seats;
+  const std::uint64_t wanted = digest(id);
+  for (const auto& [seat, said] : groups_.at(id).digests)
+    if (said.digest == wanted) seats.push_back(seat);
+  return seats;
+}
+
+ReduceBoard::Members ReduceBoard::missing(std::uint32_t id) const {
+  Members seats;
+  const Group& group = groups_.at(id);
+  for (const Seat& seat : group.members)
+    if (!group.digests.contains(seat)) seats.push_back(seat);
+  return seats;
+}
+
+ReduceBoard::Members ReduceBoard::settle_differences(std::uint32_t id) {
+  Group& group = groups_.at(id);
+  if (group.broken || group.digests.size() < group.members.size()) return {};
+  const Members majority = holders(id);
+  if (majority.size() == group.digests.size()) return {};
+  if (2 * majority.size() <= group.digests.size()) {
+    group.digests.clear();
+    group.broken = true;
+    return {};
+  }
+  const std::uint64_t right = digest(id);
+  Members wrong;
+  for (const auto& [seat, said] : group.digests)
+    if (said.digest != right) wrong.push_back(seat);
+  for (const Seat& seat : wrong) group.digests.erase(seat);
+  return wrong;
 }
 
 bool ReduceBoard::done() const {
-  return active_ && std::all_of(groups_.begin(), groups_.end(),
-                                [this](const auto& entry) { return group_done(entry.first); });
+  return active_ && std::all_of(groups_.begin(), groups_.end(), [this](const auto& entry) {
+           const Group& group = entry.second;
+           return !group.broken && !group.members.empty() &&
+                  group.digests.size() == group.members.size() &&
+                  holders(entry.first).size() == group.members.size();
+         });
 }
 
 double ReduceBoard::sum_of_squares() const {
   double sum = 0;
-  for (const auto& [id, group] : groups_) sum += group.sum_of_squares;
+  for (const auto& [id, group] : groups_)
+    sum += group.digests.at(holders(id).front()).sum_of_squares;
   return sum;
 }
 
 std::vector<wire::GroupDigest> ReduceBoard::digests() const {
   std::vector<wire::GroupDigest> digests;
   for (const auto& [id, group] : groups_) {
-    wire::GroupDigest& digest = digests.emplace_back();
-    digest.set_group(id);
-    digest.set_digest(group.digests.begin()->second);
+    wire::GroupDigest& entry = digests.emplace_back();
+    entry.set_group(id);
+    entry.set_attempt(group.attempt);
+    entry.set_digest(digest(id));
   }
   return digests;
 }
@@ -63,8 +134,7 @@ std::vector<wire::GroupDigest> ReduceBoard::digests() const {
 std::vector<Seat> ReduceBoard::missing() const {
   std::vector<Seat> seats;
   for (const auto& [id, group] : groups_)
-    for (const Seat& seat : group.members)
-      if (!group.digests.contains(seat)) seats.push_back(seat);
+    for (const Seat& seat : missing(id)) seats.push_back(seat);
   return seats;
 }
 

@@ -1,40 +1,66 @@
-// What the groups of a sealed step report: every member of a group must end with the same bits.
-// Pure.
-//   Errors: kIncompatible when two members' digests differ. Reports of other steps, groups or
-//           strangers are ignored.
+// What the groups of a sealed step report: every member of a group must end with the same bits, and
+// a member that is lost takes nothing with it that another one holds. Pure.
+//   A group is averaging (nobody has reported its attempt), held (some member has the result: it
+//   owns its contributions while one holder lives), or broken (a member went before anybody had the
+//   result: it needs another attempt, with whoever is left and what they hold).
+//   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "engine/base/ids.h"
-#include "engine/base/result.h"
 #include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
 
 class ReduceBoard {
  public:
-  void begin(std::uint64_t step, std::map<std::uint32_t, std::vector<Seat>> groups);
-  // True when the report counts: a member's first one.
-  Result<bool> report(const wire::Reduced& reduced);
+  using Members = std::vector<Seat>;
+
+  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups);
+  // True when the report counts: a member's first one of this attempt.
+  bool report(const wire::Reduced& reduced);
+  // The seat is over. Groups it was a member of lose it and what it reported.
+  void lose(const Seat& seat);
+  // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
+  void give_up(std::uint32_t group, std::uint32_t attempt);
+  // A broken group's next attempt; returns its number.
+  std::uint32_t restart(std::uint32_t group, Members members);
+  void end() { active_ = false; }
+
   bool active() const { return active_; }
   std::uint64_t step() const { return step_; }
-  bool group_done(std::uint32_t group) const;
-  bool done() const;
-  void end() { active_ = false; }
+  bool has(std::uint32_t group) const { return groups_.contains(group); }
+  std::vector<std::uint32_t> broken() const;
+  bool held(std::uint32_t group) const { return !groups_.at(group).digests.empty(); }
+  bool done() const;  // all members of all groups have the same bits
+  std::uint32_t attempt(std::uint32_t group) const { return groups_.at(group).attempt; }
+  const Members& members(std::uint32_t group) const { return groups_.at(group).members; }
+  Members holders(std::uint32_t group) const;       // those with digest()
+  Members missing(std::uint32_t group) const;       // members that have not reported
+  std::uint64_t digest(std::uint32_t group) const;  // of a held group: what most holders have
+  // Members whose bits differ from what most have; they count as missing from now on. A tie breaks
+  // the group. Empty while reports are missing.
+  Members settle_differences(std::uint32_t group);
 
   double sum_of_squares() const;  // groups in order, each once
   std::vector<wire::GroupDigest> digests() const;
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
-  std::vector<Seat> missing() const;  // members that have not reported
+  std::vector<Seat> missing() const;  // of all groups
 
  private:
-  struct Group {
-    std::vector<Seat> members;
-    std::map<Seat, std::uint64_t> digests;
+  struct Said {
+    std::uint64_t digest = 0;
     double sum_of_squares = 0;
+  };
+  struct Group {
+    std::uint32_t attempt = 0;
+    Members members;
+    std::map<Seat, Said> digests;
+    bool broken = false;
   };
   bool active_ = false;
   std::uint64_t step_ = 0;

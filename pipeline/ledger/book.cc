@@ -161,6 +161,7 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
   ++owned_[c];
   refresh_leasable(index);
+  if (!doubtful_.empty()) resolve_doubt(c, index);
   return Verdict::kAccepted;
 }
 
@@ -225,6 +226,34 @@ void Ledger::Book::end_claims_of(Seat seat) {
   }
 }
 
+// A lost seat may have added a contribution and sent its gradient on, unseen by the ledger: then
+// nobody holds that try any more. Whether it did shows when a lower stage reports the index.
+void Ledger::Book::doubt(Seat lost) {
+  if (phase_.kind == PhaseKind::kEval) {  // a hop forgets an evaluation once the next one has it
+    for (std::uint32_t index = 0; index < next_fresh_; ++index)
+      mark_unowned_missing(index, /*spare_claimed=*/true);
+    return;
+  }
+  if (!knows(lost.stage, 0)) return;
+  const std::uint32_t c = column(lost.stage);
+  for (std::uint32_t index = 0; index < next_fresh_; ++index) {
+    const std::size_t at = cell(c, index);
+    if (cells_[at] != kPending || claims_.contains(at)) continue;
+    doubtful_.insert(at);
+    for (std::uint32_t below = 0; below < c; ++below)
+      if (cells_[cell(below, index)] >= kFirstSeat) resolve_doubt(below, index);
+  }
+}
+
+void Ledger::Book::resolve_doubt(std::uint32_t c, std::uint32_t index) {
+  for (std::uint32_t above = c + 1; above < columns_; ++above) {
+    const std::size_t at = cell(above, index);
+    if (doubtful_.erase(at) == 0 || cells_[at] != kPending || claims_.contains(at)) continue;
+    cells_[at] = kMissing;
+    refresh_leasable(index);
+  }
+}
+
 std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
   std::vector<StageId> touched;
   for (std::uint16_t number = 0; number < seats_.size(); ++number) {
@@ -247,6 +276,7 @@ std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnatio
     }
   }
   for (const Seat seat : claimers) end_claims_of(seat);
+  doubt(lost);
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   return touched;

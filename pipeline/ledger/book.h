@@ -79,6 +79,8 @@ class Ledger::Book {
   void disown(std::uint32_t column, std::uint32_t index);
   bool disown_all(std::uint32_t column, std::uint16_t number);
   void end_claims_of(Seat seat);
+  void doubt(Seat lost);
+  void resolve_doubt(std::uint32_t column, std::uint32_t index);
   void mark_unowned_missing(std::uint32_t index, bool spare_claimed);
   void refresh_leasable(std::uint32_t index);
   StageMask missing_stages(std::uint32_t index) const;
@@ -97,6 +99,7 @@ class Ledger::Book {
   std::vector<std::uint32_t> owned_;     // by column
   std::vector<StageState> states_;       // by column
   std::map<std::size_t, Claim> claims_;  // by cell
+  std::set<std::size_t> doubtful_;       // pending cells that a lost seat may have added unseen
   std::vector<std::uint16_t> source_;    // by index: whoever was leased it last
   std::map<std::uint32_t, std::vector<std::uint16_t>>
       earlier_sources_;                      // their tries may still run

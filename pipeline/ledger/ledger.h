@@ -8,6 +8,9 @@
 //   Missing:   a cell whose owner or claim was lost, or whose source was lost before it had an
 //              owner, is missing until lease() hands it out again under an attempt of the ledger's
 //              own, with the stages to recompute in a mask.
+//   Doubt:     a lost seat may have added a contribution whose report died with it, and have sent
+//              its gradient on. The cell is missing once a lower stage owns the index: then no
+//              sender holds that try. Marking too much costs a computation, never the sum.
 //   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction, and
 //              nothing is added: the first report of any attempt counts, without a claim.
 //   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,

@@ -56,6 +56,30 @@ std::string_view to_string(MessageKind kind) {
       return "Shutdown";
     case MessageKind::kGoodbye:
       return "Goodbye";
+    case MessageKind::kPeerLost:
+      return "PeerLost";
+    case MessageKind::kFenced:
+      return "Fenced";
+    case MessageKind::kReopen:
+      return "Reopen";
+    case MessageKind::kReleaseClaim:
+      return "ReleaseClaim";
+    case MessageKind::kRoundBroken:
+      return "RoundBroken";
+    case MessageKind::kHeartbeatAck:
+      return "HeartbeatAck";
+    case MessageKind::kFetchReduced:
+      return "FetchReduced";
+    case MessageKind::kWantState:
+      return "WantState";
+    case MessageKind::kFreezeState:
+      return "FreezeState";
+    case MessageKind::kStateFrozen:
+      return "StateFrozen";
+    case MessageKind::kStateOffer:
+      return "StateOffer";
+    case MessageKind::kLeave:
+      return "Leave";
     case MessageKind::kLinkHello:
       return "LinkHello";
     case MessageKind::kForward:
@@ -74,6 +98,10 @@ std::string_view to_string(MessageKind kind) {
       return "Cancel";
     case MessageKind::kReduceChunk:
       return "ReduceChunk";
+    case MessageKind::kPieceRequest:
+      return "PieceRequest";
+    case MessageKind::kPiece:
+      return "Piece";
     case MessageKind::kStatusRequest:
       return "StatusRequest";
     case MessageKind::kStatusReply:

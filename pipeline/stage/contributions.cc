@@ -18,7 +18,7 @@ void Contributions::open(const Phase& phase) {
 
 bool Contributions::reserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
-  if (book == books_.end()) return false;
+  if (book == books_.end() || book->second.frozen) return false;
   return book->second.cells.emplace(id.microbatch.index, Cell::kReserved).second;
 }
 
@@ -98,6 +98,7 @@ void Contributions::take_back(const Phase& phase, std::uint32_t index) {
 void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& owned,
                            std::function<void(Result<std::vector<std::uint32_t>>)> done) {
   Book& book = books_[phase];
+  book.frozen = true;
   std::vector<std::uint32_t> extra;
   std::erase_if(book.cells, [](const auto& cell) { return cell.second == Cell::kReserved; });
   for (const auto& [index, cell] : book.cells)
@@ -117,6 +118,15 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
   };
   if (book.subtracting == 0) return finish();
   book.on_quiet = std::move(finish);
+}
+
+void Contributions::reopen(const Phase& phase) {
+  if (auto book = books_.find(phase); book != books_.end()) book->second.frozen = false;
+}
+
+void Contributions::forget(const Phase& phase) {
+  if (auto book = books_.find(phase); book != books_.end()) book->second = Book{};
+  pending_.erase(phase);
 }
 
 void Contributions::retire(const Phase& phase) {

@@ -28,19 +28,21 @@ class Contributions {
   Contributions(StageContext& context, Subtract subtract);
 
   void open(const Phase& phase);
-  // True when no other attempt of this index is added, being added or claimed: the caller now holds
-  // the right to add.
+  // True when no other attempt of this index is added, being added or claimed and the accumulator
+  // is not frozen: the caller now holds the right to add.
   bool reserve(const AttemptId& id);
   void unreserve(const AttemptId& id);  // the claim was refused or the compute dropped
   void added(const TaskPtr& task);      // reports it
   void evaluated(const TaskPtr& task);  // reports a loss; nothing was added
   void on_ack(const wire::ReportAck& ack);
 
-  // Makes the accumulator hold exactly `owned`: takes back what is too much, then calls `done` with
-  // what is missing. kIncompatible when something that was acknowledged is too much: the ledger
-  // contradicts itself.
+  // Makes the accumulator hold exactly `owned` and freezes it: takes back what is too much, then
+  // calls `done` with what is missing. kIncompatible when something that was acknowledged is too
+  // much: the ledger contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
+  void reopen(const Phase& phase);  // no longer frozen
+  void forget(const Phase& phase);  // the accumulator was emptied
   void retire(const Phase& phase);
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
 
@@ -50,6 +52,7 @@ class Contributions {
     std::map<std::uint32_t, Cell> cells;
     std::map<std::uint32_t, TaskPtr> unacknowledged;
     int subtracting = 0;
+    bool frozen = false;
     std::function<void()> on_quiet;
   };
   void report(const TaskPtr& task);

@@ -1,6 +1,7 @@
 #include "pipeline/stage/device_queue.h"
 
 #include <memory>
+#include <utility>
 
 #include "engine/base/check.h"
 
@@ -12,7 +13,7 @@ DeviceQueue::DeviceQueue(Device& device)
 DeviceQueue::~DeviceQueue() = default;
 
 void DeviceQueue::submit(StageJob job) {
-  if (stopped_) return;
+  if (stopped_ || cleared_) return;
   const bool control = job.job_class == JobClass::kControl;
   // An evaluation of version v computes on the same parameters as step v; it goes first.
   const PhaseKind kind_order =
@@ -35,6 +36,12 @@ void DeviceQueue::stop() {
   alive_.reset();
 }
 
+void DeviceQueue::clear(std::function<void()> done) {
+  waiting_.clear();
+  if (on_device_ == 0) return done();
+  cleared_ = std::move(done);
+}
+
 void DeviceQueue::feed() {
   while (!stopped_ && on_device_ < kAheadJobs && !waiting_.empty()) {
     auto node = waiting_.extract(waiting_.begin());
@@ -46,6 +53,11 @@ void DeviceQueue::feed() {
           auto self = weak.lock();
           if (!self) return;
           --(*self)->on_device_;
+          ++(*self)->finished_;
+          if ((*self)->cleared_) {
+            if ((*self)->on_device_ == 0) std::exchange((*self)->cleared_, nullptr)();
+            return;
+          }
           done(std::move(report));
           if (auto still = weak.lock()) (*still)->feed();
         });

@@ -35,7 +35,12 @@ class DeviceQueue {
   // Drops the waiting forward and backward jobs of `phase`; those on the device run to their end.
   void drop(const Phase& phase);
   void stop();
+  // Drops everything that waits and the completions of what is on the device; `done` once that has
+  // ended and nothing refers to the stage any more. Then jobs are taken again.
+  void clear(std::function<void()> done);
   std::size_t waiting() const { return waiting_.size(); }
+  std::size_t unfinished() const { return waiting_.size() + static_cast<std::size_t>(on_device_); }
+  std::uint64_t finished() const { return finished_; }
 
  private:
   using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
@@ -45,7 +50,9 @@ class DeviceQueue {
   std::map<Key, StageJob> waiting_;
   std::uint64_t next_sequence_ = 0;
   int on_device_ = 0;
+  std::uint64_t finished_ = 0;
   bool stopped_ = false;
+  std::function<void()> cleared_;
   std::shared_ptr<DeviceQueue*> alive_;
 };
 

@@ -24,6 +24,15 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   const TaskPtr task = outgoing(id, from);
   if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking))
     return {};
+  if (message->nothing_below()) {
+    // Only stages beyond wanted this try, and they have what they need.
+    if (mask_has(task->mask, context_.self.stage) ||
+        !mask_empty_below(task->mask, context_.self.stage))
+      return fail(ErrorCode::kCorrupt, "a gradient is held back that this stage needs");
+    settle_hop(task);
+    nothing_below(task);
+    return {};
+  }
   auto header = read_wire_header(frame.received_payload());
   if (!header) return std::unexpected(header.error());
   if (header->elements != context_.activation_elements(task->rows))
@@ -43,6 +52,25 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   return {};
 }
 
+// Ends a try that no stage below needs; whoever sent it kept it until now.
+void MicrobatchFlow::nothing_below(const TaskPtr& task) {
+  if (!task->local() && !task->orphan && !task->cancelled) {
+    wire::Gradient gradient;
+    *gradient.mutable_id() = to_wire(task->id);
+    gradient.set_era(context_.era.value);
+    gradient.set_nothing_below(true);
+    reply(*task, make_frame(MessageKind::kGradient, gradient));
+  }
+  finish(task);
+}
+
+void MicrobatchFlow::release_claim(const AttemptId& id) {
+  wire::ReleaseClaim release;
+  *release.mutable_seat() = to_wire(context_.self);
+  *release.mutable_id() = to_wire(id);
+  context_.notify_coordinator(make_frame(MessageKind::kReleaseClaim, release));
+}
+
 void MicrobatchFlow::got_gradient(const TaskPtr& task) {
   const bool wanted = mask_has(task->mask, context_.self.stage);
   if (!wanted || !contributions_.reserve(task->id)) return queue_backward(task, false);
@@ -59,7 +87,12 @@ void MicrobatchFlow::ask_claim(const TaskPtr& task) {
   context_.call_coordinator(
       make_frame(MessageKind::kClaim, claim), [weak, task](Result<Frame> answer) {
         auto self = weak.lock();
-        if (!self || task->state != TaskState::kClaiming) return;
+        if (!self) return;
+        if (task->state != TaskState::kClaiming) {  // its phase was sealed meanwhile
+          const auto late = answer ? parse<wire::ClaimReply>(*answer) : Result<wire::ClaimReply>();
+          if (!answer || !late || late->granted()) (*self)->release_claim(task->id);
+          return;
+        }
         // It may have been granted without our knowing, and a claim that nobody uses blocks the
         // step: ask until we know.
         if (!answer && answer.error().code == ErrorCode::kDeadline) return (*self)->ask_claim(task);
@@ -72,10 +105,8 @@ void MicrobatchFlow::ask_claim(const TaskPtr& task) {
 
 void MicrobatchFlow::queue_backward(const TaskPtr& task, bool weight_gradients) {
   const bool input_gradient =
-      !context_.first() && !mask_empty_below(task->mask, context_.self.stage);
-  if (!weight_gradients && !input_gradient) {
-    return finish(task);
-  }
+      !context_.first() && !task->orphan && !mask_empty_below(task->mask, context_.self.stage);
+  if (!weight_gradients && !input_gradient) return nothing_below(task);
   task->state = TaskState::kBackward;
   auto result = std::make_shared<BackwardResult>();
   StageJob job;
@@ -109,7 +140,8 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
   if (added) contributions_.added(task);
   monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
-  if (!task->local() && !result.wire.empty() && !task->cancelled && !over) {
+  if (!task->local() && !task->orphan && !task->cancelled && !over) {
+    if (result.wire.empty()) return nothing_below(task);
     wire::Gradient gradient;
     *gradient.mutable_id() = to_wire(task->id);
     gradient.set_era(context_.era.value);

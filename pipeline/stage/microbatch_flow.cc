@@ -173,6 +173,7 @@ void MicrobatchFlow::go_on_in_order() {
 
 void MicrobatchFlow::compute_forward(const TaskPtr& task) {
   task->state = TaskState::kForward;
+  task->version = phases_.version(task->id.microbatch.phase);
   auto result = std::make_shared<ForwardResult>();
   StageJob job;
   job.job_class = JobClass::kForward;

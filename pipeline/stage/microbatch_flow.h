@@ -8,6 +8,8 @@
 //              there -> gradient here. A timeout is charged to the peer that stalled and the bytes
 //              go to another one under a new attempt; the old attempt is cancelled. Late answers of
 //              either attempt are the same numbers: the first one is used.
+//   Losses:    what was sent to a lost seat goes to another at once; a try whose upstream is lost
+//              is computed to its end where it adds, and sends nothing back.
 //   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it
 //              adds.
 //   Thread:    control thread.
@@ -36,6 +38,9 @@ namespace swarmline {
 
 class MicrobatchFlow {
  public:
+  // A peer whose link broke and who is the only one left is tried again so much later.
+  static constexpr Duration kRelinkDelay = std::chrono::milliseconds(100);
+
   MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
                  Wiring& wiring, std::uint64_t admit_bytes_max,
                  std::function<void()> on_local_finished);
@@ -56,6 +61,8 @@ class MicrobatchFlow {
   void on_stall(const Seat& stalled, const AttemptId& id);
   // Nothing sent over that link can be counted on: what waits for an answer goes elsewhere.
   void on_link_lost(const Seat& peer);
+  // The seat is over: what it had goes elsewhere at once, what it sent is nobody's any more.
+  void on_peer_lost(const Seat& lost);
   // The phase can be computed now: what was held goes on.
   void on_active(const Phase& phase);
   // Drops everything of the phase; nothing of it is computed any more (jobs on the device are
@@ -93,7 +100,10 @@ class MicrobatchFlow {
   void after_forward(const TaskPtr& task, const JobReport& report,
                      const struct ForwardResult& result);
   void send_on(const TaskPtr& task);
-  void resend(const TaskPtr& task, bool stalled);
+  enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
+  void resend(const TaskPtr& task, Why why);
+  bool tried_all(const MicrobatchTask& task) const;
+  void arm_relink();
   void settle_hop(const TaskPtr& task);
   void arm_hop_timer(const TaskPtr& task);
   void arm_arrival_timer(const TaskPtr& task);
@@ -106,6 +116,8 @@ class MicrobatchFlow {
   void finish(const TaskPtr& task);
   void release_graph(const TaskPtr& task);
   bool counts(const Phase& phase) const;
+  void nothing_below(const TaskPtr& task);
+  void release_claim(const AttemptId& id);
   void send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens = 0);
   void send_back(const Seat& to, const Phase& phase, Frame frame);
   void reply(const MicrobatchTask& task, Frame frame);
@@ -139,6 +151,7 @@ class MicrobatchFlow {
   std::uint64_t admitted_bytes_ = 0;
   std::uint32_t local_in_flight_ = 0;
   std::uint32_t next_attempt_ = 1;
+  bool relink_armed_ = false;
   std::map<Phase, wire::BoundaryBytes> boundary_;
   std::map<Phase, std::uint64_t> busy_ns_;
   std::shared_ptr<MicrobatchFlow*> alive_;

@@ -42,7 +42,7 @@ void MicrobatchFlow::arm_hop_timer(const TaskPtr& task) {
   const Duration timeout = from_seconds(context_.config.wiring.hop_timeout_seconds);
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
   task->hop_timer = context_.runtime.call_after(timeout, [weak, task] {
-    if (auto self = weak.lock()) (*self)->resend(task, true);
+    if (auto self = weak.lock()) (*self)->resend(task, Why::kStalled);
   });
 }
 
@@ -52,10 +52,16 @@ void MicrobatchFlow::settle_hop(const TaskPtr& task) {
   if (std::exchange(task->hop_open, false)) wiring_.on_settled(task->next.peer);
 }
 
-void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
+bool MicrobatchFlow::tried_all(const MicrobatchTask& task) const {
+  return std::all_of(next_seats_.begin(), next_seats_.end(), [&](const auto& entry) {
+    return std::find(task.tried.begin(), task.tried.end(), entry.first) != task.tried.end();
+  });
+}
+
+void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
   if (task->state != TaskState::kDownstream || task->cancelled) return;
   const Seat old = task->next;
-  if (stalled) {
+  if (why == Why::kStalled) {
     log(LogLevel::kWarn, "{} did not answer for {} in time; sending it to another peer",
         to_string(old), to_string(task->id.microbatch));
     wiring_.on_timeout(old.peer, from_seconds(context_.config.wiring.hop_timeout_seconds));
@@ -69,16 +75,39 @@ void MicrobatchFlow::resend(const TaskPtr& task, bool stalled) {
     send_next(old, task->id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
   }
   settle_hop(task);
-  task->tried.push_back(old.peer);
-  if (task->sends >= Limits::attempts_per_microbatch_max)
-    return compute_failed(task, {ErrorCode::kDeadline, "no peer of the next stage answered"});
-  // With everybody tried once, everybody is worth another try.
-  if (task->tried.size() >= next_seats_.size()) task->tried = {old.peer};
-  if (next_seats_.size() == 1) task->tried.clear();
   outgoing_.erase(task->outgoing);
   stale_outgoing_[task->outgoing] = {task, old.peer};
   task->outgoing.attempt = new_attempt();
+  if (why == Why::kPeerLost) {
+    --task->sends;  // no fault of the microbatch
+  } else {
+    task->tried.push_back(old.peer);
+    if (task->sends >= Limits::attempts_per_microbatch_max)
+      return compute_failed(task, {ErrorCode::kDeadline, "no peer of the next stage answered"});
+  }
+  if (tried_all(*task)) {
+    // Everybody is worth another try; but a broken link needs a moment, or its end is being found
+    // out.
+    task->tried.clear();
+    if (why == Why::kLinkLost) {
+      task->state = TaskState::kSeeking;
+      seeking_.push_back(task);
+      return arm_relink();
+    }
+    if (next_seats_.size() > 1) task->tried = {old.peer};
+  }
   send_on(task);
+}
+
+void MicrobatchFlow::arm_relink() {
+  if (std::exchange(relink_armed_, true)) return;
+  std::weak_ptr<MicrobatchFlow*> weak = alive_;
+  context_.runtime.call_after(kRelinkDelay, [weak] {
+    auto self = weak.lock();
+    if (!self) return;
+    (*self)->relink_armed_ = false;
+    (*self)->retry_seeking();
+  });
 }
 
 // The highest bit of an attempt names the second run of a contribution that is taken back.
@@ -147,7 +176,7 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
       break;
     case wire::Refused::BROKEN:
     case wire::Refused::FENCED:
-      resend(task, false);
+      resend(task, Why::kBroken);
       break;
     default:  // RETIRED: that peer is ahead; our own retirement is on its way, or else the timer is
       arm_hop_timer(task);
@@ -162,7 +191,7 @@ void MicrobatchFlow::on_stall(const Seat& stalled, const AttemptId& id) {
   for (const auto& [outgoing_id, task] : outgoing_)
     if (outgoing_id.microbatch == id.microbatch && task->next == stalled)
       sent_there.push_back(task);
-  for (const TaskPtr& task : sent_there) resend(task, true);
+  for (const TaskPtr& task : sent_there) resend(task, Why::kStalled);
 }
 
 void MicrobatchFlow::on_link_lost(const Seat& peer) {
@@ -172,7 +201,34 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
     if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
   // The word that would end a ban, or the credit we wait for, may have been lost with the link.
   wiring_.on_credit(peer.peer);
-  for (const TaskPtr& task : waiting) resend(task, false);
+  std::deque<TaskPtr> seeking;
+  seeking.swap(seeking_);
+  for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
+  for (const TaskPtr& task : seeking) seeking_.push_back(task);
+  if (!seeking_.empty()) arm_relink();
+  order_.lift();
+  go_on_in_order();
+}
+
+void MicrobatchFlow::on_peer_lost(const Seat& lost) {
+  if (auto next = next_seats_.find(lost.peer); next != next_seats_.end() && next->second == lost) {
+    next_seats_.erase(next);
+    wiring_.remove(lost.peer);
+  }
+  refused_full_.erase(lost.peer);
+  early_.drop(lost.peer);
+  std::erase_if(awaiting_arrival_, [&](const auto& entry) {
+    if (entry.second->upstream != lost) return false;
+    context_.runtime.cancel(entry.second->arrival_timer);
+    return true;
+  });
+  std::vector<TaskPtr> waiting;
+  for (const auto& [id, task] : tasks_) {
+    task->orphan |= task->upstream == lost;
+    std::erase(task->tried, lost.peer);
+    if (task->next == lost && task->state == TaskState::kDownstream) waiting.push_back(task);
+  }
+  for (const TaskPtr& task : waiting) resend(task, Why::kPeerLost);
   order_.lift();
   retry_seeking();
   go_on_in_order();
@@ -181,8 +237,12 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
 void MicrobatchFlow::retry_seeking() {
   std::deque<TaskPtr> waiting;
   waiting.swap(seeking_);
-  for (const TaskPtr& task : waiting)
-    if (task->state == TaskState::kSeeking && !task->cancelled) send_on(task);
+  for (const TaskPtr& task : waiting) {
+    if (task->state != TaskState::kSeeking || task->cancelled) continue;
+    // Whoever it has not tried may be gone.
+    if (tried_all(*task)) task->tried.clear();
+    send_on(task);
+  }
 }
 
 }  // namespace swarmline

@@ -27,6 +27,7 @@ struct MicrobatchTask {
   Seat upstream;     // peer 0: started here, by the source
   std::string mask;  // stages that want weight gradients; empty = all
   std::uint32_t rows = 0;
+  Version version;           // the parameters it is computed on; set when it goes to the device
   SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens
   SharedBytes input_values;  // the input decoded on arrival; until the forward has used it
   SharedBytes targets;       // int32; kept by the last stage and passed on by the others
@@ -34,6 +35,7 @@ struct MicrobatchTask {
 
   TaskState state = TaskState::kForward;
   bool cancelled = false;
+  bool orphan = false;     // its upstream is gone: nobody waits for its gradient
   bool has_graph = false;  // the model keeps a graph that backward has not consumed
   std::uint64_t admitted_bytes = 0;
 

@@ -1,7 +1,10 @@
 #include "pipeline/stage/parameter_state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "engine/base/hash.h"
 
@@ -25,9 +28,10 @@ ParameterState::ParameterState(StageModel& model, const RunConfig& config)
       delayed_(config.pipeline.delay == 1),
       optimizer_(make_optimizer(model, config.optimizer)),
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
-      open_(Buffer::zeroed(model.layout().bytes())),
-      sealed_(Buffer::zeroed(model.layout().bytes())),
-      reduced_(Buffer::zeroed(model.layout().bytes())) {}
+      reduced_(Buffer::zeroed(model.layout().bytes())) {
+  accumulators_[0] = Buffer::zeroed(model.layout().bytes());
+  if (delayed_) accumulators_[1] = Buffer::zeroed(model.layout().bytes());
+}
 
 MutableBytes ParameterState::committed_bytes() {
   return delayed_ ? committed_.bytes() : model_.parameters();
@@ -37,17 +41,49 @@ BytesView ParameterState::committed_parameters() const {
   return const_cast<ParameterState*>(this)->committed_bytes();
 }
 
-void ParameterState::seal() {
-  std::swap(open_, sealed_);
-  std::memset(open_.data(), 0, open_.size());
+void ParameterState::begin(std::uint64_t step) {
+  Buffer& sums = accumulators_[slot(step)];
+  std::memset(sums.data(), 0, sums.size());
 }
 
-Result<void> ParameterState::apply(const StepScalars& scalars) {
+Result<void> ParameterState::use(Version version) {
+  if (computing_version_ == version) return {};
+  const MutableBytes arena = model_.parameters();
+  if (other_.size() > 0 && other_version_ == version) {
+    std::swap_ranges(arena.begin(), arena.end(), other_.bytes().begin());
+    std::swap(computing_version_, other_version_);
+  } else if (delayed_ && committed_version_ == version) {
+    // Of the two older versions the older one is committed past: nobody asks for it again.
+    if (other_.size() == 0) other_ = Buffer(arena.size());
+    if (other_version_ <= computing_version_) {
+      std::memcpy(other_.data(), arena.data(), arena.size());
+      other_version_ = computing_version_;
+    }
+    std::memcpy(arena.data(), committed_.data(), committed_.size());
+    computing_version_ = version;
+  } else {
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("asked to compute on version {}; version {} is committed here",
+                            version.value, committed_version_.value));
+  }
+  model_.parameters_changed();
+  return {};
+}
+
+Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  // With a delay, the device's parameters are another version.
-  float* const in_place = delayed_ ? nullptr : model_.device_parameters();
-  SWARMLINE_TRY(optimizer_->step(scalars, reduced_.bytes(), committed_bytes(), in_place));
+  // With a delay the next step computes on the version that this commit replaces.
+  if (delayed_ && !(other_.size() > 0 && other_version_ == committed_version_))
+    SWARMLINE_TRY(use(committed_version_));
+  if (!skipped) {
+    // With a delay, the device's parameters are another version.
+    float* const in_place = delayed_ ? nullptr : model_.device_parameters();
+    SWARMLINE_TRY(optimizer_->step(scalars, reduced_.bytes(), committed_bytes(), in_place));
+  }
+  ++committed_version_.value;
   if (delayed_) return {};
+  computing_version_ = committed_version_;
+  if (skipped) return {};
   if (optimizer_->on_device()) {
     model_.device_parameters_changed();
   } else {
@@ -56,18 +92,54 @@ Result<void> ParameterState::apply(const StepScalars& scalars) {
   return {};
 }
 
-void ParameterState::activate() {
-  if (!delayed_) return;
-  std::memcpy(model_.parameters().data(), committed_.data(), committed_.size());
-  model_.parameters_changed();
-}
-
 Result<std::uint64_t> ParameterState::digest() const {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   RollingHash hash;
   hash.add(committed_parameters());
   SWARMLINE_TRY(optimizer_->add_state_to(hash));
   return hash.value();
+}
+
+std::uint64_t ParameterState::frozen_bytes() const {
+  return committed_parameters().size() + (optimizer_ ? optimizer_->state_bytes() : 0);
+}
+
+Result<Buffer> ParameterState::freeze() const {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  Buffer frozen(frozen_bytes());
+  std::byte* to = frozen.data();
+  const auto append = [&](BytesView bytes) { to = std::copy(bytes.begin(), bytes.end(), to); };
+  append(committed_parameters());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto state = optimizer_->moment(moment);
+    if (!state) return std::unexpected(std::move(state).error());
+    append(*state);
+  }
+  return frozen;
+}
+
+Result<void> ParameterState::load(Version version, BytesView frozen) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  if (frozen.size() != frozen_bytes())
+    return fail(ErrorCode::kIncompatible, "a stage's state of another size");
+  const std::byte* from = frozen.data();
+  const auto take = [&](MutableBytes to) {
+    std::copy_n(from, to.size(), to.begin());
+    from += to.size();
+  };
+  take(committed_bytes());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto state = optimizer_->moment(moment);
+    if (!state) return std::unexpected(std::move(state).error());
+    take(*state);
+  }
+  SWARMLINE_TRY(optimizer_->moments_changed());
+  committed_version_ = version;
+  other_ = Buffer();
+  if (delayed_) std::memcpy(model_.parameters().data(), committed_.data(), committed_.size());
+  computing_version_ = version;
+  model_.parameters_changed();
+  return {};
 }
 
 }  // namespace swarmline

@@ -1,23 +1,28 @@
 // The versions of a stage's parameters that live at one time, its gradient accumulators and its
 // optimizer.
 //
-//   delay 0: one arena. Step t computes on version t; a commit changes it in place. delay 1: two.
-//   Step t+1 computes on version t while step t is averaged into version t+1; activate() copies the
-//   committed
-//            arena into the computing one when the step that used the older version is sealed.
-//   Gradients: `open` takes what is computed, seal() freezes it as `sealed` (read-only until the
-//              next seal), `reduced` is where the average of it is written. Reduction is out of
-//              place.
+//   Versions:  `committed` is the newest. delay 0: step t computes on it, in one arena; a commit
+//              changes it in place. delay 1: step t+1 computes on version t while step t, on
+//              version t-1, is averaged into t+1; a step that lost contributions after it was
+//              sealed is computed again, so three arenas: committed, the one the model computes on,
+//              and the other version in use. use() exchanges the last two.
+//   Gradients: one accumulator a step (two in turn with delay 1): cleared by begin(), read by the
+//              averaging until the commit; `reduced` is where the average is written. Reduction is
+//              out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host"; the committed parameters are in the host's, too.
-//   Errors:  kDevice, of the device's optimizer.
-//   Thread:  functions marked [device] run in device jobs only; the rest are plain reads on the
-//            control thread.
+//   Frozen:    a version's state as others take it: committed parameters, first moment, second
+//              moment, each as it lies in memory.
+//   Thread:    functions marked [device] run in device jobs only; the rest are plain reads on the
+//              control thread.
+//   Errors:    kDevice, of the device's optimizer. use(): kIncompatible for a version that is not
+//              here; load(): for bytes of another length.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/base/bytes.h"
+#include "engine/base/ids.h"
 #include "engine/base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/stage_model.h"
@@ -29,26 +34,34 @@ class ParameterState {
  public:
   ParameterState(StageModel& model, const RunConfig& config);
 
-  MutableBytes open_accumulator() { return open_.bytes(); }
-  BytesView sealed() const { return sealed_.bytes(); }
+  MutableBytes accumulator(std::uint64_t step) { return accumulators_[slot(step)].bytes(); }
   MutableBytes reduced() { return reduced_.bytes(); }
   BytesView committed_parameters() const;
   const ParameterLayout& layout() const { return model_.layout(); }
 
-  void seal();  // [device]
-  // [device] optimizer step of `reduced` on the committed parameters
-  Result<void> apply(const StepScalars& scalars);
-  void activate();                       // [device] compute on the committed version from now on
+  void begin(std::uint64_t step);     // [device] clears its accumulator
+  Result<void> use(Version version);  // [device] compute on that version from now on
+  // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
+  Result<void> apply(const StepScalars& scalars, bool skipped);
   Result<std::uint64_t> digest() const;  // [device] of committed parameters and optimizer state
+  Result<Buffer> freeze() const;         // [device] a copy of the committed state
+  Result<void> load(Version version, BytesView frozen);  // [device] the committed state from now on
+  std::uint64_t frozen_bytes() const;
 
  private:
   MutableBytes committed_bytes();
+  std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
 
   StageModel& model_;
   bool delayed_;
-  Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
-  Buffer committed_;                 // delay 1 only; delay 0 commits into the model's own arena
-  Buffer open_, sealed_, reduced_;
+  mutable Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
+  Version committed_version_;
+  Version computing_version_;  // in the model's arena
+  Version other_version_;      // in other_, when that is not empty
+  Buffer committed_;           // delay 1 only; delay 0 commits into the model's own arena
+  Buffer other_;               // delay 1 only, from the second version on
+  Buffer accumulators_[2];
+  Buffer reduced_;
 };
 
 }  // namespace swarmline

@@ -85,11 +85,11 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
                       const std::shared_ptr<Seat>& from, Frame frame) {
   std::erase(ungreeted_, connection);
   auto hello = parse<wire::LinkHello>(frame);
-  const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
-                    hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
-                    hello->term() >= identity_.term.value &&
-                    from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
-                    hello->from().peer() != identity_.self.peer.value;
+  const bool fits =
+      kind_of(frame) == MessageKind::kLinkHello && hello && hello->run_id() == identity_.run_id &&
+      hello->era() == identity_.era.value && hello->term() >= identity_.term.value &&
+      from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
+      hello->from().peer() != identity_.self.peer.value && !fenced(from_wire(hello->from()));
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   if (!fits || !room) {
@@ -103,6 +103,27 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
   Link& link = accepted_[from->peer];
   if (link.connection) link.connection->close();
   link.connection = connection;
+  link.seat = *from;
+}
+
+bool PeerLinks::fenced(const Seat& seat) const {
+  const auto it = fenced_.find(seat.peer);
+  return it != fenced_.end() && seat.incarnation <= it->second;
+}
+
+void PeerLinks::fence(const Seat& seat) {
+  Incarnation& last = fenced_[seat.peer];
+  last = std::max(last, seat.incarnation);
+  for (auto* links : {&dialled_, &accepted_})
+    if (auto it = links->find(seat.peer); it != links->end() && fenced(it->second.seat))
+      forget(*links, seat.peer);
+}
+
+void PeerLinks::reset() {
+  for (auto* links : {&dialled_, &accepted_})
+    while (!links->empty()) forget(*links, links->begin()->first);
+  fenced_.clear();
+  addresses_.clear();
 }
 
 Frame PeerLinks::hello_for(const Seat& to) const {
@@ -116,6 +137,7 @@ Frame PeerLinks::hello_for(const Seat& to) const {
 }
 
 void PeerLinks::send(const Seat& to, Frame frame) {
+  if (fenced(to)) return;
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));
@@ -126,7 +148,9 @@ void PeerLinks::send(const Seat& to, Frame frame) {
   }
   if (auto it = accepted_.find(to.peer); it != accepted_.end())
     return it->second.connection->send(std::move(frame));
-  dialled_[to.peer].waiting.push_back(std::move(frame));
+  Link& link = dialled_[to.peer];
+  link.seat = to;
+  link.waiting.push_back(std::move(frame));
   dial(to);
 }
 
@@ -140,50 +164,48 @@ void PeerLinks::dial(const Seat& to) {
     });
     return;
   }
-  network_.connect(*address, connect_timeout_,
-                   [weak, to](Result<std::shared_ptr<Connection>> dialled) {
-                     auto self = weak.lock();
-                     if (!self) {
-                       if (dialled) refuse_link(*dialled);
-                       return;
-                     }
-                     if (!dialled)
-                       return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
-                     auto it = (*self)->dialled_.find(to.peer);
-                     // Forgotten meanwhile, or dialled again and that one was quicker.
-                     if (it == (*self)->dialled_.end() || it->second.connection)
-                       return refuse_link(*dialled);
-                     const std::shared_ptr<Connection> connection = *dialled;
-                     const Connection* raw = connection.get();
-                     connection->start({
-                         .on_frame =
-                             [weak, to](Frame frame) {
-                               if (auto owner = weak.lock())
-                                 (*owner)->handlers_.on_frame(to, std::move(frame));
-                             },
-                         .on_closed =
-                             [weak, to, raw](Error error) {
-                               if (auto owner = weak.lock())
-                                 (*owner)->lost((*owner)->dialled_, to, raw, error);
-                             },
-                         .on_arriving =
-                             [weak, to](const Arrival& arrival) {
-                               auto owner = weak.lock();
-                               if (owner && (*owner)->handlers_.on_arriving)
-                                 (*owner)->handlers_.on_arriving(to, arrival);
-                             },
-                     });
-                     it->second.connection = connection;
-                     connection->send((*self)->hello_for(to));
-                     for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
-                     it->second.waiting.clear();
-                   });
+  network_.connect(
+      *address, connect_timeout_, [weak, to](Result<std::shared_ptr<Connection>> dialled) {
+        auto self = weak.lock();
+        if (!self) {
+          if (dialled) refuse_link(*dialled);
+          return;
+        }
+        if (!dialled) return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
+        auto it = (*self)->dialled_.find(to.peer);
+        // Forgotten meanwhile, or dialled again and that one was quicker.
+        if (it == (*self)->dialled_.end() || it->second.connection || it->second.seat != to)
+          return refuse_link(*dialled);
+        const std::shared_ptr<Connection> connection = *dialled;
+        const Connection* raw = connection.get();
+        connection->start({
+            .on_frame =
+                [weak, to](Frame frame) {
+                  if (auto owner = weak.lock()) (*owner)->handlers_.on_frame(to, std::move(frame));
+                },
+            .on_closed =
+                [weak, to, raw](Error error) {
+                  if (auto owner = weak.lock()) (*owner)->lost((*owner)->dialled_, to, raw, error);
+                },
+            .on_arriving =
+                [weak, to](const Arrival& arrival) {
+                  auto owner = weak.lock();
+                  if (owner && (*owner)->handlers_.on_arriving)
+                    (*owner)->handlers_.on_arriving(to, arrival);
+                },
+        });
+        it->second.connection = connection;
+        connection->send((*self)->hello_for(to));
+        for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
+        it->second.waiting.clear();
+      });
 }
 
 void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
                      const Error& error) {
   auto it = links.find(peer.peer);
-  if (it == links.end() || it->second.connection.get() != connection) return;
+  if (it == links.end() || it->second.connection.get() != connection || it->second.seat != peer)
+    return;
   if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
   links.erase(it);
   handlers_.on_lost(peer, error);

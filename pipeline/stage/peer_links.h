@@ -47,6 +47,11 @@ class PeerLinks {
   void send(const Seat& to, Frame frame);
   // Bad bytes of that peer's: closes its links; on_lost follows with `why`.
   void disconnect(const Seat& peer, const Error& why);
+  // The seat is over: its links are closed, what is sent to it is dropped, and no link from it or
+  // an earlier incarnation is taken. on_lost does not follow.
+  void fence(const Seat& seat);
+  // Closes all links and forgets who was fenced: this peer asks for a new seat.
+  void reset();
   void close_all();
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
@@ -55,6 +60,7 @@ class PeerLinks {
   struct Link {
     std::shared_ptr<Connection> connection;  // null while dialling
     std::vector<Frame> waiting;              // until dialled
+    Seat seat;                               // of the other end
   };
 
   void accept(std::shared_ptr<Connection> connection);
@@ -65,6 +71,7 @@ class PeerLinks {
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
   Frame hello_for(const Seat& to) const;
+  bool fenced(const Seat& seat) const;
 
   Runtime& runtime_;
   Network& network_;
@@ -72,6 +79,7 @@ class PeerLinks {
   Handlers handlers_;
   RunIdentity identity_;
   std::map<PeerId, std::string> addresses_;
+  std::map<PeerId, Incarnation> fenced_;  // the highest
   std::map<PeerId, Link> dialled_;
   std::map<PeerId, Link> accepted_;
   std::vector<std::shared_ptr<Connection>> ungreeted_;

@@ -1,6 +1,6 @@
-// Which phases this peer knows: announced by the coordinator, active (its version is what the model
-// computes on), sealed, retired. A message of a phase not yet active is held; one of a retired
-// phase is refused. Thread: control thread; pure.
+// Which phases this peer knows: announced by the coordinator, active (computed here), sealed (may
+// become active again when contributions are lost), retired. A message of a phase that is not
+// active is held; one of a retired phase is refused. Thread: control thread; pure.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,10 @@ class PhaseBook {
   void activate(const Phase& phase) {
     if (auto it = open_.find(phase); it != open_.end()) it->second.active = true;
   }
+  // Nothing of it is computed until it is activated again.
+  void seal(const Phase& phase) {
+    if (auto it = open_.find(phase); it != open_.end()) it->second.active = false;
+  }
   // Nothing more is computed for it, nor for older phases of its kind.
   void retire(const Phase& phase) {
     open_.erase(phase);
@@ -41,7 +45,8 @@ class PhaseBook {
     return it == open_.end() ? 0 : it->second.microbatches;
   }
   std::size_t open_phases() const { return open_.size(); }
-  // Nobody can be computing it yet: a step opens when the one before is sealed here too.
+  // Nobody can be computing it yet: a step opens when the one before is sealed, which is when the
+  // one before that is committed.
   bool beyond_reach(const Phase& phase) const {
     return phase.step > over_below_[0] + kStepsAheadMax;
   }

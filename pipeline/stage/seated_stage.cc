@@ -82,6 +82,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
       averaging_codecs_(config_, model_->layout().bytes()),
       window_(window_of(config_)),
+      following_(parts.joining),
+      loaded_(!parts.joining),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -109,6 +111,7 @@ void SeatedStage::control(std::function<Result<void>()> body, std::function<void
 }
 
 void SeatedStage::begin() {
+  if (following_) return want_state();
   auto digest = std::make_shared<std::uint64_t>();
   control(
       [this, digest]() -> Result<void> {
@@ -140,22 +143,63 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
   switch (kind_of(frame)) {
     case MessageKind::kMembership:
       return handle<wire::Membership>(frame, this, &SeatedStage::on_membership);
-    case MessageKind::kOpenPhase:
-      return handle<wire::OpenPhase>(frame, this, &SeatedStage::on_open);
-    case MessageKind::kLeases:
-      return handle<wire::Leases>(frame, this, &SeatedStage::on_leases);
-    case MessageKind::kSeal:
-      return handle<wire::Seal>(frame, this, &SeatedStage::on_seal);
-    case MessageKind::kCommit:
-      return handle<wire::Commit>(frame, this, &SeatedStage::on_commit);
-    case MessageKind::kSaveStage:
-      return handle<wire::SaveStage>(frame, this, &SeatedStage::on_save);
     case MessageKind::kReportAck: {
       auto ack = parse<wire::ReportAck>(frame);
       if (!ack) return std::unexpected(ack.error());
       contributions_.on_ack(*ack);
       return {};
     }
+    case MessageKind::kStallReport: {
+      auto stall = parse<wire::StallReport>(frame);
+      if (!stall) return std::unexpected(stall.error());
+      flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
+      return {};
+    }
+    case MessageKind::kStateOffer:
+      return handle<wire::StateOffer>(frame, this, &SeatedStage::on_offer);
+    case MessageKind::kCommit:
+      // Before it has a seat a joiner hears of nothing else, and can't wait until one is applied.
+      if (following_ && inbox_.empty())
+        return handle<wire::Commit>(frame, this, &SeatedStage::follow);
+      [[fallthrough]];
+    default:
+      if (!busy()) return in_order(frame);
+      if (inbox_.size() >= kInboxMax)
+        return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
+      inbox_.push_back(frame);
+      return {};
+  }
+}
+
+void SeatedStage::drain_inbox() {
+  while (!busy() && !inbox_.empty()) {
+    const Frame frame = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (auto handled = in_order(frame); !handled)
+      return context_.fail(
+          {handled.error().code, fmt::format("{} from the coordinator does not fit: {}",
+                                             to_string(kind_of(frame)), handled.error().what)});
+  }
+}
+
+Result<void> SeatedStage::in_order(const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kOpenPhase:
+      return handle<wire::OpenPhase>(frame, this, &SeatedStage::on_open);
+    case MessageKind::kLeases:
+      return handle<wire::Leases>(frame, this, &SeatedStage::on_leases);
+    case MessageKind::kSeal:
+      return handle<wire::Seal>(frame, this, &SeatedStage::on_seal);
+    case MessageKind::kReopen:
+      return handle<wire::Reopen>(frame, this, &SeatedStage::on_reopen);
+    case MessageKind::kFreezeState:
+      return handle<wire::FreezeState>(frame, this, &SeatedStage::on_freeze);
+    case MessageKind::kFetchReduced:
+      return handle<wire::FetchReduced>(frame, this, &SeatedStage::on_fetch);
+    case MessageKind::kCommit:
+      return handle<wire::Commit>(frame, this, &SeatedStage::on_commit);
+    case MessageKind::kSaveStage:
+      return handle<wire::SaveStage>(frame, this, &SeatedStage::on_save);
     case MessageKind::kRetirePhase: {
       auto retire = parse<wire::RetirePhase>(frame);
       if (!retire) return std::unexpected(retire.error());
@@ -169,29 +213,54 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       flow_.take_busy_ns(phase);
       return {};
     }
-    case MessageKind::kStallReport: {
-      auto stall = parse<wire::StallReport>(frame);
-      if (!stall) return std::unexpected(stall.error());
-      flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
-      return {};
-    }
     default:
       return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
   }
 }
 
 Result<void> SeatedStage::on_peer(const Seat& from, Frame frame) {
-  if (kind_of(frame) == MessageKind::kReduceChunk) return averager_.on_chunk(from, frame);
-  return flow_.on_frame(from, std::move(frame));
+  switch (kind_of(frame)) {
+    case MessageKind::kReduceChunk:
+      return averager_.on_chunk(from, frame);
+    case MessageKind::kPieceRequest: {
+      auto request = parse<wire::PieceRequest>(frame);
+      if (!request) return std::unexpected(request.error());
+      return on_piece_request(from, *request);
+    }
+    case MessageKind::kPiece:
+      return on_piece(from, frame);
+    default:
+      return flow_.on_frame(from, std::move(frame));
+  }
 }
 
 void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
   flow_.on_link_lost(peer);
-  if (averager_.waits_for(peer))
-    context_.fail(
-        {ErrorCode::kPeerGone, fmt::format("lost the link to {} while averaging with it: {}",
-                                           to_string(peer), error.what)});
+  // Chunks may be lost with it: whether it is the link or its end, the coordinator finds out.
+  for (const RoundKey& key : averager_.waiting_for(peer)) {
+    wire::RoundBroken broken;
+    *broken.mutable_seat() = to_wire(context_.self);
+    *broken.mutable_phase() = to_wire(key.phase);
+    broken.set_group(key.group);
+    broken.set_attempt(key.attempt);
+    *broken.mutable_beyond() = to_wire(peer);
+    context_.notify_coordinator(make_frame(MessageKind::kRoundBroken, broken));
+  }
+  if (state_fetch_) state_fetch_->pieces.on_link_lost(peer);
+  pump_state();
+  for (auto& [key, fetch] : fetches_) fetch.pieces.on_link_lost(peer);
+  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
+}
+
+void SeatedStage::on_peer_lost(const Seat& lost) {
+  mates_.erase(lost.peer);
+  next_.erase(lost.peer);
+  flow_.on_peer_lost(lost);
+  if (state_fetch_) state_fetch_->pieces.on_lost(lost);
+  pump_state();
+  for (auto& [key, fetch] : fetches_) fetch.pieces.on_lost(lost);
+  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
@@ -209,13 +278,19 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
   for (const auto& [peer, seat] : next_)
     if (!next.contains(peer)) wiring_->remove(peer);
   next_ = std::move(next);
+  mates_.clear();
   std::uint32_t rank = 0;
   for (const wire::PeerInfo& info : membership.mates()) {
     const Seat mate = from_wire(info.seat());
     context_.links.set_address(mate, info.address());
+    mates_[mate.peer] = mate;
     rank += mate.peer < context_.self.peer ? 1 : 0;
   }
-  flow_.set_share(rank, static_cast<std::uint32_t>(membership.mates_size()) + 1);
+  flow_.set_share(rank, static_cast<std::uint32_t>(mates_.size()) + 1);
+  for (auto& [key, fetch] : fetches_)
+    if (!fetch.report)
+      for (const auto& [peer, mate] : mates_) fetch.pieces.add_holder(mate);
+  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
   flow_.set_next_seats(std::move(seats));
   return {};
 }
@@ -231,34 +306,40 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
       open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||
       (train && open.microbatches() != config_.microbatches_per_step()))
     return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be opened now");
+  const bool here = version == committed_ ||
+                    (config_.pipeline.delay == 1 && version.value + 1 == committed_.value);
+  if (!here)
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("{} needs version {}, this peer has {}", to_string(phase),
+                            version.value, committed_.value));
   SWARMLINE_TRY(context_.codecs.open(phase, open));
   phases_.announce(phase, version, open.microbatches());
   if (train) contributions_.open(phase);
-  // Until the accumulator of the phase before is sealed, nothing of this one may be added.
-  if (sealing_)
-    after_seal_.push_back([this, phase, version] { activate(phase, version); });
-  else
-    activate(phase, version);
+  if (open.sealed())  // frozen, with nothing in it
+    contributions_.settle(phase, {}, [](const Result<std::vector<std::uint32_t>>&) {});
+  control(
+      [this, phase, version, train]() -> Result<void> {
+        if (train) state_.begin(phase.step);
+        return state_.use(version);  // ready before the first microbatch comes
+      },
+      [this, phase, sealed = open.sealed()] {
+        if (!sealed) activate(phase);
+      });
+  if (std::exchange(following_, false)) want_leases();
   return {};
 }
 
-void SeatedStage::activate(const Phase& phase, Version version) {
-  const bool switch_version = computing_ != version;
-  if (switch_version && committed_ != version)
-    return context_.fail(
-        {ErrorCode::kIncompatible,
-         fmt::format("{} needs version {}, this peer has {} and computes on {}", to_string(phase),
-                     version.value, committed_.value, computing_.value)});
-  computing_ = version;
-  control(
-      [this, switch_version]() -> Result<void> {
-        if (switch_version) state_.activate();
-        return {};
-      },
-      [this, phase] {
-        phases_.activate(phase);
-        flow_.on_active(phase);
-      });
+std::vector<Seat> SeatedStage::mates() const {
+  std::vector<Seat> seats;
+  for (const auto& [peer, mate] : mates_) seats.push_back(mate);
+  return seats;
+}
+
+void SeatedStage::activate(const Phase& phase) {
+  // Over, or about to be sealed, before the device came to it.
+  if (phases_.microbatches(phase) == 0 || (sealing_ && sealing_phase_ == phase)) return;
+  phases_.activate(phase);
+  flow_.on_active(phase);
 }
 
 Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
@@ -287,172 +368,6 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
     flow_.start_local({id, Attempt{lease.attempt()}}, lease.stage_mask(), rows,
                       SharedBytes(std::move(tokens)), SharedBytes(std::move(targets)));
   }
-  return {};
-}
-
-Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
-  const Phase phase = from_wire(seal.phase());
-  if (sealing_ || phase.kind != PhaseKind::kTrain || phase.step != committed_.value ||
-      phases_.microbatches(phase) == 0)
-    return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be sealed now");
-  std::set<std::uint32_t> owned;
-  for (const wire::Range& range : seal.owned()) {
-    const std::uint64_t end = std::uint64_t{range.first()} + range.count();
-    if (range.count() == 0 || end > config_.microbatches_per_step() ||
-        owned.contains(range.first()))
-      return fail(ErrorCode::kCorrupt, "a seal with indices that the step does not have");
-    for (std::uint32_t i = 0; i < range.count(); ++i) owned.insert(range.first() + i);
-  }
-  sealing_ = true;
-  phases_.retire(phase);
-  flow_.drop(phase);
-  // The barrier lets jobs of the phase that are on the device end, so that what they added is
-  // known.
-  control([]() -> Result<void> { return {}; },
-          [this, phase, seal, owned] {
-            contributions_.settle(
-                phase, owned, [this, phase, seal](Result<std::vector<std::uint32_t>> missing) {
-                  if (!missing) return context_.fail(missing.error());
-                  if (missing->empty()) return sealed(seal);
-                  wire::SealMismatch mismatch;
-                  *mismatch.mutable_seat() = to_wire(context_.self);
-                  *mismatch.mutable_phase() = to_wire(phase);
-                  for (std::uint32_t index : *missing) mismatch.add_missing(index);
-                  context_.notify_coordinator(make_frame(MessageKind::kSealMismatch, mismatch));
-                });
-          });
-  return {};
-}
-
-void SeatedStage::sealed(const wire::Seal& seal) {
-  control(
-      [this]() -> Result<void> {
-        state_.seal();
-        return {};
-      },
-      [this, seal] {
-        const Phase phase = from_wire(seal.phase());
-        digests_.clear();
-        for (const wire::ReduceGroup& group : seal.groups()) start_round(phase, group);
-        sealing_ = false;
-        for (auto& next : std::exchange(after_seal_, {})) next();
-      });
-}
-
-// ---- Averaging and commit
-// --------------------------------------------------------------------------------------------
-
-void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group) {
-  const ParameterLayout& layout = model_->layout();
-  const bool tied = group.group() == context_.stage.stages;
-  const std::uint64_t first = tied ? layout.tied_offset : 0;
-  const std::uint64_t end = tied ? layout.elements : layout.tied_offset;
-  const std::size_t width = size_bytes(layout.dtype);
-
-  StageAverager::Round round;
-  round.key = {phase, group.group(), group.attempt()};
-  bool member_of_it = false;
-  for (const wire::GroupMember& member : group.members()) {
-    const Seat seat = from_wire(member.seat());
-    if (seat == context_.self) {
-      round.spec.rank = static_cast<std::uint32_t>(round.members.size());
-      member_of_it = true;
-    }
-    context_.links.set_address(seat, member.address());
-    round.members.push_back(seat);
-  }
-  if (!member_of_it || (tied && !layout.has_tied()))
-    return context_.fail(
-        {ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
-  round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
-  round.spec.elements = end - first;
-  round.spec.dtype = layout.dtype;
-  round.spec.bounds.assign(group.slice_ends().begin(), group.slice_ends().end());
-  round.spec.bounds.insert(round.spec.bounds.begin(), 0);
-  round.input = state_.sealed().subspan(first * width, (end - first) * width);
-  round.output = state_.reduced().subspan(first * width, (end - first) * width);
-  averaging_codecs_.set_up(round, first * width);
-  const RoundKey key = round.key;
-  round.on_done = [this, key](std::uint64_t bytes) { reduced(key, bytes); };
-  if (auto started = averager_.start(std::move(round)); !started) context_.fail(started.error());
-}
-
-void SeatedStage::reduced(const RoundKey& key, std::uint64_t bytes_sent) {
-  const ParameterLayout& layout = model_->layout();
-  const bool tied = key.group == context_.stage.stages;
-  const std::size_t width = size_bytes(layout.dtype);
-  const std::uint64_t first = (tied ? layout.tied_offset : 0) * width;
-  const std::uint64_t end = (tied ? layout.elements : layout.tied_offset) * width;
-  const BytesView bytes = BytesView(state_.reduced()).subspan(first, end - first);
-  auto message = std::make_shared<wire::Reduced>();
-  control(
-      [message, bytes, dtype = layout.dtype]() -> Result<void> {
-        message->set_digest(xxh3(bytes));
-        message->set_sum_of_squares(sum_of_squares(bytes, dtype));
-        return {};
-      },
-      [this, message, key, bytes_sent, tied] {
-        digests_[key] = message->digest();
-        *message->mutable_seat() = to_wire(context_.self);
-        *message->mutable_phase() = to_wire(key.phase);
-        message->set_group(key.group);
-        message->set_attempt(key.attempt);
-        message->set_reduce_bytes(bytes_sent);
-        if (!tied) {
-          *message->mutable_boundary() = flow_.take_boundary_bytes(key.phase);
-          message->set_busy_ns(flow_.take_busy_ns(key.phase));
-          message->set_contributions(contributions_.count(key.phase));
-        }
-        context_.notify_coordinator(make_frame(MessageKind::kReduced, *message));
-      });
-}
-
-Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
-  const Phase phase{PhaseKind::kTrain, commit.step()};
-  if (commit.step() != committed_.value)
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("commit of step {} on version {}", commit.step(), committed_.value));
-  const double corrections[] = {commit.bias_correction1(), commit.bias_correction2()};
-  for (double correction : corrections)
-    if (!commit.skipped() && !(correction > 0 && correction <= 1))
-      return fail(ErrorCode::kCorrupt, "a commit with a bias correction outside (0, 1]");
-  if (digests_.empty() || digests_.begin()->first.phase != phase)
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("{} is committed and not reduced here", to_string(phase)));
-  for (const wire::GroupDigest& group : commit.groups()) {
-    const auto mine = digests_.find({phase, group.group(), group.attempt()});
-    if (mine != digests_.end() && mine->second != group.digest()) {
-      context_.fail({ErrorCode::kIncompatible,
-                     fmt::format("the committed gradient of {} is not the one this peer has",
-                                 to_string(phase))});
-      return {};
-    }
-  }
-  averager_.retire(phase);
-  averaging_codecs_.on_commit(commit.skipped());
-  contributions_.retire(phase);
-  committed_ = Version{commit.step() + 1};
-  if (config_.pipeline.delay == 0) computing_ = committed_;
-  auto digest = std::make_shared<std::uint64_t>();
-  const StepScalars scalars{.learning_rate = commit.learning_rate(),
-                            .clip_scale = commit.clip_scale(),
-                            .bias_correction1 = commit.bias_correction1(),
-                            .bias_correction2 = commit.bias_correction2()};
-  control(
-      [this, scalars, skipped = commit.skipped(), digest]() -> Result<void> {
-        if (!skipped) SWARMLINE_TRY(state_.apply(scalars));
-        auto made = state_.digest();
-        if (!made) return std::unexpected(std::move(made).error());
-        *digest = *made;
-        return {};
-      },
-      [this, digest, version = committed_] {
-        wire::Stepped stepped;
-        *stepped.mutable_seat() = to_wire(context_.self);
-        stepped.set_version(version.value);
-        stepped.set_state_digest(*digest);
-        context_.notify_coordinator(make_frame(MessageKind::kStepped, stepped));
-      });
   return {};
 }
 

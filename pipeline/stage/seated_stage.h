@@ -1,11 +1,17 @@
 // A peer that has its seat: phases open, microbatches flow, the phase is sealed, averaged,
 // committed, again.
+//   Order:     what the coordinator says of phases is done in its order; while a seal settles or a
+//              commit waits for a gradient that must be fetched, what follows waits.
 //   Ownership: owns everything of the stage but the doors and the links.
 //   Thread:    control thread. Errors: `fail` of the context ends the peer.
+//   Bounds:    kInboxMax messages waiting; kRetainedSteps reduced gradients kept for others.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "pipeline/averaging/averaging_codecs.h"
@@ -15,6 +21,7 @@
 #include "pipeline/stage/contributions.h"
 #include "pipeline/stage/microbatch_flow.h"
 #include "pipeline/stage/phase_book.h"
+#include "pipeline/stage/piece_fetch.h"
 #include "pipeline/stage/stage_context.h"
 #include "pipeline/wiring/wiring.h"
 
@@ -32,6 +39,7 @@ struct SeatedStageParts {
   std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
+  bool joining = false;  // the run has started: its state is to be fetched
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -40,15 +48,26 @@ struct SeatedStageParts {
 
 class SeatedStage {
  public:
+  static constexpr std::size_t kInboxMax = 4096;
+  static constexpr std::uint64_t kRetainedSteps = 4;
+  static constexpr std::size_t kFollowedCommitsMax = 64;  // commits behind; then a newer state
+  static constexpr Duration kFrozenIdle = std::chrono::seconds(60);
+  static constexpr Duration kStateRetry = std::chrono::seconds(1);
+  static constexpr int kFetchTriesMax = 25;
+  static constexpr Duration kRefetchDelay = std::chrono::milliseconds(200);
+
   SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts);
 
-  // Digests the initial state and says Ready; a source asks for its first leases.
+  // Digests the initial state and says Ready; a source asks for its first leases. A joiner asks for
+  // its stage's state.
   void begin();
   Result<void> on_coordinator(const Frame& frame);
   Result<void> on_peer(const Seat& from, Frame frame);
   void on_link_lost(const Seat& peer, const Error& error);
+  void on_peer_lost(const Seat& lost);
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
 
+  bool serves() const { return !following_; }
   BytesView committed_parameters() const { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const { return flow_.in_flight(); }
@@ -58,13 +77,72 @@ class SeatedStage {
   Result<void> on_open(const wire::OpenPhase& open);
   Result<void> on_leases(const wire::Leases& leases);
   Result<void> on_seal(const wire::Seal& seal);
+  Result<void> on_reopen(const wire::Reopen& reopen);
+  Result<void> on_fetch(const wire::FetchReduced& fetch);
   Result<void> on_commit(const wire::Commit& commit);
   Result<void> on_save(const wire::SaveStage& save);
-  void activate(const Phase& phase, Version version);
+  Result<void> in_order(const Frame& frame);
+  bool busy() const { return sealing_ || !commits_.empty(); }
+  void drain_inbox();
+  void activate(const Phase& phase);
   void want_leases();
+
+  // seated_reduce.cc
+  struct Region {  // of the arena, in bytes
+    std::uint64_t first = 0;
+    std::uint64_t size = 0;
+  };
+  struct ReducedFetch {
+    PieceFetch pieces;
+    std::uint64_t digest = 0;
+    std::uint64_t size = 0;
+    bool report = false;  // the coordinator waits for it
+    int tries = 0;
+    bool waiting = false;  // nobody has it now
+  };
+  // seated_state.cc
+  struct FrozenState {
+    std::uint64_t version = 0;
+    SharedBytes bytes;
+    std::vector<std::string> hashes;
+  };
+  struct StateFetch {
+    std::uint64_t version = 0;
+    PieceFetch pieces;
+    bool waiting = false;  // nobody has it now
+  };
+  Result<void> on_freeze(const wire::FreezeState& freeze);
+  void hash_next(const std::shared_ptr<FrozenState>& frozen);
+  void expire_frozen();
+  void want_state();
+  Result<void> on_offer(const wire::StateOffer& offer);
+  void pump_state();
+  void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
+  void load_state();
+  void say_ready(std::uint64_t digest);
+  Result<void> follow(const wire::Commit& commit);
+  std::vector<Seat> mates() const;
+
+  Region region_of(std::uint32_t group) const;
+  bool has_group(std::uint32_t group) const;
+  void settled(const wire::Seal& seal, const std::vector<std::uint32_t>& missing);
   void sealed(const wire::Seal& seal);
   void start_round(const Phase& phase, const wire::ReduceGroup& group);
   void reduced(const RoundKey& key, std::uint64_t bytes_sent);
+  void report_reduced(const RoundKey& key, std::uint64_t bytes_sent,
+                      std::shared_ptr<wire::Reduced> message);
+  void advance_commits();
+  void apply(const wire::Commit& commit);
+  void fetch(const RoundKey& key, std::uint64_t digest, const std::vector<Seat>& holders,
+             bool report);
+  void pump_fetch(const RoundKey& key);
+  void wait_for_holder(const RoundKey& key);
+  void fetched(const RoundKey& key);
+  void use_fetched(const RoundKey& key);
+  Result<void> on_piece_request(const Seat& from, const wire::PieceRequest& request);
+  Result<void> on_piece(const Seat& from, const Frame& frame);
+  BytesView reduced_bytes(const RoundKey& key) const;
+
   void control(std::function<Result<void>()> body, std::function<void()> done);
   std::unique_ptr<Wiring> make_wiring() const;
 
@@ -85,10 +163,23 @@ class SeatedStage {
   std::uint64_t wanted_ = 0;
   std::uint64_t leased_ = 0;
   Version committed_;
-  Version computing_;
   bool sealing_ = false;
-  std::vector<std::function<void()>> after_seal_;
-  std::map<RoundKey, std::uint64_t> digests_;  // of the newest reduced phase
+  Phase sealing_phase_;
+  bool following_ = false;  // it has no seat yet
+  bool loaded_ = true;      // the state is here
+  bool loading_ = false;
+  std::unique_ptr<StateFetch> state_fetch_;
+  std::shared_ptr<FrozenState> frozen_;  // for others
+  Instant frozen_used_{};
+  std::deque<Frame> inbox_;
+  std::deque<wire::Commit> commits_;               // heard of, not applied
+  std::map<RoundKey, std::uint64_t> digests_;      // of what is in state_.reduced()
+  std::map<RoundKey, ReducedFetch> fetches_;       // under way
+  std::map<RoundKey, Buffer> fetched_;             // checked, until their turn
+  std::set<RoundKey> placing_;                     // on their way from there into state_.reduced()
+  std::map<std::uint64_t, SharedBytes> retained_;  // reduced gradients of commits, by step
+  std::map<RoundKey, std::uint64_t> retained_keys_;  // what is in retained_, and its digest
+  std::map<PeerId, Seat> mates_;                     // who serves the stage, too
   std::map<PeerId, Seat> next_;
   std::shared_ptr<SeatedStage*> alive_;
 };

@@ -55,6 +55,7 @@ void send_tensor(const SendPlan& send, BytesView values, DType dtype, SharedByte
 std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, SendPlan send,
                                            std::shared_ptr<ForwardResult> result) {
   return [&context, task, send, result]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     SharedBytes hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
@@ -72,10 +73,11 @@ std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, 
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
                                             SendPlan send, std::shared_ptr<BackwardResult> result) {
   return [&context, task, plan, send, result]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     BackwardInput input;
     input.id = task->id;
     input.weight_gradients = plan.weight_gradients;
-    input.accumulator = context.state.open_accumulator();
+    input.accumulator = context.state.accumulator(task->id.microbatch.phase.step);
     SharedBytes gradient;
     if (!context.last()) {
       auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);
@@ -95,6 +97,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
   return [&context, task]() -> Result<void> {
+    SWARMLINE_TRY(context.state.use(task->version));
     SharedBytes hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
@@ -104,7 +107,7 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
     BackwardInput back;
     back.id = input->id;
     back.scale = -1;
-    back.accumulator = context.state.open_accumulator();
+    back.accumulator = context.state.accumulator(task->id.microbatch.phase.step);
     SharedBytes gradient;
     if (!context.last()) {
       auto decoded = decode_tensor(context, task->gradient_values, task->gradient, task->rows);

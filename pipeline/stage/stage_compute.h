@@ -41,7 +41,7 @@ std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, 
                                            std::shared_ptr<ForwardResult> result);
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
                                             SendPlan send, std::shared_ptr<BackwardResult> result);
-// Runs the microbatch again and subtracts its weight gradients from the open accumulator.
+// Runs the microbatch again and subtracts its weight gradients from its step's accumulator.
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 
 // Target tokens as they travel: uint16 where the vocabulary fits, else uint32.

@@ -21,6 +21,8 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 // A peer that stops goes on sending for as long as its last word may need.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
+constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
+
 constexpr double kHeartbeatSecondsMin = 0.01;
 constexpr double kHeartbeatSecondsMax = 3600;
 
@@ -57,14 +59,20 @@ class StagePeer::Impl {
 
   void start();
   void finish(int exit_code, std::string sentence);
+  void drain(Duration notice);
   BytesView committed_parameters() const {
     return stage_ ? stage_->committed_parameters() : BytesView();
   }
   const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
   Seat seat() const { return seat_; }
+  bool serves() const {
+    return stage_ != nullptr && stage_->serves() && !rejoining_ && !(draining_ && finished_);
+  }
 
  private:
   void connect();
+  void rejoin(const std::string& why);
+  void connect_again();
   void say_hello();
   void welcomed(const wire::Welcome& welcome);
   void on_coordinator(Frame frame);
@@ -90,6 +98,12 @@ class StagePeer::Impl {
   std::string advertised_;
   Seat seat_;
   Duration heartbeat_period_ = Limits::heartbeat_period;
+  Instant coordinator_heard_{};
+  bool rejoining_ = false;
+  std::uint32_t life_ = 0;  // counts its seats; timers of an earlier one do nothing
+  Instant rejoin_until_{};
+  std::string why_rejoining_;
+  bool draining_ = false;
   bool finished_ = false;
   std::shared_ptr<Impl*> alive_;
 };
@@ -121,6 +135,8 @@ void StagePeer::Impl::connect() {
                      auto self = weak.lock();
                      if (!self) return;
                      Impl& peer = **self;
+                     if (peer.finished_) return;
+                     if (!connected && peer.rejoining_) return peer.connect_again();
                      if (!connected)
                        return peer.finish(1, fmt::format("no coordinator answers at {}: {}",
                                                          to_string(peer.options_.coordinator),
@@ -141,8 +157,11 @@ void StagePeer::Impl::say_hello() {
             respond(fail(ErrorCode::kRefused, "peers answer no requests"));
           },
       .on_closed =
-          [weak = weak()](Error error) {
-            if (auto self = weak.lock()) (*self)->finish(1, "lost the coordinator: " + error.what);
+          [weak = weak(), life = life_](Error error) {
+            auto self = weak.lock();
+            if (!self || (*self)->life_ != life) return;
+            if ((*self)->rejoining_) return (*self)->connect_again();
+            (*self)->rejoin("lost the coordinator: " + error.what);
           },
   });
   wire::Hello hello;
@@ -155,18 +174,21 @@ void StagePeer::Impl::say_hello() {
   hello.set_pid(static_cast<std::uint32_t>(getpid()));
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
-  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
-                     [weak = weak()](Result<Frame> reply) {
-                       auto self = weak.lock();
-                       if (!self) return;
-                       if (!reply)
-                         return (*self)->finish(
-                             reply.error().code == ErrorCode::kRefused ? 3 : 1,
-                             "the coordinator did not take this peer: " + reply.error().what);
-                       auto welcome = parse<wire::Welcome>(*reply);
-                       if (!welcome) return (*self)->finish(1, welcome.error().what);
-                       (*self)->welcomed(*welcome);
-                     });
+  if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
+  coordinator_->call(
+      make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+      [weak = weak()](Result<Frame> reply) {
+        auto self = weak.lock();
+        if (!self || (*self)->finished_) return;
+        if (!reply && (*self)->rejoining_ && reply.error().code == ErrorCode::kPeerGone)
+          return;  // its connection says so, too
+        if (!reply)
+          return (*self)->finish(reply.error().code == ErrorCode::kRefused ? 3 : 1,
+                                 "the coordinator did not take this peer: " + reply.error().what);
+        auto welcome = parse<wire::Welcome>(*reply);
+        if (!welcome) return (*self)->finish(1, welcome.error().what);
+        (*self)->welcomed(*welcome);
+      });
 }
 
 bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
@@ -201,6 +223,7 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
     parts.admit_bytes =
         options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
   parts.recompute = wants_recompute(parts);
+  parts.joining = welcome.joining();
   return parts;
 }
 
@@ -224,6 +247,7 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
 
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   seat_ = from_wire(welcome.seat());
+  rejoining_ = false;
   if (const double beat = welcome.heartbeat_seconds();
       beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
     heartbeat_period_ = from_seconds(beat);
@@ -237,9 +261,9 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   auto parts = std::make_shared<SeatedStageParts>(std::move(*parsed));
   StageJob job;
   job.job.body = [this, parts] { return build(*parts); };
-  job.done = [weak = weak(), parts](JobReport report) {
+  job.done = [weak = weak(), parts, life = life_](JobReport report) {
     auto self = weak.lock();
-    if (!self || (*self)->finished_) return;
+    if (!self || (*self)->finished_ || (*self)->life_ != life) return;
     if (!report.result)
       return (*self)->finish(exit_code_of(report.result.error()), report.result.error().what);
     (*self)->take_seat(std::move(*parts));
@@ -253,10 +277,11 @@ void StagePeer::Impl::take_seat(SeatedStageParts built) {
       parts->stage.first_layer, parts->stage.last_layer - 1, parts->model->layout().elements);
   parts->metrics = &metrics_;
   parts->notify_coordinator = [weak = weak()](Frame frame) {
-    if (auto self = weak.lock()) (*self)->coordinator_->notify(std::move(frame));
+    if (auto self = weak.lock(); self && (*self)->coordinator_)
+      (*self)->coordinator_->notify(std::move(frame));
   };
   parts->call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
-    if (auto self = weak.lock())
+    if (auto self = weak.lock(); self && (*self)->coordinator_)
       (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
   };
   parts->fail = [weak = weak()](Error error) {
@@ -277,7 +302,21 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
     return finish(shutdown ? static_cast<int>(shutdown->exit_code()) : 1,
                   shutdown ? shutdown->reason() : "the coordinator ended the run");
   }
-  if (!stage_ || finished_) return;
+  coordinator_heard_ = runtime_.now();
+  if (kind_of(frame) == MessageKind::kHeartbeatAck) return;
+  if (finished_ || rejoining_) return;
+  if (kind_of(frame) == MessageKind::kFenced) {
+    auto fenced = parse<wire::Fenced>(frame);
+    return rejoin("fenced: " + (fenced ? fenced->reason() : fenced.error().what));
+  }
+  if (kind_of(frame) == MessageKind::kPeerLost) {
+    auto lost = parse<wire::PeerLost>(frame);
+    if (!lost) return finish(1, lost.error().what);
+    links_->fence(from_wire(lost->seat()));
+    if (stage_) stage_->on_peer_lost(from_wire(lost->seat()));
+    return;
+  }
+  if (!stage_) return;
   if (auto handled = stage_->on_coordinator(frame); !handled)
     finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                           handled.error().what));
@@ -304,9 +343,55 @@ void StagePeer::Impl::heartbeat() {
   *beat.mutable_seat() = to_wire(seat_);
   beat.set_in_flight(stage_ ? stage_->in_flight() : 0);
   beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
+  beat.set_jobs_done(queue_.finished());
+  beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
   coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
-  runtime_.call_after(heartbeat_period_, [weak = weak()] {
-    if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->heartbeat();
+  runtime_.call_after(heartbeat_period_, [weak = weak(), life = life_] {
+    auto self = weak.lock();
+    if (self && !(*self)->finished_ && (*self)->life_ == life) (*self)->heartbeat();
+  });
+}
+
+// Whatever it holds is nobody's any more: it starts over, as a newcomer.
+void StagePeer::Impl::rejoin(const std::string& why) {
+  if (finished_ || rejoining_) return;
+  log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
+  if (seat_.peer.value == 0) return finish(1, why);
+  rejoining_ = true;
+  ++life_;
+  why_rejoining_ = why;
+  rejoin_until_ = runtime_.now() + kRejoinTime;
+  if (coordinator_) std::exchange(coordinator_, nullptr)->close();
+  links_->reset();
+  // Not inside the handler that heard of it, and not before the device has let go of the model.
+  runtime_.post([weak = weak()] {
+    auto self = weak.lock();
+    if (!self) return;
+    (*self)->queue_.clear([weak] {
+      auto still = weak.lock();
+      if (!still || (*still)->finished_) return;
+      (*still)->stage_.reset();
+      (*still)->connect();
+    });
+  });
+}
+
+void StagePeer::Impl::drain(Duration notice) {
+  if (finished_) return;
+  if (!coordinator_ || seat_.peer.value == 0) return finish(0, "left before it had a seat");
+  draining_ = true;
+  wire::Leave leave;
+  *leave.mutable_seat() = to_wire(seat_);
+  coordinator_->notify(make_frame(MessageKind::kLeave, leave));
+  runtime_.call_after(notice, [weak = weak()] {
+    if (auto self = weak.lock()) (*self)->finish(0, "left before all it held was handed in");
+  });
+}
+
+void StagePeer::Impl::connect_again() {
+  if (runtime_.now() > rejoin_until_) return finish(1, why_rejoining_);
+  runtime_.call_after(kRejoinPause, [weak = weak()] {
+    if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->connect();
   });
 }
 
@@ -339,6 +424,9 @@ StagePeer::~StagePeer() = default;
 void StagePeer::start() {
   impl_->start();
 }
+void StagePeer::request_drain(Duration notice) {
+  impl_->drain(notice);
+}
 void StagePeer::request_stop() {
   impl_->finish(130, "interrupted");
 }
@@ -350,6 +438,9 @@ const ParameterLayout* StagePeer::layout() const {
 }
 Seat StagePeer::seat() const {
   return impl_->seat();
+}
+bool StagePeer::serves() const {
+  return impl_->serves();
 }
 
 }  // namespace swarmline

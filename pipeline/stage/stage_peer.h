@@ -3,8 +3,10 @@
 //   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and
 //              optimizer.
 //   Thread:    control thread; the model is touched by device jobs only.
+//   Fenced:    a peer that lost its seat, or its coordinator's connection, drops all it holds and
+//              asks for a new seat, for kRejoinTime.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
-//              mistake (e.g. a data file that is not there), 3 fenced or refused.
+//              mistake (e.g. a data file that is not there), 3 refused.
 //   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients
 //              and control never are.
 #pragma once
@@ -44,6 +46,9 @@ struct PeerOutcome {
 
 class StagePeer {
  public:
+  // A peer that lost its seat asks for another for so long.
+  static constexpr Duration kRejoinTime = std::chrono::seconds(3);
+
   StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
             std::function<void(PeerOutcome)> on_finished);
   ~StagePeer();
@@ -53,11 +58,15 @@ class StagePeer {
   void start();
   // Leaves at once; on_finished follows.
   void request_stop();
+  // A notice came (a spot machine's): takes nothing new, hands in what it holds, leaves; at the
+  // latest after `notice`.
+  void request_drain(Duration notice);
   // For tests and tools: the newest committed parameters of this peer's stage (empty before it is
   // seated).
   BytesView committed_parameters() const;
   const ParameterLayout* layout() const;
   Seat seat() const;
+  bool serves() const;  // it has its seat and its state
 
  private:
   class Impl;

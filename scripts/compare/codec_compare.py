@@ -63,8 +63,8 @@ hivemind.compression.quantization.np = NumpyOfItsTime()
 class Theirs:
     """One codec on one tensor. encode() gives what decode() takes."""
 
-    def __init__(self, library, name, dtype, encode, decode, wire_bytes, counterpart, message):
-        self.library, self.name, self.dtype = library, name, dtype
+    def __init__(self, package, name, dtype, encode, decode, wire_bytes, counterpart, message):
+        self.package, self.name, self.dtype = package, name, dtype
         self.encode, self.decode, self.wire_bytes = encode, decode, wire_bytes
         self.counterpart = counterpart  # our codec and block
         self.message = message          # compared with our wire buffer, not with our kernel
@@ -182,7 +182,7 @@ def our_rows(best, errors, mib):
 def their_rows(codecs, ours, mib):
     rows = []
     for codec in codecs:
-        made = row(codec.library, codec.name, codec.dtype, mib * MIB, codec.copy_seconds, codec.encode_seconds,
+        made = row(codec.package, codec.name, codec.dtype, mib * MIB, codec.copy_seconds, codec.encode_seconds,
                    codec.decode_seconds, codec.bytes_per_element, codec.relative_l2)
         beside = ours[(*codec.counterpart, codec.dtype, codec.message)]
         made["beside"] = f"{beside['library']} {beside['codec']}"
@@ -233,7 +233,7 @@ def main():
     codecs, best = their_codecs(), {}
     for number in range(options.rounds):
         for codec in codecs:
-            progress(f"round {number + 1} of {options.rounds}: {codec.library} {codec.name} from {codec.dtype}")
+            progress(f"round {number + 1} of {options.rounds}: {codec.package} {codec.name} from {codec.dtype}")
             measure_theirs(codec, tensors[codec.dtype], targets[codec.dtype])
         progress(f"round {number + 1} of {options.rounds}: swarmline")
         speeds, errors = measure_ours(options.swarmline, options.mib)

@@ -59,34 +59,45 @@ SimCluster::SimCluster(SimClusterOptions options)
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
                                               options_.config.pipeline.peers.end(), 0U);
+  address_ = *address;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const SimPeer machine = i < options_.peers.size() ? options_.peers[i] : SimPeer{};
-    SimDeviceOptions device;
-    device.forward = machine.forward;
-    device.backward = machine.backward;
-    device.jitter = machine.jitter;
-    device.seed = options_.seed + i;
-    const SimNodeId id = node_of_peer(i);
-    nodes_.push_back(std::make_unique<Node>(runtime_, network_, id, device));
-    StagePeerOptions peer;
-    peer.coordinator = *address;
-    peer.machine.listen = "sim:0";
-    peer.name = "sim-" + std::to_string(i);
-    peer.make_model = options_.make_model;
-    peer.make_wiring = options_.make_wiring;
-    peer.make_source =
-        [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
-      return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
-                                               config.batch.sequence);
-    };
-    nodes_[i]->peer = std::make_unique<StagePeer>(
-        runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
-        [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
+    make_peer(i < options_.peers.size() ? options_.peers[i] : SimPeer{});
     // One after the other, so that the joining order and with it the seats are those of the
     // options.
-    runtime_.node(id).call_after(std::chrono::milliseconds(i + 1),
-                                 [this, i] { nodes_[i]->peer->start(); });
+    runtime_.node(node_of_peer(i)).call_after(std::chrono::milliseconds(i + 1), [this, i] {
+      nodes_[i]->peer->start();
+    });
   }
+}
+
+void SimCluster::make_peer(const SimPeer& machine) {
+  const std::size_t i = nodes_.size();
+  SimDeviceOptions device;
+  device.forward = machine.forward;
+  device.backward = machine.backward;
+  device.jitter = machine.jitter;
+  device.seed = options_.seed + i;
+  const SimNodeId id = node_of_peer(i);
+  nodes_.push_back(std::make_unique<Node>(runtime_, network_, id, device));
+  StagePeerOptions peer;
+  peer.coordinator = address_;
+  peer.machine.listen = "sim:0";
+  peer.name = "sim-" + std::to_string(i);
+  peer.make_model = options_.make_model;
+  peer.make_wiring = options_.make_wiring;
+  peer.make_source = [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
+    return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
+                                             config.batch.sequence);
+  };
+  nodes_[i]->peer = std::make_unique<StagePeer>(
+      runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
+      [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
+}
+
+std::size_t SimCluster::add_peer(SimPeer machine) {
+  make_peer(machine);
+  nodes_.back()->peer->start();
+  return nodes_.size() - 1;
 }
 
 SimCluster::~SimCluster() = default;
@@ -113,6 +124,7 @@ std::map<std::string, std::vector<std::byte>> SimCluster::parameters_of(std::siz
 std::map<std::string, std::vector<std::byte>> SimCluster::parameters() const {
   std::map<std::string, std::vector<std::byte>> all;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!runtime_.is_alive(node_of_peer(i)) || !nodes_[i]->peer->serves()) continue;
     for (auto& [name, bytes] : parameters_of(i)) {
       const auto [known, first] = all.emplace(name, bytes);
       SWARMLINE_CHECK_MSG(first || known->second == bytes, "replicas differ in " + name);

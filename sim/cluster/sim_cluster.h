@@ -61,6 +61,9 @@ class SimCluster {
   explicit SimCluster(SimClusterOptions options);
   ~SimCluster();
 
+  // Another peer joins now. Returns its place among the peers.
+  std::size_t add_peer(SimPeer machine);
+
   // Runs until the coordinator has ended; empty when `limit` of virtual time passed first.
   std::optional<RunOutcome> run(Duration limit);
   bool run_until(const std::function<bool()>& done, Duration limit) {
@@ -84,7 +87,7 @@ class SimCluster {
   // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has
   // ended.
   std::map<std::string, std::vector<std::byte>> parameters_of(std::size_t i) const;
-  // Of all stages; CHECKs that replicas of a stage are bit-equal.
+  // Of all stages, from the peers that live and serve; CHECKs that replicas are bit-equal.
   std::map<std::string, std::vector<std::byte>> parameters() const;
 
  private:
@@ -95,6 +98,8 @@ class SimCluster {
     std::optional<PeerOutcome> outcome;
   };
 
+  void make_peer(const SimPeer& machine);
+
   SimClusterOptions options_;
   SimRuntime runtime_;
   SimNetwork network_;
@@ -103,6 +108,7 @@ class SimCluster {
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
+  Address address_;  // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

@@ -1,8 +1,11 @@
 #include "engine/checkpoint/manifest.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/rng.h"
 #include "tests/checkpoint/small_stages.h"
 #include "tests/store/temp_folder.h"
 
@@ -63,6 +66,21 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(manifest->model.norm, NormKind::kRmsNorm);
   EXPECT_EQ(manifest->model.rope_theta, 10000);
   EXPECT_EQ(manifest->stages[1].bytes, 5'000'000'000U);
+}
+
+// Found by the fuzzer: numbers of many digits came back an ulp away from what was written.
+TEST(ManifestTest, EveryNumberIsReadExactly) {
+  Rng rng(5);
+  std::vector<double> numbers{1.002222227222222e38, 0.30000000000000004, 10000};
+  for (int i = 0; i < 2000; ++i)
+    numbers.push_back(std::ldexp(1 + rng.uniform(), static_cast<int>(rng.below(600)) - 300));
+  for (const double number : numbers) {
+    Manifest manifest = sample();
+    manifest.model.rope_theta = number;
+    const auto again = parse_manifest(to_json(manifest), "m");
+    ASSERT_TRUE(again) << again.error().what;
+    EXPECT_EQ(again->model.rope_theta, number);
+  }
 }
 
 TEST(ManifestTest, LaterAdditionsAreNoObstacle) {

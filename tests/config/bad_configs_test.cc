@@ -445,8 +445,9 @@ std::vector<Case> relations_of_codec_and_net() {
                   "t:5: net.listen: found \"127.0.0.1:h"),
       after_least("ListenWithoutHost", "[net]\nlisten = \":4700\"\n",
                   "t:5: net.listen: found \":4700\", expected HOST"),
-      after_least("SilenceBelowTwoHeartbeats", "[net]\nheartbeat_seconds = 6\n",
-                  "t:5: net.heartbeat_seconds: found peer_silence_seconds = 10 with "
+      after_least("SilenceBelowTwoHeartbeats",
+                  "[net]\nheartbeat_seconds = 6\npeer_silence_seconds = 10\n",
+                  "t:6: net.peer_silence_seconds: found peer_silence_seconds = 10 with "
                   "heartbeat_seconds = 6, expected at "
                   "least two heartbeats"),
   };

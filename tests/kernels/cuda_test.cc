@@ -1,12 +1,12 @@
 // The CUDA twins give the bits of the CPU kernels, at every size. Skips, with the reason, without a
 // GPU.
 
-#include <cuda_runtime.h>
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.cuh"
+#include "tests/kernels/device_array.h"
 #include "tests/kernels/samples.h"
 
 namespace swarmline::kernels {
@@ -19,49 +19,29 @@ using testing::samples;
 template <typename T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t n) : n_(n) {
-    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), (n + 1) * sizeof(T)), cudaSuccess);
-    EXPECT_EQ(cudaMemset(data_, 0, (n + 1) * sizeof(T)), cudaSuccess);
-  }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    EXPECT_EQ(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice),
-              cudaSuccess);
-  }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  ~DeviceArray() { cudaFree(data_); }
+  explicit DeviceArray(std::size_t n) : n_(n), bytes_(n * sizeof(T)) {}
+  explicit DeviceArray(const std::vector<T>& values)
+      : n_(values.size()), bytes_(values.data(), values.size() * sizeof(T)) {}
 
-  T* data() { return data_; }
-  std::vector<T> values() const {
+  T* data() { return reinterpret_cast<T*>(bytes_.data()); }
+  std::vector<T> values() {
     std::vector<T> out(n_);
-    EXPECT_EQ(cudaMemcpy(out.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    bytes_.copy_to(out.data());
     return out;
   }
 
  private:
   std::size_t n_;
-  T* data_ = nullptr;
+  testing::DeviceBytes bytes_;
 };
 
-class Cuda : public ::testing::Test {
+class Cuda : public testing::CudaTest {
  protected:
-  void SetUp() override {
-    int devices = 0;
-    const cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status != cudaSuccess || devices == 0) {
-      GTEST_SKIP() << "no CUDA device: " << cudaGetErrorString(status);
-    }
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-  }
-  void TearDown() override {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  }
   // Waits for what `status` launched.
   void expect_done(cudaError_t status) {
     EXPECT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   }
-  cudaStream_t stream_ = nullptr;
 };
 
 TEST_F(Cuda, AddInto) {

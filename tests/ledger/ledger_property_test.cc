@@ -27,7 +27,20 @@ struct ModelPhase {
   std::vector<StageState> states;
   std::vector<std::set<Seat>> sources;  // by index
   std::vector<std::optional<double>> losses;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> doubtful;  // stage, index
 
+  bool pending(std::uint32_t stage, std::uint32_t index) const {
+    const ModelCell& cell = cells[stage][index];
+    return !cell.owner && !cell.claim && !cell.missing;
+  }
+  // A stage below has the index: what a lost seat may have added above it is nobody's.
+  void resolve(std::uint32_t index) {
+    for (std::uint32_t below = 0; below < stages; ++below) {
+      if (!tracked(below) || !cells[below][index].owner) continue;
+      for (std::uint32_t s = below + 1; s < stages; ++s)
+        if (doubtful.erase({s, index}) > 0 && pending(s, index)) cells[s][index].missing = true;
+    }
+  }
   bool tracked(std::uint32_t stage) const { return !eval || stage + 1 == stages; }
   bool stage_complete(std::uint32_t stage) const {
     for (const ModelCell& cell : cells[stage]) {
@@ -95,6 +108,8 @@ class Model {
     // Nothing is added in an evaluation: any attempt's loss is as good.
     if (!cell.claim && a != Attempt(0) && !p.eval) return Verdict::kRefused;
     cell = {.owner = seat, .claim = {}, .missing = false};
+    for (std::uint32_t s = stage + 1; s < p.stages; ++s)
+      if (p.doubtful.erase({s, index}) > 0 && p.pending(s, index)) p.cells[s][index].missing = true;
     return Verdict::kAccepted;
   }
 
@@ -128,6 +143,16 @@ class Model {
         }
       }
       for (std::uint32_t i = 0; i < p.indices; ++i) lose_source(p, i);
+      for (std::uint32_t i = 0; i < p.fresh; ++i) {
+        const std::uint32_t s = p.eval ? p.stages - 1 : lost.stage.value;
+        if (!p.pending(s, i)) continue;
+        if (p.eval) {
+          p.cells[s][i].missing = true;
+        } else {
+          p.doubtful.insert({s, i});
+          p.resolve(i);
+        }
+      }
     }
   }
 

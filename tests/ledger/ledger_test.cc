@@ -356,5 +356,31 @@ TEST_F(LedgerDeathTest, OpenPhasesAreBounded) {
   EXPECT_DEATH(ledger_.open(kEval, Version(7), 1, 1), "");
 }
 
+// The seat had added and sent its gradient on; its report died with it. Nobody's source is lost, so
+// only the stage below tells that the try is over.
+TEST(Ledger, AnUnseenContributionOfALostSeatIsMissingOnceAStageBelowHasTheIndex) {
+  Ledger ledger;
+  const Phase phase{PhaseKind::kTrain, 0};
+  const auto seat = [](std::uint32_t peer, std::uint16_t stage) {
+    return Seat{PeerId{peer}, StageId{stage}, Incarnation{1}};
+  };
+  ledger.open(phase, Version{0}, 2, 3);
+  ASSERT_EQ(ledger.lease(phase, seat(1, 0), 2).size(), 1U);
+  EXPECT_EQ(ledger.report(phase, StageId{0}, 0, seat(1, 0), Attempt{0}), Verdict::kAccepted);
+  ledger.seat_lost(seat(2, 1));
+  EXPECT_EQ(ledger.leasable(phase), 1U) << "index 0 is owned below, index 1 may yet come";
+  EXPECT_EQ(ledger.report(phase, StageId{2}, 1, seat(4, 2), Attempt{0}), Verdict::kAccepted);
+  EXPECT_EQ(ledger.leasable(phase), 1U) << "a stage above tells nothing";
+  EXPECT_EQ(ledger.report(phase, StageId{0}, 1, seat(1, 0), Attempt{0}), Verdict::kAccepted);
+  EXPECT_EQ(ledger.leasable(phase), 2U);
+  // Too much marked: a late first try is still taken, once.
+  EXPECT_EQ(ledger.report(phase, StageId{1}, 1, seat(3, 1), Attempt{0}), Verdict::kAccepted);
+  const auto leases = ledger.lease(phase, seat(1, 0), 2);
+  ASSERT_EQ(leases.size(), 1U);
+  EXPECT_EQ(leases[0].first, 0U);
+  EXPECT_EQ(leases[0].stages, (StageMask{false, true, false}));
+  ledger.check_invariants();
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/check.h"
 #include "engine/base/hash.h"
 #include "tests/oracle/model_wrapper.h"
 #include "tests/oracle/oracle_case.h"
@@ -81,27 +82,55 @@ std::size_t commits(const SimCluster& cluster) {
   return trace.losses.size();
 }
 
-class CorruptedReplica : public ::testing::TestWithParam<std::uint32_t> {};
+class CorruptedReplica : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  // One bit of one committed parameter of a peer of stage 1 flips in memory after two commits.
+  Seat corrupt(SimCluster& cluster) {
+    EXPECT_TRUE(cluster.run_until([&] { return commits(cluster) == 2; }, kVirtualLimit));
+    std::size_t place = 0;
+    while (cluster.peer(place).seat().stage.value != 1) ++place;
+    const BytesView committed = cluster.peer(place).committed_parameters();
+    SWARMLINE_CHECK(!committed.empty());
+    const_cast<std::byte&>(committed[2]) ^= std::byte{1};
+    return cluster.peer(place).seat();
+  }
+};
 
-// One bit of one committed parameter of one of six peers flips in memory.
-TEST_P(CorruptedReplica, EndsTheRunWithASentence) {
-  const RunConfig config = config_of({.stages = 2, .peers = 3, .delay = GetParam()}, DType::kF32);
+// Of two that differ nobody knows which is right.
+TEST_P(CorruptedReplica, OfTwoEndsTheRunWithASentence) {
+  const RunConfig config = config_of({.stages = 2, .peers = 2, .delay = GetParam()}, DType::kF32);
   SimCluster cluster(swarm_options(config, 3));
-  ASSERT_TRUE(cluster.run_until([&] { return commits(cluster) == 2; }, kVirtualLimit));
-  StagePeer& peer = cluster.peer(4);
-  const BytesView committed = peer.committed_parameters();
-  ASSERT_FALSE(committed.empty());
-  const_cast<std::byte&>(committed[2]) ^= std::byte{1};
-
+  corrupt(cluster);
   const auto outcome = cluster.run(kVirtualLimit);
   ASSERT_TRUE(outcome.has_value()) << cluster.coordinator().status_json();
   EXPECT_EQ(outcome->exit_code, 1);
   EXPECT_NE(outcome->sentence.find("hold different parameters after step"), std::string::npos)
       << outcome->sentence;
-  EXPECT_NE(outcome->sentence.find("stage " + std::to_string(peer.seat().stage.value)),
-            std::string::npos)
-      << outcome->sentence;
+  EXPECT_NE(outcome->sentence.find("stage 1"), std::string::npos) << outcome->sentence;
   EXPECT_LT(commits(cluster), config.run.steps) << "found long after it happened";
+}
+
+// Of three the odd one is fenced before the step after, and takes the others' state.
+TEST_P(CorruptedReplica, OfThreeIsFencedAndComesBackWithTheOthersState) {
+  RunConfig config = config_of({.stages = 2, .peers = 3, .delay = GetParam()}, DType::kF32);
+  config.run.steps = 30;
+  SimCluster cluster(swarm_options(config, 3));
+  const Seat seat = corrupt(cluster);
+  const auto events = [&](const std::string& kind, const std::string& detail) {
+    std::size_t count = 0;
+    for (const EventRecord& event : *cluster.journal().events(1000))
+      count += event.kind == kind && event.detail.find(detail) != std::string::npos;
+    return count;
+  };
+  ASSERT_TRUE(cluster.run_until([&] { return events("peer_lost", "") > 0; }, kVirtualLimit));
+  EXPECT_EQ(events("peer_lost", to_string(seat) + ": it holds other parameters after step"), 1U);
+  EXPECT_LE(commits(cluster), 5U) << "found long after it happened";
+  const auto outcome = cluster.run(kVirtualLimit);
+  ASSERT_TRUE(outcome.has_value()) << cluster.coordinator().status_json();
+  EXPECT_EQ(outcome->exit_code, 0) << outcome->sentence;
+  EXPECT_EQ(events("peer_lost", ""), 1U);
+  EXPECT_EQ(events("peer_seated", to_string(Seat{seat.peer, seat.stage, Incarnation{2}})), 1U);
+  EXPECT_FALSE(cluster.parameters().empty());  // CHECKs that replicas are equal
 }
 
 INSTANTIATE_TEST_SUITE_P(Delays, CorruptedReplica, ::testing::Values(0U, 1U));

@@ -65,22 +65,76 @@ TEST(Membership, OnlyTheCurrentSeatCounts) {
 TEST(Membership, SilenceEndsByAnyWordAndStartsOverAfterOnesOwnAbsence) {
   Membership membership({2});
   const Seat a = *membership.join(hello("a"), at(0s)), b = *membership.join(hello("b"), at(0s));
-  EXPECT_FALSE(membership.silent_since(at(0s)));
+  const auto silent = [&](Duration now) { return membership.silent(at(now), 500ms, 4s); };
+  EXPECT_TRUE(silent(4s).empty());
   membership.heard(a, at(5s));
-  auto silent = membership.silent_since(at(1s));
-  ASSERT_TRUE(silent);
-  EXPECT_EQ(silent->seat, b);
+  EXPECT_EQ(silent(5s), std::vector<Seat>{b});
   wire::Heartbeat beat;
   *beat.mutable_seat() = to_wire(b);
   beat.set_in_flight(3);
   membership.heartbeat(beat, at(6s));
-  EXPECT_FALSE(membership.silent_since(at(5s)));
+  EXPECT_TRUE(silent(9s).empty());
   EXPECT_EQ(membership.at(b.peer).in_flight, 3U);
   // A word under an old name changes nothing.
   membership.heard({b.peer, b.stage, Incarnation{7}}, at(100s));
-  EXPECT_TRUE(membership.silent_since(at(50s)));
+  EXPECT_EQ(silent(50s), (std::vector<Seat>{a, b}));
   membership.restart_deadlines(at(60s));
-  EXPECT_FALSE(membership.silent_since(at(50s)));
+  EXPECT_TRUE(silent(64s).empty());
+}
+
+// Heartbeats of half a second: a regular peer may be silent for little more than two seconds, one
+// whose heartbeats come unevenly for longer.
+TEST(Membership, SilenceAllowedFollowsHowEvenlyAPeerIsHeard) {
+  Membership membership({2});
+  const Seat even = *membership.join(hello("a"), at(0s)),
+             uneven = *membership.join(hello("b"), at(0s));
+  wire::Heartbeat beat;
+  Duration now{};
+  for (int i = 0; i < 40; ++i) {
+    now = 500ms * i;
+    *beat.mutable_seat() = to_wire(even);
+    membership.heartbeat(beat, at(now));
+    *beat.mutable_seat() = to_wire(uneven);
+    if (i % 3 == 0 || i % 7 == 0) membership.heartbeat(beat, at(now));
+  }
+  *beat.mutable_seat() = to_wire(uneven);
+  membership.heartbeat(beat, at(now));
+  EXPECT_TRUE(membership.silent(at(now + 2100ms), 500ms, Duration{}).empty());
+  EXPECT_EQ(membership.silent(at(now + 2300ms), 500ms, Duration{}), std::vector<Seat>{even});
+  EXPECT_EQ(membership.silent(at(now + 11s), 500ms, Duration{}), (std::vector<Seat>{even, uneven}));
+}
+
+// It answers, its device has work and ends none.
+TEST(Membership, AStuckDeviceIsSeenByJobsThatDoNotEnd) {
+  Membership membership({2});
+  const Seat stuck = *membership.join(hello("a"), at(0s)),
+             slow = *membership.join(hello("b"), at(0s));
+  for (const Seat& seat : {stuck, slow}) membership.at(seat.peer).state = MemberState::kReady;
+  for (int i = 0; i <= 100; ++i) {
+    wire::Heartbeat beat;
+    beat.set_jobs_waiting(2);
+    *beat.mutable_seat() = to_wire(stuck);
+    beat.set_jobs_done(7);
+    membership.heartbeat(beat, at(1s * i));
+    *beat.mutable_seat() = to_wire(slow);
+    beat.set_jobs_done(static_cast<std::uint64_t>(i / 50));
+    membership.heartbeat(beat, at(1s * i));
+  }
+  EXPECT_EQ(membership.stuck(60s), std::vector<Seat>{stuck});
+  membership.restart_deadlines(at(100s));
+  EXPECT_TRUE(membership.stuck(60s).empty());
+  // Nothing to do is no standstill.
+  wire::Heartbeat idle;
+  *idle.mutable_seat() = to_wire(stuck);
+  idle.set_jobs_done(7);
+  for (int i = 101; i < 300; ++i) membership.heartbeat(idle, at(1s * i));
+  EXPECT_TRUE(membership.stuck(60s).empty());
+  // Nor is a whole process that stood still.
+  wire::Heartbeat busy = idle;
+  busy.set_jobs_waiting(1);
+  membership.heartbeat(busy, at(300s));
+  membership.heartbeat(busy, at(400s));
+  EXPECT_TRUE(membership.stuck(60s).empty());
 }
 
 TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
@@ -208,12 +262,12 @@ TEST(ReduceBoard, IsDoneWhenEveryMemberOfEveryGroupHasTheSameBits) {
   const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 1);
   EXPECT_FALSE(board.done());
   board.begin(4, {{0, {a, b}}, {1, {c}}});
-  EXPECT_TRUE(*board.report(reduced(a, 0, 77, 2)));
-  EXPECT_FALSE(*board.report(reduced(a, 0, 77, 2))) << "said twice, counted once";
+  EXPECT_TRUE(board.report(reduced(a, 0, 77, 2)));
+  EXPECT_FALSE(board.report(reduced(a, 0, 77, 2))) << "said twice, counted once";
   EXPECT_EQ(board.missing(), (std::vector<Seat>{b, c}));
-  EXPECT_TRUE(*board.report(reduced(c, 1, 5, 3)));
+  EXPECT_TRUE(board.report(reduced(c, 1, 5, 3)));
   EXPECT_FALSE(board.done());
-  EXPECT_TRUE(*board.report(reduced(b, 0, 77, 2)));
+  EXPECT_TRUE(board.report(reduced(b, 0, 77, 2)));
   EXPECT_TRUE(board.done());
   EXPECT_EQ(board.sum_of_squares(), 5) << "each group once, not each member";
   EXPECT_EQ(board.reduce_bytes(), 30U);
@@ -225,27 +279,71 @@ TEST(ReduceBoard, StrangersAndOtherStepsChangeNothing) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0);
   board.begin(4, {{0, {a}}});
-  EXPECT_FALSE(*board.report(reduced(seat_of(9, 0), 0, 1)));
-  EXPECT_FALSE(*board.report(reduced(a, 3, 1)));
+  EXPECT_FALSE(board.report(reduced(seat_of(9, 0), 0, 1)));
+  EXPECT_FALSE(board.report(reduced(a, 3, 1)));
   wire::Reduced other = reduced(a, 0, 1);
   other.mutable_phase()->set_step(3);
-  EXPECT_FALSE(*board.report(other));
+  EXPECT_FALSE(board.report(other));
   other.mutable_phase()->set_step(4);
   other.mutable_phase()->set_eval(true);
-  EXPECT_FALSE(*board.report(other));
+  EXPECT_FALSE(board.report(other));
   EXPECT_FALSE(board.done());
 }
 
-TEST(ReduceBoard, OtherBitsAreAnError) {
+TEST(ReduceBoard, AMinorityFetchesFromTheOthersAndATieIsAveragedAgain) {
+  ReduceBoard board;
+  const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 0);
+  board.begin(4, {{0, {a, b, c}}});
+  EXPECT_TRUE(board.report(reduced(a, 0, 77)));
+  EXPECT_TRUE(board.report(reduced(b, 0, 78)));
+  EXPECT_TRUE(board.settle_differences(0).empty()) << "the third may tell who is right";
+  EXPECT_TRUE(board.report(reduced(c, 0, 77)));
+  EXPECT_FALSE(board.done());
+  EXPECT_EQ(board.settle_differences(0), std::vector<Seat>{b});
+  EXPECT_EQ(board.digest(0), 77U);
+  EXPECT_EQ(board.holders(0), (std::vector<Seat>{a, c}));
+  EXPECT_TRUE(board.report(reduced(b, 0, 77))) << "fetched";
+  EXPECT_TRUE(board.done());
+
+  board.begin(4, {{0, {a, b}}});
+  EXPECT_TRUE(board.report(reduced(a, 0, 77)));
+  EXPECT_TRUE(board.report(reduced(b, 0, 78)));
+  EXPECT_TRUE(board.settle_differences(0).empty());
+  EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{0});
+  EXPECT_EQ(board.restart(0, {a, b}), 1U);
+  EXPECT_FALSE(board.report(reduced(a, 0, 77))) << "of the first attempt";
+}
+
+TEST(ReduceBoard, AResultOutlivesItsMakersWhileOneHolderLives) {
+  ReduceBoard board;
+  const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 0), d = seat_of(4, 1);
+  board.begin(4, {{0, {a, b, c}}, {1, {d}}});
+  EXPECT_TRUE(board.report(reduced(a, 0, 77)));
+  board.lose(b);
+  EXPECT_TRUE(board.broken().empty());
+  EXPECT_EQ(board.missing(0), std::vector<Seat>{c});
+  board.lose(a);  // the only holder, and c has nothing yet
+  EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(board.held(0));
+  EXPECT_EQ(board.restart(0, {c}), 1U);
+  wire::Reduced again = reduced(c, 0, 79);
+  again.set_attempt(1);
+  EXPECT_TRUE(board.report(again));
+  EXPECT_TRUE(board.report(reduced(d, 1, 5)));
+  EXPECT_TRUE(board.done());
+  EXPECT_EQ(board.digests()[0].attempt(), 1U);
+  EXPECT_EQ(board.digests()[0].digest(), 79U);
+}
+
+TEST(ReduceBoard, AnAttemptIsGivenUpOnlyWhileNobodyHasItsResult) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0), b = seat_of(2, 0);
   board.begin(4, {{0, {a, b}}});
-  ASSERT_TRUE(board.report(reduced(a, 0, 77)).has_value());
-  const auto other = board.report(reduced(b, 0, 78));
-  ASSERT_FALSE(other.has_value());
-  EXPECT_EQ(other.error().code, ErrorCode::kIncompatible);
-  EXPECT_NE(other.error().what.find("peer 1"), std::string::npos) << other.error().what;
-  EXPECT_NE(other.error().what.find("peer 2"), std::string::npos) << other.error().what;
+  board.give_up(0, 1);
+  EXPECT_TRUE(board.broken().empty()) << "not that attempt";
+  EXPECT_TRUE(board.report(reduced(a, 0, 77)));
+  board.give_up(0, 0);
+  EXPECT_TRUE(board.broken().empty()) << "b can fetch it from a";
 }
 
 }  // namespace

@@ -325,11 +325,11 @@ class StageAveragerTest : public testing::Test {
 
 TEST_F(StageAveragerTest, SumsAtEveryMember) {
   for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start(i).has_value());
-  EXPECT_TRUE(members_[0].averager->waits_for(members_[1].seat));
+  EXPECT_EQ(members_[0].averager->waiting_for(members_[1].seat).size(), 1U);
   deliver_all();
   expect_sums();
   EXPECT_FALSE(members_[0].averager->reducing());
-  EXPECT_FALSE(members_[0].averager->waits_for(members_[1].seat));
+  EXPECT_TRUE(members_[0].averager->waiting_for(members_[1].seat).empty());
 }
 
 TEST_F(StageAveragerTest, ChunksBeforeTheSealWaitForIt) {

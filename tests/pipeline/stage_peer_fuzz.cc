@@ -158,8 +158,10 @@ void hostile_coordinator(FuzzInput& input) {
     runtime.run_for(std::chrono::milliseconds(input.below(20)));
   }
   runtime.run_for(40s);
+  network.node(0).stop_listening();
   if (link) link->close();
-  runtime.run_for(2s);
+  // Each of its last tries may wait for a connection.
+  runtime.run_for(StagePeer::kRejoinTime + 20s);
   SWARMLINE_CHECK_MSG(outcome.has_value(), "the peer outlives its coordinator");
 }
 

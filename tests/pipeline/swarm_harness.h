@@ -82,8 +82,12 @@ class Swarm {
 // StallReport names.
 std::optional<AttemptId> attempt_of(const Frame& frame);
 
-// Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within 1e-12.
-void expect_equal(const Tensors& got, const Tensors& want);
+// Of float64 values.
+double largest_difference(BytesView one, BytesView other);
+bool is_key_bias(const std::string& tensor);
+// Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within
+// `key_bias_bound` more.
+void expect_equal(const Tensors& got, const Tensors& want, double key_bias_bound = 0);
 // The newest committed version.
 std::uint64_t commits_of(SimCluster& cluster);
 

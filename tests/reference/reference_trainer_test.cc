@@ -7,39 +7,14 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
+#include "tests/reference/pattern_source.h"
 
 namespace swarmline {
 namespace {
 
-constexpr std::uint32_t kVocab = 19;
-
-// Tokens that depend on the sequence's place in the run alone, not on how a step is cut.
-class PatternSource final : public MicrobatchSource {
- public:
-  explicit PatternSource(const BatchSection& batch) : batch_(batch) {}
-  Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) override {
-    const bool eval = id.phase.kind == PhaseKind::kEval;
-    for (std::uint32_t row = 0; row < batch_.microbatch; ++row) {
-      const std::uint64_t step = eval ? 0 : id.phase.step;
-      const std::uint64_t sequence =
-          step * batch_.batch + std::uint64_t{id.index} * batch_.microbatch + row;
-      Rng rng = Rng(eval ? 77 : 5).split(sequence);
-      std::int32_t token = static_cast<std::int32_t>(rng.below(kVocab));
-      for (std::uint32_t i = 0; i < batch_.sequence; ++i) {
-        tokens[row * batch_.sequence + i] = token;
-        token = (token * 3 + static_cast<std::int32_t>(rng.below(2))) % kVocab;
-        targets[row * batch_.sequence + i] = token;
-      }
-    }
-    return {};
-  }
-
- private:
-  BatchSection batch_;
-};
+using testing::kVocab;
+using testing::PatternSource;
 
 RunConfig small_config() {
   RunConfig config;

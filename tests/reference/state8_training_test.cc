@@ -8,40 +8,17 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
 #include "engine/optimizer/state_layout.h"
 #include "pipeline/reference/reference_trainer.h"
+#include "tests/reference/pattern_source.h"
 
 namespace swarmline {
 namespace {
 
-constexpr std::uint32_t kVocab = 19;
+using testing::kVocab;
+using testing::PatternSource;
+
 constexpr std::uint64_t kEvalSequences = 32;
-
-// The next token is one of two, so that the best loss is log 2.
-class PatternSource final : public MicrobatchSource {
- public:
-  explicit PatternSource(const BatchSection& batch) : batch_(batch) {}
-  Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) override {
-    const bool eval = id.phase.kind == PhaseKind::kEval;
-    for (std::uint32_t row = 0; row < batch_.microbatch; ++row) {
-      Rng rng = Rng(eval ? 77 : 5)
-                    .split(eval ? 0 : id.phase.step)
-                    .split(std::uint64_t{id.index} * batch_.microbatch + row);
-      std::int32_t token = static_cast<std::int32_t>(rng.below(kVocab));
-      for (std::uint32_t i = 0; i < batch_.sequence; ++i) {
-        tokens[row * batch_.sequence + i] = token;
-        token = (token * 3 + static_cast<std::int32_t>(rng.below(2))) % kVocab;
-        targets[row * batch_.sequence + i] = token;
-      }
-    }
-    return {};
-  }
-
- private:
-  BatchSection batch_;
-};
 
 RunConfig config_of(OptimizerKind kind, const char* state, std::uint64_t seed) {
   RunConfig config;

@@ -1,4 +1,8 @@
 // A coordinator started by hand, and peers that join it, or may not.
+#include <chrono>
+#include <csignal>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "engine/net/rpc.h"
@@ -92,21 +96,40 @@ TEST(SwarmJoining, OneMoreThanAskedForHelpsIfItComesBeforeTheStart) {
   EXPECT_EQ(more.wait(), 1) << more.output();
 }
 
-TEST(SwarmJoining, AfterTheStartItIsTooLate) {
+// It fetches the state while the first goes on, serves, and on SIGTERM hands in what it holds; so
+// does the first, once another has taken its place.
+TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
   const SwarmFolder swarm({"run.steps=1000000", "pipeline.stages=1"});
   Program coordinator = swarm.start("coordinator");
   const std::string address = address_of(swarm, coordinator);
-  Program peer(
-      swarm.temp(), "peer",
-      {"peer", "--join", address, "--emulate-forward-ms", "5", "--emulate-backward-ms", "5"});
+  const auto join = [&](const std::string& name) {
+    return Program(swarm.temp(), name,
+                   {"peer", "--join", address, "--name", name, "--emulate-forward-ms", "5",
+                    "--emulate-backward-ms", "5"});
+  };
+  const auto serves = [&](const std::string& name) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (const auto status = swarm.status())
+        for (const PeerStatus& peer : status->stages.at(0).peers)
+          if (peer.name == name && peer.state == "ready" && peer.microbatches > 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+  };
+  Program first = join("first");
   ASSERT_TRUE(swarm.wait_for_step(1));
-  Program late(swarm.temp(), "late", {"peer", "--join", address});
-  EXPECT_EQ(late.wait(), 3);
-  EXPECT_NE(late.output().find("has started"), std::string::npos) << late.output();
+  Program late = join("late");
+  ASSERT_TRUE(serves("late")) << late.output() << swarm.logs();
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  const auto status = swarm.status();
+  ASSERT_TRUE(status);
+  EXPECT_TRUE(swarm.wait_for_step(status->step + 3));
   // The run did not mind; SIGTERM drains it.
   coordinator.signal(SIGTERM);
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
-  EXPECT_EQ(peer.wait(), 0) << peer.output();
+  EXPECT_EQ(late.wait(), 0) << late.output();
   EXPECT_FALSE(swarm.log("checkpoint").empty());
 }
 

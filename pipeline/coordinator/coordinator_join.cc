@@ -1,0 +1,121 @@
+// Seats taken after the start: a joiner builds its stage, fetches a frozen state from its mates
+// while they go on, follows the commits since, and is seated once it holds what is committed.
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+namespace {
+constexpr std::size_t kFreezingMatesMax = 4;
+constexpr std::size_t kHashBytes = 64;
+}  // namespace
+
+void Coordinator::Impl::on_want_state(const Seat& seat) {
+  if (state_ == State::kWaiting) return;
+  Member& member = membership_.at(seat.peer);
+  if (member.state == MemberState::kReady) return;
+  desk_.lost(seat);  // asking again: what it had is of no use
+  desk_.want(seat);
+  freeze_states();
+}
+
+void Coordinator::Impl::freeze_states() {
+  const std::uint64_t version = sequence_.committed();
+  for (std::uint16_t s = 0; s < stages_.size(); ++s) {
+    std::vector<Seat> mates = membership_.ready_of(StageId{s});
+    if (mates.size() > kFreezingMatesMax) mates.resize(kFreezingMatesMax);
+    const bool frozen_already = desk_.offer(StageId{s}).has_value();
+    const std::vector<Seat> joiners = desk_.begin(StageId{s}, version, mates);
+    if (joiners.empty()) continue;
+    for (const Seat& joiner : joiners) {
+      membership_.at(joiner.peer).state = MemberState::kFollowing;
+      notify(joiner, make_frame(MessageKind::kMembership, membership_.view_for(joiner)));
+    }
+    wire::FreezeState freeze;
+    freeze.set_version(version);
+    if (version > 0 && !frozen_already)
+      for (const Seat& mate : mates) notify(mate, make_frame(MessageKind::kFreezeState, freeze));
+    offer_state(StageId{s});
+  }
+}
+
+void Coordinator::Impl::on_state_frozen(const wire::StateFrozen& frozen) {
+  const Seat seat = from_wire(frozen.seat());
+  std::vector<std::string> hashes(frozen.hashes().begin(), frozen.hashes().end());
+  const std::uint64_t pieces =
+      (frozen.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+  bool fits = hashes.size() == pieces;
+  for (const std::string& hash : hashes) fits = fits && hash.size() == kHashBytes;
+  if (!fits || !desk_.frozen(seat, frozen.version(), frozen.bytes(), std::move(hashes))) return;
+  offer_state(seat.stage);
+}
+
+void Coordinator::Impl::offer_state(StageId stage) {
+  const auto offer = desk_.offer(stage);
+  if (!offer) return;
+  wire::StateOffer message;
+  message.set_version(offer->version);
+  message.set_bytes(offer->bytes);
+  for (const std::string& hash : offer->hashes) message.add_hashes(hash);
+  for (const Seat& seat : offer->holders) {
+    wire::GroupMember* holder = message.add_holders();
+    *holder->mutable_seat() = to_wire(seat);
+    holder->set_address(membership_.members().at(seat.peer).address);
+  }
+  for (const Seat& follower : offer->followers)
+    notify(follower, make_frame(MessageKind::kStateOffer, message));
+}
+
+void Coordinator::Impl::on_follower_ready(const Seat& seat, const wire::Ready& ready) {
+  followers_ready_[seat] = {ready.version(), ready.state_digest()};
+  seat_followers(seat.stage);
+}
+
+// A follower is seated when it holds the committed version, bit for bit as a mate says it is.
+void Coordinator::Impl::seat_followers(StageId stage) {
+  const std::uint64_t version = sequence_.committed();
+  const auto said = state_digests_.find({stage, version});
+  if (said == state_digests_.end() || state_ != State::kTraining) return;
+  const std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> ready = followers_ready_;
+  for (const auto& [seat, state] : ready) {
+    if (seat.stage != stage || state.first != version || !membership_.is_current(seat)) continue;
+    std::optional<std::uint64_t> mates;
+    for (const auto& [mate, digest] : said->second)
+      if (mate != seat && membership_.is_current(mate)) mates = digest;
+    if (!mates) continue;
+    followers_ready_.erase(seat);
+    if (*mates != state.second) {
+      fence(seat, "the state it fetched is not the one of its stage");
+      if (ended_) return;
+      continue;
+    }
+    take_seat(seat, version);
+    said->second[seat] = state.second;
+  }
+}
+
+void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
+  Member& member = membership_.at(seat.peer);
+  member.state = MemberState::kReady;
+  member.progress = runtime_.now();
+  member.stepped = version;
+  desk_.seated(seat);
+  event("peer_seated", fmt::format("{} holds version {}", to_string(seat), version));
+  send_membership();
+  for (const Phase& phase : ledger_.open_phases()) {
+    wire::OpenPhase open = opened_.at(phase);
+    open.set_sealed(board_.active() && phase == Phase{PhaseKind::kTrain, board_.step()});
+    notify(seat, make_frame(MessageKind::kOpenPhase, open));
+    if (open.sealed() && !reopened_.empty()) {
+      wire::Reopen reopen;
+      *reopen.mutable_phase() = to_wire(phase);
+      for (const StageId stage : reopened_) reopen.add_stages(stage.value);
+      notify(seat, make_frame(MessageKind::kReopen, reopen));
+    }
+  }
+  pump_leases();
+  freeze_states();  // others may have waited for the next frozen state
+}
+
+}  // namespace swarmline

@@ -1,0 +1,152 @@
+// Who is lost, how that is found out, and what follows from it.
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+namespace {
+// Silence is looked for so often in each heartbeat.
+constexpr int kLooksPerHeartbeat = 2;
+// A device that ends no job in so many of the times that one hop's work may take is stuck.
+constexpr double kStuckHopTimeouts = 2;
+constexpr int kStuckHeartbeats = 5;
+}  // namespace
+
+// Late by more than a period: it is this process that was stopped, not the peers.
+bool Coordinator::Impl::was_stopped() const {
+  return runtime_.now() - expected_tick_ > from_seconds(options_.config.net.heartbeat_seconds);
+}
+
+void Coordinator::Impl::watch() {
+  const Instant now = runtime_.now();
+  const Duration period = from_seconds(options_.config.net.heartbeat_seconds);
+  if (was_stopped()) {
+    log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
+        to_seconds(now - expected_tick_));
+    membership_.restart_deadlines(now);
+  }
+  const Duration stuck =
+      std::max(from_seconds(kStuckHopTimeouts * options_.config.wiring.hop_timeout_seconds),
+               kStuckHeartbeats * period);
+  std::vector<std::pair<Seat, std::string>> lost;
+  for (const Seat& seat :
+       membership_.silent(now, period, from_seconds(options_.config.net.peer_silence_seconds)))
+    lost.emplace_back(seat, fmt::format("nothing was heard from it for {:.3g} s",
+                                        to_seconds(now - membership_.at(seat.peer).last_heard)));
+  for (const Seat& seat : membership_.stuck(stuck))
+    lost.emplace_back(seat, fmt::format("it answers, but its device has ended nothing for {:.3g} s",
+                                        to_seconds(stuck)));
+  for (const auto& [seat, why] : lost)
+    if (!ended_) fence(seat, why);
+  expected_tick_ = now + period / kLooksPerHeartbeat;
+  runtime_.call_at(expected_tick_, [weak = weak()] {
+    if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->watch();
+  });
+}
+
+void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how) {
+  if (!membership_.is_current(seat) || ended_) return;
+  const Member member = membership_.at(seat.peer);
+  membership_.fence(seat);
+  if (auto kept = journal_.record_seat({.seat = seat,
+                                        .address = member.address,
+                                        .state = how == Goes::kLeft ? "left" : "fenced"});
+      !kept)
+    return fail_run("the journal can't be written: " + kept.error().what);
+  event(how == Goes::kLeft ? "peer_left" : "peer_lost", to_string(seat) + ": " + why);
+  auto session = peers_.extract(seat.peer);
+  if (!session.empty()) {
+    if (how == Goes::kLeft) {
+      wire::Shutdown shutdown;
+      shutdown.set_reason(why);
+      session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
+    } else {
+      wire::Fenced fenced;
+      *fenced.mutable_seat() = to_wire(seat);
+      fenced.set_reason(why);
+      session.mapped()->channel->notify(make_frame(MessageKind::kFenced, fenced));
+    }
+    session.mapped()->channel->close();
+  }
+  sources_.erase(seat.peer);
+  followers_ready_.erase(seat);
+  desk_.lost(seat);
+  ledger_.seat_lost(seat);
+  if (state_ == State::kWaiting || membership_.ready_of(seat.stage).empty())
+    return stage_is_gone(seat, why, how);
+
+  wire::PeerLost lost;
+  *lost.mutable_seat() = to_wire(seat);
+  lost.set_reason(why);
+  broadcast(make_frame(MessageKind::kPeerLost, lost));
+  send_membership();
+  for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  checkpoint_lost(seat);
+  after_loss_in_rounds(seat);
+  freeze_states();
+  for (const Phase& phase : ledger_.open_phases()) after_progress(phase);
+  advance();
+}
+
+void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, Goes how) {
+  const Member& member = membership_.at(last.peer);
+  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.peer.value,
+                                      member.name, last.stage.value, member.address);
+  fail_run(how == Goes::kFailed
+               ? fmt::format("{} failed: {}", who, why)
+               : fmt::format("{} was lost: {}; the run ends after step {} because nothing can "
+                             "replace it",
+                             who, why, sequence_.committed()));
+}
+
+// It takes nothing new, averages what it has, and goes at a commit, when it owns nothing. If its
+// own time is shorter than that it goes sooner, and what it owned is computed again.
+void Coordinator::Impl::on_leave(const Seat& seat) {
+  Member& member = membership_.at(seat.peer);
+  if (member.draining) return;
+  if (member.state != MemberState::kReady) return fence(seat, "it left", Goes::kLeft);
+  member.draining = true;
+  member.in_flight = 1;  // what it said before may be over; its next heartbeat says what it holds
+  event("peer_draining", to_string(seat));
+  send_membership();
+  release_drained();
+}
+
+void Coordinator::Impl::release_drained() {
+  std::vector<Seat> free;
+  for (const auto& [peer, member] : membership_.members()) {
+    const Seat& seat = member.seat;
+    if (!member.draining || !serves(seat) || member.in_flight > 0) continue;
+    // The last one of its stage stays until another holds the stage's state.
+    bool needed = membership_.staying_of(seat.stage).empty();
+    for (const Phase& phase : ledger_.open_phases())
+      needed = needed || (phase.kind == PhaseKind::kTrain &&
+                          !ledger_.owned_by(phase, seat.stage, peer).empty());
+    if (board_.active()) {
+      const ReduceBoard::Members& round = board_.members(seat.stage.value);
+      needed = needed || std::find(round.begin(), round.end(), seat) != round.end();
+    }
+    if (checkpoint_) {
+      const auto saver = checkpoint_->savers.find(seat.stage.value);
+      needed = needed || (saver != checkpoint_->savers.end() && saver->second == seat);
+    }
+    if (!needed) free.push_back(seat);
+  }
+  for (const Seat& seat : free)
+    if (!ended_ && !membership_.staying_of(seat.stage).empty()) fence(seat, "drained", Goes::kLeft);
+}
+
+bool Coordinator::Impl::serves(const Seat& seat) const {
+  return membership_.is_current(seat) &&
+         membership_.members().at(seat.peer).state == MemberState::kReady;
+}
+
+bool Coordinator::Impl::follows(const Seat& seat) const {
+  return membership_.is_current(seat) &&
+         membership_.members().at(seat.peer).state == MemberState::kFollowing;
+}
+
+}  // namespace swarmline

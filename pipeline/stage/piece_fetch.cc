@@ -1,0 +1,93 @@
+#include "pipeline/stage/piece_fetch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/hash.h"
+#include "engine/base/limits.h"
+#include "engine/checkpoint/sha256.h"
+
+namespace swarmline {
+
+PieceFetch::PieceFetch(std::uint64_t bytes, std::vector<std::string> hashes)
+    : buffer_(bytes), hashes_(std::move(hashes)) {
+  const std::uint64_t pieces = (bytes + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+  left_ = static_cast<std::uint32_t>(pieces);
+  pieces_.assign(pieces, State::kWanted);
+}
+
+std::uint64_t PieceFetch::length(std::uint32_t piece) const {
+  const std::uint64_t first = std::uint64_t{piece} * Limits::state_piece_bytes;
+  return std::min<std::uint64_t>(Limits::state_piece_bytes, buffer_.size() - first);
+}
+
+void PieceFetch::add_holder(const Seat& holder) {
+  if (!refused_.contains(holder)) holders_.try_emplace(holder);
+}
+
+std::vector<PieceFetch::Ask> PieceFetch::asks() {
+  std::vector<Ask> asks;
+  // One at a time round the holders, so that all are at work from the first piece on.
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (auto& [holder, asked] : holders_) {
+      if (asked.size() >= kWindow) continue;
+      while (first_wanted_ < pieces_.size() && pieces_[first_wanted_] != State::kWanted)
+        ++first_wanted_;
+      if (first_wanted_ == pieces_.size()) return asks;
+      pieces_[first_wanted_] = State::kAsked;
+      asked.insert(first_wanted_);
+      asks.push_back({holder, first_wanted_});
+      progress = true;
+    }
+  }
+  return asks;
+}
+
+bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes,
+                          std::uint64_t checksum) {
+  const auto holder = holders_.find(from);
+  if (piece >= pieces_.size() || pieces_[piece] == State::kHere || holder == holders_.end() ||
+      !holder->second.contains(piece))
+    return false;
+  const bool fits = bytes.size() == length(piece) && xxh3(bytes) == checksum &&
+                    (hashes_.empty() || sha256_hex(bytes) == hashes_[piece]);
+  if (!fits) {
+    drop(from, true);
+    return false;
+  }
+  holder->second.erase(piece);
+  std::memcpy(buffer_.data() + std::uint64_t{piece} * Limits::state_piece_bytes, bytes.data(),
+              bytes.size());
+  pieces_[piece] = State::kHere;
+  --left_;
+  ++served_[from.peer];
+  return true;
+}
+
+void PieceFetch::drop(const Seat& holder, bool for_good) {
+  const auto found = holders_.find(holder);
+  if (found == holders_.end()) return;
+  for (std::uint32_t piece : found->second) {
+    pieces_[piece] = State::kWanted;
+    first_wanted_ = std::min(first_wanted_, piece);
+  }
+  holders_.erase(found);
+  if (for_good) refused_.insert(holder);
+}
+
+void PieceFetch::on_missing(const Seat& from) {
+  drop(from, true);
+}
+
+void PieceFetch::on_lost(const Seat& from) {
+  drop(from, true);
+}
+
+void PieceFetch::on_link_lost(const Seat& from) {
+  if (!holders_.contains(from)) return;
+  drop(from, false);
+  add_holder(from);
+}
+
+}  // namespace swarmline

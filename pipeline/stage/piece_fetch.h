@@ -1,0 +1,66 @@
+// Fetches immutable bytes piece by piece from several holders at once. Pure: says whom to ask for
+// what, and takes what comes.
+//   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
+//   Errors:    a piece that does not check (length, checksum, or content hash where hashes were
+//              given) is asked of another holder, and its sender is not asked again.
+//   Bounds:    kWindow pieces asked of one holder at a time. Deadlines are the owner's: it says
+//              when a holder is lost.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/base/ids.h"
+
+namespace swarmline {
+
+class PieceFetch {
+ public:
+  static constexpr std::size_t kWindow = 2;
+
+  struct Ask {
+    Seat holder;
+    std::uint32_t piece = 0;
+    bool operator==(const Ask&) const = default;
+  };
+
+  // `hashes`: SHA-256 of each piece, 64 hex digits; none: only transport checksums are checked.
+  PieceFetch(std::uint64_t bytes, std::vector<std::string> hashes = {});
+
+  void forgive() { refused_.clear(); }  // whoever had nothing may have it now
+  void add_holder(const Seat& holder);  // known or refused ones are ignored
+  // Asks to send now; each is outstanding until its piece or a loss.
+  std::vector<Ask> asks();
+  // False: the piece is of no use (and the holder is asked no more, if it lied).
+  bool on_piece(const Seat& from, std::uint32_t piece, BytesView bytes, std::uint64_t checksum);
+  void on_missing(const Seat& from);  // it has none of it
+  void on_lost(const Seat& from);
+  void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked again
+
+  bool done() const { return left_ == 0; }
+  bool stuck() const { return !done() && holders_.empty(); }
+  std::uint64_t bytes() const { return buffer_.size(); }
+  std::map<PeerId, std::uint32_t> pieces_by_holder() const { return served_; }
+  Buffer take() { return std::move(buffer_); }
+
+ private:
+  enum class State : std::uint8_t { kWanted, kAsked, kHere };
+  std::uint64_t length(std::uint32_t piece) const;
+  void drop(const Seat& holder, bool for_good);
+
+  Buffer buffer_;
+  std::vector<std::string> hashes_;
+  std::vector<State> pieces_;
+  std::uint32_t left_ = 0;
+  std::uint32_t first_wanted_ = 0;                   // pieces below are not wanted
+  std::map<Seat, std::set<std::uint32_t>> holders_;  // and what each is asked for
+  std::set<Seat> refused_;
+  std::map<PeerId, std::uint32_t> served_;
+};
+
+}  // namespace swarmline

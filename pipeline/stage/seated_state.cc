@@ -1,0 +1,214 @@
+// A stage's state on its way: frozen here for others, or fetched by a joiner that follows the
+// commits since.
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/hash.h"
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "engine/checkpoint/sha256.h"
+#include "pipeline/stage/seated_stage.h"
+
+namespace swarmline {
+
+// ---- For others ---------------------------------------------------------------------------------
+
+Result<void> SeatedStage::on_freeze(const wire::FreezeState& freeze) {
+  if (freeze.version() != committed_.value)
+    return fail(ErrorCode::kIncompatible, fmt::format("asked to freeze version {}, has {}",
+                                                      freeze.version(), committed_.value));
+  auto frozen = std::make_shared<FrozenState>();
+  frozen->version = committed_.value;
+  auto copy = std::make_shared<Buffer>();
+  control(
+      [this, copy]() -> Result<void> {
+        auto made = state_.freeze();
+        if (!made) return std::unexpected(std::move(made).error());
+        *copy = std::move(*made);
+        return {};
+      },
+      [this, frozen, copy] {
+        frozen->bytes = SharedBytes(std::move(*copy));
+        hash_next(frozen);
+      });
+  return {};
+}
+
+// Piece by piece between the jobs of the training.
+void SeatedStage::hash_next(const std::shared_ptr<FrozenState>& frozen) {
+  const std::uint64_t first = frozen->hashes.size() * Limits::state_piece_bytes;
+  if (first < frozen->bytes.size()) {
+    const std::uint64_t size =
+        std::min<std::uint64_t>(Limits::state_piece_bytes, frozen->bytes.size() - first);
+    auto hash = std::make_shared<std::string>();
+    return control(
+        [frozen, first, size, hash]() -> Result<void> {
+          *hash = sha256_hex(frozen->bytes.view().subspan(first, size));
+          return {};
+        },
+        [this, frozen, hash] {
+          frozen->hashes.push_back(*hash);
+          hash_next(frozen);
+        });
+  }
+  frozen_ = frozen;
+  frozen_used_ = context_.runtime.now();
+  expire_frozen();
+  wire::StateFrozen done;
+  *done.mutable_seat() = to_wire(context_.self);
+  done.set_version(frozen->version);
+  done.set_bytes(frozen->bytes.size());
+  for (const std::string& hash : frozen->hashes) done.add_hashes(hash);
+  context_.notify_coordinator(make_frame(MessageKind::kStateFrozen, done));
+}
+
+void SeatedStage::expire_frozen() {
+  std::weak_ptr<SeatedStage*> weak = alive_;
+  context_.runtime.call_after(kFrozenIdle, [weak, frozen = frozen_] {
+    auto self = weak.lock();
+    if (!self || (*self)->frozen_ != frozen) return;
+    if ((*self)->context_.runtime.now() - (*self)->frozen_used_ < kFrozenIdle)
+      return (*self)->expire_frozen();
+    (*self)->frozen_.reset();
+  });
+}
+
+// ---- A joiner -----------------------------------------------------------------------------------
+
+void SeatedStage::want_state() {
+  wire::WantState want;
+  *want.mutable_seat() = to_wire(context_.self);
+  context_.notify_coordinator(make_frame(MessageKind::kWantState, want));
+}
+
+Result<void> SeatedStage::on_offer(const wire::StateOffer& offer) {
+  if (!following_ || loaded_) return {};
+  std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
+  const std::uint64_t pieces =
+      (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+  const bool initial = offer.version() == 0 && offer.bytes() == 0;
+  if (!initial && (offer.bytes() != state_.frozen_bytes() || hashes.size() != pieces))
+    return fail(ErrorCode::kIncompatible, "a state of another size than this stage's");
+  if (!state_fetch_ || state_fetch_->version != offer.version()) {
+    state_fetch_ = std::make_unique<StateFetch>(
+        StateFetch{.version = offer.version(), .pieces = PieceFetch(offer.bytes(), hashes)});
+    while (!commits_.empty() && commits_.front().step() < offer.version()) commits_.pop_front();
+    std::erase_if(fetches_, [&](const auto& e) { return e.first.phase.step < offer.version(); });
+    std::erase_if(fetched_, [&](const auto& e) { return e.first.phase.step < offer.version(); });
+  }
+  for (const wire::GroupMember& holder : offer.holders()) {
+    const Seat seat = from_wire(holder.seat());
+    context_.links.set_address(seat, holder.address());
+    state_fetch_->pieces.add_holder(seat);
+  }
+  if (initial) {
+    load_state();
+  } else {
+    pump_state();
+  }
+  return {};
+}
+
+void SeatedStage::pump_state() {
+  if (!state_fetch_ || loading_) return;
+  for (const PieceFetch::Ask& ask : state_fetch_->pieces.asks()) {
+    wire::PieceRequest request;
+    request.mutable_blob()->set_state(state_fetch_->version);
+    request.set_piece(ask.piece);
+    context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+  }
+  if (!state_fetch_->pieces.stuck() || std::exchange(state_fetch_->waiting, true)) return;
+  // Nobody has it any more: the coordinator has another frozen, if it does not know already.
+  std::weak_ptr<SeatedStage*> weak = alive_;
+  context_.runtime.call_after(kStateRetry, [weak, version = state_fetch_->version] {
+    auto self = weak.lock();
+    if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
+    (*self)->state_fetch_->waiting = false;
+    if (!(*self)->state_fetch_->pieces.stuck()) return;
+    (*self)->state_fetch_.reset();
+    (*self)->commits_.clear();
+    (*self)->want_state();
+  });
+}
+
+void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes) {
+  if (!state_fetch_ || loading_ || piece.blob().state() != state_fetch_->version) return;
+  if (piece.missing())
+    state_fetch_->pieces.on_missing(from);
+  else
+    state_fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum());
+  if (state_fetch_->pieces.done())
+    load_state();
+  else
+    pump_state();
+}
+
+void SeatedStage::load_state() {
+  loading_ = true;
+  const std::uint64_t version = state_fetch_->version;
+  for (const auto& [peer, pieces] : state_fetch_->pieces.pieces_by_holder())
+    log(LogLevel::kInfo, "{}: {} pieces of version {} from peer {}", to_string(context_.self),
+        pieces, version, peer.value);
+  auto bytes = std::make_shared<Buffer>(state_fetch_->pieces.take());
+  auto digest = std::make_shared<std::uint64_t>();
+  control(
+      [this, bytes, digest, version]() -> Result<void> {
+        if (bytes->size() > 0) SWARMLINE_TRY(state_.load(Version{version}, bytes->bytes()));
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest, version] {
+        state_fetch_.reset();
+        loaded_ = true;
+        committed_ = Version{version};
+        if (version > 0) {
+          const Phase before{PhaseKind::kTrain, version - 1};
+          phases_.retire(before);
+          averager_.retire(before);
+        }
+        // With a delay the version before is in use, too: it comes with the next commit.
+        if (version == 0 || config_.pipeline.delay == 0) say_ready(*digest);
+        advance_commits();
+      });
+}
+
+void SeatedStage::say_ready(std::uint64_t digest) {
+  wire::Ready ready;
+  *ready.mutable_seat() = to_wire(context_.self);
+  ready.set_version(committed_.value);
+  ready.set_state_digest(digest);
+  context_.notify_coordinator(make_frame(MessageKind::kReady, ready));
+}
+
+// Commits that come while the state is on its way: their gradients are fetched at once, for mates
+// keep them for a few steps only.
+Result<void> SeatedStage::follow(const wire::Commit& commit) {
+  if (!commits_.empty() ? commit.step() != commits_.back().step() + 1
+                        : loaded_ && commit.step() != committed_.value)
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("commit of step {} on version {}", commit.step(), committed_.value));
+  if (commits_.size() >= kFollowedCommitsMax) {
+    log(LogLevel::kWarn, "{}: {} commits behind; starting over from a newer state",
+        to_string(context_.self), commits_.size());
+    state_fetch_.reset();
+    commits_.clear();
+    fetches_.clear();
+    fetched_.clear();
+    want_state();
+    return {};
+  }
+  commits_.push_back(commit);
+  for (const wire::GroupDigest& group : commit.groups()) {
+    if (commit.skipped() || !has_group(group.group())) continue;
+    const RoundKey key{{PhaseKind::kTrain, commit.step()}, group.group(), group.attempt()};
+    if (!digests_.contains(key) && !fetched_.contains(key) && !fetches_.contains(key) &&
+        !placing_.contains(key))
+      fetch(key, group.digest(), mates(), false);
+  }
+  if (loaded_) advance_commits();
+  return {};
+}
+
+}  // namespace swarmline

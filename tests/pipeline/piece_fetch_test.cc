@@ -1,0 +1,128 @@
+#include "pipeline/stage/piece_fetch.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/hash.h"
+#include "engine/base/limits.h"
+#include "engine/base/rng.h"
+#include "engine/checkpoint/sha256.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::uint64_t kPiece = Limits::state_piece_bytes;
+
+Seat holder(std::uint32_t peer) {
+  return {PeerId{peer}, StageId{1}, Incarnation{1}};
+}
+
+struct Source {
+  explicit Source(std::uint64_t size) : bytes(size) {
+    Rng rng(size);
+    for (std::uint64_t i = 0; i < size; ++i)
+      bytes.data()[i] = static_cast<std::byte>(rng.below(256));
+    for (std::uint64_t first = 0; first < size; first += kPiece) {
+      const std::uint64_t length = std::min<std::uint64_t>(kPiece, size - first);
+      hashes.push_back(sha256_hex(BytesView(bytes.bytes()).subspan(first, length)));
+    }
+  }
+  BytesView piece(std::uint32_t number) {
+    const std::uint64_t first = number * kPiece;
+    return BytesView(bytes.bytes())
+        .subspan(first, std::min<std::uint64_t>(kPiece, bytes.size() - first));
+  }
+  bool give(PieceFetch& fetch, const PieceFetch::Ask& ask) {
+    return fetch.on_piece(ask.holder, ask.piece, piece(ask.piece), xxh3(piece(ask.piece)));
+  }
+  Buffer bytes;
+  std::vector<std::string> hashes;
+};
+
+TEST(PieceFetch, AllHoldersAreAtWorkAtOnce) {
+  Source source(7 * kPiece + 5);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  EXPECT_TRUE(fetch.stuck());
+  for (std::uint32_t peer = 1; peer <= 3; ++peer) fetch.add_holder(holder(peer));
+  std::vector<PieceFetch::Ask> asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 3 * PieceFetch::kWindow);
+  EXPECT_EQ(asks[0], (PieceFetch::Ask{holder(1), 0}));
+  EXPECT_EQ(asks[1], (PieceFetch::Ask{holder(2), 1}));
+  EXPECT_TRUE(fetch.asks().empty()) << "each has what it can do";
+  while (!asks.empty()) {
+    EXPECT_TRUE(source.give(fetch, asks.back()));
+    asks.pop_back();
+    for (const PieceFetch::Ask& more : fetch.asks()) asks.push_back(more);
+  }
+  ASSERT_TRUE(fetch.done());
+  EXPECT_EQ(fetch.pieces_by_holder().size(), 3U);
+  const Buffer got = fetch.take();
+  EXPECT_EQ(xxh3(got.bytes()), xxh3(source.bytes.bytes()));
+}
+
+TEST(PieceFetch, WhatALostHolderWasAskedForIsAskedOfOthers) {
+  Source source(4 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  fetch.add_holder(holder(2));
+  const auto asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 4U);
+  EXPECT_TRUE(source.give(fetch, asks[1]));  // of 2
+  fetch.on_lost(holder(1));
+  EXPECT_FALSE(source.give(fetch, asks[0])) << "it is not asked any more";
+  std::vector<PieceFetch::Ask> again = fetch.asks();
+  for (; !again.empty(); again = fetch.asks())
+    for (const PieceFetch::Ask& ask : again) {
+      EXPECT_EQ(ask.holder, holder(2));
+      EXPECT_TRUE(source.give(fetch, ask));
+    }
+  EXPECT_TRUE(source.give(fetch, asks[3]));
+  EXPECT_TRUE(fetch.done());
+  fetch.on_lost(holder(2));
+  EXPECT_FALSE(fetch.stuck());
+}
+
+TEST(PieceFetch, AHolderThatLiesIsAskedNoMore) {
+  Source source(2 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  const auto asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 2U);
+  // Transport is right, content is another's.
+  EXPECT_FALSE(fetch.on_piece(holder(1), 0, source.piece(1), xxh3(source.piece(1))));
+  EXPECT_TRUE(fetch.stuck());
+  fetch.add_holder(holder(1));
+  EXPECT_TRUE(fetch.asks().empty());
+  fetch.add_holder(holder(2));
+  for (const PieceFetch::Ask& ask : fetch.asks()) EXPECT_TRUE(source.give(fetch, ask));
+  EXPECT_TRUE(fetch.done());
+}
+
+TEST(PieceFetch, HavingNothingNowCanBeForgiven) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size());
+  fetch.add_holder(holder(1));
+  ASSERT_EQ(fetch.asks().size(), 1U);
+  fetch.on_missing(holder(1));
+  EXPECT_TRUE(fetch.stuck());
+  fetch.forgive();
+  fetch.add_holder(holder(1));
+  const auto asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 1U);
+  EXPECT_TRUE(source.give(fetch, asks[0]));
+  EXPECT_TRUE(fetch.done());
+}
+
+TEST(PieceFetch, ABrokenLinkIsAskedAgain) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size());
+  fetch.add_holder(holder(1));
+  const auto asks = fetch.asks();
+  EXPECT_TRUE(fetch.asks().empty());
+  fetch.on_link_lost(holder(1));
+  EXPECT_EQ(fetch.asks(), asks);
+  EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0)) << "of another length";
+  EXPECT_TRUE(fetch.stuck());
+}
+
+}  // namespace
+}  // namespace swarmline
