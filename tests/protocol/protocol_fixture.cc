@@ -42,8 +42,8 @@ Reference reference_with(const RunConfig& config, const ModelHooks& hooks, std::
     for (const Tensors& other : runs)
       for (const auto& [name, bytes] : one)
         if (is_key_bias(name))
-          reference.key_bias_noise = std::max(reference.key_bias_noise,
-                                              largest_difference(bytes, other.at(name)));
+          reference.key_bias_noise =
+              std::max(reference.key_bias_noise, largest_difference(bytes, other.at(name)));
   return reference;
 }
 
