@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cuda_runtime.h>
-#include <functional>
 #include <vector>
 
+#include "bench/cuda_timing.h"
 #include "engine/base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "engine/optimizer/step_constants.h"
@@ -20,39 +19,11 @@ namespace swarmline {
 namespace {
 
 namespace cuda = kernels::cuda;
+using bench::DeviceBytes;
+using bench::must;
 
-constexpr int kRounds = 15;
-constexpr int kWarmups = 3;
 constexpr std::size_t kTensorElements = std::size_t{4} << 20;
 constexpr double kCodedGoal = 1 / 1.25;
-
-void must(cudaError_t status) {
-  if (status == cudaSuccess) return;
-  std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(status));
-  std::exit(1);
-}
-
-class DeviceBytes {
- public:
-  explicit DeviceBytes(std::size_t bytes) {
-    must(cudaMalloc(&data_, bytes));
-    must(cudaMemset(data_, 0, bytes));
-  }
-  template <typename T>
-  explicit DeviceBytes(const std::vector<T>& values) : DeviceBytes(values.size() * sizeof(T)) {
-    must(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-  ~DeviceBytes() { cudaFree(data_); }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-};
 
 ParameterLayout layout_of(std::size_t elements) {
   ParameterLayout layout;
@@ -101,25 +72,6 @@ void check(const OptimizerSection& options) {
   }
 }
 
-double time_once(const std::function<void()>& call) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  must(cudaEventCreate(&begin));
-  must(cudaEventCreate(&end));
-  must(cudaEventRecord(begin, nullptr));
-  call();
-  must(cudaEventRecord(end, nullptr));
-  must(cudaEventSynchronize(end));
-  float milliseconds = 0;
-  must(cudaEventElapsedTime(&milliseconds, begin, end));
-  must(cudaEventDestroy(begin));
-  must(cudaEventDestroy(end));
-  return 1e3 * milliseconds;
-}
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 // `bytes`: read and written for one parameter.
 void measure(const OptimizerSection& options, const char* op, std::size_t elements, double bytes,
              double goal) {
@@ -155,29 +107,15 @@ void measure(const OptimizerSection& options, const char* op, std::size_t elemen
                            {.sums = sums.as<double>(), .rates = rates.as<float>()}, nullptr));
     }
   };
-  const auto half = static_cast<std::size_t>(bytes * static_cast<double>(elements) / 2);
+  const double all = bytes * static_cast<double>(elements);
+  const auto half = static_cast<std::size_t>(all / 2);
   const DeviceBytes from(half), to(half);
-  const auto copy = [&] {
-    must(cudaMemcpyAsync(to.as<std::byte>(), from.as<std::byte>(), half, cudaMemcpyDeviceToDevice,
-                         nullptr));
-  };
-  std::vector<double> times, copies;
-  for (int round = -kWarmups; round < kRounds; ++round) {
-    const double time = time_once(step), copied = time_once(copy);
-    if (round < 0) continue;
-    times.push_back(time);
-    copies.push_back(copied);
-  }
-  const double us = median(times), copy_us = median(copies);
-  std::printf(
-      "{\"op\": \"%s\", \"format\": \"%s\", \"dtype\": \"fp32\", \"block\": %u, \"us\": %.2f, "
-      "\"copy_us\": %.2f, \"gb_per_s\": %.0f, \"share\": %.3f, \"goal\": %.2f}\n",
-      op, options.state.c_str(), static_cast<unsigned>(kernels::kMomentBlock), us, copy_us,
-      bytes * static_cast<double>(elements) / us / 1e3, copy_us / us, goal);
-  std::fflush(stdout);
+  bench::report(op, options.state.c_str(), "fp32", kernels::kMomentBlock, all,
+                bench::time_beside_copy(nullptr, all, from, to, step), goal);
 }
 
 int run(int argc, char** argv) {
+  if (!bench::has_device()) return 0;
   const std::size_t elements = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : std::size_t{128})
                                << 20;
   constexpr double kCoded = 1 + 4.0 / 256;  // bytes of a coded moment

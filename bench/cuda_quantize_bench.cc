@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <cuda_runtime.h>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "bench/cuda_timing.h"
 #include "engine/base/rng.h"
 #include "kernels/cuda/quantize.cuh"
 #include "kernels/kernels.h"
@@ -20,62 +20,23 @@ namespace swarmline {
 namespace {
 
 namespace cuda = kernels::cuda;
+using bench::DeviceBytes;
+using bench::must;
 using kernels::FloatKind;
 using kernels::QuantFormat;
 using kernels::QuantPart;
 using kernels::QuantSpec;
 using kernels::ScaleKind;
 
-constexpr int kRounds = 15;
-constexpr int kWarmups = 3;
 constexpr std::size_t kSampleElements = std::size_t{1} << 22;
 constexpr std::size_t kCheckedElements = std::size_t{1} << 20;
 constexpr int kPeers = 8;
 
-void must(cudaError_t status) {
-  if (status == cudaSuccess) return;
-  std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(status));
-  std::exit(1);
-}
-
-class Buffer {
- public:
-  explicit Buffer(std::size_t bytes) { must(cudaMalloc(&data_, bytes)); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { cudaFree(data_); }
-  std::uint8_t* bytes() const { return static_cast<std::uint8_t*>(data_); }
-  float* floats() const { return static_cast<float*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
-
 cudaStream_t stream;
-
-// Microseconds of one call.
-double time_once(const std::function<void()>& call) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  must(cudaEventCreate(&begin));
-  must(cudaEventCreate(&end));
-  must(cudaEventRecord(begin, stream));
-  call();
-  must(cudaEventRecord(end, stream));
-  must(cudaEventSynchronize(end));
-  float milliseconds = 0;
-  must(cudaEventElapsedTime(&milliseconds, begin, end));
-  must(cudaEventDestroy(begin));
-  must(cudaEventDestroy(end));
-  return 1e3 * milliseconds;
-}
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Workspace {
   std::size_t n;
-  Buffer values, other, scales, codes, copy_from, copy_to;
+  DeviceBytes values, other, scales, codes, copy_from, copy_to;
   explicit Workspace(std::size_t elements)
       : n(elements),
         values(4 * n),
@@ -86,33 +47,11 @@ struct Workspace {
         copy_to(7 * n) {}
 };
 
-void report(const std::string& op, const char* format, const char* dtype, const QuantSpec& spec,
-            double bytes, double microseconds, double copy_microseconds, double goal) {
-  std::printf(
-      "{\"op\": \"%s\", \"format\": \"%s\", \"dtype\": \"%s\", \"block\": %u, \"us\": %.2f, "
-      "\"copy_us\": %.2f, \"gb_per_s\": %.0f, \"share\": %.3f, \"goal\": %.2f}\n",
-      op.c_str(), format, dtype, spec.block, microseconds, copy_microseconds,
-      bytes / microseconds / 1e3, copy_microseconds / microseconds, goal);
-  std::fflush(stdout);
-}
-
 // Times `call`, which moves `bytes`, beside a copy that moves as many.
 void measure(Workspace& w, const std::string& op, const char* format, const char* dtype,
              const QuantSpec& spec, double bytes, double goal, const std::function<void()>& call) {
-  const auto half = static_cast<std::size_t>(bytes / 2);
-  const auto copy = [&] {
-    must(cudaMemcpyAsync(w.copy_to.bytes(), w.copy_from.bytes(), half, cudaMemcpyDeviceToDevice,
-                         stream));
-  };
-  std::vector<double> times, copies;
-  for (int round = -kWarmups; round < kRounds; ++round) {
-    const double time = time_once(call);
-    const double copied = time_once(copy);
-    if (round < 0) continue;
-    times.push_back(time);
-    copies.push_back(copied);
-  }
-  report(op, format, dtype, spec, bytes, median(times), median(copies), goal);
+  bench::report(op.c_str(), format, dtype, spec.block, bytes,
+                bench::time_beside_copy(stream, bytes, w.copy_from, w.copy_to, call), goal);
 }
 
 struct Case {
@@ -156,7 +95,7 @@ std::vector<std::uint8_t> sample(FloatKind kind) {
   if (kind == FloatKind::kBf16) kernels::fp32_to_bf16(x.data(), halves, x.size());
   return bytes;
 }
-void fill(const Buffer& buffer, std::size_t bytes, const std::vector<std::uint8_t>& from) {
+void fill(const DeviceBytes& buffer, std::size_t bytes, const std::vector<std::uint8_t>& from) {
   for (std::size_t at = 0; at < bytes; at += from.size()) {
     must(cudaMemcpy(buffer.bytes() + at, from.data(), std::min(from.size(), bytes - at),
                     cudaMemcpyHostToDevice));
@@ -239,8 +178,9 @@ void bench_graph(Workspace& w, const Case& c) {
   must(cudaStreamEndCapture(stream, &graph));
   must(cudaGraphInstantiate(&exec, graph, 0));
   std::vector<double> times;
-  for (int round = -kWarmups; round < kRounds; ++round) {
-    const double time = time_once([&] { must(cudaGraphLaunch(exec, stream)); }) / kNodes;
+  for (int round = -bench::kWarmups; round < bench::kRounds; ++round) {
+    const double time =
+        bench::time_once(stream, [&] { must(cudaGraphLaunch(exec, stream)); }) / kNodes;
     if (round >= 0) times.push_back(time);
   }
   must(cudaGraphExecDestroy(exec));
@@ -248,16 +188,11 @@ void bench_graph(Workspace& w, const Case& c) {
   std::printf(
       "{\"op\": \"16 MiB message in a graph\", \"format\": \"%s\", \"dtype\": \"bf16\", "
       "\"block\": %u, \"us\": %.2f, \"goal_us\": %.1f}\n",
-      c.name, c.spec.block, median(times), kGraphGoalMicroseconds);
+      c.name, c.spec.block, bench::median(times), kGraphGoalMicroseconds);
 }
 
 int run(std::size_t n) {
-  int devices = 0;
-  const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status != cudaSuccess || devices == 0) {
-    std::printf("{\"skipped\": \"no CUDA device: %s\"}\n", cudaGetErrorString(status));
-    return 0;
-  }
+  if (!bench::has_device()) return 0;
   must(cudaStreamCreate(&stream));
   Workspace w(n);
   for (int kind = 0; kind < 3; ++kind) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every benchmark of a build once, briefly, and writes build/bench/results.json and build/bench/results.md.
 
-    bench/run_all.py --build build/release
+    bench/run_all.py --build build/release                      all, some ten minutes
+    bench/run_all.py --build build/release --only pipeline_bench,net_bench
 The figures in bench/README.md take longer runs on a quiet machine; the page says which.
 """
 
@@ -15,6 +16,11 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FORMAT = 1
 MIN_TIME_SECONDS = 0.1  # for each Google Benchmark case
+
+
+def suites(build):
+    """Google Benchmark programs. Those that time a device print lines of their own; make gpu-check runs them."""
+    return [program for program in sorted((build / "bench").glob("*_bench")) if not program.name.startswith("cu")]
 
 
 def run_suite(program, folder):
@@ -66,22 +72,27 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
     parser.add_argument("--widths", default="256", help="of the engine overhead; 256,512,1024 is all")
+    parser.add_argument("--only", help="programs of bench/, and engine_overhead")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     build = options.build.resolve()
 
     results = {"format": FORMAT, "kind": "all", "wall_seconds": time.time(), "suites": {}, "engine_overhead": None}
     page = []
-    for program in sorted((build / "bench").glob("*_bench")):
+    only = options.only.split(",") if options.only else None
+    for program in suites(build):
+        if only and program.name not in only:
+            continue
         print(f"== {program.name}", flush=True)
         suite = run_suite(program, options.out)
         results["suites"][program.name] = suite
         page.append(suite_table(program.name, suite))
         print(page[-1], flush=True)
-    print("== engine overhead", flush=True)
-    results["engine_overhead"], table = run_engine(build, options.out, options.widths)
-    page.append(f"## Engine overhead\n\n{table}")
-    print(table)
+    if not only or "engine_overhead" in only:
+        print("== engine overhead", flush=True)
+        results["engine_overhead"], table = run_engine(build, options.out, options.widths)
+        page.append(f"## Engine overhead\n\n{table}")
+        print(table)
     (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.out / "results.md").write_text("\n".join(page))
     print(f"written: {options.out}/results.json and results.md")

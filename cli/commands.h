@@ -20,6 +20,7 @@ void add_fleet_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_bench_ratio_command(CLI::App& bench, int& exit_code);  // below bench
+void add_bench_fleet_command(CLI::App& bench, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
 
 }  // namespace swarmline

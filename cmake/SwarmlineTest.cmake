@@ -59,10 +59,10 @@ function(swarmline_test)
   set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
-# swarmline_benchmark(NAME <n> SOURCES ... DEPS ... [EXTERNAL ...])
-# A Google Benchmark binary, and a ctest entry that runs every benchmark in it for a moment.
+# swarmline_benchmark(NAME <n> SOURCES ... DEPS ... [EXTERNAL ...] [ARGS ...])
+# A Google Benchmark binary, and a ctest entry that runs every benchmark in it for a moment, with ARGS.
 function(swarmline_benchmark)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPS;EXTERNAL")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPS;EXTERNAL;ARGS")
   swarmline_complete(buildable ${arg_NAME} DEPS ${arg_DEPS} FILES ${arg_SOURCES})
   if(NOT buildable)
     return()
@@ -72,7 +72,7 @@ function(swarmline_benchmark)
   swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
   swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
   swarmline_test_name(test ${arg_NAME}_smoke)
-  add_test(NAME ${test} COMMAND ${arg_NAME} --benchmark_min_time=0.001)
+  add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_ARGS} --benchmark_min_time=0.001)
   set_tests_properties(${test} PROPERTIES LABELS fast TIMEOUT ${SWARMLINE_TEST_TIMEOUT_S})
 endfunction()
 

@@ -86,13 +86,16 @@ struct OptimizerSection {
   bool operator==(const OptimizerSection&) const = default;
 };
 
+enum class OrderKind : std::uint8_t { kFree, kGPipe, k1F1B };
+
 struct PipelineSection {
   std::uint32_t stages = 1;
   // One entry per stage once loaded; the file may say one number for all.
   std::vector<std::uint32_t> peers = {1};
-  std::uint32_t delay = 0;            // 0 | 1
-  std::string recompute = "auto";     // "true" | "false" | "auto"
-  std::string wiring = "stochastic";  // "stochastic" | "static"
+  std::uint32_t delay = 0;             // 0 | 1
+  std::string recompute = "auto";      // "true" | "false" | "auto"
+  std::string wiring = "stochastic";   // "stochastic" | "static"
+  OrderKind order = OrderKind::kFree;  // "free" | "gpipe" | "1f1b": of a peer's microbatches
   // Microbatches in flight per source; 0: chosen from stages and peers.
   std::uint32_t in_flight = 0;
   std::vector<std::uint32_t> layers;  // explicit cut: layers per stage; empty: by cost

@@ -37,6 +37,9 @@ constexpr Choice kOptimizerStates[] = {{"fp32"}, {"8bit"}};
 constexpr Choice kStateMemories[] = {{"device"}, {"host"}};
 constexpr Choice kRecompute[] = {{"true"}, {"false"}, {"auto"}};
 constexpr Choice kWirings[] = {{"stochastic"}, {"static"}};
+constexpr Choice kOrders[] = {{"free", static_cast<int>(OrderKind::kFree)},
+                              {"gpipe", static_cast<int>(OrderKind::kGPipe)},
+                              {"1f1b", static_cast<int>(OrderKind::k1F1B)}};
 constexpr Choice kBoundaryCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
                                       {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"auto"}};
 constexpr Choice kAveragingCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
@@ -206,6 +209,10 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "auto: when memory is short."},
   {RUN(pipeline, wiring), one_of(kWirings),
    "Each microbatch finds its own peers by their speed, or fixed routes."},
+  {RUN(pipeline, order), one_of(kOrders),
+   "Of a peer's microbatches. gpipe: backwards after the step's last forward; 1f1b: at most one "
+   "microbatch under way for each stage from here to the last. Both with wiring = \"static\", to "
+   "compare with."},
   {RUN(pipeline, in_flight), ints(0, 65536),
    "Microbatches in flight per source. 0: chosen from stages and peers."},
   {RUN(pipeline, layers), ints(1, 4096),

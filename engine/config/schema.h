@@ -23,7 +23,7 @@ struct Roots {
 using Field =
     std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
                  std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*, ActivationKind*,
-                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, DType*>;
+                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, OrderKind*, DType*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {

@@ -186,6 +186,34 @@ Problem check_cut(const RunConfig& config) {
   return {};
 }
 
+// Microbatches of a step for a peer of the stage that has the fewest.
+std::uint32_t share_max(const RunConfig& config) {
+  const std::uint32_t peers = std::ranges::min(config.pipeline.peers);
+  return (config.microbatches_per_step() + peers - 1) / peers;
+}
+
+Problem check_order(const RunConfig& config) {
+  const PipelineSection& pipeline = config.pipeline;
+  if (pipeline.order == OrderKind::kFree) return {};
+  if (pipeline.wiring != "static") {
+    return problem(
+        {"pipeline.order", "pipeline.wiring"},
+        "found an order with wiring = \"{}\", expected fixed routes, whose shares are known "
+        "beforehand; write wiring = \"static\" or order = \"free\"",
+        pipeline.wiring);
+  }
+  if (pipeline.order == OrderKind::kGPipe && share_max(config) > config.wiring.in_flight_per_peer) {
+    return problem(
+        {"pipeline.order", "wiring.in_flight_per_peer"},
+        "found in_flight_per_peer = {} with {} microbatches a step for a peer, expected at least "
+        "as "
+        "many, since gpipe has all of them in flight; use more peers, fewer microbatches or a "
+        "larger in_flight_per_peer",
+        config.wiring.in_flight_per_peer, share_max(config));
+  }
+  return {};
+}
+
 Problem check_pipeline(const RunConfig& config) {
   const PipelineSection& pipeline = config.pipeline;
   const std::uint32_t blocks = config.model.layers / config.model.share_layers;
@@ -210,6 +238,7 @@ Problem check_pipeline(const RunConfig& config) {
                    "found {} peers in all, expected at most {}; use fewer", peers,
                    Limits::peers_max);
   }
+  if (Problem found = check_order(config)) return found;
   return check_cut(config);
 }
 

@@ -22,6 +22,7 @@ MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases,
       monitor_(context),
       early_(context.activation_elements(context.config.batch.microbatch),
              context.spec.shape.dtype),
+      order_(context_.config, context_.stage),
       on_local_finished_(std::move(on_local_finished)),
       alive_(std::make_shared<MicrobatchFlow*>(this)) {}
 
@@ -34,6 +35,11 @@ void MicrobatchFlow::set_next_seats(std::vector<Seat> seats) {
   next_seats_.clear();
   for (const Seat& seat : seats) next_seats_[seat.peer] = seat;
   retry_seeking();
+}
+
+void MicrobatchFlow::set_share(std::uint32_t rank, std::uint32_t members) {
+  order_.set_share(rank, members);
+  go_on_in_order();
 }
 
 Attempt MicrobatchFlow::new_attempt() {
@@ -147,6 +153,25 @@ void MicrobatchFlow::on_active(const Phase& phase) {
 // ---- Forward ------------------------------------------------------------------------------------
 
 void MicrobatchFlow::queue_forward(const TaskPtr& task) {
+  if (order_.hold_forward(task)) {
+    task->state = TaskState::kHeld;
+    return;
+  }
+  compute_forward(task);
+}
+
+void MicrobatchFlow::go_on_in_order() {
+  const MicrobatchOrder::Ready ready = order_.take_ready();
+  const auto counts_still = [&](const TaskPtr& task) {
+    return phases_.status(task->id.microbatch.phase) == PhaseStatus::kActive;
+  };
+  for (const TaskPtr& task : ready.forwards)
+    if (counts_still(task)) queue_forward(task);
+  for (const TaskPtr& task : ready.backwards)
+    if (counts_still(task)) got_gradient(task);
+}
+
+void MicrobatchFlow::compute_forward(const TaskPtr& task) {
   task->state = TaskState::kForward;
   task->version = phases_.version(task->id.microbatch.phase);
   auto result = std::make_shared<ForwardResult>();
@@ -180,6 +205,10 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
       *done.mutable_id() = to_wire(task->id);
       done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
       reply(*task, make_frame(MessageKind::kForwardDone, done));
+    }
+    if (order_.hold_backward(task)) {
+      task->state = TaskState::kHeld;
+      return go_on_in_order();
     }
     if (task->train()) return got_gradient(task);
     contributions_.evaluated(task);
@@ -244,8 +273,10 @@ void MicrobatchFlow::finish(const TaskPtr& task) {
     --local_in_flight_;
     on_local_finished_();
   }
+  order_.on_over(task);
   offer_credit();
   retry_seeking();
+  go_on_in_order();
 }
 
 void MicrobatchFlow::release_graph(const TaskPtr& task) {

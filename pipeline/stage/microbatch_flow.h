@@ -28,6 +28,7 @@
 #include "pipeline/stage/codec_monitor.h"
 #include "pipeline/stage/contributions.h"
 #include "pipeline/stage/early_decode.h"
+#include "pipeline/stage/microbatch_order.h"
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/phase_book.h"
 #include "pipeline/stage/stage_context.h"
@@ -47,6 +48,8 @@ class MicrobatchFlow {
 
   // Candidates of the next stage: seats the wiring may name.
   void set_next_seats(std::vector<Seat> seats);
+  // This peer's place among the members of its stage, by id.
+  void set_share(std::uint32_t rank, std::uint32_t members);
   // A microbatch that starts here (stage 0). Tokens and targets: (rows, sequence) int32.
   // The attempt must be unknown (knows()).
   void start_local(const AttemptId& id, std::string mask, std::uint32_t rows, SharedBytes tokens,
@@ -92,6 +95,8 @@ class MicrobatchFlow {
   void admit(const TaskPtr& task);
   bool has_room(std::uint64_t bytes) const;
   void queue_forward(const TaskPtr& task);
+  void compute_forward(const TaskPtr& task);
+  void go_on_in_order();
   void after_forward(const TaskPtr& task, const JobReport& report,
                      const struct ForwardResult& result);
   void send_on(const TaskPtr& task);
@@ -131,6 +136,7 @@ class MicrobatchFlow {
   std::uint64_t admit_bytes_max_;
   CodecMonitor monitor_;
   EarlyDecode early_;
+  MicrobatchOrder order_;
   std::function<void()> on_local_finished_;
 
   std::map<PeerId, Seat> next_seats_;

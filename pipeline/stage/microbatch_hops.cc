@@ -206,6 +206,8 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
   for (const TaskPtr& task : seeking) seeking_.push_back(task);
   if (!seeking_.empty()) arm_relink();
+  order_.lift();
+  go_on_in_order();
 }
 
 void MicrobatchFlow::on_peer_lost(const Seat& lost) {
@@ -227,7 +229,9 @@ void MicrobatchFlow::on_peer_lost(const Seat& lost) {
     if (task->next == lost && task->state == TaskState::kDownstream) waiting.push_back(task);
   }
   for (const TaskPtr& task : waiting) resend(task, Why::kPeerLost);
+  order_.lift();
   retry_seeking();
+  go_on_in_order();
 }
 
 void MicrobatchFlow::retry_seeking() {

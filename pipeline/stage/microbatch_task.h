@@ -13,6 +13,7 @@
 namespace swarmline {
 
 enum class TaskState : std::uint8_t {
+  kHeld,        // waiting for its turn in the order of [pipeline] order
   kForward,     // waiting for or on the device
   kSeeking,     // computed; no peer of the next stage can take it now
   kDownstream,  // sent on; waiting for its gradient (an evaluation: for the next hop's word)

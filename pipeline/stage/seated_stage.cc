@@ -19,6 +19,14 @@ std::uint32_t total_peers(const RunConfig& config) {
   return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
 }
 
+// In a fixed order every source has its share of the step at once, so that leases go round.
+std::uint32_t window_of(const RunConfig& config) {
+  const std::uint32_t sources = config.pipeline.peers.front();
+  const std::uint32_t share = (config.microbatches_per_step() + sources - 1) / sources;
+  const bool fixed = config.pipeline.order != OrderKind::kFree && config.pipeline.in_flight == 0;
+  return window_for(fixed ? share : config.pipeline.in_flight, total_peers(config), sources);
+}
+
 // A session's phases: two steps and as many evaluations, and those whose end is still on its way.
 constexpr std::size_t kOpenPhasesMax = 8;
 
@@ -61,7 +69,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .call_coordinator = std::move(parts.call_coordinator),
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
-      wiring_(make_wiring()),
+      wiring_(parts.wiring ? std::move(parts.wiring) : make_wiring()),
       contributions_(context_,
                      [this](const TaskPtr& task, std::function<void()> done) {
                        flow_.subtract(task, std::move(done));
@@ -73,8 +81,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
             }),
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
       averaging_codecs_(config_, model_->layout().bytes()),
-      window_(window_for(config_.pipeline.in_flight, total_peers(config_),
-                         config_.pipeline.peers.front())),
+      window_(window_of(config_)),
       following_(parts.joining),
       loaded_(!parts.joining),
       alive_(std::make_shared<SeatedStage*>(this)) {}
@@ -272,11 +279,14 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
     if (!next.contains(peer)) wiring_->remove(peer);
   next_ = std::move(next);
   mates_.clear();
+  std::uint32_t rank = 0;
   for (const wire::PeerInfo& info : membership.mates()) {
     const Seat mate = from_wire(info.seat());
     context_.links.set_address(mate, info.address());
     mates_[mate.peer] = mate;
+    rank += mate.peer < context_.self.peer ? 1 : 0;
   }
+  flow_.set_share(rank, static_cast<std::uint32_t>(mates_.size()) + 1);
   for (auto& [key, fetch] : fetches_)
     if (!fetch.report)
       for (const auto& [peer, mate] : mates_) fetch.pieces.add_holder(mate);

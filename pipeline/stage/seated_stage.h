@@ -36,6 +36,7 @@ struct SeatedStageParts {
   Era era;
   std::unique_ptr<StageModel> model;
   std::unique_ptr<MicrobatchSource> source;  // stage 0 only
+  std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
   bool joining = false;  // the run has started: its state is to be fetched

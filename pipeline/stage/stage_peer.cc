@@ -241,6 +241,7 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
                                     .recompute = parts.recompute});
   if (!model) return std::unexpected(model.error());
   parts.model = std::move(*model);
+  if (options_.make_wiring) parts.wiring = options_.make_wiring(parts.config, parts.self);
   return {};
 }
 

@@ -22,6 +22,7 @@
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/source/microbatch_source.h"
+#include "pipeline/wiring/wiring.h"
 
 namespace swarmline {
 
@@ -34,6 +35,8 @@ struct StagePeerOptions {
   std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,
                                                     const StageModelOptions&)>
       make_model;
+  // Another wiring rule than the config's, tried in the whole protocol; empty: the config's.
+  std::function<std::unique_ptr<Wiring>(const RunConfig&, const Seat& self)> make_wiring;
 };
 
 struct PeerOutcome {

@@ -92,6 +92,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.machine.listen = "sim:0";
   peer.name = "sim-" + std::to_string(i);
   peer.make_model = options_.make_model;
+  peer.make_wiring = options_.make_wiring;
   peer.make_source = [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
     return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
                                              config.batch.sequence);

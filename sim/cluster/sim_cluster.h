@@ -48,6 +48,7 @@ struct SimClusterOptions {
       peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
   // The model of each peer; tests wrap it to make it fail or stall.
   decltype(StagePeerOptions::make_model) make_model;
+  decltype(StagePeerOptions::make_wiring) make_wiring;
 };
 
 class MemoryCheckpoint final : public CheckpointSink {

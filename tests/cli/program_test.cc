@@ -35,8 +35,7 @@ TEST(Program, HelpTeaches) {
   }
   for (const char* command :
        {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
-        "bench codec", "bench ratio", "plan", "fleet convert",
-        "simulate"}) {
+        "bench codec", "bench ratio", "bench fleet", "plan", "fleet convert", "simulate"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -194,6 +193,22 @@ TEST(Program, PlansASnapshotAndReplaysAFleet) {
       folder.run({"plan", "--replay", "small.fleet", "--stages", "2", "--seeds", "1", "--json"});
   EXPECT_EQ(replay.exit_code, 0) << replay.err;
   EXPECT_TRUE(has(replay.out, "\"rule\": \"swarmline\"")) << replay.out;
+}
+
+TEST(Program, BenchFleetPredictsTheExample) {
+  const ScratchFolder folder;
+  const std::string example = SWARMLINE_SOURCE_DIR "/configs/fleets/t4_and_a100.toml";
+  const Ran ran = folder.run({"bench", "fleet", example});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "What to change first")) << ran.out;
+  const Ran json = folder.run({"bench", "fleet", example, "--json"});
+  EXPECT_TRUE(has(json.out, "\"kind\": \"fleet\"")) << json.err;
+  folder.write("bad.toml", "fleet_format = 1\nrun = \"none.toml\"\n[devices.a]\ncounts = 1\n");
+  const Ran bad = folder.run({"bench", "fleet", "bad.toml"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_EQ(bad.err,
+            "swarmline: bad.toml:4: devices.a.counts: there is no such key; did you mean count?\n");
+  EXPECT_EQ(folder.run({"bench", "fleet", "missing.toml"}).exit_code, 2);
 }
 
 TEST(Program, TakenPortIsSaid) {

@@ -244,6 +244,16 @@ std::vector<Case> choices() {
       after_least(
           "Wiring", "[pipeline]\nwiring = \"random\"\n",
           "t:5: pipeline.wiring: found \"random\", expected \"stochastic\" or \"static\"; "),
+      after_least(
+          "OrderWithoutRoutes", "[pipeline]\norder = \"gpipe\"\n",
+          "t:5: pipeline.order: found an order with wiring = \"stochastic\", expected fixed "
+          "routes, whose shares are known beforehand; write wiring = \"static\" or order = "
+          "\"free\""),
+      after_least(
+          "GPipeBeyondInFlight",
+          "[pipeline]\norder = \"gpipe\"\nwiring = \"static\"\n[batch]\nbatch = 36\n",
+          "t:5: pipeline.order: found in_flight_per_peer = 8 with 9 microbatches a step for a "
+          "peer, expected at least as many, "),
       after_least("Recompute", "[pipeline]\nrecompute = \"always\"\n",
                   "t:5: pipeline.recompute: found \"always\", expected true, false or \"auto\"; "),
       after_least(

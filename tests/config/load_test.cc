@@ -86,6 +86,7 @@ peers = [1, 2, 3]
 delay = 1
 recompute = true
 wiring = "static"
+order = "1f1b"
 in_flight = 5
 layers = [4, 6, 2]
 [codec]

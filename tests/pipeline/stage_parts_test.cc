@@ -55,9 +55,9 @@ TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
   window.on_finished();
   EXPECT_EQ(window.total_wanted(), 5U);
   EXPECT_EQ(window_for(7, 100, 1), 7U);
-  EXPECT_EQ(window_for(0, 8, 2), 8U) << "two for each peer, shared by the sources";
-  EXPECT_EQ(window_for(0, 1, 1), 2U);
-  EXPECT_EQ(window_for(0, 1, 0), 2U);
+  EXPECT_EQ(window_for(0, 8, 2), 16U) << "four for each peer, shared by the sources";
+  EXPECT_EQ(window_for(0, 1, 1), 4U);
+  EXPECT_EQ(window_for(0, 1, 0), 4U);
 }
 
 // ---- PhaseBook ----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "tests/oracle/model_wrapper.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "tests/oracle/model_wrapper.h"
 
 namespace swarmline {
 
