@@ -19,8 +19,8 @@
 #include "engine/base/rng.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/wiring/wiring_router.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/sim_cluster.h"
-#include "tests/pipeline/fake_stage_model.h"
 
 namespace swarmline {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "pipeline/protocol/message_kinds.h"
-#include "tests/pipeline/fake_stage_model.h"
+#include "sim/cluster/fake_stage_model.h"
 
 namespace swarmline::bench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/pipeline/fake_stage_model.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
