@@ -60,18 +60,24 @@ struct SimNetwork::Core {
       return end;
     };
     Passage passage{now, now};
+    Instant begins = now;
     if (const double rate = link_of(pair).bytes_per_second; rate > 0) {
       Instant& free_at = link_free_at[pair];
-      passage.leaves = free_at = std::max(free_at, now) + taking(rate);
+      begins = std::max(free_at, now);
+      passage.leaves = free_at = begins + taking(rate);
     }
-    if (const auto card = cards.find(pair.first); card != cards.end())
-      passage.leaves = std::max(passage.leaves, queue(card->second.up_free_at, now,
-                                                      card->second.rates.up_bytes_per_second));
-    passage.arrives = passage.leaves + one_way(pair);
+    if (const auto card = cards.find(pair.first); card != cards.end()) {
+      const double rate = card->second.rates.up_bytes_per_second;
+      const Instant end = queue(card->second.up_free_at, now, rate);
+      begins = std::max(begins, end - taking(rate));
+      passage.leaves = std::max(passage.leaves, end);
+    }
+    const Duration way = one_way(pair);
+    passage.arrives = passage.leaves + way;
     if (const auto card = cards.find(pair.second); card != cards.end()) {
       const double rate = card->second.rates.down_bytes_per_second;
-      passage.arrives = std::max(
-          passage.arrives, queue(card->second.down_free_at, passage.arrives - taking(rate), rate));
+      const Instant first = std::max(begins + way, passage.arrives - taking(rate));
+      passage.arrives = std::max(passage.arrives, queue(card->second.down_free_at, first, rate));
     }
     return passage;
   }
