@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,12 +33,13 @@ struct SimNetwork::Core {
 
   Core(SimRuntime& r, SimNetworkOptions o) : runtime(r), options(o), rng(r.rng("network")) {}
 
-  SimLink link_of(NodePair pair) const {
+  const SimLink& link_of(NodePair pair) const {
+    if (links.empty()) return options.link;
     const auto found = links.find(pair);
     return found == links.end() ? options.link : found->second;
   }
   Duration one_way(NodePair pair) {
-    const SimLink link = link_of(pair);
+    const SimLink& link = link_of(pair);
     if (link.jitter == Duration{}) return link.latency;
     return link.latency + from_seconds(rng.exponential(to_seconds(link.jitter)));
   }
@@ -59,18 +60,24 @@ struct SimNetwork::Core {
       return end;
     };
     Passage passage{now, now};
+    Instant begins = now;
     if (const double rate = link_of(pair).bytes_per_second; rate > 0) {
       Instant& free_at = link_free_at[pair];
-      passage.leaves = free_at = std::max(free_at, now) + taking(rate);
+      begins = std::max(free_at, now);
+      passage.leaves = free_at = begins + taking(rate);
     }
-    if (const auto card = cards.find(pair.first); card != cards.end())
-      passage.leaves = std::max(passage.leaves, queue(card->second.up_free_at, now,
-                                                      card->second.rates.up_bytes_per_second));
-    passage.arrives = passage.leaves + one_way(pair);
+    if (const auto card = cards.find(pair.first); card != cards.end()) {
+      const double rate = card->second.rates.up_bytes_per_second;
+      const Instant end = queue(card->second.up_free_at, now, rate);
+      begins = std::max(begins, end - taking(rate));
+      passage.leaves = std::max(passage.leaves, end);
+    }
+    const Duration way = one_way(pair);
+    passage.arrives = passage.leaves + way;
     if (const auto card = cards.find(pair.second); card != cards.end()) {
       const double rate = card->second.rates.down_bytes_per_second;
-      passage.arrives = std::max(
-          passage.arrives, queue(card->second.down_free_at, passage.arrives - taking(rate), rate));
+      const Instant first = std::max(begins + way, passage.arrives - taking(rate));
+      passage.arrives = std::max(passage.arrives, queue(card->second.down_free_at, first, rate));
     }
     return passage;
   }
@@ -99,7 +106,7 @@ struct SimNetwork::Core {
     SimCard rates;
     Instant up_free_at, down_free_at;
   };
-  std::map<SimNodeId, Card> cards;
+  std::unordered_map<SimNodeId, Card> cards;                       // never iterated
   std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
   std::map<NodePair, Counters> counters;
   std::map<std::uint16_t, Listener> listeners;
@@ -115,7 +122,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   using Core = SimNetwork::Core;
 
   SimConnection(std::shared_ptr<Core> core, std::uint64_t id, NodePair route, std::string remote)
-      : core_(std::move(core)), id_(id), route_(route), remote_(std::move(remote)) {}
+      : core_(std::move(core)),
+        id_(id),
+        route_(route),
+        delivered_(core_->counters[{route.second, route.first}]),
+        remote_(std::move(remote)) {}
   void join(const std::shared_ptr<SimConnection>& twin) { twin_ = twin; }
 
   void start(Handlers handlers) override {
@@ -319,9 +330,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const std::uint64_t bytes = core_->bytes_of(from_to, frame);
     ++counters_.frames_received;
     counters_.bytes_received += bytes;
-    SimNetwork::Counters& delivered = core_->counters[from_to];
-    ++delivered.frames;
-    delivered.bytes += bytes;
+    ++delivered_.frames;
+    delivered_.bytes += bytes;
     core_->runtime.trace(std::uint64_t{route_.second} << 16 | frame.kind);
     core_->runtime.trace(bytes);
     core_->runtime.trace(xxh3(as_bytes(frame.meta)));
@@ -374,6 +384,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   const std::uint64_t id_;
   std::weak_ptr<SimConnection> twin_;
   const NodePair route_;  // this node, the other one
+  SimNetwork::Counters& delivered_;
   const std::string remote_;
   Handlers handlers_;
   bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;

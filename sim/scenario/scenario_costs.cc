@@ -125,7 +125,6 @@ void ScenarioCosts::on_seal(const Frame& frame) {
 std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
   const std::uint64_t payload = frame.payload_bytes();
   const std::uint64_t rest = frame.wire_bytes() - payload;
-  if (payload == 0 || frame.flags != 0) return frame.wire_bytes();
   const auto of_group = [&](std::uint32_t number, bool sliced) {
     const auto group = groups_.find(number);
     if (group == groups_.end()) return frame.wire_bytes();
@@ -169,10 +168,6 @@ std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
 
 void ScenarioCosts::count(StageId from_stage, const Frame& frame, ScenarioTraffic& traffic) {
   const auto bytes = static_cast<double>(charge(from_stage, frame));
-  if (frame.flags != 0) {
-    traffic.control += bytes;
-    return;
-  }
   switch (kind_of(frame)) {
     case MessageKind::kForward:
       traffic.activations += bytes;

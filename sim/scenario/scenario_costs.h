@@ -38,7 +38,8 @@ class ScenarioCosts {
   // Microbatches a second of that machine at that stage.
   double speed(const MachineKind& machine, StageId stage) const;
 
-  // `from_stage`: of the sender. Learns from seals how many average together.
+  // Of frames with a payload. `from_stage`: of the sender. Learns from seals how many average
+  // together.
   std::uint64_t charge(StageId from_stage, const Frame& frame);
   // As it is delivered: what it carried, into `traffic`.
   void count(StageId from_stage, const Frame& frame, ScenarioTraffic& traffic);

@@ -138,6 +138,7 @@ SimClusterOptions Simulation::cluster_options() {
     return costs_.service(scenario_.machines[machine.kind], stage, kind);
   };
   options.charged_bytes = [this](SimNodeId from, SimNodeId, const Frame& frame) {
+    if (frame.payload.empty()) return frame.wire_bytes();
     return costs_.charge(cluster_->stage_of(from), frame);
   };
   std::vector<std::uint32_t>& seats = options.config.pipeline.peers;
@@ -162,7 +163,11 @@ void Simulation::watch_frames() {
     return FrameFate{};
   });
   cluster_->network().set_tap([this](SimNodeId from, SimNodeId, const Frame& frame) {
-    costs_.count(cluster_->stage_of(from), frame, result_.traffic);
+    if (frame.payload.empty()) {
+      result_.traffic.control += static_cast<double>(frame.wire_bytes());
+    } else {
+      costs_.count(cluster_->stage_of(from), frame, result_.traffic);
+    }
   });
 }
 

@@ -75,7 +75,7 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
 
 TEST(Simulation, AQuietSwarmReachesItsOptimumAndWastesNothing) {
   std::string text = kQuiet;
-  text.replace(text.find("stages = 2"), 10, "stages = 2\ndelay = 1");
+  text.replace(text.find("batch = 64"), 10, "batch = 256");
   const ScenarioResult result = result_of(text);
   EXPECT_FALSE(result.ended_badly) << result.sentence;
   // Four machines a stage, 60 ms a microbatch.
