@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/kernels.h"
 
@@ -32,7 +33,30 @@ double value_at(const std::byte* values, DType dtype, std::size_t i) {
   }
 }
 
+class HostSample final : public TensorSample {
+ public:
+  HostSample(Buffer values, DType dtype) : values_(std::move(values)), dtype_(dtype) {}
+  std::uint64_t elements() const override { return values_.size() / size_bytes(dtype_); }
+  Result<CodecMeasurement> measure(const CodecSpec& codec,
+                                   const kernels::StochasticKey* key) const override {
+    const Buffer wire = encode(codec, values_.bytes(), dtype_, key);
+    auto error = measure_error(wire.bytes(), values_.bytes(), dtype_);
+    if (!error) return std::unexpected(std::move(error).error());
+    return CodecMeasurement{.error = *error, .time = {}};
+  }
+
+ private:
+  const Buffer values_;
+  const DType dtype_;
+};
+
 }  // namespace
+
+TensorSamplePtr host_sample(BytesView values, DType dtype, std::size_t elements) {
+  const std::size_t bytes = std::min(values.size(), elements * size_bytes(dtype));
+  if (bytes == 0) return nullptr;
+  return std::make_shared<HostSample>(Buffer::copy_of(values.first(bytes)), dtype);
+}
 
 double CodecError::relative() const {
   if (squared_norm == 0) return squared_error == 0 ? 0 : std::nan("");

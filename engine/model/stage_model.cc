@@ -41,6 +41,22 @@ Buffer copied_out(const at::Tensor& tensor) {
   return Buffer::copy_of({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
 }
 
+// In the device's memory, measured by its codec.
+class DeviceSample final : public TensorSample {
+ public:
+  DeviceSample(at::Tensor values, std::shared_ptr<DeviceCodec> codec)
+      : values_(std::move(values)), codec_(std::move(codec)) {}
+  std::uint64_t elements() const override { return static_cast<std::uint64_t>(values_.numel()); }
+  Result<CodecMeasurement> measure(const CodecSpec& codec,
+                                   const kernels::StochasticKey* key) const override {
+    return codec_->measure(codec, values_.const_data_ptr<float>(), elements(), key);
+  }
+
+ private:
+  const at::Tensor values_;
+  const std::shared_ptr<DeviceCodec> codec_;
+};
+
 // What one attempt keeps between forward and backward.
 struct Saved {
   MicrobatchId microbatch;
@@ -55,7 +71,7 @@ class TorchStageModel final : public StageModel {
  public:
   // `codec`: of the device; null where tensors cross as they are.
   TorchStageModel(const ModelSpec& spec, const StageSpec& stage, const StageModelOptions& options,
-                  at::Device device, std::unique_ptr<DeviceCodec> codec);
+                  at::Device device, std::shared_ptr<DeviceCodec> codec);
 
   Result<ForwardOutput> forward(const ForwardInput& input) override;
   Result<BackwardOutput> backward(const BackwardInput& input) override;
@@ -73,7 +89,7 @@ class TorchStageModel final : public StageModel {
   // On the device, from a wire buffer or from values; these are only borrowed on the CPU.
   Result<at::Tensor> take_hidden(BytesView values, BytesView wire, at::IntArrayRef shape) const;
   Result<void> give_hidden(const at::Tensor& hidden, const std::optional<WireRequest>& as_wire,
-                           Buffer& given, Buffer& sample) const;
+                           Buffer& given, TensorSamplePtr& sample) const;
   // Sets output (and, at stage 0, input) of `saved`, with a graph if autograd is on.
   void compute(Saved& saved, bool train);
   Result<ForwardOutput> run_forward(const ForwardInput& input);
@@ -92,7 +108,7 @@ class TorchStageModel final : public StageModel {
   Buffer host_arena_;
   Arenas arenas_;
   StageNetwork network_;
-  const std::unique_ptr<DeviceCodec> codec_;
+  const std::shared_ptr<DeviceCodec> codec_;  // shared with samples
   // On a device: one contribution's gradients there, and in page-locked memory on the way to the
   // caller's accumulator. Made on the first backward.
   at::Tensor device_sums_;
@@ -102,7 +118,7 @@ class TorchStageModel final : public StageModel {
 
 TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
                                  const StageModelOptions& options, at::Device device,
-                                 std::unique_ptr<DeviceCodec> codec)
+                                 std::shared_ptr<DeviceCodec> codec)
     : spec_(spec),
       stage_(stage),
       device_(device),
@@ -161,7 +177,7 @@ Result<at::Tensor> TorchStageModel::take_hidden(BytesView values, BytesView wire
 
 Result<void> TorchStageModel::give_hidden(const at::Tensor& hidden,
                                           const std::optional<WireRequest>& as_wire, Buffer& given,
-                                          Buffer& sample) const {
+                                          TensorSamplePtr& sample) const {
   if (!as_wire) {
     given = copied_out(hidden);
     return {};
@@ -174,7 +190,10 @@ Result<void> TorchStageModel::give_hidden(const at::Tensor& hidden,
   if (!wire) return std::unexpected(std::move(wire).error());
   given = std::move(*wire);
   const auto sampled = static_cast<std::int64_t>(as_wire->sample_elements);
-  if (sampled != 0) sample = copied_out(values.narrow(0, 0, std::min(values.numel(), sampled)));
+  if (sampled != 0) {
+    const at::Tensor beginning = values.narrow(0, 0, std::min(values.numel(), sampled));
+    sample = std::make_shared<DeviceSample>(beginning.clone(), codec_);
+  }
   return {};
 }
 
@@ -332,7 +351,7 @@ Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, cons
   const Result<at::Device> device = find_device(options.device);
   if (!device) return std::unexpected(device.error());
   set_compute_threads(options.threads);
-  std::unique_ptr<DeviceCodec> codec;
+  std::shared_ptr<DeviceCodec> codec;
   if (device->is_cuda() && spec.shape.dtype == DType::kF32) {
     auto made = make_device_codec(device->index());
     if (!made) return std::unexpected(std::move(made).error());

@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-#include "compression/codec.h"
+#include "compression/measure.h"
 #include "engine/base/bytes.h"
 #include "engine/base/ids.h"
 #include "engine/base/result.h"
@@ -37,7 +37,7 @@ struct StageModelOptions {
 struct WireRequest {
   CodecSpec codec;
   std::optional<kernels::StochasticKey> key;  // none: rounded to nearest
-  std::size_t sample_elements = 0;            // of its beginning, to be given as values, too
+  std::size_t sample_elements = 0;            // of its beginning, to be kept as a sample, too
 };
 
 struct ForwardInput {
@@ -54,10 +54,10 @@ struct ForwardInput {
 };
 
 struct ForwardOutput {
-  Buffer hidden;        // all but the last stage: values, or the wire buffer that was asked for
-  Buffer sample;        // the values asked for with that
-  double loss_sum = 0;  // last stage: nats summed over the microbatch's tokens (unscaled)
-  bool finite = true;   // false: hidden or loss holds NaN or Inf
+  Buffer hidden;           // all but the last stage: values, or the wire buffer that was asked for
+  TensorSamplePtr sample;  // that was asked for with that; needs nothing of the model
+  double loss_sum = 0;     // last stage: nats summed over the microbatch's tokens (unscaled)
+  bool finite = true;      // false: hidden or loss holds NaN or Inf
 };
 
 struct BackwardInput {
@@ -74,7 +74,7 @@ struct BackwardInput {
 
 struct BackwardOutput {
   Buffer input_gradient;  // all but stage 0: as ForwardOutput's hidden
-  Buffer sample;
+  TensorSamplePtr sample;
   bool finite = true;
 };
 

@@ -8,10 +8,6 @@
 
 namespace swarmline {
 
-struct CodecMonitor::Trial {
-  CodecError error;
-};
-
 CodecMonitor::CodecMonitor(StageContext& context)
     : context_(context), alive_(std::make_shared<CodecMonitor*>(this)) {}
 
@@ -36,8 +32,8 @@ WireRequest CodecMonitor::plan(Way way, const MicrobatchTask& task) {
   return plan;
 }
 
-void CodecMonitor::on_sample(Way way, const Phase& phase, const SharedBytes& sample) {
-  if (sample.empty()) return;
+void CodecMonitor::on_sample(Way way, const Phase& phase, const TensorSamplePtr& sample) {
+  if (!sample) return;
   const bool forward = way == Way::kForward;
   const CodecSection& section = context_.config.codec;
   const PhaseCodecs::Codecs& codecs = context_.codecs.of(phase, boundary(way));
@@ -50,40 +46,37 @@ void CodecMonitor::on_sample(Way way, const Phase& phase, const SharedBytes& sam
 }
 
 void CodecMonitor::try_codec(Way way, const Phase& phase, const CodecSpec& codec,
-                             const SharedBytes& sample) {
-  const DType dtype = context_.spec.shape.dtype;
+                             const TensorSamplePtr& sample) {
   std::optional<kernels::StochasticKey> key;
   if (way == Way::kBackward && context_.config.codec.stochastic)
     key = codec_key(context_.config.run.seed, phase.step, 0, boundary(way));
-  auto trial = std::make_shared<Trial>();
+  auto measured = std::make_shared<CodecMeasurement>();
   StageJob job;
   job.job_class = JobClass::kMonitor;
   job.phase = phase;
   job.job.kind = JobKind::kOther;
-  job.job.body = [sample, codec, key, dtype, trial]() -> Result<void> {
-    const Buffer wire = encode(codec, sample.view(), dtype, key ? &*key : nullptr);
-    auto error = measure_error(wire.bytes(), sample.view(), dtype);
-    if (!error) return std::unexpected(error.error());
-    trial->error = *error;
+  job.job.body = [sample, codec, key, measured]() -> Result<void> {
+    const auto result = sample->measure(codec, key ? &*key : nullptr);
+    if (!result) return std::unexpected(result.error());
+    *measured = *result;
     return {};
   };
   std::weak_ptr<CodecMonitor*> weak = alive_;
-  const std::uint64_t elements = sample.size() / size_bytes(dtype);
-  job.done = [weak, way, kind = codec.kind, trial, elements](JobReport report) {
+  job.done = [weak, way, kind = codec.kind, measured,
+              elements = sample->elements()](JobReport report) {
     auto self = weak.lock();
     if (!self || !report.result) return;
-    (*self)->add(way, kind, trial->error, elements,
-                 static_cast<std::uint64_t>(report.service.count()));
+    (*self)->add(way, kind, measured->error, elements, measured->time.value_or(report.service));
   };
   context_.queue.submit(std::move(job));
 }
 
 void CodecMonitor::add(Way way, CodecKind kind, const CodecError& error, std::uint64_t elements,
-                       std::uint64_t ns) {
+                       Duration time) {
   Sums& sums = sums_[{way, kind}];
   sums.error += error;
   sums.elements += elements;
-  sums.codec_ns += ns;
+  sums.codec_ns += static_cast<std::uint64_t>(time.count());
   if (!context_.metrics) return;
   const Labels labels = {{"boundary", std::to_string(boundary(way))},
                          {"codec", std::string(name_of(kind))},

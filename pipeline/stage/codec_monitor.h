@@ -1,6 +1,7 @@
 // Which codec a computed tensor leaves with, and how well codecs do on what this peer sends: now
-// and then the beginning of a tensor is encoded and decoded once more on the device, after all
-// other work, and compared. With codec "auto" every candidate is tried, else only the one in use.
+// and then the beginning of a tensor is encoded and decoded once more where its codec works, after
+// all other work, and compared. With codec "auto" every candidate is tried, else only the one in
+// use.
 //   Thread:  control thread; the trials are device jobs.
 //   Bounds:  one tensor in kSampleEvery, the first one included; at most kSampleElementsMax of it.
 #pragma once
@@ -25,8 +26,8 @@ class CodecMonitor {
 
   // How the result of this task leaves, forward or as the gradient of its input.
   WireRequest plan(Way way, const MicrobatchTask& task);
-  // What plan() asked to be kept; may be empty.
-  void on_sample(Way way, const Phase& phase, const SharedBytes& sample);
+  // What plan() asked to be kept; may be null.
+  void on_sample(Way way, const Phase& phase, const TensorSamplePtr& sample);
   // A tensor that came that way: how fast its bytes arrived.
   void on_arrival(Way way, const Phase& phase, const Frame& frame);
   // Everything measured since the report before.
@@ -39,13 +40,11 @@ class CodecMonitor {
     std::uint64_t elements = 0;
     std::uint64_t codec_ns = 0;
   };
-  struct Trial;
-
   std::uint32_t boundary(Way way) const;
   bool crosses(Way way) const;  // this stage sends that way
-  void try_codec(Way way, const Phase& phase, const CodecSpec& codec, const SharedBytes& sample);
-  void add(Way way, CodecKind kind, const CodecError& error, std::uint64_t elements,
-           std::uint64_t ns);
+  void try_codec(Way way, const Phase& phase, const CodecSpec& codec,
+                 const TensorSamplePtr& sample);
+  void add(Way way, CodecKind kind, const CodecError& error, std::uint64_t elements, Duration time);
 
   StageContext& context_;
   std::map<Way, std::uint32_t> sent_;

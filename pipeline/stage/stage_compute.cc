@@ -1,6 +1,5 @@
 #include "pipeline/stage/stage_compute.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace swarmline {
@@ -66,18 +65,17 @@ Result<BackwardInput> backward_input(StageContext& context, const MicrobatchTask
 
 // What the model gave, as it leaves: encoded here unless the model did.
 template <typename ComputeResult>
-void send_tensor(const StageContext& context, const WireRequest& send, Buffer given, Buffer sample,
-                 ComputeResult& result) {
+void send_tensor(const StageContext& context, const WireRequest& send, Buffer given,
+                 TensorSamplePtr sample, ComputeResult& result) {
   if (context.model.takes_wire()) {
     result.wire = SharedBytes(std::move(given));
-    result.sample = SharedBytes(std::move(sample));
+    result.sample = std::move(sample);
     return;
   }
   const DType dtype = context.spec.shape.dtype;
   result.wire =
       SharedBytes(encode(send.codec, given.bytes(), dtype, send.key ? &*send.key : nullptr));
-  const std::size_t bytes = std::min(given.size(), send.sample_elements * size_bytes(dtype));
-  result.sample = SharedBytes(Buffer::copy_of(given.bytes().first(bytes)));
+  result.sample = host_sample(given.bytes(), dtype, send.sample_elements);
 }
 
 }  // namespace

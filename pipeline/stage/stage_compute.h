@@ -12,15 +12,15 @@
 namespace swarmline {
 
 struct ForwardResult {
-  SharedBytes wire;    // encoded output; empty at the last stage
-  SharedBytes sample;  // of the output, where the request asked for one
+  SharedBytes wire;        // encoded output; empty at the last stage
+  TensorSamplePtr sample;  // of the output, where the request asked for one
   double loss_sum = 0;
   bool finite = true;
 };
 
 struct BackwardResult {
   SharedBytes wire;  // encoded input gradient; empty at stage 0 or when nobody below wants it
-  SharedBytes sample;
+  TensorSamplePtr sample;
   bool finite = true;
 };
 

@@ -300,6 +300,28 @@ TEST_P(EveryCodec, ErrorIsMeasured) {
   EXPECT_LT(error->relative(), GetParam().kind == CodecKind::kTopK ? 1 : 0.5);
 }
 
+TEST_P(EveryCodec, ASampleMeasuresTheBeginning) {
+  const std::vector<float> x = samples<float>(70'000, 14);
+  const kernels::StochasticKey key{.seed = 2};
+  for (const kernels::StochasticKey* rounding : {&key, static_cast<decltype(&key)>(nullptr)}) {
+    for (const std::size_t n : {1UL, 66'000UL, 1'000'000UL}) {
+      const TensorSamplePtr sample = host_sample(view(x), DType::kF32, n);
+      ASSERT_TRUE(sample);
+      EXPECT_EQ(sample->elements(), std::min(n, x.size()));
+      const auto measured = sample->measure(GetParam(), rounding);
+      ASSERT_TRUE(measured) << measured.error().what;
+      const std::vector<float> first(x.begin(), x.begin() + static_cast<long>(sample->elements()));
+      const Buffer wire = encode_values(GetParam(), first, rounding);
+      const auto error = measure_error(wire.bytes(), view(first), DType::kF32);
+      EXPECT_EQ(measured->error.squared_error, error->squared_error);
+      EXPECT_EQ(measured->error.squared_norm, error->squared_norm);
+      EXPECT_FALSE(measured->time) << "the host has no clock here";
+    }
+  }
+  EXPECT_FALSE(host_sample(view(x), DType::kF32, 0));
+  EXPECT_FALSE(host_sample({}, DType::kF32, 10));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryCodec, ::testing::ValuesIn(all_codecs()),
                          [](const auto& info) { return testing::test_name(info.param); });
 

@@ -1,6 +1,7 @@
 // DeviceCodec on CUDA has the bits, values and errors of encode() and decode(). Skips, with the
 // reason, without a GPU.
 
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -132,6 +133,38 @@ TEST_F(CudaCodec, RefusesNonFiniteValuesWithoutTheirFlag) {
     const std::uint64_t hash = xxh3(wire.bytes().first(56));
     std::memcpy(wire.data() + 56, &hash, sizeof hash);
     expect_refused(wire, values.size());
+  }
+}
+
+// The sums are those of the host but for their order, what is not finite included.
+void expect_near(double on_device, double on_host) {
+  ASSERT_EQ(std::fpclassify(on_device), std::fpclassify(on_host)) << on_device << " " << on_host;
+  if (std::isfinite(on_host)) EXPECT_NEAR(on_device, on_host, 1e-9 * on_host);
+}
+
+TEST_F(CudaCodec, MeasuresAsTheHost) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const CodecSpec& spec : all_codecs()) {
+    for (const std::size_t n : kSizes) {
+      for (const float last : {1.0F, 3e38F, kInf, -kInf, kNan}) {
+        SCOPED_TRACE(to_string(spec) + " of " + std::to_string(n) + ", last " +
+                     std::to_string(last));
+        std::vector<float> values = testing::samples<float>(n, 10);
+        if (n > 0) values.back() = last;
+        const kernels::StochasticKey* key = n % 2 == 0 ? &kKey : nullptr;
+        DeviceBytes in(values.data(), n * sizeof(float));
+        const auto measured =
+            codec_->measure(spec, reinterpret_cast<const float*>(in.data()), n, key);
+        ASSERT_TRUE(measured) << measured.error().what;
+        const Buffer wire = testing::encode_values(spec, values, key);
+        const auto error = measure_error(wire.bytes(), testing::view(values), DType::kF32);
+        expect_near(measured->error.squared_error, error->squared_error);
+        expect_near(measured->error.squared_norm, error->squared_norm);
+        ASSERT_TRUE(measured->time);
+        EXPECT_GT(*measured->time, Duration{});
+      }
+    }
   }
 }
 

@@ -2,8 +2,8 @@
 // that does not. It insists on what such a model may: no tensor comes or is asked for as values.
 #pragma once
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -12,9 +12,28 @@
 
 namespace swarmline {
 
+// The host's sample with the clock that a device has.
+class TimedSample final : public TensorSample {
+ public:
+  TimedSample(TensorSamplePtr inner, Duration time) : inner_(std::move(inner)), time_(time) {}
+  std::uint64_t elements() const override { return inner_->elements(); }
+  Result<CodecMeasurement> measure(const CodecSpec& codec,
+                                   const kernels::StochasticKey* key) const override {
+    auto measured = inner_->measure(codec, key);
+    if (measured) measured->time = time_;
+    return measured;
+  }
+
+ private:
+  TensorSamplePtr inner_;
+  Duration time_;
+};
+
 class WireModel final : public oracle::ModelWrapper {
  public:
-  using ModelWrapper::ModelWrapper;
+  // `codec_time`: what its samples say that a codec takes; none: they have no clock.
+  explicit WireModel(std::unique_ptr<StageModel> inner, std::optional<Duration> codec_time = {})
+      : ModelWrapper(std::move(inner)), codec_time_(codec_time) {}
   bool takes_wire() const override { return true; }
 
   Result<ForwardOutput> forward(const ForwardInput& input) override {
@@ -49,16 +68,19 @@ class WireModel final : public oracle::ModelWrapper {
     return values;
   }
   void give(bool wanted, const std::optional<WireRequest>& as_wire, Buffer& tensor,
-            Buffer& sample) const {
+            TensorSamplePtr& sample) const {
     if (tensor.empty()) return;
     const Buffer values = std::exchange(tensor, Buffer());
     if (!wanted) return;
     SWARMLINE_CHECK(as_wire.has_value());
     const DType dtype = layout().dtype;
     tensor = encode(as_wire->codec, values.bytes(), dtype, as_wire->key ? &*as_wire->key : nullptr);
-    const std::size_t bytes = std::min(values.size(), as_wire->sample_elements * size_bytes(dtype));
-    sample = Buffer::copy_of(values.bytes().first(bytes));
+    sample = host_sample(values.bytes(), dtype, as_wire->sample_elements);
+    if (sample && codec_time_)
+      sample = std::make_shared<TimedSample>(std::move(sample), *codec_time_);
   }
+
+  const std::optional<Duration> codec_time_;
 };
 
 inline Result<std::unique_ptr<StageModel>> make_fake_wire_model(const ModelSpec& spec,

@@ -29,7 +29,7 @@ struct Seen {
 };
 
 Seen run(const RunConfig& config, const MakeModel& make_model,
-         std::function<void(Swarm&)> prepare = {}) {
+         std::function<void(Swarm&)> prepare = {}, double bytes_per_second = 20e6) {
   Seen seen;
   ModelHooks hooks;
   hooks.before_forward = [&](StageId, int, const AttemptId& id) -> Result<void> {
@@ -38,7 +38,7 @@ Seen run(const RunConfig& config, const MakeModel& make_model,
   };
   SimClusterOptions options = swarm_of(config, hooked(make_model, hooks));
   options.eval_sequences = 4;
-  options.link.bytes_per_second = 20e6;
+  options.link.bytes_per_second = bytes_per_second;
   options.arrival_bytes_min = 1;
   Swarm swarm(std::move(options));
   swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
@@ -99,6 +99,21 @@ TEST(WireModel, ItsErrorsReachTheStatus) {
   const Seen seen = run(run_of("int4", {1, 1}), make_fake_wire_model);
   EXPECT_NE(seen.status.find("\"forward_codec\":\"int4\",\"forward_error\":0.0"), std::string::npos)
       << seen.status;
+}
+
+// 16 KiB take 33 ms: worth a codec of 1 ms, not one of 100 ms, whatever the job itself takes.
+TEST(WireModel, AutoGoesByTheTimeItsSamplesMeasured) {
+  for (const auto& [codec_time, stays] : {std::pair{1ms, false}, std::pair{100ms, true}}) {
+    const MakeModel make_model = [codec_time](const ModelSpec& spec, const StageSpec& stage,
+                                              const StageModelOptions&) {
+      return Result<std::unique_ptr<StageModel>>(std::make_unique<WireModel>(
+          std::make_unique<FakeStageModel>(spec, stage), Duration(codec_time)));
+    };
+    const Seen seen = run(run_of("auto", {1, 1}), make_model, {}, 500e3);
+    EXPECT_EQ(seen.status.find("\"forward_codec\":\"none\"") != std::string::npos, stays)
+        << seen.status;
+    EXPECT_EQ(seen.status.find("\"backward_codec\":\"none\"") != std::string::npos, stays);
+  }
 }
 
 // A tile that does not check, in the buffer that the sender keeps: everyone who gets it refuses it.
