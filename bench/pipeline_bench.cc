@@ -176,6 +176,7 @@ BENCHMARK(simulated_event)->ArgName("nodes")->Arg(16)->Arg(1024)->Unit(benchmark
 
 RunConfig step_config(std::uint32_t peers) {
   RunConfig config;
+  config.codec = {.forward = "none", .backward = "none"};
   config.run.steps = 2;
   config.model.layers = 4;
   config.model.d_model = 8;

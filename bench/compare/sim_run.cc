@@ -175,6 +175,7 @@ std::vector<Place> joining_order(const std::vector<std::uint32_t>& peers) {
 
 RunConfig config_of(const SimPlan& plan) {
   RunConfig config;
+  config.codec = {.forward = "none", .backward = "none"};
   config.run.steps = plan.steps;
   config.run.seed = plan.seed;
   config.model.layers = static_cast<std::uint32_t>(plan.peers.size());

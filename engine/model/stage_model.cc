@@ -49,7 +49,7 @@ class DeviceSample final : public TensorSample {
   std::uint64_t elements() const override { return static_cast<std::uint64_t>(values_.numel()); }
   Result<CodecMeasurement> measure(const CodecSpec& codec,
                                    const kernels::StochasticKey* key) const override {
-    return codec_->measure(codec, values_.const_data_ptr<float>(), elements(), key);
+    return codec_->measure(codec, values_.data_ptr<float>(), elements(), key);
   }
 
  private:
