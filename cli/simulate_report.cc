@@ -68,8 +68,8 @@ std::string simulation_text(const Scenario& scenario, const ScenarioResult& resu
   line("wasted", fmt::format("{:.2f} % of {} forward and backward passes did not count",
                              100 * result.wasted_share(), with_commas(result.passes_done)));
   line("faults", faults_text(result));
-  line("peers", fmt::format("{} joined, {} lost, {} left after the start", result.joined,
-                            result.lost, result.left));
+  line("peers", fmt::format("{} joined, {} lost, {} left, {} moved after the start", result.joined,
+                            result.lost, result.left, result.moved));
   line("traffic", fmt::format("activations {}, gradients {}, averaging {}, state {}, checkpoints "
                               "{}, control {}",
                               human_bytes(traffic.activations), human_bytes(traffic.gradients),
@@ -107,6 +107,7 @@ std::string simulation_json(const Scenario& scenario, const ScenarioResult& resu
   for (const auto& [kind, count] : result.faults) json.member(to_string(kind), count);
   json.end_object();
   json.member("joined", result.joined).member("lost", result.lost).member("left", result.left);
+  json.member("moved", result.moved);
   json.member("peak_machines", result.peak_machines);
   json.member("machine_hours", result.machine_hours).member("cost", result.dollars);
   const ScenarioTraffic& traffic = result.traffic;

@@ -339,6 +339,7 @@ ScenarioResult Simulation::finish() {
   for (const EventRecord& event : *cluster_->journal().events(kLogMax)) {
     if (event.wall_seconds < start_wall_) continue;
     result_.joined += event.kind == "peer_joined";
+    result_.moved += event.kind == "peer_moves";
     result_.lost += event.kind == "peer_lost";
     result_.left += event.kind == "peer_left";
     result_.log.push_back(fmt::format("{:.3f} s: {}: {}", event.wall_seconds - start_wall_,

@@ -35,7 +35,8 @@ struct ScenarioResult {
   // Forward and backward passes of committed steps: done by devices, and those that they hold.
   std::uint64_t passes_done = 0, passes_counted = 0;
   std::map<FaultKind, std::uint64_t> faults;
-  std::uint64_t joined = 0, lost = 0, left = 0;  // as the coordinator saw it, after the start
+  // As the coordinator saw it, after the start. Who moves to another stage joins there anew.
+  std::uint64_t joined = 0, lost = 0, left = 0, moved = 0;
   double machine_hours = 0, dollars = 0;
   ScenarioTraffic traffic;
   std::uint64_t parameters = 0, boundary_bytes = 0;

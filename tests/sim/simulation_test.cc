@@ -23,6 +23,9 @@ sequence = 128
 microbatch = 1
 [pipeline]
 stages = 2
+[codec]
+forward = "none"
+backward = "none"
 [machines.gpu]
 count = 8
 forward_ms = 20
@@ -53,22 +56,22 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
   EXPECT_EQ(mistake("scenario_format = 2\n"), "s.toml: scenario_format is 2, this program reads 1");
   const auto with = [](const std::string& more) { return mistake(kQuiet + more); };
   EXPECT_EQ(with("cuont = 2\n"),
-            "s.toml:19: machines.gpu.cuont: there is no such key; did you mean gpu.count?");
+            "s.toml:22: machines.gpu.cuont: there is no such key; did you mean gpu.count?");
   EXPECT_EQ(with("price = \"much\"\n"),
-            "s.toml:19: machines.gpu.price: found \"much\", expected a number from 0 to 1000000");
+            "s.toml:22: machines.gpu.price: found \"much\", expected a number from 0 to 1000000");
   EXPECT_EQ(with("tflops = 3\n"),
-            "s.toml:19: machines.gpu.tflops: machine \"gpu\" needs its speed: either tflops, or "
+            "s.toml:22: machines.gpu.tflops: machine \"gpu\" needs its speed: either tflops, or "
             "forward_ms and backward_ms");
   EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
-            "s.toml:20: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
+            "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
             "slow, partition, one-way, reset, join, broken-join, drain");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
-            "s.toml:21: faults.one.machine: found 9, expected a whole number from 1 to 8");
+            "s.toml:24: faults.one.machine: found 9, expected a whole number from 1 to 8");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),
-            "s.toml:21: faults.one.machine: found \"coordinator\", which can freeze and lose links "
+            "s.toml:24: faults.one.machine: found \"coordinator\", which can freeze and lose links "
             "but not this; expected the number of a machine");
   // A run's keys keep their lines.
-  EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:20: optimizer.lr: f");
+  EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:23: optimizer.lr: f");
   EXPECT_NE(mistake("scenario_format = 1\n[pipeline]\nstages = 2\n").find("machines"),
             std::string::npos);
 }
@@ -126,7 +129,7 @@ TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
   const ScenarioResult result = result_of(text);
   EXPECT_FALSE(result.ended_badly) << result.sentence;
   EXPECT_EQ(result.faults.at(FaultKind::kKill), 1U);
-  EXPECT_EQ(result.joined, 3U);
+  EXPECT_EQ(result.joined, 3U + result.moved);
   EXPECT_EQ(result.lost, 2U);
   EXPECT_EQ(result.samples.back().machines, 9U);
   EXPECT_GT(result.passes_done, result.passes_counted);
