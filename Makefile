@@ -39,7 +39,7 @@ sim: bootstrap  ## SEEDS=1000 swarms with random faults, in virtual time; FIRST=
 
 bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.{md,json}
 	cmake --preset release
-	cmake --build --preset release --parallel $(JOBS)
+	cmake --build --preset release --parallel $(JOBS) --target swarmline benchmarks
 	python3 bench/run_all.py --build build/release
 
 compare: bootstrap compare-env  ## bitsandbytes' and hivemind's codecs beside ours, in one run
