@@ -54,16 +54,13 @@ std::string boundary_lines(const RunStatus& status) {
   return out;
 }
 
-std::string hints(const RunStatus& status, const RunFolder& folder) {
+std::string hints(const RunFolder& folder) {
   return fmt::format(
       "Next:\n"
-      "  swarmline launch {0}/config.toml --name {1}-h8 --set codec.forward=h8 --set "
-      "codec.backward=h8\n"
-      "      activations and gradients in 8 bits: fewer bytes between stages\n"
       "  swarmline launch {0}/config.toml --reference\n"
       "  swarmline checkpoint diff {0} {0}-reference\n"
       "      the same run in one process, and how far the two models are apart\n",
-      folder.path(), status.run);
+      folder.path());
 }
 
 }  // namespace
@@ -98,7 +95,7 @@ std::string summary(const RunStatus& status, const RunFolder& folder, bool hint)
     out += fmt::format("  model           {}\n", status.checkpoint);
   }
   out += fmt::format("  log             {}\n", folder.log());
-  if (hint) out += hints(status, folder);
+  if (hint) out += hints(folder);
   return out;
 }
 
