@@ -4,6 +4,8 @@
 //   owns its contributions while one holder lives), or broken (a member went before anybody had the
 //   result: it needs another attempt, with whoever is left and what they hold).
 //   A member seated since the round began waits for its result: it is late, and fetches it.
+//   Keepers are shadows of the group's stages: not averaged with, they fetch the result, and the
+//   step is not done before one of each stage that has any says it does.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
@@ -21,19 +23,22 @@ class ReduceBoard {
  public:
   using Members = std::vector<Seat>;
 
-  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups);
-  // True when the report counts: a member's first one of this attempt.
+  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
+             std::map<std::uint32_t, Members> keepers = {});
+  // True when the report counts: a member's or keeper's first one of this attempt.
   bool report(const wire::Reduced& reduced);
   // The seat is over. Groups it was a member of lose it and what it reported.
   void lose(const Seat& seat);
   // Seated at a stage of the group while it averages.
   void add_late(std::uint32_t group, const Seat& seat);
-  // Late members that can fetch the result now and have not been named yet.
+  // A keeper sits down at the stage, with what it has fetched.
+  void seat_keeper(const Seat& keeper, const Seat& seat);
+  // Late members and keepers that can fetch the result now and have not been named yet.
   Members take_late(std::uint32_t group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
   void give_up(std::uint32_t group, std::uint32_t attempt);
   // A broken group's next attempt; returns its number.
-  std::uint32_t restart(std::uint32_t group, Members members);
+  std::uint32_t restart(std::uint32_t group, Members members, Members keepers = {});
   void end() { active_ = false; }
 
   bool active() const { return active_; }
@@ -44,11 +49,15 @@ class ReduceBoard {
   bool done() const;  // all members of all groups have the same bits
   std::uint32_t attempt(std::uint32_t group) const { return groups_.at(group).attempt; }
   const Members& members(std::uint32_t group) const { return groups_.at(group).members; }
+  bool is_member(std::uint32_t group, const Seat& seat) const;
+  bool has_reported(std::uint32_t group, const Seat& seat) const {
+    return groups_.at(group).digests.contains(seat);
+  }
   Members holders(std::uint32_t group) const;       // those with digest()
   Members missing(std::uint32_t group) const;       // members that have not reported
   std::uint64_t digest(std::uint32_t group) const;  // of a held group: what most holders have
-  // Members whose bits differ from what most have; they count as missing from now on. A tie breaks
-  // the group. Empty while reports are missing.
+  // Members whose bits differ from what most have; they count as missing from now on, and keepers
+  // that fetched such bits as late. A tie breaks the group. Empty while reports are missing.
   Members settle_differences(std::uint32_t group);
 
   double sum_of_squares() const;  // groups in order, each once
@@ -64,9 +73,13 @@ class ReduceBoard {
   struct Group {
     std::uint32_t attempt = 0;
     Members members;
+    Members keepers;
     std::map<Seat, Said> digests;
     Members late;
     bool broken = false;
+
+    std::map<std::uint64_t, std::size_t> votes() const;
+    bool kept() const;
   };
   bool active_ = false;
   std::uint64_t step_ = 0;

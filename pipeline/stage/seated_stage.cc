@@ -84,6 +84,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       window_(window_of(config_)),
       following_(parts.joining),
       loaded_(!parts.joining),
+      heritage_(std::move(parts.heritage)),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -111,6 +112,7 @@ void SeatedStage::control(std::function<Result<void>()> body, std::function<void
 }
 
 void SeatedStage::begin() {
+  if (heritage_) return inherit();
   if (following_) return want_state();
   auto digest = std::make_shared<std::uint64_t>();
   control(
