@@ -38,6 +38,8 @@ seed = 9223372036854775807
 dir = 'C:\odd "dir" ü'
 steps = 7
 on_nonfinite = "skip"
+etcd = ["10.0.0.1:2379", "etcd-2:2379"]
+etcd_lease_seconds = 12
 [model]
 layers = 12
 d_model = 96
