@@ -1,12 +1,12 @@
-// The fourth door, control half, as a coordinator opens it: one run's journal, and who may write it.
-// At any time at most one process leads a run; only it writes.
+// The fourth door, control half, as a coordinator opens it: one run's journal, and who may write
+// it. At any time at most one process leads a run; only it writes.
 //   Backends: embedded (journal.sqlite and coordinator.lock in the run folder: leads until the
 //             process ends), etcd (for fleets: leads while its lease lives).
 //   Thread:   the control thread of the coordinator. Calls block: a file's fsync, or one exchange
 //             with etcd of at most kEtcdDeadline.
-//   Errors:   kRefused: another process leads, or may lead by now: step down, touch nothing. kIo: no
+//   Errors:   kRefused: another process leads, or may by now: step down, touch nothing. kIo: no
 //             answer in time, or the file system's sentence. kIncompatible: of a newer format.
-//   Source:   leases and fencing by the leader key's revision: etcd's concurrency recipes (election).
+//   Source:   leases and fencing by the leader key's revision: etcd's recipe for elections.
 #pragma once
 
 #include <memory>

@@ -55,8 +55,8 @@ class EtcdClient {
     bool succeeded = false;     // the condition held
     std::int64_t revision = 0;  // of the store, after it
   };
-  // Does `writes` if `key` was created at `create_revision` (0: is not there). May be sent twice when
-  // an answer is lost: writes must be such that this changes nothing.
+  // Does `writes` if `key` was created at `create_revision` (0: is not there). May be sent twice
+  // when an answer is lost: writes must be such that this changes nothing.
   Result<Outcome> write_if(const std::string& key, std::int64_t create_revision, EtcdWrites writes);
 
   struct Found {

@@ -1,5 +1,5 @@
-// JSON from outside: bounded depth, no repeated keys, no comments, numbers exact (the nearest double;
-// infinity or 0 beyond its range).
+// JSON from outside: bounded depth, no repeated keys, no comments, numbers exact (the nearest
+// double; infinity or 0 beyond its range).
 //   Thread: any. Errors: kCorrupt; the sentence begins with `where`, e.g. "the header of
 //   a.safetensors". Bounds: kJsonDepthMax levels; the caller bounds the text.
 #pragma once
