@@ -85,7 +85,8 @@ class ChaosRun {
   void begin(const ChaosFault& fault, const std::string& process);
   void heal(const ChaosFault& fault, const std::string& process);
   void speed(const std::string& process, double factor);
-  std::optional<std::string> start_peer();
+  std::optional<std::string> start_peer(bool now);
+  void let_in(const std::string& peer);
   double wall() const { return runtime_.wall_seconds(); }
 
   ChaosRunOptions options_;
@@ -197,14 +198,14 @@ void ChaosRun::tick() {
   runtime_.call_after(kTick, [this] { tick(); });
 }
 
-std::optional<std::string> ChaosRun::start_peer() {
-  auto name = swarm_.start_peer();
+std::optional<std::string> ChaosRun::start_peer(bool now) {
+  auto name = swarm_.start_peer(now);
   if (!name) {
     error_ = std::move(name).error();
     end(error_->what);
     return std::nullopt;
   }
-  speed(*name, 1);
+  if (now) speed(*name, 1);
   return std::move(*name);
 }
 
@@ -212,7 +213,16 @@ void ChaosRun::start_peers() {
   if (swarm_.names().size() > 1 || !options_.folder.read_address()) return;
   const auto& peers = options_.config.pipeline.peers;
   const std::uint32_t wanted = std::accumulate(peers.begin(), peers.end(), 0U);
-  for (std::uint32_t i = 0; i < wanted && !over_; ++i) start_peer();
+  for (std::uint32_t i = 0; i < wanted && !over_; ++i) start_peer(true);
+  // Those who join later are started along: how long a process takes to start is not the point.
+  for (Pending& pending : pending_)
+    if (!over_ && (pending.fault.needs_newcomer() || pending.fault.kind == ChaosKind::kJoin))
+      if (const auto name = start_peer(false)) pending.newcomer = *name;
+}
+
+void ChaosRun::let_in(const std::string& peer) {
+  swarm_.let_in(peer);
+  speed(peer, 1);
 }
 
 // ---- How the run is -----------------------------------------------------------------------------
@@ -281,8 +291,8 @@ void ChaosRun::drive(Pending& pending, std::size_t id) {
     pending.fault.who = {.kind = ChaosTarget::Kind::kNamed, .name = *victim};
   }
   if (pending.fault.kind == ChaosKind::kJoin) {
-    const auto name = start_peer();
-    return name ? apply(pending, id, {*name}, 0) : void();
+    let_in(pending.newcomer);
+    return apply(pending, id, {pending.newcomer}, 0);
   }
   if (const auto who = victims(pending, {}); !who.empty()) apply(pending, id, who, 0);
 }
@@ -290,8 +300,7 @@ void ChaosRun::drive(Pending& pending, std::size_t id) {
 void ChaosRun::arm(Pending& pending, std::size_t id) {
   pending.stage = Stage::kArmed;
   for (const std::string& process : swarm_.names()) watch(pending, id, process);
-  if (!pending.fault.needs_newcomer()) return;
-  if (const auto name = start_peer()) pending.newcomer = *name;
+  if (pending.fault.needs_newcomer()) let_in(pending.newcomer);
 }
 
 void ChaosRun::watch(const Pending& pending, std::size_t id, const std::string& process) {

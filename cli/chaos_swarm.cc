@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read_until.hpp>
@@ -106,7 +107,7 @@ Result<void> ChaosSwarm::start_coordinator() {
   return start(*processes_.front());
 }
 
-Result<std::string> ChaosSwarm::start_peer() {
+Result<std::string> ChaosSwarm::start_peer(bool let_in) {
   if (processes_.size() >= kSwarmProcessesMax)
     return fail(ErrorCode::kRefused,
                 fmt::format("a chaos run has at most {} processes", kSwarmProcessesMax));
@@ -117,6 +118,7 @@ Result<std::string> ChaosSwarm::start_peer() {
   process->arguments = {"peer", "--join", to_string(*coordinator), "--name", process->name};
   process->arguments.insert(process->arguments.end(), options_.peer_arguments.begin(),
                             options_.peer_arguments.end());
+  process->let_in = let_in;
   processes_.push_back(std::move(process));
   SWARMLINE_TRY(start(*processes_.back()));
   return processes_.back()->name;
@@ -235,6 +237,17 @@ void ChaosSwarm::say(const Process& process, const std::string& text) {
   asio::write(process.line->socket, asio::buffer(text + "\n"), gone);
 }
 
+void ChaosSwarm::greet(const Process& process) {
+  say(process, options_.links ? "links on" : "links off");
+  handlers_.on_started(process.name);
+}
+
+void ChaosSwarm::let_in(const std::string& name) {
+  Process* process = find(name);
+  if (process == nullptr || std::exchange(process->let_in, true)) return;
+  if (process->line) greet(*process);
+}
+
 void ChaosSwarm::on_line(const std::shared_ptr<Line>& line, std::string_view text) {
   const std::string_view word = next_word(text);
   if (word == "hello") line->name = next_word(text);
@@ -242,8 +255,7 @@ void ChaosSwarm::on_line(const std::shared_ptr<Line>& line, std::string_view tex
   if (process == nullptr) return;
   if (word == "hello") {
     process->line = line;
-    say(*process, options_.links ? "links on" : "links off");
-    handlers_.on_started(process->name);
+    if (process->let_in) greet(*process);
   } else if (process->line != line) {
     return;  // of a process that ended meanwhile
   } else if (word == "listens") {

@@ -64,8 +64,10 @@ class ChaosSwarm {
   ChaosSwarm& operator=(const ChaosSwarm&) = delete;
 
   Result<void> start_coordinator();
-  // The coordinator's address must be in the run folder.
-  Result<std::string> start_peer();
+  // The coordinator's address must be in the run folder. Not `let_in`: it does nothing until that
+  // is called, so that it is there at once when it is to join.
+  Result<std::string> start_peer(bool let_in);
+  void let_in(const std::string& name);
   // The same command again. The process must have ended.
   Result<void> start_again(const std::string& name);
 
@@ -102,6 +104,7 @@ class ChaosSwarm {
     std::optional<ChaosSeat> seat;
     std::optional<Address> address;  // where it listens
     std::shared_ptr<Line> line;
+    bool let_in = true;
     double slow = 1;
     bool duty = false;  // its turns are timed
   };
@@ -122,6 +125,7 @@ class ChaosSwarm {
   const Process* find(const std::string& name) const;
   void on_line(const std::shared_ptr<Line>& line, std::string_view text);
   void say(const Process& process, const std::string& text);
+  void greet(const Process& process);
   std::optional<Address> link(const std::string& from, const Address& to);
   void shape(Link& link);
   void shape_all();

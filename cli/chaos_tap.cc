@@ -95,7 +95,7 @@ class ChaosTap : public std::enable_shared_from_this<ChaosTap> {
   bool read_some();  // false: the parent is gone
   std::optional<std::string> next_line();
   // The rest of the next line that begins so; lines before it are handled.
-  std::optional<std::string> wait_for(std::string_view beginning);
+  std::optional<std::string> wait_for(std::string_view beginning, Duration longest = kTapWait);
   void handle(std::string_view line);
   void add_watch(std::string_view words);
 
@@ -116,7 +116,7 @@ Result<void> ChaosTap::open(const Address& parent, const std::string& name) {
     return fail(ErrorCode::kPeerGone, fmt::format("no chaos run steers at {}: {}",
                                                   to_string(parent), error.message()));
   say("hello " + name);
-  const auto links = wait_for("links ");
+  const auto links = wait_for("links ", kTapHelloWait);
   if (!links)
     return fail(ErrorCode::kDeadline,
                 fmt::format("the chaos run at {} does not answer", to_string(parent)));
@@ -167,8 +167,8 @@ std::optional<std::string> ChaosTap::next_line() {
   return line;
 }
 
-std::optional<std::string> ChaosTap::wait_for(std::string_view beginning) {
-  const Instant deadline = runtime_.now() + kTapWait;
+std::optional<std::string> ChaosTap::wait_for(std::string_view beginning, Duration longest) {
+  const Instant deadline = runtime_.now() + longest;
   while (socket_.is_open()) {
     // Read first: what was sent while this process was stopped is there, whatever the time.
     if (!read_some()) break;

@@ -10,7 +10,8 @@
 //   Ownership: the runtime outlives the network. Thread: control thread.
 //   Errors:    kPeerGone, kDeadline when the parent is not there at the start. Later its end is
 //              ignored: the process goes on by itself.
-//   Bounds:    kTapWait for each answer, kTapLineBytesMax a line, kTapWatchesMax.
+//   Bounds:    kTapWait for each answer (kTapHelloWait for the first: a process may be kept waiting
+//              before it does anything), kTapLineBytesMax a line, kTapWatchesMax.
 #pragma once
 
 #include <functional>
@@ -23,6 +24,7 @@
 namespace swarmline {
 
 inline constexpr Duration kTapWait = std::chrono::seconds(10);
+inline constexpr Duration kTapHelloWait = std::chrono::hours(24);
 inline constexpr std::size_t kTapLineBytesMax = 4096;
 inline constexpr std::size_t kTapWatchesMax = 4096;
 

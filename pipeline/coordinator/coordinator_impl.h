@@ -150,6 +150,8 @@ class Coordinator::Impl {
                            std::uint64_t bytes) const;
   void finish_checkpoint();
   void checkpoint_lost(const Seat& seat);
+  void checkpoint_damaged(const Error& error);
+  void abandon_checkpoint(const std::string& why);
   bool all_stepped(std::uint64_t version) const;
 
   std::uint64_t control_bytes() const;
@@ -193,6 +195,7 @@ class Coordinator::Impl {
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
   std::uint64_t checkpoints_begun_ = 0;
+  std::uint64_t checkpoints_damaged_ = 0;
   std::string last_checkpoint_;
   std::uint64_t saved_version_ = ~std::uint64_t{0};
   Instant expected_tick_{};

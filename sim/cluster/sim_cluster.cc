@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/base/check.h"
+#include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 
@@ -22,9 +23,12 @@ Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, 
   return {};
 }
 
-Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size, const std::string&) {
-  if (files_[stage].size() != size)
-    return fail(ErrorCode::kCorrupt, "a stage file of another size");
+Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size,
+                                            const std::string& sha256) {
+  Sha256 hash;
+  hash.update(as_bytes(files_[stage]));
+  if (files_[stage].size() != size || hash.finish_hex() != sha256)
+    return fail(ErrorCode::kCorrupt, "a stage file came damaged");
   return {};
 }
 

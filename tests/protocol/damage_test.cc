@@ -38,6 +38,25 @@ TEST_P(Damage, AGradientIsAskedForAgain) {
   damaged(MessageKind::kGradient, {2, 1}, 4);
 }
 
+TEST_P(Damage, ACheckpointIsWrittenAgain) {
+  const RunConfig config = run_of({1, 2});
+  Swarm swarm(options_for(config));
+  bool hurt = false;
+  swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
+    if (kind_of(frame) != MessageKind::kCheckpointPiece || frame.payload.empty() || hurt) return {};
+    Buffer copy = Buffer::copy_of(frame.received_payload());
+    copy.bytes()[copy.size() - 1] ^= std::byte{1};
+    const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+    hurt = true;
+    return {};
+  });
+  expect_reference(swarm, config);
+  EXPECT_TRUE(hurt);
+  EXPECT_EQ(events(swarm, "checkpoint_abandoned"), 1U);
+  EXPECT_EQ(events(swarm, "checkpoint"), 1U);
+  EXPECT_EQ(swarm.cluster().checkpoint().files().size(), config.pipeline.stages);
+}
+
 INSTANTIATE_TEST_SUITE_P(Delay, Damage, testing::Values(0U, 1U));
 
 }  // namespace
