@@ -80,8 +80,9 @@ TEST(ChaosPlanTest, MistakesAreNamedByLine) {
   EXPECT_NE(mistake("[faults.a]\nkind = \"kill\"\nwho = \"all\"\n")
                 .find("plan.toml:4: faults.a.who: found \"all\", expected \"coordinator\""),
             std::string::npos);
-  EXPECT_NE(mistake("[faults.a]\nkind = \"kill\"\nwho = \"newcomer\"\n").find("at_phase is missing"),
-            std::string::npos);
+  EXPECT_NE(
+      mistake("[faults.a]\nkind = \"kill\"\nwho = \"newcomer\"\n").find("at_phase is missing"),
+      std::string::npos);
   EXPECT_NE(mistake("[faults.a]\nkind = \"kill\"\nwho = \"stage 1\"\nat_phase = \"joining\"\n")
                 .find("who joins is \"newcomer\""),
             std::string::npos);
