@@ -128,6 +128,8 @@ class Coordinator::Impl {
   void send_fetch(std::uint32_t group, const std::vector<Seat>& to);
   // Members seated since the round began fetch its result, once somebody has it.
   void fetch_late(std::uint32_t group);
+  // Nobody who has not reported counts on its averaging any more.
+  void fetch_missing(std::uint32_t group);
   void arm_reduce_deadline(std::uint64_t step);
   void on_reduce_deadline();
   void on_reduced(const wire::Reduced& reduced);

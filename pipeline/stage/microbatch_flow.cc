@@ -253,7 +253,8 @@ Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
 }
 
 void MicrobatchFlow::compute_failed(const TaskPtr& task, const Error& error) {
-  log(LogLevel::kError, "{} failed here: {}", to_string(task->id.microbatch), error.what);
+  log(LogLevel::kError, "{}: {} failed here: {}", to_string(context_.self),
+      to_string(task->id.microbatch), error.what);
   wire::ComputeFailed failed;
   *failed.mutable_seat() = to_wire(context_.self);
   *failed.mutable_id() = to_wire(task->id);

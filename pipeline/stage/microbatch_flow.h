@@ -47,6 +47,8 @@ class MicrobatchFlow {
                  Wiring& wiring, std::uint64_t admit_bytes_max,
                  std::function<void()> on_local_finished);
   ~MicrobatchFlow();
+  // Nothing that it waits for comes any more: timers and jobs end unheard.
+  void stop() { alive_.reset(); }
 
   // Candidates of the next stage: seats the wiring may name.
   void set_next_seats(std::vector<Seat> seats);

@@ -1,6 +1,7 @@
 #include "sim/cluster/sim_cluster.h"
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "engine/base/check.h"
@@ -44,6 +45,10 @@ SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
       network_(runtime_, {.link = options_.link,
+                          // What stands in for a tensor takes none of its memory.
+                          .queue_bytes_max = options_.charged_bytes
+                                                 ? std::numeric_limits<std::uint64_t>::max()
+                                                 : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
       journal_(make_memory_journal()) {
