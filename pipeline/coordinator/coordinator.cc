@@ -285,12 +285,13 @@ void Coordinator::Impl::start_if_formed() {
 }
 
 void Coordinator::Impl::send_membership() {
-  for (const auto& [peer, session] : peers_)
-    session->channel->notify(
-        make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
-  for (const auto& [seat, shadow] : shadows_.all())
-    if (shadow.follows)
-      notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
+  const std::set<Seat> changed = membership_.refresh_views();
+  for (const Seat& seat : changed)
+    notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
+  for (const auto& [shadow, entry] : shadows_.all())
+    if (entry.follows &&
+        std::ranges::any_of(changed, [&](const Seat& seat) { return seat.stage == shadow.stage; }))
+      notify(shadow, make_frame(MessageKind::kMembership, membership_.view_for(shadow)));
 }
 
 // ---- The order of a run

@@ -54,8 +54,15 @@ void Coordinator::Impl::forget_shadow(const Seat& shadow) {
 
 void Coordinator::Impl::lose_keeper(const Seat& keeper) {
   if (!board_.active()) return;
+  std::vector<std::uint32_t> held;
+  for (std::uint32_t group = 0; group <= stages_.size(); ++group)
+    if (board_.has(group) && is_in(group, keeper.stage) && board_.has_reported(group, keeper))
+      held.push_back(group);
   board_.lose(keeper);
   mark_held({keeper.stage});
+  // Others may be fetching from it.
+  for (const std::uint32_t group : held)
+    if (board_.held(group)) fetch_missing(group);
 }
 
 // Its host is lost, or moves: of what it follows only the state that it moves to is kept, for as

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "engine/base/ids.h"
 #include "engine/base/result.h"
 #include "engine/base/units.h"
+#include "pipeline/coordinator/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -81,11 +83,16 @@ class Membership {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
   bool formed() const;  // every stage has its target of ready peers
-  wire::Membership view_for(const Seat& seat) const;
+  // Brings everybody's view of mates and of the next stage up to date; returns those whose view is
+  // another than before, sorted.
+  std::set<Seat> refresh_views();
+  wire::Membership view_for(const Seat& seat) const;  // as last refreshed
 
  private:
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
+  std::map<StageId, std::vector<Seat>> mates_;  // as in the views
+  CandidateDesk candidates_;
   std::uint32_t next_peer_ = 1;
   std::uint64_t serial_ = 0;
 };

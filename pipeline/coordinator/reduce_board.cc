@@ -55,6 +55,8 @@ bool ReduceBoard::report(const wire::Reduced& reduced) {
   if (!contains(group.members, seat) && !contains(group.keepers, seat)) return false;
   const Said said{reduced.digest(), reduced.sum_of_squares()};
   if (!group.digests.emplace(seat, said).second) return false;
+  std::erase(group.late, seat);
+  group.fetching.erase(seat);
   reduce_bytes_ += reduced.reduce_bytes();
   return true;
 }
@@ -64,6 +66,7 @@ void ReduceBoard::lose(const Seat& seat) {
     const bool averaged = std::erase(group.members, seat) > 0 && !contains(group.late, seat);
     std::erase(group.keepers, seat);
     std::erase(group.late, seat);
+    group.fetching.erase(seat);
     const bool held = group.digests.erase(seat) > 0;
     if (group.digests.empty() && (averaged || held)) group.broken = true;
   }
@@ -78,14 +81,9 @@ void ReduceBoard::seat_keeper(const Seat& keeper, const Seat& seat) {
     if (std::erase(group.keepers, keeper) == 0) continue;
     std::erase(group.late, keeper);
     group.members.push_back(seat);
-    if (auto said = group.digests.extract(keeper); !said.empty()) {
+    if (auto said = group.digests.extract(keeper); !said.empty())
       group.digests.emplace(seat, said.mapped());
-    }
-    // They may have been told of holders that are gone.
-    for (const Members* others : {&group.members, &group.keepers})
-      for (const Seat& other : *others)
-        if (!group.digests.contains(other) && !contains(group.late, other))
-          group.late.push_back(other);
+    all_late(id);  // they may have been told of holders that are gone
   }
 }
 
@@ -95,8 +93,25 @@ void ReduceBoard::add_late(std::uint32_t id, const Seat& seat) {
   group.late.push_back(seat);
 }
 
+void ReduceBoard::all_late(std::uint32_t id) {
+  Group& group = groups_.at(id);
+  group.late = missing(id);
+  for (const Seat& keeper : group.keepers)
+    if (!group.digests.contains(keeper)) group.late.push_back(keeper);
+  group.fetching.clear();
+}
+
 ReduceBoard::Members ReduceBoard::take_late(std::uint32_t id) {
-  return held(id) ? std::exchange(groups_.at(id).late, {}) : Members{};
+  Group& group = groups_.at(id);
+  if (group.late.empty() || !held(id)) return {};
+  const std::size_t places = kFetchersPerHolder * holders(id).size();
+  const std::size_t room = places - std::min(places, group.fetching.size());
+  const auto end =
+      group.late.begin() + static_cast<std::ptrdiff_t>(std::min(room, group.late.size()));
+  const Members taken(group.late.begin(), end);
+  group.late.erase(group.late.begin(), end);
+  group.fetching.insert(taken.begin(), taken.end());
+  return taken;
 }
 
 void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
@@ -113,6 +128,7 @@ std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members, Members ke
   group.digests.clear();
   group.late = keepers;
   group.keepers = std::move(keepers);
+  group.fetching.clear();
   return ++group.attempt;
 }
 

@@ -3,15 +3,18 @@
 //   A group is averaging (nobody has reported its attempt), held (some member has the result: it
 //   owns its contributions while one holder lives), or broken (a member went before anybody had the
 //   result: it needs another attempt, with whoever is left and what they hold).
-//   A member seated since the round began waits for its result: it is late, and fetches it.
-//   Keepers are shadows of the group's stages: not averaged with, they fetch the result, and the
-//   step is not done before one of each stage that has any says it does.
+//   A member seated since the round began waits for its result: it is late, and fetches it. So are
+//   those whose averaging may not end after a loss. A few fetch at a time, each of which is one
+//   more to fetch from.
+//   Keepers are shadows of the group's stages: not averaged with, they fetch the result as those do
+//   who are late, and the step is not done before one of each stage that has any says it does.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "engine/base/ids.h"
@@ -22,6 +25,7 @@ namespace swarmline {
 class ReduceBoard {
  public:
   using Members = std::vector<Seat>;
+  static constexpr std::size_t kFetchersPerHolder = 2;
 
   void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
              std::map<std::uint32_t, Members> keepers = {});
@@ -33,7 +37,10 @@ class ReduceBoard {
   void add_late(std::uint32_t group, const Seat& seat);
   // A keeper sits down at the stage, with what it has fetched.
   void seat_keeper(const Seat& keeper, const Seat& seat);
-  // Late members and keepers that can fetch the result now and have not been named yet.
+  // Members and keepers that have not reported are late, whatever it was told before.
+  void all_late(std::uint32_t group);
+  // Late members and keepers that shall fetch the result now: kFetchersPerHolder at
+  // a time.
   Members take_late(std::uint32_t group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
   void give_up(std::uint32_t group, std::uint32_t attempt);
@@ -76,6 +83,7 @@ class ReduceBoard {
     Members keepers;
     std::map<Seat, Said> digests;
     Members late;
+    std::set<Seat> fetching;
     bool broken = false;
 
     std::map<std::uint64_t, std::size_t> votes() const;

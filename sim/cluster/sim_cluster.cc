@@ -1,9 +1,11 @@
 #include "sim/cluster/sim_cluster.h"
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "engine/base/check.h"
+#include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 
@@ -22,9 +24,12 @@ Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, 
   return {};
 }
 
-Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size, const std::string&) {
-  if (files_[stage].size() != size)
-    return fail(ErrorCode::kCorrupt, "a stage file of another size");
+Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size,
+                                            const std::string& sha256) {
+  Sha256 hash;
+  hash.update(as_bytes(files_[stage]));
+  if (files_[stage].size() != size || hash.finish_hex() != sha256)
+    return fail(ErrorCode::kCorrupt, "a stage file came damaged");
   return {};
 }
 
@@ -40,6 +45,10 @@ SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
       network_(runtime_, {.link = options_.link,
+                          // What stands in for a tensor takes none of its memory.
+                          .queue_bytes_max = options_.charged_bytes
+                                                 ? std::numeric_limits<std::uint64_t>::max()
+                                                 : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
       journal_(make_memory_journal()) {
