@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/config/run_config.h"
@@ -77,6 +78,8 @@ class Coordinator {
   // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
   void check_invariants() const;
   bool serves(const Seat& seat) const;
+  // Seats of those whose shadows of the stage are ready to take it over.
+  std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
   class Impl;
