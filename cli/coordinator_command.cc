@@ -43,7 +43,9 @@ std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
 class CoordinatorProcess {
  public:
   CoordinatorProcess(RunConfig config, RunFolder folder)
-      : config_(std::move(config)), folder_(std::move(folder)), network_(runtime_, {}),
+      : config_(std::move(config)),
+        folder_(std::move(folder)),
+        network_(runtime_, {}),
         source_(folder_.checkpoints()) {}
 
   Result<int> run();

@@ -80,7 +80,7 @@ class Membership {
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
-  bool formed() const;  // every stage has its target of ready peers
+  bool formed() const;   // every stage has its target of ready peers
   bool covered() const;  // every stage has a ready peer, and nobody is building
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   // Ids of an earlier coordinator's peers are not given again.
