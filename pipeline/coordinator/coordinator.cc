@@ -291,9 +291,8 @@ void Coordinator::Impl::start_if_formed() {
 }
 
 void Coordinator::Impl::send_membership() {
-  for (const auto& [peer, session] : peers_)
-    session->channel->notify(
-        make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
+  for (const Seat& seat : membership_.refresh_views())
+    notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
 }
 
 // ---- The order of a run
