@@ -62,6 +62,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   member.device = hello.device();
   member.pid = hello.pid();
   member.memory_bytes = hello.memory_bytes();
+  member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.last_heard = now;
   member.progress = now;
   return member.seat;

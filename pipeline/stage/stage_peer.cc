@@ -12,6 +12,7 @@
 #include "engine/metrics/render.h"
 #include "engine/net/rpc.h"
 #include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/shadow_stages.h"
 
 namespace swarmline {
 
@@ -20,6 +21,9 @@ constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
 constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 // A peer that stops goes on sending for as long as its last word may need.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
+
+// From the coordinator while a stage is built that begins with what its shadow holds.
+constexpr std::size_t kEarlyFramesMax = 4096;
 
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 
@@ -80,6 +84,10 @@ class StagePeer::Impl {
   void log_metrics();
   void heartbeat();
   Result<SeatedStageParts> parts_from(const wire::Welcome& welcome);
+  void connect_parts(SeatedStageParts& parts);
+  void on_fenced(const wire::Fenced& fenced);
+  void on_follow(const wire::Follow& follow);
+  void shadow_failed(const Seat& shadow, const Error& error);
   Result<void> build(SeatedStageParts& parts) const;
   void take_seat(SeatedStageParts parts);
   bool wants_recompute(const SeatedStageParts& parts) const;
@@ -95,6 +103,11 @@ class StagePeer::Impl {
   Registry metrics_;  // told to the log at the end
   std::shared_ptr<RpcChannel> coordinator_;
   std::unique_ptr<SeatedStage> stage_;
+  wire::Welcome welcome_;
+  std::unique_ptr<ShadowStages> shadows_;
+  std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to
+  bool inherits_ = false;                  // a stage is being built that begins with one
+  std::vector<Frame> early_;               // from the coordinator meanwhile
   std::string advertised_;
   Seat seat_;
   Duration heartbeat_period_ = Limits::heartbeat_period;
@@ -115,12 +128,15 @@ void StagePeer::Impl::start() {
           .on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
           .on_lost =
               [this](const Seat& peer, const Error& error) {
-                if (stage_ && !finished_) stage_->on_link_lost(peer, error);
+                if (!stage_ || finished_) return;
+                stage_->on_link_lost(peer, error);
+                shadows_->on_link_lost(peer, error);
               },
           .on_arriving =
               [this](const Seat& from, const Arrival& arrival) {
                 if (stage_ && !finished_) stage_->on_arriving(from, arrival);
               }});
+  shadows_ = std::make_unique<ShadowStages>(runtime_, queue_, *links_);
   auto listen = parse_address(options_.machine.listen);
   if (!listen) return finish(2, listen.error().what);
   auto bound = links_->listen(*listen);
@@ -171,10 +187,15 @@ void StagePeer::Impl::say_hello() {
   hello.set_device(device_.name());
   hello.set_threads(options_.machine.threads);
   hello.set_memory_bytes(options_.machine.memory_bytes);
+  hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
   hello.set_pid(static_cast<std::uint32_t>(getpid()));
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
+  if (heritage_) {
+    hello.mutable_followed()->set_stage(heritage_->stage().value);
+    hello.mutable_followed()->set_version(heritage_->committed().value);
+  }
   coordinator_->call(
       make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
       [weak = weak()](Result<Frame> reply) {
@@ -260,6 +281,12 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   auto parsed = parts_from(welcome);
   if (!parsed) return finish(exit_code_of(parsed.error()), parsed.error().what);
   auto parts = std::make_shared<SeatedStageParts>(std::move(*parsed));
+  welcome_ = welcome;
+  if (welcome.keeps_followed() && heritage_ && heritage_->stage() == seat_.stage)
+    parts->heritage = heritage_;
+  heritage_.reset();
+  inherits_ = parts->heritage != nullptr;
+  early_.clear();
   StageJob job;
   job.job.body = [this, parts] { return build(*parts); };
   job.done = [weak = weak(), parts, life = life_](JobReport report) {
@@ -272,19 +299,23 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   queue_.submit(std::move(job));
 }
 
+void StagePeer::Impl::connect_parts(SeatedStageParts& parts) {
+  parts.notify_coordinator = [weak = weak()](Frame frame) {
+    if (auto self = weak.lock(); self && (*self)->coordinator_)
+      (*self)->coordinator_->notify(std::move(frame));
+  };
+  parts.call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
+    if (auto self = weak.lock(); self && (*self)->coordinator_)
+      (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+  };
+}
+
 void StagePeer::Impl::take_seat(SeatedStageParts built) {
   SeatedStageParts* parts = &built;
   log(LogLevel::kInfo, "seated at stage {}: layers {} to {}, {} parameters", seat_.stage.value,
       parts->stage.first_layer, parts->stage.last_layer - 1, parts->model->layout().elements);
   parts->metrics = &metrics_;
-  parts->notify_coordinator = [weak = weak()](Frame frame) {
-    if (auto self = weak.lock(); self && (*self)->coordinator_)
-      (*self)->coordinator_->notify(std::move(frame));
-  };
-  parts->call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
-    if (auto self = weak.lock(); self && (*self)->coordinator_)
-      (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
-  };
+  connect_parts(*parts);
   parts->fail = [weak = weak()](Error error) {
     auto self = weak.lock();
     if (!self) return;
@@ -295,6 +326,51 @@ void StagePeer::Impl::take_seat(SeatedStageParts built) {
   };
   stage_ = std::make_unique<SeatedStage>(runtime_, queue_, *links_, std::move(built));
   stage_->begin();
+  if (!std::exchange(inherits_, false)) return;
+  for (Frame& frame : std::exchange(early_, {})) on_coordinator(std::move(frame));
+}
+
+// ---- Shadows ------------------------------------------------------------------------------------
+
+void StagePeer::Impl::on_follow(const wire::Follow& follow) {
+  const StageId stage{static_cast<std::uint16_t>(follow.stage())};
+  if (follow.drop()) return shadows_->drop(stage);
+  // As a joiner of that stage would be welcomed.
+  wire::Welcome welcome = welcome_;
+  const Seat shadow{seat_.peer, stage, seat_.incarnation};
+  *welcome.mutable_seat() = to_wire(shadow);
+  welcome.set_joining(true);
+  auto parts = parts_from(welcome);
+  if (!parts || stage == seat_.stage)
+    return shadow_failed(
+        shadow, parts ? Error{ErrorCode::kCorrupt, "it serves that stage"} : parts.error());
+  connect_parts(*parts);
+  parts->fail = [weak = weak(), shadow, life = life_](const Error& error) {
+    auto self = weak.lock();
+    if (!self) return;
+    (*self)->runtime_.post([weak, shadow, error, life] {
+      auto still = weak.lock();
+      if (still && !(*still)->finished_ && (*still)->life_ == life)
+        (*still)->shadow_failed(shadow, error);
+    });
+  };
+  shadows_->follow(std::move(*parts));
+}
+
+void StagePeer::Impl::shadow_failed(const Seat& shadow, const Error& error) {
+  log(LogLevel::kWarn, "{} follows stage {} no more: {}", to_string(seat_), shadow.stage.value,
+      error.what);
+  shadows_->drop(shadow.stage);
+  wire::Goodbye goodbye;
+  *goodbye.mutable_seat() = to_wire(shadow);
+  goodbye.set_reason(error.what);
+  if (coordinator_) coordinator_->notify(make_frame(MessageKind::kGoodbye, goodbye));
+}
+
+void StagePeer::Impl::on_fenced(const wire::Fenced& fenced) {
+  if (fenced.takes_stage())
+    heritage_ = shadows_->take(StageId{static_cast<std::uint16_t>(fenced.stage())});
+  rejoin("fenced: " + fenced.reason());
 }
 
 void StagePeer::Impl::on_coordinator(Frame frame) {
@@ -308,16 +384,35 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
   if (finished_ || rejoining_) return;
   if (kind_of(frame) == MessageKind::kFenced) {
     auto fenced = parse<wire::Fenced>(frame);
-    return rejoin("fenced: " + (fenced ? fenced->reason() : fenced.error().what));
+    return fenced ? on_fenced(*fenced) : rejoin("fenced: " + fenced.error().what);
+  }
+  if (inherits_) {
+    if (early_.size() >= kEarlyFramesMax)
+      return finish(1, "too much to do before it has its stage");
+    early_.push_back(frame);
   }
   if (kind_of(frame) == MessageKind::kPeerLost) {
     auto lost = parse<wire::PeerLost>(frame);
     if (!lost) return finish(1, lost.error().what);
     links_->fence(from_wire(lost->seat()));
     if (stage_) stage_->on_peer_lost(from_wire(lost->seat()));
+    shadows_->on_peer_lost(from_wire(lost->seat()));
     return;
   }
   if (!stage_) return;
+  if (kind_of(frame) == MessageKind::kFollow) {
+    auto follow = parse<wire::Follow>(frame);
+    return follow ? on_follow(*follow) : finish(1, follow.error().what);
+  }
+  if (kind_of(frame) == MessageKind::kToShadow) {
+    auto message = parse<wire::ToShadow>(frame);
+    if (!message) return finish(1, message.error().what);
+    if (auto heard = shadows_->on_coordinator(*message); !heard)
+      shadow_failed(
+          {seat_.peer, StageId{static_cast<std::uint16_t>(message->stage())}, seat_.incarnation},
+          heard.error());
+    return;
+  }
   if (auto handled = stage_->on_coordinator(frame); !handled)
     finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                           handled.error().what));
@@ -326,7 +421,10 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
 void StagePeer::Impl::on_peer(const Seat& from, Frame frame) {
   if (!stage_ || finished_) return;
   const MessageKind kind = kind_of(frame);
-  auto handled = stage_->on_peer(from, std::move(frame));
+  const Result<bool> taken = shadows_->on_peer(from, frame);
+  if (taken && *taken) return;
+  const Result<void> handled =
+      taken ? stage_->on_peer(from, std::move(frame)) : std::unexpected(taken.error());
   if (handled) return;
   metrics_.counter("swarmline_bad_frames_total", {{"kind", std::string(to_string(kind))}}).add();
   links_->disconnect(from, handled.error());
@@ -360,6 +458,7 @@ void StagePeer::Impl::rejoin(const std::string& why) {
   if (seat_.peer.value == 0) return finish(1, why);
   rejoining_ = true;
   ++life_;
+  inherits_ = false;
   why_rejoining_ = why;
   rejoin_until_ = runtime_.now() + kRejoinTime;
   if (coordinator_) std::exchange(coordinator_, nullptr)->close();
@@ -372,6 +471,7 @@ void StagePeer::Impl::rejoin(const std::string& why) {
       auto still = weak.lock();
       if (!still || (*still)->finished_) return;
       (*still)->stage_.reset();
+      (*still)->shadows_->clear();
       (*still)->connect();
     });
   });

@@ -5,6 +5,8 @@
 //   Thread:    control thread; the model is touched by device jobs only.
 //   Fenced:    a peer that lost its seat, or its coordinator's connection, drops all it holds and
 //              asks for a new seat, for kRejoinTime.
+//   Shadows:   beside its stage it may follow others in host memory; sent to one of them, it begins
+//              with what it has of it.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
 //              mistake (e.g. a data file that is not there), 3 refused.
 //   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients
