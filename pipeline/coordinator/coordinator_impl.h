@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/net/rpc.h"
+#include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"
 #include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
@@ -47,6 +48,13 @@ class Coordinator::Impl {
     Seat seat;  // peer 0 until Hello
   };
   using SessionPtr = std::shared_ptr<Session>;
+
+  struct Beginning {  // of the era
+    std::uint64_t version = 0;
+    std::uint64_t updates = 0;
+    std::string path;               // of the checkpoint; empty: the seed's parameters
+    std::vector<SavedState> saved;  // by stage, when there is one
+  };
 
   struct LeaseBook {  // one source
     std::uint64_t wanted = 0;
@@ -104,6 +112,26 @@ class Coordinator::Impl {
   void release_drained();
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
   bool follows(const Seat& seat) const;  // hears of commits and losses
+  // `takes`: the stage that it is sent to with what it followed.
+  void send_fenced(const Session& session, const std::string& why,
+                   std::optional<StageId> takes = {});
+
+  // coordinator_era.cc: where a run begins, and what it goes back to
+  Result<void> open_journal();
+  // The next era: everybody starts over from the newest checkpoint. For whoever finds that nobody
+  // holds a stage's state any more; `why` is for people.
+  void begin_from_checkpoint(const std::string& why);
+  Result<void> find_beginning();
+  Result<void> record_era();
+  void dismiss_everybody(const std::string& why);
+  void forget_steps();
+  SequenceOptions sequence_from(std::uint64_t version) const;
+  void wait_for_peers();
+  void gather();
+  void fill_empty_stages();
+  void arm_peers_wait();
+  bool may_start() const;
+  void on_piece_request(const SessionPtr& session, const wire::PieceRequest& request);
 
   // coordinator_balance.cc: who should serve what
   std::optional<StageId> place(const wire::Hello& hello) const;
@@ -227,6 +255,15 @@ class Coordinator::Impl {
   std::string sentence_;
   Term term_{1};
   Era era_{0};
+  Beginning beginning_;
+  std::string era_sentence_;          // why the newest era began, and where
+  std::string why_waiting_;           // for peers, in an era
+  bool trained_ = false;              // peers of this run are about
+  std::set<PeerId> expected_;         // lived when the era began, and are not back
+  bool gathered_ = false;             // whoever comes back has had the time
+  std::uint64_t furthest_ = 0;        // version ever committed
+  std::uint32_t fruitless_eras_ = 0;  // in a row that did not get beyond it
+  TimerId gather_timer_, peers_wait_;
   bool ended_ = false;
 
   std::vector<SessionPtr> sessions_;

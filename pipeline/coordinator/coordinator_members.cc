@@ -67,15 +67,10 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
       wire::Shutdown shutdown;
       shutdown.set_reason(why);
       session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
+      session.mapped()->channel->close();
     } else {
-      wire::Fenced fenced;
-      *fenced.mutable_seat() = to_wire(seat);
-      fenced.set_reason(why);
-      fenced.set_takes_stage(takes_followed_stage);
-      if (takes_followed_stage) fenced.set_stage(member.moves_to->value);
-      session.mapped()->channel->notify(make_frame(MessageKind::kFenced, fenced));
+      send_fenced(*session.mapped(), why, takes_followed_stage ? member.moves_to : std::nullopt);
     }
-    session.mapped()->channel->close();
   }
   sources_.erase(seat.peer);
   followers_ready_.erase(seat);
@@ -83,6 +78,7 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   ledger_.seat_lost(seat);
   lose_shadows_of(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  expected_.erase(seat.peer);
   if (state_ == State::kWaiting)
     return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
   if (membership_.ready_of(seat.stage).empty() && !awaits_heir(seat, why, how))
@@ -106,11 +102,19 @@ void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, 
   const Member& member = membership_.at(last.peer);
   const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.peer.value,
                                       member.name, last.stage.value, member.address);
-  fail_run(how == Goes::kFailed
-               ? fmt::format("{} failed: {}", who, why)
-               : fmt::format("{} was lost: {}; the run ends after step {} because nothing can "
-                             "replace it",
-                             who, why, sequence_.committed()));
+  if (how == Goes::kFailed) return fail_run(fmt::format("{} failed: {}", who, why));
+  begin_from_checkpoint(fmt::format("{} was lost: {}", who, why));
+}
+
+void Coordinator::Impl::send_fenced(const Session& session, const std::string& why,
+                                    std::optional<StageId> takes) {
+  wire::Fenced fenced;
+  *fenced.mutable_seat() = to_wire(session.seat);
+  fenced.set_reason(why);
+  fenced.set_takes_stage(takes.has_value());
+  if (takes) fenced.set_stage(takes->value);
+  session.channel->notify(make_frame(MessageKind::kFenced, fenced));
+  session.channel->close();
 }
 
 // It takes nothing new, averages what it has, and goes at a commit, when it owns nothing. If its

@@ -43,6 +43,8 @@ struct SeatedStageParts {
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
   bool joining = false;  // the run has started: its state is to be fetched
+  std::uint64_t version =
+      0;  // of the checkpoint that the era begins with; 0: the seed's parameters
   std::shared_ptr<SeatedStage>
       heritage;  // this peer's shadow of the stage: its state is taken over
   std::function<void(Frame)> notify_coordinator;
@@ -64,7 +66,7 @@ class SeatedStage {
   SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts);
 
   // Digests the initial state and says Ready; a source asks for its first leases. A joiner asks for
-  // its stage's state.
+  // its stage's state; in an era from a checkpoint everybody gets that from the coordinator.
   void begin();
   void stop() { flow_.stop(); }  // its process ends
   Result<void> on_coordinator(const Frame& frame);
@@ -121,11 +123,13 @@ class SeatedStage {
     std::uint64_t version = 0;
     PieceFetch pieces;
     bool waiting = false;  // nobody has it now
+    bool saved = false;    // of a checkpoint
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);
   void hash_next(const std::shared_ptr<FrozenState>& frozen);
   void expire_frozen();
   void want_state();
+  void fetch_saved(std::uint64_t version);
   Result<void> on_offer(const wire::StateOffer& offer);
   void pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
@@ -176,6 +180,7 @@ class SeatedStage {
   std::uint64_t wanted_ = 0;
   std::uint64_t leased_ = 0;
   Version committed_;
+  std::uint64_t begins_with_ = 0;
   bool sealing_ = false;
   Phase sealing_phase_;
   bool following_ = false;  // it has no seat yet

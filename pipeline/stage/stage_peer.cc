@@ -245,6 +245,7 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
         options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
   parts.recompute = wants_recompute(parts);
   parts.joining = welcome.joining();
+  parts.version = welcome.version();
   return parts;
 }
 
