@@ -86,6 +86,7 @@ void kill_stage(Swarm& swarm, std::uint16_t stage) {
 void expect_exact(Swarm& swarm, const RunConfig& config) {
   const RunOutcome outcome = swarm.end(300s);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
   expect_equal(swarm.cluster().parameters(), one_each(config));
   if (testing::Test::HasFailure()) FAIL() << history(swarm);
 }
@@ -238,12 +239,30 @@ TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
   expect_exact(swarm, config);
 }
 
-TEST_P(ShadowSwarm, WithoutAShadowTheRunEnds) {
+// Nobody holds the stage's state any more: a new era.
+TEST_P(ShadowSwarm, WithoutAShadowTheRunGoesBack) {
   const RunConfig config = run_of({2, 2, 2}, GetParam(), "0");
   Swarm swarm(swarm_of(config, make_fake_model));
   swarm.until([&] { return commits_of(swarm.cluster()) == 3; });
   kill_stage(swarm, 1);
-  EXPECT_EQ(swarm.end(300s).exit_code, 1);
+  EXPECT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
+}
+
+// The only shadow's host is lost with the stage; the new era has shadows again.
+TEST_P(ShadowSwarm, ALostHostOfTheOnlyShadowIsANewEra) {
+  RunConfig config = run_of({3, 2, 3}, GetParam(), "1");
+  config.run.steps = 16;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  const auto follows = watch_follows(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+  for (const auto& [host, stage] : *follows)
+    if (stage == 1) swarm.cluster().network().kill(host);
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 5)) << history(swarm);
+  const RunOutcome outcome = swarm.end(300s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << history(swarm);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
 }
 
 // Moved to the stage that it follows, a peer fetches nothing: over slow links it serves at once,
