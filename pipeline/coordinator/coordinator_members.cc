@@ -79,8 +79,12 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   lose_shadows_of(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
   expected_.erase(seat.peer);
-  if (state_ == State::kWaiting)
-    return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
+  if (state_ == State::kWaiting) {
+    if (how != Goes::kFailed) return start_if_formed();
+    if (!trained_) return stage_is_gone(seat, why, how);
+    why_waiting_ = fmt::format("{} failed: {}", to_string(seat), why);
+    return start_if_formed();
+  }
   if (membership_.ready_of(seat.stage).empty() && !awaits_heir(seat, why, how))
     return stage_is_gone(seat, why, how);
   balancer_.seats_changed();

@@ -456,6 +456,7 @@ void StagePeer::Impl::rejoin(const std::string& why) {
   if (finished_ || rejoining_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
   if (seat_.peer.value == 0) return finish(1, why);
+  if (draining_) return finish(0, "left before all it held was handed in");
   rejoining_ = true;
   ++life_;
   inherits_ = false;
