@@ -123,7 +123,7 @@ TEST_P(ShadowSwarm, AtAnyMoment) {
     config.model.tied_embeddings = tied;
     config.run.steps = 9;
     for (std::uint16_t stage = 0; stage < 3; ++stage) {
-      for (int frames = 0; frames < 700; frames += 41 + 7 * stage) {
+      for (int frames = 0; frames < 700; frames += 71 + 7 * stage) {
         Swarm swarm(swarm_of(config, make_fake_model));
         ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
         int seen = 0;
