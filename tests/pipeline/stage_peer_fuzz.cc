@@ -29,7 +29,8 @@ const std::vector<MessageKind> kFromCoordinator = {
     MessageKind::kMembership,  MessageKind::kOpenPhase, MessageKind::kLeases,
     MessageKind::kReportAck,   MessageKind::kSeal,      MessageKind::kCommit,
     MessageKind::kRetirePhase, MessageKind::kSaveStage, MessageKind::kStallReport,
-    MessageKind::kClaimReply,  MessageKind::kWelcome,   MessageKind::kForward};
+    MessageKind::kClaimReply,  MessageKind::kWelcome,   MessageKind::kForward,
+    MessageKind::kPiece};
 
 RunConfig tiny(FuzzInput& input, std::uint32_t stages, std::uint32_t peers) {
   RunConfig config = small_run(stages, peers);
