@@ -20,6 +20,9 @@ struct RandomFaultOptions {
   double factor_max = 10;                        // of kSlow
   // After a fault has healed its node may still be found out about for so long.
   Duration grace = std::chrono::seconds(1);
+  // So many stages: the last peer of one may be hit, too, where a shadow can take it over; then
+  // nothing else is, until it is served again. 0: it is not.
+  std::uint32_t shadowed_stages = 0;
 };
 
 class RandomFaults {
@@ -38,6 +41,8 @@ class RandomFaults {
   void draw();
   std::optional<SimNodeId> victim();
   bool can_spare(SimNodeId node);
+  bool has_heir(StageId stage, SimNodeId besides);
+  bool is_served(StageId stage, SimNodeId besides);
   bool is_sound(std::size_t peer);
   Duration time();
 
