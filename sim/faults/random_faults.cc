@@ -70,6 +70,15 @@ std::optional<SimNodeId> RandomFaults::victim() {
   return node;
 }
 
+void RandomFaults::kill_stage(StageId stage) {
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const SimNodeId node = SimCluster::node_of_peer(i);
+    if (cluster_.is_running(i) && !injector_.suffers(node) &&
+        cluster_.peer(i).seat().stage == stage)
+      injector_.apply({.kind = FaultKind::kKill, .node = node});
+  }
+}
+
 void RandomFaults::draw() {
   for (std::uint16_t s = 0; s < options_.shadowed_stages; ++s)
     if (!is_served(StageId{s}, kWorldNode)) return;
@@ -93,6 +102,10 @@ void RandomFaults::draw() {
   } else {
     if (!drawn) return;
     fault.node = *drawn;
+  }
+  if (options_.shadowed_stages > 0 && fault.kind == FaultKind::kKill) {
+    const StageId stage = cluster_.peer(fault.node - 1).seat().stage;
+    if (rng_.below(2) == 0 && has_heir(stage, fault.node)) return kill_stage(stage);
   }
   if (takes_two(fault.kind)) {
     fault.other = at_coordinator ? kCoordinatorNode : other;
