@@ -223,7 +223,9 @@ void add_coordinator_command(CLI::App& app, int& exit_code) {
   command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
-      "run after the open step with a checkpoint; a second one at once.\n"
+      "run after the open step with a checkpoint; a second one at once. The same command goes on "
+      "from\n"
+      "the newest checkpoint.\n"
       "Example: swarmline coordinator run.toml --set net.listen=127.0.0.1:7400");
   command->callback([flags, &exit_code] {
     auto code = run_coordinator(*flags);
