@@ -36,7 +36,7 @@ class Coordinator::Impl {
   bool serves(const Seat& seat) const;  // hears of everything
 
  private:
-  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed };
+  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed, kCollecting };
 
   // One connection: a peer after its Hello, or a tool that asks for the status.
   struct Session {
@@ -59,6 +59,16 @@ class Coordinator::Impl {
     std::set<std::uint32_t> finished;
     bool final = false;
     TimerId deadline;
+  };
+
+  // While a coordinator that was begun again hears what its peers hold.
+  struct Collecting {
+    std::optional<CommitRecord> last_commit;
+    std::set<Seat> awaited;
+    std::map<Seat, wire::Holdings> holdings;
+    std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
+    TimerId deadline;
+    std::uint64_t committed() const { return last_commit ? last_commit->version : 0; }
   };
 
   // coordinator.cc: sessions and the order of a run
@@ -152,6 +162,28 @@ class Coordinator::Impl {
   void checkpoint_lost(const Seat& seat);
   bool all_stepped(std::uint64_t version) const;
 
+  // coordinator_resume.cc: begun again on its journal
+  Result<Address> listen();
+  Result<void> read_journal();
+  void arm_collect_deadline();
+  bool resumes(const wire::Hello& hello) const;
+  void resume_seat(const SessionPtr& session, const wire::Hello& hello,
+                   const RpcChannel::Respond& respond);
+  void no_longer_awaited(const Seat& seat);
+  bool waits_for_collecting(std::function<void()> handle);
+  void end_collecting();
+  void nobody_holds(StageId stage, std::uint64_t committed);
+  void say_resume(const std::optional<CommitRecord>& last);
+  wire::Commit said_again(const CommitRecord& record) const;
+  void collect_phase(wire::OpenPhase& open);
+  void name_coordinators(wire::Welcome& welcome) const;
+  std::uint32_t first_round_attempt() const;
+  Result<void> record_started();
+  Result<void> record_evaluated(std::uint64_t version);
+  void record_end();
+  void journal_failed(const Error& error);
+  void step_down(const std::string& why);
+
   std::uint64_t control_bytes() const;
 
   Runtime& runtime_;
@@ -190,6 +222,8 @@ class Coordinator::Impl {
   std::map<std::pair<PeerId, PeerId>, int> broken_links_;  // in averaging, of the open step
   std::map<Seat, int> mismatches_;
   int reduce_deadlines_ = 0;  // passed, for the sealed step
+  std::unique_ptr<Collecting> collecting_;
+  std::map<Seat, wire::Holdings> resumed_;  // while the phases they name are opened
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
   std::uint64_t checkpoints_begun_ = 0;

@@ -55,7 +55,7 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
                                         .address = member.address,
                                         .state = how == Goes::kLeft ? "left" : "fenced"});
       !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
   event(kEvents[static_cast<int>(how)], to_string(seat) + ": " + why);
   auto session = peers_.extract(seat.peer);
@@ -77,6 +77,10 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   desk_.lost(seat);
   ledger_.seat_lost(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  if (collecting_) {
+    collecting_->holdings.erase(seat);
+    return no_longer_awaited(seat);
+  }
   if (state_ == State::kWaiting)
     return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
   if (membership_.ready_of(seat.stage).empty()) return stage_is_gone(seat, why, how);
@@ -92,6 +96,12 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   freeze_states();
   for (const Phase& phase : ledger_.open_phases()) after_progress(phase);
   advance();
+}
+
+void Coordinator::Impl::nobody_holds(StageId stage, std::uint64_t committed) {
+  fail_run(fmt::format("none of the peers of stage {} came back to the coordinator; the run ends "
+                       "after step {} because nothing can replace what they held",
+                       stage.value, committed));
 }
 
 void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, Goes how) {

@@ -121,11 +121,7 @@ void SeatedStage::begin() {
         return {};
       },
       [this, digest] {
-        wire::Ready ready;
-        *ready.mutable_seat() = to_wire(context_.self);
-        ready.set_version(committed_.value);
-        ready.set_state_digest(*digest);
-        context_.notify_coordinator(make_frame(MessageKind::kReady, ready));
+        say_ready(*digest);
         want_leases();
       });
 }
@@ -155,6 +151,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
       return {};
     }
+    case MessageKind::kResume:
+      return on_resume();
     case MessageKind::kStateOffer:
       return handle<wire::StateOffer>(frame, this, &SeatedStage::on_offer);
     case MessageKind::kCommit:
@@ -301,6 +299,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   const Version version{open.version()};
   const bool train = phase.kind == PhaseKind::kTrain;
+  if (opened_before_.contains(phase)) return open_again(open);
   if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
       phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 ||
       open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||

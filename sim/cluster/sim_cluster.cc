@@ -45,24 +45,11 @@ SimCluster::SimCluster(SimClusterOptions options)
       journal_(make_memory_journal()) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
-  CoordinatorOptions control;
-  control.config = options_.config;
-  control.config.net.listen = "sim:1";
-  control.config_toml = to_toml(options_.config);
-  control.run_id = "simulated";
-  control.model = *model;
-  control.eval_sequences = options_.eval_sequences;
-  if (options_.keep_log_lines)
-    control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
-  coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
-                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
-  auto address = coordinator_->start();
-  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
+  model_ = std::move(*model);
+  make_coordinator();
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
                                               options_.config.pipeline.peers.end(), 0U);
-  address_ = *address;
   for (std::uint32_t i = 0; i < count; ++i) {
     make_peer(i < options_.peers.size() ? options_.peers[i] : SimPeer{});
     // One after the other, so that the joining order and with it the seats are those of the
@@ -71,6 +58,35 @@ SimCluster::SimCluster(SimClusterOptions options)
       nodes_[i]->peer->start();
     });
   }
+}
+
+void SimCluster::make_coordinator() {
+  CoordinatorOptions control;
+  control.config = options_.config;
+  control.config.net.listen = "sim:1";
+  control.config_toml = to_toml(options_.config);
+  control.run_id = "simulated";
+  control.model = model_;
+  control.eval_sequences = options_.eval_sequences;
+  if (options_.keep_log_lines)
+    control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
+  coordinator_ =
+      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
+                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
+  auto address = coordinator_->start();
+  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
+  address_ = *address;
+}
+
+void SimCluster::kill_coordinator() {
+  network_.kill(kCoordinatorNode);
+}
+
+void SimCluster::restart_coordinator() {
+  dead_.push_back(std::move(coordinator_));
+  sink_.abandon();
+  runtime_.revive(kCoordinatorNode);
+  make_coordinator();
 }
 
 void SimCluster::make_peer(const SimPeer& machine) {

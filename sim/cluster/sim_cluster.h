@@ -70,6 +70,11 @@ class SimCluster {
   explicit SimCluster(SimClusterOptions options);
   ~SimCluster();
 
+  // The control process dies; its journal stays as it is.
+  void kill_coordinator();
+  // Another one is begun on that journal, at the same address.
+  void restart_coordinator();
+
   // Another peer joins now. Returns its place among the peers.
   std::size_t add_peer(SimPeer machine);
 
@@ -115,8 +120,10 @@ class SimCluster {
   };
 
   void make_peer(const SimPeer& machine);
+  void make_coordinator();
 
   SimClusterOptions options_;
+  ModelSpec model_;
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
@@ -125,6 +132,7 @@ class SimCluster {
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
+  std::vector<std::unique_ptr<Coordinator>> dead_;  // what their connections still refer to
   Address address_;  // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
