@@ -263,6 +263,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "0: only at the end and when drained."},
   {RUN(checkpoint, keep), ints(1, 1 << 20),
    "Newest checkpoints kept."},
+  {RUN(checkpoint, optimizer), flag(),
+   "Checkpoints hold the optimizer's state, too (two to three times the bytes). false: a run can't "
+   "go on from them; it would begin again."},
 
   {RUN(eval, every_steps), ints(0, kAny),
    "Evaluate the held-out sequences through the swarm this often. 0: only at the end."},
@@ -288,6 +291,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "it ends."},
   {RUN(net, standby), texts(),
    "Addresses of standby coordinators, which peers try when this one is gone."},
+  {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
+   "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
+   "ends."},
 
   {RUN(security, insecure), flag(),
    "true: listen beyond loopback although links are not authenticated."},

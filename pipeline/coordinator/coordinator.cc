@@ -27,14 +27,15 @@ std::vector<StageSpec> cut_of(const CoordinatorOptions& options) {
   return *stages;
 }
 
-SequenceOptions sequence_of(const CoordinatorOptions& options) {
-  return {.steps = options.config.run.steps,
-          .delay = options.config.pipeline.delay,
-          .eval_every_steps = options.config.eval.every_steps,
-          .eval = options.eval_sequences > 0};
-}
-
 }  // namespace
+
+SequenceOptions Coordinator::Impl::sequence_from(std::uint64_t version) const {
+  return {.steps = options_.config.run.steps,
+          .delay = options_.config.pipeline.delay,
+          .eval_every_steps = options_.config.eval.every_steps,
+          .eval = options_.eval_sequences > 0,
+          .begin = version};
+}
 
 Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
                         CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
@@ -46,7 +47,7 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
       on_finished_(std::move(on_finished)),
       stages_(cut_of(options_)),
       membership_(options_.config.pipeline.peers),
-      sequence_(sequence_of(options_)),
+      sequence_(sequence_from(0)),
       stats_(options_.config.pipeline.stages),
       balancer_(options_.config.balance, options_.model, stages_),
       boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
@@ -67,7 +68,7 @@ Result<Address> Coordinator::Impl::start() {
   auto bound = listen();
   if (!bound) return bound;
   expected_tick_ = runtime_.now();
-  SWARMLINE_TRY(read_journal());
+  SWARMLINE_TRY(open_journal());
   watch();
   return bound;
 }
@@ -196,6 +197,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     cut->set_last_layer(stage.last_layer);
   }
   welcome.set_joining(state_ != State::kWaiting);
+  if (state_ == State::kWaiting) welcome.set_version(beginning_.version);
   welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
   name_coordinators(welcome);
   respond(make_frame(MessageKind::kWelcome, welcome));
@@ -228,6 +230,9 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
     case MessageKind::kWantState:
       return with(parse<wire::WantState>(frame),
                   [&](const auto&) { on_want_state(session->seat); });
+    case MessageKind::kPieceRequest:
+      return with(parse<wire::PieceRequest>(frame),
+                  [&](const auto& m) { on_piece_request(session, m); });
     case MessageKind::kStateFrozen:
       return with(parse<wire::StateFrozen>(frame), [&](const auto& m) { on_state_frozen(m); });
     case MessageKind::kReleaseClaim:
@@ -265,13 +270,16 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
 void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   Member& member = membership_.at(session->seat.peer);
   if (member.state == MemberState::kFollowing) return on_follower_ready(session->seat, ready);
-  if (member.state != MemberState::kBuilding || ready.version() != 0 || state_ != State::kWaiting) {
+  if (member.state != MemberState::kBuilding || ready.version() != beginning_.version ||
+      state_ != State::kWaiting) {
     log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}",
         to_string(session->seat), ready.version());
     return session->channel->close();
   }
   member.state = MemberState::kReady;
   member.progress = runtime_.now();
+  member.stepped = beginning_.version;
+  expected_.erase(session->seat.peer);
   auto& digests = state_digests_[{session->seat.stage, ready.version()}];
   digests[session->seat] = ready.state_digest();
   if (digests.begin()->second != ready.state_digest())
@@ -282,12 +290,14 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 }
 
 void Coordinator::Impl::start_if_formed() {
-  if (state_ != State::kWaiting || !membership_.formed()) return;
+  if (state_ != State::kWaiting || !may_start()) return;
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   state_ = State::kTraining;
+  trained_ = true;
   send_membership();
   stats_.on_training_started(runtime_.now());
-  event("start", fmt::format("{} peers in {} stages", peers_.size(), stages_.size()));
+  event("start", fmt::format("{} peers in {} stages, version {}", peers_.size(), stages_.size(),
+                             beginning_.version));
   advance();
 }
 
@@ -332,8 +342,9 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
-  if (state_ == State::kWaiting) return end(0, "stopped before the first step");
   if (state_ == State::kCollecting) return sequence_.drain();
+  if (state_ == State::kWaiting)
+    return end(0, fmt::format("stopped before step {}", beginning_.version));
   if (state_ != State::kTraining) return;
   state_ = State::kDraining;
   event("drain", fmt::format("after step {}", sequence_.committed()));

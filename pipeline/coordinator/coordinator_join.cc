@@ -87,7 +87,7 @@ void Coordinator::Impl::seat_followers(StageId stage) {
     followers_ready_.erase(seat);
     if (*mates != state.second) {
       fence(seat, "the state it fetched is not the one of its stage");
-      if (ended_) return;
+      if (ended_ || state_ != State::kTraining) return;
       continue;
     }
     take_seat(seat, version);

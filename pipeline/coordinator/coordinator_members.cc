@@ -64,19 +64,17 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
       wire::Shutdown shutdown;
       shutdown.set_reason(why);
       session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
+      session.mapped()->channel->close();
     } else {
-      wire::Fenced fenced;
-      *fenced.mutable_seat() = to_wire(seat);
-      fenced.set_reason(why);
-      session.mapped()->channel->notify(make_frame(MessageKind::kFenced, fenced));
+      send_fenced(*session.mapped(), why);
     }
-    session.mapped()->channel->close();
   }
   sources_.erase(seat.peer);
   followers_ready_.erase(seat);
   desk_.lost(seat);
   ledger_.seat_lost(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  expected_.erase(seat.peer);
   if (collecting_) {
     collecting_->holdings.erase(seat);
     return no_longer_awaited(seat);
@@ -98,21 +96,20 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   advance();
 }
 
-void Coordinator::Impl::nobody_holds(StageId stage, std::uint64_t committed) {
-  fail_run(fmt::format("none of the peers of stage {} came back to the coordinator; the run ends "
-                       "after step {} because nothing can replace what they held",
-                       stage.value, committed));
-}
-
 void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, Goes how) {
   const Member& member = membership_.at(last.peer);
   const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.peer.value,
                                       member.name, last.stage.value, member.address);
-  fail_run(how == Goes::kFailed
-               ? fmt::format("{} failed: {}", who, why)
-               : fmt::format("{} was lost: {}; the run ends after step {} because nothing can "
-                             "replace it",
-                             who, why, sequence_.committed()));
+  if (how == Goes::kFailed) return fail_run(fmt::format("{} failed: {}", who, why));
+  begin_from_checkpoint(fmt::format("{} was lost: {}", who, why));
+}
+
+void Coordinator::Impl::send_fenced(const Session& session, const std::string& why) {
+  wire::Fenced fenced;
+  *fenced.mutable_seat() = to_wire(session.seat);
+  fenced.set_reason(why);
+  session.channel->notify(make_frame(MessageKind::kFenced, fenced));
+  session.channel->close();
 }
 
 // It takes nothing new, averages what it has, and goes at a commit, when it owns nothing. If its

@@ -323,13 +323,13 @@ void Coordinator::Impl::commit() {
   StepScalars scalars;
   if (!record.skipped)
     scalars = step_scalars(config.optimizer, step, config.run.steps, updates_++, norm);
+  record.era = era_.value;
+  record.updates = updates_;
   record.clip_scale = scalars.clip_scale;
   record.learning_rate = scalars.learning_rate;
   for (const wire::GroupDigest& group : board_.digests())
     record.group_digests.push_back(group.digest());
   // Durable before anybody hears of it.
-  record.era = era_.value;
-  record.updates = updates_;
   if (auto kept = journal_.record_commit(record); !kept) return journal_failed(kept.error());
 
   // Where somebody was not in the round, the others keep the result for it.
@@ -418,7 +418,7 @@ void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
 }
 
 // Replicas must hold the same bits. A minority is fenced and comes back with the others' state; of
-// two that differ nobody knows which is right.
+// two that differ nobody knows which is right: the run goes back.
 void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
   const std::map<Seat, std::uint64_t>& said = state_digests_[{stage, version}];
   std::map<std::uint64_t, std::vector<Seat>> votes;
@@ -439,9 +439,9 @@ void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
   }
   if (said.size() < all.size()) return;  // the others may tell which is right
   const auto other = votes.begin()->first == most->first ? std::next(votes.begin()) : votes.begin();
-  fail_run(fmt::format("{} and {} hold different parameters after step {}",
-                       to_string(most->second.front()), to_string(other->second.front()),
-                       version - 1));
+  begin_from_checkpoint(fmt::format("{} and {} hold different parameters after step {}",
+                                    to_string(most->second.front()),
+                                    to_string(other->second.front()), version - 1));
 }
 
 }  // namespace swarmline

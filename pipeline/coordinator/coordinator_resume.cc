@@ -2,7 +2,6 @@
 // the journal knows what it holds, ends the seats that do not answer, and goes on with the open
 // steps.
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -14,25 +13,13 @@
 namespace swarmline {
 
 namespace {
-constexpr const char* kStarted = "started";      // meta: training has begun
+constexpr const char* kStarted = "started";      // meta: training has begun, in the era before that
 constexpr const char* kEnded = "ended";          // meta: the run was over, or left by its user
 constexpr const char* kAddress = "address";      // meta: where it listens
 constexpr const char* kEvaluated = "evaluated";  // meta: the newest version whose evaluation is over
 constexpr std::size_t kHeldMax = 1 << 16;        // messages that wait for the collecting to end
 constexpr std::uint64_t kTermMax = 1 << 15;      // what the numbers of attempts have room for
 constexpr int kAttemptsOfTermBits = 8;           // of averaging: more than one term may use
-
-Result<std::uint64_t> number_in(Journal& journal, const std::string& key, std::uint64_t otherwise) {
-  auto text = journal.get_meta(key);
-  if (!text) return std::unexpected(text.error());
-  if (!*text) return otherwise;
-  std::uint64_t value = 0;
-  const char* end = (*text)->data() + (*text)->size();
-  if (const auto read = std::from_chars((*text)->data(), end, value);
-      read.ec != std::errc() || read.ptr != end)
-    return fail(ErrorCode::kCorrupt, fmt::format("the journal says {} = \"{}\"", key, **text));
-  return value;
-}
 
 bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
   return std::any_of(
@@ -43,41 +30,42 @@ bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
 
 // ---- The journal --------------------------------------------------------------------------------
 
-// The term first: whoever is asked under it may know that no older one counts.
-Result<void> Coordinator::Impl::read_journal() {
-  auto term = number_in(journal_, "term", 0);
-  if (!term) return std::unexpected(term.error());
-  if (*term >= kTermMax)
-    return fail(ErrorCode::kRefused, fmt::format("this run was begun again {} times", *term));
-  term_ = Term{*term + 1};
-  SWARMLINE_TRY(journal_.put_meta("term", std::to_string(term_.value)));
+// Before anything else: whoever is asked under it may know that no older one counts.
+Result<void> Coordinator::Impl::begin_term() {
+  if (term_.value > kTermMax)
+    return fail(ErrorCode::kRefused, fmt::format("this run was begun again {} times", kTermMax));
   ledger_.begin_term(term_);
-  if (*term == 0) return journal_.put_meta("run_id", options_.run_id);
-  auto run_id = journal_.get_meta("run_id");
-  if (!run_id) return std::unexpected(run_id.error());
-  if (*run_id) options_.run_id = **run_id;
-  auto seats = journal_.seats();
-  if (!seats) return std::unexpected(seats.error());
-  auto started = number_in(journal_, kStarted, 0);
+  return journal_.put_meta("term", std::to_string(term_.value));
+}
+
+// Its peers may be there still, with open steps.
+Result<bool> Coordinator::Impl::was_training() {
+  const auto started = journaled(kStarted);
   if (!started) return std::unexpected(started.error());
-  auto ended = number_in(journal_, kEnded, 0);
+  const auto ended = journaled(kEnded);
   if (!ended) return std::unexpected(ended.error());
-  const bool lives = *started != 0 && *ended == 0;
-  for (const SeatRecord& record : *seats)
-    membership_.restore(record, lives && record.state == "active");
-  if (!lives) return {};
-  auto last = journal_.last_commit();
-  if (!last) return std::unexpected(last.error());
-  auto codecs = journal_.get_meta("codecs");
-  if (!codecs) return std::unexpected(codecs.error());
-  if (*codecs && !boundaries_.restore(**codecs))
-    return fail(ErrorCode::kCorrupt, fmt::format("the journal says codecs = \"{}\"", **codecs));
+  return *started == era_.value + 1 && *ended == 0;
+}
+
+Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecord>& last,
+                                                 const std::vector<SeatRecord>& seats) {
+  const auto beginning = journaled("era_version");
+  if (!beginning) return std::unexpected(beginning.error());
+  const auto evaluated = journaled(kEvaluated);
+  if (!evaluated) return std::unexpected(evaluated.error());
   collecting_ = std::make_unique<Collecting>();
-  collecting_->last_commit = *last;
+  collecting_->evaluated = *evaluated;
+  collecting_->committed = *beginning;
+  if (last && last->era == era_.value) {
+    collecting_->last_commit = last;
+    collecting_->committed = last->version;
+  }
+  for (const SeatRecord& seat : seats) membership_.restore(seat, seat.state == "active");
   for (const Seat& seat : membership_.away()) collecting_->awaited.insert(seat);
   state_ = State::kCollecting;
+  trained_ = true;
   event("begun_again", fmt::format("term {}, after step {}; waiting for {} peers", term_.value,
-                                   collecting_->committed(), collecting_->awaited.size()));
+                                   collecting_->committed, collecting_->awaited.size()));
   arm_collect_deadline();
   return {};
 }
@@ -124,8 +112,9 @@ bool Coordinator::Impl::resumes(const wire::Hello& hello) const {
   if (!collecting_ || !hello.has_holdings() || hello.run_id() != options_.run_id) return false;
   const Seat seat = from_wire(hello.previous());
   if (!collecting_->awaited.contains(seat)) return false;
-  const std::uint64_t committed = collecting_->committed();
+  const std::uint64_t committed = collecting_->committed;
   const std::uint64_t heard = hello.holdings().version();
+  if (hello.holdings().era() != era_.value) return false;
   return membership_.members().at(seat.peer).address == hello.address() && heard <= committed &&
          heard + 1 >= committed && hello.holdings().leased() <= hello.holdings().wanted() &&
          static_cast<std::size_t>(hello.holdings().phases_size()) <= Ledger::kOpenPhasesMax;
@@ -174,20 +163,30 @@ void Coordinator::Impl::end_collecting() {
     if (ended_) return;
   }
   const std::unique_ptr<Collecting> collected = std::move(collecting_);
-  const std::uint64_t committed = collected->committed();
   state_ = sequence_.draining() ? State::kDraining : State::kTraining;
-  if (collected->last_commit) updates_ = collected->last_commit->updates;
-  auto evaluated = number_in(journal_, kEvaluated, 0);
-  if (!evaluated) return journal_failed(evaluated.error());
   stats_.on_training_started(runtime_.now());
-  for (std::uint16_t s = 0; s < stages_.size(); ++s)
-    if (membership_.ready_of(StageId{s}).empty())
-      return nobody_holds(StageId{s}, committed);
-
+  for (const StageSpec& stage : stages_)
+    if (membership_.ready_of(stage.stage).empty())
+      return begin_from_checkpoint(fmt::format(
+          "none of the peers of stage {} came back to the coordinator", stage.stage.value));
+  // What this era began with, where nothing has been committed since.
+  auto newest = find_beginning();
+  if (newest && !beginning_.path.empty()) {
+    saved_version_ = beginning_.version;
+    last_checkpoint_ = beginning_.path;
+  }
+  if (collected->last_commit) {
+    updates_ = collected->last_commit->updates;
+  } else if (newest && beginning_.version == collected->committed) {
+    updates_ = beginning_.updates;
+  } else {
+    return begin_from_checkpoint("nobody knows how many updates the run has had");
+  }
   bool ahead = false;  // with a delay, the next step but one was open
   for (const auto& [seat, holdings] : collected->holdings)
-    ahead = ahead || names_step(holdings, committed + 1);
-  sequence_.restore(committed, ahead && options_.config.pipeline.delay == 1, *evaluated);
+    ahead = ahead || names_step(holdings, collected->committed + 1);
+  sequence_.restore(collected->committed, ahead && options_.config.pipeline.delay == 1,
+                    collected->evaluated);
   resumed_ = std::move(collected->holdings);
   say_resume(collected->last_commit);
   advance();
@@ -287,7 +286,7 @@ void Coordinator::Impl::name_coordinators(wire::Welcome& welcome) const {
 
 Result<void> Coordinator::Impl::record_started() {
   SWARMLINE_TRY(journal_.put_meta(kEnded, "0"));
-  return journal_.put_meta(kStarted, "1");
+  return journal_.put_meta(kStarted, std::to_string(era_.value + 1));
 }
 
 Result<void> Coordinator::Impl::record_evaluated(std::uint64_t version) {

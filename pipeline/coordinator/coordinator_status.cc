@@ -69,6 +69,7 @@ std::string Coordinator::Impl::status_json() const {
   json.member("sentence", sentence_);
   json.member("step", sequence_.committed()).member("steps", config.run.steps);
   json.member("version", sequence_.committed());
+  json.member("era", era_.value).member("era_sentence", era_sentence_);
   json.key("loss");
   stats_.losses().empty() ? json.null() : json.value(stats_.last_loss());
   json.key("held_out_loss");

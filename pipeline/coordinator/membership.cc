@@ -185,7 +185,27 @@ std::vector<Seat> Membership::staying_of(StageId stage) const {
 bool Membership::formed() const {
   for (std::size_t s = 0; s < targets_.size(); ++s)
     if (ready_of(StageId{static_cast<std::uint16_t>(s)}).size() < targets_[s]) return false;
-  // A peer beyond the targets that is still building its stage belongs to the start too.
+  return all_built();
+}
+
+bool Membership::covered() const {
+  for (std::size_t s = 0; s < targets_.size(); ++s)
+    if (ready_of(StageId{static_cast<std::uint16_t>(s)}).empty()) return false;
+  return all_built();
+}
+
+std::vector<StageId> Membership::empty_stages() const {
+  std::vector<StageId> empty;
+  for (std::uint16_t s = 0; s < targets_.size(); ++s)
+    if (std::none_of(members_.begin(), members_.end(), [s](const auto& entry) {
+          return entry.second.seat.stage.value == s && entry.second.state != MemberState::kLost;
+        }))
+      empty.push_back(StageId{s});
+  return empty;
+}
+
+// A peer beyond the targets that is still building its stage belongs to the start too.
+bool Membership::all_built() const {
   return std::none_of(members_.begin(), members_.end(), [](const auto& entry) {
     return entry.second.state == MemberState::kBuilding;
   });

@@ -2,6 +2,7 @@
 //   Thread: control thread. Bounds: Limits::peers_max peers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -89,9 +90,14 @@ class Membership {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
   bool formed() const;  // every stage has its target of ready peers
+  bool covered() const;  // every stage has a ready peer, and nobody is building
+  std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
+  // Ids of an earlier coordinator's peers are not given again.
+  void begin_after(PeerId newest) { next_peer_ = std::max(next_peer_, newest.value + 1); }
   wire::Membership view_for(const Seat& seat) const;
 
  private:
+  bool all_built() const;
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
   std::uint32_t next_peer_ = 1;

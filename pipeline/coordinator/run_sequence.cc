@@ -7,6 +7,17 @@
 
 namespace swarmline {
 
+RunSequence::RunSequence(const SequenceOptions& options)
+    : options_(options),
+      next_step_(options.begin),
+      sealed_(options.begin),
+      committed_(options.begin),
+      evaluated_below_(std::max<std::uint64_t>(1, computed_on(options.begin))) {}
+
+std::uint64_t RunSequence::computed_on(std::uint64_t step) const {
+  return options_.delay == 0 || step == 0 ? step : step - 1;
+}
+
 bool RunSequence::eval_due(std::uint64_t version) const {
   if (!options_.eval || version < evaluated_below_ || draining_) return false;
   if (version == options_.steps) return true;
@@ -16,6 +27,7 @@ bool RunSequence::eval_due(std::uint64_t version) const {
 void RunSequence::restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated) {
   next_step_ = sealed_ = committed_ = committed;
   ahead_ = ahead;
+  restored_ = true;
   evaluated_below_ = evaluated + 1;
 }
 
@@ -29,8 +41,7 @@ std::vector<RunSequence::Opening> RunSequence::take_openings() {
 }
 
 void RunSequence::take_next(std::vector<Opening>& openings) {
-  const std::uint64_t version =
-      options_.delay == 0 || next_step_ == 0 ? next_step_ : next_step_ - 1;
+  const std::uint64_t version = computed_on(next_step_);
   const bool trains = next_step_ < options_.steps && !draining_;
   // After the last step the newest version is computed on, once it is there.
   const std::uint64_t computed = trains ? version : options_.steps;
@@ -41,6 +52,7 @@ void RunSequence::take_next(std::vector<Opening>& openings) {
     ++open_evals_;
   }
   if (trains) {
+    SWARMLINE_CHECK(committed_ == version || next_step_ == options_.begin || restored_);
     openings.push_back({{PhaseKind::kTrain, next_step_}, Version{version}});
     ++next_step_;
   }

@@ -17,6 +17,7 @@ void SeatedStage::on_coordinator_lost() {
 wire::Holdings SeatedStage::holdings() const {
   wire::Holdings holdings;
   const std::uint64_t heard = committed_.value + commits_.size();
+  holdings.set_era(context_.era.value);
   holdings.set_version(heard);
   holdings.set_stepped(reached_.version);
   holdings.set_state_digest(reached_.digest);

@@ -82,8 +82,9 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
       averaging_codecs_(config_, model_->layout().bytes()),
       window_(window_of(config_)),
+      begins_with_(parts.joining ? 0 : parts.version),
       following_(parts.joining),
-      loaded_(!parts.joining),
+      loaded_(!parts.joining && parts.version == 0),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -112,6 +113,7 @@ void SeatedStage::control(std::function<Result<void>()> body, std::function<void
 
 void SeatedStage::begin() {
   if (following_) return want_state();
+  if (begins_with_ > 0) return fetch_saved(begins_with_);
   auto digest = std::make_shared<std::uint64_t>();
   control(
       [this, digest]() -> Result<void> {
@@ -153,6 +155,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
     }
     case MessageKind::kResume:
       return on_resume();
+    case MessageKind::kPiece:
+      return on_piece({}, frame);
     case MessageKind::kStateOffer:
       return handle<wire::StateOffer>(frame, this, &SeatedStage::on_offer);
     case MessageKind::kCommit:
@@ -375,14 +379,18 @@ Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
     return fail(ErrorCode::kIncompatible,
                 fmt::format("asked to save version {}, has {}", save.version(), committed_.value));
   auto copy = std::make_shared<Buffer>();
+  const bool whole = config_.checkpoint.optimizer;
   control(
-      [this, copy]() -> Result<void> {
-        *copy = Buffer::copy_of(state_.committed_parameters());
+      [this, copy, whole]() -> Result<void> {
+        auto made = whole ? state_.save() : Buffer::copy_of(state_.committed_parameters());
+        if (!made) return std::unexpected(std::move(made).error());
+        *copy = std::move(*made);
         return {};
       },
-      [this, copy, name = save.checkpoint()] {
+      [this, copy, whole, name = save.checkpoint()] {
         std::make_shared<CheckpointUpload>(
-            context_.self, name, model_->layout(), std::move(*copy), context_.call_coordinator,
+            context_.self, name, saved_state(config_, model_->layout(), whole), std::move(*copy),
+            context_.call_coordinator,
             [](Result<void> done) {
               if (!done)
                 log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);

@@ -39,7 +39,8 @@ struct SeatedStageParts {
   std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
-  bool joining = false;  // the run has started: its state is to be fetched
+  bool joining = false;       // the run has started: its state is to be fetched
+  std::uint64_t version = 0;  // what the era begins with, from a checkpoint; 0: the seed's parameters
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -59,7 +60,7 @@ class SeatedStage {
   SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts);
 
   // Digests the initial state and says Ready; a source asks for its first leases. A joiner asks for
-  // its stage's state.
+  // its stage's state; in an era from a checkpoint everybody gets that from the coordinator.
   void begin();
   Result<void> on_coordinator(const Frame& frame);
   Result<void> on_peer(const Seat& from, Frame frame);
@@ -117,11 +118,13 @@ class SeatedStage {
     std::uint64_t version = 0;
     PieceFetch pieces;
     bool waiting = false;  // nobody has it now
+    bool saved = false;    // of a checkpoint
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);
   void hash_next(const std::shared_ptr<FrozenState>& frozen);
   void expire_frozen();
   void want_state();
+  void fetch_saved(std::uint64_t version);
   Result<void> on_offer(const wire::StateOffer& offer);
   void pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
@@ -176,6 +179,7 @@ class SeatedStage {
   } reached_;
   std::uint32_t reign_ = 0;         // counts coordinators; what an earlier one began is void
   std::set<Phase> opened_before_;  // by an earlier one, and not yet by this one
+  std::uint64_t begins_with_ = 0;
   bool sealing_ = false;
   Phase sealing_phase_;
   bool following_ = false;  // it has no seat yet

@@ -51,18 +51,31 @@ struct SimClusterOptions {
   decltype(StagePeerOptions::make_wiring) make_wiring;
 };
 
-class MemoryCheckpoint final : public CheckpointSink {
+// Keeps every complete checkpoint, in the order in which they were made.
+class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
  public:
   Result<void> begin(const Description& description) override;
   Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
   Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
   Result<std::string> commit() override;
-  void abandon() override { files_.clear(); }
-  const std::map<StageId, std::string>& files() const { return files_; }
+  void abandon() override { writing_.files.clear(); }
+  Result<std::optional<Saved>> open_newest() override;
+  Result<BytesView> tensor(const std::string& name) const override;
+
+  using Files = std::map<StageId, std::string>;
+  Files files() const { return complete_.empty() ? Files() : complete_.back().files; }
+  std::size_t complete() const { return complete_.size(); }
+  void damage_newest();  // one byte of a parameter
 
  private:
-  std::string name_;
-  std::map<StageId, std::string> files_;
+  struct Checkpoint {
+    Description description;
+    Files files;
+    std::map<StageId, std::string> hashes;
+  };
+  Checkpoint writing_;
+  std::vector<Checkpoint> complete_;
+  std::map<std::string, BytesView> open_;  // of the one opened last
 };
 
 class SimCluster {

@@ -110,10 +110,12 @@ period_seconds = 7
 [checkpoint]
 every_steps = 2
 keep = 1
+optimizer = false
 [eval]
 every_steps = 4
 sequences_max = 6
 [net]
+peers_wait_seconds = 7
 listen = "0.0.0.0:4700"
 connect_timeout_seconds = 2
 admit_bytes = 123
