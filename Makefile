@@ -20,7 +20,8 @@ quickstart: bootstrap  ## train a small model on a swarm of eight local processe
 	build/release/swarmline launch configs/quickstart.toml --fresh
 
 # Two builds, one list of results: the ci build, and AddressSanitizer + UBSan with the fuzzers.
-test: bootstrap  ## build and run all tests of the label "fast"
+test:  ## build and run all tests of the label "fast"
+	@scripts/bootstrap --tests
 	cmake --preset ci
 	cmake --build --preset ci --parallel $(JOBS)
 	cmake --preset asan

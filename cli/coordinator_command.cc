@@ -1,6 +1,9 @@
+#include <climits>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <signal.h>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,8 +21,8 @@
 #include "engine/config/load.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "engine/store/control_store.h"
 #include "engine/store/files.h"
-#include "engine/store/journal.h"
 #include "pipeline/coordinator/coordinator.h"
 
 namespace swarmline {
@@ -39,6 +42,13 @@ std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
   return fmt::format("{}-{}", config.run.name, hex64(mix(microseconds, config.run.seed)));
 }
 
+// What others see of who leads.
+std::string own_name() {
+  char host[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(host, HOST_NAME_MAX) != 0) std::strcpy(host, "?");
+  return fmt::format("{}, process {}", host, ::getpid());
+}
+
 // What the coordinator command holds while a run lasts; members in the order of their dependencies.
 class CoordinatorProcess {
  public:
@@ -50,6 +60,9 @@ class CoordinatorProcess {
 
  private:
   Result<void> open();
+  Result<void> take_the_lead();
+  void renew();
+  void step_down(const std::string& why);
   void finished(RunOutcome outcome);
   void signalled();
 
@@ -57,7 +70,8 @@ class CoordinatorProcess {
   RunFolder folder_;
   AsioRuntime runtime_;
   TcpNetwork network_;
-  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<ControlStore> store_;
+  Journal* journal_ = nullptr;  // of store_
   std::optional<LineFile> log_;
   std::optional<FolderSink> sink_;
   FolderSource source_;
@@ -71,9 +85,7 @@ Result<void> CoordinatorProcess::open() {
   auto data = open_run_data(config_, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
-  auto journal = open_sqlite_journal(folder_.journal());
-  if (!journal) return std::unexpected(std::move(journal).error());
-  journal_ = std::move(*journal);
+  SWARMLINE_TRY(take_the_lead());
   auto log_file = LineFile::open_append(folder_.log());
   if (!log_file) return std::unexpected(std::move(log_file).error());
   log_.emplace(std::move(*log_file));
@@ -83,6 +95,46 @@ Result<void> CoordinatorProcess::open() {
       data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
       data_->dataset.held_out_sequences());
   return {};
+}
+
+Result<void> CoordinatorProcess::take_the_lead() {
+  store_ = open_control_store({.etcd = config_.run.etcd,
+                               .run_folder = folder_.path(),
+                               .run = config_.run.name,
+                               .lease = from_seconds(config_.run.etcd_lease_seconds)});
+  auto leads = store_->try_lead(own_name());
+  if (!leads) return std::unexpected(std::move(leads).error());
+  if (!*leads) {
+    const auto leader = store_->leader();
+    return fail(
+        ErrorCode::kUserMistake,
+        fmt::format("another coordinator ({}) leads the run {}; end that one first, or give "
+                    "this run another name by --name NAME",
+                    leader ? leader->value_or("just gone") : "unknown", config_.run.name));
+  }
+  auto journal = store_->journal();
+  if (!journal) return std::unexpected(std::move(journal).error());
+  journal_ = *journal;
+  renew();
+  return {};
+}
+
+void CoordinatorProcess::renew() {
+  const Duration period = store_->renewal_period();
+  if (period <= Duration{}) return;
+  runtime_.call_after(period, [this] {
+    const auto renewed = store_->renew();
+    if (!renewed) log(LogLevel::kWarn, "{}", renewed.error().what);
+    if (!renewed && renewed.error().code == ErrorCode::kRefused)
+      return step_down(renewed.error().what);
+    renew();
+  });
+}
+
+// Another leads by now: the run is its, and so are the peers.
+void CoordinatorProcess::step_down(const std::string& why) {
+  outcome_ = {kExitRefused, why};
+  runtime_.request_stop();
 }
 
 void CoordinatorProcess::finished(RunOutcome outcome) {

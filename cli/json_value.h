@@ -1,7 +1,7 @@
 // Reads one JSON text into a tree. For the program's own small texts (a run's status), which still
 // come over a socket: bounded in depth, never throws.
-//   Ownership: values. Thread: any. Errors: kCorrupt with the offset.
-//   Bounds:    kStatusDepthMax levels; numbers are doubles.
+//   Ownership: values. Thread: any. Errors: kCorrupt.
+//   Bounds:    kJsonDepthMax levels (engine/store/strict_json.h); numbers are doubles.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,6 @@
 #include "engine/base/result.h"
 
 namespace swarmline {
-
-inline constexpr int kStatusDepthMax = 32;
 
 struct JsonMember;
 

@@ -10,8 +10,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/limits.h"
-#include "engine/checkpoint/strict_json.h"
 #include "engine/store/json_writer.h"
+#include "engine/store/strict_json.h"
 
 namespace swarmline {
 

@@ -17,6 +17,8 @@ struct RunSection {
   std::string dir = "runs";  // the run folder is dir/name
   std::uint64_t steps = 100;
   std::string on_nonfinite = "stop";  // "skip" | "stop"
+  std::vector<std::string> etcd;      // HOST:PORT; none: the journal is in the run folder
+  double etcd_lease_seconds = 5;      // a coordinator silent for so long leads no more
   bool operator==(const RunSection&) const = default;
 };
 

@@ -108,6 +108,11 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(run, on_nonfinite), one_of(kNonFinite),
    "What to do with a step whose gradient is not finite: leave it out on every stage, or stop "
    "the run."},
+  {RUN(run, etcd), texts(),
+   "Members (HOST:PORT) of the etcd cluster that holds the journal, so that a standby coordinator "
+   "on another machine can take over; none: `journal.sqlite` in the run folder."},
+  {RUN(run, etcd_lease_seconds), reals(1, kDaySeconds),
+   "With etcd: a coordinator that etcd has not heard of for so long leads no more."},
 
   {RUN(model, layers), ints(1, 4096),
    "Transformer blocks."},

@@ -310,6 +310,16 @@ Problem check_listen(std::string_view key, std::string_view insecure_key, const 
       listen, insecure_key);
 }
 
+Problem check_etcd(const RunConfig& config) {
+  constexpr std::size_t kMembersMax = 16;
+  if (config.run.etcd.size() > kMembersMax)
+    return problem({"run.etcd"}, "found {} members, expected at most {}; name some of them",
+                   config.run.etcd.size(), kMembersMax);
+  for (const std::string& member : config.run.etcd)
+    if (!parse_endpoint(member)) return bad_endpoint("run.etcd", member);
+  return {};
+}
+
 Problem check_net(const RunConfig& config) {
   if (Problem found = check_listen("net.listen", "security.insecure", config.net.listen,
                                    config.security.insecure))
@@ -346,6 +356,7 @@ std::optional<ConfigProblem> find_problem(const RunConfig& config) {
   if (Problem found = check_batch(config.batch)) return found;
   if (Problem found = check_pipeline(config)) return found;
   if (Problem found = check_codec(config.codec)) return found;
+  if (Problem found = check_etcd(config)) return found;
   return check_net(config);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/config/load.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -38,6 +39,8 @@ seed = 9223372036854775807
 dir = 'C:\odd "dir" ü'
 steps = 7
 on_nonfinite = "skip"
+etcd = ["10.0.0.1:2379", "etcd-2:2379"]
+etcd_lease_seconds = 12
 [model]
 layers = 12
 d_model = 96
@@ -198,6 +201,18 @@ TEST(LoadRunConfig, TheExamplesLoad) {
     const Result<RunConfig> again = run_config_from_text(to_toml(*config), "printed");
     ASSERT_TRUE(again) << again.error().what;
     EXPECT_EQ(*again, *config);
+  }
+}
+
+// A published example of another system trained with a learning rate of 0, and averaged nothing.
+TEST(LoadRunConfig, TheExamplesTrain) {
+  for (const char* name : {"quickstart", "tiny", "gpt2_small", "llama_like"}) {
+    const Result<RunConfig> config =
+        load_run_config(std::string(SWARMLINE_SOURCE_DIR) + "/configs/" + name + ".toml");
+    ASSERT_TRUE(config) << config.error().what;
+    EXPECT_GT(config->optimizer.lr, 0) << name;
+    EXPECT_LT(config->optimizer.warmup_steps, config->run.steps) << name;
+    EXPECT_GT(std::ranges::max(config->pipeline.peers), 1U) << name << ": nobody to average with";
   }
 }
 

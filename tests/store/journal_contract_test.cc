@@ -7,21 +7,65 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/store/journal.h"
+#include "engine/store/control_store.h"
+#include "tests/store/etcd_process.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
 namespace {
 
+// A journal and what it stands on, once for each test.
+class Opened {
+ public:
+  virtual ~Opened() = default;
+  virtual Journal* journal() = 0;
+};
+
+class OpenedMemory final : public Opened {
+ public:
+  Journal* journal() override { return journal_.get(); }
+
+ private:
+  std::unique_ptr<Journal> journal_ = make_memory_journal();
+};
+
+// Led by this process; `again()` is what its next leader sees.
+class OpenedStore : public Opened {
+ public:
+  explicit OpenedStore(ControlStoreOptions options) : options_(std::move(options)) { open(); }
+  Journal* journal() override { return *store_->journal(); }
+  void again() {
+    store_.reset();
+    open();
+  }
+
+ private:
+  void open() {
+    store_ = open_control_store(options_);
+    const auto leads = store_->try_lead("the test");
+    ASSERT_TRUE(leads) << leads.error().what;
+    ASSERT_TRUE(*leads);
+  }
+  ControlStoreOptions options_;
+  std::unique_ptr<ControlStore> store_;
+};
+
 struct Backend {
   std::string name;
-  std::function<std::unique_ptr<Journal>(const TempFolder&)> open;
+  std::function<std::unique_ptr<Opened>(const TempFolder&)> open;
 };
 
 class JournalContract : public testing::TestWithParam<Backend> {
  protected:
+  void SetUp() override {
+    if (GetParam().name == "Etcd" && !EtcdProcess::missing().empty())
+      GTEST_SKIP() << EtcdProcess::missing();
+    opened_ = GetParam().open(folder_);
+    journal_ = opened_->journal();
+  }
   TempFolder folder_;
-  std::unique_ptr<Journal> journal_ = GetParam().open(folder_);
+  std::unique_ptr<Opened> opened_;
+  Journal* journal_ = nullptr;
 };
 
 SeatRecord seat(std::uint32_t peer, std::uint32_t incarnation, std::uint16_t stage,
@@ -119,15 +163,40 @@ TEST_P(JournalContract, EventsNewestCountInOrder) {
   EXPECT_EQ(journal_->events(100)->size(), 5U);
 }
 
+TEST_P(JournalContract, TheNextLeaderFindsEverything) {
+  auto* store = dynamic_cast<OpenedStore*>(opened_.get());
+  if (store == nullptr) GTEST_SKIP() << "what is in memory goes with its process";
+  ASSERT_TRUE(journal_->put_meta("term", "3"));
+  ASSERT_TRUE(journal_->record_seat(seat(1, 1, 0, "active")));
+  ASSERT_TRUE(journal_->record_commit({.step = 9, .version = 10}));
+  ASSERT_TRUE(journal_->record_event(1, "start", ""));
+  store->again();
+  Journal* next = store->journal();
+  EXPECT_EQ(*next->get_meta("term"), "3");
+  EXPECT_EQ(next->seats()->size(), 1U);
+  ASSERT_TRUE(next->record_commit({.step = 10, .version = 11}));
+  ASSERT_TRUE(next->record_event(2, "resume", ""));
+  EXPECT_EQ((*next->last_commit())->step, 10U);
+  EXPECT_EQ(next->events(10)->size(), 2U);
+}
+
+// One etcd serves all tests of this process; every test has a run of its own in it.
+std::unique_ptr<Opened> open_in_etcd(const TempFolder& folder) {
+  static EtcdProcess etcd;
+  return std::make_unique<OpenedStore>(
+      ControlStoreOptions{.etcd = {etcd.endpoint()}, .run_folder = {}, .run = folder.path()});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, JournalContract,
-    testing::Values(Backend{"Memory", [](const TempFolder&) { return make_memory_journal(); }},
+    testing::Values(Backend{"Memory",
+                            [](const TempFolder&) { return std::make_unique<OpenedMemory>(); }},
                     Backend{"Sqlite",
                             [](const TempFolder& folder) {
-                              auto journal = open_sqlite_journal(folder.at("journal.sqlite"));
-                              if (!journal) ADD_FAILURE() << journal.error().what;
-                              return std::move(*journal);
-                            }}),
+                              return std::make_unique<OpenedStore>(ControlStoreOptions{
+                                  .etcd = {}, .run_folder = folder.path(), .run = {}});
+                            }},
+                    Backend{"Etcd", open_in_etcd}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/strict_json.h"
+#include "engine/store/strict_json.h"
 
 #include <charconv>
 #include <set>

@@ -1,0 +1,18 @@
+#include "engine/store/control_store.h"
+
+#include "engine/store/embedded_store.h"
+#include "engine/store/etcd_store.h"
+
+namespace swarmline {
+
+std::unique_ptr<ControlStore> open_control_store(const ControlStoreOptions& options) {
+  if (options.etcd.empty()) return open_embedded_store(options.run_folder);
+  std::vector<EtcdEndpoint> endpoints;
+  for (const std::string& member : options.etcd) {
+    const std::size_t colon = member.rfind(':');
+    endpoints.push_back({member.substr(0, colon), member.substr(colon + 1)});
+  }
+  return open_etcd_store(std::move(endpoints), options.run, options.lease);
+}
+
+}  // namespace swarmline

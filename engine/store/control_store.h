@@ -1,0 +1,49 @@
+// The fourth door, control half, as a coordinator opens it: one run's journal, and who may write
+// it. At any time at most one process leads a run; only it writes.
+//   Backends: embedded (journal.sqlite and coordinator.lock in the run folder: leads until the
+//             process ends), etcd (for fleets: leads while its lease lives).
+//   Thread:   the control thread of the coordinator. Calls block: a file's fsync, or one exchange
+//             with etcd of at most kEtcdDeadline.
+//   Errors:   kRefused: another process leads, or may by now: step down, touch nothing. kIo: no
+//             answer in time, or the file system's sentence. kIncompatible: of a newer format.
+//   Source:   leases and fencing by the leader key's revision: etcd's recipe for elections.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/store/journal.h"
+
+namespace swarmline {
+
+inline constexpr Duration kEtcdDeadline = std::chrono::seconds(5);
+
+class ControlStore {
+ public:
+  virtual ~ControlStore() = default;
+  // True: this process leads from now on; `who` is what others see of it. False: another does.
+  virtual Result<bool> try_lead(const std::string& who) = 0;
+  // Empty: nobody leads.
+  virtual Result<std::optional<std::string>> leader() = 0;
+  // The leader says that it lives: at least every renewal_period().
+  virtual Result<void> renew() = 0;
+  virtual Duration renewal_period() const = 0;  // 0: never
+  // Another may lead at once; what was written stays.
+  virtual void release() = 0;
+  // Of the leader; valid until release() and as long as the store. kRefused: this process does not
+  // lead.
+  virtual Result<Journal*> journal() = 0;
+};
+
+struct ControlStoreOptions {
+  std::vector<std::string> etcd;  // its members, HOST:PORT; none: embedded
+  std::string run_folder;         // of the embedded store
+  std::string run;                // the run's name: what its keys in etcd begin with
+  Duration lease = std::chrono::seconds(5);
+};
+std::unique_ptr<ControlStore> open_control_store(const ControlStoreOptions& options);
+
+}  // namespace swarmline

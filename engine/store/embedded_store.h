@@ -1,0 +1,13 @@
+// The control store of a run on one machine, in the run folder: see control_store.h.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/store/control_store.h"
+
+namespace swarmline {
+
+std::unique_ptr<ControlStore> open_embedded_store(const std::string& run_folder);
+
+}  // namespace swarmline

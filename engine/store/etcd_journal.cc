@@ -1,0 +1,311 @@
+#include "engine/store/etcd_journal.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/base/hash.h"
+#include "engine/store/json_writer.h"
+#include "engine/store/strict_json.h"
+
+namespace swarmline {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kPageEntries = 1000;  // of one answer
+
+void write_number(JsonWriter& writer, std::string_view name, double number) {
+  writer.key(name);
+  if (std::isfinite(number)) {
+    writer.value(number);
+  } else {  // JSON has no word for them
+    writer.value(fmt::format("{}", number));
+  }
+}
+
+std::string to_json(const SeatRecord& seat) {
+  JsonWriter writer;
+  writer.begin_object()
+      .member("stage", seat.seat.stage.value)
+      .member("address", seat.address)
+      .member("state", seat.state)
+      .end_object();
+  return writer.take();
+}
+
+std::string to_json(const CommitRecord& commit) {
+  JsonWriter writer;
+  writer.begin_object().member("step", commit.step).member("version", commit.version);
+  write_number(writer, "loss", commit.loss);
+  writer.member("tokens", commit.tokens);
+  write_number(writer, "gradient_norm", commit.gradient_norm);
+  write_number(writer, "clip_scale", commit.clip_scale);
+  write_number(writer, "learning_rate", commit.learning_rate);
+  writer.member("skipped", commit.skipped).key("group_digests").begin_array();
+  for (const std::uint64_t digest : commit.group_digests) writer.value(hex64(digest));
+  writer.end_array();
+  write_number(writer, "wall_seconds", commit.wall_seconds);
+  return writer.end_object().take();
+}
+
+std::string to_json(const EventRecord& event) {
+  JsonWriter writer;
+  writer.begin_object();
+  write_number(writer, "wall_seconds", event.wall_seconds);
+  return writer.member("kind", event.kind).member("detail", event.detail).end_object().take();
+}
+
+// Reads the members of one entry; the first that is not as written here is remembered.
+class EntryReader {
+ public:
+  explicit EntryReader(const EtcdEntry& entry) : key_(entry.key) {
+    auto root = parse_strict_json(entry.value, "etcd's " + entry.key);
+    if (root && root->is_object()) object_ = std::move(root->get_object());
+  }
+
+  std::string text(std::string_view name) {
+    const json::string* found = find(name, &json::value::if_string);
+    return found != nullptr ? std::string(found->data(), found->size()) : std::string();
+  }
+  double real(std::string_view name) {
+    const json::value* found = object_.if_contains(name);
+    if (found != nullptr && found->is_string()) {
+      double number = std::numeric_limits<double>::quiet_NaN();
+      const json::string& text = found->get_string();
+      std::from_chars(text.data(), text.data() + text.size(), number);
+      return number;
+    }
+    if (found != nullptr && found->is_number()) return found->to_number<double>();
+    fits_ = false;
+    return 0;
+  }
+  std::uint64_t integer(std::string_view name) {
+    const json::value* found = object_.if_contains(name);
+    json::error_code error;
+    const auto number = found != nullptr ? found->to_number<std::uint64_t>(error) : 0;
+    fits_ = fits_ && found != nullptr && !error;
+    return number;
+  }
+  bool truth(std::string_view name) {
+    const bool* found = find(name, &json::value::if_bool);
+    return found != nullptr && *found;
+  }
+  std::vector<std::uint64_t> digests(std::string_view name) {
+    std::vector<std::uint64_t> all;
+    const json::array* found = find(name, &json::value::if_array);
+    for (std::size_t i = 0; found != nullptr && i < found->size(); ++i) {
+      const json::string* text = (*found)[i].if_string();
+      std::uint64_t digest = 0;
+      const auto read = text != nullptr
+                            ? std::from_chars(text->data(), text->data() + text->size(), digest, 16)
+                            : std::from_chars_result{nullptr, std::errc::invalid_argument};
+      fits_ = fits_ && read.ec == std::errc();
+      all.push_back(digest);
+    }
+    return all;
+  }
+  Result<void> check() const {
+    if (fits_) return {};
+    return fail(ErrorCode::kCorrupt, fmt::format("etcd's {} is not what a journal holds", key_));
+  }
+
+ private:
+  template <typename T>
+  const T* find(std::string_view name, const T* (json::value::*as)() const noexcept) {
+    const json::value* found = object_.if_contains(name);
+    const T* value = found != nullptr ? (found->*as)() : nullptr;
+    fits_ = fits_ && value != nullptr;
+    return value;
+  }
+
+  std::string key_;
+  json::object object_;
+  bool fits_ = true;
+};
+
+// The numbers that a key ends with, from its `count` last parts.
+Result<std::vector<std::uint64_t>> numbers_of(std::string_view key, std::size_t count) {
+  std::vector<std::uint64_t> numbers(count);
+  std::string_view rest = key;
+  for (std::size_t i = count; i-- > 0;) {
+    const std::size_t slash = rest.rfind('/');
+    const std::string_view part = rest.substr(slash + 1);
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), numbers[i]);
+    if (slash == std::string_view::npos || read.ec != std::errc() ||
+        read.ptr != part.data() + part.size())
+      return fail(ErrorCode::kCorrupt, fmt::format("etcd has the key {}", key));
+    rest = rest.substr(0, slash);
+  }
+  return numbers;
+}
+
+class EtcdJournal final : public Journal {
+ public:
+  EtcdJournal(EtcdClient& client, std::string prefix, std::string leader_key,
+              std::int64_t leader_revision)
+      : client_(client),
+        prefix_(std::move(prefix)),
+        leader_key_(std::move(leader_key)),
+        leader_revision_(leader_revision) {}
+
+  Result<void> prepare() {
+    auto format = get_meta("format");
+    if (!format) return std::unexpected(format.error());
+    if (*format && **format != std::to_string(kJournalFormat))
+      return fail(ErrorCode::kIncompatible,
+                  fmt::format("the journal at {} in etcd has format {}, and this swarmline knows "
+                              "formats up to {}: use the newer swarmline, or another run name",
+                              prefix_, **format, kJournalFormat));
+    SWARMLINE_TRY(put_meta("format", std::to_string(kJournalFormat)));
+    SWARMLINE_TRY(find_last("commits", commits_));
+    return find_last("events", events_);
+  }
+
+  Result<void> put_meta(const std::string& key, const std::string& value) override {
+    return write(EtcdWrites().put(prefix_ + "meta/" + key, value));
+  }
+
+  Result<std::optional<std::string>> get_meta(const std::string& key) override {
+    auto found = client_.range(prefix_ + "meta/" + key, "", 1);
+    if (!found) return std::unexpected(found.error());
+    if (found->entries.empty()) return std::nullopt;
+    return std::move(found->entries.front().value);
+  }
+
+  Result<void> record_seat(const SeatRecord& seat) override {
+    return write(EtcdWrites().put(fmt::format("{}seats/{:010}/{:010}", prefix_,
+                                              seat.seat.peer.value, seat.seat.incarnation.value),
+                                  to_json(seat)));
+  }
+
+  Result<std::vector<SeatRecord>> seats() override {
+    std::vector<SeatRecord> all;
+    std::string from = prefix_ + "seats/";
+    const std::string end = etcd_prefix_end(from);
+    for (;;) {
+      auto page = client_.range(from, end, kPageEntries);
+      if (!page) return std::unexpected(page.error());
+      for (const EtcdEntry& entry : page->entries) {
+        auto ids = numbers_of(entry.key, 2);
+        if (!ids) return std::unexpected(ids.error());
+        EntryReader reader(entry);
+        SeatRecord record;
+        record.seat.peer = PeerId(static_cast<std::uint32_t>(ids->at(0)));
+        record.seat.incarnation = Incarnation(static_cast<std::uint32_t>(ids->at(1)));
+        record.seat.stage = StageId(static_cast<std::uint16_t>(reader.integer("stage")));
+        record.address = reader.text("address");
+        record.state = reader.text("state");
+        SWARMLINE_TRY(reader.check());
+        all.push_back(std::move(record));
+      }
+      if (!page->more || page->entries.empty()) return all;
+      from = page->entries.back().key + '\0';
+    }
+  }
+
+  Result<void> record_commit(const CommitRecord& commit) override {
+    return append("commits", commits_, kCommitsKept, to_json(commit));
+  }
+
+  Result<std::optional<CommitRecord>> last_commit() override {
+    auto newest = newest_of("commits", 1);
+    if (!newest) return std::unexpected(newest.error());
+    if (newest->empty()) return std::nullopt;
+    EntryReader reader(newest->front());
+    CommitRecord commit{.step = reader.integer("step"),
+                        .version = reader.integer("version"),
+                        .loss = reader.real("loss"),
+                        .tokens = reader.integer("tokens"),
+                        .gradient_norm = reader.real("gradient_norm"),
+                        .clip_scale = reader.real("clip_scale"),
+                        .learning_rate = reader.real("learning_rate"),
+                        .skipped = reader.truth("skipped"),
+                        .group_digests = reader.digests("group_digests"),
+                        .wall_seconds = reader.real("wall_seconds")};
+    SWARMLINE_TRY(reader.check());
+    return commit;
+  }
+
+  Result<void> record_event(double wall_seconds, const std::string& kind,
+                            const std::string& detail) override {
+    return append(
+        "events", events_, kEventsKept,
+        to_json(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail}));
+  }
+
+  Result<std::vector<EventRecord>> events(std::size_t count_max) override {
+    auto newest = newest_of("events", count_max);
+    if (!newest) return std::unexpected(newest.error());
+    std::vector<EventRecord> all;
+    for (auto entry = newest->rbegin(); entry != newest->rend(); ++entry) {
+      EntryReader reader(*entry);
+      all.push_back({.wall_seconds = reader.real("wall_seconds"),
+                     .kind = reader.text("kind"),
+                     .detail = reader.text("detail")});
+      SWARMLINE_TRY(reader.check());
+    }
+    return all;
+  }
+
+ private:
+  // Numbers count up for ever; those kept are (number - kept, number].
+  Result<void> append(std::string_view table, std::uint64_t& number, std::uint64_t kept,
+                      const std::string& value) {
+    const auto key = [&](std::uint64_t n) { return fmt::format("{}{}/{:020}", prefix_, table, n); };
+    EtcdWrites writes;
+    writes.put(key(number + 1), value);
+    if (number + 1 > kept) writes.remove(key(number + 1 - kept));
+    SWARMLINE_TRY(write(std::move(writes)));
+    ++number;
+    return {};
+  }
+
+  Result<void> write(EtcdWrites writes) {
+    auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
+    if (!written) return std::unexpected(written.error());
+    if (written->succeeded) return {};
+    return fail(ErrorCode::kRefused, "this coordinator's lease is over: another one may lead now");
+  }
+
+  Result<std::vector<EtcdEntry>> newest_of(const std::string& table, std::size_t count_max) {
+    const std::string first = prefix_ + table + "/";
+    auto found = client_.range(first, etcd_prefix_end(first), count_max, true);
+    if (!found) return std::unexpected(found.error());
+    return std::move(found->entries);
+  }
+
+  Result<void> find_last(const std::string& table, std::uint64_t& number) {
+    auto newest = newest_of(table, 1);
+    if (!newest) return std::unexpected(newest.error());
+    if (newest->empty()) return {};
+    auto last = numbers_of(newest->front().key, 1);
+    if (!last) return std::unexpected(last.error());
+    number = last->front();
+    return {};
+  }
+
+  EtcdClient& client_;
+  std::string prefix_;
+  std::string leader_key_;
+  std::int64_t leader_revision_;
+  std::uint64_t commits_ = 0;  // the newest one's number
+  std::uint64_t events_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Journal>> open_etcd_journal(EtcdClient& client, std::string prefix,
+                                                   std::string leader_key,
+                                                   std::int64_t leader_revision) {
+  auto journal = std::make_unique<EtcdJournal>(client, std::move(prefix), std::move(leader_key),
+                                               leader_revision);
+  SWARMLINE_TRY(journal->prepare());
+  return journal;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,16 @@
+// The control store of a fleet, in etcd: see control_store.h. Keys begin with /swarmline/RUN/.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/store/control_store.h"
+#include "engine/store/etcd_client.h"
+
+namespace swarmline {
+
+std::unique_ptr<ControlStore> open_etcd_store(std::vector<EtcdEndpoint> endpoints,
+                                              const std::string& run, Duration lease);
+
+}  // namespace swarmline

@@ -1,0 +1,143 @@
+// Who leads: what both stores promise, and what a lease adds.
+
+#include "engine/store/control_store.h"
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/store/etcd_process.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPause = 50ms;
+constexpr int kLookMax = 400;  // 20 s
+
+bool comes_true(const std::function<bool()>& holds) {
+  for (int i = 0; i < kLookMax; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
+}
+
+class ControlStoreContract : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!in_etcd()) return;
+    if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+    etcd_ = std::make_unique<EtcdProcess>();
+    options_.etcd = {etcd_->endpoint()};
+  }
+  bool in_etcd() const { return GetParam() == std::string("etcd"); }
+
+  TempFolder folder_;
+  std::unique_ptr<EtcdProcess> etcd_;
+  ControlStoreOptions options_{
+      .etcd = {}, .run_folder = folder_.path(), .run = "run", .lease = 10s};
+};
+
+TEST_P(ControlStoreContract, OneLeadsTheOtherWaits) {
+  const auto first = open_control_store(options_), second = open_control_store(options_);
+  EXPECT_EQ(*first->leader(), std::nullopt);
+  EXPECT_EQ(first->journal().error().code, ErrorCode::kRefused);
+  ASSERT_TRUE(*first->try_lead("127.0.0.1:1"));
+  ASSERT_TRUE(*first->try_lead("127.0.0.1:1"));  // it does already
+  EXPECT_FALSE(*second->try_lead("127.0.0.1:2"));
+  EXPECT_EQ(*second->leader(), "127.0.0.1:1");
+  EXPECT_EQ(second->journal().error().code, ErrorCode::kRefused);
+  ASSERT_TRUE((*first->journal())->put_meta("term", "1"));
+  first->release();
+  EXPECT_EQ(*second->leader(), std::nullopt);
+  ASSERT_TRUE(*second->try_lead("127.0.0.1:2"));
+  EXPECT_EQ(*(*second->journal())->get_meta("term"), "1");
+  EXPECT_FALSE(*first->try_lead("127.0.0.1:1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ControlStoreContract, testing::Values("embedded", "etcd"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// What a lease adds.
+class EtcdLease : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+    etcd_ = std::make_unique<EtcdProcess>();
+  }
+  std::unique_ptr<ControlStore> open(Duration lease) const {
+    return open_control_store(
+        {.etcd = {etcd_->endpoint()}, .run_folder = {}, .run = "run", .lease = lease});
+  }
+  std::unique_ptr<EtcdProcess> etcd_;
+};
+
+TEST_F(EtcdLease, StaysWithALeaderThatRenews) {
+  constexpr Duration kTime = 3s;
+  const auto first = open(kTime), second = open(kTime);
+  ASSERT_TRUE(*first->try_lead("first"));
+  ASSERT_LT(2 * first->renewal_period(), kTime);
+  for (Duration passed{}; passed < kTime * 3 / 2; passed += first->renewal_period()) {
+    std::this_thread::sleep_for(first->renewal_period());
+    ASSERT_TRUE(first->renew());
+    ASSERT_FALSE(*second->try_lead("second"));
+  }
+  EXPECT_TRUE((*first->journal())->put_meta("still", "here"));
+}
+
+// A leader that was stopped for longer than its lease, and does not know.
+TEST_F(EtcdLease, WhoDoesNotLeadAnyMoreWritesNothing) {
+  const auto first = open(1s), second = open(1s);
+  ASSERT_TRUE(*first->try_lead("first"));
+  Journal* old = *first->journal();
+  ASSERT_TRUE(old->put_meta("term", "1"));
+  ASSERT_TRUE(comes_true([&] {
+    auto leads = second->try_lead("second");
+    return leads && *leads;
+  }));
+  ASSERT_TRUE((*second->journal())->put_meta("term", "2"));
+  const auto late = old->record_commit({.step = 7, .version = 8});
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(old->put_meta("term", "1").error().code, ErrorCode::kRefused);
+  EXPECT_EQ(first->renew().error().code, ErrorCode::kRefused);
+  EXPECT_EQ(*(*second->journal())->get_meta("term"), "2");
+  EXPECT_EQ(*(*second->journal())->last_commit(), std::nullopt);
+}
+
+TEST_F(EtcdLease, OutlivesTheServersRestart) {
+  const auto store = open(30s);
+  ASSERT_TRUE(*store->try_lead("first"));
+  Journal& journal = **store->journal();
+  ASSERT_TRUE(journal.record_commit({.step = 1, .version = 2}));
+  etcd_->restart();
+  ASSERT_TRUE(comes_true([&] { return store->renew().has_value(); }));
+  ASSERT_TRUE(journal.record_commit({.step = 2, .version = 3}));
+  EXPECT_EQ((*journal.last_commit())->step, 2U);
+}
+
+TEST_F(EtcdLease, FrozenServerIsAnErrorInTime) {
+  const auto store = open(1s);
+  ASSERT_TRUE(*store->try_lead("first"));
+  etcd_->signal(SIGSTOP);
+  EXPECT_EQ((*store->journal())->put_meta("a", "b").error().code, ErrorCode::kIo);
+  etcd_->signal(SIGCONT);
+}
+
+TEST(ControlStore, NobodyAtTheAddressIsSaidInTime) {
+  const auto store = open_control_store({.etcd = {"127.0.0.1:1"}, .run_folder = {}, .run = "run"});
+  const auto leads = store->try_lead("first");
+  ASSERT_FALSE(leads);
+  EXPECT_EQ(leads.error().code, ErrorCode::kIo);
+  EXPECT_THAT(leads.error().what, testing::HasSubstr("127.0.0.1:1"));
+}
+
+}  // namespace
+}  // namespace swarmline
