@@ -64,6 +64,8 @@ Result<void> Coordinator::Impl::open_journal() {
     SWARMLINE_TRY(journal_.record_seat(seat));
   }
   begin_from_checkpoint("the coordinator was started again");
+  if (!ended_ && beginning_.version == options_.config.run.steps)  // killed as it said so
+    end(0, fmt::format("finished {} steps", beginning_.version));
   return {};
 }
 

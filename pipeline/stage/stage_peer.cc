@@ -23,8 +23,8 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
-// For a try at one of several coordinators' addresses: that machine may be gone.
-constexpr Duration kNextCoordinatorTimeout = std::chrono::seconds(2);
+// For one of many tries: that machine may be gone, and another coordinator be elsewhere.
+constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
 // Only where another coordinator may have taken over: what is said to one that is silent for longer
 // is said to nobody.
 constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
@@ -157,7 +157,8 @@ void StagePeer::Impl::start() {
 
 void StagePeer::Impl::connect() {
   const Address address = coordinators_[coordinator_tried_ % coordinators_.size()];
-  const Duration timeout = coordinators_.size() > 1 ? kNextCoordinatorTimeout : kConnectTimeout;
+  const Duration timeout = rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout
+                                                                             : kConnectTimeout;
   network_.connect(
       address, timeout, [weak = weak(), address](Result<std::shared_ptr<Connection>> connected) {
         auto self = weak.lock();
@@ -278,8 +279,7 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
 }
 
 void StagePeer::Impl::on_hello_failed(const Error& error) {
-  if ((rejoining_ || adrift_) && error.code == ErrorCode::kPeerGone)
-    return;  // its connection says so, too
+  if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
   if ((rejoining_ || adrift_) && error.code == ErrorCode::kDeadline) return coordinator_->close();
   finish(error.code == ErrorCode::kRefused ? 3 : 1,
          "the coordinator did not take this peer: " + error.what);
@@ -462,7 +462,6 @@ void StagePeer::Impl::heartbeat() {
 void StagePeer::Impl::rejoin(const std::string& why) {
   if (finished_ || rejoining_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
-  if (seat_.peer.value == 0) return finish(1, why);
   rejoining_ = true;
   ++life_;
   why_rejoining_ = why;
