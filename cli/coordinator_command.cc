@@ -53,7 +53,9 @@ std::string own_name() {
 class CoordinatorProcess {
  public:
   CoordinatorProcess(RunConfig config, RunFolder folder)
-      : config_(std::move(config)), folder_(std::move(folder)), network_(runtime_, {}),
+      : config_(std::move(config)),
+        folder_(std::move(folder)),
+        network_(runtime_, {}),
         source_(folder_.checkpoints()) {}
 
   Result<int> run();

@@ -101,9 +101,10 @@ Result<RunStart> RunFolder::resume(const RunConfig& config) const {
     auto manifest = read_checkpoint((*newest)->path, Verify::kSizes);
     if (!manifest) return std::unexpected(std::move(manifest).error());
     if (!manifest->optimizer_state)
-      return no(fmt::format("{} can't be gone on with: {} holds no optimizer state "
-                            "(checkpoint.optimizer)",
-                            path_, (*newest)->path));
+      return no(
+          fmt::format("{} can't be gone on with: {} holds no optimizer state "
+                      "(checkpoint.optimizer)",
+                      path_, (*newest)->path));
   }
   SWARMLINE_TRY(make_folders(checkpoints()));
   SWARMLINE_TRY(make_folders(logs()));

@@ -1,6 +1,6 @@
 // The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
-// status.json, checkpoints/, logs/. Never written over: one folder is one run, which the same config
-// goes on with.
+// status.json, checkpoints/, logs/. Never written over: one folder is one run, which the same
+// config goes on with.
 //   Errors: kUserMistake when another run is there already; kIo.
 #pragma once
 

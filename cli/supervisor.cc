@@ -106,7 +106,7 @@ class Supervisor {
   int ticks_unseated_ = 0;  // since the newest peer was started
   RunStatus status_;
   bool started_ = false;  // it has trained
-  bool asked_ = false;  // a status request is on its way
+  bool asked_ = false;    // a status request is on its way
   std::optional<LiveScreen> screen_;
   std::optional<std::uint64_t> printed_step_;
   std::string printed_state_;

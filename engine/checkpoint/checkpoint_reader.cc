@@ -8,9 +8,16 @@
 
 #include "engine/base/check.h"
 #include "engine/checkpoint/checkpoint_folder.h"
-#include "engine/checkpoint/saved_state.h"
 
 namespace swarmline {
+
+namespace {
+
+bool is_state_tensor(std::string_view name) {
+  return name.starts_with(kOptimizerPrefix) || name.starts_with(kPreviousPrefix);
+}
+
+}  // namespace
 
 Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
   CheckpointReader reader;

@@ -28,7 +28,7 @@ class CheckpointReader {
     BytesView bytes;
   };
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }  // parameters, by name
-  // The optimizer's and other state that a run goes on from (saved_state.h).
+  // The optimizer's and other state that a run goes on from (engine/optimizer/saved_state.h).
   const std::map<std::string, Tensor>& state_tensors() const { return state_tensors_; }
   Result<BytesView> find(const std::string& name) const;  // of either kind; kNotFound
   // Absent for a single file.

@@ -155,7 +155,7 @@ struct NetSection {
   double collect_seconds = 5;       // a coordinator begun again waits so long for its peers
   double coordinator_patience_seconds = 300;  // peers wait so long for a coordinator that is gone
   std::vector<std::string> standby;           // addresses of coordinators that may take over
-  double peers_wait_seconds = 60;   // a run that went back waits so long for missing peers
+  double peers_wait_seconds = 60;  // a run that went back waits so long for missing peers
   bool operator==(const NetSection&) const = default;
 };
 

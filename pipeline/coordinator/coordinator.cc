@@ -161,7 +161,8 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
                     hello->protocol(), kProtocolVersion)));
   if (hello->run_id() == options_.run_id && hello->term() > term_.value) {
     respond(fail(ErrorCode::kPeerGone, "another coordinator has taken over"));
-    return step_down(fmt::format("a peer knows of term {}, this is {}", hello->term(), term_.value));
+    return step_down(
+        fmt::format("a peer knows of term {}, this is {}", hello->term(), term_.value));
   }
   if (resumes(*hello)) return resume_seat(session, *hello, respond);
   if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting)
@@ -176,10 +177,9 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
   peers_[seat->peer] = session;
-  if (auto kept =
-          journal_.record_seat({.seat = *seat,
-                                .address = hello->address(),
-                                .state = state_ == State::kWaiting ? "active" : "joining"});
+  if (auto kept = journal_.record_seat({.seat = *seat,
+                                        .address = hello->address(),
+                                        .state = state_ == State::kWaiting ? "active" : "joining"});
       !kept)
     return journal_failed(kept.error());
   event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello->address()));

@@ -72,7 +72,7 @@ class CheckpointSource {
 struct CoordinatorOptions {
   RunConfig config;
   std::string config_toml;  // resolved, sent to peers
-  std::string run_id;  // a journal that holds a run keeps its own
+  std::string run_id;       // a journal that holds a run keeps its own
   ModelSpec model;
   std::uint64_t eval_sequences =
       0;  // of the held-out split, per evaluation; a multiple of the microbatch

@@ -84,19 +84,18 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
   fruitless_eras_ = sequence_.committed() > furthest_ ? 0 : fruitless_eras_ + 1;
   furthest_ = reached;
   if (sequence_.draining())
-    return fail_run(fmt::format("{}; the run was ending, and goes on from {} when it is started "
-                                "again",
-                                why, last_checkpoint_.empty() ? "its beginning" : last_checkpoint_));
+    return fail_run(
+        fmt::format("{}; the run was ending, and goes on from {} when it is started "
+                    "again",
+                    why, last_checkpoint_.empty() ? "its beginning" : last_checkpoint_));
   if (fruitless_eras_ > kFruitlessErasMax)
     return fail_run(fmt::format("{}; the run went back {} times without getting beyond step {}",
                                 why, kFruitlessErasMax, reached));
   if (auto found = find_beginning(); !found)
     return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
   ++era_.value;
-  if (auto kept = record_era(); !kept)
-    return journal_failed(kept.error());
-  const std::string from =
-      beginning_.path.empty() ? "the initial parameters" : beginning_.path;
+  if (auto kept = record_era(); !kept) return journal_failed(kept.error());
+  const std::string from = beginning_.path.empty() ? "the initial parameters" : beginning_.path;
   const std::string again =
       reached > beginning_.version
           ? fmt::format("; steps {} to {} are computed again", beginning_.version, reached - 1)
@@ -143,8 +142,8 @@ void Coordinator::Impl::dismiss_everybody(const std::string& why) {
     const Member& member = membership_.at(peer);
     if (!member.draining || member.moves_to) expected_.insert(peer);
     membership_.fence(seat);
-    if (auto kept = journal_.record_seat(
-            {.seat = seat, .address = member.address, .state = "fenced"});
+    if (auto kept =
+            journal_.record_seat({.seat = seat, .address = member.address, .state = "fenced"});
         !kept)
       return journal_failed(kept.error());
     ledger_.seat_lost(seat);
@@ -193,8 +192,7 @@ void Coordinator::Impl::wait_for_peers() {
 }
 
 void Coordinator::Impl::arm_peers_wait() {
-  const Duration wait =
-      std::max(kGatherTime, from_seconds(options_.config.net.peers_wait_seconds));
+  const Duration wait = std::max(kGatherTime, from_seconds(options_.config.net.peers_wait_seconds));
   runtime_.cancel(peers_wait_);
   peers_wait_ = runtime_.call_after(wait, [weak = weak(), wait] {
     auto self = weak.lock();
@@ -202,10 +200,10 @@ void Coordinator::Impl::arm_peers_wait() {
     Impl& impl = **self;
     const std::vector<StageId> empty = impl.membership_.empty_stages();
     if (empty.empty() || impl.was_stopped()) return impl.arm_peers_wait();
-    impl.fail_run(fmt::format("{}; the run ends after step {} because stage {} has no peer and "
-                              "nobody joined it within {:.0f} s",
-                              impl.why_waiting_, impl.furthest_, empty.front().value,
-                              to_seconds(wait)));
+    impl.fail_run(
+        fmt::format("{}; the run ends after step {} because stage {} has no peer and "
+                    "nobody joined it within {:.0f} s",
+                    impl.why_waiting_, impl.furthest_, empty.front().value, to_seconds(wait)));
   });
 }
 
@@ -234,8 +232,7 @@ void Coordinator::Impl::on_piece_request(const SessionPtr& session,
     if (!read) return fail_run("the checkpoint can't be read: " + read.error().what);
   }
   reply.set_missing(piece.size() == 0);
-  if (reply.missing())
-    return session->channel->notify(make_frame(MessageKind::kPiece, reply));
+  if (reply.missing()) return session->channel->notify(make_frame(MessageKind::kPiece, reply));
   const SharedBytes payload(std::move(piece));
   reply.set_checksum(xxh3(payload.view()));
   Frame frame = make_frame(MessageKind::kPiece, reply, {payload});

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/saved_state.h"
 #include "engine/net/rpc.h"
+#include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"
 #include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
@@ -237,12 +237,12 @@ class Coordinator::Impl {
   Term term_{1};
   Era era_{0};
   Beginning beginning_;
-  std::string era_sentence_;         // why the newest era began, and where
-  std::string why_waiting_;          // for peers, in an era
-  bool trained_ = false;             // peers of this run are about
-  std::set<PeerId> expected_;        // lived when the era began, and are not back
-  bool gathered_ = false;            // whoever comes back has had the time
-  std::uint64_t furthest_ = 0;       // version ever committed
+  std::string era_sentence_;          // why the newest era began, and where
+  std::string why_waiting_;           // for peers, in an era
+  bool trained_ = false;              // peers of this run are about
+  std::set<PeerId> expected_;         // lived when the era began, and are not back
+  bool gathered_ = false;             // whoever comes back has had the time
+  std::uint64_t furthest_ = 0;        // version ever committed
   std::uint32_t fruitless_eras_ = 0;  // in a row that did not get beyond it
   TimerId gather_timer_, peers_wait_;
   bool ended_ = false;

@@ -13,18 +13,20 @@
 namespace swarmline {
 
 namespace {
-constexpr const char* kStarted = "started";      // meta: training has begun, in the era before that
-constexpr const char* kEnded = "ended";          // meta: the run was over, or left by its user
-constexpr const char* kAddress = "address";      // meta: where it listens
-constexpr const char* kEvaluated = "evaluated";  // meta: the newest version whose evaluation is over
-constexpr std::size_t kHeldMax = 1 << 16;        // messages that wait for the collecting to end
-constexpr std::uint64_t kTermMax = 1 << 15;      // what the numbers of attempts have room for
-constexpr int kAttemptsOfTermBits = 8;           // of averaging: more than one term may use
+constexpr const char* kStarted = "started";  // meta: training has begun, in the era before that
+constexpr const char* kEnded = "ended";      // meta: the run was over, or left by its user
+constexpr const char* kAddress = "address";  // meta: where it listens
+constexpr const char* kEvaluated =
+    "evaluated";                             // meta: the newest version whose evaluation is over
+constexpr std::size_t kHeldMax = 1 << 16;    // messages that wait for the collecting to end
+constexpr std::uint64_t kTermMax = 1 << 15;  // what the numbers of attempts have room for
+constexpr int kAttemptsOfTermBits = 8;       // of averaging: more than one term may use
 
 bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
-  return std::any_of(
-      holdings.phases().begin(), holdings.phases().end(),
-      [&](const wire::PhaseHoldings& held) { return !held.phase().eval() && held.phase().step() == step; });
+  return std::any_of(holdings.phases().begin(), holdings.phases().end(),
+                     [&](const wire::PhaseHoldings& held) {
+                       return !held.phase().eval() && held.phase().step() == step;
+                     });
 }
 }  // namespace
 
@@ -140,7 +142,8 @@ void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello
 }
 
 void Coordinator::Impl::no_longer_awaited(const Seat& seat) {
-  if (!collecting_ || collecting_->awaited.erase(seat) == 0 || !collecting_->awaited.empty()) return;
+  if (!collecting_ || collecting_->awaited.erase(seat) == 0 || !collecting_->awaited.empty())
+    return;
   runtime_.post([weak = weak()] {
     auto self = weak.lock();
     if (self && (*self)->collecting_ && !(*self)->ended_) (*self)->end_collecting();
@@ -241,8 +244,8 @@ wire::Commit Coordinator::Impl::said_again(const CommitRecord& record) const {
   return commit;
 }
 
-// The phase was open before: it goes on with the codecs it had, and with what is in its peers' sums.
-// What was acknowledged counts before what was only said; of two that say the same index the first
+// The phase was open before: it goes on with the codecs it had, and with what is in its peers'
+// sums. What was acknowledged counts before what was only said; of two that say the same index the first
 // keeps it. What nobody has is leased anew.
 void Coordinator::Impl::collect_phase(wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());

@@ -51,8 +51,8 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
 }  // namespace
 
 std::string Coordinator::Impl::status_json() const {
-  static constexpr const char* kStates[] = {"waiting",       "training", "draining",
-                                            "checkpointing", "done",     "failed",   "collecting"};
+  static constexpr const char* kStates[] = {"waiting", "training", "draining",  "checkpointing",
+                                            "done",    "failed",   "collecting"};
   const RunConfig& config = options_.config;
   const Instant now = runtime_.now();
   const double elapsed = stats_.elapsed_seconds(now);

@@ -17,8 +17,8 @@
 
 namespace swarmline {
 
-// kFollowing: fetches its stage's state and hears of the commits since. kAway: the journal knows its
-// seat, and this coordinator has not heard of it yet.
+// kFollowing: fetches its stage's state and hears of the commits since. kAway: the journal knows
+// its seat, and this coordinator has not heard of it yet.
 enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost, kAway };
 
 struct Member {
@@ -89,7 +89,7 @@ class Membership {
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
-  bool formed() const;  // every stage has its target of ready peers
+  bool formed() const;   // every stage has its target of ready peers
   bool covered() const;  // every stage has a ready peer, and nobody is building
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   // Ids of an earlier coordinator's peers are not given again.

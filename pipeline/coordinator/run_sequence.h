@@ -35,8 +35,8 @@ class RunSequence {
     Phase phase;
     Version version;
   };
-  // Goes on after `committed` commits: the step after them was open, with `ahead` the one after that,
-  // too; versions up to `evaluated` have been evaluated.
+  // Goes on after `committed` commits: the step after them was open, with `ahead` the one after
+  // that, too; versions up to `evaluated` have been evaluated.
   void restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated);
   // Phases to open now, in order; the caller opens all of them.
   std::vector<Opening> take_openings();
@@ -66,7 +66,7 @@ class RunSequence {
       1;  // versions below have had their turn (version 0 is not evaluated)
   std::uint64_t open_evals_ = 0;
   bool restored_ = false;  // the step on an older version than the newest may be opened again
-  bool ahead_ = false;  // the step after the next one is to be opened with it
+  bool ahead_ = false;     // the step after the next one is to be opened with it
   bool draining_ = false;
 };
 

@@ -157,7 +157,7 @@ class Ledger {
   std::map<Phase, std::unique_ptr<Book>> books_;
   std::map<PeerId, Incarnation>
       fences_;  // highest lost incarnation; at most Limits::peers_max peers
-  // Peers' attempts are (peer << 32 | counter); the ledger's have the term above those, and no peer.
+  // Peers' attempts are (peer << 32 | counter); the ledger's have the term above, and no peer.
   std::uint64_t attempts_ = 0;
 };
 

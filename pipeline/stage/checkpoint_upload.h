@@ -11,10 +11,10 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/ids.h"
-#include "engine/checkpoint/saved_state.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"
 #include "engine/net/frame.h"
+#include "engine/optimizer/saved_state.h"
 
 namespace swarmline {
 

@@ -41,9 +41,9 @@ class Contributions {
   // much: the ledger contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
-  void reopen(const Phase& phase);  // no longer frozen
+  void reopen(const Phase& phase);         // no longer frozen
   void unreserve_all(const Phase& phase);  // its tasks were dropped, and none is on the device
-  void forget(const Phase& phase);  // the accumulator was emptied
+  void forget(const Phase& phase);         // the accumulator was emptied
   void retire(const Phase& phase);
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
   // What is in the accumulator and stays there, as far as this peer knows.

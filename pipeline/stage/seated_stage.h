@@ -39,8 +39,9 @@ struct SeatedStageParts {
   std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
-  bool joining = false;       // the run has started: its state is to be fetched
-  std::uint64_t version = 0;  // what the era begins with, from a checkpoint; 0: the seed's parameters
+  bool joining = false;  // the run has started: its state is to be fetched
+  std::uint64_t version =
+      0;  // of the checkpoint that the era begins with; 0: the seed's parameters
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -177,7 +178,7 @@ class SeatedStage {
     std::uint64_t version = 0;
     std::uint64_t digest = 0;
   } reached_;
-  std::uint32_t reign_ = 0;         // counts coordinators; what an earlier one began is void
+  std::uint32_t reign_ = 0;        // counts coordinators; what an earlier one began is void
   std::set<Phase> opened_before_;  // by an earlier one, and not yet by this one
   std::uint64_t begins_with_ = 0;
   bool sealing_ = false;

@@ -80,8 +80,8 @@ constexpr Seat kCoordinatorSeat{};  // peer 0
 }
 
 void SeatedStage::fetch_saved(std::uint64_t version) {
-  state_fetch_ = std::make_unique<StateFetch>(StateFetch{
-      .version = version, .pieces = PieceFetch(state_.saved_bytes()), .saved = true});
+  state_fetch_ = std::make_unique<StateFetch>(
+      StateFetch{.version = version, .pieces = PieceFetch(state_.saved_bytes()), .saved = true});
   state_fetch_->pieces.add_holder(kCoordinatorSeat);
   pump_state();
 }

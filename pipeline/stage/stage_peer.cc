@@ -123,7 +123,7 @@ class StagePeer::Impl {
   Instant beat_due_{};
   bool adrift_ = false;
   bool rejoining_ = false;
-  bool dropping_ = false;  // what it held; until the device has let go of it
+  bool dropping_ = false;   // what it held; until the device has let go of it
   std::uint32_t life_ = 0;  // counts its seats; timers of an earlier one do nothing
   Instant rejoin_until_{};
   std::string why_rejoining_;
@@ -157,8 +157,8 @@ void StagePeer::Impl::start() {
 
 void StagePeer::Impl::connect() {
   const Address address = coordinators_[coordinator_tried_ % coordinators_.size()];
-  const Duration timeout = rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout
-                                                                             : kConnectTimeout;
+  const Duration timeout =
+      rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout : kConnectTimeout;
   network_.connect(
       address, timeout, [weak = weak(), address](Result<std::shared_ptr<Connection>> connected) {
         auto self = weak.lock();
@@ -210,16 +210,16 @@ void StagePeer::Impl::say_hello() {
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
   if (adrift_) *hello.mutable_holdings() = stage_->holdings();
-  coordinator_->call(
-      make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
-      [weak = weak(), connection = connection_](Result<Frame> reply) {
-        auto self = weak.lock();
-        if (!self || (*self)->finished_ || (*self)->connection_ != connection) return;
-        if (!reply) return (*self)->on_hello_failed(reply.error());
-        auto welcome = parse<wire::Welcome>(*reply);
-        if (!welcome) return (*self)->finish(1, welcome.error().what);
-        (*self)->welcomed(*welcome);
-      });
+  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+                     [weak = weak(), connection = connection_](Result<Frame> reply) {
+                       auto self = weak.lock();
+                       if (!self || (*self)->finished_ || (*self)->connection_ != connection)
+                         return;
+                       if (!reply) return (*self)->on_hello_failed(reply.error());
+                       auto welcome = parse<wire::Welcome>(*reply);
+                       if (!welcome) return (*self)->finish(1, welcome.error().what);
+                       (*self)->welcomed(*welcome);
+                     });
 }
 
 bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
@@ -308,7 +308,8 @@ void StagePeer::Impl::resumed(const wire::Welcome& welcome) {
   log(LogLevel::kInfo, "{}: a coordinator is there again (term {})", to_string(seat_),
       welcome.term());
   adrift_ = false;
-  links_->set_identity({.term = term_, .era = Era{welcome.era()}, .run_id = run_id_, .self = seat_});
+  links_->set_identity(
+      {.term = term_, .era = Era{welcome.era()}, .run_id = run_id_, .self = seat_});
   if (!draining_) return;
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);

@@ -146,7 +146,7 @@ class SimCluster {
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Coordinator>> dead_;  // what their connections still refer to
-  Address address_;  // of the coordinator
+  Address address_;                                 // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

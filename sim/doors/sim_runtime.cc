@@ -31,7 +31,7 @@ class SimRuntime::Node final : public Runtime {
 
   bool alive = true;
   bool frozen = false;
-  TimerId revived;  // events up to that one were its predecessor's
+  TimerId revived;                          // events up to that one were its predecessor's
   std::vector<std::function<void()>> held;  // events that came due while frozen
 
  private:

@@ -166,8 +166,8 @@ TEST(RestartWithLosses, APeerThatDiesMeanwhileIsGivenUp) {
                                    MessageKind::kCommit, MessageKind::kStepped})
       for (std::uint64_t nth = 1; nth < 24; nth += 3)
         for (const std::size_t victim : {0U, 1U, 3U, 5U}) {
-          SCOPED_TRACE(fmt::format("{} number {}, peer {}, delay {}", to_string(kind), nth, victim,
-                                   delay));
+          SCOPED_TRACE(
+              fmt::format("{} number {}, peer {}, delay {}", to_string(kind), nth, victim, delay));
           const RunConfig config = run_of({2, 2, 2}, delay);
           Swarm swarm(options_of(config));
           Crash crash(swarm, {kind, nth, nth % 2 == 0});
@@ -260,11 +260,12 @@ TEST(RestartAtRandom, NothingChanges) {
 
 INSTANTIATE_TEST_SUITE_P(
     Moments, Restart,
-    testing::Combine(testing::Values(MessageKind::kOpenPhase, MessageKind::kLeases, MessageKind::kReport,
-                                     MessageKind::kReportAck, MessageKind::kSeal,
-                                     MessageKind::kReduced, MessageKind::kCommit,
-                                     MessageKind::kStepped, MessageKind::kRetirePhase,
-                                     MessageKind::kSaveStage, MessageKind::kCheckpointPiece),
+    testing::Combine(testing::Values(MessageKind::kOpenPhase, MessageKind::kLeases,
+                                     MessageKind::kReport, MessageKind::kReportAck,
+                                     MessageKind::kSeal, MessageKind::kReduced,
+                                     MessageKind::kCommit, MessageKind::kStepped,
+                                     MessageKind::kRetirePhase, MessageKind::kSaveStage,
+                                     MessageKind::kCheckpointPiece),
                      testing::Values(0U, 1U)),
     [](const auto& info) {
       return fmt::format("{}Delay{}", to_string(std::get<0>(info.param)), std::get<1>(info.param));

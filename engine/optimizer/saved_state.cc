@@ -1,4 +1,4 @@
-#include "engine/checkpoint/saved_state.h"
+#include "engine/optimizer/saved_state.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,9 +11,6 @@
 
 namespace swarmline {
 namespace {
-
-constexpr std::string_view kOptimizerPrefix = "optimizer.";
-constexpr std::string_view kPreviousPrefix = "previous.";
 
 bool is_tied(const ParameterLayout& layout, const ParameterSlot& slot) {
   return slot.offset >= layout.tied_offset;
@@ -33,8 +30,8 @@ void add_parameters(const ParameterLayout& layout, std::string_view prefix, Save
 
 void add_moment(const ParameterLayout& layout, const StateLayout& state, char moment,
                 SavedState& saved) {
-  const bool packed = state.bytes != layout.bytes() ||
-                      std::ranges::any_of(state.slots, &SlotState::coded);
+  const bool packed =
+      state.bytes != layout.bytes() || std::ranges::any_of(state.slots, &SlotState::coded);
   for (std::size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
     const SlotState& at = state.slots[i];
@@ -69,10 +66,6 @@ Result<BytesView> bytes_of(const SavedTensor& tensor, const FindTensor& find) {
 }
 
 }  // namespace
-
-bool is_state_tensor(std::string_view name) {
-  return name.starts_with(kOptimizerPrefix) || name.starts_with(kPreviousPrefix);
-}
 
 SavedState saved_state(const RunConfig& config, const ParameterLayout& layout,
                        bool with_optimizer) {

@@ -1,10 +1,10 @@
-// What a checkpoint keeps of a stage, tensor by tensor: parameters under their names, the optimizer's
-// moments under "optimizer.m." and "optimizer.v.", and with a delay the parameters of the version
-// before under "previous.". Names do not depend on the cut.
+// What a checkpoint keeps of a stage, tensor by tensor: parameters under their names, the
+// optimizer's moments under "optimizer.m." and "optimizer.v.", and with a delay the parameters of
+// the version before under "previous.". Names do not depend on the cut.
 //   Bytes:  parameters | first moment | second moment [| parameters before], each as it lies in
 //           memory (state_layout.h); what lies between tensors is zero.
-//   8 bits: a coded moment is two tensors: its codes (u8, the parameter's shape) and, with ".scales"
-//           behind its name, one fp32 scale a block.
+//   8 bits: a coded moment is two tensors: its codes (u8, the parameter's shape) and, with
+//           ".scales" behind its name, one fp32 scale a block.
 //   Thread: pure functions of plain values.
 #pragma once
 
@@ -21,9 +21,6 @@
 #include "engine/model/model_spec.h"
 
 namespace swarmline {
-
-// No parameter is called so.
-bool is_state_tensor(std::string_view name);
 
 struct SavedTensor {
   std::string name;
