@@ -115,6 +115,7 @@ class SimCluster {
   const std::vector<std::string>& log_lines() const { return log_lines_; }
   Journal& journal() { return *journal_; }
   const MemoryCheckpoint& checkpoint() const { return sink_; }
+  void damage_newest_checkpoint() { sink_.damage_newest(); }
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
 
   // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has
