@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/chaos_tap.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "cli/exit_codes.h"
@@ -19,7 +20,6 @@
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
 #include "engine/config/load.h"
-#include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/control_store.h"
 #include "engine/store/files.h"
@@ -35,6 +35,7 @@ struct CoordinatorFlags {
   ConfigFlags config;
   bool fresh = false;
   bool prepared = false;
+  std::string chaos;
 };
 
 std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
@@ -52,10 +53,10 @@ std::string own_name() {
 // What the coordinator command holds while a run lasts; members in the order of their dependencies.
 class CoordinatorProcess {
  public:
-  CoordinatorProcess(RunConfig config, RunFolder folder)
+  CoordinatorProcess(RunConfig config, RunFolder folder, std::string chaos)
       : config_(std::move(config)),
         folder_(std::move(folder)),
-        network_(runtime_, {}),
+        chaos_(std::move(chaos)),
         source_(folder_.checkpoints()) {}
 
   Result<int> run();
@@ -70,8 +71,9 @@ class CoordinatorProcess {
 
   RunConfig config_;
   RunFolder folder_;
+  std::string chaos_;
   AsioRuntime runtime_;
-  TcpNetwork network_;
+  std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
   Journal* journal_ = nullptr;  // of store_
   std::optional<LineFile> log_;
@@ -84,6 +86,9 @@ class CoordinatorProcess {
 };
 
 Result<void> CoordinatorProcess::open() {
+  auto network = open_network(runtime_, chaos_, "coordinator", [](double) {});
+  if (!network) return std::unexpected(std::move(network).error());
+  network_ = std::move(*network);
   auto data = open_run_data(config_, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
@@ -171,7 +176,7 @@ Result<int> CoordinatorProcess::run() {
           },
       .checkpoints = &source_,
   };
-  coordinator_.emplace(runtime_, network_, *journal_, *sink_, std::move(options),
+  coordinator_.emplace(runtime_, *network_, *journal_, *sink_, std::move(options),
                        [this](RunOutcome outcome) { finished(std::move(outcome)); });
   auto bound = coordinator_->start();
   if (!bound) {
@@ -203,7 +208,7 @@ Result<int> run_coordinator(const CoordinatorFlags& flags) {
     std::printf("%s", describe_start(*start, folder, *config).c_str());
     if (*start == RunStart::kFinished) return kExitDone;
   }
-  return CoordinatorProcess(std::move(*config), std::move(folder)).run();
+  return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run();
 }
 
 }  // namespace
@@ -215,6 +220,7 @@ void add_coordinator_command(CLI::App& app, int& exit_code) {
   add_config_flags(*command, flags->config);
   command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
   command->add_flag("--prepared", flags->prepared, "The run folder was made by launch")->group("");
+  command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
       "run after the open step with a checkpoint; a second one at once.\n"

@@ -84,7 +84,7 @@ Result<RunStart> RunFolder::resume(const RunConfig& config) const {
                             why, path_));
   };
   // A reference and other runs without a coordinator can't be gone on with.
-  const bool begun = file_exists(journal());
+  const bool begun = file_exists(journal()) || !config.run.etcd.empty();
   if (!begun && file_exists(log())) return no(path_ + " holds a run already, without a journal");
   if (file_exists(this->config())) {
     auto text = read_text_file(this->config(), Limits::config_file_bytes_max);

@@ -11,10 +11,17 @@ namespace {
 // What neither the data nor the arithmetic of a run depends on.
 constexpr std::string_view kFreeSections[] = {"wiring", "balance",  "checkpoint", "eval",
                                               "net",    "security", "log"};
-constexpr std::string_view kFreeKeys[] = {
-    "run.name",           "run.dir",         "run.steps",
-    "pipeline.peers",     "pipeline.order",  "pipeline.recompute",
-    "pipeline.in_flight", "pipeline.wiring", "optimizer.state_memory"};
+constexpr std::string_view kFreeKeys[] = {"run.name",
+                                          "run.dir",
+                                          "run.steps",
+                                          "run.etcd",
+                                          "run.etcd_lease_seconds",
+                                          "pipeline.peers",
+                                          "pipeline.order",
+                                          "pipeline.recompute",
+                                          "pipeline.in_flight",
+                                          "pipeline.wiring",
+                                          "optimizer.state_memory"};
 // Checkpoints may be cut anew, unless parameters are where the cut is.
 constexpr std::string_view kCutKeys[] = {"pipeline.stages", "pipeline.layers"};
 

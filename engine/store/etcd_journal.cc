@@ -50,7 +50,7 @@ std::string to_json(const CommitRecord& commit) {
   for (const std::uint64_t digest : commit.group_digests) writer.value(hex64(digest));
   writer.end_array();
   write_number(writer, "wall_seconds", commit.wall_seconds);
-  writer.member("era", std::uint64_t{commit.era}).member("updates", commit.updates);
+  writer.member("era", commit.era).member("updates", commit.updates);
   return writer.end_object().take();
 }
 

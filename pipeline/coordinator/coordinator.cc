@@ -101,7 +101,7 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
                       session->channel->connection().counters().bytes_received;
   std::erase(sessions_, session);
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
-  if (!membership_.is_current(session->seat)) return;
+  if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
   fence(session->seat, error.what);
 }
 
@@ -160,9 +160,8 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
         fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
                     hello->protocol(), kProtocolVersion)));
   if (hello->run_id() == options_.run_id && hello->term() > term_.value) {
-    respond(fail(ErrorCode::kPeerGone, "another coordinator has taken over"));
-    return step_down(
-        fmt::format("a peer knows of term {}, this is {}", hello->term(), term_.value));
+    respond(fail(ErrorCode::kPeerGone, "it knows of another coordinator"));
+    return check_reign();
   }
   if (resumes(*hello)) return resume_seat(session, *hello, respond);
   if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting)
@@ -302,9 +301,8 @@ void Coordinator::Impl::start_if_formed() {
 }
 
 void Coordinator::Impl::send_membership() {
-  for (const auto& [peer, session] : peers_)
-    session->channel->notify(
-        make_frame(MessageKind::kMembership, membership_.view_for(session->seat)));
+  for (const Seat& seat : membership_.refresh_views())
+    notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
 }
 
 // ---- The order of a run

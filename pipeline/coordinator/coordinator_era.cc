@@ -153,12 +153,7 @@ void Coordinator::Impl::dismiss_everybody(const std::string& why) {
 
 void Coordinator::Impl::forget_steps() {
   runtime_.cancel(reduce_deadline_);
-  if (checkpoint_) {
-    runtime_.cancel(checkpoint_->deadline);
-    sink_.abandon();
-    event("checkpoint_abandoned", checkpoint_->name);
-    checkpoint_.reset();
-  }
+  if (checkpoint_) abandon_checkpoint("the run goes back");
   for (const Phase& phase : ledger_.open_phases()) ledger_.abandon(phase);
   board_.end();
   desk_ = JoinDesk();

@@ -163,6 +163,8 @@ class Coordinator::Impl {
   void send_fetch(std::uint32_t group, const std::vector<Seat>& to);
   // Members seated since the round began fetch its result, once somebody has it.
   void fetch_late(std::uint32_t group);
+  // Nobody who has not reported counts on its averaging any more.
+  void fetch_missing(std::uint32_t group);
   void arm_reduce_deadline(std::uint64_t step);
   void on_reduce_deadline();
   void on_reduced(const wire::Reduced& reduced);
@@ -185,6 +187,8 @@ class Coordinator::Impl {
                            std::uint64_t bytes) const;
   void finish_checkpoint();
   void checkpoint_lost(const Seat& seat);
+  void checkpoint_damaged(const Error& error);
+  void abandon_checkpoint(const std::string& why);
   bool all_stepped(std::uint64_t version) const;
 
   // coordinator_resume.cc: begun again on its journal
@@ -198,6 +202,7 @@ class Coordinator::Impl {
   void resume_seat(const SessionPtr& session, const wire::Hello& hello,
                    const RpcChannel::Respond& respond);
   void no_longer_awaited(const Seat& seat);
+  bool awaited_again(const Session& session);
   bool waits_for_collecting(std::function<void()> handle);
   void end_collecting();
   void say_resume(const std::optional<CommitRecord>& last);
@@ -209,6 +214,7 @@ class Coordinator::Impl {
   Result<void> record_evaluated(std::uint64_t version);
   void record_end();
   void journal_failed(const Error& error);
+  void check_reign();
   void step_down(const std::string& why);
 
   std::uint64_t control_bytes() const;
@@ -263,6 +269,7 @@ class Coordinator::Impl {
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
   std::uint64_t checkpoints_begun_ = 0;
+  std::uint64_t checkpoints_damaged_ = 0;
   std::string last_checkpoint_;
   std::uint64_t saved_version_ = ~std::uint64_t{0};
   Instant expected_tick_{};

@@ -18,7 +18,8 @@ constexpr int kReduceDeadlinesMax = 3;
 constexpr Duration kRoundRetryDelay = std::chrono::milliseconds(100);
 constexpr int kBrokenLinksMax = 3;
 constexpr int kMismatchesMax = 3;
-constexpr std::uint32_t kAttemptsMax = 64;  // at one group's averaging
+constexpr std::size_t kHoldersNamedMax = 4;  // to one that fetches a result
+constexpr std::uint32_t kAttemptsMax = 64;   // at one group's averaging
 // Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
 constexpr std::uint64_t kSliceAlignment = 4096;
 
@@ -147,6 +148,11 @@ void Coordinator::Impl::fetch_late(std::uint32_t group) {
     send_fetch(group, late);
 }
 
+void Coordinator::Impl::fetch_missing(std::uint32_t group) {
+  board_.all_late(group);
+  fetch_late(group);
+}
+
 bool Coordinator::Impl::is_in(std::uint32_t group, StageId stage) const {
   const std::vector<StageId> stages = stages_of(group);
   return std::find(stages.begin(), stages.end(), stage) != stages.end();
@@ -172,12 +178,18 @@ void Coordinator::Impl::send_fetch(std::uint32_t group, const std::vector<Seat>&
   fetch.set_group(group);
   fetch.set_attempt(board_.attempt(group));
   fetch.set_digest(board_.digest(group));
-  for (const Seat& seat : board_.holders(group)) {
-    wire::GroupMember* holder = fetch.add_holders();
-    *holder->mutable_seat() = to_wire(seat);
-    holder->set_address(membership_.members().at(seat.peer).address);
+  const std::vector<Seat> holders = board_.holders(group);
+  const std::size_t named = std::min(holders.size(), kHoldersNamedMax);
+  for (const Seat& seat : to) {
+    fetch.clear_holders();
+    for (std::size_t i = 0; i < named; ++i) {  // others to others
+      const Seat& from = holders[(seat.peer.value + i) % holders.size()];
+      wire::GroupMember* holder = fetch.add_holders();
+      *holder->mutable_seat() = to_wire(from);
+      holder->set_address(membership_.members().at(from.peer).address);
+    }
+    notify(seat, make_frame(MessageKind::kFetchReduced, fetch));
   }
-  for (const Seat& seat : to) notify(seat, make_frame(MessageKind::kFetchReduced, fetch));
 }
 
 void Coordinator::Impl::after_loss_in_rounds(const Seat& lost) {
@@ -192,7 +204,7 @@ void Coordinator::Impl::after_loss_in_rounds(const Seat& lost) {
   for (std::uint32_t group : touched) {
     mark_held(stages_of(group));
     // Its part may be what the others wait for; those that are done have it all.
-    if (board_.held(group)) send_fetch(group, board_.missing(group));
+    if (board_.held(group)) fetch_missing(group);
   }
   mend_rounds();
 }
@@ -216,7 +228,7 @@ void Coordinator::Impl::on_round_broken(const wire::RoundBroken& broken) {
       return;
     impl.event("round_broken", fmt::format("the link between {} and {} broke while they averaged",
                                            to_string(reporter), to_string(beyond)));
-    if (impl.board_.held(group)) return impl.send_fetch(group, impl.board_.missing(group));
+    if (impl.board_.held(group)) return impl.fetch_missing(group);
     // Two that can't reach each other can't reduce together: one is released.
     if (++impl.broken_links_[pair] >= kBrokenLinksMax)
       return impl.fence(reporter.peer > beyond.peer ? reporter : beyond,

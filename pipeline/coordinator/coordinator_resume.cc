@@ -113,7 +113,7 @@ void Coordinator::Impl::arm_collect_deadline() {
 bool Coordinator::Impl::resumes(const wire::Hello& hello) const {
   if (!collecting_ || !hello.has_holdings() || hello.run_id() != options_.run_id) return false;
   const Seat seat = from_wire(hello.previous());
-  if (!collecting_->awaited.contains(seat)) return false;
+  if (!collecting_->awaited.contains(seat) && !collecting_->holdings.contains(seat)) return false;
   const std::uint64_t committed = collecting_->committed;
   const std::uint64_t heard = hello.holdings().version();
   if (hello.holdings().era() != era_.value) return false;
@@ -125,6 +125,10 @@ bool Coordinator::Impl::resumes(const wire::Hello& hello) const {
 void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello& hello,
                                     const RpcChannel::Respond& respond) {
   const Seat seat = from_wire(hello.previous());
+  if (const auto before = peers_.find(seat.peer); before != peers_.end()) {
+    before->second->seat = {};  // it is here again before the end of that connection was seen
+    before->second->channel->close();
+  }
   session->seat = seat;
   peers_[seat.peer] = session;
   membership_.resume(hello, runtime_.now());
@@ -141,12 +145,23 @@ void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello
   no_longer_awaited(seat);
 }
 
+// It may come again.
+bool Coordinator::Impl::awaited_again(const Session& session) {
+  const Seat seat = session.seat;
+  if (!collecting_ || collecting_->holdings.erase(seat) == 0) return false;
+  peers_.erase(seat.peer);
+  membership_.at(seat.peer).state = MemberState::kAway;
+  collecting_->awaited.insert(seat);
+  return true;
+}
+
 void Coordinator::Impl::no_longer_awaited(const Seat& seat) {
   if (!collecting_ || collecting_->awaited.erase(seat) == 0 || !collecting_->awaited.empty())
     return;
   runtime_.post([weak = weak()] {
     auto self = weak.lock();
-    if (self && (*self)->collecting_ && !(*self)->ended_) (*self)->end_collecting();
+    if (self && (*self)->collecting_ && (*self)->collecting_->awaited.empty() && !(*self)->ended_)
+      (*self)->end_collecting();
   });
 }
 
@@ -205,8 +220,10 @@ void Coordinator::Impl::say_resume(const std::optional<CommitRecord>& last) {
   wire::Resume resume;
   for (const auto& [peer, member] : membership_.members())
     if (member.state == MemberState::kLost) *resume.add_lost() = to_wire(member.seat);
+  membership_.refresh_views();
   for (const auto& [seat, holdings] : resumed_) {
     notify(seat, make_frame(MessageKind::kResume, resume));
+    notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
     if (last && holdings.version() < last->version)
       notify(seat, make_frame(MessageKind::kCommit, said_again(*last)));
     Member& member = membership_.at(seat.peer);
@@ -216,7 +233,6 @@ void Coordinator::Impl::say_resume(const std::optional<CommitRecord>& last) {
     if (seat.stage.value == 0)
       sources_[seat.peer] = {.wanted = holdings.wanted(), .granted = holdings.leased()};
   }
-  send_membership();
   for (const StageSpec& stage : stages_)
     if (last && !ended_) compare_states(stage.stage, last->version);
 }
@@ -245,8 +261,8 @@ wire::Commit Coordinator::Impl::said_again(const CommitRecord& record) const {
 }
 
 // The phase was open before: it goes on with the codecs it had, and with what is in its peers'
-// sums. What was acknowledged counts before what was only said; of two that say the same index the first
-// keeps it. What nobody has is leased anew.
+// sums. What was acknowledged counts before what was only said; of two that say the same index the
+// first keeps it. What nobody has is leased anew.
 void Coordinator::Impl::collect_phase(wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   std::vector<std::pair<Seat, const wire::PhaseHoldings*>> holders;
@@ -299,6 +315,14 @@ Result<void> Coordinator::Impl::record_evaluated(std::uint64_t version) {
 void Coordinator::Impl::record_end() {
   if (auto kept = journal_.put_meta(kEnded, "1"); !kept)
     log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
+}
+
+// A peer says that another coordinator came after this one: the journal knows.
+void Coordinator::Impl::check_reign() {
+  const auto term = journaled("term");
+  if (!term ? term.error().code == ErrorCode::kRefused : *term != term_.value)
+    step_down(term ? fmt::format("the journal is at term {}, this is {}", *term, term_.value)
+                   : term.error().what);
 }
 
 void Coordinator::Impl::journal_failed(const Error& error) {

@@ -211,27 +211,53 @@ bool Membership::all_built() const {
   });
 }
 
+std::set<Seat> Membership::refresh_views() {
+  struct Stage {
+    std::vector<Seat> ready, staying, fetching;
+    double seconds = 0;  // a microbatch, of those measured
+    std::uint32_t measured = 0;
+  };
+  std::map<StageId, Stage> stages;
+  for (const auto& [peer, member] : members_) {
+    Stage& stage = stages[member.seat.stage];
+    if (member.state == MemberState::kFollowing) stage.fetching.push_back(member.seat);
+    if (member.state != MemberState::kReady) continue;
+    stage.ready.push_back(member.seat);
+    if (!member.draining) stage.staying.push_back(member.seat);
+    stage.seconds += member.seconds_per_microbatch;
+    stage.measured += member.seconds_per_microbatch > 0 ? 1 : 0;
+  }
+  std::set<Seat> changed;
+  for (auto& [id, stage] : stages) {
+    if (mates_[id] != stage.ready) {
+      changed.insert(stage.ready.begin(), stage.ready.end());
+      changed.insert(stage.fetching.begin(), stage.fetching.end());
+      mates_[id] = stage.ready;
+    }
+    if (id.value == 0) continue;
+    const double usual = stage.measured > 0 ? stage.seconds / stage.measured : 1;
+    std::map<Seat, double> speeds;
+    for (const Seat& seat : stage.staying.empty() ? stage.ready : stage.staying) {
+      const double seconds = members_.at(seat.peer).seconds_per_microbatch;
+      speeds[seat] = 1 / (seconds > 0 ? seconds : usual);
+    }
+    const StageId before{static_cast<std::uint16_t>(id.value - 1)};
+    changed.merge(candidates_.update(before, stages[before].ready, speeds));
+  }
+  return changed;
+}
+
 wire::Membership Membership::view_for(const Seat& seat) const {
   wire::Membership view;
   view.set_serial(serial_);
-  auto add = [](wire::PeerInfo* info, const Member& member) {
-    *info->mutable_seat() = to_wire(member.seat);
-    info->set_address(member.address);
+  auto add = [this](wire::PeerInfo* info, const Seat& other) {
+    *info->mutable_seat() = to_wire(other);
+    info->set_address(members_.at(other.peer).address);
   };
-  std::vector<const Member*> next;
-  for (const auto& [peer, member] : members_) {
-    if (member.state != MemberState::kReady || peer == seat.peer) continue;
-    if (member.seat.stage == seat.stage) add(view.add_mates(), member);
-    if (member.seat.stage.value == seat.stage.value + 1 && !spared(member)) next.push_back(&member);
-  }
-  // With more peers than a sender may know, each takes a window of its own, so that all are known
-  // by somebody.
-  const std::size_t known = std::min<std::size_t>(next.size(), Limits::next_candidates_max);
-  const std::vector<Seat> own_stage = ready_of(seat.stage);
-  const auto rank = static_cast<std::size_t>(std::find(own_stage.begin(), own_stage.end(), seat) -
-                                             own_stage.begin());
-  for (std::size_t i = 0; i < known; ++i)
-    add(view.add_next(), *next[(rank * known + i) % next.size()]);
+  if (const auto mates = mates_.find(seat.stage); mates != mates_.end())
+    for (const Seat& mate : mates->second)
+      if (mate.peer != seat.peer) add(view.add_mates(), mate);
+  for (const Seat& next : candidates_.known_to(seat)) add(view.add_next(), next);
   return view;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "engine/base/result.h"
 #include "engine/base/units.h"
 #include "engine/store/journal.h"
+#include "pipeline/coordinator/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -94,12 +96,17 @@ class Membership {
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   // Ids of an earlier coordinator's peers are not given again.
   void begin_after(PeerId newest) { next_peer_ = std::max(next_peer_, newest.value + 1); }
-  wire::Membership view_for(const Seat& seat) const;
+  // Brings everybody's view of mates and of the next stage up to date; returns those whose view is
+  // another than before, sorted.
+  std::set<Seat> refresh_views();
+  wire::Membership view_for(const Seat& seat) const;  // as last refreshed
 
  private:
   bool all_built() const;
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
+  std::map<StageId, std::vector<Seat>> mates_;  // as in the views
+  CandidateDesk candidates_;
   std::uint32_t next_peer_ = 1;
   std::uint64_t serial_ = 0;
 };

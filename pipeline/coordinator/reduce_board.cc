@@ -31,6 +31,8 @@ bool ReduceBoard::report(const wire::Reduced& reduced) {
     return false;
   const Said said{reduced.digest(), reduced.sum_of_squares()};
   if (!group.digests.emplace(seat, said).second) return false;
+  std::erase(group.late, seat);
+  group.fetching.erase(seat);
   reduce_bytes_ += reduced.reduce_bytes();
   return true;
 }
@@ -40,6 +42,7 @@ void ReduceBoard::lose(const Seat& seat) {
     if (std::erase(group.members, seat) == 0) continue;
     const bool waited = std::erase(group.late, seat) > 0;
     group.digests.erase(seat);
+    group.fetching.erase(seat);
     if (group.digests.empty() && !waited) group.broken = true;
   }
 }
@@ -50,8 +53,23 @@ void ReduceBoard::add_late(std::uint32_t id, const Seat& seat) {
   group.late.push_back(seat);
 }
 
+void ReduceBoard::all_late(std::uint32_t id) {
+  Group& group = groups_.at(id);
+  group.late = missing(id);
+  group.fetching.clear();
+}
+
 ReduceBoard::Members ReduceBoard::take_late(std::uint32_t id) {
-  return held(id) ? std::exchange(groups_.at(id).late, {}) : Members{};
+  Group& group = groups_.at(id);
+  if (group.late.empty() || !held(id)) return {};
+  const std::size_t places = kFetchersPerHolder * holders(id).size();
+  const std::size_t room = places - std::min(places, group.fetching.size());
+  const auto end =
+      group.late.begin() + static_cast<std::ptrdiff_t>(std::min(room, group.late.size()));
+  const Members taken(group.late.begin(), end);
+  group.late.erase(group.late.begin(), end);
+  group.fetching.insert(taken.begin(), taken.end());
+  return taken;
 }
 
 void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
@@ -67,6 +85,7 @@ std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members) {
   group.members = std::move(members);
   group.digests.clear();
   group.late.clear();
+  group.fetching.clear();
   return ++group.attempt;
 }
 

@@ -3,13 +3,16 @@
 //   A group is averaging (nobody has reported its attempt), held (some member has the result: it
 //   owns its contributions while one holder lives), or broken (a member went before anybody had the
 //   result: it needs another attempt, with whoever is left and what they hold).
-//   A member seated since the round began waits for its result: it is late, and fetches it.
+//   A member seated since the round began waits for its result: it is late, and fetches it. So are
+//   those whose averaging may not end after a loss. A few fetch at a time, each of which is one
+//   more to fetch from.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "engine/base/ids.h"
@@ -20,6 +23,7 @@ namespace swarmline {
 class ReduceBoard {
  public:
   using Members = std::vector<Seat>;
+  static constexpr std::size_t kFetchersPerHolder = 2;
 
   // `attempt`: of every group's first averaging.
   void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
@@ -30,7 +34,9 @@ class ReduceBoard {
   void lose(const Seat& seat);
   // Seated at a stage of the group while it averages.
   void add_late(std::uint32_t group, const Seat& seat);
-  // Late members that can fetch the result now and have not been named yet.
+  // Who has not reported is late, whatever it was told before.
+  void all_late(std::uint32_t group);
+  // Late members that shall fetch the result now: kFetchersPerHolder at a time.
   Members take_late(std::uint32_t group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
   void give_up(std::uint32_t group, std::uint32_t attempt);
@@ -68,6 +74,7 @@ class ReduceBoard {
     Members members;
     std::map<Seat, Said> digests;
     Members late;
+    std::set<Seat> fetching;
     bool broken = false;
   };
   bool active_ = false;

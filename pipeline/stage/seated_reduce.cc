@@ -243,10 +243,13 @@ void SeatedStage::pump_fetch(const RoundKey& key) {
   }
 }
 
-// Nobody we know has it: a mate may have it in a moment, or the coordinator will name another way.
+// Nobody we know has it: a mate may have it in a moment, or, while it waits for our report, the
+// coordinator will name another way.
 void SeatedStage::wait_for_holder(const RoundKey& key) {
   ReducedFetch& waiting = fetches_.at(key);
-  if (waiting.report || std::exchange(waiting.waiting, true)) return;
+  const bool committed = std::ranges::any_of(
+      commits_, [&](const wire::Commit& commit) { return commit.step() == key.phase.step; });
+  if ((waiting.report && !committed) || std::exchange(waiting.waiting, true)) return;
   std::weak_ptr<SeatedStage*> weak = alive_;
   context_.runtime.call_after(kRefetchDelay, [weak, key] {
     auto self = weak.lock();
@@ -402,7 +405,9 @@ void SeatedStage::advance_commits() {
       here = false;
       if (fetched_.contains(key)) {
         use_fetched(key);
-      } else if (!fetches_.contains(key) && !placing_.contains(key)) {
+      } else if (fetches_.contains(key)) {
+        pump_fetch(key);  // it may have waited for the coordinator's word
+      } else if (!placing_.contains(key)) {
         log(LogLevel::kInfo, "{}: fetching the reduced gradient of {}", to_string(context_.self),
             to_string(key.phase));
         fetch(key, group.digest(), mates(), false);

@@ -266,7 +266,12 @@ void SeatedStage::on_peer_lost(const Seat& lost) {
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
-  std::map<PeerId, Seat> next;
+  std::set<PeerId> next;
+  for (const wire::PeerInfo& info : membership.next()) next.insert(PeerId{info.seat().peer()});
+  // First: the wiring takes no more than so many.
+  for (const auto& [peer, seat] : next_)
+    if (!next.contains(peer)) wiring_->remove(peer);
+  next_.clear();
   std::vector<Seat> seats;
   for (const wire::PeerInfo& info : membership.next()) {
     const Seat seat = from_wire(info.seat());
@@ -274,12 +279,9 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
     if (!wiring_->add(seat.peer, {.forward = believable(info.forward_seconds()),
                                   .backward = believable(info.backward_seconds())}))
       continue;
-    next[seat.peer] = seat;
+    next_[seat.peer] = seat;
     seats.push_back(seat);
   }
-  for (const auto& [peer, seat] : next_)
-    if (!next.contains(peer)) wiring_->remove(peer);
-  next_ = std::move(next);
   mates_.clear();
   std::uint32_t rank = 0;
   for (const wire::PeerInfo& info : membership.mates()) {

@@ -63,6 +63,7 @@ class SeatedStage {
   // Digests the initial state and says Ready; a source asks for its first leases. A joiner asks for
   // its stage's state; in an era from a checkpoint everybody gets that from the coordinator.
   void begin();
+  void stop() { flow_.stop(); }  // its process ends
   Result<void> on_coordinator(const Frame& frame);
   Result<void> on_peer(const Seat& from, Frame frame);
   void on_link_lost(const Seat& peer, const Error& error);

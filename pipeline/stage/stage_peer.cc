@@ -541,6 +541,7 @@ void StagePeer::Impl::finish(int exit_code, std::string sentence) {
     if (!self) return;
     Impl& peer = **self;
     peer.queue_.stop();
+    if (peer.stage_) peer.stage_->stop();
     peer.device_.stop();
     peer.log_metrics();
     peer.links_->close_all();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "engine/base/check.h"
@@ -26,8 +27,9 @@ Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, 
 
 Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size,
                                             const std::string& sha256) {
-  if (writing_.files[stage].size() != size)
-    return fail(ErrorCode::kCorrupt, "a stage file of another size");
+  const std::string& file = writing_.files[stage];
+  if (file.size() != size || sha256_hex(as_bytes(file)) != sha256)
+    return fail(ErrorCode::kCorrupt, "a stage file came damaged");
   writing_.hashes[stage] = sha256;
   return {};
 }
@@ -77,6 +79,10 @@ SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
       network_(runtime_, {.link = options_.link,
+                          // What stands in for a tensor takes none of its memory.
+                          .queue_bytes_max = options_.charged_bytes
+                                                 ? std::numeric_limits<std::uint64_t>::max()
+                                                 : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
       journal_(make_memory_journal()) {

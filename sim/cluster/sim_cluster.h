@@ -6,6 +6,7 @@
 //   Bounds:    run() ends at its virtual limit.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -74,7 +75,7 @@ class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
     std::map<StageId, std::string> hashes;
   };
   Checkpoint writing_;
-  std::vector<Checkpoint> complete_;
+  std::deque<Checkpoint> complete_;        // their bytes stay where they are
   std::map<std::string, BytesView> open_;  // of the one opened last
 };
 

@@ -18,6 +18,8 @@ namespace {
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 constexpr std::uint16_t kFirstFreePort = 20'000;
 constexpr std::uint64_t kSmallFrameBytes = 16 * kKiB;
+// What is charged more than a frame can have stands for many, sent between those of others.
+constexpr std::uint64_t kStreamBytes = Limits::frame_payload_bytes_max;
 
 using NodePair = std::pair<SimNodeId, SimNodeId>;  // from, to
 
@@ -49,13 +51,20 @@ struct SimNetwork::Core {
   };
   Passage passage(NodePair pair, std::uint64_t bytes) {
     const Instant now = runtime.now();
+    const bool streams = bytes > kStreamBytes;
     const auto taking = [bytes](double rate) {
       return from_seconds(static_cast<double>(bytes) / rate);
     };
-    // Connections share a node's card fairly: a small frame goes between the parts of large ones.
-    const auto queue = [&](Instant& free_at, Instant earliest, double rate) {
-      const Instant end =
-          std::max(bytes > kSmallFrameBytes ? free_at : earliest, earliest) + taking(rate);
+    // Connections share a node's card fairly: a small frame goes between the parts of large ones. A
+    // stream takes half of a card, and leaves half of it to others while it lasts; streams wait for
+    // each other where they are received, for they come from many.
+    const auto rate_of = [&](const Way& way, double rate) {
+      return streams || way.streaming_until > now ? rate / 2 : rate;
+    };
+    const auto queue = [&](Way& way, Instant earliest, double rate, bool receives) {
+      Instant& free_at = streams ? way.streaming_until : way.free_at;
+      const bool waits = streams ? receives : bytes > kSmallFrameBytes;
+      const Instant end = std::max(waits ? free_at : earliest, earliest) + taking(rate);
       free_at = std::max(free_at, end);
       return end;
     };
@@ -67,17 +76,17 @@ struct SimNetwork::Core {
       passage.leaves = free_at = begins + taking(rate);
     }
     if (const auto card = cards.find(pair.first); card != cards.end()) {
-      const double rate = card->second.rates.up_bytes_per_second;
-      const Instant end = queue(card->second.up_free_at, now, rate);
+      const double rate = rate_of(card->second.up, card->second.rates.up_bytes_per_second);
+      const Instant end = queue(card->second.up, now, rate, false);
       begins = std::max(begins, end - taking(rate));
       passage.leaves = std::max(passage.leaves, end);
     }
-    const Duration way = one_way(pair);
-    passage.arrives = passage.leaves + way;
+    const Duration latency = one_way(pair);
+    passage.arrives = passage.leaves + latency;
     if (const auto card = cards.find(pair.second); card != cards.end()) {
-      const double rate = card->second.rates.down_bytes_per_second;
-      const Instant first = std::max(begins + way, passage.arrives - taking(rate));
-      passage.arrives = std::max(passage.arrives, queue(card->second.down_free_at, first, rate));
+      const double rate = rate_of(card->second.down, card->second.rates.down_bytes_per_second);
+      const Instant first = std::max(begins + latency, passage.arrives - taking(rate));
+      passage.arrives = std::max(passage.arrives, queue(card->second.down, first, rate, true));
     }
     return passage;
   }
@@ -102,9 +111,12 @@ struct SimNetwork::Core {
   Tap tap;
   std::map<NodePair, SimLink> links;
   std::map<NodePair, Instant> link_free_at;
+  struct Way {  // through a card
+    Instant free_at, streaming_until;
+  };
   struct Card {
     SimCard rates;
-    Instant up_free_at, down_free_at;
+    Way up, down;
   };
   std::unordered_map<SimNodeId, Card> cards;                       // never iterated
   std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
@@ -542,7 +554,7 @@ void SimNetwork::set_link(SimNodeId from, SimNodeId to, SimLink link) {
 }
 void SimNetwork::set_card(SimNodeId node, SimCard card) {
   SWARMLINE_CHECK(card.up_bytes_per_second > 0 && card.down_bytes_per_second > 0);
-  core_->cards[node] = {card, {}, {}};
+  core_->cards[node] = {.rates = card, .up = {}, .down = {}};
 }
 void SimNetwork::set_filter(Filter filter) {
   core_->filter = std::move(filter);

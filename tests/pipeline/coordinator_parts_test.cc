@@ -147,6 +147,8 @@ TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
   const std::vector<Seat> first = membership.ready_of(StageId{0}),
                           second = membership.ready_of(StageId{1});
   ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(membership.refresh_views().size(), 42U);
+  EXPECT_TRUE(membership.refresh_views().empty());
   std::set<std::uint32_t> known;
   for (const Seat& seat : first) {
     const wire::Membership view = membership.view_for(seat);
@@ -161,6 +163,86 @@ TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
   }
   EXPECT_EQ(membership.view_for(second.front()).next_size(), 0);
   EXPECT_EQ(membership.view_for(second.front()).mates_size(), 39);
+  // Its mates, and whoever sent to it.
+  membership.fence(second.front());
+  const std::set<Seat> changed = membership.refresh_views();
+  EXPECT_EQ(changed.size(), 40U);
+  EXPECT_EQ(changed.contains(first[0]) + changed.contains(first[1]), 1);
+  EXPECT_EQ(membership.view_for(second.back()).mates_size(), 38);
+}
+
+// ---- CandidateDesk ------------------------------------------------------------------------------
+
+class Candidates : public testing::Test {
+ protected:
+  static Seat seat(std::uint16_t stage, std::uint32_t peer) {
+    return {PeerId{peer}, StageId{stage}, Incarnation{1}};
+  }
+  std::set<Seat> update() { return desk_.update(StageId{0}, senders_, speeds_); }
+  // How many know each receiver.
+  std::map<Seat, std::size_t> senders() const {
+    std::map<Seat, std::size_t> count;
+    for (const auto& [receiver, speed] : speeds_) count[receiver] = 0;
+    for (const Seat& sender : senders_) {
+      EXPECT_EQ(desk_.known_to(sender).size(), std::min(CandidateDesk::kKnown, speeds_.size()));
+      for (const Seat& receiver : desk_.known_to(sender)) ++count.at(receiver);
+    }
+    return count;
+  }
+  void make(std::uint32_t sending, std::uint32_t receiving) {
+    for (std::uint32_t i = 0; i < sending; ++i) senders_.push_back(seat(0, 1 + i));
+    for (std::uint32_t i = 0; i < receiving; ++i) speeds_[seat(1, 1001 + i)] = 1;
+  }
+
+  CandidateDesk desk_;
+  std::vector<Seat> senders_;
+  std::map<Seat, double> speeds_;
+};
+
+TEST_F(Candidates, OfAFewAllAreKnown) {
+  make(5, 16);
+  EXPECT_EQ(update().size(), 5U);
+  for (const auto& [receiver, count] : senders()) EXPECT_EQ(count, 5U);
+  EXPECT_TRUE(update().empty());
+  EXPECT_TRUE(desk_.known_to(seat(3, 1)).empty());
+}
+
+TEST_F(Candidates, OfManyEachIsKnownToAsManyWhoeverComesAndGoes) {
+  make(100, 100);
+  update();
+  for (const auto& [receiver, count] : senders()) EXPECT_EQ(count, 16U);
+  std::uint32_t next = 2000;
+  for (int round = 0; round < 300; ++round) {
+    // Sixteen know whoever goes, and are to know whoever comes.
+    const auto gone = std::next(speeds_.begin(), round * 37 % 100);
+    speeds_.erase(gone);
+    EXPECT_LE(update().size(), 17U);
+    speeds_[seat(1, next++)] = 1;
+    EXPECT_LE(update().size(), 17U);
+    senders_.erase(senders_.begin() + round * 53 % 100);
+    update();
+    senders_.push_back(seat(0, next++));
+    EXPECT_LE(update().size(), 17U);
+    for (const auto& [receiver, count] : senders()) {
+      EXPECT_GE(count, 13U);
+      EXPECT_LE(count, 19U);
+    }
+  }
+}
+
+TEST_F(Candidates, AFastOneIsKnownToMore) {
+  make(60, 40);
+  update();
+  speeds_.begin()->second = 2;
+  speeds_.rbegin()->second = 0.25;
+  EXPECT_LE(update().size(), 60U);
+  // Of 60 x 16 places, 40.25 shares.
+  EXPECT_NEAR(static_cast<double>(senders().at(speeds_.begin()->first)), 46.5, 2.5);
+  EXPECT_NEAR(static_cast<double>(senders().at(speeds_.rbegin()->first)), 5.8, 2.5);
+  speeds_.begin()->second = 1000;  // everybody, and no more
+  update();
+  EXPECT_EQ(senders().at(speeds_.begin()->first), 60U);
+  EXPECT_TRUE(update().empty());
 }
 
 // ---- RunSequence --------------------------------------------------------------------------------
@@ -312,6 +394,34 @@ TEST(ReduceBoard, AMinorityFetchesFromTheOthersAndATieIsAveragedAgain) {
   EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{0});
   EXPECT_EQ(board.restart(0, {a, b}), 1U);
   EXPECT_FALSE(board.report(reduced(a, 0, 77))) << "of the first attempt";
+}
+
+TEST(ReduceBoard, AFewFetchAtATimeAndEachIsOneMoreToFetchFrom) {
+  ReduceBoard board;
+  ReduceBoard::Members members;
+  for (std::uint32_t peer = 1; peer <= 30; ++peer) members.push_back(seat_of(peer, 0));
+  board.begin(4, {{0, members}});
+  board.all_late(0);
+  EXPECT_TRUE(board.take_late(0).empty()) << "nobody has it";
+  EXPECT_TRUE(board.report(reduced(members[0], 0, 77)));
+  ReduceBoard::Members fetching = board.take_late(0);
+  EXPECT_EQ(fetching, (ReduceBoard::Members{members[1], members[2]}));
+  EXPECT_TRUE(board.take_late(0).empty()) << "they are at it";
+  // Its own averaging ended.
+  EXPECT_TRUE(board.report(reduced(members[3], 0, 77)));
+  EXPECT_EQ(board.take_late(0), (ReduceBoard::Members{members[4], members[5]}));
+  // Who is lost leaves its place; who is left is told again when all are late again.
+  board.lose(members[1]);
+  EXPECT_EQ(board.take_late(0), (ReduceBoard::Members{members[6]}));
+  board.all_late(0);
+  EXPECT_EQ(board.take_late(0),
+            (ReduceBoard::Members{members[2], members[4], members[5], members[6]}));
+  for (int wave = 0; !board.done(); ++wave) {
+    ASSERT_LT(wave, 4);
+    if (wave == 0) fetching = {members[2], members[4], members[5], members[6]};
+    for (const Seat& seat : fetching) EXPECT_TRUE(board.report(reduced(seat, 0, 77)));
+    fetching = board.take_late(0);
+  }
 }
 
 TEST(ReduceBoard, AResultOutlivesItsMakersWhileOneHolderLives) {

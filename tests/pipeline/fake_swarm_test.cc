@@ -69,6 +69,25 @@ TEST(FakeSwarm, FullPeersAndFixedRoutesEqualOneEach) {
   expect_equal(swarm.cluster().parameters(), one_each(config));
 }
 
+// More of the next stage than a sender may know: whom it knows changes as others come and go.
+TEST(FakeSwarm, SendersThatKnowSomeOfManyLoseNothing) {
+  RunConfig config = run_of({2, 34}, 0);
+  config.run.steps = 8;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_started();
+  const auto committed = [&](std::uint64_t steps) {
+    return [&swarm, steps] { return commits_of(swarm.cluster()) >= steps; };
+  };
+  ASSERT_TRUE(swarm.until(committed(1)));
+  swarm.cluster().network().kill(swarm.node(0, 0));
+  ASSERT_TRUE(swarm.until(committed(2)));
+  for (std::size_t replica = 1; replica < 18; ++replica)
+    swarm.cluster().network().kill(swarm.node(1, replica));
+  swarm.finish();
+  EXPECT_EQ(swarm.cluster().outcome()->exit_code, 0);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
 // Peers freeze and thaw all the time: resends, claims, late contributions, cancels, bans, in every
 // combination that the seed makes. Nobody is lost, so every run equals the one without.
 TEST(FakeSwarm, FreezesAtRandomChangeNothing) {
