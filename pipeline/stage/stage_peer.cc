@@ -25,9 +25,6 @@ constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 // For one of many tries: that machine may be gone, and another coordinator be elsewhere.
 constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
-// Only where another coordinator may have taken over: what is said to one that is silent for longer
-// is said to nobody.
-constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
 constexpr std::size_t kCoordinatorsMax = 16;
 
 constexpr double kHeartbeatSecondsMin = 0.01;
