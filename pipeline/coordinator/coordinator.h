@@ -9,8 +9,8 @@
 //              checkpoint (or the seed's parameters) by itself, under the next era. A journal that
 //              holds a run is gone on with in the same way.
 //   Errors:    a poison microbatch, peers that fail one after the other, or a stage that nobody
-//              serves for [net] peers_wait_seconds ends the run with RunOutcome{1, sentence}. RunOutcome{3,
-//              sentence}: another coordinator leads the run by now, and it goes on there.
+//              serves for [net] peers_wait_seconds ends the run with RunOutcome{1, sentence}.
+//              RunOutcome{3, sentence}: another coordinator leads the run, and it goes on there.
 //   Bounds:    two open training phases (delay 1), one evaluation; peers <= Limits::peers_max.
 #pragma once
 

@@ -123,6 +123,8 @@ class Coordinator::Impl {
   void forget_steps();
   SequenceOptions sequence_from(std::uint64_t version) const;
   void wait_for_peers();
+  void gather();
+  void fill_empty_stages();
   void arm_peers_wait();
   bool may_start() const;
   void on_piece_request(const SessionPtr& session, const wire::PieceRequest& request);
