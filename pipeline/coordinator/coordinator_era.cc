@@ -158,6 +158,9 @@ void Coordinator::Impl::forget_steps() {
   for (const Phase& phase : ledger_.open_phases()) ledger_.abandon(phase);
   board_.end();
   desk_ = JoinDesk();
+  shadows_ = ShadowDesk();
+  emptied_.clear();
+  recent_commits_.clear();
   opened_.clear();
   followers_ready_.clear();
   sources_.clear();

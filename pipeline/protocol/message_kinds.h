@@ -74,6 +74,10 @@ enum class MessageKind : std::uint16_t {
   kReduceChunk = 58,
   kPieceRequest = 59,
   kPiece = 60,
+  // coordinator -> peer, of the stages that it follows; a shadow's own words come under its seat:
+  // the peer's, with the stage it follows
+  kFollow = 66,
+  kToShadow = 67,
   // admin
   kStatusRequest = 80,
   kStatusReply = 81,

@@ -71,38 +71,6 @@ void MemoryCheckpoint::damage_newest() {
   complete_.back().files.rbegin()->second.back() ^= 1;
 }
 
-SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
-                       SimDeviceOptions device_options)
-    : machine(peer_machine), device(runtime.node(id), std::move(device_options)) {}
-
-SimCluster::SimCluster(SimClusterOptions options)
-    : options_(std::move(options)),
-      runtime_(options_.seed),
-      network_(runtime_, {.link = options_.link,
-                          // What stands in for a tensor takes none of its memory.
-                          .queue_bytes_max = options_.charged_bytes
-                                                 ? std::numeric_limits<std::uint64_t>::max()
-                                                 : Limits::connection_queue_bytes_max,
-                          .arrival_bytes_min = options_.arrival_bytes_min,
-                          .charged_bytes = options_.charged_bytes}),
-      journal_(make_memory_journal()) {
-  auto model = resolve_model(options_.config, options_.vocab);
-  SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
-  model_ = std::move(*model);
-  make_coordinator(kCoordinatorNode, "sim:1");
-
-  const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
-                                              options_.config.pipeline.peers.end(), 0U);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    make_peer(i < options_.peers.size() ? options_.peers[i] : SimPeer{});
-    // One after the other, so that the joining order and with it the seats are those of the
-    // options.
-    runtime_.node(node_of_peer(i)).call_after(std::chrono::milliseconds(i + 1), [this, i] {
-      nodes_[i]->peer->start();
-    });
-  }
-}
-
 class SimCluster::LedJournal final : public Journal {
  public:
   LedJournal(Journal& journal, const std::uint64_t& reign)
@@ -143,6 +111,38 @@ class SimCluster::LedJournal final : public Journal {
   const std::uint64_t& reign_;
   const std::uint64_t own_;
 };
+
+SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
+                       SimDeviceOptions device_options)
+    : machine(peer_machine), device(runtime.node(id), std::move(device_options)) {}
+
+SimCluster::SimCluster(SimClusterOptions options)
+    : options_(std::move(options)),
+      runtime_(options_.seed),
+      network_(runtime_, {.link = options_.link,
+                          // What stands in for a tensor takes none of its memory.
+                          .queue_bytes_max = options_.charged_bytes
+                                                 ? std::numeric_limits<std::uint64_t>::max()
+                                                 : Limits::connection_queue_bytes_max,
+                          .arrival_bytes_min = options_.arrival_bytes_min,
+                          .charged_bytes = options_.charged_bytes}),
+      journal_(make_memory_journal()) {
+  auto model = resolve_model(options_.config, options_.vocab);
+  SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
+  model_ = std::move(*model);
+  make_coordinator(kCoordinatorNode, "sim:1");
+
+  const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
+                                              options_.config.pipeline.peers.end(), 0U);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    make_peer(i < options_.peers.size() ? options_.peers[i] : SimPeer{});
+    // One after the other, so that the joining order and with it the seats are those of the
+    // options.
+    runtime_.node(node_of_peer(i)).call_after(std::chrono::milliseconds(i + 1), [this, i] {
+      nodes_[i]->peer->start();
+    });
+  }
+}
 
 void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   ++reign_;

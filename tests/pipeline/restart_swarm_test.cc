@@ -263,7 +263,7 @@ TEST(RestartElsewhere, ACoordinatorThatWakesUnderALowerTermIsIgnored) {
   for (const std::uint32_t delay : {0U, 1U})
     for (const MessageKind kind :
          {MessageKind::kReport, MessageKind::kSeal, MessageKind::kReduced, MessageKind::kCommit})
-      for (const Duration frozen : {100ms, 9s, 12s, 60s}) {
+      for (const Duration frozen : {100ms, 9000ms, 12000ms, 60000ms}) {
         SCOPED_TRACE(fmt::format("{}, frozen for {} s, delay {}", to_string(kind),
                                  to_seconds(frozen), delay));
         RunConfig config = run_of({2, 2, 2}, delay);
