@@ -88,6 +88,50 @@ TEST_P(Era, AllOfAStageAreKilledDuringACheckpoint) {
   EXPECT_EQ(events(swarm, "checkpoint_abandoned", "step-4"), 1U);
 }
 
+// [... and during the last one, when there is no step left to do.]
+TEST_P(Era, AllOfAStageAreKilledDuringTheLastCheckpoint) {
+  const RunConfig config = run(4);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId saver = swarm.node(1, 0);
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
+  swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 6; }));
+  swarm.cluster().runtime().run_for(1s);
+  EXPECT_FALSE(swarm.cluster().outcome());
+  kill_stage(swarm, 1);
+  expect_end(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 4), 1U);
+}
+
+// [A joiner is fetching its stage's state when all who have it die: it starts over with the others.]
+TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
+  RunConfig config = run(2);
+  config.pipeline.peers = {2, 1, 1};
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.cluster().add_peer({});
+  ASSERT_TRUE(until_delivered(swarm, MessageKind::kPiece, 1));
+  kill_stage(swarm, 1);
+  expect_end(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+}
+
+// There is nothing left to write down: it says from where the run will go on.
+TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
+  const RunConfig config = run(2);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.cluster().coordinator().request_stop(false);
+  kill_stage(swarm, 1);
+  const RunOutcome outcome = swarm.end(10s);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("goes on from memory:step-2"), std::string::npos)
+      << outcome.sentence;
+}
+
 TEST_P(Era, ADamagedCheckpointIsPassedOver) {
   const RunConfig config = run(2);
   Swarm swarm(options_for(config));
