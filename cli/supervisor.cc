@@ -339,8 +339,8 @@ void Supervisor::take_status(std::string_view json) {
     return end(kExitFailed);
   }
   status_ = std::move(*status);
-  started_ = started_ || status_.era > 0 ||
-             (status_.state != "starting" && status_.state != "waiting");
+  started_ =
+      started_ || status_.era > 0 || (status_.state != "starting" && status_.state != "waiting");
   show();
 }
 
