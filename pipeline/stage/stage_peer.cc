@@ -140,6 +140,7 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
     return resumed(welcome);
   if (std::exchange(adrift_, false)) {
     log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
+    if (draining_) return finish(0, kLeftEarly);
     rejoining_ = true;
     ++life_;
     return drop_stage([weak = weak(), welcome, connection = connection_] {
@@ -356,7 +357,7 @@ void StagePeer::Impl::drain(Duration notice) {
   *leave.mutable_seat() = to_wire(seat_);
   if (coordinator_) coordinator_->notify(make_frame(MessageKind::kLeave, leave));
   runtime_.call_after(notice, [weak = weak()] {
-    if (auto self = weak.lock()) (*self)->finish(0, "left before all it held was handed in");
+    if (auto self = weak.lock()) (*self)->finish(0, kLeftEarly);
   });
 }
 
