@@ -51,7 +51,8 @@ void StagePeer::Impl::start() {
           .on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
           .on_lost =
               [this](const Seat& peer, const Error& error) {
-                if (!stage_ || finished_) return;
+                // What it held is nobody's any more: nothing is asked or sent again.
+                if (!stage_ || finished_ || rejoining_) return;
                 stage_->on_link_lost(peer, error);
                 shadows_->on_link_lost(peer, error);
               },

@@ -1,5 +1,5 @@
-// A stage's state that was saved and loaded elsewhere is the same state: its bits, and what the next
-// steps make of it.
+// A stage's state that was saved and loaded elsewhere is the same state: its bits, and what the
+// next steps make of it.
 #include "pipeline/stage/parameter_state.h"
 
 #include <gtest/gtest.h>
