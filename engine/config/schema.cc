@@ -289,6 +289,14 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, peer_silence_seconds), reals(0, kDaySeconds),
    "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
    "heartbeats, more for a peer whose heartbeats come unevenly."},
+  {RUN(net, collect_seconds), reals(0, kDaySeconds),
+   "A coordinator that is begun again waits so long for the peers that it had; then their seats "
+   "are over."},
+  {RUN(net, coordinator_patience_seconds), reals(0, 365 * kDaySeconds),
+   "A peer whose coordinator is gone goes on with what it holds and tries so long to reach one; "
+   "then it ends."},
+  {RUN(net, standby), texts(),
+   "Addresses of standby coordinators, which peers try when this one is gone."},
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
    "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
    "ends."},

@@ -65,11 +65,7 @@ Coordinator::Impl::~Impl() {
 }
 
 Result<Address> Coordinator::Impl::start() {
-  auto address = parse_address(options_.config.net.listen);
-  if (!address) return std::unexpected(address.error());
-  auto bound = network_.listen(*address, [weak = weak()](std::shared_ptr<Connection> connection) {
-    if (auto self = weak.lock()) (*self)->accept(std::move(connection));
-  });
+  auto bound = listen();
   if (!bound) return bound;
   expected_tick_ = runtime_.now();
   SWARMLINE_TRY(open_journal());
@@ -105,7 +101,7 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
                       session->channel->connection().counters().bytes_received;
   std::erase(sessions_, session);
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
-  if (!membership_.is_current(session->seat)) return;
+  if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
   fence(session->seat, error.what);
 }
 
@@ -119,6 +115,9 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
     case MessageKind::kHello:
       return on_hello(session, frame, respond);
     case MessageKind::kClaim:
+      if (waits_for_collecting(
+              [this, session, frame, respond] { on_request(session, frame, respond); }))
+        return;
       return on_claim(session, frame, respond);
     case MessageKind::kCheckpointPiece:
       return on_piece(session, frame, respond);
@@ -160,11 +159,17 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
         ErrorCode::kRefused,
         fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
                     hello->protocol(), kProtocolVersion)));
-  if (state_ != State::kWaiting && state_ != State::kTraining && !is_heir(*hello))
+  if (hello->run_id() == options_.run_id && hello->term() > term_.value) {
+    respond(fail(ErrorCode::kPeerGone, "it knows of another coordinator"));
+    return check_reign();
+  }
+  if (resumes(*hello)) return resume_seat(session, *hello, respond);
+  if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting &&
+      !is_heir(*hello))
     return respond(fail(ErrorCode::kRefused, "the run is about to end and takes no more peers"));
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello->previous());
-      membership_.is_current(before) && membership_.at(before.peer).name == hello->name()) {
+      membership_.is_current(before) && membership_.is_same(membership_.at(before.peer), *hello)) {
     fence(before, "it came back over a new connection");
     if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   }
@@ -172,10 +177,11 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
   peers_[seat->peer] = session;
-  if (auto kept =
-          journal_.record_seat({.seat = *seat, .address = hello->address(), .state = "active"});
+  if (auto kept = journal_.record_seat({.seat = *seat,
+                                        .address = hello->address(),
+                                        .state = state_ == State::kWaiting ? "active" : "joining"});
       !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello->address()));
 
   wire::Welcome welcome;
@@ -194,6 +200,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   if (state_ == State::kWaiting) welcome.set_version(beginning_.version);
   welcome.set_keeps_followed(keeps_followed(*hello, *seat));
   welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
+  name_coordinators(welcome);
   respond(make_frame(MessageKind::kWelcome, welcome));
   if (welcome.keeps_followed()) follow_on(*seat, hello->followed().version());
 }
@@ -201,6 +208,9 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
 void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
   if (session->seat.peer.value == 0 || ended_) return;  // tools send requests only
   membership_.heard(session->seat, runtime_.now());
+  if (kind_of(frame) != MessageKind::kHeartbeat && kind_of(frame) != MessageKind::kGoodbye &&
+      waits_for_collecting([this, session, frame] { on_message(session, frame); }))
+    return;
   if (on_shadow_message(session, frame)) return;
   auto with = [&](auto parsed, auto handler) {
     if (!parsed) {
@@ -285,6 +295,7 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 void Coordinator::Impl::start_if_formed() {
   if (state_ != State::kWaiting) return;
   if (!may_start()) return fill_empty_stages();
+  if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   state_ = State::kTraining;
   trained_ = true;
   send_membership();
@@ -308,7 +319,7 @@ void Coordinator::Impl::send_membership() {
 // ----------------------------------------------------------------------------------------------
 
 void Coordinator::Impl::advance() {
-  if (ended_ || state_ == State::kFailed || state_ == State::kWaiting) return;
+  if (ended_ || state_ == State::kFailed || state_ == State::kWaiting || collecting_) return;
   for (const RunSequence::Opening& opening : sequence_.take_openings()) open_phase(opening);
   pump_leases();
   if (!sequence_.finished() || checkpoint_ || !emptied_.empty()) return;
@@ -331,6 +342,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   open.set_version(opening.version.value);
   boundaries_.fill(open);
   open.set_microbatches(indices);
+  if (!resumed_.empty()) collect_phase(open);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
   opened_[opening.phase] = open;
 }
@@ -338,6 +350,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
+  if (state_ == State::kCollecting) return sequence_.drain();
   if (state_ == State::kWaiting)
     return end(0, fmt::format("stopped before step {}", beginning_.version));
   if (state_ != State::kTraining) return;
@@ -361,6 +374,7 @@ void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
   if (exit_code == 0) state_ = State::kDone;
   sentence_ = sentence;
   event("end", sentence);
+  record_end();
   wire::Shutdown shutdown;
   shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
   shutdown.set_reason(sentence);

@@ -16,8 +16,10 @@ constexpr Duration kGatherTime = std::chrono::seconds(5);
 // Eras in a row that end before the run got further than ever before.
 constexpr std::uint32_t kFruitlessErasMax = 16;
 
-Result<std::uint64_t> number_in(Journal& journal, const std::string& key) {
-  auto text = journal.get_meta(key);
+}  // namespace
+
+Result<std::uint64_t> Coordinator::Impl::journaled(const std::string& key) {
+  auto text = journal_.get_meta(key);
   if (!text) return std::unexpected(std::move(text).error());
   std::uint64_t number = 0;
   if (!*text) return number;
@@ -28,32 +30,22 @@ Result<std::uint64_t> number_in(Journal& journal, const std::string& key) {
   return number;
 }
 
-}  // namespace
-
 // ---- The journal --------------------------------------------------------------------------------
 
 // A journal that holds a run is gone on with.
 Result<void> Coordinator::Impl::open_journal() {
   auto run_id = journal_.get_meta("run_id");
   if (!run_id) return std::unexpected(std::move(run_id).error());
-  const auto term = number_in(journal_, "term");
+  const auto term = journaled("term");
   if (!term) return std::unexpected(term.error());
   term_ = Term{*term + 1};
-  SWARMLINE_TRY(journal_.put_meta("term", std::to_string(term_.value)));
+  SWARMLINE_TRY(begin_term());
   if (!*run_id) return journal_.put_meta("run_id", options_.run_id);
 
   options_.run_id = **run_id;
-  const auto era = number_in(journal_, "era");
+  const auto era = journaled("era");
   if (!era) return std::unexpected(era.error());
   era_ = Era{static_cast<std::uint32_t>(*era)};
-  const auto seats = journal_.seats();
-  if (!seats) return std::unexpected(seats.error());
-  for (SeatRecord seat : *seats) {
-    membership_.begin_after(seat.seat.peer);
-    if (seat.state != "active") continue;
-    seat.state = "fenced";
-    SWARMLINE_TRY(journal_.record_seat(seat));
-  }
   const auto codecs = journal_.get_meta("codecs");
   if (!codecs) return std::unexpected(codecs.error());
   if (*codecs && !boundaries_.restore(**codecs))
@@ -61,13 +53,27 @@ Result<void> Coordinator::Impl::open_journal() {
   const auto last = journal_.last_commit();
   if (!last) return std::unexpected(last.error());
   furthest_ = *last ? (*last)->version : 0;
+  const auto seats = journal_.seats();
+  if (!seats) return std::unexpected(seats.error());
+  const auto lives = was_training();
+  if (!lives) return std::unexpected(lives.error());
+  if (*lives) return begin_collecting(*last, *seats);
+  for (SeatRecord seat : *seats) {
+    membership_.begin_after(seat.seat.peer);
+    if (seat.state != "active") continue;
+    seat.state = "fenced";
+    SWARMLINE_TRY(journal_.record_seat(seat));
+  }
   begin_from_checkpoint("the coordinator was started again");
+  if (!ended_ && beginning_.version == options_.config.run.steps)  // killed as it said so
+    end(0, fmt::format("finished {} steps", beginning_.version));
   return {};
 }
 
 // First where it begins: an era that is in the journal always has its beginning there.
 Result<void> Coordinator::Impl::record_era() {
   SWARMLINE_TRY(journal_.put_meta("era_version", std::to_string(beginning_.version)));
+  SWARMLINE_TRY(journal_.put_meta("evaluated", "0"));
   return journal_.put_meta("era", std::to_string(era_.value));
 }
 
@@ -89,8 +95,7 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
   if (auto found = find_beginning(); !found)
     return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
   ++era_.value;
-  if (auto kept = record_era(); !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+  if (auto kept = record_era(); !kept) return journal_failed(kept.error());
   const std::string from = beginning_.path.empty() ? "the initial parameters" : beginning_.path;
   const std::string again =
       reached > beginning_.version
@@ -141,7 +146,7 @@ void Coordinator::Impl::dismiss_everybody(const std::string& why) {
     if (auto kept =
             journal_.record_seat({.seat = seat, .address = member.address, .state = "fenced"});
         !kept)
-      return fail_run("the journal can't be written: " + kept.error().what);
+      return journal_failed(kept.error());
     ledger_.seat_lost(seat);
     send_fenced(*session, why);
   }

@@ -40,7 +40,7 @@ class Coordinator::Impl {
 
  private:
   enum class Goes { kLost, kFailed, kLeft, kMoves };
-  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed };
+  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed, kCollecting };
 
   // One connection: a peer after its Hello, or a tool that asks for the status.
   struct Session {
@@ -80,6 +80,16 @@ class Coordinator::Impl {
     std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
+    TimerId deadline;
+  };
+
+  // While a coordinator that was begun again hears what its peers hold.
+  struct Collecting {
+    std::uint64_t committed = 0, evaluated = 0;
+    std::optional<CommitRecord> last_commit;  // of this era
+    std::set<Seat> awaited;
+    std::map<Seat, wire::Holdings> holdings;
+    std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
     TimerId deadline;
   };
 
@@ -123,6 +133,7 @@ class Coordinator::Impl {
   void begin_from_checkpoint(const std::string& why);
   Result<void> find_beginning();
   Result<void> record_era();
+  Result<std::uint64_t> journaled(const std::string& key);  // 0: not there
   void dismiss_everybody(const std::string& why);
   void forget_steps();
   SequenceOptions sequence_from(std::uint64_t version) const;
@@ -227,6 +238,32 @@ class Coordinator::Impl {
   void abandon_checkpoint(const std::string& why);
   bool all_stepped(std::uint64_t version) const;
 
+  // coordinator_resume.cc: begun again on its journal
+  Result<Address> listen();
+  Result<void> begin_term();
+  Result<bool> was_training();
+  Result<void> begin_collecting(const std::optional<CommitRecord>& last,
+                                const std::vector<SeatRecord>& seats);
+  void arm_collect_deadline();
+  bool resumes(const wire::Hello& hello) const;
+  void resume_seat(const SessionPtr& session, const wire::Hello& hello,
+                   const RpcChannel::Respond& respond);
+  void no_longer_awaited(const Seat& seat);
+  bool awaited_again(const Session& session);
+  bool waits_for_collecting(std::function<void()> handle);
+  void end_collecting();
+  void say_resume(const std::optional<CommitRecord>& last);
+  wire::Commit said_again(const CommitRecord& record) const;
+  void collect_phase(wire::OpenPhase& open);
+  void name_coordinators(wire::Welcome& welcome) const;
+  std::uint32_t first_round_attempt() const;
+  Result<void> record_started();
+  Result<void> record_evaluated(std::uint64_t version);
+  void record_end();
+  void journal_failed(const Error& error);
+  void check_reign();
+  void step_down(const std::string& why);
+
   std::uint64_t control_bytes() const;
 
   Runtime& runtime_;
@@ -277,6 +314,8 @@ class Coordinator::Impl {
   std::map<std::pair<PeerId, PeerId>, int> broken_links_;  // in averaging, of the open step
   std::map<Seat, int> mismatches_;
   int reduce_deadlines_ = 0;  // passed, for the sealed step
+  std::unique_ptr<Collecting> collecting_;
+  std::map<Seat, wire::Holdings> resumed_;  // while the phases they name are opened
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
   std::uint64_t checkpoints_begun_ = 0;

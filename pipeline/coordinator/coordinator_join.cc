@@ -96,12 +96,17 @@ void Coordinator::Impl::seat_followers(StageId stage) {
       continue;
     }
     take_seat(seat, version);
+    if (ended_) return;
     said->second[seat] = state.second;
   }
 }
 
 void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
   Member& member = membership_.at(seat.peer);
+  if (auto kept =
+          journal_.record_seat({.seat = seat, .address = member.address, .state = "active"});
+      !kept)
+    return journal_failed(kept.error());
   member.state = MemberState::kReady;
   member.progress = runtime_.now();
   member.stepped = version;

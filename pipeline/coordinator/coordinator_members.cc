@@ -58,7 +58,7 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
                                         .address = member.address,
                                         .state = how == Goes::kLeft ? "left" : "fenced"});
       !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
   event(kEvents[static_cast<int>(how)], to_string(seat) + ": " + why);
   auto session = peers_.extract(seat.peer);
@@ -79,6 +79,10 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   lose_shadows_of(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
   expected_.erase(seat.peer);
+  if (collecting_) {
+    collecting_->holdings.erase(seat);
+    return no_longer_awaited(seat);
+  }
   if (state_ == State::kWaiting) {
     if (how != Goes::kFailed) return start_if_formed();
     if (!trained_) return stage_is_gone(seat, why, how);

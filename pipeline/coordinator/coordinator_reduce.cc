@@ -81,7 +81,7 @@ void Coordinator::Impl::seal(std::uint64_t step) {
     groups.push_back(group);
     keepers[group] = keepers_of(group);
   }
-  board_.begin(step, std::move(members), std::move(keepers));
+  board_.begin(step, std::move(members), std::move(keepers), first_round_attempt());
   reduce_deadlines_ = 0;
   send_seals(groups);
   sequence_.on_sealed(step);
@@ -285,7 +285,8 @@ void Coordinator::Impl::mend_rounds() {
   for (std::uint32_t group : again) {
     for (const StageId stage : stages_of(group))
       if (ledger_.stage_state(phase, stage) == StageState::kOpen) ledger_.begin_close(phase, stage);
-    if (board_.restart(group, members_of(group), keepers_of(group)) >= kAttemptsMax)
+    if (board_.restart(group, members_of(group), keepers_of(group)) >=
+        first_round_attempt() + kAttemptsMax)
       return fail_run(
           fmt::format("averaging step {} did not end in {} attempts", board_.step(), kAttemptsMax));
   }
@@ -359,8 +360,7 @@ void Coordinator::Impl::commit() {
   for (const wire::GroupDigest& group : board_.digests())
     record.group_digests.push_back(group.digest());
   // Durable before anybody hears of it.
-  if (auto kept = journal_.record_commit(record); !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+  if (auto kept = journal_.record_commit(record); !kept) return journal_failed(kept.error());
 
   // Where somebody was not in the round, the others keep the result for it.
   std::set<StageId> keepers = stages_to_keep_for();
@@ -429,7 +429,7 @@ void Coordinator::Impl::choose_codecs() {
   const std::vector<std::string> changes = boundaries_.on_commit(peers);
   if (changes.empty()) return;
   if (auto kept = journal_.put_meta("codecs", boundaries_.to_text()); !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   for (const std::string& change : changes) event("codec", change);
 }
 

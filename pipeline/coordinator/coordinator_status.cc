@@ -16,6 +16,8 @@ const char* name_of(MemberState state) {
       return "joining";
     case MemberState::kReady:
       return "ready";
+    case MemberState::kAway:
+      return "away";
     case MemberState::kLost:
       return "lost";
   }
@@ -49,8 +51,8 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
 }  // namespace
 
 std::string Coordinator::Impl::status_json() const {
-  static constexpr const char* kStates[] = {"waiting",       "training", "draining",
-                                            "checkpointing", "done",     "failed"};
+  static constexpr const char* kStates[] = {"waiting", "training", "draining",  "checkpointing",
+                                            "done",    "failed",   "collecting"};
   const RunConfig& config = options_.config;
   const Instant now = runtime_.now();
   const double elapsed = stats_.elapsed_seconds(now);
@@ -74,7 +76,7 @@ std::string Coordinator::Impl::status_json() const {
   stats_.held_out_loss() < 0 ? json.null() : json.value(stats_.held_out_loss());
   json.member("unigram_entropy", options_.unigram_entropy);
   json.member("bigram_entropy", options_.bigram_entropy);
-  json.member("tokens", stats_.tokens());
+  json.member("tokens", sequence_.committed() * config.tokens_per_step());
   json.member("tokens_per_second", stats_.tokens_per_second());
   json.member("mean_tokens_per_second", stats_.mean_tokens_per_second());
   const auto left = static_cast<double>(config.run.steps - sequence_.committed());

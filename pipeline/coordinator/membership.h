@@ -13,13 +13,15 @@
 #include "engine/base/ids.h"
 #include "engine/base/result.h"
 #include "engine/base/units.h"
+#include "engine/store/journal.h"
 #include "pipeline/coordinator/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
-// kFollowing: fetches its stage's state and hears of the commits since.
-enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost };
+// kFollowing: fetches its stage's state and hears of the commits since. kAway: the journal knows
+// its seat, and this coordinator has not heard of it yet.
+enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost, kAway };
 
 struct Member {
   Seat seat;
@@ -57,6 +59,13 @@ class Membership {
   Result<Seat> join(const wire::Hello& hello, Instant now, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had; null: it is new.
   const Member* former(const wire::Hello& hello) const;
+  // The process that had that seat asks: by its name, or by its address where only that is known.
+  static bool is_same(const Member& member, const wire::Hello& hello);
+  // From the journal, oldest incarnations first; `away`: the seat may still be served.
+  void restore(const SeatRecord& record, bool away);
+  std::vector<Seat> away() const;
+  // An away member is back at its seat.
+  void resume(const wire::Hello& hello, Instant now);
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);

@@ -33,12 +33,15 @@ bool ReduceBoard::Group::kept() const {
 }
 
 void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
-                        std::map<std::uint32_t, Members> keepers) {
+                        std::map<std::uint32_t, Members> keepers, std::uint32_t attempt) {
   active_ = true;
   step_ = step;
   reduce_bytes_ = 0;
   groups_.clear();
-  for (auto& [group, members] : groups) groups_[group].members = std::move(members);
+  for (auto& [group, members] : groups) {
+    groups_[group].members = std::move(members);
+    groups_[group].attempt = attempt;
+  }
   for (auto& [group, seats] : keepers) {
     groups_.at(group).late = seats;
     groups_.at(group).keepers = std::move(seats);

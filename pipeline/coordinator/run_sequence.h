@@ -35,6 +35,9 @@ class RunSequence {
     Phase phase;
     Version version;
   };
+  // Goes on after `committed` commits: the step after them was open, with `ahead` the one after
+  // that, too; versions up to `evaluated` have been evaluated.
+  void restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated);
   // Phases to open now, in order; the caller opens all of them.
   std::vector<Opening> take_openings();
   // The train phase may be sealed: complete, its version not needed by an evaluation, the one
@@ -52,6 +55,7 @@ class RunSequence {
 
  private:
   bool eval_due(std::uint64_t version) const;
+  void take_next(std::vector<Opening>& openings);
   std::uint64_t computed_on(std::uint64_t step) const;
 
   SequenceOptions options_;
@@ -61,6 +65,8 @@ class RunSequence {
   std::uint64_t evaluated_below_ =
       1;  // versions below have had their turn (version 0 is not evaluated)
   std::uint64_t open_evals_ = 0;
+  bool restored_ = false;  // the step on an older version than the newest may be opened again
+  bool ahead_ = false;     // the step after the next one is to be opened with it
   bool draining_ = false;
 };
 

@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "engine/base/ids.h"
+#include "engine/base/units.h"
 #include "engine/net/frame.h"
 #include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
+// Only where another coordinator may take over: a peer looks for it when its own has been silent
+// for longer (or for ten heartbeats).
+inline constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
 
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
@@ -57,6 +61,7 @@ enum class MessageKind : std::uint16_t {
   kStateFrozen = 44,
   kStateOffer = 45,
   kLeave = 46,
+  kResume = 49,
   // peer <-> peer
   kLinkHello = 50,
   kForward = 51,

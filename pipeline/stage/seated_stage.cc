@@ -155,6 +155,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
       return {};
     }
+    case MessageKind::kResume:
+      return on_resume();
     case MessageKind::kPiece:
       return on_piece({}, frame);
     case MessageKind::kStateOffer:
@@ -305,6 +307,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   const Version version{open.version()};
   const bool train = phase.kind == PhaseKind::kTrain;
+  if (opened_before_.contains(phase)) return open_again(open);
   if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
       phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 ||
       open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||

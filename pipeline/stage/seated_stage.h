@@ -73,6 +73,9 @@ class SeatedStage {
   Result<void> on_peer(const Seat& from, Frame frame);
   void on_link_lost(const Seat& peer, const Error& error);
   void on_peer_lost(const Seat& lost);
+  // No coordinator answers; from now on nothing that the last one began goes on.
+  void on_coordinator_lost();
+  wire::Holdings holdings() const;
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
 
   bool serves() const { return !following_; }
@@ -88,6 +91,10 @@ class SeatedStage {
  private:
   Result<void> on_membership(const wire::Membership& membership);
   Result<void> on_open(const wire::OpenPhase& open);
+  // seated_resume.cc
+  Result<void> on_resume();
+  Result<void> open_again(const wire::OpenPhase& open);
+  void name_attempts(wire::Commit& commit) const;
   Result<void> on_leases(const wire::Leases& leases);
   Result<void> on_seal(const wire::Seal& seal);
   Result<void> on_reopen(const wire::Reopen& reopen);
@@ -180,6 +187,12 @@ class SeatedStage {
   std::uint64_t wanted_ = 0;
   std::uint64_t leased_ = 0;
   Version committed_;
+  struct Reached {  // the newest version whose digest is known
+    std::uint64_t version = 0;
+    std::uint64_t digest = 0;
+  } reached_;
+  std::uint32_t reign_ = 0;        // counts coordinators; what an earlier one began is void
+  std::set<Phase> opened_before_;  // by an earlier one, and not yet by this one
   std::uint64_t begins_with_ = 0;
   bool sealing_ = false;
   Phase sealing_phase_;

@@ -235,6 +235,7 @@ void SeatedStage::inherit() {
 }
 
 void SeatedStage::say_ready(std::uint64_t digest) {
+  reached_ = {committed_.value, digest};
   wire::Ready ready;
   *ready.mutable_seat() = to_wire(context_.self);
   ready.set_version(committed_.value);

@@ -21,6 +21,10 @@ void ShadowStages::follow(SeatedStageParts parts) {
   made->begin();
 }
 
+void ShadowStages::drop_all() {
+  while (!stages_.empty()) drop(stages_.begin()->first);
+}
+
 void ShadowStages::drop(StageId stage) {
   auto found = stages_.extract(stage);
   if (found.empty()) return;

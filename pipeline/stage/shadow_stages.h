@@ -26,6 +26,7 @@ class ShadowStages {
   // `parts` of a joiner of the stage, without a model. Another shadow of that stage ends.
   void follow(SeatedStageParts parts);
   void drop(StageId stage);
+  void drop_all();
   // A message of the coordinator's to one of them; unknown ones are ignored (it has just ended).
   Result<void> on_coordinator(const wire::ToShadow& message);
   // True: it was for one of them alone.

@@ -1,5 +1,6 @@
 #include "pipeline/stage/stage_peer.h"
 
+#include <algorithm>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -8,24 +9,18 @@
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
 #include "engine/config/load.h"
-#include "engine/metrics/metrics.h"
 #include "engine/metrics/render.h"
-#include "engine/net/rpc.h"
-#include "pipeline/stage/seated_stage.h"
-#include "pipeline/stage/shadow_stages.h"
+#include "pipeline/stage/stage_peer_impl.h"
 
 namespace swarmline {
 
 namespace {
 constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
-constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 // A peer that stops goes on sending for as long as its last word may need.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
 // From the coordinator while a stage is built that begins with what its shadow holds.
 constexpr std::size_t kEarlyFramesMax = 4096;
-
-constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 
 constexpr double kHeartbeatSecondsMin = 0.01;
 constexpr double kHeartbeatSecondsMax = 3600;
@@ -49,78 +44,6 @@ int exit_code_of(const Error& error) {
 }
 }  // namespace
 
-class StagePeer::Impl {
- public:
-  Impl(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
-       std::function<void(PeerOutcome)> on_finished)
-      : runtime_(runtime),
-        network_(network),
-        device_(device),
-        queue_(device),
-        options_(std::move(options)),
-        on_finished_(std::move(on_finished)),
-        alive_(std::make_shared<Impl*>(this)) {}
-
-  void start();
-  void finish(int exit_code, std::string sentence);
-  void drain(Duration notice);
-  BytesView committed_parameters() const {
-    return stage_ ? stage_->committed_parameters() : BytesView();
-  }
-  const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
-  Seat seat() const { return seat_; }
-  bool serves() const {
-    return stage_ != nullptr && stage_->serves() && !rejoining_ && !(draining_ && finished_);
-  }
-
- private:
-  void connect();
-  void rejoin(const std::string& why);
-  void connect_again();
-  void say_hello();
-  void welcomed(const wire::Welcome& welcome);
-  void on_coordinator(Frame frame);
-  void on_peer(const Seat& from, Frame frame);
-  void log_metrics();
-  void heartbeat();
-  Result<SeatedStageParts> parts_from(const wire::Welcome& welcome);
-  void connect_parts(SeatedStageParts& parts);
-  void on_fenced(const wire::Fenced& fenced);
-  void on_follow(const wire::Follow& follow);
-  void shadow_failed(const Seat& shadow, const Error& error);
-  Result<void> build(SeatedStageParts& parts) const;
-  void take_seat(SeatedStageParts parts);
-  bool wants_recompute(const SeatedStageParts& parts) const;
-  std::weak_ptr<Impl*> weak() const { return alive_; }
-
-  Runtime& runtime_;
-  Network& network_;
-  Device& device_;
-  DeviceQueue queue_;
-  StagePeerOptions options_;
-  std::function<void(PeerOutcome)> on_finished_;
-  std::unique_ptr<PeerLinks> links_;
-  Registry metrics_;  // told to the log at the end
-  std::shared_ptr<RpcChannel> coordinator_;
-  std::unique_ptr<SeatedStage> stage_;
-  wire::Welcome welcome_;
-  std::unique_ptr<ShadowStages> shadows_;
-  std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to
-  bool inherits_ = false;                  // a stage is being built that begins with one
-  std::vector<Frame> early_;               // from the coordinator meanwhile
-  std::string advertised_;
-  Seat seat_;
-  Duration heartbeat_period_ = Limits::heartbeat_period;
-  Instant coordinator_heard_{};
-  bool rejoining_ = false;
-  std::uint32_t life_ = 0;  // counts its seats; timers of an earlier one do nothing
-  Instant rejoin_until_{};
-  std::string why_rejoining_;
-  bool draining_ = false;
-  bool finished_ = false;
-  std::shared_ptr<Impl*> alive_;
-};
-
 void StagePeer::Impl::start() {
   links_ = std::make_unique<PeerLinks>(
       runtime_, network_, kConnectTimeout,
@@ -142,75 +65,10 @@ void StagePeer::Impl::start() {
   if (!listen) return finish(2, listen.error().what);
   auto bound = links_->listen(*listen);
   if (!bound) return finish(2, bound.error().what);
+  coordinators_.push_back(options_.coordinator);
+  for (const Address& address : options_.standby) coordinators_.push_back(address);
   advertised_ = options_.machine.advertise.empty() ? to_string(*bound) : options_.machine.advertise;
   connect();
-}
-
-void StagePeer::Impl::connect() {
-  network_.connect(options_.coordinator, kConnectTimeout,
-                   [weak = weak()](Result<std::shared_ptr<Connection>> connected) {
-                     auto self = weak.lock();
-                     if (!self) return;
-                     Impl& peer = **self;
-                     if (peer.finished_) return;
-                     if (!connected && peer.rejoining_) return peer.connect_again();
-                     if (!connected)
-                       return peer.finish(1, fmt::format("no coordinator answers at {}: {}",
-                                                         to_string(peer.options_.coordinator),
-                                                         connected.error().what));
-                     peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
-                     peer.say_hello();
-                   });
-}
-
-void StagePeer::Impl::say_hello() {
-  coordinator_->start({
-      .on_message =
-          [weak = weak()](Frame frame) {
-            if (auto self = weak.lock()) (*self)->on_coordinator(std::move(frame));
-          },
-      .on_request =
-          [](Frame, RpcChannel::Respond respond) {
-            respond(fail(ErrorCode::kRefused, "peers answer no requests"));
-          },
-      .on_closed =
-          [weak = weak(), life = life_](Error error) {
-            auto self = weak.lock();
-            if (!self || (*self)->life_ != life) return;
-            if ((*self)->rejoining_) return (*self)->connect_again();
-            (*self)->rejoin("lost the coordinator: " + error.what);
-          },
-  });
-  wire::Hello hello;
-  hello.set_protocol(kProtocolVersion);
-  hello.set_name(options_.name);
-  hello.set_address(advertised_);
-  hello.set_device(device_.name());
-  hello.set_threads(options_.machine.threads);
-  hello.set_memory_bytes(options_.machine.memory_bytes);
-  hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
-  hello.set_pid(static_cast<std::uint32_t>(getpid()));
-  hello.set_zone(options_.machine.zone);
-  hello.set_price(options_.machine.price);
-  if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
-  if (heritage_) {
-    hello.mutable_followed()->set_stage(heritage_->stage().value);
-    hello.mutable_followed()->set_version(heritage_->committed().value);
-  }
-  coordinator_->call(
-      make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
-      [weak = weak()](Result<Frame> reply) {
-        auto self = weak.lock();
-        if (!self || (*self)->finished_) return;
-        if (!reply && (*self)->rejoining_ && reply.error().code == ErrorCode::kPeerGone)
-          return;  // its connection says so, too
-        if (!reply)
-          return (*self)->finish(reply.error().code == ErrorCode::kRefused ? 3 : 1,
-                                 "the coordinator did not take this peer: " + reply.error().what);
-        auto welcome = parse<wire::Welcome>(*reply);
-        if (!welcome) return (*self)->finish(1, welcome.error().what);
-        (*self)->welcomed(*welcome);
-      });
 }
 
 bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
@@ -246,6 +104,7 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
         options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
   parts.recompute = wants_recompute(parts);
   parts.joining = welcome.joining();
+  patience_ = from_seconds(parts.config.net.coordinator_patience_seconds);
   parts.version = welcome.version();
   return parts;
 }
@@ -269,6 +128,28 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
 }
 
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
+  const bool same_run = welcome.run_id() == run_id_;
+  if (same_run && welcome.term() < term_.value) {  // its reign is over, it only does not know
+    ++coordinator_tried_;
+    return coordinator_->close();
+  }
+  term_ = Term{welcome.term()};
+  run_id_ = welcome.run_id();
+  coordinator_heard_ = runtime_.now();
+  learn_coordinators(welcome);
+  if (adrift_ && same_run && welcome.resumed() && from_wire(welcome.seat()) == seat_)
+    return resumed(welcome);
+  if (std::exchange(adrift_, false)) {
+    log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
+    if (draining_) return finish(0, kLeftEarly);
+    rejoining_ = true;
+    ++life_;
+    return drop_stage([weak = weak(), welcome, connection = connection_] {
+      auto self = weak.lock();
+      if (!self) return;
+      (*self)->connection_ == connection ? (*self)->welcomed(welcome) : (*self)->connect_again();
+    });
+  }
   seat_ = from_wire(welcome.seat());
   rejoining_ = false;
   if (const double beat = welcome.heartbeat_seconds();
@@ -306,8 +187,13 @@ void StagePeer::Impl::connect_parts(SeatedStageParts& parts) {
       (*self)->coordinator_->notify(std::move(frame));
   };
   parts.call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
-    if (auto self = weak.lock(); self && (*self)->coordinator_)
-      (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+    auto self = weak.lock();
+    if (!self) return;
+    if ((*self)->coordinator_)
+      return (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+    (*self)->runtime_.post([weak, reply = std::move(reply)] {
+      if (weak.lock()) reply(fail(ErrorCode::kPeerGone, "there is no coordinator now"));
+    });
   };
 }
 
@@ -414,6 +300,15 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
           heard.error());
     return;
   }
+  if (kind_of(frame) == MessageKind::kResume) {
+    auto resume = parse<wire::Resume>(frame);
+    if (!resume) return finish(1, resume.error().what);
+    for (const wire::Seat& lost : resume->lost()) {
+      links_->fence(from_wire(lost));
+      stage_->on_peer_lost(from_wire(lost));
+    }
+    shadows_->drop_all();
+  }
   if (auto handled = stage_->on_coordinator(frame); !handled)
     finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                           handled.error().what));
@@ -445,56 +340,25 @@ void StagePeer::Impl::heartbeat() {
   beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
-  coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
+  if (coordinator_silent()) coordinator_->close();
+  if (coordinator_) coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
+  beat_due_ = runtime_.now() + heartbeat_period_;
   runtime_.call_after(heartbeat_period_, [weak = weak(), life = life_] {
     auto self = weak.lock();
     if (self && !(*self)->finished_ && (*self)->life_ == life) (*self)->heartbeat();
   });
 }
 
-// Whatever it holds is nobody's any more: it starts over, as a newcomer.
-void StagePeer::Impl::rejoin(const std::string& why) {
-  if (finished_ || rejoining_) return;
-  log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
-  if (seat_.peer.value == 0) return finish(1, why);
-  if (draining_) return finish(0, "left before all it held was handed in");
-  rejoining_ = true;
-  ++life_;
-  inherits_ = false;
-  why_rejoining_ = why;
-  rejoin_until_ = runtime_.now() + kRejoinTime;
-  if (coordinator_) std::exchange(coordinator_, nullptr)->close();
-  links_->reset();
-  // Not inside the handler that heard of it, and not before the device has let go of the model.
-  runtime_.post([weak = weak()] {
-    auto self = weak.lock();
-    if (!self) return;
-    (*self)->queue_.clear([weak] {
-      auto still = weak.lock();
-      if (!still || (*still)->finished_) return;
-      (*still)->stage_.reset();
-      (*still)->shadows_->clear();
-      (*still)->connect();
-    });
-  });
-}
-
 void StagePeer::Impl::drain(Duration notice) {
   if (finished_) return;
-  if (!coordinator_ || seat_.peer.value == 0) return finish(0, "left before it had a seat");
+  if (!adrift_ && (!coordinator_ || seat_.peer.value == 0))
+    return finish(0, "left before it had a seat");
   draining_ = true;
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);
-  coordinator_->notify(make_frame(MessageKind::kLeave, leave));
+  if (coordinator_) coordinator_->notify(make_frame(MessageKind::kLeave, leave));
   runtime_.call_after(notice, [weak = weak()] {
-    if (auto self = weak.lock()) (*self)->finish(0, "left before all it held was handed in");
-  });
-}
-
-void StagePeer::Impl::connect_again() {
-  if (runtime_.now() > rejoin_until_) return finish(1, why_rejoining_);
-  runtime_.call_after(kRejoinPause, [weak = weak()] {
-    if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->connect();
+    if (auto self = weak.lock()) (*self)->finish(0, kLeftEarly);
   });
 }
 

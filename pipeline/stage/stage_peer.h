@@ -3,8 +3,11 @@
 //   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and
 //              optimizer.
 //   Thread:    control thread; the model is touched by device jobs only.
-//   Fenced:    a peer that lost its seat, or its coordinator's connection, drops all it holds and
-//              asks for a new seat, for kRejoinTime.
+//   Fenced:    a peer that lost its seat drops all it holds and asks for a new one.
+//   Adrift:    a seated peer whose coordinator is gone keeps what it holds, computes what it can,
+//              and offers all of it to the next coordinator that answers. Only when that one has no
+//              use for it does the peer start over.
+//   Patience:  both for [net] coordinator_patience_seconds.
 //   Shadows:   beside its stage it may follow others in host memory; sent to one of them, it begins
 //              with what it has of it.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
@@ -17,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
@@ -30,6 +34,7 @@ namespace swarmline {
 
 struct StagePeerOptions {
   Address coordinator;
+  std::vector<Address> standby = {};  // tried in turn when no coordinator answers there
   PeerConfig machine;
   std::string name;
   // Made only by a peer of stage 0, from the config that the coordinator sent.
@@ -48,7 +53,7 @@ struct PeerOutcome {
 
 class StagePeer {
  public:
-  // A peer that lost its seat asks for another for so long.
+  // What a peer waits that does not know the run's config yet.
   static constexpr Duration kRejoinTime = std::chrono::seconds(3);
 
   StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,

@@ -124,6 +124,9 @@ connect_timeout_seconds = 2
 admit_bytes = 123
 heartbeat_seconds = 0.25
 peer_silence_seconds = 1
+collect_seconds = 2
+coordinator_patience_seconds = 3
+standby = ["127.0.0.1:4701"]
 [security]
 insecure = true
 [log]

@@ -105,13 +105,6 @@ TEST_F(SwarmLosses, ARunWithTooFewPeersEndsWithASentence) {
   EXPECT_EQ(ended->state, "failed");
 }
 
-TEST_F(SwarmLosses, AKilledCoordinatorEndsTheRun) {
-  ASSERT_TRUE(swarm_.wait_for_step(2));
-  ::kill(process_with(launch_->pid(), "swarmline coordinator"), SIGKILL);
-  EXPECT_EQ(launch_->wait(kSoonSeconds), 1);
-  EXPECT_NE(launch_->output().find("coordinator"), std::string::npos) << launch_->output();
-}
-
 TEST_F(SwarmLosses, ControlCDrainsAndWritesACheckpoint) {
   ASSERT_TRUE(swarm_.wait_for_step(2));
   launch_->signal(SIGINT);
