@@ -125,8 +125,8 @@ TEST_P(SwarmRestartDelay, AStandbyTakesOverAtItsOwnAddress) {
   expect_reference(swarm);
 }
 
-// The control store is an etcd: the leader is stopped for longer than its lease, the standby goes on
-// with its peers, and the former leader ends when it wakes, without a word to anybody.
+// The control store is an etcd: the leader is stopped for longer than its lease, the standby goes
+// on with its peers, and the former leader ends when it wakes, without a word to anybody.
 TEST_F(SwarmRestart, AStoppedLeaderIsReplacedAndEndsWhenItWakes) {
   if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
   const EtcdProcess etcd;
