@@ -132,9 +132,9 @@ ChaosRun::ChaosRun(ChaosRunOptions options, std::string program)
     ChaosFault fault;
     fault.name = fmt::format("random-{}", i + 1);
     fault.kind = random.kinds[rng_.below(random.kinds.size())];
-    fault.at_seconds =
-        random.seconds * (static_cast<double>(i) + rng_.uniform()) /
-        static_cast<double>(random.count);
+    fault.at_seconds = random.after + random.seconds *
+                                          (static_cast<double>(i) + rng_.uniform()) /
+                                          static_cast<double>(random.count);
     fault.seconds = random.longest * (0.25 + 0.75 * rng_.uniform());
     fault.factor = random.factor;
     pending_.push_back({.fault = fault, .newcomer = {}, .drawn = true});

@@ -34,6 +34,7 @@ kind = "join"
 at_seconds = 9
 [random_faults]
 count = 3
+after_seconds = 4
 over_seconds = 60
 seed = 5
 longest_seconds = 2
@@ -59,6 +60,7 @@ kinds = ["cut", "stop"]
   EXPECT_EQ(plan->faults[2].kind, ChaosKind::kJoin);
   EXPECT_EQ(plan->faults[2].at_seconds, 9);
   EXPECT_EQ(plan->random.count, 3U);
+  EXPECT_EQ(plan->random.after, 4);
   EXPECT_EQ(plan->random.seconds, 60);
   EXPECT_EQ(plan->random.seed, 5U);
   EXPECT_EQ(plan->random.longest, 2);
