@@ -68,7 +68,7 @@ Result<std::string> reference_run(const RunConfig& config, std::uint64_t permute
   const RunFolder folder(made.run_folder());
   if (is_done(folder, made)) return folder.path();
   const RunFolder hurt(config.run_folder());
-  std::vector<std::string> arguments{"launch",         hurt.config(), "--name",
+  std::vector<std::string> arguments{"launch",       hurt.config(), "--name",
                                      asked.run.name, "--reference", "--fresh"};
   if (permute_sums > 0)
     arguments.insert(arguments.end(), {"--permute-sums", std::to_string(permute_sums)});
@@ -127,8 +127,8 @@ ChaosComparison judge(const CheckpointDiff& diff, const ModelSection& model,
   }
   if (!diff.same_tensors() || ratio < 0) {
     worst.verdict = ChaosVerdict::kDiffers;
-    worst.sentence = fmt::format("{} and {} do not hold the same tensors", diff.path_a,
-                                 diff.path_b);
+    worst.sentence =
+        fmt::format("{} and {} do not hold the same tensors", diff.path_a, diff.path_b);
     return worst;
   }
   if (!(ratio <= 1)) worst.verdict = ChaosVerdict::kDiffers;  // NaN differs
@@ -145,8 +145,9 @@ Result<ChaosComparison> compare_with_reference(const ChaosCompareOptions& option
   if (rounds(config))
     return ChaosComparison{
         .verdict = ChaosVerdict::kNotJudged,
-        .sentence = "the run's codecs round what travels, and its reference has none; give it "
-                    "codec.forward, backward and averaging \"none\""};
+        .sentence =
+            "the run's codecs round what travels, and its reference has none; give it "
+            "codec.forward, backward and averaging \"none\""};
   std::string reference = options.reference;
   if (reference.empty()) {
     auto run = reference_run(config, 0);

@@ -18,8 +18,8 @@ namespace {
 constexpr double kSecondsMax = 1e6;
 constexpr std::array<std::string_view, 7> kKinds = {"kill", "restart", "stop", "slow",
                                                     "cut",  "corrupt", "join"};
-constexpr std::array<std::string_view, 7> kPhases = {
-    "joining", "forward", "backward", "reduce", "commit", "download", "checkpoint"};
+constexpr std::array<std::string_view, 7> kPhases = {"joining", "forward",  "backward",  "reduce",
+                                                     "commit",  "download", "checkpoint"};
 constexpr std::array<std::string_view, 4> kSections = {"", "plan", "faults", "random_faults"};
 constexpr const char* kWho =
     "expected \"coordinator\", \"stage 1\", \"one of stage 1\", \"newcomer\", \"stage of "
@@ -186,8 +186,8 @@ bool ChaosPlan::hurts_links() const {
 
 Result<ChaosPlan> parse_chaos_plan(std::string_view text, std::string_view origin) {
   if (text.size() > Limits::config_file_bytes_max)
-    return fail(ErrorCode::kUserMistake, fmt::format("{}: longer than {} bytes", origin,
-                                                     Limits::config_file_bytes_max));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{}: longer than {} bytes", origin, Limits::config_file_bytes_max));
   auto entries = read_toml(text, origin);
   if (!entries) return std::unexpected(entries.error());
   ScenarioKeys keys(std::move(*entries), origin);
@@ -219,20 +219,20 @@ Result<void> check_chaos_plan(const ChaosPlan& plan, const RunConfig& config,
                                                        fault.line, fault.name, key, what));
     };
     using Target = ChaosTarget::Kind;
-    const bool of_stage =
-        fault.who.kind == Target::kStage || fault.who.kind == Target::kOneOfStage;
+    const bool of_stage = fault.who.kind == Target::kStage || fault.who.kind == Target::kOneOfStage;
     if (of_stage && fault.who.stage >= config.pipeline.stages)
-      return mistake("who", fmt::format("the run has {} stages, counted from 0",
-                                        config.pipeline.stages));
+      return mistake("who",
+                     fmt::format("the run has {} stages, counted from 0", config.pipeline.stages));
     if (fault.phase && peers_only(*fault.phase) && config.pipeline.stages < 2)
       return mistake("at_phase", "a run of one stage sends no activations");
     if (fault.phase == ChaosPhase::kCheckpoint && config.checkpoint.every_steps == 0)
-      return mistake("at_phase", "the run writes no checkpoint before its end; give it "
-                                 "--set checkpoint.every_steps=N");
+      return mistake("at_phase",
+                     "the run writes no checkpoint before its end; give it "
+                     "--set checkpoint.every_steps=N");
     const std::uint64_t last = fault.phase ? config.run.steps : config.run.steps + 1;
     if (fault.at_step >= last)
-      return mistake("at_step", fmt::format("the run has {} steps, counted from 0",
-                                            config.run.steps));
+      return mistake("at_step",
+                     fmt::format("the run has {} steps, counted from 0", config.run.steps));
   }
   return {};
 }
@@ -264,8 +264,8 @@ std::vector<ChaosPoint> points_of(const ChaosFault& fault, bool alone) {
     case ChaosPhase::kDownload: {
       if (coordinator) return {{.kind = Kind::kStateOffer, .sent = true}};
       using Target = ChaosTarget::Kind;
-      const bool newcomer = fault.who.kind == Target::kNewcomer ||
-                            fault.who.kind == Target::kNewcomerStage;
+      const bool newcomer =
+          fault.who.kind == Target::kNewcomer || fault.who.kind == Target::kNewcomerStage;
       return {{.kind = newcomer ? Kind::kPiece : Kind::kPieceRequest, .sent = false}};
     }
     case ChaosPhase::kCheckpoint:

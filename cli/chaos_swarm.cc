@@ -44,17 +44,17 @@ struct ChaosSwarm::Server : std::enable_shared_from_this<Server> {
     });
   }
   void read(const std::shared_ptr<Line>& line) {
-    asio::async_read_until(line->socket, asio::dynamic_buffer(line->input, kTapLineBytesMax), '\n',
-                           [self = shared_from_this(), line](const error_code& error,
-                                                             std::size_t bytes) {
-                             const auto owner = self->swarm.lock();
-                             if (error || !owner) return;
-                             HandlerScope scope(self->runtime);
-                             const std::string text = line->input.substr(0, bytes - 1);
-                             line->input.erase(0, bytes);
-                             (*owner)->on_line(line, text);
-                             self->read(line);
-                           });
+    asio::async_read_until(
+        line->socket, asio::dynamic_buffer(line->input, kTapLineBytesMax), '\n',
+        [self = shared_from_this(), line](const error_code& error, std::size_t bytes) {
+          const auto owner = self->swarm.lock();
+          if (error || !owner) return;
+          HandlerScope scope(self->runtime);
+          const std::string text = line->input.substr(0, bytes - 1);
+          line->input.erase(0, bytes);
+          (*owner)->on_line(line, text);
+          self->read(line);
+        });
   }
 
   AsioRuntime& runtime;
@@ -171,8 +171,7 @@ void ChaosSwarm::duty_cycle(const std::string& name) {
   };
   again(from_seconds(to_seconds(kDutyPeriod) * (1 - share)),
         [](ChaosSwarm& swarm, const std::string& slow) { swarm.go_on(slow); });
-  again(kDutyPeriod,
-        [](ChaosSwarm& swarm, const std::string& slow) { swarm.duty_cycle(slow); });
+  again(kDutyPeriod, [](ChaosSwarm& swarm, const std::string& slow) { swarm.duty_cycle(slow); });
 }
 
 void ChaosSwarm::cut(const std::string& name) {
@@ -294,8 +293,8 @@ ChaosSwarm::Process* ChaosSwarm::find(const std::string& name) {
 }
 
 const ChaosSwarm::Process* ChaosSwarm::find(const std::string& name) const {
-  const auto found = std::ranges::find(processes_, name,
-                                       [](const auto& process) { return process->name; });
+  const auto found =
+      std::ranges::find(processes_, name, [](const auto& process) { return process->name; });
   return found == processes_.end() ? nullptr : found->get();
 }
 

@@ -113,8 +113,8 @@ Result<void> ChaosTap::open(const Address& parent, const std::string& name) {
   if (!error) socket_.connect(tcp::endpoint(ip, parent.port), error);
   if (!error) socket_.native_non_blocking(true, error);
   if (error)
-    return fail(ErrorCode::kPeerGone, fmt::format("no chaos run steers at {}: {}",
-                                                  to_string(parent), error.message()));
+    return fail(ErrorCode::kPeerGone,
+                fmt::format("no chaos run steers at {}: {}", to_string(parent), error.message()));
   say("hello " + name);
   const auto links = wait_for("links ", kTapHelloWait);
   if (!links)
@@ -134,14 +134,13 @@ void ChaosTap::say(const std::string& line) {
 
 void ChaosTap::listen() {
   if (!socket_.is_open()) return;
-  socket_.async_wait(tcp::socket::wait_read,
-                     [self = shared_from_this()](const error_code& error) {
-                       if (error) return;
-                       HandlerScope scope(self->runtime_);
-                       if (!self->read_some()) return;
-                       while (auto line = self->next_line()) self->handle(*line);
-                       self->listen();
-                     });
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    if (error) return;
+    HandlerScope scope(self->runtime_);
+    if (!self->read_some()) return;
+    while (auto line = self->next_line()) self->handle(*line);
+    self->listen();
+  });
 }
 
 bool ChaosTap::read_some() {
@@ -179,8 +178,7 @@ std::optional<std::string> ChaosTap::wait_for(std::string_view beginning, Durati
     const Duration left = deadline - runtime_.now();
     if (left <= Duration{}) break;
     pollfd wait{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};
-    ::poll(&wait, 1,
-           static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    ::poll(&wait, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
   }
   return std::nullopt;
 }
@@ -241,17 +239,15 @@ class TappedConnection final : public Connection,
 
   // The inner connection keeps this one as long as it can still call.
   void start(Handlers handlers) override {
-    inner_->start({.on_frame =
-                       [tap = tap_, on_frame = std::move(handlers.on_frame)](Frame frame) {
-                         tap->passing(frame, false);
-                         on_frame(std::move(frame));
-                       },
-                   .on_closed =
-                       [self = shared_from_this(),
-                        on_closed = std::move(handlers.on_closed)](Error error) {
-                         on_closed(std::move(error));
-                       },
-                   .on_arriving = std::move(handlers.on_arriving)});
+    inner_->start(
+        {.on_frame =
+             [tap = tap_, on_frame = std::move(handlers.on_frame)](Frame frame) {
+               tap->passing(frame, false);
+               on_frame(std::move(frame));
+             },
+         .on_closed = [self = shared_from_this(), on_closed = std::move(handlers.on_closed)](
+                          Error error) { on_closed(std::move(error)); },
+         .on_arriving = std::move(handlers.on_arriving)});
   }
   void send(Frame frame) override {
     tap_->passing(frame, true);
@@ -273,8 +269,8 @@ class TappedNetwork final : public Network {
       : inner_(runtime, {}), tap_(std::move(tap)) {}
 
   Result<Address> listen(const Address& address, Accepted on_accepted) override {
-    auto bound = inner_.listen(
-        address, [tap = tap_, on_accepted](std::shared_ptr<Connection> connection) {
+    auto bound =
+        inner_.listen(address, [tap = tap_, on_accepted](std::shared_ptr<Connection> connection) {
           on_accepted(std::make_shared<TappedConnection>(std::move(connection), tap));
         });
     if (bound) tap_->say("listens " + to_string(*bound));

@@ -13,8 +13,10 @@
 #include "cli/config_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/folder_sink.h"
+#include "cli/folder_source.h"
 #include "cli/run_data.h"
 #include "cli/run_folder.h"
+#include "cli/summary.h"
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
 #include "engine/config/load.h"
@@ -52,7 +54,10 @@ std::string own_name() {
 class CoordinatorProcess {
  public:
   CoordinatorProcess(RunConfig config, RunFolder folder, std::string chaos)
-      : config_(std::move(config)), folder_(std::move(folder)), chaos_(std::move(chaos)) {}
+      : config_(std::move(config)),
+        folder_(std::move(folder)),
+        chaos_(std::move(chaos)),
+        source_(folder_.checkpoints()) {}
 
   Result<int> run();
 
@@ -73,6 +78,7 @@ class CoordinatorProcess {
   Journal* journal_ = nullptr;  // of store_
   std::optional<LineFile> log_;
   std::optional<FolderSink> sink_;
+  FolderSource source_;
   std::optional<RunData> data_;
   std::optional<Coordinator> coordinator_;
   RunOutcome outcome_;
@@ -168,6 +174,7 @@ Result<int> CoordinatorProcess::run() {
               log(LogLevel::kWarn, "{}", written.error().what);
             }
           },
+      .checkpoints = &source_,
   };
   coordinator_.emplace(runtime_, *network_, *journal_, *sink_, std::move(options),
                        [this](RunOutcome outcome) { finished(std::move(outcome)); });
@@ -195,7 +202,12 @@ Result<int> run_coordinator(const CoordinatorFlags& flags) {
   if (!config) return std::unexpected(std::move(config).error());
   init_log({.level = log_level_of(config->log.level), .file = {}, .prefix = "coordinator"});
   RunFolder folder(config->run_folder());
-  if (!flags.prepared) SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
+  if (!flags.prepared) {
+    const auto start = folder.prepare_or_resume(*config, flags.fresh);
+    if (!start) return std::unexpected(start.error());
+    std::printf("%s", describe_start(*start, folder, *config).c_str());
+    if (*start == RunStart::kFinished) return kExitDone;
+  }
   return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run();
 }
 

@@ -29,7 +29,9 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
   CheckpointSink::Description description{.name = round.name,
                                           .version = version,
                                           .stages = stages_,
-                                          .config_toml = options_.config_toml};
+                                          .config_toml = options_.config_toml,
+                                          .optimizer_state = options_.config.checkpoint.optimizer,
+                                          .updates = updates_};
   if (auto begun = sink_.begin(description); !begun)
     return fail_run("the checkpoint can't be written: " + begun.error().what);
   if (final) state_ = State::kCheckpointing;
@@ -69,7 +71,8 @@ Result<void> Coordinator::Impl::check_piece(const Session& session,
   const auto found = checkpoint_->received.find(stage);
   const std::uint64_t received = found == checkpoint_->received.end() ? 0 : found->second;
   const std::uint64_t room =
-      layouts_[stage].bytes() + Limits::safetensors_header_bytes_max - received;
+      saved_state(options_.config, layouts_[stage], options_.config.checkpoint.optimizer).bytes +
+      Limits::safetensors_header_bytes_max - received;
   if (piece.offset() != received || bytes > room || (bytes == 0 && !piece.last()) ||
       (piece.last() && piece.size() != received + bytes))
     return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");
