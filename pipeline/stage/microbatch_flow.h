@@ -40,8 +40,8 @@ namespace swarmline {
 
 class MicrobatchFlow {
  public:
-  // A peer whose link broke and who is the only one left is tried again so much later; ones that all
-  // got damaged bytes after so much, doubled with every other try.
+  // A peer whose link broke and who is the only one left is tried again so much later; those who
+  // all got damaged bytes after so much, doubled with every other try.
   static constexpr Duration kRelinkDelay = std::chrono::milliseconds(100);
 
   MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
