@@ -138,6 +138,12 @@ Frame PeerLinks::hello_for(const Seat& to) const {
 
 void PeerLinks::send(const Seat& to, Frame frame) {
   if (fenced(to)) return;
+  if (to == identity_.self) {
+    std::weak_ptr<PeerLinks*> weak = alive_;
+    return runtime_.post([weak, to, frame = std::move(frame)] {
+      if (auto self = weak.lock()) (*self)->handlers_.on_frame(to, frame);
+    });
+  }
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));

@@ -258,6 +258,52 @@ TEST(RestartAtRandom, NothingChanges) {
   }
 }
 
+// One is frozen, another leads at another address, the first one wakes: nobody heeds it.
+TEST(RestartElsewhere, ACoordinatorThatWakesUnderALowerTermIsIgnored) {
+  for (const std::uint32_t delay : {0U, 1U})
+    for (const MessageKind kind :
+         {MessageKind::kReport, MessageKind::kSeal, MessageKind::kReduced, MessageKind::kCommit})
+      for (const Duration frozen : {100ms, 9000ms, 12000ms, 60000ms}) {
+        SCOPED_TRACE(fmt::format("{}, frozen for {} s, delay {}", to_string(kind),
+                                 to_seconds(frozen), delay));
+        RunConfig config = run_of({2, 2, 2}, delay);
+        config.run.steps = 8;
+        config.net.standby = {kStandbyAddress};
+        Swarm swarm(options_of(config));
+        swarm.until_started();
+        ASSERT_TRUE(swarm.until([&] { return swarm.delivered(kind) >= 7; }));
+        swarm.freeze(kCoordinatorNode);
+        swarm.cluster().runtime().run_for(5s);  // its lease runs out
+        swarm.cluster().take_over();
+        swarm.until([&] { return swarm.cluster().outcome().has_value(); }, frozen);
+        swarm.thaw(kCoordinatorNode);
+        finish_checked(swarm);
+        if (testing::Test::HasFatalFailure()) return;
+        config.net.standby.clear();
+        ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
+        EXPECT_EQ(events(swarm, "new_era"), 0U);
+        EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
+        if (testing::Test::HasFailure()) return;
+      }
+}
+
+TEST(RestartElsewhere, PeersOfADeadCoordinatorFindTheStandby) {
+  for (const std::uint32_t delay : {0U, 1U})
+    for (std::uint64_t nth = 1; nth < 60; nth += 7) {
+      RunConfig config = run_of({2, 2, 2}, delay);
+      config.net.standby = {kStandbyAddress};
+      Swarm swarm(options_of(config));
+      Crash crash(swarm, {MessageKind::kReport, nth, nth % 2 == 0});
+      if (!crash.happens(300ms)) continue;
+      swarm.cluster().take_over();
+      finish_checked(swarm);
+      if (testing::Test::HasFatalFailure()) return;
+      config.net.standby.clear();
+      ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
+      EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Moments, Restart,
     testing::Combine(testing::Values(MessageKind::kOpenPhase, MessageKind::kLeases,
