@@ -10,13 +10,14 @@ import argparse
 import concurrent.futures
 import dataclasses
 import fnmatch
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+
+import chaos_runs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 README = os.path.join(ROOT, "tests", "README.md")
@@ -26,14 +27,14 @@ KINDS = ("kill", "stop", "slow", "cut", "corrupt", "restart")
 PHASES = ("joining", "forward", "backward", "reduce", "commit", "download", "checkpoint")
 WHOM = ("peer", "stage", "coordinator")
 
-# One of each kind and of each phase at least, and those that broke something once.
+# Each kind, phase and victim at least once, and those that broke something when they were new.
 CI = (
-    "kill/forward/peer", "kill/reduce/peer", "kill/download/peer",
-    "stop/backward/peer", "stop/commit/peer",
+    "kill/reduce/peer", "kill/download/peer", "kill/forward/stage",
+    "stop/backward/peer", "stop/commit/coordinator",
     "slow/forward/peer",
-    "cut/reduce/peer", "cut/checkpoint/peer",
-    "corrupt/backward/peer", "corrupt/checkpoint/peer",
-    "restart/joining/peer", "restart/commit/peer",
+    "cut/reduce/peer", "cut/checkpoint/coordinator",
+    "corrupt/checkpoint/peer", "corrupt/joining/stage",
+    "restart/commit/coordinator", "restart/reduce/stage",
 )
 
 # Without a standby nobody leads after a coordinator that never comes back.
@@ -44,46 +45,6 @@ IMPOSSIBLE = {
 CELL_SECONDS_MAX = 150  # a cell takes seconds; a loaded machine included
 STEPS = 14
 FAULT_STEP = 4
-
-CONFIG = """config_version = 1
-[run]
-name = "cell"
-dir = "{folder}"
-steps = {steps}
-[model]
-layers = 4
-d_model = 16
-heads = 2
-dtype = "fp64"
-bias = false
-[data]
-files = ["{folder}/text.txt"]
-held_out = 0.05
-[batch]
-batch = 8
-microbatch = 1
-sequence = 16
-[pipeline]
-stages = 2
-peers = 2
-delay = {delay}
-[codec]
-forward = "none"
-backward = "none"
-[checkpoint]
-every_steps = 3
-[net]
-heartbeat_seconds = 0.2
-[wiring]
-hop_timeout_seconds = 3
-[eval]
-sequences_max = 4
-"""
-
-PEER = """config_version = 1
-[peer]
-emulate = { forward_ms = 8, backward_ms = 16 }
-"""
 
 # How long each lasts: longer than a process may be silent, so that it is found out; corruption shorter than a
 # source goes on trying.
@@ -141,18 +102,13 @@ def chosen(patterns):
 class Runner:
     def __init__(self, program, folder):
         self.program, self.folder = os.path.abspath(program), folder
-        with open(os.path.join(folder, "text.txt"), "w") as text:
-            for i in range(4000):
-                text.write(f"word{i * 7919 % 97}" + (" " if i % 9 else "\n"))
-        with open(os.path.join(folder, "peer.toml"), "w") as peer:
-            peer.write(PEER)
+        chaos_runs.write_text(folder)
+        self.peer = chaos_runs.write(folder, "peer.toml", chaos_runs.PEER.format(forward=8, backward=16))
         self.references = [self.reference(delay) for delay in (0, 1)]
 
     def config(self, name, delay):
-        path = os.path.join(self.folder, name + ".toml")
-        with open(path, "w") as file:
-            file.write(CONFIG.format(folder=self.folder, steps=STEPS, delay=delay))
-        return path
+        return chaos_runs.write(self.folder, name + ".toml", chaos_runs.CONFIG.format(
+            folder=self.folder, steps=STEPS, batch=8, stages=2, peers=2, delay=delay, checkpoint=3, heartbeat=0.2))
 
     def reference(self, delay):
         name = f"delay{delay}"
@@ -163,26 +119,21 @@ class Runner:
     def run(self, cell):
         outcome = Outcome(cell)
         name = cell.name.replace("/", "-")
-        plan = os.path.join(self.folder, name + ".plan.toml")
-        with open(plan, "w") as file:
-            file.write(cell.plan())
-        command = [self.program, "chaos", self.config(name, cell.delay), "--plan", plan, "--name", name,
-                   "--peer-config", os.path.join(self.folder, "peer.toml"), "--patience", "30",
-                   "--against", self.references[cell.delay], "--json"]
+        plan = chaos_runs.write(self.folder, name + ".plan.toml", cell.plan())
         began = time.monotonic()
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=CELL_SECONDS_MAX)
+            code, result, said = chaos_runs.chaos(
+                self.program, self.config(name, cell.delay), plan, self.peer, CELL_SECONDS_MAX,
+                ["--name", name, "--patience", "30", "--against", self.references[cell.delay]])
         except subprocess.TimeoutExpired:
             outcome.why = f"not over after {CELL_SECONDS_MAX} s"
             return outcome
         outcome.seconds = time.monotonic() - began
-        try:
-            result = json.loads(ended.stdout)
-        except ValueError:
-            outcome.why = (ended.stderr or ended.stdout).strip()[-300:]
+        if result is None:
+            outcome.why = said
             return outcome
         fault = result["faults"][0]
-        outcome.ok = ended.returncode == 0
+        outcome.ok = code == 0
         outcome.noticed, outcome.commit = fault["noticed_seconds"], fault["commit_seconds"]
         if not outcome.ok:
             outcome.why = ("it never came to it; " if fault["at"] is None else f'{fault["what"]}: ') + (
