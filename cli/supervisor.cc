@@ -339,8 +339,11 @@ void Supervisor::take_status(std::string_view json) {
     return end(kExitFailed);
   }
   status_ = std::move(*status);
-  started_ = started_ || status_.era > 0 ||
-             (status_.state != "starting" && status_.state != "waiting");
+  const bool trains =
+      status_.era > 0 || (status_.state != "starting" && status_.state != "waiting");
+  // It had started when the last peer ended: the coordinator knows why.
+  if (trains && !std::exchange(started_, true) && verdict_deadline_)
+    verdict_deadline_ = runtime_.now() + kCoordinatorVerdict;
   show();
 }
 

@@ -454,5 +454,8 @@ void Coordinator::check_invariants() const {
 bool Coordinator::serves(const Seat& seat) const {
   return impl_->serves(seat);
 }
+std::vector<Seat> Coordinator::shadow_hosts(StageId stage) const {
+  return impl_->shadow_hosts(stage);
+}
 
 }  // namespace swarmline

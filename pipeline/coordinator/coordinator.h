@@ -105,6 +105,8 @@ class Coordinator {
   // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
   void check_invariants() const;
   bool serves(const Seat& seat) const;
+  // Seats of those whose shadows of the stage are ready to take it over.
+  std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
   class Impl;

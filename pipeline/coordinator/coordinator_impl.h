@@ -36,6 +36,7 @@ class Coordinator::Impl {
   std::string status_json() const;
   void check_invariants() const { ledger_.check_invariants(); }
   bool serves(const Seat& seat) const;  // hears of everything
+  std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
   enum class Goes { kLost, kFailed, kLeft, kMoves };

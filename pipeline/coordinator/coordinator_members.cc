@@ -83,8 +83,12 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
     collecting_->holdings.erase(seat);
     return no_longer_awaited(seat);
   }
-  if (state_ == State::kWaiting)
-    return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
+  if (state_ == State::kWaiting) {
+    if (how != Goes::kFailed) return start_if_formed();
+    if (!trained_) return stage_is_gone(seat, why, how);
+    why_waiting_ = fmt::format("{} failed: {}", to_string(seat), why);
+    return start_if_formed();
+  }
   if (membership_.ready_of(seat.stage).empty() && !awaits_heir(seat, why, how))
     return stage_is_gone(seat, why, how);
   balancer_.seats_changed();

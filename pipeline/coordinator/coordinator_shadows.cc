@@ -198,6 +198,13 @@ void Coordinator::Impl::watch_shadows(Instant now) {
   }
 }
 
+std::vector<Seat> Coordinator::Impl::shadow_hosts(StageId stage) const {
+  std::vector<Seat> hosts;
+  for (const Seat& shadow : shadows_.ready_of(stage))
+    if (const std::optional<Seat> host = link_seat(shadow)) hosts.push_back(*host);
+  return hosts;
+}
+
 // ---- Each step ----------------------------------------------------------------------------------
 
 std::vector<Seat> Coordinator::Impl::keepers_of(std::uint32_t group) const {

@@ -85,11 +85,11 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
                       const std::shared_ptr<Seat>& from, Frame frame) {
   std::erase(ungreeted_, connection);
   auto hello = parse<wire::LinkHello>(frame);
-  const bool fits =
-      kind_of(frame) == MessageKind::kLinkHello && hello && hello->run_id() == identity_.run_id &&
-      hello->era() == identity_.era.value && hello->term() >= identity_.term.value &&
-      from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
-      hello->from().peer() != identity_.self.peer.value && !fenced(from_wire(hello->from()));
+  const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
+                    hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
+                    from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
+                    hello->from().peer() != identity_.self.peer.value &&
+                    !fenced(from_wire(hello->from()));
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   if (!fits || !room) {

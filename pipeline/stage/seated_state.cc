@@ -95,7 +95,7 @@ void SeatedStage::want_state() {
 }
 
 Result<void> SeatedStage::on_offer(const wire::StateOffer& offer) {
-  if (!following_ || loaded_) return {};
+  if (!following_ || loaded_ || loading_) return {};
   std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
   const std::uint64_t pieces =
       (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;

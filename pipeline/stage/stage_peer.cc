@@ -51,7 +51,8 @@ void StagePeer::Impl::start() {
           .on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
           .on_lost =
               [this](const Seat& peer, const Error& error) {
-                if (!stage_ || finished_) return;
+                // What it held is nobody's any more: nothing is asked or sent again.
+                if (!stage_ || finished_ || rejoining_) return;
                 stage_->on_link_lost(peer, error);
                 shadows_->on_link_lost(peer, error);
               },
@@ -140,6 +141,7 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
     return resumed(welcome);
   if (std::exchange(adrift_, false)) {
     log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
+    if (draining_) return finish(0, kLeftEarly);
     rejoining_ = true;
     ++life_;
     return drop_stage([weak = weak(), welcome, connection = connection_] {
@@ -356,7 +358,7 @@ void StagePeer::Impl::drain(Duration notice) {
   *leave.mutable_seat() = to_wire(seat_);
   if (coordinator_) coordinator_->notify(make_frame(MessageKind::kLeave, leave));
   runtime_.call_after(notice, [weak = weak()] {
-    if (auto self = weak.lock()) (*self)->finish(0, "left before all it held was handed in");
+    if (auto self = weak.lock()) (*self)->finish(0, kLeftEarly);
   });
 }
 

@@ -155,6 +155,7 @@ bool StagePeer::Impl::coordinator_silent() {
 void StagePeer::Impl::rejoin(const std::string& why) {
   if (finished_ || rejoining_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
+  if (draining_) return finish(0, kLeftEarly);
   rejoining_ = true;
   ++life_;
   inherits_ = false;

@@ -257,7 +257,7 @@ std::map<std::string, std::vector<std::byte>> SimCluster::parameters_of(std::siz
 std::map<std::string, std::vector<std::byte>> SimCluster::parameters() const {
   std::map<std::string, std::vector<std::byte>> all;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!runtime_.is_alive(node_of_peer(i)) || !nodes_[i]->peer->serves()) continue;
+    if (!serves(i)) continue;
     for (auto& [name, bytes] : parameters_of(i)) {
       const auto [known, first] = all.emplace(name, bytes);
       SWARMLINE_CHECK_MSG(first || known->second == bytes, "replicas differ in " + name);

@@ -124,8 +124,7 @@ TEST(FixedDifference, TheCutMayChangeWithoutLearnedBoundaries) {
   wanted.pipeline.peers = {1, 1};
   EXPECT_EQ(fixed_difference(begun, wanted), std::nullopt);
   begun.model.boundary = wanted.model.boundary = BoundaryKind::kMaxout;
-  EXPECT_EQ(fixed_difference(begun, wanted),
-            "pipeline.stages: found 2, but the run began with 1");
+  EXPECT_EQ(fixed_difference(begun, wanted), "pipeline.stages: found 2, but the run began with 1");
 }
 
 TEST_F(RunFolderTest, FindsRunsByFolderOrAddress) {

@@ -120,7 +120,12 @@ TEST_P(Restart, AtAnyMomentChangesNothing) {
     for (const bool last_through : {false, true}) {
       SCOPED_TRACE(fmt::format("{} number {}{}", to_string(kind), nth,
                                last_through ? ", which gets through" : ""));
-      Swarm swarm(options_of(config));
+      std::vector<const StageModel*> models;
+      SimClusterOptions options = options_of(config);
+      options.make_model = hooked(
+          make_fake_model,
+          {.made = [&](StageId, int, const StageModel& model) { models.push_back(&model); }});
+      Swarm swarm(std::move(options));
       Crash crash(swarm, {kind, nth, last_through});
       if (!crash.happens(nth % 2 == 0 ? 300ms : 0ms)) continue;
       ++crashes;
@@ -133,6 +138,7 @@ TEST_P(Restart, AtAnyMomentChangesNothing) {
         EXPECT_EQ(events(swarm, "new_era"), 0U);
         EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
         EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+        for (const StageModel* model : models) EXPECT_EQ(model->saved_graphs(), 0U);
       }
       if (HasFailure()) return;
     }
@@ -241,20 +247,24 @@ TEST(RestartAtRandom, NothingChanges) {
     swarm.until_started();
     for (int i = 0; i < 8 && !swarm.cluster().outcome(); ++i) {
       swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(120)));
-      if (swarm.cluster().outcome()) break;
+      if (swarm.cluster().coordinator().status_json().contains("\"state\":\"done\"")) break;
       const auto node = static_cast<SimNodeId>(1 + rng.below(swarm.cluster().peers()));
       const bool freezes = rng.below(2) == 0;
       if (freezes) swarm.freeze(node);
       swarm.cluster().kill_coordinator();
       swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(400)));
-      if (freezes) swarm.thaw(node);
+      const bool late = rng.below(2) == 0;
+      if (freezes && !late) swarm.thaw(node);
       swarm.cluster().restart_coordinator();
       swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(400)));
+      // For longer than it is waited for: it finds its seat given up.
+      if (freezes && late && rng.below(2) == 0) swarm.cluster().runtime().run_for(6s);
+      if (freezes && late) swarm.thaw(node);
     }
     finish_checked(swarm);
     if (testing::Test::HasFatalFailure()) return;
     ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
-    expect_each_step_once(swarm.cluster());
+    if (events(swarm, "new_era") == 0) expect_each_step_once(swarm.cluster());
   }
 }
 

@@ -104,7 +104,7 @@ TEST_P(Era, AllOfAStageAreKilledDuringTheLastCheckpoint) {
   EXPECT_EQ(eras_from(swarm, 4), 1U);
 }
 
-// [A joiner is fetching its stage's state when all who have it die: it starts over with the others.]
+// [A joiner is fetching its stage's state when all who have it die: it starts over with them.]
 TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
   RunConfig config = run(2);
   config.pipeline.peers = {2, 1, 1};

@@ -16,11 +16,11 @@ namespace {
 // float64: what rounding makes of another order of sums stays far below this.
 constexpr double kDifferenceMax = 1e-9;
 
-class SwarmEras : public testing::TestWithParam<std::uint32_t> {
+class SwarmEras : public testing::Test {
  protected:
-  SwarmEras()
+  explicit SwarmEras(std::uint32_t delay = 0)
       : swarm_({"run.steps=40", "pipeline.peers=2", "model.dtype=fp64", "checkpoint.every_steps=5",
-                "pipeline.delay=" + std::to_string(GetParam()), "log.level=warn"}),
+                "pipeline.delay=" + std::to_string(delay), "log.level=warn"}),
         peers_({"--peer-config",
                 swarm_.temp().write("peer.toml",
                                     "config_version = 1\n[peer]\n"
@@ -54,7 +54,12 @@ class SwarmEras : public testing::TestWithParam<std::uint32_t> {
   std::vector<std::string> peers_;
 };
 
-TEST_P(SwarmEras, BothPeersOfAStageAreKilled) {
+class SwarmErasDelayed : public SwarmEras {
+ protected:
+  SwarmErasDelayed() : SwarmEras(1) {}
+};
+
+TEST_F(SwarmErasDelayed, BothPeersOfAStageAreKilled) {
   Program run = launch();
   const auto status = swarm_.wait_for_step(12);
   ASSERT_TRUE(status);
@@ -66,7 +71,7 @@ TEST_P(SwarmEras, BothPeersOfAStageAreKilled) {
   expect_reference();
 }
 
-TEST_P(SwarmEras, AnInterruptedRunGoesOnWhenItIsStartedAgain) {
+TEST_F(SwarmEras, AnInterruptedRunGoesOnWhenItIsStartedAgain) {
   {
     Program first = launch();
     ASSERT_TRUE(swarm_.wait_for_step(12));
@@ -88,7 +93,7 @@ TEST_P(SwarmEras, AnInterruptedRunGoesOnWhenItIsStartedAgain) {
 }
 
 // And the newest checkpoint is damaged: the one before is taken, with a warning.
-TEST_P(SwarmEras, AKilledRunGoesOnFromItsNewestWholeCheckpoint) {
+TEST_F(SwarmErasDelayed, AKilledRunGoesOnFromItsNewestWholeCheckpoint) {
   {
     Program first = launch();
     ASSERT_TRUE(swarm_.wait_for_step(17));
@@ -112,7 +117,7 @@ TEST_P(SwarmEras, AKilledRunGoesOnFromItsNewestWholeCheckpoint) {
 }
 
 // The numbers of peers and of stages are the machines', not the run's.
-TEST_P(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
+TEST_F(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
   {
     Program first = launch();
     ASSERT_TRUE(swarm_.wait_for_step(12));
@@ -127,8 +132,6 @@ TEST_P(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
   EXPECT_NE(other.output.find("batch.batch: found 16, but the run began with 8"), std::string::npos)
       << other.output;
 }
-
-INSTANTIATE_TEST_SUITE_P(Delay, SwarmEras, testing::Values(0U, 1U));
 
 }  // namespace
 }  // namespace swarmline

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/swarm/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -69,24 +70,55 @@ TEST_P(SwarmRestart, LaunchStartsAKilledCoordinatorAgain) {
   expect_reference(swarm);
 }
 
-TEST_P(SwarmRestart, TheSameCommandGoesOnWithThePeersThatAreThere) {
-  const SwarmFolder swarm(run_of(GetParam()));
-  std::optional<Program> coordinator(swarm.start("coordinator"));
-  ASSERT_TRUE(coordinator->wait_for_output("swarmline peer --join"));
+using Peers = std::vector<std::unique_ptr<Program>>;
+
+Peers four_peers(const SwarmFolder& swarm, Program& coordinator) {
+  Peers peers;
+  if (!coordinator.wait_for_output("swarmline peer --join")) return peers;
   const auto address = swarm.run().read_address();
-  ASSERT_TRUE(address.has_value());
-  std::vector<std::unique_ptr<Program>> peers;
+  EXPECT_TRUE(address.has_value());
+  if (!address) return peers;
   for (const char* name : {"a", "b", "c", "d"})
     peers.push_back(std::make_unique<Program>(
         swarm.temp(), name,
         std::vector<std::string>{"peer", "--join", to_string(*address), "--name", name,
                                  "--emulate-forward-ms", "2", "--emulate-backward-ms", "4"}));
+  return peers;
+}
+
+TEST_P(SwarmRestart, TheSameCommandGoesOnWithThePeersThatAreThere) {
+  const SwarmFolder swarm(run_of(GetParam()));
+  std::optional<Program> coordinator(swarm.start("coordinator"));
+  const Peers peers = four_peers(swarm, *coordinator);
   ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator->output();
   coordinator->signal(SIGKILL);
   EXPECT_EQ(coordinator->wait(), 128 + SIGKILL);
   coordinator.emplace(swarm.start("coordinator"));
   EXPECT_EQ(coordinator->wait(), 0) << coordinator->output();
   for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
+TEST_P(SwarmRestart, AStandbyTakesOverAtItsOwnAddress) {
+  const std::string standby_address = free_address();
+  std::vector<std::string> config = run_of(GetParam());
+  config.push_back("net.standby=[\"" + standby_address + "\"]");
+  const SwarmFolder swarm(config);
+  Program coordinator = swarm.start("coordinator");
+  const Peers peers = four_peers(swarm, coordinator);
+  Program standby(swarm.temp(), "standby",
+                  swarm.arguments("coordinator", {"--standby", "--set",
+                                                  "net.listen=\"" + standby_address + "\""}));
+  ASSERT_TRUE(standby.wait_for_output("standing by"));
+  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator.output();
+  EXPECT_TRUE(standby.running());
+  coordinator.signal(SIGKILL);
+  EXPECT_EQ(coordinator.wait(), 128 + SIGKILL);
+  EXPECT_EQ(standby.wait(), 0) << standby.output();
+  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  EXPECT_EQ(swarm.log("begun_again").size(), 1U);
+  EXPECT_TRUE(swarm.log("new_era").empty());
   expect_each_step_once(swarm, 60);
   expect_reference(swarm);
 }
