@@ -184,6 +184,13 @@ bool ChaosPlan::hurts_links() const {
          (random.count > 0 && std::ranges::any_of(random.kinds, of_links));
 }
 
+bool ChaosPlan::ends_coordinator() const {
+  return std::ranges::any_of(faults, [](const ChaosFault& fault) {
+    return fault.kind == ChaosKind::kKill &&
+           fault.who.kind == ChaosTarget::Kind::kCoordinator;
+  });
+}
+
 Result<ChaosPlan> parse_chaos_plan(std::string_view text, std::string_view origin) {
   if (text.size() > Limits::config_file_bytes_max)
     return fail(ErrorCode::kUserMistake,

@@ -90,6 +90,7 @@ struct ChaosPlan {
   RandomChaos random;
 
   bool hurts_links() const;
+  bool ends_coordinator() const;  // for good: another one must stand by
 };
 
 Result<ChaosPlan> parse_chaos_plan(std::string_view text, std::string_view origin);

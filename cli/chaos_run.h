@@ -16,7 +16,7 @@
 namespace swarmline {
 
 struct ChaosRunOptions {
-  RunConfig config;
+  RunConfig config;  // net.standby names one where the plan ends the coordinator
   ChaosPlan plan;
   RunFolder folder;                         // prepared
   std::vector<std::string> peer_arguments;  // for every peer

@@ -75,6 +75,17 @@ TEST(ChaosPlanTest, LinksAreUsedOnlyWhereTheyAreHurt) {
   EXPECT_FALSE(plan->hurts_links());
 }
 
+TEST(ChaosPlanTest, OneStandsByForACoordinatorThatIsKilled) {
+  for (const auto& [fault, stands_by] :
+       {std::pair("kind = \"kill\"\nwho = \"coordinator\"\n", true),
+        std::pair("kind = \"restart\"\nwho = \"coordinator\"\n", false),
+        std::pair("kind = \"kill\"\nwho = \"stage 1\"\n", false)}) {
+    const auto plan = read(std::string("[faults.a]\n") + fault);
+    ASSERT_TRUE(plan) << plan.error().what;
+    EXPECT_EQ(plan->ends_coordinator(), stands_by) << fault;
+  }
+}
+
 TEST(ChaosPlanTest, MistakesAreNamedByLine) {
   EXPECT_EQ(mistake("[faults.a]\nkind = \"kil\"\nwho = \"coordinator\"\n"),
             "plan.toml:3: faults.a.kind: found \"kil\", expected one of kill, restart, stop, slow, "
