@@ -50,6 +50,11 @@ Result<int> run_command(const ChaosFlags& flags) {
   SWARMLINE_TRY(check_chaos_plan(*plan, *config, flags.plan));
   const auto peer = load_peer_config(flags.peer_config);
   if (!peer) return std::unexpected(peer.error());
+  if (const auto listen = parse_address(peer->listen); listen && listen->port != 0)
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--peer-config: peer.listen: found {}, but several peers start on this "
+                            "machine; expected port 0 (any free one)",
+                            peer->listen));
   // What a user can have got wrong is said before any process starts.
   const auto data = open_run_data(*config, false);
   if (!data) return std::unexpected(data.error());

@@ -24,6 +24,7 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(100);
+constexpr Duration kStartPatience = std::chrono::minutes(5);  // until it trains
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
 constexpr Duration kRedraw = std::chrono::seconds(1);      // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
@@ -275,7 +276,8 @@ void ChaosRun::watch_run() {
                       swarm_.ended_with(kCoordinatorName).value_or(0)));
     return;
   }
-  if (now - progress_ > from_seconds(options_.patience_seconds))
+  if (!training_ && now - progress_ > kStartPatience) end("it did not begin to train");
+  if (training_ && now - progress_ > from_seconds(options_.patience_seconds))
     end(fmt::format("stuck: no commit for {:.0f} s, at step {}", options_.patience_seconds,
                     status_.step));
 }

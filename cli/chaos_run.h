@@ -2,7 +2,8 @@
 // until the run is over.
 //   Thread:  blocking, one thread. Nothing is left running.
 //   Errors:  kIo when processes can't be started; a run that fails is a result.
-//   Bounds:  patience_seconds without a commit, then the run counts as stuck and is ended.
+//   Bounds:  patience_seconds without a commit, then the run counts as stuck and is ended; minutes
+//           to its start.
 #pragma once
 
 #include <string>
