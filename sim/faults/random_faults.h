@@ -1,5 +1,5 @@
 // Faults drawn from a seed while a swarm runs. A peer is hit only while its stage has another one
-// that serves and suffers nothing, so that no stage ever loses its last; the coordinator only
+// that serves and suffers nothing, or a shadow (shadowed_stages); the coordinator only
 // freezes, and loses links.
 //   Thread: that of the SimCluster. Bounds: `count` faults; kPeersMadeMax peers made by joins.
 #pragma once
@@ -20,6 +20,9 @@ struct RandomFaultOptions {
   double factor_max = 10;                        // of kSlow
   // After a fault has healed its node may still be found out about for so long.
   Duration grace = std::chrono::seconds(1);
+  // So many stages: the last peer of one may be hit, too, or all of it be killed, where a shadow
+  // can take it over; then nothing else happens until it is served again. 0: it is not.
+  std::uint32_t shadowed_stages = 0;
 };
 
 class RandomFaults {
@@ -38,6 +41,9 @@ class RandomFaults {
   void draw();
   std::optional<SimNodeId> victim();
   bool can_spare(SimNodeId node);
+  bool has_heir(StageId stage, SimNodeId besides);
+  bool is_served(StageId stage, SimNodeId besides);
+  void kill_stage(StageId stage);
   bool is_sound(std::size_t peer);
   Duration time();
 
