@@ -186,8 +186,7 @@ bool ChaosPlan::hurts_links() const {
 
 bool ChaosPlan::ends_coordinator() const {
   return std::ranges::any_of(faults, [](const ChaosFault& fault) {
-    return fault.kind == ChaosKind::kKill &&
-           fault.who.kind == ChaosTarget::Kind::kCoordinator;
+    return fault.kind == ChaosKind::kKill && fault.who.kind == ChaosTarget::Kind::kCoordinator;
   });
 }
 

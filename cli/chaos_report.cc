@@ -105,8 +105,7 @@ std::optional<double> undisturbed_share(const ChaosResult& result, std::span<con
 }
 
 // Of steps before anything was done; nothing when there were too few.
-std::optional<double> undisturbed_rate(const ChaosResult& result,
-                                       std::span<const double> commits) {
+std::optional<double> undisturbed_rate(const ChaosResult& result, std::span<const double> commits) {
   const double first = first_fault(result);
   std::vector<double> steps;
   for (std::size_t i = 1; i < commits.size() && commits[i] <= first; ++i)
@@ -190,8 +189,8 @@ void read_log(ChaosResult& result, std::span<const JsonValue> lines) {
 std::string chaos_text(const ChaosResult& result) {
   std::size_t widest = 4;
   for (const ChaosDone& fault : result.faults) widest = std::max(widest, fault.what.size());
-  std::string text = fmt::format("{}: {} faults in run {}\n", result.name, result.faults.size(),
-                                 result.run);
+  std::string text =
+      fmt::format("{}: {} faults in run {}\n", result.name, result.faults.size(), result.run);
   text += fmt::format("  {:<{}} {:>9} {:>9} {:>12} {:>16}\n", "what", widest, "at", "noticed",
                       "next commit", "throughput back");
   for (const ChaosDone& fault : result.faults) {
@@ -202,9 +201,8 @@ std::string chaos_text(const ChaosResult& result) {
                         seconds_text(fault.committed), seconds_text(fault.recovered));
   }
   text += fmt::format("steps       {} in {}{}\n", result.steps, human_seconds(result.seconds),
-                      result.steps_again > 0
-                          ? fmt::format(", {} of them again", result.steps_again)
-                          : std::string());
+                      result.steps_again > 0 ? fmt::format(", {} of them again", result.steps_again)
+                                             : std::string());
   if (result.share)
     text += fmt::format("throughput  {:.1f} % of what the living peers could have given\n",
                         100 * *result.share);

@@ -25,8 +25,8 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(100);
 constexpr Duration kStartPatience = std::chrono::minutes(5);  // until it trains
-constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
-constexpr Duration kRedraw = std::chrono::seconds(1);      // nobody could be spared
+constexpr Duration kPeersLeave = std::chrono::seconds(5);     // after the coordinator ended
+constexpr Duration kRedraw = std::chrono::seconds(1);         // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
 
 enum class Stage : std::uint8_t { kWaiting, kArmed, kDone };
@@ -134,8 +134,7 @@ ChaosRun::ChaosRun(ChaosRunOptions options, std::string program)
     ChaosFault fault;
     fault.name = fmt::format("random-{}", i + 1);
     fault.kind = random.kinds[rng_.below(random.kinds.size())];
-    fault.at_seconds = random.after + random.seconds *
-                                          (static_cast<double>(i) + rng_.uniform()) /
+    fault.at_seconds = random.after + random.seconds * (static_cast<double>(i) + rng_.uniform()) /
                                           static_cast<double>(random.count);
     fault.seconds = random.longest * (0.25 + 0.75 * rng_.uniform());
     fault.factor = random.factor;
@@ -237,8 +236,7 @@ void ChaosRun::let_in(const std::string& peer) {
 
 void ChaosRun::poll_status() {
   if (over_) return;
-  if (const auto address = options_.folder.read_address();
-      address && !asked_ && has_leader()) {
+  if (const auto address = options_.folder.read_address(); address && !asked_ && has_leader()) {
     if (!admin_ || admin_->address() != *address) admin_.emplace(runtime_, network_, *address);
     asked_ = true;
     admin_->status([this](Result<std::string> json) {

@@ -127,8 +127,7 @@ Result<std::string> ChaosSwarm::start_peer(bool let_in) {
   if (!coordinator) return std::unexpected(coordinator.error());
   std::string name = fmt::format("peer-{}", ++peers_);
   std::vector<std::string> arguments{"peer", "--join", to_string(*coordinator), "--name", name};
-  arguments.insert(arguments.end(), options_.peer_arguments.begin(),
-                   options_.peer_arguments.end());
+  arguments.insert(arguments.end(), options_.peer_arguments.begin(), options_.peer_arguments.end());
   SWARMLINE_TRY(add(name, std::move(arguments), let_in));
   return name;
 }

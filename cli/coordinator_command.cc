@@ -96,8 +96,8 @@ class CoordinatorProcess {
 };
 
 Result<void> CoordinatorProcess::open() {
-  auto network = open_network(runtime_, flags_.chaos,
-                              flags_.standby ? "standby" : "coordinator", [](double) {});
+  auto network = open_network(runtime_, flags_.chaos, flags_.standby ? "standby" : "coordinator",
+                              [](double) {});
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
   auto data = open_run_data(config_, true);

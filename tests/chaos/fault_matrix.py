@@ -21,6 +21,7 @@ import chaos_runs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 README = os.path.join(ROOT, "tests", "README.md")
+FAILS = "**fails**"
 BEGIN, END = "<!-- fault matrix: begin -->", "<!-- fault matrix: end -->"
 
 KINDS = ("kill", "stop", "slow", "cut", "corrupt", "restart")
@@ -152,36 +153,43 @@ def seconds(number):
     return "-" if number is None else f"{number:.2f} s"
 
 
-def shown(cell, outcomes):
-    outcome = outcomes.get(cell)
-    if outcome is None:
-        return ""
+def shown(outcome):
     if not outcome.ok:
-        return "**fails**"
+        return FAILS
     return "-" if outcome.commit is None else f"{outcome.commit:.1f} s"
 
 
-def table(outcomes):
-    """Markdown: a row for each kind and victim, a column for each phase."""
+def table(cells):
+    """Markdown, of what is shown of each cell: a row for each kind and victim, a column for each phase."""
     lines = ["| fault | whom | " + " | ".join(PHASES) + " |", "|---" * (2 + len(PHASES)) + "|"]
     for kind in KINDS:
         for whom in WHOM:
-            cells = [shown(Cell(kind, phase, whom), outcomes) for phase in PHASES]
-            lines.append(f"| {kind} | {whom} | " + " | ".join(cells) + " |")
-    passed = sum(outcome.ok for outcome in outcomes.values())
-    lines += ["", f"{passed} of {len(outcomes)} cells pass; none of the {len(ALL)} is impossible."]
-    failed = [outcome for outcome in outcomes.values() if not outcome.ok]
-    lines += [f"- {outcome.cell.name}: {outcome.why}" for outcome in failed]
+            row = [cells.get(Cell(kind, phase, whom), "") for phase in PHASES]
+            lines.append(f"| {kind} | {whom} | " + " | ".join(row) + " |")
+    passed = sum(text not in ("", FAILS) for text in cells.values())
+    lines += ["", f"{passed} of {len(ALL)} cells pass; none is impossible."]
     return "\n".join(lines) + "\n"
 
 
+def cells_of(text):
+    """What table() was made of."""
+    cells = {}
+    for line in text.splitlines():
+        row = [part.strip() for part in line.strip("|").split("|")]
+        if row[0] in KINDS and len(row) == 2 + len(PHASES):
+            cells.update({Cell(row[0], phase, row[1]): part for phase, part in zip(PHASES, row[2:])})
+    return cells
+
+
 def update(outcomes, path=README):
+    """Cells that were not run stay as they were."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     head, rest = text.split(BEGIN, 1)
-    tail = rest.split(END, 1)[1]
+    old, tail = rest.split(END, 1)
+    cells = cells_of(old) | {cell: shown(outcome) for cell, outcome in outcomes.items()}
     with open(path, "w", encoding="utf-8") as file:
-        file.write(head + BEGIN + "\n" + table(outcomes) + END + tail)
+        file.write(head + BEGIN + "\n" + table(cells) + END + tail)
 
 
 def main():

@@ -33,9 +33,9 @@ TEST(Program, HelpTeaches) {
         "fleet", "simulate", "chaos", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
-  for (const char* command :
-       {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
-        "bench codec", "bench ratio", "bench fleet", "plan", "fleet convert", "simulate", "chaos"}) {
+  for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
+                              "config check", "bench codec", "bench ratio", "bench fleet", "plan",
+                              "fleet convert", "simulate", "chaos"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
