@@ -211,7 +211,7 @@ Result<int> CoordinatorProcess::run_as_standby() {
     std::printf("not needed\n");
     return kExitDone;
   }
-  const auto start = folder_.prepare_or_resume(config_, false);
+  const auto start = folder_.take_over(config_);
   if (!start) return std::unexpected(start.error());
   std::printf("%s", describe_start(*start, folder_, config_).c_str());
   return *start == RunStart::kFinished ? Result<int>(kExitDone) : lead();
