@@ -39,6 +39,7 @@ bool RandomFaults::is_sound(std::size_t peer) {
 bool RandomFaults::can_spare(SimNodeId node) {
   if (node == kCoordinatorNode) return true;
   if (!cluster_.runtime().is_alive(node)) return false;
+  if (!trains_) return true;
   const StageId stage = cluster_.peer(node - 1).seat().stage;
   for (std::size_t i = 0; i < cluster_.peers(); ++i)
     if (SimCluster::node_of_peer(i) != node && is_sound(i) &&
@@ -61,6 +62,9 @@ void RandomFaults::draw() {
   const bool at_coordinator = rng_.uniform() < kCoordinatorShare;
   const auto drawn = victim();
   const auto other = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  // A start waits for as many as are wanted.
+  if (!trains_ && (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain))
+    fault.kind = FaultKind::kRestart;
   const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
   if (joins || fault.kind == FaultKind::kRestart) {
     if (made_ == kPeersMadeMax) return;

@@ -1,6 +1,6 @@
-// Faults drawn from a seed while a swarm runs. A peer is hit only while its stage has another one
-// that serves and suffers nothing, so that no stage ever loses its last; the coordinator only
-// freezes, and loses links.
+// Faults drawn from a seed while a swarm runs. Once it trains, a peer is hit only while its stage
+// has another one that serves and suffers nothing, so that no stage ever loses its last; before,
+// anybody is, and comes back. The coordinator only freezes, and loses links.
 //   Thread: that of the SimCluster. Bounds: `count` faults; kPeersMadeMax peers made by joins.
 #pragma once
 
@@ -31,6 +31,7 @@ class RandomFaults {
 
   // The first fault comes one gap from now.
   void start();
+  void on_training() { trains_ = true; }
   bool over() const { return drawn_ == options_.count; }
 
  private:
@@ -45,6 +46,7 @@ class RandomFaults {
   FaultInjector& injector_;
   RandomFaultOptions options_;
   Rng rng_;
+  bool trains_ = false;
   std::uint64_t drawn_ = 0;
   std::size_t made_ = 0;
 };

@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kEventsShown = 200;
+constexpr std::uint32_t kManyPeers = 18;
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -128,6 +129,12 @@ RunConfig draw_config(Rng rng) {
   for (std::uint32_t s = 0; s < config.pipeline.stages; ++s)
     config.pipeline.peers.push_back(static_cast<std::uint32_t>(1 + rng.below(4)));
   config.pipeline.peers[rng.below(config.pipeline.stages)] += 1;
+  if (once_in(rng, 16)) {  // more than a sender may know
+    config.pipeline.peers[rng.below(config.pipeline.stages)] += kManyPeers;
+    config.run.steps = 6;
+  }
+  config.balance.moves = !once_in(rng, 4);
+  config.balance.period_seconds = one_of(rng, {0.1, 1.0, 60.0});
   config.pipeline.delay = static_cast<std::uint32_t>(rng.below(2));
   config.pipeline.in_flight = one_of<std::uint32_t>(rng, {0, 0, 4, 8});
   if (once_in(rng, 8)) config.pipeline.wiring = "static";
@@ -167,10 +174,11 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, delay {}, width {}{}, {} faults of {{{}}} every "
-      "{:.3g} s",
+      "{:.3g} s{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       config.pipeline.delay, config.model.d_model, config.model.tied_embeddings ? " tied" : "",
-      scenario.faults.count, fmt::join(kinds, " "), to_seconds(scenario.faults.gap));
+      scenario.faults.count, fmt::join(kinds, " "), to_seconds(scenario.faults.gap),
+      scenario.faults_at_once ? " from the beginning" : "");
 }
 
 // The scenario once; fills in what it saw.
@@ -181,9 +189,12 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
   const auto ended = [&] { return cluster.outcome().has_value(); };
-  if (!watch.run_until([&] { return watch.trains(); }, kLivenessTime))
+  const Duration formed = scenario.faults_at_once ? 3600s : kLivenessTime;
+  if (scenario.faults_at_once) faults.start();
+  if (!watch.run_until([&] { return watch.trains(); }, formed))
     watch.violate("the swarm does not form");
-  faults.start();
+  faults.on_training();
+  if (!scenario.faults_at_once) faults.start();
   const bool calm =
       watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
   if (!calm) watch.violate("the faults do not end");
@@ -215,6 +226,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
   swarm.make_model = make_fake_model;
   Rng rng = root.split("scenario");
   if (swarm.config.eval.every_steps > 0) swarm.eval_sequences = 4;
+  scenario.faults_at_once = once_in(rng, 2);
   for (std::uint32_t i = 0; i < 32; ++i) {
     const auto work = 1ms * static_cast<int>(1 + rng.below(8));
     swarm.peers.push_back(
