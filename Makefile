@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test sim bench compare compare-env gpu-pack gpu-check fmt tidy clean
+.PHONY: help bootstrap quickstart test sim bench fault-matrix compare compare-env gpu-pack gpu-check fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -37,6 +37,12 @@ sim: bootstrap  ## SEEDS=1000 swarms with random faults, in virtual time; FIRST=
 	cmake --build --preset release --parallel $(JOBS) --target swarm_seeds
 	build/release/tests/sim/swarm_seeds --first $(FIRST) --count $(SEEDS) --jobs $(JOBS) \
 	  --regressions tests/sim/regression_seeds.txt
+
+CELLS ?= all
+fault-matrix: bootstrap  ## CELLS="kill/reduce/*": faults in every phase of runs of real processes, as tests/README.md shows
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target swarmline
+	python3 tests/chaos/fault_matrix.py --program build/release/swarmline --jobs $(JOBS) --cells $(CELLS)
 
 bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.{md,json}
 	cmake --preset release

@@ -18,6 +18,7 @@ void add_link_proxy_command(CLI::App& app, int& exit_code);
 void add_plan_command(CLI::App& app, int& exit_code);
 void add_fleet_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
+void add_chaos_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_bench_ratio_command(CLI::App& bench, int& exit_code);  // below bench
 void add_bench_fleet_command(CLI::App& bench, int& exit_code);

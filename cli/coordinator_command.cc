@@ -8,16 +8,18 @@
 
 #include <fmt/format.h>
 
+#include "cli/chaos_tap.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/folder_sink.h"
+#include "cli/folder_source.h"
 #include "cli/run_data.h"
 #include "cli/run_folder.h"
+#include "cli/summary.h"
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
 #include "engine/config/load.h"
-#include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/control_store.h"
 #include "engine/store/files.h"
@@ -33,6 +35,7 @@ struct CoordinatorFlags {
   ConfigFlags config;
   bool fresh = false;
   bool prepared = false;
+  std::string chaos;
 };
 
 std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
@@ -50,8 +53,11 @@ std::string own_name() {
 // What the coordinator command holds while a run lasts; members in the order of their dependencies.
 class CoordinatorProcess {
  public:
-  CoordinatorProcess(RunConfig config, RunFolder folder)
-      : config_(std::move(config)), folder_(std::move(folder)), network_(runtime_, {}) {}
+  CoordinatorProcess(RunConfig config, RunFolder folder, std::string chaos)
+      : config_(std::move(config)),
+        folder_(std::move(folder)),
+        chaos_(std::move(chaos)),
+        source_(folder_.checkpoints()) {}
 
   Result<int> run();
 
@@ -65,12 +71,14 @@ class CoordinatorProcess {
 
   RunConfig config_;
   RunFolder folder_;
+  std::string chaos_;
   AsioRuntime runtime_;
-  TcpNetwork network_;
+  std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
   Journal* journal_ = nullptr;  // of store_
   std::optional<LineFile> log_;
   std::optional<FolderSink> sink_;
+  FolderSource source_;
   std::optional<RunData> data_;
   std::optional<Coordinator> coordinator_;
   RunOutcome outcome_;
@@ -78,6 +86,9 @@ class CoordinatorProcess {
 };
 
 Result<void> CoordinatorProcess::open() {
+  auto network = open_network(runtime_, chaos_, "coordinator", [](double) {});
+  if (!network) return std::unexpected(std::move(network).error());
+  network_ = std::move(*network);
   auto data = open_run_data(config_, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
@@ -163,8 +174,9 @@ Result<int> CoordinatorProcess::run() {
               log(LogLevel::kWarn, "{}", written.error().what);
             }
           },
+      .checkpoints = &source_,
   };
-  coordinator_.emplace(runtime_, network_, *journal_, *sink_, std::move(options),
+  coordinator_.emplace(runtime_, *network_, *journal_, *sink_, std::move(options),
                        [this](RunOutcome outcome) { finished(std::move(outcome)); });
   auto bound = coordinator_->start();
   if (!bound) {
@@ -190,8 +202,13 @@ Result<int> run_coordinator(const CoordinatorFlags& flags) {
   if (!config) return std::unexpected(std::move(config).error());
   init_log({.level = log_level_of(config->log.level), .file = {}, .prefix = "coordinator"});
   RunFolder folder(config->run_folder());
-  if (!flags.prepared) SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
-  return CoordinatorProcess(std::move(*config), std::move(folder)).run();
+  if (!flags.prepared) {
+    const auto start = folder.prepare_or_resume(*config, flags.fresh);
+    if (!start) return std::unexpected(start.error());
+    std::printf("%s", describe_start(*start, folder, *config).c_str());
+    if (*start == RunStart::kFinished) return kExitDone;
+  }
+  return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run();
 }
 
 }  // namespace
@@ -203,6 +220,7 @@ void add_coordinator_command(CLI::App& app, int& exit_code) {
   add_config_flags(*command, flags->config);
   command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
   command->add_flag("--prepared", flags->prepared, "The run folder was made by launch")->group("");
+  command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
       "run after the open step with a checkpoint; a second one at once.\n"

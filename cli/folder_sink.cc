@@ -19,6 +19,8 @@ Result<void> FolderSink::begin(const Description& description) {
   open_ = template_;
   open_.step = description.version;
   open_.version = description.version;
+  open_.optimizer_state = description.optimizer_state;
+  open_.updates = description.updates;
   for (const StageSpec& stage : description.stages) {
     if (!stage.has_embedding() && open_.model.boundary != BoundaryKind::kNone)
       open_.boundaries.push_back(stage.first_layer);

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "cli/exit_codes.h"
 #include "cli/reference_run.h"
 #include "cli/stage_table.h"
+#include "cli/summary.h"
 #include "cli/supervisor.h"
 #include "engine/config/load.h"
 #include "engine/net/network.h"
@@ -125,7 +127,10 @@ Result<int> run_launch(const LaunchFlags& flags) {
   SWARMLINE_TRY(stage_holdings(*config, data->model));
   auto options = swarm_options(flags, std::move(*config));
   if (!options) return std::unexpected(std::move(options).error());
-  SWARMLINE_TRY(options->folder.prepare(to_toml(options->config), flags.fresh));
+  const auto start = options->folder.prepare_or_resume(options->config, flags.fresh);
+  if (!start) return std::unexpected(start.error());
+  std::printf("%s", describe_start(*start, options->folder, options->config).c_str());
+  if (*start == RunStart::kFinished) return kExitDone;
   return supervise(std::move(*options));
 }
 

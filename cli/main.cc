@@ -28,6 +28,7 @@ constexpr const char* kExamples =
   swarmline bench codec                         what each codec costs on this machine
   swarmline plan swarm.json                     what the balancer would do with a swarm, and why
   swarmline simulate configs/scenarios/cloud.toml   a run on machines that one does not have
+  swarmline chaos run.toml --plan plan.toml     hurt a run, and see whether it ends as it should
   swarmline link-proxy --to HOST:PORT --both "rate=100M delay=20ms"   a link as bad as one's own
 On several machines:
   swarmline coordinator run.toml                on one of them
@@ -74,6 +75,7 @@ int run(int argc, char** argv) {
   add_plan_command(app, exit_code);
   add_fleet_command(app, exit_code);
   add_simulate_command(app, exit_code);
+  add_chaos_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
 

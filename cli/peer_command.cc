@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "cli/chaos_tap.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/run_data.h"
 #include "engine/base/rng.h"
 #include "engine/device/cpu_device.h"
-#include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/stage/stage_peer.h"
 
@@ -28,6 +28,7 @@ struct PeerCommandFlags {
   std::string join;
   std::string name;
   std::string log_level = "info";
+  std::string chaos;
   PeerFlags machine;
 };
 
@@ -55,15 +56,17 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
 
   set_compute_threads(static_cast<int>(machine->threads));
   AsioRuntime runtime;
-  TcpNetwork network(runtime, {});
   CpuDevice device(runtime, {.name = machine->device,
                              .emulation = {.forward = from_ms(machine->emulate_forward_ms),
                                            .backward = from_ms(machine->emulate_backward_ms),
                                            .jitter = machine->emulate_jitter},
                              .seed = hash_name(name),
                              .on_thread_start = {}});
+  auto network = open_network(runtime, flags.chaos, name,
+                              [&device](double factor) { device.slow_down(factor); });
+  if (!network) return std::unexpected(std::move(network).error());
   PeerOutcome outcome;
-  StagePeer peer(runtime, network, device,
+  StagePeer peer(runtime, **network, device,
                  {.coordinator = *coordinator,
                   .machine = *machine,
                   .name = name,
@@ -103,6 +106,7 @@ void add_peer_command(CLI::App& app, int& exit_code) {
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
+  command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   add_peer_flags(*command, flags->machine);
   command->footer(
       "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 
 #include "cli/admin_client.h"
+#include "engine/base/limits.h"
+#include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/config/load.h"
 #include "engine/store/files.h"
 
 namespace swarmline {
@@ -39,14 +42,18 @@ bool RunFolder::holds_a_run() const {
   return file_exists(config()) || file_exists(journal()) || file_exists(log());
 }
 
+Result<void> RunFolder::refuse_running() const {
+  const auto address = read_address();
+  if (!address || !ask_status(*address)) return {};
+  return fail(ErrorCode::kUserMistake,
+              fmt::format("{} is running (coordinator {}); end it by \"swarmline stop {}\", or "
+                          "give this run another name by --name NAME",
+                          path_, to_string(*address), path_));
+}
+
 Result<void> RunFolder::prepare(std::string_view config_toml, bool fresh) const {
   if (holds_a_run()) {
-    if (const auto address = read_address(); address && ask_status(*address)) {
-      return fail(ErrorCode::kUserMistake,
-                  fmt::format("{} is running (coordinator {}); end it by \"swarmline stop {}\", or "
-                              "give this run another name by --name NAME",
-                              path_, to_string(*address), path_));
-    }
+    SWARMLINE_TRY(refuse_running());
     if (!fresh) {
       return fail(ErrorCode::kUserMistake,
                   fmt::format("{} holds a run already; give this one another name by --name NAME, "
@@ -58,6 +65,54 @@ Result<void> RunFolder::prepare(std::string_view config_toml, bool fresh) const 
   SWARMLINE_TRY(make_folders(checkpoints()));
   SWARMLINE_TRY(make_folders(logs()));
   return write_text_file_atomically(config(), config_toml);
+}
+
+Result<RunStart> RunFolder::prepare_or_resume(const RunConfig& config, bool fresh) const {
+  if (fresh || !holds_a_run()) {
+    SWARMLINE_TRY(prepare(to_toml(config), fresh));
+    return RunStart::kNew;
+  }
+  SWARMLINE_TRY(refuse_running());
+  return resume(config);
+}
+
+Result<RunStart> RunFolder::resume(const RunConfig& config) const {
+  const auto no = [this](const std::string& why) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{}; give this run another name by --name NAME, or move the old one to "
+                            "{}.1 by --fresh",
+                            why, path_));
+  };
+  // A reference and other runs without a coordinator can't be gone on with.
+  const bool begun = file_exists(journal()) || !config.run.etcd.empty();
+  if (!begun && file_exists(log())) return no(path_ + " holds a run already, without a journal");
+  if (file_exists(this->config())) {
+    auto text = read_text_file(this->config(), Limits::config_file_bytes_max);
+    if (!text) return std::unexpected(std::move(text).error());
+    auto before = run_config_from_text(*text, this->config());
+    if (!before) return std::unexpected(std::move(before).error());
+    if (const auto difference = fixed_difference(*before, config))
+      return no(fmt::format("{} holds a run of another config: {}", path_, *difference));
+  }
+  auto newest = latest_checkpoint(checkpoints());
+  if (!newest) return std::unexpected(std::move(newest).error());
+  if (*newest) {
+    if ((*newest)->step >= config.run.steps) return RunStart::kFinished;
+    auto manifest = read_checkpoint((*newest)->path, Verify::kSizes);
+    if (!manifest) return std::unexpected(std::move(manifest).error());
+    if (!manifest->optimizer_state)
+      return no(
+          fmt::format("{} can't be gone on with: {} holds no optimizer state "
+                      "(checkpoint.optimizer)",
+                      path_, (*newest)->path));
+  }
+  SWARMLINE_TRY(make_folders(checkpoints()));
+  SWARMLINE_TRY(make_folders(logs()));
+  remove_address();
+  std::error_code ignored;  // how it ended is over
+  fs::remove(status(), ignored);
+  SWARMLINE_TRY(write_text_file_atomically(this->config(), to_toml(config)));
+  return begun ? RunStart::kResumes : RunStart::kNew;
 }
 
 Result<Address> RunFolder::read_address() const {

@@ -1,6 +1,7 @@
 // The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
-// status.json, checkpoints/, logs/. Never written over: one folder is one run.
-//   Errors: kUserMistake when a run is there already; kIo.
+// status.json, checkpoints/, logs/. Never written over: one folder is one run, which the same
+// config goes on with.
+//   Errors: kUserMistake when another run is there already; kIo.
 #pragma once
 
 #include <optional>
@@ -8,9 +9,13 @@
 #include <string_view>
 
 #include "engine/base/result.h"
+#include "engine/config/run_config.h"
 #include "engine/net/network.h"
 
 namespace swarmline {
+
+// What a run begins with: nothing, what an earlier process left of it, or no step left to do.
+enum class RunStart : std::uint8_t { kNew, kResumes, kFinished };
 
 class RunFolder {
  public:
@@ -32,6 +37,9 @@ class RunFolder {
   // Makes the folder and writes the resolved config. A run that is there already is refused, or
   // moved aside to PATH.1 (.2, ...) with `fresh`; a running one is refused in any case.
   Result<void> prepare(std::string_view config_toml, bool fresh) const;
+  // The same, but a run that is there already goes on when the config fits it (fixed_difference)
+  // and its checkpoints hold all that takes. Its config is then the new one.
+  Result<RunStart> prepare_or_resume(const RunConfig& config, bool fresh) const;
 
   // Where the coordinator of this run listens; kNotFound with a sentence when it is not running.
   Result<Address> read_address() const;
@@ -42,6 +50,8 @@ class RunFolder {
   std::optional<std::string> final_status() const;
 
  private:
+  Result<void> refuse_running() const;
+  Result<RunStart> resume(const RunConfig& config) const;
   std::string path_;
 };
 

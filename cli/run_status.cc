@@ -82,6 +82,8 @@ Result<RunStatus> parse_status(std::string_view text) {
                    .step = json["step"].count(),
                    .steps = json["steps"].count(),
                    .version = json["version"].count(),
+                   .era = json["era"].count(),
+                   .era_sentence = json["era_sentence"].string,
                    .loss = number(json["loss"]),
                    .held_out_loss = number(json["held_out_loss"]),
                    .unigram_entropy = entropy(json["unigram_entropy"]),
@@ -169,7 +171,9 @@ std::string to_json(const RunStatus& status) {
       .member("sentence", status.sentence)
       .member("step", status.step)
       .member("steps", status.steps)
-      .member("version", status.version);
+      .member("version", status.version)
+      .member("era", status.era)
+      .member("era_sentence", status.era_sentence);
   write_optional(json, "loss", status.loss);
   write_optional(json, "held_out_loss", status.held_out_loss);
   write_optional(json, "unigram_entropy", status.unigram_entropy);

@@ -190,7 +190,8 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
   lines.emplace_back();
   add_limited(lines, stages, stage_room);
   add_limited(lines, boundaries, room - stage_room);
-  lines.push_back(status.sentence.empty() ? "" : painter.paint(kDim, status.sentence));
+  const std::string& said = status.sentence.empty() ? status.era_sentence : status.sentence;
+  lines.push_back(said.empty() ? "" : painter.paint(kDim, said));
   lines.push_back(painter.paint(kDim, note));
   for (std::string& line : lines) line = cut_columns(line, style.columns);
   if (lines.size() > style.rows - 1) lines.resize(style.rows - 1);

@@ -99,6 +99,17 @@ std::string summary(const RunStatus& status, const RunFolder& folder, bool hint)
   return out;
 }
 
+std::string describe_start(RunStart start, const RunFolder& folder, const RunConfig& config) {
+  if (start == RunStart::kResumes)
+    return fmt::format("{} holds this run already: it goes on from its newest checkpoint\n",
+                       folder.path());
+  if (start == RunStart::kFinished)
+    return fmt::format(
+        "{} has finished its {} steps; raise run.steps to train on, or move it aside by --fresh\n",
+        folder.path(), config.run.steps);
+  return {};
+}
+
 std::string describe(const RunStatus& status) {
   std::string out =
       fmt::format("{}: {}{}\n  {}\n", status.run, status.state,

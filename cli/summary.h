@@ -14,6 +14,9 @@ std::string plain_line(const RunStatus& status);
 // Several lines, each ended. `hint`: also what to try next.
 std::string summary(const RunStatus& status, const RunFolder& folder, bool hint);
 
+// A line on a run that is there already, ended; empty for a new one.
+std::string describe_start(RunStart start, const RunFolder& folder, const RunConfig& config);
+
 // Several lines for `swarmline status`.
 std::string describe(const RunStatus& status);
 

@@ -105,10 +105,12 @@ class Supervisor {
   std::uint32_t peers_started_ = 0;
   int ticks_unseated_ = 0;  // since the newest peer was started
   RunStatus status_;
-  bool asked_ = false;  // a status request is on its way
+  bool started_ = false;  // it has trained
+  bool asked_ = false;    // a status request is on its way
   std::optional<LiveScreen> screen_;
   std::optional<std::uint64_t> printed_step_;
   std::string printed_state_;
+  std::uint64_t printed_era_ = 0;
   Instant printed_at_{};
   std::optional<int> coordinator_code_;
   Instant coordinator_ended_{};
@@ -250,7 +252,7 @@ void Supervisor::watch_children() {
 }
 
 bool Supervisor::has_started() const {
-  return status_.state != "starting" && status_.state != "waiting";
+  return started_;
 }
 
 // Once it has started, the run goes on while each stage keeps a peer; when none is left, the
@@ -308,6 +310,7 @@ void Supervisor::take_status(std::string_view json) {
     return end(kExitFailed);
   }
   status_ = std::move(*status);
+  started_ = started_ || (status_.state != "starting" && status_.state != "waiting");
   show();
 }
 
@@ -318,6 +321,8 @@ void Supervisor::show() {
     return;
   }
   const Instant now = runtime_.now();
+  if (status_.era != std::exchange(printed_era_, status_.era))
+    std::printf("%s\n", status_.era_sentence.c_str());
   if (status_.state != printed_state_) {
     printed_state_ = status_.state;
     if (status_.state == "waiting") {

@@ -104,6 +104,8 @@ bool CheckpointDiff::equal_bits() const {
 
 CheckpointDiff diff_checkpoints(const CheckpointReader& a, const CheckpointReader& b) {
   CheckpointDiff diff{.path_a = a.path(), .path_b = b.path()};
+  diff.state_in_a = !a.state_tensors().empty();
+  diff.state_in_b = !b.state_tensors().empty();
   for (const auto& [name, tensor] : a.tensors()) {
     const auto other = b.tensors().find(name);
     if (other == b.tensors().end()) {

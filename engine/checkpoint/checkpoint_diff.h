@@ -40,7 +40,8 @@ struct CheckpointDiff {
   std::vector<TensorDiff> tensors;     // in both, of one shape; by name
   std::vector<std::string> only_in_a;  // by name
   std::vector<std::string> only_in_b;
-  std::vector<ShapeMismatch> mismatches;  // by name
+  std::vector<ShapeMismatch> mismatches;        // by name
+  bool state_in_a = false, state_in_b = false;  // a run's state, too, which is not compared
 
   bool same_tensors() const {  // the comparison covers both sides whole
     return only_in_a.empty() && only_in_b.empty() && mismatches.empty();

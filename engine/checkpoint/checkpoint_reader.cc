@@ -11,6 +11,14 @@
 
 namespace swarmline {
 
+namespace {
+
+bool is_state_tensor(std::string_view name) {
+  return name.starts_with(kOptimizerPrefix) || name.starts_with(kPreviousPrefix);
+}
+
+}  // namespace
+
 Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
   CheckpointReader reader;
   reader.path_ = path;
@@ -47,12 +55,21 @@ Result<void> CheckpointReader::add_file(const std::string& path) {
   const SafetensorsFile& file = *files_.back();
   for (const TensorInfo& info : file.tensors()) {
     const Tensor tensor{.info = &info, .bytes = file.bytes(info)};
-    if (!tensors_.emplace(info.name, tensor).second) {
+    auto& kind = is_state_tensor(info.name) ? state_tensors_ : tensors_;
+    if (!kind.emplace(info.name, tensor).second) {
       return fail(ErrorCode::kCorrupt,
                   fmt::format("{}: tensor \"{}\" is in another stage's file too", path, info.name));
     }
   }
   return {};
+}
+
+Result<BytesView> CheckpointReader::find(const std::string& name) const {
+  const auto& kind = is_state_tensor(name) ? state_tensors_ : tensors_;
+  const auto found = kind.find(name);
+  if (found == kind.end())
+    return fail(ErrorCode::kNotFound, fmt::format("{} has no tensor \"{}\"", path_, name));
+  return found->second.bytes;
 }
 
 Result<void> CheckpointReader::load(const ParameterLayout& layout, MutableBytes arena,

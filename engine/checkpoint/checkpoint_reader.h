@@ -27,7 +27,10 @@ class CheckpointReader {
     const TensorInfo* info = nullptr;
     BytesView bytes;
   };
-  const std::map<std::string, Tensor>& tensors() const { return tensors_; }  // by name
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }  // parameters, by name
+  // The optimizer's and other state that a run goes on from (engine/optimizer/saved_state.h).
+  const std::map<std::string, Tensor>& state_tensors() const { return state_tensors_; }
+  Result<BytesView> find(const std::string& name) const;  // of either kind; kNotFound
   // Absent for a single file.
   const std::optional<Manifest>& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }  // what was opened in the end
@@ -45,7 +48,7 @@ class CheckpointReader {
   std::string path_;
   std::optional<Manifest> manifest_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, Tensor> tensors_, state_tensors_;
 };
 
 }  // namespace swarmline

@@ -32,6 +32,11 @@ std::string summary_text(const CheckpointDiff& diff) {
       fmt::format("{} tensors compared, {} with the same bits", diff.tensors.size(), equal);
   text += fmt::format("; {} only in A, {} only in B, {} of different shape\n",
                       diff.only_in_a.size(), diff.only_in_b.size(), diff.mismatches.size());
+  if (diff.state_in_a || diff.state_in_b)
+    text += fmt::format("the optimizer's state, in {}, is not compared\n",
+                        diff.state_in_a && diff.state_in_b ? "both"
+                        : diff.state_in_a                  ? "A"
+                                                           : "B");
   const TensorDiff* absolute = worst(diff, &TensorDiff::max_abs);
   const TensorDiff* peak = worst(diff, &TensorDiff::max_rel_to_peak);
   const TensorDiff* relative = worst(diff, &TensorDiff::max_rel);

@@ -240,6 +240,7 @@ std::string to_json(const Manifest& manifest) {
     json.end_array();
   }
   json.member("optimizer_state", manifest.optimizer_state);
+  if (manifest.optimizer_state) json.member("updates", manifest.updates);
   json.key("stages").begin_array();
   for (const StageFile& stage : manifest.stages) {
     json.begin_object().member("file", stage.file).member("sha256", stage.sha256);
@@ -275,6 +276,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   fields.take("version", manifest.version);
   fields.take("sequence", manifest.sequence);
   fields.take("optimizer_state", manifest.optimizer_state);
+  if (!error && manifest.optimizer_state) fields.take("updates", manifest.updates);
   if (const json::value* model = fields.find("model")) {
     read_model(Fields(*model, path + ": model", error), manifest.model);
   }

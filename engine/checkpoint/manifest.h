@@ -36,6 +36,7 @@ struct Manifest {
   // Layers that begin behind a learned boundary ([model] boundary), rising.
   std::vector<std::uint32_t> boundaries;
   bool optimizer_state = false;   // the stage files hold it too
+  std::uint64_t updates = 0;      // with it: steps done that were not skipped
   std::vector<StageFile> stages;  // in order; together every layer once
 };
 

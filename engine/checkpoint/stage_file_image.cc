@@ -27,6 +27,13 @@ StageFileImage::StageFileImage(const std::vector<ArenaPart>& parts,
     }
   }
 
+  *this = StageFileImage(std::move(tensors), contents, metadata);
+}
+
+StageFileImage::StageFileImage(std::vector<TensorInfo> tensors,
+                               const std::vector<BytesView>& contents,
+                               const std::map<std::string, std::string>& metadata) {
+  SWARMLINE_CHECK(tensors.size() == contents.size());
   SafetensorsLayout layout = lay_out_safetensors(std::move(tensors), metadata);
   header_ = std::move(layout.header);
   size_bytes_ = layout.bytes;

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "engine/base/bytes.h"
+#include "engine/checkpoint/safetensors.h"
 #include "engine/model/model_spec.h"
 
 namespace swarmline {
 
-// One arena of a stage. Parameters have the empty prefix; optimizer state goes into the same file
-// later as parts with a prefix of their own.
+// One arena of a stage.
 struct ArenaPart {
   std::string prefix;  // before each tensor's name
   ParameterLayout layout;
@@ -25,6 +25,9 @@ struct ArenaPart {
 
 class StageFileImage {
  public:
+  // `contents[i]` are the bytes of `tensors[i]`; its offset and bytes are filled in.
+  StageFileImage(std::vector<TensorInfo> tensors, const std::vector<BytesView>& contents,
+                 const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
   explicit StageFileImage(const std::vector<ArenaPart>& parts,
                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

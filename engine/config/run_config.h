@@ -136,6 +136,7 @@ struct BalanceSection {
 struct CheckpointSection {
   std::uint64_t every_steps = 0;  // 0: only at the end and when drained
   std::uint32_t keep = 3;
+  bool optimizer = true;  // its state, too: only then can a run go on from it
   bool operator==(const CheckpointSection&) const = default;
 };
 
@@ -151,6 +152,10 @@ struct NetSection {
   std::uint64_t admit_bytes = 0;  // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
   double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
+  double collect_seconds = 5;       // a coordinator begun again waits so long for its peers
+  double coordinator_patience_seconds = 300;  // peers wait so long for a coordinator that is gone
+  std::vector<std::string> standby;           // addresses of coordinators that may take over
+  double peers_wait_seconds = 60;  // a run that went back waits so long for missing peers
   bool operator==(const NetSection&) const = default;
 };
 

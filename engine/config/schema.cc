@@ -268,6 +268,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "0: only at the end and when drained."},
   {RUN(checkpoint, keep), ints(1, 1 << 20),
    "Newest checkpoints kept."},
+  {RUN(checkpoint, optimizer), flag(),
+   "Checkpoints hold the optimizer's state, too (two to three times the bytes). false: a run can't "
+   "go on from them; it would begin again."},
 
   {RUN(eval, every_steps), ints(0, kAny),
    "Evaluate the held-out sequences through the swarm this often. 0: only at the end."},
@@ -285,6 +288,17 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, peer_silence_seconds), reals(0, kDaySeconds),
    "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
    "heartbeats, more for a peer whose heartbeats come unevenly."},
+  {RUN(net, collect_seconds), reals(0, kDaySeconds),
+   "A coordinator that is begun again waits so long for the peers that it had; then their seats "
+   "are over."},
+  {RUN(net, coordinator_patience_seconds), reals(0, 365 * kDaySeconds),
+   "A peer whose coordinator is gone goes on with what it holds and tries so long to reach one; "
+   "then it ends."},
+  {RUN(net, standby), texts(),
+   "Addresses of standby coordinators, which peers try when this one is gone."},
+  {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
+   "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
+   "ends."},
 
   {RUN(security, insecure), flag(),
    "true: listen beyond loopback although links are not authenticated."},

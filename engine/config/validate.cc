@@ -332,6 +332,8 @@ Problem check_net(const RunConfig& config) {
                    "late message is no death; change one of them",
                    config.net.peer_silence_seconds, config.net.heartbeat_seconds);
   }
+  for (const std::string& address : config.net.standby)
+    if (!parse_endpoint(address)) return bad_endpoint("net.standby", address);
   return {};
 }
 

@@ -75,6 +75,10 @@ class CpuDevice::Worker {
     }
   }
 
+  void slow_down(double factor) {
+    SWARMLINE_CHECK(factor >= 1);
+    slowness_.store(factor, std::memory_order_relaxed);
+  }
   int queued() const { return *queued_; }
   Duration busy_total() const { return Duration(busy_ns_.load(std::memory_order_relaxed)); }
   const std::string& name() const { return options_.name; }
@@ -92,8 +96,9 @@ class CpuDevice::Worker {
     while (auto entry = take()) {
       const auto start = SteadyClock::now();
       Result<void> result = run_body(entry->job);
+      const Duration computed = SteadyClock::now() - start;
       const Duration service =
-          hold(entry->submitted, SteadyClock::now() - start, emulated_time(entry->job.kind));
+          hold(entry->submitted, computed, emulated_time(entry->job.kind, computed));
       busy_ns_.fetch_add(service.count(), std::memory_order_relaxed);
       complete(std::move(*entry), {std::move(result), service});
     }
@@ -108,13 +113,17 @@ class CpuDevice::Worker {
     return entry;
   }
 
-  Duration emulated_time(JobKind kind) {
+  Duration emulated_time(JobKind kind, Duration computed) {
     const Emulation& emulation = options_.emulation;
+    const double slowness = slowness_.load(std::memory_order_relaxed);
     Duration set{};
     if (kind == JobKind::kForward) set = emulation.forward;
     if (kind == JobKind::kBackward) set = emulation.backward;
-    if (set == Duration{} || emulation.jitter == 0) return set;
-    return from_seconds(to_seconds(set) * (1 + emulation.jitter * (2 * rng_.uniform() - 1)));
+    if (slowness > 1) set = std::max(set, computed);
+    if (set == Duration{} || (emulation.jitter == 0 && slowness == 1)) return set;
+    const double jitter =
+        emulation.jitter == 0 ? 1 : 1 + emulation.jitter * (2 * rng_.uniform() - 1);
+    return from_seconds(to_seconds(set) * jitter * slowness);
   }
 
   // An emulated device keeps its own time: a job begins when it was submitted or when the one
@@ -154,6 +163,7 @@ class CpuDevice::Worker {
   std::shared_ptr<int> queued_ = std::make_shared<int>(0);  // the control thread
   bool stopped_ = false;                                    // the control thread
   std::atomic<std::int64_t> busy_ns_ = 0;
+  std::atomic<double> slowness_ = 1;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Entry> jobs_;  // under mutex_
@@ -179,6 +189,9 @@ std::string CpuDevice::name() const {
 }
 void CpuDevice::stop() {
   worker_->stop();
+}
+void CpuDevice::slow_down(double factor) {
+  worker_->slow_down(factor);
 }
 
 }  // namespace swarmline

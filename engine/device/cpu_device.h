@@ -36,6 +36,8 @@ class CpuDevice final : public Device {
   Duration busy_total() const override;
   std::string name() const override;
   void stop() override;
+  // From the next job on each holds the device `factor` (>= 1) times as long. Any thread.
+  void slow_down(double factor);
 
  private:
   class Worker;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/dtype.h"
@@ -60,6 +61,9 @@ ModelCosts model_costs(const ModelSpec& spec);
 // Forward + backward FLOPs of one layer's matrix products for one sequence; of attention only the
 // pairs of tokens that a causal mask leaves.
 double layer_matrix_flops(const ModelSpec& spec);
+
+// What a checkpoint holds beside the parameters is called like a parameter, behind one of these.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kPreviousPrefix = "previous.";
 
 struct ParameterSlot {
   std::string name;  // of the whole model, layer numbers global

@@ -50,6 +50,7 @@ std::string to_json(const CommitRecord& commit) {
   for (const std::uint64_t digest : commit.group_digests) writer.value(hex64(digest));
   writer.end_array();
   write_number(writer, "wall_seconds", commit.wall_seconds);
+  writer.member("era", commit.era).member("updates", commit.updates);
   return writer.end_object().take();
 }
 
@@ -226,7 +227,9 @@ class EtcdJournal final : public Journal {
                         .learning_rate = reader.real("learning_rate"),
                         .skipped = reader.truth("skipped"),
                         .group_digests = reader.digests("group_digests"),
-                        .wall_seconds = reader.real("wall_seconds")};
+                        .wall_seconds = reader.real("wall_seconds"),
+                        .era = static_cast<std::uint32_t>(reader.integer("era")),
+                        .updates = reader.integer("updates")};
     SWARMLINE_TRY(reader.check());
     return commit;
   }

@@ -6,7 +6,7 @@
 //             kJournalFormat or the file is another program's database.
 //   Tables of the SQLite form, for people (docs/formats/journal.md): meta(key, value),
 //   seats(peer, incarnation, stage, address, state), commits(number, step, version, loss, tokens,
-//   gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds),
+//   gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds, era, updates),
 //   events(number, wall_seconds, kind, detail).
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace swarmline {
 
-inline constexpr int kJournalFormat = 1;
+inline constexpr int kJournalFormat = 2;
 
 struct CommitRecord {
   std::uint64_t step = 0;
@@ -34,6 +34,8 @@ struct CommitRecord {
   bool skipped = false;                      // non-finite norm and on_nonfinite = "skip"
   std::vector<std::uint64_t> group_digests;  // of the reduced gradient bytes, one per group
   double wall_seconds = 0;                   // since 1970, when it was recorded
+  std::uint32_t era = 0;
+  std::uint64_t updates = 0;  // commits up to this one that were not skipped
 };
 
 struct SeatRecord {

@@ -24,9 +24,14 @@ CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage IN
 CREATE TABLE commits(number INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL,
                      version INTEGER NOT NULL, loss REAL, tokens INTEGER NOT NULL,
                      gradient_norm REAL, clip_scale REAL, learning_rate REAL,
-                     skipped INTEGER NOT NULL, group_digests TEXT NOT NULL, wall_seconds REAL);
+                     skipped INTEGER NOT NULL, group_digests TEXT NOT NULL, wall_seconds REAL,
+                     era INTEGER NOT NULL DEFAULT 0, updates INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE events(number INTEGER PRIMARY KEY AUTOINCREMENT, wall_seconds REAL, kind TEXT NOT NULL,
                     detail TEXT NOT NULL);
+)sql";
+constexpr const char* kFromFormat1 = R"sql(
+ALTER TABLE commits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE commits ADD COLUMN updates INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 struct CloseDatabase {
@@ -184,8 +189,8 @@ class SqliteJournal final : public Journal {
   Result<void> record_commit(const CommitRecord& commit) override {
     return query(
                "INSERT INTO commits(step, version, loss, tokens, gradient_norm, clip_scale, "
-               "learning_rate, skipped, group_digests, wall_seconds) "
-               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+               "learning_rate, skipped, group_digests, wall_seconds, era, updates) "
+               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
         .bind(commit.step)
         .bind(commit.version)
         .bind(commit.loss)
@@ -196,13 +201,15 @@ class SqliteJournal final : public Journal {
         .bind(std::uint64_t{commit.skipped})
         .bind(join_hex(commit.group_digests))
         .bind(commit.wall_seconds)
+        .bind(std::uint64_t{commit.era})
+        .bind(commit.updates)
         .run();
   }
 
   Result<std::optional<CommitRecord>> last_commit() override {
     Statement statement = query(
         "SELECT step, version, loss, tokens, gradient_norm, clip_scale, learning_rate, skipped, "
-        "group_digests, wall_seconds FROM commits ORDER BY number DESC LIMIT 1");
+        "group_digests, wall_seconds, era, updates FROM commits ORDER BY number DESC LIMIT 1");
     const Result<bool> row = statement.step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return std::nullopt;
@@ -217,7 +224,9 @@ class SqliteJournal final : public Journal {
                         .learning_rate = statement.real(6),
                         .skipped = statement.integer(7) != 0,
                         .group_digests = std::move(*digests),
-                        .wall_seconds = statement.real(9)};
+                        .wall_seconds = statement.real(9),
+                        .era = static_cast<std::uint32_t>(statement.integer(10)),
+                        .updates = statement.integer(11)};
   }
 
   Result<void> record_event(double wall_seconds, const std::string& kind,
@@ -275,14 +284,18 @@ class SqliteJournal final : public Journal {
                       "use the newer swarmline that wrote it, or another run name",
                       path_, *format, kJournalFormat));
     }
-    return {};
+    return *format == 1 ? define(kFromFormat1) : Result<void>();
   }
 
   Result<void> create() {
+    return define(fmt::format("{}PRAGMA application_id = {};", kSchema, kApplicationId));
+  }
+
+  // Makes the tables what this format has.
+  Result<void> define(std::string_view tables) {
     const std::string sql = fmt::format(
-        "{}PRAGMA application_id = {}; PRAGMA user_version = {};"
-        "INSERT INTO meta VALUES('format', '{}');",
-        kSchema, kApplicationId, kJournalFormat, kJournalFormat);
+        "{}PRAGMA user_version = {}; INSERT OR REPLACE INTO meta VALUES('format', '{}');", tables,
+        kJournalFormat, kJournalFormat);
     if (sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
       return fail(ErrorCode::kIo,
                   fmt::format("journal {}: {}", path_, sqlite3_errmsg(database_.get())));

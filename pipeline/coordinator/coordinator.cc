@@ -27,14 +27,15 @@ std::vector<StageSpec> cut_of(const CoordinatorOptions& options) {
   return *stages;
 }
 
-SequenceOptions sequence_of(const CoordinatorOptions& options) {
-  return {.steps = options.config.run.steps,
-          .delay = options.config.pipeline.delay,
-          .eval_every_steps = options.config.eval.every_steps,
-          .eval = options.eval_sequences > 0};
-}
-
 }  // namespace
+
+SequenceOptions Coordinator::Impl::sequence_from(std::uint64_t version) const {
+  return {.steps = options_.config.run.steps,
+          .delay = options_.config.pipeline.delay,
+          .eval_every_steps = options_.config.eval.every_steps,
+          .eval = options_.eval_sequences > 0,
+          .begin = version};
+}
 
 Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
                         CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
@@ -46,7 +47,7 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
       on_finished_(std::move(on_finished)),
       stages_(cut_of(options_)),
       membership_(options_.config.pipeline.peers),
-      sequence_(sequence_of(options_)),
+      sequence_(sequence_from(0)),
       stats_(options_.config.pipeline.stages),
       balancer_(options_.config.balance, options_.model, stages_),
       boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
@@ -64,15 +65,10 @@ Coordinator::Impl::~Impl() {
 }
 
 Result<Address> Coordinator::Impl::start() {
-  auto address = parse_address(options_.config.net.listen);
-  if (!address) return std::unexpected(address.error());
-  auto bound = network_.listen(*address, [weak = weak()](std::shared_ptr<Connection> connection) {
-    if (auto self = weak.lock()) (*self)->accept(std::move(connection));
-  });
+  auto bound = listen();
   if (!bound) return bound;
-  SWARMLINE_TRY(journal_.put_meta("term", std::to_string(term_.value)));
-  SWARMLINE_TRY(journal_.put_meta("run_id", options_.run_id));
   expected_tick_ = runtime_.now();
+  SWARMLINE_TRY(open_journal());
   watch();
   return bound;
 }
@@ -105,7 +101,7 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
                       session->channel->connection().counters().bytes_received;
   std::erase(sessions_, session);
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
-  if (!membership_.is_current(session->seat)) return;
+  if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
   fence(session->seat, error.what);
 }
 
@@ -119,6 +115,9 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
     case MessageKind::kHello:
       return on_hello(session, frame, respond);
     case MessageKind::kClaim:
+      if (waits_for_collecting(
+              [this, session, frame, respond] { on_request(session, frame, respond); }))
+        return;
       return on_claim(session, frame, respond);
     case MessageKind::kCheckpointPiece:
       return on_piece(session, frame, respond);
@@ -160,11 +159,16 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
         ErrorCode::kRefused,
         fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
                     hello->protocol(), kProtocolVersion)));
-  if (state_ != State::kWaiting && state_ != State::kTraining)
+  if (hello->run_id() == options_.run_id && hello->term() > term_.value) {
+    respond(fail(ErrorCode::kPeerGone, "it knows of another coordinator"));
+    return check_reign();
+  }
+  if (resumes(*hello)) return resume_seat(session, *hello, respond);
+  if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting)
     return respond(fail(ErrorCode::kRefused, "the run is about to end and takes no more peers"));
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello->previous());
-      membership_.is_current(before) && membership_.at(before.peer).name == hello->name()) {
+      membership_.is_current(before) && membership_.is_same(membership_.at(before.peer), *hello)) {
     fence(before, "it came back over a new connection");
     if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   }
@@ -172,10 +176,11 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   if (!seat) return respond(std::unexpected(seat.error()));
   session->seat = *seat;
   peers_[seat->peer] = session;
-  if (auto kept =
-          journal_.record_seat({.seat = *seat, .address = hello->address(), .state = "active"});
+  if (auto kept = journal_.record_seat({.seat = *seat,
+                                        .address = hello->address(),
+                                        .state = state_ == State::kWaiting ? "active" : "joining"});
       !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello->address()));
 
   wire::Welcome welcome;
@@ -191,13 +196,18 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     cut->set_last_layer(stage.last_layer);
   }
   welcome.set_joining(state_ != State::kWaiting);
+  if (state_ == State::kWaiting) welcome.set_version(beginning_.version);
   welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
+  name_coordinators(welcome);
   respond(make_frame(MessageKind::kWelcome, welcome));
 }
 
 void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
   if (session->seat.peer.value == 0 || ended_) return;  // tools send requests only
   membership_.heard(session->seat, runtime_.now());
+  if (kind_of(frame) != MessageKind::kHeartbeat && kind_of(frame) != MessageKind::kGoodbye &&
+      waits_for_collecting([this, session, frame] { on_message(session, frame); }))
+    return;
   auto with = [&](auto parsed, auto handler) {
     if (!parsed) {
       log(LogLevel::kWarn, "closing {}: {}", to_string(session->seat), parsed.error().what);
@@ -219,6 +229,9 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
     case MessageKind::kWantState:
       return with(parse<wire::WantState>(frame),
                   [&](const auto&) { on_want_state(session->seat); });
+    case MessageKind::kPieceRequest:
+      return with(parse<wire::PieceRequest>(frame),
+                  [&](const auto& m) { on_piece_request(session, m); });
     case MessageKind::kStateFrozen:
       return with(parse<wire::StateFrozen>(frame), [&](const auto& m) { on_state_frozen(m); });
     case MessageKind::kReleaseClaim:
@@ -256,13 +269,16 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
 void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   Member& member = membership_.at(session->seat.peer);
   if (member.state == MemberState::kFollowing) return on_follower_ready(session->seat, ready);
-  if (member.state != MemberState::kBuilding || ready.version() != 0 || state_ != State::kWaiting) {
+  if (member.state != MemberState::kBuilding || ready.version() != beginning_.version ||
+      state_ != State::kWaiting) {
     log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}",
         to_string(session->seat), ready.version());
     return session->channel->close();
   }
   member.state = MemberState::kReady;
   member.progress = runtime_.now();
+  member.stepped = beginning_.version;
+  expected_.erase(session->seat.peer);
   auto& digests = state_digests_[{session->seat.stage, ready.version()}];
   digests[session->seat] = ready.state_digest();
   if (digests.begin()->second != ready.state_digest())
@@ -273,11 +289,14 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 }
 
 void Coordinator::Impl::start_if_formed() {
-  if (state_ != State::kWaiting || !membership_.formed()) return;
+  if (state_ != State::kWaiting || !may_start()) return;
+  if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   state_ = State::kTraining;
+  trained_ = true;
   send_membership();
   stats_.on_training_started(runtime_.now());
-  event("start", fmt::format("{} peers in {} stages", peers_.size(), stages_.size()));
+  event("start", fmt::format("{} peers in {} stages, version {}", peers_.size(), stages_.size(),
+                             beginning_.version));
   advance();
 }
 
@@ -290,7 +309,7 @@ void Coordinator::Impl::send_membership() {
 // ----------------------------------------------------------------------------------------------
 
 void Coordinator::Impl::advance() {
-  if (ended_ || state_ == State::kFailed || state_ == State::kWaiting) return;
+  if (ended_ || state_ == State::kFailed || state_ == State::kWaiting || collecting_) return;
   for (const RunSequence::Opening& opening : sequence_.take_openings()) open_phase(opening);
   pump_leases();
   if (!sequence_.finished() || checkpoint_) return;
@@ -313,6 +332,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   open.set_version(opening.version.value);
   boundaries_.fill(open);
   open.set_microbatches(indices);
+  if (!resumed_.empty()) collect_phase(open);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
   opened_[opening.phase] = open;
 }
@@ -320,7 +340,9 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
-  if (state_ == State::kWaiting) return end(0, "stopped before the first step");
+  if (state_ == State::kCollecting) return sequence_.drain();
+  if (state_ == State::kWaiting)
+    return end(0, fmt::format("stopped before step {}", beginning_.version));
   if (state_ != State::kTraining) return;
   state_ = State::kDraining;
   event("drain", fmt::format("after step {}", sequence_.committed()));
@@ -342,6 +364,7 @@ void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
   if (exit_code == 0) state_ = State::kDone;
   sentence_ = sentence;
   event("end", sentence);
+  record_end();
   wire::Shutdown shutdown;
   shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
   shutdown.set_reason(sentence);

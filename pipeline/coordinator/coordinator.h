@@ -5,15 +5,20 @@
 //              evaluates; checkpoints; ends the run.
 //   Ownership: runtime, network, journal and sink outlive the coordinator.
 //   Thread:    control thread only.
-//   Errors:    a lost peer, a poison microbatch or a digest that differs ends the run with
-//              RunOutcome{1, sentence}.
+//   Eras:      when nobody holds a stage's state any more, the run goes back to its newest complete
+//              checkpoint (or the seed's parameters) by itself, under the next era. A journal that
+//              holds a run is gone on with in the same way.
+//   Errors:    a poison microbatch, peers that fail one after the other, or a stage that nobody
+//              serves for [net] peers_wait_seconds ends the run with RunOutcome{1, sentence}.
 //   Bounds:    two open training phases (delay 1), one evaluation; peers <= Limits::peers_max.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/config/run_config.h"
@@ -37,6 +42,8 @@ class CheckpointSink {
     std::uint64_t version = 0;
     std::vector<StageSpec> stages;
     std::string config_toml;
+    bool optimizer_state = false;  // the stage files hold it (saved_state.h)
+    std::uint64_t updates = 0;     // commits so far that were not skipped
   };
   virtual ~CheckpointSink() = default;
   virtual Result<void> begin(const Description& description) = 0;
@@ -47,16 +54,32 @@ class CheckpointSink {
   virtual void abandon() = 0;
 };
 
+// What a run goes back to: complete checkpoints with the optimizer's state.
+class CheckpointSource {
+ public:
+  struct Saved {
+    std::uint64_t version = 0;
+    std::uint64_t updates = 0;
+    std::string path;  // for people
+  };
+  virtual ~CheckpointSource() = default;
+  // The newest one whose bytes are what was written; the others are passed over, with a warning.
+  // Empty: there is none. Its tensors can be read until the next call.
+  virtual Result<std::optional<Saved>> open_newest() = 0;
+  virtual Result<BytesView> tensor(const std::string& name) const = 0;
+};
+
 struct CoordinatorOptions {
   RunConfig config;
   std::string config_toml;  // resolved, sent to peers
-  std::string run_id;
+  std::string run_id;       // a journal that holds a run keeps its own
   ModelSpec model;
   std::uint64_t eval_sequences =
       0;  // of the held-out split, per evaluation; a multiple of the microbatch
   double unigram_entropy = 0;                        // nats per token, for the summary
   double bigram_entropy = 0;                         // nats per token of the held-out split
   std::function<void(const std::string&)> log_line;  // one JSON object per step, for log.jsonl
+  CheckpointSource* checkpoints = nullptr;  // outlives the coordinator; null: there are none
 };
 
 class Coordinator {

@@ -6,9 +6,10 @@ namespace swarmline {
 
 // At the start the config's numbers of peers decide.
 std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const {
+  if (state_ == State::kWaiting) return std::nullopt;
   const Member* before = membership_.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
-  if (state_ == State::kWaiting || !balancer_.moves()) return std::nullopt;
+  if (!balancer_.moves()) return std::nullopt;
   return balancer_.place(membership_, hello.memory_bytes(), runtime_.now());
 }
 

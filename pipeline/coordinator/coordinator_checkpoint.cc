@@ -9,6 +9,7 @@ namespace swarmline {
 
 namespace {
 constexpr Duration kCheckpointDeadline = std::chrono::seconds(600);
+constexpr std::uint64_t kDamagedCheckpointsMax = 16;  // of a run
 }  // namespace
 
 bool Coordinator::Impl::all_stepped(std::uint64_t version) const {
@@ -28,7 +29,9 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
   CheckpointSink::Description description{.name = round.name,
                                           .version = version,
                                           .stages = stages_,
-                                          .config_toml = options_.config_toml};
+                                          .config_toml = options_.config_toml,
+                                          .optimizer_state = options_.config.checkpoint.optimizer,
+                                          .updates = updates_};
   if (auto begun = sink_.begin(description); !begun)
     return fail_run("the checkpoint can't be written: " + begun.error().what);
   if (final) state_ = State::kCheckpointing;
@@ -68,7 +71,8 @@ Result<void> Coordinator::Impl::check_piece(const Session& session,
   const auto found = checkpoint_->received.find(stage);
   const std::uint64_t received = found == checkpoint_->received.end() ? 0 : found->second;
   const std::uint64_t room =
-      layouts_[stage].bytes() + Limits::safetensors_header_bytes_max - received;
+      saved_state(options_.config, layouts_[stage], options_.config.checkpoint.optimizer).bytes +
+      Limits::safetensors_header_bytes_max - received;
   if (piece.offset() != received || bytes > room || (bytes == 0 && !piece.last()) ||
       (piece.last() && piece.size() != received + bytes))
     return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");
@@ -87,8 +91,12 @@ void Coordinator::Impl::on_piece(const SessionPtr& session, const Frame& frame,
   if (auto kept = sink_.write_piece(stage, piece->offset(), frame.received_payload()); !kept)
     return fail_run("the checkpoint can't be written: " + kept.error().what);
   if (piece->last()) {
-    if (auto done = sink_.finish_stage(stage, piece->size(), piece->sha256()); !done)
-      return fail_run("the checkpoint can't be written: " + done.error().what);
+    auto done = sink_.finish_stage(stage, piece->size(), piece->sha256());
+    if (!done && done.error().code == ErrorCode::kCorrupt) {
+      respond(std::unexpected(done.error()));
+      return checkpoint_damaged(done.error());
+    }
+    if (!done) return fail_run("the checkpoint can't be written: " + done.error().what);
     checkpoint_->finished.insert(piece->stage());
   }
   respond(make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
@@ -102,10 +110,23 @@ void Coordinator::Impl::checkpoint_lost(const Seat& seat) {
   if (stage == checkpoint_->savers.end() || stage->second != seat ||
       checkpoint_->finished.contains(seat.stage.value))
     return;
+  abandon_checkpoint(to_string(seat) + " is lost");
+}
+
+void Coordinator::Impl::abandon_checkpoint(const std::string& why) {
   runtime_.cancel(checkpoint_->deadline);
   sink_.abandon();
-  event("checkpoint_abandoned", fmt::format("{}: {} is lost", checkpoint_->name, to_string(seat)));
+  event("checkpoint_abandoned", fmt::format("{}: {}", checkpoint_->name, why));
   checkpoint_.reset();  // the last version's is begun again by advance()
+}
+
+// Bytes changed on their way here.
+void Coordinator::Impl::checkpoint_damaged(const Error& error) {
+  if (++checkpoints_damaged_ > kDamagedCheckpointsMax)
+    return fail_run(fmt::format("{} checkpoints came damaged, the last one so: {}",
+                                checkpoints_damaged_, error.what));
+  abandon_checkpoint(error.what);
+  advance();
 }
 
 void Coordinator::Impl::finish_checkpoint() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/net/rpc.h"
+#include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"
 #include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
@@ -36,7 +37,7 @@ class Coordinator::Impl {
   bool serves(const Seat& seat) const;  // hears of everything
 
  private:
-  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed };
+  enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed, kCollecting };
 
   // One connection: a peer after its Hello, or a tool that asks for the status.
   struct Session {
@@ -44,6 +45,13 @@ class Coordinator::Impl {
     Seat seat;  // peer 0 until Hello
   };
   using SessionPtr = std::shared_ptr<Session>;
+
+  struct Beginning {  // of the era
+    std::uint64_t version = 0;
+    std::uint64_t updates = 0;
+    std::string path;               // of the checkpoint; empty: the seed's parameters
+    std::vector<SavedState> saved;  // by stage, when there is one
+  };
 
   struct LeaseBook {  // one source
     std::uint64_t wanted = 0;
@@ -58,6 +66,16 @@ class Coordinator::Impl {
     std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
+    TimerId deadline;
+  };
+
+  // While a coordinator that was begun again hears what its peers hold.
+  struct Collecting {
+    std::uint64_t committed = 0, evaluated = 0;
+    std::optional<CommitRecord> last_commit;  // of this era
+    std::set<Seat> awaited;
+    std::map<Seat, wire::Holdings> holdings;
+    std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
     TimerId deadline;
   };
 
@@ -91,6 +109,23 @@ class Coordinator::Impl {
   void release_drained();
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
   bool follows(const Seat& seat) const;  // hears of commits and losses
+  void send_fenced(const Session& session, const std::string& why);
+
+  // coordinator_era.cc: where a run begins, and what it goes back to
+  Result<void> open_journal();
+  // The next era: everybody starts over from the newest checkpoint. For whoever finds that nobody
+  // holds a stage's state any more; `why` is for people.
+  void begin_from_checkpoint(const std::string& why);
+  Result<void> find_beginning();
+  Result<void> record_era();
+  Result<std::uint64_t> journaled(const std::string& key);  // 0: not there
+  void dismiss_everybody(const std::string& why);
+  void forget_steps();
+  SequenceOptions sequence_from(std::uint64_t version) const;
+  void wait_for_peers();
+  void arm_peers_wait();
+  bool may_start() const;
+  void on_piece_request(const SessionPtr& session, const wire::PieceRequest& request);
 
   // coordinator_balance.cc: who should serve what
   std::optional<StageId> place(const wire::Hello& hello) const;
@@ -152,7 +187,35 @@ class Coordinator::Impl {
                            std::uint64_t bytes) const;
   void finish_checkpoint();
   void checkpoint_lost(const Seat& seat);
+  void checkpoint_damaged(const Error& error);
+  void abandon_checkpoint(const std::string& why);
   bool all_stepped(std::uint64_t version) const;
+
+  // coordinator_resume.cc: begun again on its journal
+  Result<Address> listen();
+  Result<void> begin_term();
+  Result<bool> was_training();
+  Result<void> begin_collecting(const std::optional<CommitRecord>& last,
+                                const std::vector<SeatRecord>& seats);
+  void arm_collect_deadline();
+  bool resumes(const wire::Hello& hello) const;
+  void resume_seat(const SessionPtr& session, const wire::Hello& hello,
+                   const RpcChannel::Respond& respond);
+  void no_longer_awaited(const Seat& seat);
+  bool awaited_again(const Session& session);
+  bool waits_for_collecting(std::function<void()> handle);
+  void end_collecting();
+  void say_resume(const std::optional<CommitRecord>& last);
+  wire::Commit said_again(const CommitRecord& record) const;
+  void collect_phase(wire::OpenPhase& open);
+  void name_coordinators(wire::Welcome& welcome) const;
+  std::uint32_t first_round_attempt() const;
+  Result<void> record_started();
+  Result<void> record_evaluated(std::uint64_t version);
+  void record_end();
+  void journal_failed(const Error& error);
+  void check_reign();
+  void step_down(const std::string& why);
 
   std::uint64_t control_bytes() const;
 
@@ -179,6 +242,15 @@ class Coordinator::Impl {
   std::string sentence_;
   Term term_{1};
   Era era_{0};
+  Beginning beginning_;
+  std::string era_sentence_;          // why the newest era began, and where
+  std::string why_waiting_;           // for peers, in an era
+  bool trained_ = false;              // peers of this run are about
+  std::set<PeerId> expected_;         // lived when the era began, and are not back
+  bool gathered_ = false;             // whoever comes back has had the time
+  std::uint64_t furthest_ = 0;        // version ever committed
+  std::uint32_t fruitless_eras_ = 0;  // in a row that did not get beyond it
+  TimerId gather_timer_, peers_wait_;
   bool ended_ = false;
 
   std::vector<SessionPtr> sessions_;
@@ -192,9 +264,12 @@ class Coordinator::Impl {
   std::map<std::pair<PeerId, PeerId>, int> broken_links_;  // in averaging, of the open step
   std::map<Seat, int> mismatches_;
   int reduce_deadlines_ = 0;  // passed, for the sealed step
+  std::unique_ptr<Collecting> collecting_;
+  std::map<Seat, wire::Holdings> resumed_;  // while the phases they name are opened
   std::optional<CheckpointRound> checkpoint_;
   std::uint64_t checkpoint_bytes_ = 0;
   std::uint64_t checkpoints_begun_ = 0;
+  std::uint64_t checkpoints_damaged_ = 0;
   std::string last_checkpoint_;
   std::uint64_t saved_version_ = ~std::uint64_t{0};
   Instant expected_tick_{};

@@ -87,16 +87,21 @@ void Coordinator::Impl::seat_followers(StageId stage) {
     followers_ready_.erase(seat);
     if (*mates != state.second) {
       fence(seat, "the state it fetched is not the one of its stage");
-      if (ended_) return;
+      if (ended_ || state_ != State::kTraining) return;
       continue;
     }
     take_seat(seat, version);
+    if (ended_) return;
     said->second[seat] = state.second;
   }
 }
 
 void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
   Member& member = membership_.at(seat.peer);
+  if (auto kept =
+          journal_.record_seat({.seat = seat, .address = member.address, .state = "active"});
+      !kept)
+    return journal_failed(kept.error());
   member.state = MemberState::kReady;
   member.progress = runtime_.now();
   member.stepped = version;

@@ -55,7 +55,7 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
                                         .address = member.address,
                                         .state = how == Goes::kLeft ? "left" : "fenced"});
       !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
   event(kEvents[static_cast<int>(how)], to_string(seat) + ": " + why);
   auto session = peers_.extract(seat.peer);
@@ -64,19 +64,21 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
       wire::Shutdown shutdown;
       shutdown.set_reason(why);
       session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
+      session.mapped()->channel->close();
     } else {
-      wire::Fenced fenced;
-      *fenced.mutable_seat() = to_wire(seat);
-      fenced.set_reason(why);
-      session.mapped()->channel->notify(make_frame(MessageKind::kFenced, fenced));
+      send_fenced(*session.mapped(), why);
     }
-    session.mapped()->channel->close();
   }
   sources_.erase(seat.peer);
   followers_ready_.erase(seat);
   desk_.lost(seat);
   ledger_.seat_lost(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  expected_.erase(seat.peer);
+  if (collecting_) {
+    collecting_->holdings.erase(seat);
+    return no_longer_awaited(seat);
+  }
   if (state_ == State::kWaiting)
     return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
   if (membership_.ready_of(seat.stage).empty()) return stage_is_gone(seat, why, how);
@@ -98,11 +100,16 @@ void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, 
   const Member& member = membership_.at(last.peer);
   const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.peer.value,
                                       member.name, last.stage.value, member.address);
-  fail_run(how == Goes::kFailed
-               ? fmt::format("{} failed: {}", who, why)
-               : fmt::format("{} was lost: {}; the run ends after step {} because nothing can "
-                             "replace it",
-                             who, why, sequence_.committed()));
+  if (how == Goes::kFailed) return fail_run(fmt::format("{} failed: {}", who, why));
+  begin_from_checkpoint(fmt::format("{} was lost: {}", who, why));
+}
+
+void Coordinator::Impl::send_fenced(const Session& session, const std::string& why) {
+  wire::Fenced fenced;
+  *fenced.mutable_seat() = to_wire(session.seat);
+  fenced.set_reason(why);
+  session.channel->notify(make_frame(MessageKind::kFenced, fenced));
+  session.channel->close();
 }
 
 // It takes nothing new, averages what it has, and goes at a commit, when it owns nothing. If its

@@ -19,7 +19,7 @@ constexpr Duration kRoundRetryDelay = std::chrono::milliseconds(100);
 constexpr int kBrokenLinksMax = 3;
 constexpr int kMismatchesMax = 3;
 constexpr std::size_t kHoldersNamedMax = 4;  // to one that fetches a result
-constexpr std::uint32_t kAttemptsMax = 64;  // at one group's averaging
+constexpr std::uint32_t kAttemptsMax = 64;   // at one group's averaging
 // Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
 constexpr std::uint64_t kSliceAlignment = 4096;
 
@@ -77,7 +77,7 @@ void Coordinator::Impl::seal(std::uint64_t step) {
   if (stage_count > 1 && layouts_[0].has_tied()) members[stage_count] = members_of(stage_count);
   std::vector<std::uint32_t> groups;
   for (const auto& [group, seats] : members) groups.push_back(group);
-  board_.begin(step, std::move(members));
+  board_.begin(step, std::move(members), first_round_attempt());
   reduce_deadlines_ = 0;
   send_seals(groups);
   sequence_.on_sealed(step);
@@ -268,7 +268,7 @@ void Coordinator::Impl::mend_rounds() {
   for (std::uint32_t group : again) {
     for (const StageId stage : stages_of(group))
       if (ledger_.stage_state(phase, stage) == StageState::kOpen) ledger_.begin_close(phase, stage);
-    if (board_.restart(group, members_of(group)) >= kAttemptsMax)
+    if (board_.restart(group, members_of(group)) >= first_round_attempt() + kAttemptsMax)
       return fail_run(
           fmt::format("averaging step {} did not end in {} attempts", board_.step(), kAttemptsMax));
   }
@@ -335,13 +335,14 @@ void Coordinator::Impl::commit() {
   StepScalars scalars;
   if (!record.skipped)
     scalars = step_scalars(config.optimizer, step, config.run.steps, updates_++, norm);
+  record.era = era_.value;
+  record.updates = updates_;
   record.clip_scale = scalars.clip_scale;
   record.learning_rate = scalars.learning_rate;
   for (const wire::GroupDigest& group : board_.digests())
     record.group_digests.push_back(group.digest());
   // Durable before anybody hears of it.
-  if (auto kept = journal_.record_commit(record); !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+  if (auto kept = journal_.record_commit(record); !kept) return journal_failed(kept.error());
 
   // Where somebody was not in the round, the others keep the result for it.
   std::set<StageId> keepers;
@@ -409,7 +410,7 @@ void Coordinator::Impl::choose_codecs() {
   const std::vector<std::string> changes = boundaries_.on_commit(peers);
   if (changes.empty()) return;
   if (auto kept = journal_.put_meta("codecs", boundaries_.to_text()); !kept)
-    return fail_run("the journal can't be written: " + kept.error().what);
+    return journal_failed(kept.error());
   for (const std::string& change : changes) event("codec", change);
 }
 
@@ -429,7 +430,7 @@ void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
 }
 
 // Replicas must hold the same bits. A minority is fenced and comes back with the others' state; of
-// two that differ nobody knows which is right.
+// two that differ nobody knows which is right: the run goes back.
 void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
   const std::map<Seat, std::uint64_t>& said = state_digests_[{stage, version}];
   std::map<std::uint64_t, std::vector<Seat>> votes;
@@ -450,9 +451,9 @@ void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
   }
   if (said.size() < all.size()) return;  // the others may tell which is right
   const auto other = votes.begin()->first == most->first ? std::next(votes.begin()) : votes.begin();
-  fail_run(fmt::format("{} and {} hold different parameters after step {}",
-                       to_string(most->second.front()), to_string(other->second.front()),
-                       version - 1));
+  begin_from_checkpoint(fmt::format("{} and {} hold different parameters after step {}",
+                                    to_string(most->second.front()),
+                                    to_string(other->second.front()), version - 1));
 }
 
 }  // namespace swarmline

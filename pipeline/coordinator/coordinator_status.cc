@@ -16,6 +16,8 @@ const char* name_of(MemberState state) {
       return "joining";
     case MemberState::kReady:
       return "ready";
+    case MemberState::kAway:
+      return "away";
     case MemberState::kLost:
       return "lost";
   }
@@ -49,8 +51,8 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
 }  // namespace
 
 std::string Coordinator::Impl::status_json() const {
-  static constexpr const char* kStates[] = {"waiting",       "training", "draining",
-                                            "checkpointing", "done",     "failed"};
+  static constexpr const char* kStates[] = {"waiting", "training", "draining",  "checkpointing",
+                                            "done",    "failed",   "collecting"};
   const RunConfig& config = options_.config;
   const Instant now = runtime_.now();
   const double elapsed = stats_.elapsed_seconds(now);
@@ -67,6 +69,7 @@ std::string Coordinator::Impl::status_json() const {
   json.member("sentence", sentence_);
   json.member("step", sequence_.committed()).member("steps", config.run.steps);
   json.member("version", sequence_.committed());
+  json.member("era", era_.value).member("era_sentence", era_sentence_);
   json.key("loss");
   stats_.losses().empty() ? json.null() : json.value(stats_.last_loss());
   json.key("held_out_loss");

@@ -32,7 +32,7 @@ void Coordinator::Impl::on_want_leases(const wire::WantLeases& want) {
 }
 
 void Coordinator::Impl::pump_leases() {
-  if (state_ == State::kWaiting || ended_) return;
+  if (state_ == State::kWaiting || ended_ || collecting_) return;
   std::vector<Phase> phases = ledger_.open_phases();
   // Evaluations first: the step on their version follows them.
   std::sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) {
@@ -161,6 +161,7 @@ void Coordinator::Impl::finish_eval(const Phase& phase) {
   opened_.erase(phase);
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   stats_.on_evaluated(loss);
+  if (auto kept = record_evaluated(phase.step); !kept) return journal_failed(kept.error());
   wire::RetirePhase retire;
   *retire.mutable_phase() = to_wire(phase);
   broadcast(make_frame(MessageKind::kRetirePhase, retire));

@@ -11,6 +11,16 @@ namespace swarmline {
 namespace {
 constexpr int kStoppedGaps = 3;        // of its usual gaps between heartbeats
 constexpr double kSpeedWeight = 0.25;  // of the newest step in a peer's measured speed
+
+void describe(Member& member, const wire::Hello& hello, Instant now) {
+  member.name = hello.name();
+  member.address = hello.address();
+  member.device = hello.device();
+  member.pid = hello.pid();
+  member.memory_bytes = hello.memory_bytes();
+  member.last_heard = now;
+  member.progress = now;
+}
 }  // namespace
 
 Membership::Membership(std::vector<std::uint32_t> targets) : targets_(std::move(targets)) {}
@@ -19,8 +29,34 @@ const Member* Membership::former(const wire::Hello& hello) const {
   const Seat before = from_wire(hello.previous());
   const auto known = members_.find(before.peer);
   const bool same = known != members_.end() && known->second.state == MemberState::kLost &&
-                    known->second.seat == before && known->second.name == hello.name();
+                    known->second.seat == before && is_same(known->second, hello);
   return same ? &known->second : nullptr;
+}
+
+bool Membership::is_same(const Member& member, const wire::Hello& hello) {
+  return member.name.empty() ? member.address == hello.address() : member.name == hello.name();
+}
+
+void Membership::restore(const SeatRecord& record, bool away) {
+  Member& member = members_[record.seat.peer];
+  member = Member{};
+  member.seat = record.seat;
+  member.address = record.address;
+  member.state = away ? MemberState::kAway : MemberState::kLost;
+  next_peer_ = std::max(next_peer_, record.seat.peer.value + 1);
+}
+
+std::vector<Seat> Membership::away() const {
+  std::vector<Seat> seats;
+  for (const auto& [peer, member] : members_)
+    if (member.state == MemberState::kAway) seats.push_back(member.seat);
+  return seats;
+}
+
+void Membership::resume(const wire::Hello& hello, Instant now) {
+  Member& member = members_.at(PeerId{hello.previous().peer()});
+  describe(member, hello, now);
+  member.state = MemberState::kReady;
 }
 
 Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
@@ -57,13 +93,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   member.seat = seat;
   member.contributions = contributions;
   member.seconds_per_microbatch = seconds;
-  member.name = hello.name();
-  member.address = hello.address();
-  member.device = hello.device();
-  member.pid = hello.pid();
-  member.memory_bytes = hello.memory_bytes();
-  member.last_heard = now;
-  member.progress = now;
+  describe(member, hello, now);
   return member.seat;
 }
 
@@ -116,7 +146,7 @@ std::vector<Seat> Membership::silent(Instant now, Duration period, Duration conf
   const auto least = std::chrono::duration_cast<Duration>(period * kSilentPeriods);
   std::vector<Seat> seats;
   for (const auto& [peer, member] : members_) {
-    if (member.state == MemberState::kLost) continue;
+    if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
     Duration allowed = configured;
     if (allowed == Duration{})
       allowed = std::max(least, std::min(member.gap_mean + 8 * member.gap_deviation,
@@ -155,7 +185,27 @@ std::vector<Seat> Membership::staying_of(StageId stage) const {
 bool Membership::formed() const {
   for (std::size_t s = 0; s < targets_.size(); ++s)
     if (ready_of(StageId{static_cast<std::uint16_t>(s)}).size() < targets_[s]) return false;
-  // A peer beyond the targets that is still building its stage belongs to the start too.
+  return all_built();
+}
+
+bool Membership::covered() const {
+  for (std::size_t s = 0; s < targets_.size(); ++s)
+    if (ready_of(StageId{static_cast<std::uint16_t>(s)}).empty()) return false;
+  return all_built();
+}
+
+std::vector<StageId> Membership::empty_stages() const {
+  std::vector<StageId> empty;
+  for (std::uint16_t s = 0; s < targets_.size(); ++s)
+    if (std::none_of(members_.begin(), members_.end(), [s](const auto& entry) {
+          return entry.second.seat.stage.value == s && entry.second.state != MemberState::kLost;
+        }))
+      empty.push_back(StageId{s});
+  return empty;
+}
+
+// A peer beyond the targets that is still building its stage belongs to the start too.
+bool Membership::all_built() const {
   return std::none_of(members_.begin(), members_.end(), [](const auto& entry) {
     return entry.second.state == MemberState::kBuilding;
   });

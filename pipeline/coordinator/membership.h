@@ -2,6 +2,7 @@
 //   Thread: control thread. Bounds: Limits::peers_max peers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,13 +13,15 @@
 #include "engine/base/ids.h"
 #include "engine/base/result.h"
 #include "engine/base/units.h"
+#include "engine/store/journal.h"
 #include "pipeline/coordinator/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
-// kFollowing: fetches its stage's state and hears of the commits since.
-enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost };
+// kFollowing: fetches its stage's state and hears of the commits since. kAway: the journal knows
+// its seat, and this coordinator has not heard of it yet.
+enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost, kAway };
 
 struct Member {
   Seat seat;
@@ -55,6 +58,13 @@ class Membership {
   Result<Seat> join(const wire::Hello& hello, Instant now, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had; null: it is new.
   const Member* former(const wire::Hello& hello) const;
+  // The process that had that seat asks: by its name, or by its address where only that is known.
+  static bool is_same(const Member& member, const wire::Hello& hello);
+  // From the journal, oldest incarnations first; `away`: the seat may still be served.
+  void restore(const SeatRecord& record, bool away);
+  std::vector<Seat> away() const;
+  // An away member is back at its seat.
+  void resume(const wire::Hello& hello, Instant now);
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
@@ -81,13 +91,18 @@ class Membership {
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
-  bool formed() const;  // every stage has its target of ready peers
+  bool formed() const;   // every stage has its target of ready peers
+  bool covered() const;  // every stage has a ready peer, and nobody is building
+  std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
+  // Ids of an earlier coordinator's peers are not given again.
+  void begin_after(PeerId newest) { next_peer_ = std::max(next_peer_, newest.value + 1); }
   // Brings everybody's view of mates and of the next stage up to date; returns those whose view is
   // another than before, sorted.
   std::set<Seat> refresh_views();
   wire::Membership view_for(const Seat& seat) const;  // as last refreshed
 
  private:
+  bool all_built() const;
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
   std::map<StageId, std::vector<Seat>> mates_;  // as in the views

@@ -8,12 +8,16 @@
 
 namespace swarmline {
 
-void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups) {
+void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
+                        std::uint32_t attempt) {
   active_ = true;
   step_ = step;
   reduce_bytes_ = 0;
   groups_.clear();
-  for (auto& [group, members] : groups) groups_[group].members = std::move(members);
+  for (auto& [group, members] : groups) {
+    groups_[group].members = std::move(members);
+    groups_[group].attempt = attempt;
+  }
 }
 
 bool ReduceBoard::report(const wire::Reduced& reduced) {

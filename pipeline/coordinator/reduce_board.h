@@ -25,7 +25,9 @@ class ReduceBoard {
   using Members = std::vector<Seat>;
   static constexpr std::size_t kFetchersPerHolder = 2;
 
-  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups);
+  // `attempt`: of every group's first averaging.
+  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
+             std::uint32_t attempt = 0);
   // True when the report counts: a member's first one of this attempt.
   bool report(const wire::Reduced& reduced);
   // The seat is over. Groups it was a member of lose it and what it reported.

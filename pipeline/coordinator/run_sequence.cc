@@ -1,10 +1,22 @@
 #include "pipeline/coordinator/run_sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/check.h"
 
 namespace swarmline {
+
+RunSequence::RunSequence(const SequenceOptions& options)
+    : options_(options),
+      next_step_(options.begin),
+      sealed_(options.begin),
+      committed_(options.begin),
+      evaluated_below_(std::max<std::uint64_t>(1, computed_on(options.begin))) {}
+
+std::uint64_t RunSequence::computed_on(std::uint64_t step) const {
+  return options_.delay == 0 || step == 0 ? step : step - 1;
+}
 
 bool RunSequence::eval_due(std::uint64_t version) const {
   if (!options_.eval || version < evaluated_below_ || draining_) return false;
@@ -12,27 +24,38 @@ bool RunSequence::eval_due(std::uint64_t version) const {
   return options_.eval_every_steps > 0 && version % options_.eval_every_steps == 0;
 }
 
+void RunSequence::restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated) {
+  next_step_ = sealed_ = committed_ = committed;
+  ahead_ = ahead;
+  restored_ = true;
+  evaluated_below_ = evaluated + 1;
+}
+
 std::vector<RunSequence::Opening> RunSequence::take_openings() {
   std::vector<Opening> openings;
   const bool all_sealed = sealed_ == next_step_;
   if (!all_sealed) return openings;  // a step is open; the next one waits for its seal
-  const std::uint64_t version =
-      options_.delay == 0 || next_step_ == 0 ? next_step_ : next_step_ - 1;
+  take_next(openings);
+  if (std::exchange(ahead_, false)) take_next(openings);
+  return openings;
+}
+
+void RunSequence::take_next(std::vector<Opening>& openings) {
+  const std::uint64_t version = computed_on(next_step_);
   const bool trains = next_step_ < options_.steps && !draining_;
   // After the last step the newest version is computed on, once it is there.
   const std::uint64_t computed = trains ? version : options_.steps;
-  if (committed_ < computed) return openings;
+  if (committed_ < computed) return;
   if (eval_due(computed) && (trains || committed_ == options_.steps)) {
     openings.push_back({{PhaseKind::kEval, computed}, Version{computed}});
     evaluated_below_ = computed + 1;
     ++open_evals_;
   }
   if (trains) {
-    SWARMLINE_CHECK(committed_ == version);
+    SWARMLINE_CHECK(committed_ == version || next_step_ == options_.begin || restored_);
     openings.push_back({{PhaseKind::kTrain, next_step_}, Version{version}});
     ++next_step_;
   }
-  return openings;
 }
 
 bool RunSequence::may_seal(std::uint64_t step) const {

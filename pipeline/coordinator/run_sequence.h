@@ -4,6 +4,8 @@
 //   computes on version max(t-1, 0), so it opens when step t-1 is sealed and t-2 committed; it must
 //   open
 //            before t-1 commits, for then that version is gone.
+//   A run that goes on from a checkpoint begins with that version, and opens its first step when
+//            it is committed already; an evaluation that may have been lost is made again.
 //   Evaluation of version v opens when v becomes the version that is computed on, before the step
 //   on v, and holds back the sealing of that step (which would end the version).
 // Source: delayed parameter updates, Ren et al. 2021 (ZeRO-Offload), section 5.
@@ -22,16 +24,20 @@ struct SequenceOptions {
   std::uint32_t delay = 0;
   std::uint64_t eval_every_steps = 0;  // 0: only at the end
   bool eval = false;                   // there is something to evaluate
+  std::uint64_t begin = 0;             // commits before the first step
 };
 
 class RunSequence {
  public:
-  explicit RunSequence(const SequenceOptions& options) : options_(options) {}
+  explicit RunSequence(const SequenceOptions& options);
 
   struct Opening {
     Phase phase;
     Version version;
   };
+  // Goes on after `committed` commits: the step after them was open, with `ahead` the one after
+  // that, too; versions up to `evaluated` have been evaluated.
+  void restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated);
   // Phases to open now, in order; the caller opens all of them.
   std::vector<Opening> take_openings();
   // The train phase may be sealed: complete, its version not needed by an evaluation, the one
@@ -49,6 +55,8 @@ class RunSequence {
 
  private:
   bool eval_due(std::uint64_t version) const;
+  void take_next(std::vector<Opening>& openings);
+  std::uint64_t computed_on(std::uint64_t step) const;
 
   SequenceOptions options_;
   std::uint64_t next_step_ = 0;  // to open
@@ -57,6 +65,8 @@ class RunSequence {
   std::uint64_t evaluated_below_ =
       1;  // versions below have had their turn (version 0 is not evaluated)
   std::uint64_t open_evals_ = 0;
+  bool restored_ = false;  // the step on an older version than the newest may be opened again
+  bool ahead_ = false;     // the step after the next one is to be opened with it
   bool draining_ = false;
 };
 

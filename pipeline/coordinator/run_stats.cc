@@ -48,6 +48,11 @@ void RunStats::on_reduced(const wire::Reduced& reduced) {
   step_[stage - 1].add(backward);
 }
 
+void RunStats::on_new_era() {
+  step_.clear();
+  busy_seconds_.clear();
+}
+
 void RunStats::on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes, Instant now) {
   last_step_seconds_ = to_seconds(now - last_commit_);
   last_commit_ = now;

@@ -34,6 +34,7 @@ class RunStats {
 
   void on_training_started(Instant now);
   void on_reduced(const wire::Reduced& reduced);
+  void on_new_era();  // what was being reduced is not committed
   void on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes, Instant now);
   void on_evaluated(double loss) { held_out_loss_ = loss; }
 

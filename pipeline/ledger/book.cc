@@ -90,7 +90,7 @@ bool Ledger::Book::leased_to(std::uint32_t index, std::uint16_t source) const {
 }
 
 std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
-                                       std::uint32_t& attempts) {
+                                       std::uint64_t& attempts) {
   std::vector<Lease> leases;
   if (count_max == 0 || leasable() == 0) return leases;
   const auto number = enter(source);
@@ -106,7 +106,7 @@ std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
     if (extends) {
       ++leases.back().count;
     } else {
-      SWARMLINE_CHECK(attempts < UINT32_MAX);
+      SWARMLINE_CHECK((attempts & UINT32_MAX) < UINT32_MAX);
       leases.push_back({phase_, index, 1, Attempt(++attempts), std::move(mask)});
     }
     take_missing(index, *number);
@@ -162,6 +162,26 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
   ++owned_[c];
   refresh_leasable(index);
   if (!doubtful_.empty()) resolve_doubt(c, index);
+  return Verdict::kAccepted;
+}
+
+void Ledger::Book::had_been_leased() {
+  SWARMLINE_CHECK(next_fresh_ == 0);
+  next_fresh_ = indices_;
+  for (std::uint32_t index = 0; index < indices_; ++index)
+    mark_unowned_missing(index, /*spare_claimed=*/false);
+}
+
+Verdict Ledger::Book::collect(StageId stage, std::uint32_t index, Seat seat) {
+  const std::uint32_t c = column(stage);
+  const std::size_t at = cell(c, index);
+  if (cells_[at] >= kFirstSeat)
+    return seats_[cells_[at] - kFirstSeat] == seat ? Verdict::kDuplicate : Verdict::kRefused;
+  const auto number = enter(seat);
+  if (!number) return Verdict::kRefused;
+  cells_[at] = static_cast<Cell>(*number + kFirstSeat);
+  ++owned_[c];
+  refresh_leasable(index);
   return Verdict::kAccepted;
 }
 

@@ -21,10 +21,12 @@ class Ledger::Book {
   // Column of a tracked stage (CHECKed).
   std::uint32_t column(StageId stage) const;
 
-  std::vector<Lease> lease(Seat source, std::uint32_t count_max, std::uint32_t& attempts);
+  std::vector<Lease> lease(Seat source, std::uint32_t count_max, std::uint64_t& attempts);
   std::uint32_t leasable() const;
 
   Verdict report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
+  void had_been_leased();
+  Verdict collect(StageId stage, std::uint32_t index, Seat seat);
   bool claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   void release_claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   void expire(std::uint32_t index);

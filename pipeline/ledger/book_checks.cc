@@ -53,7 +53,7 @@ void Ledger::Book::check_leasable() const {
       missing |= cells_[cell(c, index)] == kMissing && !claims_.contains(cell(c, index));
     }
     SWARMLINE_CHECK(missing == leasable_.contains(index));
-    SWARMLINE_CHECK((source_[index] == kNoSource) == (index >= next_fresh_));
+    SWARMLINE_CHECK(source_[index] == kNoSource || index < next_fresh_);
   }
 }
 

@@ -33,6 +33,12 @@ bool Ledger::fenced(Seat seat) const {
   return fence != fences_.end() && seat.incarnation <= fence->second;
 }
 
+void Ledger::begin_term(Term term) {
+  constexpr int kTermBit = 47;  // a peer's id and its counter are below, the sign above
+  SWARMLINE_CHECK(term.value >= 1 && term.value <= 1U << 15 && books_.empty());
+  attempts_ = (term.value - 1) << kTermBit;
+}
+
 void Ledger::open(Phase phase, Version version, std::uint32_t indices, std::uint32_t stages) {
   SWARMLINE_CHECK_MSG(!is_open(phase), to_string(phase) + " is open already");
   SWARMLINE_CHECK(books_.size() < kOpenPhasesMax);
@@ -76,6 +82,16 @@ Verdict Ledger::report(Phase phase, StageId stage, std::uint32_t index, Seat sea
     return Verdict::kRefused;
   }
   return book->report(stage, index, seat, attempt);
+}
+
+void Ledger::had_been_leased(Phase phase) {
+  at(phase).had_been_leased();
+}
+
+Verdict Ledger::collect(Phase phase, StageId stage, std::uint32_t index, Seat seat) {
+  Book& book = at(phase);
+  if (!book.knows(stage, index) || seat.stage != stage || fenced(seat)) return Verdict::kRefused;
+  return book.collect(stage, index, seat);
 }
 
 bool Ledger::claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {

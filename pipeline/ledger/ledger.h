@@ -75,6 +75,8 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
+  // Before the first phase: attempts of this ledger are no other term's.
+  void begin_term(Term term);
   // `indices` in 0..Limits::microbatches_per_step_max, `stages` of the model
   // in 1..Limits::stages_max.
   void open(Phase phase, Version version, std::uint32_t indices, std::uint32_t stages);
@@ -90,6 +92,11 @@ class Ledger {
   std::uint32_t leasable(Phase phase) const;
 
   Verdict report(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
+  // A phase that another ledger had open, just opened here: none of its indices is fresh, all that
+  // nobody owns is missing. collect() then enters what its peers hold: the first one counts, of any
+  // attempt.
+  void had_been_leased(Phase phase);
+  Verdict collect(Phase phase, StageId stage, std::uint32_t index, Seat seat);
   // Granted while the cell has no owner and no other claim; repeating one's own claim is granted
   // again. Attempt 0 never claims (CHECKed). Refused: compute input gradients only.
   bool claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
@@ -150,8 +157,8 @@ class Ledger {
   std::map<Phase, std::unique_ptr<Book>> books_;
   std::map<PeerId, Incarnation>
       fences_;  // highest lost incarnation; at most Limits::peers_max peers
-  std::uint32_t attempts_ =
-      0;  // ledger's attempts are 0 << 32 | counter: peers' have their id above
+  // Peers' attempts are (peer << 32 | counter); the ledger's have the term above, and no peer.
+  std::uint64_t attempts_ = 0;
 };
 
 }  // namespace swarmline

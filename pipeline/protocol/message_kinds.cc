@@ -80,6 +80,8 @@ std::string_view to_string(MessageKind kind) {
       return "StateOffer";
     case MessageKind::kLeave:
       return "Leave";
+    case MessageKind::kResume:
+      return "Resume";
     case MessageKind::kLinkHello:
       return "LinkHello";
     case MessageKind::kForward:

@@ -57,6 +57,7 @@ enum class MessageKind : std::uint16_t {
   kStateFrozen = 44,
   kStateOffer = 45,
   kLeave = 46,
+  kResume = 49,
   // peer <-> peer
   kLinkHello = 50,
   kForward = 51,

@@ -10,24 +10,26 @@ namespace swarmline {
 namespace {
 
 // An embedding that two stages share is stored once, by stage 0.
-std::vector<ArenaPart> parts_of(const Seat& self, const ParameterLayout& layout,
-                                const Buffer& parameters) {
-  ArenaPart part;
-  part.layout = layout;
-  part.arena = parameters.bytes();
-  part.with_tied = self.stage.value == 0;
-  return {part};
+StageFileImage image_of(const Seat& self, const SavedState& saved, const Buffer& state) {
+  std::vector<TensorInfo> tensors;
+  std::vector<BytesView> contents;
+  for (const SavedTensor& tensor : saved.tensors) {
+    if (tensor.tied && self.stage.value != 0) continue;
+    tensors.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    contents.push_back(state.bytes().subspan(tensor.at, tensor.bytes));
+  }
+  return {std::move(tensors), contents};
 }
 
 }  // namespace
 
-CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const ParameterLayout& layout,
-                                   Buffer parameters, Call call,
+CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const SavedState& saved,
+                                   Buffer state, Call call,
                                    std::function<void(Result<void>)> on_done)
     : self_(self),
       checkpoint_(std::move(checkpoint)),
-      parameters_(std::move(parameters)),
-      image_(parts_of(self, layout, parameters_)),
+      state_(std::move(state)),
+      image_(image_of(self, saved, state_)),
       call_(std::move(call)),
       on_done_(std::move(on_done)) {}
 
@@ -37,6 +39,7 @@ void CheckpointUpload::start() {
 
 void CheckpointUpload::send_next() {
   SharedBytes bytes(image_.piece(offset_, Limits::checkpoint_piece_bytes));
+  hash_.update(bytes.view());
   wire::CheckpointPiece piece;
   *piece.mutable_seat() = to_wire(self_);
   piece.set_checkpoint(checkpoint_);
@@ -47,7 +50,7 @@ void CheckpointUpload::send_next() {
   piece.set_last(last);
   if (last) {
     piece.set_size(image_.size_bytes());
-    piece.set_sha256(image_.sha256());
+    piece.set_sha256(hash_.finish_hex());
   }
   call_(make_frame(MessageKind::kCheckpointPiece, piece, {bytes}),
         [self = shared_from_this(), last](Result<Frame> reply) {

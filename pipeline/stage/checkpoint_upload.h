@@ -1,5 +1,5 @@
-// Sends one stage file of a checkpoint to the coordinator, piece by piece, from a frozen copy of
-// the parameters.
+// Sends one stage file of a checkpoint to the coordinator, piece by piece, from a copy of its
+// state.
 //   Thread: control thread. Errors: a refused or failed piece ends the upload with that error; the
 //           coordinator decides.
 //   Bounds: one piece of Limits::checkpoint_piece_bytes under way; each has the rpc deadline.
@@ -11,8 +11,10 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/ids.h"
+#include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"
 #include "engine/net/frame.h"
+#include "engine/optimizer/saved_state.h"
 
 namespace swarmline {
 
@@ -20,8 +22,9 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
  public:
   using Call = std::function<void(Frame, std::function<void(Result<Frame>)>)>;
 
-  CheckpointUpload(Seat self, std::string checkpoint, const ParameterLayout& layout,
-                   Buffer parameters, Call call, std::function<void(Result<void>)> on_done);
+  // `state`: the bytes that `saved` describes.
+  CheckpointUpload(Seat self, std::string checkpoint, const SavedState& saved, Buffer state,
+                   Call call, std::function<void(Result<void>)> on_done);
   void start();
 
  private:
@@ -29,8 +32,9 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
 
   Seat self_;
   std::string checkpoint_;
-  Buffer parameters_;
+  Buffer state_;
   StageFileImage image_;
+  Sha256 hash_;  // of what was sent
   Call call_;
   std::function<void(Result<void>)> on_done_;
   std::uint64_t offset_ = 0;

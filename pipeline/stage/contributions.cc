@@ -19,14 +19,14 @@ void Contributions::open(const Phase& phase) {
 bool Contributions::reserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
   if (book == books_.end() || book->second.frozen) return false;
-  return book->second.cells.emplace(id.microbatch.index, Cell::kReserved).second;
+  return book->second.cells.emplace(id.microbatch.index, Cell{}).second;
 }
 
 void Contributions::unreserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
   if (book == books_.end()) return;
   auto cell = book->second.cells.find(id.microbatch.index);
-  if (cell != book->second.cells.end() && cell->second == Cell::kReserved)
+  if (cell != book->second.cells.end() && cell->second.state == CellState::kReserved)
     book->second.cells.erase(cell);
 }
 
@@ -34,8 +34,8 @@ void Contributions::added(const TaskPtr& task) {
   auto book = books_.find(task->id.microbatch.phase);
   SWARMLINE_CHECK(book != books_.end());
   auto cell = book->second.cells.find(task->id.microbatch.index);
-  SWARMLINE_CHECK(cell != book->second.cells.end() && cell->second == Cell::kReserved);
-  cell->second = Cell::kAdded;
+  SWARMLINE_CHECK(cell != book->second.cells.end() && cell->second.state == CellState::kReserved);
+  cell->second = {CellState::kAdded, task->id.attempt, task->loss_sum};
   book->second.unacknowledged[task->id.microbatch.index] = task;
   report(task);
 }
@@ -83,6 +83,7 @@ void Contributions::take_back(const Phase& phase, std::uint32_t index) {
   log(LogLevel::kInfo, "{}: taking back {}", to_string(context_.self),
       to_string(MicrobatchId{phase, index}));
   ++book.subtracting;
+  book.cells.at(index).state = CellState::kLeaving;
   std::weak_ptr<Contributions*> weak = alive_;
   subtract_(task.mapped(), [weak, phase, index] {
     auto self = weak.lock();
@@ -100,7 +101,7 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
   Book& book = books_[phase];
   book.frozen = true;
   std::vector<std::uint32_t> extra;
-  std::erase_if(book.cells, [](const auto& cell) { return cell.second == Cell::kReserved; });
+  unreserve_all(phase);
   for (const auto& [index, cell] : book.cells)
     if (!owned.contains(index) && book.unacknowledged.contains(index)) extra.push_back(index);
   for (std::uint32_t index : extra) take_back(phase, index);
@@ -120,6 +121,12 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
   book.on_quiet = std::move(finish);
 }
 
+void Contributions::unreserve_all(const Phase& phase) {
+  if (auto book = books_.find(phase); book != books_.end())
+    std::erase_if(book->second.cells,
+                  [](const auto& cell) { return cell.second.state == CellState::kReserved; });
+}
+
 void Contributions::reopen(const Phase& phase) {
   if (auto book = books_.find(phase); book != books_.end()) book->second.frozen = false;
 }
@@ -137,6 +144,19 @@ void Contributions::retire(const Phase& phase) {
 std::uint32_t Contributions::count(const Phase& phase) const {
   auto book = books_.find(phase);
   return book == books_.end() ? 0 : static_cast<std::uint32_t>(book->second.cells.size());
+}
+
+void Contributions::list(wire::PhaseHoldings& holdings) const {
+  const auto book = books_.find(from_wire(holdings.phase()));
+  if (book == books_.end()) return;
+  for (const auto& [index, cell] : book->second.cells) {
+    if (cell.state != CellState::kAdded) continue;
+    const bool known = !book->second.unacknowledged.contains(index);
+    wire::Contribution* out = known ? holdings.add_acknowledged() : holdings.add_reported();
+    out->set_index(index);
+    out->set_attempt(cell.attempt.value);
+    out->set_loss_sum(cell.loss_sum);
+  }
 }
 
 }  // namespace swarmline

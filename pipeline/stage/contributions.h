@@ -41,13 +41,21 @@ class Contributions {
   // much: the ledger contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
-  void reopen(const Phase& phase);  // no longer frozen
-  void forget(const Phase& phase);  // the accumulator was emptied
+  void reopen(const Phase& phase);         // no longer frozen
+  void unreserve_all(const Phase& phase);  // its tasks were dropped, and none is on the device
+  void forget(const Phase& phase);         // the accumulator was emptied
   void retire(const Phase& phase);
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
+  // What is in the accumulator and stays there, as far as this peer knows.
+  void list(wire::PhaseHoldings& holdings) const;
 
  private:
-  enum class Cell : std::uint8_t { kReserved, kAdded };
+  enum class CellState : std::uint8_t { kReserved, kAdded, kLeaving };
+  struct Cell {
+    CellState state = CellState::kReserved;
+    Attempt attempt;
+    double loss_sum = 0;
+  };
   struct Book {
     std::map<std::uint32_t, Cell> cells;
     std::map<std::uint32_t, TaskPtr> unacknowledged;

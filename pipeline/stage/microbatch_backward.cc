@@ -41,7 +41,6 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   monitor_.on_arrival(CodecMonitor::Way::kBackward, id.microbatch.phase, frame);
   task->gradient = frame.payload.front();
   task->gradient_values = std::move(values);
-  task->output = SharedBytes();
   if (!task->local()) {
     wire::GradientArrived started;
     *started.mutable_id() = to_wire(task->id);
@@ -133,10 +132,13 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
           {error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
                                    to_string(task->id.microbatch), error.what)});
     if (added) contributions_.unreserve(task->id);
+    if (error.code == ErrorCode::kCorrupt && !context_.last())
+      return gradient_damaged(task, added && task->id.attempt.value != 0, error);
     return compute_failed(task, error);
   }
   task->has_graph = false;
   task->gradient_values = SharedBytes();
+  task->output = SharedBytes();
   if (added) contributions_.added(task);
   monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
@@ -152,6 +154,18 @@ void MicrobatchFlow::after_backward(const TaskPtr& task, bool added, const JobRe
     arm_arrival_timer(task);
   }
   finish(task);
+}
+
+// Its sender has forgotten the microbatch: the next stage is asked once more.
+void MicrobatchFlow::gradient_damaged(const TaskPtr& task, bool claimed, const Error& error) {
+  note_damage(MessageKind::kGradient, task->next, error);
+  if (claimed) release_claim(task->id);
+  if (task->cancelled || phases_.status(task->id.microbatch.phase) == PhaseStatus::kOver)
+    return finish(task);
+  task->gradient = SharedBytes();
+  task->gradient_values = SharedBytes();
+  task->state = TaskState::kDownstream;
+  resend(task, Why::kBroken);
 }
 
 // A frozen upstream can't start its own timer, and its upstream hears nothing: the one that waits

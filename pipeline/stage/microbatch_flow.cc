@@ -194,7 +194,11 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
     release_graph(task);
     return finish(task);
   }
-  if (!report.result) return compute_failed(task, report.result.error());
+  if (!report.result) {
+    const Error& error = report.result.error();
+    if (error.code == ErrorCode::kCorrupt && !task->local()) return input_damaged(task, error);
+    return compute_failed(task, error);
+  }
   task->input_values = SharedBytes();
   task->loss_sum = result.loss_sum;
   task->output = result.wire;
@@ -258,6 +262,21 @@ void MicrobatchFlow::compute_failed(const TaskPtr& task, const Error& error) {
   context_.notify_coordinator(make_frame(MessageKind::kComputeFailed, failed));
   if (!task->local()) refuse(task->upstream, task->id, wire::Refused::BROKEN);
   finish(task);
+}
+
+// Nobody failed to compute it: its bytes changed on the way, and are sent again.
+void MicrobatchFlow::input_damaged(const TaskPtr& task, const Error& error) {
+  note_damage(MessageKind::kForward, task->upstream, error);
+  refuse(task->upstream, task->id, wire::Refused::BROKEN);
+  finish(task);
+}
+
+void MicrobatchFlow::note_damage(MessageKind kind, const Seat& from, const Error& error) {
+  log(LogLevel::kWarn, "a damaged {} from {}: {}", to_string(kind), to_string(from), error.what);
+  if (context_.metrics)
+    context_.metrics
+        ->counter("swarmline_bad_frames_total", {{"kind", std::string(to_string(kind))}})
+        .add();
 }
 
 void MicrobatchFlow::finish(const TaskPtr& task) {

@@ -10,6 +10,8 @@
 //              either attempt are the same numbers: the first one is used.
 //   Losses:    what was sent to a lost seat goes to another at once; a try whose upstream is lost
 //              is computed to its end where it adds, and sends nothing back.
+//   Damage:    a tensor whose checksum fails is nobody's failure to compute: it is refused and
+//              sent again. So the output is kept until its gradient has been decoded.
 //   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it
 //              adds.
 //   Thread:    control thread.
@@ -115,6 +117,9 @@ class MicrobatchFlow {
   void after_backward(const TaskPtr& task, bool added, const JobReport& report,
                       const struct BackwardResult& result);
   void compute_failed(const TaskPtr& task, const Error& error);
+  void input_damaged(const TaskPtr& task, const Error& error);
+  void gradient_damaged(const TaskPtr& task, bool claimed, const Error& error);
+  void note_damage(MessageKind kind, const Seat& from, const Error& error);
   void finish(const TaskPtr& task);
   void release_graph(const TaskPtr& task);
   bool counts(const Phase& phase) const;

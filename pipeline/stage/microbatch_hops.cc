@@ -83,7 +83,9 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
   } else {
     task->tried.push_back(old.peer);
     if (task->sends >= Limits::attempts_per_microbatch_max)
-      return compute_failed(task, {ErrorCode::kDeadline, "no peer of the next stage answered"});
+      return compute_failed(
+          task, {ErrorCode::kDeadline, fmt::format("sent on {} times, and nobody took it; {} last",
+                                                   task->sends, to_string(old))});
   }
   if (tried_all(*task)) {
     // Everybody is worth another try; but a broken link needs a moment, or its end is being found

@@ -104,9 +104,32 @@ std::uint64_t ParameterState::frozen_bytes() const {
   return committed_parameters().size() + (optimizer_ ? optimizer_->state_bytes() : 0);
 }
 
+std::uint64_t ParameterState::saved_bytes() const {
+  return frozen_bytes() + (delayed_ ? committed_.size() : 0);
+}
+
 Result<Buffer> ParameterState::freeze() const {
+  return copy_state(frozen_bytes());
+}
+
+Result<Buffer> ParameterState::save() const {
+  auto saved = copy_state(saved_bytes());
+  if (!saved || !delayed_) return saved;
+  // The next step computes on the version before.
+  const Version before{committed_version_.value - 1};
+  BytesView found;
+  if (computing_version_ == before) found = model_.parameters();
+  if (other_.size() > 0 && other_version_ == before) found = other_.bytes();
+  if (committed_version_.value == 0 || found.empty())
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("version {} is not here to be saved", before.value));
+  std::ranges::copy(found, saved->data() + frozen_bytes());
+  return saved;
+}
+
+Result<Buffer> ParameterState::copy_state(std::uint64_t bytes) const {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  Buffer frozen(frozen_bytes());
+  Buffer frozen(bytes);
   std::byte* to = frozen.data();
   const auto append = [&](BytesView bytes) { to = std::copy(bytes.begin(), bytes.end(), to); };
   append(committed_parameters());
@@ -118,26 +141,31 @@ Result<Buffer> ParameterState::freeze() const {
   return frozen;
 }
 
-Result<void> ParameterState::load(Version version, BytesView frozen) {
+Result<void> ParameterState::load(Version version, BytesView state) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  if (frozen.size() != frozen_bytes())
+  if (state.size() != frozen_bytes() && state.size() != saved_bytes())
     return fail(ErrorCode::kIncompatible, "a stage's state of another size");
-  const std::byte* from = frozen.data();
+  const std::byte* from = state.data();
   const auto take = [&](MutableBytes to) {
     std::copy_n(from, to.size(), to.begin());
     from += to.size();
   };
   take(committed_bytes());
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
-    auto state = optimizer_->moment(moment);
-    if (!state) return std::unexpected(std::move(state).error());
-    take(*state);
+    auto values = optimizer_->moment(moment);
+    if (!values) return std::unexpected(std::move(values).error());
+    take(*values);
   }
   SWARMLINE_TRY(optimizer_->moments_changed());
   committed_version_ = version;
   other_ = Buffer();
-  if (delayed_) std::memcpy(model_.parameters().data(), committed_.data(), committed_.size());
   computing_version_ = version;
+  if (delayed_ && state.size() == saved_bytes()) {
+    take(model_.parameters());
+    --computing_version_.value;
+  } else if (delayed_) {
+    std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+  }
   model_.parameters_changed();
   return {};
 }

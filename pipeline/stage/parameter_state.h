@@ -12,7 +12,8 @@
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host"; the committed parameters are in the host's, too.
 //   Frozen:    a version's state as others take it: committed parameters, first moment, second
-//              moment, each as it lies in memory.
+//              moment, each as it lies in memory. Saved: as a checkpoint keeps it, with a delay the
+//              parameters of the version before behind it (saved_state.h).
 //   Thread:    functions marked [device] run in device jobs only; the rest are plain reads on the
 //              control thread.
 //   Errors:    kDevice, of the device's optimizer. use(): kIncompatible for a version that is not
@@ -45,10 +46,14 @@ class ParameterState {
   Result<void> apply(const StepScalars& scalars, bool skipped);
   Result<std::uint64_t> digest() const;  // [device] of committed parameters and optimizer state
   Result<Buffer> freeze() const;         // [device] a copy of the committed state
-  Result<void> load(Version version, BytesView frozen);  // [device] the committed state from now on
+  Result<Buffer> save() const;           // [device] the same with what else a checkpoint keeps
+  // [device] The committed state from now on, frozen or saved.
+  Result<void> load(Version version, BytesView state);
   std::uint64_t frozen_bytes() const;
+  std::uint64_t saved_bytes() const;
 
  private:
+  Result<Buffer> copy_state(std::uint64_t bytes) const;
   MutableBytes committed_bytes();
   std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "engine/base/ids.h"
 
@@ -45,6 +46,16 @@ class PhaseBook {
     return it == open_.end() ? 0 : it->second.microbatches;
   }
   std::size_t open_phases() const { return open_.size(); }
+  std::vector<Phase> open() const {
+    std::vector<Phase> phases;
+    for (const auto& [phase, entry] : open_) phases.push_back(phase);
+    return phases;
+  }
+  // Evaluations of that version and later ones may be opened as if for the first time.
+  void forget_evals(std::uint64_t version) {
+    std::erase_if(open_, [](const auto& entry) { return entry.first.kind == PhaseKind::kEval; });
+    over_below_[1] = std::min(over_below_[1], version);
+  }
   // Nobody can be computing it yet: a step opens when the one before is sealed, which is when the
   // one before that is committed.
   bool beyond_reach(const Phase& phase) const {

@@ -27,6 +27,16 @@ Result<void> PhaseCodecs::open(const Phase& phase, const wire::OpenPhase& messag
   return {};
 }
 
+void PhaseCodecs::fill(const Phase& phase, wire::PhaseHoldings& holdings) const {
+  for (std::uint32_t boundary = 0; boundary < boundaries_; ++boundary) {
+    const Codecs& codecs = of(phase, boundary);
+    wire::BoundaryCodecs* out = holdings.add_codecs();
+    out->set_boundary(boundary);
+    out->set_forward(std::string(name_of(codecs.forward.kind)));
+    out->set_backward(std::string(name_of(codecs.backward.kind)));
+  }
+}
+
 const PhaseCodecs::Codecs& PhaseCodecs::of(const Phase& phase, std::uint32_t boundary) const {
   const auto found = phases_.find(phase);
   if (found == phases_.end() || boundary >= boundaries_) return configured_;

@@ -26,6 +26,8 @@ class PhaseCodecs {
 
   explicit PhaseCodecs(const RunConfig& config);
   Result<void> open(const Phase& phase, const wire::OpenPhase& message);
+  // As they were when the phase was opened.
+  void fill(const Phase& phase, wire::PhaseHoldings& holdings) const;
   // Of the boundary from that stage to the next.
   const Codecs& of(const Phase& phase, std::uint32_t boundary) const;
 

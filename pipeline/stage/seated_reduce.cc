@@ -68,9 +68,11 @@ Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
   // The barrier lets jobs of the phase that are on the device end, so that what they added is
   // known.
   control([]() -> Result<void> { return {}; },
-          [this, phase, seal, owned] {
+          [this, phase, seal, owned, reign = reign_] {
+            if (reign != reign_) return contributions_.unreserve_all(phase);
             contributions_.settle(phase, owned,
-                                  [this, seal](Result<std::vector<std::uint32_t>> missing) {
+                                  [this, seal, reign](Result<std::vector<std::uint32_t>> missing) {
+                                    if (reign != reign_) return;
                                     if (!missing) return context_.fail(missing.error());
                                     settled(seal, *missing);
                                   });
@@ -85,9 +87,10 @@ void SeatedStage::settled(const wire::Seal& seal, const std::vector<std::uint32_
         state_.begin(step);
         return {};
       },
-      [this, seal, missing] {
+      [this, seal, missing, reign = reign_] {
         // What is left of it is computed again, by whoever has room.
         contributions_.forget(from_wire(seal.phase()));
+        if (reign != reign_) return;
         wire::SealMismatch mismatch;
         *mismatch.mutable_seat() = to_wire(context_.self);
         *mismatch.mutable_phase() = seal.phase();
@@ -301,7 +304,7 @@ Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRe
 Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
   auto piece = parse<wire::Piece>(frame);
   if (!piece) return std::unexpected(piece.error());
-  if (piece->blob().has_state()) {
+  if (piece->blob().has_state() || piece->blob().has_saved()) {
     on_state_piece(from, *piece, frame.payload.empty() ? BytesView() : frame.received_payload());
     return {};
   }
@@ -376,6 +379,7 @@ void SeatedStage::use_fetched(const RoundKey& key) {
 // ---- Commit -------------------------------------------------------------------------------------
 
 Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
+  if (commit.again() && commit.step() < committed_.value + commits_.size()) return {};
   if (commit.step() != committed_.value + commits_.size())
     return fail(ErrorCode::kIncompatible,
                 fmt::format("commit of step {} on version {}", commit.step(), committed_.value));
@@ -384,6 +388,7 @@ Result<void> SeatedStage::on_commit(const wire::Commit& commit) {
     if (!commit.skipped() && !(correction > 0 && correction <= 1))
       return fail(ErrorCode::kCorrupt, "a commit with a bias correction outside (0, 1]");
   commits_.push_back(commit);
+  if (commit.again()) name_attempts(commits_.back());
   advance_commits();
   return {};
 }
@@ -460,6 +465,7 @@ void SeatedStage::apply(const wire::Commit& commit) {
       },
       [this, digest, version = committed_] {
         if (following_ && version == committed_) return say_ready(*digest);
+        reached_ = {version.value, *digest};
         wire::Stepped stepped;
         *stepped.mutable_seat() = to_wire(context_.self);
         stepped.set_version(version.value);

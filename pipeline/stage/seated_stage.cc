@@ -82,8 +82,9 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
       averaging_codecs_(config_, model_->layout().bytes()),
       window_(window_of(config_)),
+      begins_with_(parts.joining ? 0 : parts.version),
       following_(parts.joining),
-      loaded_(!parts.joining),
+      loaded_(!parts.joining && parts.version == 0),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -112,6 +113,7 @@ void SeatedStage::control(std::function<Result<void>()> body, std::function<void
 
 void SeatedStage::begin() {
   if (following_) return want_state();
+  if (begins_with_ > 0) return fetch_saved(begins_with_);
   auto digest = std::make_shared<std::uint64_t>();
   control(
       [this, digest]() -> Result<void> {
@@ -121,11 +123,7 @@ void SeatedStage::begin() {
         return {};
       },
       [this, digest] {
-        wire::Ready ready;
-        *ready.mutable_seat() = to_wire(context_.self);
-        ready.set_version(committed_.value);
-        ready.set_state_digest(*digest);
-        context_.notify_coordinator(make_frame(MessageKind::kReady, ready));
+        say_ready(*digest);
         want_leases();
       });
 }
@@ -155,6 +153,10 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
       return {};
     }
+    case MessageKind::kResume:
+      return on_resume();
+    case MessageKind::kPiece:
+      return on_piece({}, frame);
     case MessageKind::kStateOffer:
       return handle<wire::StateOffer>(frame, this, &SeatedStage::on_offer);
     case MessageKind::kCommit:
@@ -303,6 +305,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
   const Phase phase = from_wire(open.phase());
   const Version version{open.version()};
   const bool train = phase.kind == PhaseKind::kTrain;
+  if (opened_before_.contains(phase)) return open_again(open);
   if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
       phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 ||
       open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||
@@ -378,14 +381,18 @@ Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
     return fail(ErrorCode::kIncompatible,
                 fmt::format("asked to save version {}, has {}", save.version(), committed_.value));
   auto copy = std::make_shared<Buffer>();
+  const bool whole = config_.checkpoint.optimizer;
   control(
-      [this, copy]() -> Result<void> {
-        *copy = Buffer::copy_of(state_.committed_parameters());
+      [this, copy, whole]() -> Result<void> {
+        auto made = whole ? state_.save() : Buffer::copy_of(state_.committed_parameters());
+        if (!made) return std::unexpected(std::move(made).error());
+        *copy = std::move(*made);
         return {};
       },
-      [this, copy, name = save.checkpoint()] {
+      [this, copy, whole, name = save.checkpoint()] {
         std::make_shared<CheckpointUpload>(
-            context_.self, name, model_->layout(), std::move(*copy), context_.call_coordinator,
+            context_.self, name, saved_state(config_, model_->layout(), whole), std::move(*copy),
+            context_.call_coordinator,
             [](Result<void> done) {
               if (!done)
                 log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);

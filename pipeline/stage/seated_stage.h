@@ -40,6 +40,8 @@ struct SeatedStageParts {
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
   bool joining = false;  // the run has started: its state is to be fetched
+  std::uint64_t version =
+      0;  // of the checkpoint that the era begins with; 0: the seed's parameters
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -59,13 +61,16 @@ class SeatedStage {
   SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts);
 
   // Digests the initial state and says Ready; a source asks for its first leases. A joiner asks for
-  // its stage's state.
+  // its stage's state; in an era from a checkpoint everybody gets that from the coordinator.
   void begin();
   void stop() { flow_.stop(); }  // its process ends
   Result<void> on_coordinator(const Frame& frame);
   Result<void> on_peer(const Seat& from, Frame frame);
   void on_link_lost(const Seat& peer, const Error& error);
   void on_peer_lost(const Seat& lost);
+  // No coordinator answers; from now on nothing that the last one began goes on.
+  void on_coordinator_lost();
+  wire::Holdings holdings() const;
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
 
   bool serves() const { return !following_; }
@@ -76,6 +81,10 @@ class SeatedStage {
  private:
   Result<void> on_membership(const wire::Membership& membership);
   Result<void> on_open(const wire::OpenPhase& open);
+  // seated_resume.cc
+  Result<void> on_resume();
+  Result<void> open_again(const wire::OpenPhase& open);
+  void name_attempts(wire::Commit& commit) const;
   Result<void> on_leases(const wire::Leases& leases);
   Result<void> on_seal(const wire::Seal& seal);
   Result<void> on_reopen(const wire::Reopen& reopen);
@@ -111,11 +120,13 @@ class SeatedStage {
     std::uint64_t version = 0;
     PieceFetch pieces;
     bool waiting = false;  // nobody has it now
+    bool saved = false;    // of a checkpoint
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);
   void hash_next(const std::shared_ptr<FrozenState>& frozen);
   void expire_frozen();
   void want_state();
+  void fetch_saved(std::uint64_t version);
   Result<void> on_offer(const wire::StateOffer& offer);
   void pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
@@ -164,6 +175,13 @@ class SeatedStage {
   std::uint64_t wanted_ = 0;
   std::uint64_t leased_ = 0;
   Version committed_;
+  struct Reached {  // the newest version whose digest is known
+    std::uint64_t version = 0;
+    std::uint64_t digest = 0;
+  } reached_;
+  std::uint32_t reign_ = 0;        // counts coordinators; what an earlier one began is void
+  std::set<Phase> opened_before_;  // by an earlier one, and not yet by this one
+  std::uint64_t begins_with_ = 0;
   bool sealing_ = false;
   Phase sealing_phase_;
   bool following_ = false;  // it has no seat yet

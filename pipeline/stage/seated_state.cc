@@ -73,6 +73,19 @@ void SeatedStage::expire_frozen() {
   });
 }
 
+// ---- An era that begins with a checkpoint -------------------------------------------------------
+
+namespace {
+constexpr Seat kCoordinatorSeat{};  // peer 0
+}
+
+void SeatedStage::fetch_saved(std::uint64_t version) {
+  state_fetch_ = std::make_unique<StateFetch>(
+      StateFetch{.version = version, .pieces = PieceFetch(state_.saved_bytes()), .saved = true});
+  state_fetch_->pieces.add_holder(kCoordinatorSeat);
+  pump_state();
+}
+
 // ---- A joiner -----------------------------------------------------------------------------------
 
 void SeatedStage::want_state() {
@@ -113,10 +126,21 @@ void SeatedStage::pump_state() {
   if (!state_fetch_ || loading_) return;
   for (const PieceFetch::Ask& ask : state_fetch_->pieces.asks()) {
     wire::PieceRequest request;
-    request.mutable_blob()->set_state(state_fetch_->version);
     request.set_piece(ask.piece);
-    context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+    if (state_fetch_->saved) {
+      request.mutable_blob()->set_saved(state_fetch_->version);
+      *request.mutable_seat() = to_wire(context_.self);
+      context_.notify_coordinator(make_frame(MessageKind::kPieceRequest, request));
+    } else {
+      request.mutable_blob()->set_state(state_fetch_->version);
+      context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+    }
   }
+  if (state_fetch_->saved && state_fetch_->pieces.stuck())
+    return context_.fail({ErrorCode::kIncompatible,
+                          fmt::format("the coordinator's checkpoint of version {} does not fit "
+                                      "this stage",
+                                      state_fetch_->version)});
   if (!state_fetch_->pieces.stuck() || std::exchange(state_fetch_->waiting, true)) return;
   // Nobody has it any more: the coordinator has another frozen, if it does not know already.
   std::weak_ptr<SeatedStage*> weak = alive_;
@@ -132,7 +156,10 @@ void SeatedStage::pump_state() {
 }
 
 void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes) {
-  if (!state_fetch_ || loading_ || piece.blob().state() != state_fetch_->version) return;
+  if (!state_fetch_ || loading_ || piece.blob().has_saved() != state_fetch_->saved ||
+      (piece.blob().has_saved() ? piece.blob().saved() : piece.blob().state()) !=
+          state_fetch_->version)
+    return;
   if (piece.missing())
     state_fetch_->pieces.on_missing(from);
   else
@@ -160,7 +187,7 @@ void SeatedStage::load_state() {
         return {};
       },
       [this, digest, version] {
-        state_fetch_.reset();
+        const bool saved = std::exchange(state_fetch_, nullptr)->saved;
         loaded_ = true;
         committed_ = Version{version};
         if (version > 0) {
@@ -169,12 +196,14 @@ void SeatedStage::load_state() {
           averager_.retire(before);
         }
         // With a delay the version before is in use, too: it comes with the next commit.
-        if (version == 0 || config_.pipeline.delay == 0) say_ready(*digest);
+        if (saved || version == 0 || config_.pipeline.delay == 0) say_ready(*digest);
+        if (saved) want_leases();
         advance_commits();
       });
 }
 
 void SeatedStage::say_ready(std::uint64_t digest) {
+  reached_ = {committed_.value, digest};
   wire::Ready ready;
   *ready.mutable_seat() = to_wire(context_.self);
   ready.set_version(committed_.value);

@@ -1,5 +1,6 @@
 #include "pipeline/stage/stage_peer.h"
 
+#include <algorithm>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -22,6 +23,12 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
+// For one of many tries: that machine may be gone, and another coordinator be elsewhere.
+constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
+// Only where another coordinator may have taken over: what is said to one that is silent for longer
+// is said to nobody.
+constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
+constexpr std::size_t kCoordinatorsMax = 16;
 
 constexpr double kHeartbeatSecondsMin = 0.01;
 constexpr double kHeartbeatSecondsMax = 3600;
@@ -72,9 +79,17 @@ class StagePeer::Impl {
  private:
   void connect();
   void rejoin(const std::string& why);
+  // The coordinator is gone, and this peer has a seat: it keeps what it holds for the next one.
+  void adrift(const std::string& why);
+  void drop_stage(std::function<void()> then);
   void connect_again();
   void say_hello();
+  void on_coordinator_closed(const Error& error);
+  void on_hello_failed(const Error& error);
   void welcomed(const wire::Welcome& welcome);
+  void resumed(const wire::Welcome& welcome);
+  void learn_coordinators(const wire::Welcome& welcome);
+  bool coordinator_silent();
   void on_coordinator(Frame frame);
   void on_peer(const Seat& from, Frame frame);
   void log_metrics();
@@ -99,7 +114,16 @@ class StagePeer::Impl {
   Seat seat_;
   Duration heartbeat_period_ = Limits::heartbeat_period;
   Instant coordinator_heard_{};
+  std::vector<Address> coordinators_;  // tried in turn
+  std::size_t coordinator_tried_ = 0;
+  std::uint32_t connection_ = 0;  // counts those to coordinators; what an earlier one says is late
+  Term term_;                     // the highest of this run
+  std::string run_id_;
+  Duration patience_ = kRejoinTime;  // with coordinators that do not answer
+  Instant beat_due_{};
+  bool adrift_ = false;
   bool rejoining_ = false;
+  bool dropping_ = false;   // what it held; until the device has let go of it
   std::uint32_t life_ = 0;  // counts its seats; timers of an earlier one do nothing
   Instant rejoin_until_{};
   std::string why_rejoining_;
@@ -125,43 +149,51 @@ void StagePeer::Impl::start() {
   if (!listen) return finish(2, listen.error().what);
   auto bound = links_->listen(*listen);
   if (!bound) return finish(2, bound.error().what);
+  coordinators_.push_back(options_.coordinator);
+  for (const Address& address : options_.standby) coordinators_.push_back(address);
   advertised_ = options_.machine.advertise.empty() ? to_string(*bound) : options_.machine.advertise;
   connect();
 }
 
 void StagePeer::Impl::connect() {
-  network_.connect(options_.coordinator, kConnectTimeout,
-                   [weak = weak()](Result<std::shared_ptr<Connection>> connected) {
-                     auto self = weak.lock();
-                     if (!self) return;
-                     Impl& peer = **self;
-                     if (peer.finished_) return;
-                     if (!connected && peer.rejoining_) return peer.connect_again();
-                     if (!connected)
-                       return peer.finish(1, fmt::format("no coordinator answers at {}: {}",
-                                                         to_string(peer.options_.coordinator),
-                                                         connected.error().what));
-                     peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
-                     peer.say_hello();
-                   });
+  const Address address = coordinators_[coordinator_tried_ % coordinators_.size()];
+  const Duration timeout =
+      rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout : kConnectTimeout;
+  network_.connect(
+      address, timeout, [weak = weak(), address](Result<std::shared_ptr<Connection>> connected) {
+        auto self = weak.lock();
+        if (!self) return;
+        Impl& peer = **self;
+        if (peer.finished_) return;
+        const bool others = peer.coordinator_tried_ + 1 < peer.coordinators_.size();
+        if (!connected && (peer.rejoining_ || peer.adrift_ || others)) {
+          ++peer.coordinator_tried_;
+          return peer.connect_again();
+        }
+        if (!connected)
+          return peer.finish(1, fmt::format("no coordinator answers at {}: {}", to_string(address),
+                                            connected.error().what));
+        peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
+        peer.say_hello();
+      });
 }
 
 void StagePeer::Impl::say_hello() {
+  ++connection_;
   coordinator_->start({
       .on_message =
-          [weak = weak()](Frame frame) {
-            if (auto self = weak.lock()) (*self)->on_coordinator(std::move(frame));
+          [weak = weak(), connection = connection_](Frame frame) {
+            if (auto self = weak.lock(); self && (*self)->connection_ == connection)
+              (*self)->on_coordinator(std::move(frame));
           },
       .on_request =
           [](Frame, RpcChannel::Respond respond) {
             respond(fail(ErrorCode::kRefused, "peers answer no requests"));
           },
       .on_closed =
-          [weak = weak(), life = life_](Error error) {
+          [weak = weak(), connection = connection_](const Error& error) {
             auto self = weak.lock();
-            if (!self || (*self)->life_ != life) return;
-            if ((*self)->rejoining_) return (*self)->connect_again();
-            (*self)->rejoin("lost the coordinator: " + error.what);
+            if (self && (*self)->connection_ == connection) (*self)->on_coordinator_closed(error);
           },
   });
   wire::Hello hello;
@@ -175,20 +207,19 @@ void StagePeer::Impl::say_hello() {
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
-  coordinator_->call(
-      make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
-      [weak = weak()](Result<Frame> reply) {
-        auto self = weak.lock();
-        if (!self || (*self)->finished_) return;
-        if (!reply && (*self)->rejoining_ && reply.error().code == ErrorCode::kPeerGone)
-          return;  // its connection says so, too
-        if (!reply)
-          return (*self)->finish(reply.error().code == ErrorCode::kRefused ? 3 : 1,
-                                 "the coordinator did not take this peer: " + reply.error().what);
-        auto welcome = parse<wire::Welcome>(*reply);
-        if (!welcome) return (*self)->finish(1, welcome.error().what);
-        (*self)->welcomed(*welcome);
-      });
+  hello.set_run_id(run_id_);
+  hello.set_term(term_.value);
+  if (adrift_) *hello.mutable_holdings() = stage_->holdings();
+  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+                     [weak = weak(), connection = connection_](Result<Frame> reply) {
+                       auto self = weak.lock();
+                       if (!self || (*self)->finished_ || (*self)->connection_ != connection)
+                         return;
+                       if (!reply) return (*self)->on_hello_failed(reply.error());
+                       auto welcome = parse<wire::Welcome>(*reply);
+                       if (!welcome) return (*self)->finish(1, welcome.error().what);
+                       (*self)->welcomed(*welcome);
+                     });
 }
 
 bool StagePeer::Impl::wants_recompute(const SeatedStageParts& parts) const {
@@ -224,6 +255,8 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
         options_.machine.memory_bytes > 0 ? options_.machine.memory_bytes / 4 : kAdmitBytesDefault;
   parts.recompute = wants_recompute(parts);
   parts.joining = welcome.joining();
+  patience_ = from_seconds(parts.config.net.coordinator_patience_seconds);
+  parts.version = welcome.version();
   return parts;
 }
 
@@ -245,7 +278,66 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
   return {};
 }
 
+void StagePeer::Impl::on_hello_failed(const Error& error) {
+  if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
+  if ((rejoining_ || adrift_) && error.code == ErrorCode::kDeadline) return coordinator_->close();
+  finish(error.code == ErrorCode::kRefused ? 3 : 1,
+         "the coordinator did not take this peer: " + error.what);
+}
+
+void StagePeer::Impl::on_coordinator_closed(const Error& error) {
+  ++connection_;
+  coordinator_.reset();
+  if (finished_) return;
+  if (dropping_) return;  // whoever waits for that connects
+  if (rejoining_ || adrift_) return connect_again();
+  const std::string why = "lost the coordinator: " + error.what;
+  stage_ && stage_->serves() ? adrift(why) : rejoin(why);
+}
+
+void StagePeer::Impl::learn_coordinators(const wire::Welcome& welcome) {
+  for (const std::string& text : welcome.coordinators()) {
+    const auto address = parse_address(text);
+    if (address && coordinators_.size() < kCoordinatorsMax &&
+        std::find(coordinators_.begin(), coordinators_.end(), *address) == coordinators_.end())
+      coordinators_.push_back(*address);
+  }
+}
+
+void StagePeer::Impl::resumed(const wire::Welcome& welcome) {
+  log(LogLevel::kInfo, "{}: a coordinator is there again (term {})", to_string(seat_),
+      welcome.term());
+  adrift_ = false;
+  links_->set_identity(
+      {.term = term_, .era = Era{welcome.era()}, .run_id = run_id_, .self = seat_});
+  if (!draining_) return;
+  wire::Leave leave;
+  *leave.mutable_seat() = to_wire(seat_);
+  coordinator_->notify(make_frame(MessageKind::kLeave, leave));
+}
+
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
+  const bool same_run = welcome.run_id() == run_id_;
+  if (same_run && welcome.term() < term_.value) {  // its reign is over, it only does not know
+    ++coordinator_tried_;
+    return coordinator_->close();
+  }
+  term_ = Term{welcome.term()};
+  run_id_ = welcome.run_id();
+  coordinator_heard_ = runtime_.now();
+  learn_coordinators(welcome);
+  if (adrift_ && same_run && welcome.resumed() && from_wire(welcome.seat()) == seat_)
+    return resumed(welcome);
+  if (std::exchange(adrift_, false)) {
+    log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
+    rejoining_ = true;
+    ++life_;
+    return drop_stage([weak = weak(), welcome, connection = connection_] {
+      auto self = weak.lock();
+      if (!self) return;
+      (*self)->connection_ == connection ? (*self)->welcomed(welcome) : (*self)->connect_again();
+    });
+  }
   seat_ = from_wire(welcome.seat());
   rejoining_ = false;
   if (const double beat = welcome.heartbeat_seconds();
@@ -281,8 +373,13 @@ void StagePeer::Impl::take_seat(SeatedStageParts built) {
       (*self)->coordinator_->notify(std::move(frame));
   };
   parts->call_coordinator = [weak = weak()](Frame frame, std::function<void(Result<Frame>)> reply) {
-    if (auto self = weak.lock(); self && (*self)->coordinator_)
-      (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+    auto self = weak.lock();
+    if (!self) return;
+    if ((*self)->coordinator_)
+      return (*self)->coordinator_->call(std::move(frame), Limits::rpc_deadline, std::move(reply));
+    (*self)->runtime_.post([weak, reply = std::move(reply)] {
+      if (weak.lock()) reply(fail(ErrorCode::kPeerGone, "there is no coordinator now"));
+    });
   };
   parts->fail = [weak = weak()](Error error) {
     auto self = weak.lock();
@@ -317,6 +414,14 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
     return;
   }
   if (!stage_) return;
+  if (kind_of(frame) == MessageKind::kResume) {
+    auto resume = parse<wire::Resume>(frame);
+    if (!resume) return finish(1, resume.error().what);
+    for (const wire::Seat& lost : resume->lost()) {
+      links_->fence(from_wire(lost));
+      stage_->on_peer_lost(from_wire(lost));
+    }
+  }
   if (auto handled = stage_->on_coordinator(frame); !handled)
     finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                           handled.error().what));
@@ -345,7 +450,9 @@ void StagePeer::Impl::heartbeat() {
   beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
-  coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
+  if (coordinator_silent()) coordinator_->close();
+  if (coordinator_) coordinator_->notify(make_frame(MessageKind::kHeartbeat, beat));
+  beat_due_ = runtime_.now() + heartbeat_period_;
   runtime_.call_after(heartbeat_period_, [weak = weak(), life = life_] {
     auto self = weak.lock();
     if (self && !(*self)->finished_ && (*self)->life_ == life) (*self)->heartbeat();
@@ -356,33 +463,59 @@ void StagePeer::Impl::heartbeat() {
 void StagePeer::Impl::rejoin(const std::string& why) {
   if (finished_ || rejoining_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
-  if (seat_.peer.value == 0) return finish(1, why);
   rejoining_ = true;
   ++life_;
   why_rejoining_ = why;
-  rejoin_until_ = runtime_.now() + kRejoinTime;
+  rejoin_until_ = runtime_.now() + patience_;
+  ++connection_;
   if (coordinator_) std::exchange(coordinator_, nullptr)->close();
+  drop_stage([weak = weak()] {
+    if (auto self = weak.lock()) (*self)->connect();
+  });
+}
+
+void StagePeer::Impl::drop_stage(std::function<void()> then) {
   links_->reset();
+  dropping_ = true;
   // Not inside the handler that heard of it, and not before the device has let go of the model.
-  runtime_.post([weak = weak()] {
+  runtime_.post([weak = weak(), then = std::move(then)] {
     auto self = weak.lock();
     if (!self) return;
-    (*self)->queue_.clear([weak] {
+    (*self)->queue_.clear([weak, then] {
       auto still = weak.lock();
       if (!still || (*still)->finished_) return;
       (*still)->stage_.reset();
-      (*still)->connect();
+      (*still)->dropping_ = false;
+      then();
     });
   });
 }
 
+void StagePeer::Impl::adrift(const std::string& why) {
+  log(LogLevel::kWarn, "{}: {}; going on with what it holds", to_string(seat_), why);
+  adrift_ = true;
+  why_rejoining_ = why;
+  rejoin_until_ = runtime_.now() + patience_;
+  stage_->on_coordinator_lost();
+  connect_again();
+}
+
+// Late itself, this process was stopped: then it can't say who is silent.
+bool StagePeer::Impl::coordinator_silent() {
+  const Instant now = runtime_.now();
+  if (now - beat_due_ > heartbeat_period_) coordinator_heard_ = now;
+  return coordinator_ && coordinators_.size() > 1 &&
+         now - coordinator_heard_ > std::max<Duration>(kCoordinatorSilence, 10 * heartbeat_period_);
+}
+
 void StagePeer::Impl::drain(Duration notice) {
   if (finished_) return;
-  if (!coordinator_ || seat_.peer.value == 0) return finish(0, "left before it had a seat");
+  if (!adrift_ && (!coordinator_ || seat_.peer.value == 0))
+    return finish(0, "left before it had a seat");
   draining_ = true;
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);
-  coordinator_->notify(make_frame(MessageKind::kLeave, leave));
+  if (coordinator_) coordinator_->notify(make_frame(MessageKind::kLeave, leave));
   runtime_.call_after(notice, [weak = weak()] {
     if (auto self = weak.lock()) (*self)->finish(0, "left before all it held was handed in");
   });

@@ -3,8 +3,11 @@
 //   Ownership: runtime, network and device outlive the peer; the peer owns its stage model and
 //              optimizer.
 //   Thread:    control thread; the model is touched by device jobs only.
-//   Fenced:    a peer that lost its seat, or its coordinator's connection, drops all it holds and
-//              asks for a new seat, for kRejoinTime.
+//   Fenced:    a peer that lost its seat drops all it holds and asks for a new one.
+//   Adrift:    a seated peer whose coordinator is gone keeps what it holds, computes what it can,
+//              and offers all of it to the next coordinator that answers. Only when that one has no
+//              use for it does the peer start over.
+//   Patience:  both for [net] coordinator_patience_seconds.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
 //              mistake (e.g. a data file that is not there), 3 refused.
 //   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients
@@ -15,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
@@ -28,6 +32,7 @@ namespace swarmline {
 
 struct StagePeerOptions {
   Address coordinator;
+  std::vector<Address> standby = {};  // tried in turn when no coordinator answers there
   PeerConfig machine;
   std::string name;
   // Made only by a peer of stage 0, from the config that the coordinator sent.
@@ -46,7 +51,7 @@ struct PeerOutcome {
 
 class StagePeer {
  public:
-  // A peer that lost its seat asks for another for so long.
+  // What a peer waits that does not know the run's config yet.
   static constexpr Duration kRejoinTime = std::chrono::seconds(3);
 
   StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,

@@ -1,36 +1,74 @@
 #include "sim/cluster/sim_cluster.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "engine/base/check.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 
 namespace swarmline {
 
 Result<void> MemoryCheckpoint::begin(const Description& description) {
-  name_ = description.name;
-  files_.clear();
+  writing_ = {.description = description, .files = {}, .hashes = {}};
   return {};
 }
 
 Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, BytesView bytes) {
-  std::string& file = files_[stage];
+  std::string& file = writing_.files[stage];
   if (file.size() < offset + bytes.size()) file.resize(offset + bytes.size());
   if (!bytes.empty()) std::memcpy(file.data() + offset, bytes.data(), bytes.size());
   return {};
 }
 
-Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size, const std::string&) {
-  if (files_[stage].size() != size)
-    return fail(ErrorCode::kCorrupt, "a stage file of another size");
+Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size,
+                                            const std::string& sha256) {
+  const std::string& file = writing_.files[stage];
+  if (file.size() != size || sha256_hex(as_bytes(file)) != sha256)
+    return fail(ErrorCode::kCorrupt, "a stage file came damaged");
+  writing_.hashes[stage] = sha256;
   return {};
 }
 
 Result<std::string> MemoryCheckpoint::commit() {
-  return "memory:" + name_;
+  complete_.push_back(std::move(writing_));
+  return "memory:" + complete_.back().description.name;
+}
+
+Result<std::optional<CheckpointSource::Saved>> MemoryCheckpoint::open_newest() {
+  open_.clear();
+  const auto whole = [](const Checkpoint& checkpoint) {
+    return checkpoint.description.optimizer_state &&
+           std::ranges::all_of(checkpoint.files, [&](const auto& file) {
+             return sha256_hex(as_bytes(file.second)) == checkpoint.hashes.at(file.first);
+           });
+  };
+  const auto newest = std::find_if(complete_.rbegin(), complete_.rend(), whole);
+  if (newest == complete_.rend()) return std::nullopt;
+  for (const auto& [stage, file] : newest->files) {
+    const BytesView bytes = as_bytes(file);
+    auto header = parse_safetensors(bytes, "memory");
+    if (!header) return std::unexpected(std::move(header).error());
+    for (const TensorInfo& tensor : header->tensors)
+      open_[tensor.name] = bytes.subspan(header->data_start + tensor.offset, tensor.bytes);
+  }
+  return Saved{.version = newest->description.version,
+               .updates = newest->description.updates,
+               .path = "memory:" + newest->description.name};
+}
+
+Result<BytesView> MemoryCheckpoint::tensor(const std::string& name) const {
+  const auto found = open_.find(name);
+  if (found == open_.end()) return fail(ErrorCode::kNotFound, "no tensor " + name);
+  return found->second;
+}
+
+void MemoryCheckpoint::damage_newest() {
+  complete_.back().files.rbegin()->second.back() ^= 1;
 }
 
 SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
@@ -50,24 +88,11 @@ SimCluster::SimCluster(SimClusterOptions options)
       journal_(make_memory_journal()) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
-  CoordinatorOptions control;
-  control.config = options_.config;
-  control.config.net.listen = "sim:1";
-  control.config_toml = to_toml(options_.config);
-  control.run_id = "simulated";
-  control.model = *model;
-  control.eval_sequences = options_.eval_sequences;
-  if (options_.keep_log_lines)
-    control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
-  coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
-                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
-  auto address = coordinator_->start();
-  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
+  model_ = std::move(*model);
+  make_coordinator();
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
                                               options_.config.pipeline.peers.end(), 0U);
-  address_ = *address;
   for (std::uint32_t i = 0; i < count; ++i) {
     make_peer(i < options_.peers.size() ? options_.peers[i] : SimPeer{});
     // One after the other, so that the joining order and with it the seats are those of the
@@ -76,6 +101,36 @@ SimCluster::SimCluster(SimClusterOptions options)
       nodes_[i]->peer->start();
     });
   }
+}
+
+void SimCluster::make_coordinator() {
+  CoordinatorOptions control;
+  control.config = options_.config;
+  control.config.net.listen = "sim:1";
+  control.config_toml = to_toml(options_.config);
+  control.run_id = "simulated";
+  control.model = model_;
+  control.eval_sequences = options_.eval_sequences;
+  control.checkpoints = &sink_;
+  if (options_.keep_log_lines)
+    control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
+  coordinator_ =
+      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
+                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
+  auto address = coordinator_->start();
+  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
+  address_ = *address;
+}
+
+void SimCluster::kill_coordinator() {
+  network_.kill(kCoordinatorNode);
+}
+
+void SimCluster::restart_coordinator() {
+  dead_.push_back(std::move(coordinator_));
+  sink_.abandon();
+  runtime_.revive(kCoordinatorNode);
+  make_coordinator();
 }
 
 void SimCluster::make_peer(const SimPeer& machine) {

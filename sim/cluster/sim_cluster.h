@@ -6,6 +6,7 @@
 //   Bounds:    run() ends at its virtual limit.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,24 +52,42 @@ struct SimClusterOptions {
   decltype(StagePeerOptions::make_wiring) make_wiring;
 };
 
-class MemoryCheckpoint final : public CheckpointSink {
+// Keeps every complete checkpoint, in the order in which they were made.
+class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
  public:
   Result<void> begin(const Description& description) override;
   Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
   Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
   Result<std::string> commit() override;
-  void abandon() override { files_.clear(); }
-  const std::map<StageId, std::string>& files() const { return files_; }
+  void abandon() override { writing_.files.clear(); }
+  Result<std::optional<Saved>> open_newest() override;
+  Result<BytesView> tensor(const std::string& name) const override;
+
+  using Files = std::map<StageId, std::string>;
+  Files files() const { return complete_.empty() ? Files() : complete_.back().files; }
+  std::size_t complete() const { return complete_.size(); }
+  void damage_newest();  // one byte of a parameter
 
  private:
-  std::string name_;
-  std::map<StageId, std::string> files_;
+  struct Checkpoint {
+    Description description;
+    Files files;
+    std::map<StageId, std::string> hashes;
+  };
+  Checkpoint writing_;
+  std::deque<Checkpoint> complete_;        // their bytes stay where they are
+  std::map<std::string, BytesView> open_;  // of the one opened last
 };
 
 class SimCluster {
  public:
   explicit SimCluster(SimClusterOptions options);
   ~SimCluster();
+
+  // The control process dies; its journal stays as it is.
+  void kill_coordinator();
+  // Another one is begun on that journal, at the same address.
+  void restart_coordinator();
 
   // Another peer joins now. Returns its place among the peers.
   std::size_t add_peer(SimPeer machine);
@@ -97,6 +116,7 @@ class SimCluster {
   const std::vector<std::string>& log_lines() const { return log_lines_; }
   Journal& journal() { return *journal_; }
   const MemoryCheckpoint& checkpoint() const { return sink_; }
+  void damage_newest_checkpoint() { sink_.damage_newest(); }
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
 
   // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has
@@ -115,8 +135,10 @@ class SimCluster {
   };
 
   void make_peer(const SimPeer& machine);
+  void make_coordinator();
 
   SimClusterOptions options_;
+  ModelSpec model_;
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
@@ -125,7 +147,8 @@ class SimCluster {
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
-  Address address_;  // of the coordinator
+  std::vector<std::unique_ptr<Coordinator>> dead_;  // what their connections still refer to
+  Address address_;                                 // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

@@ -31,6 +31,7 @@ class SimRuntime::Node final : public Runtime {
 
   bool alive = true;
   bool frozen = false;
+  TimerId revived;                          // events up to that one were its predecessor's
   std::vector<std::function<void()>> held;  // events that came due while frozen
 
  private:
@@ -55,9 +56,9 @@ TimerId SimRuntime::schedule(SimNodeId node, Instant when, std::function<void()>
   return queue_.add(std::max(when, now_), std::move(fn), node);
 }
 
-void SimRuntime::deliver(SimNodeId node, std::function<void()> fn) {
+void SimRuntime::deliver(SimNodeId node, TimerId event, std::function<void()> fn) {
   Node& at = made(node);
-  if (!at.alive) return;
+  if (!at.alive || event.value <= at.revived.value) return;
   if (at.frozen) {
     at.held.push_back(std::move(fn));
     return;
@@ -76,7 +77,7 @@ bool SimRuntime::step() {
   SWARMLINE_CHECK_MSG(events_at_this_instant_ < kEventsAtOneInstantMax,
                       std::string("virtual time stands still: some node posts for ever"));
   now_ = due.when;
-  deliver(due.tag, std::move(due.fn));
+  deliver(due.tag, due.id, std::move(due.fn));
   return true;
 }
 
@@ -99,6 +100,14 @@ void SimRuntime::kill(SimNodeId node) {
   Node& at = made(node);
   at.alive = false;
   at.held.clear();
+}
+
+void SimRuntime::revive(SimNodeId node) {
+  Node& at = made(node);
+  SWARMLINE_CHECK(!at.alive);
+  at.alive = true;
+  at.frozen = false;
+  at.revived = queue_.last_added();
 }
 
 void SimRuntime::freeze(SimNodeId node) {

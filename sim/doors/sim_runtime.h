@@ -46,6 +46,8 @@ class SimRuntime {
 
   // From now on the node's pending and future events are dropped undelivered: the process is gone.
   void kill(SimNodeId node);
+  // A process begins anew on that node: what the one before had scheduled stays dropped.
+  void revive(SimNodeId node);
   // Its events wait until thaw(), then come at once, in order: the process was stopped (SIGSTOP)
   // and goes on.
   void freeze(SimNodeId node);
@@ -65,7 +67,7 @@ class SimRuntime {
   class Node;
 
   Node& made(SimNodeId node);
-  void deliver(SimNodeId node, std::function<void()> fn);
+  void deliver(SimNodeId node, TimerId event, std::function<void()> fn);
 
   std::uint64_t seed_;
   Instant now_;

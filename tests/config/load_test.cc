@@ -113,15 +113,20 @@ period_seconds = 7
 [checkpoint]
 every_steps = 2
 keep = 1
+optimizer = false
 [eval]
 every_steps = 4
 sequences_max = 6
 [net]
+peers_wait_seconds = 7
 listen = "0.0.0.0:4700"
 connect_timeout_seconds = 2
 admit_bytes = 123
 heartbeat_seconds = 0.25
 peer_silence_seconds = 1
+collect_seconds = 2
+coordinator_patience_seconds = 3
+standby = ["127.0.0.1:4701"]
 [security]
 insecure = true
 [log]

@@ -64,6 +64,15 @@ TEST_F(Cpu, ARealTimeLongerThanTheSetOneCountsAsIs) {
   EXPECT_GE(run(device, JobKind::kForward, 1, 30ms)[0], 30ms);
 }
 
+TEST_F(Cpu, ASlowedDeviceHoldsJobsSoManyTimesAsLong) {
+  CpuDevice device(runtime_, {.emulation = {.forward = 10ms}});
+  device.slow_down(3);
+  EXPECT_EQ(run(device, JobKind::kForward, 1)[0], 30ms);
+  EXPECT_GE(run(device, JobKind::kOptimizer, 1, 10ms)[0], 30ms) << "also what is not emulated";
+  device.slow_down(1);
+  EXPECT_EQ(run(device, JobKind::kForward, 1)[0], 10ms);
+}
+
 TEST_F(Cpu, JitterStaysWithinItsBoundsAndFollowsTheSeed) {
   CpuDevice device(runtime_, {.emulation = {.forward = 10ms, .jitter = 0.5}, .seed = 3});
   const std::vector<Duration> services = run(device, JobKind::kForward, 12);

@@ -3,6 +3,8 @@
 // disturbs the run at all.
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "sim/cluster/fake_stage_model.h"
@@ -55,6 +57,23 @@ Frame hello() {
   return frame;
 }
 
+// What a peer without a coordinator says to the next one, under the name of one that has a seat.
+Frame hello_again(FuzzInput& input, const std::vector<Seat>& seats) {
+  const std::size_t i = input.below(seats.size());
+  wire::Hello hello;
+  hello.set_protocol(kProtocolVersion);
+  hello.set_name(fmt::format("sim-{}", i));
+  hello.set_address(fmt::format("sim:{}", i == 0 ? 20'000 : SimCluster::node_of_peer(i)));
+  hello.set_run_id("simulated");
+  hello.set_term(1 + input.below(4));
+  *hello.mutable_previous() = to_wire(seats[i]);
+  HostileFrames frames{.input = input, .seats = {seats[i]}};
+  frames.fill(*hello.mutable_holdings());
+  Frame frame = make_frame(MessageKind::kHello, hello);
+  frame.request = 1;
+  return frame;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -72,15 +91,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.pipeline.delay = static_cast<std::uint32_t>(input.below(2));
   config.run.on_nonfinite = input.below(2) == 0 ? "skip" : "stop";
   config.checkpoint.every_steps = input.below(2);
-  const bool joins = input.below(4) != 0;
+  const std::uint64_t role = input.below(5);
+  const bool joins = role != 0, again = role == 4;
   SimClusterOptions options = swarm_of(config, make_fake_model);
   options.eval_sequences = 4;
   SimCluster cluster(std::move(options));
 
+  std::vector<Seat> seats;
+  if (again) {
+    cluster.runtime().run_for(std::chrono::milliseconds(20 + input.byte()));
+    for (std::size_t i = 0; i < cluster.peers(); ++i) seats.push_back(cluster.peer(i).seat());
+    cluster.kill_coordinator();
+    cluster.restart_coordinator();
+  }
   Hostile hostile;
   dial(cluster, hostile);
   cluster.runtime().run_for(2ms);
-  if (joins && hostile.connection) hostile.connection->send(hello());
+  if (again && hostile.connection) hostile.connection->send(hello_again(input, seats));
+  if (joins && !again && hostile.connection) hostile.connection->send(hello());
   cluster.runtime().run_for(3ms);
   if (joins && hostile.seat.peer.value != 0 && input.below(4) != 0) {
     wire::Ready ready;

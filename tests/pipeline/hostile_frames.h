@@ -170,7 +170,8 @@ struct HostileFrames {
       case Field::CPPTYPE_ENUM:
         return reflection.SetEnumValue(&message, field, static_cast<int>(input.below(6)));
       case Field::CPPTYPE_STRING:
-        return reflection.SetString(&message, field, text_for(*field));
+        return many ? reflection.AddString(&message, field, text_for(*field))
+                    : reflection.SetString(&message, field, text_for(*field));
       default:
         return;
     }

@@ -30,9 +30,9 @@ class LonePeer : public testing::Test {
     options.make_source = [](const RunConfig& c) -> Result<std::unique_ptr<MicrobatchSource>> {
       return std::make_unique<SyntheticSource>(c.run.seed, kVocab, c.batch.sequence);
     };
-    peer_ = std::make_unique<StagePeer>(runtime_.node(1), network_.node(1), device_,
-                                        std::move(options),
-                                        [this](PeerOutcome ended) { outcome_ = std::move(ended); });
+    peer_ =
+        std::make_unique<StagePeer>(runtime_.node(1), network_.node(1), device_, std::move(options),
+                                    [this](PeerOutcome ended) { outcome_ = std::move(ended); });
     peer_->start();
     runtime_.run_for(10ms);
   }
@@ -41,17 +41,18 @@ class LonePeer : public testing::Test {
   static std::string address(std::uint32_t node) { return "sim:" + std::to_string(100 + node); }
 
   void listen(SimNodeId node) {
-    const auto bound = network_.node(node).listen(
-        {"sim", static_cast<std::uint16_t>(100 + node)},
-        [this, node](std::shared_ptr<Connection> made) {
-          links_[node] = made;
-          made->start({.on_frame =
-                           [this, node](Frame frame) {
-                             ++heard_[{node, kind_of(frame)}];
-                             if (kind_of(frame) == MessageKind::kHello) hello_ = frame.request;
-                           },
-                       .on_closed = [](Error) {}});
-        });
+    const auto bound =
+        network_.node(node).listen({"sim", static_cast<std::uint16_t>(100 + node)},
+                                   [this, node](std::shared_ptr<Connection> made) {
+                                     links_[node] = made;
+                                     made->start({.on_frame =
+                                                      [this, node](Frame frame) {
+                                                        ++heard_[{node, kind_of(frame)}];
+                                                        if (kind_of(frame) == MessageKind::kHello)
+                                                          hello_ = frame.request;
+                                                      },
+                                                  .on_closed = [](Error) {}});
+                                   });
     SWARMLINE_CHECK(bound.has_value());
   }
   template <typename Message>

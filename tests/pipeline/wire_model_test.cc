@@ -116,7 +116,7 @@ TEST(WireModel, AutoGoesByTheTimeItsSamplesMeasured) {
   }
 }
 
-// A tile that does not check, in the buffer that the sender keeps: everyone who gets it refuses it.
+// A tile that does not check, in every copy that is sent: whoever sends it has failed.
 TEST(WireModel, ACorruptBufferEndsTheSameWay) {
   for (const MessageKind kind : {MessageKind::kForward, MessageKind::kGradient}) {
     const auto corrupt = [kind](Swarm& swarm) {
@@ -131,7 +131,8 @@ TEST(WireModel, ACorruptBufferEndsTheSameWay) {
     const RunConfig config = run_of("h8", {1, 3});
     const Seen values = run(config, make_fake_model, corrupt);
     const Seen wire = run(config, make_fake_wire_model, corrupt);
-    EXPECT_NE(wire.outcome.sentence.find("checksum of tile 0"), std::string::npos)
+    EXPECT_NE(wire.outcome.sentence.find("step 1 microbatch 3 failed on 1 peers; peer 1 (stage 0"),
+              std::string::npos)
         << wire.outcome.sentence;
     EXPECT_EQ(wire.outcome.sentence, values.outcome.sentence);
     EXPECT_EQ(wire.outcome.exit_code, 1);

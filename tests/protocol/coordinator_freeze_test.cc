@@ -77,17 +77,31 @@ TEST_P(CoordinatorFreeze, AClaimOutlivesAFrozenCoordinator) {
   expect_nobody_lost(swarm);
 }
 
-// The other way round: the last peer of a stage that stands still for too long ends the run with a
-// sentence.
-TEST_P(CoordinatorFreeze, APeerThatIsSilentForTooLongEndsTheRun) {
+// The other way round: the last peer of a stage that stands still for too long is lost; when it
+// wakes, the run goes on, and when it does not, it ends with a sentence.
+TEST_P(CoordinatorFreeze, TheLastPeerOfAStageIsSilentForTooLong) {
   RunConfig config = run_of({1, 1});
   config.net.peer_silence_seconds = 3;
+  config.net.peers_wait_seconds = 6;
+  {
+    Swarm swarm(options_for(config));
+    swarm.until_started();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    const SimNodeId frozen = swarm.node(1, 0);
+    swarm.freeze(frozen);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }));
+    swarm.cluster().runtime().run_for(1s);
+    swarm.thaw(frozen);
+    expect_reference(swarm, config);
+  }
   Swarm swarm(options_for(config));
   swarm.until_started();
   swarm.freeze(swarm.node(1, 0));
-  const RunOutcome outcome = swarm.end(10s);
+  const RunOutcome outcome = swarm.end(20s);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.sentence.find("nothing was heard from it for 3"), std::string::npos)
+      << outcome.sentence;
+  EXPECT_NE(outcome.sentence.find("nobody joined it within 6 s"), std::string::npos)
       << outcome.sentence;
 }
 

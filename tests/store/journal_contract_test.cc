@@ -121,7 +121,9 @@ TEST_P(JournalContract, LastCommitHasEveryField) {
                             .learning_rate = 3e-4,
                             .skipped = true,
                             .group_digests = {0, 0xFFFFFFFFFFFFFFFFULL, 7},
-                            .wall_seconds = 1.75e9};
+                            .wall_seconds = 1.75e9,
+                            .era = 3,
+                            .updates = 39};
   ASSERT_TRUE(journal_->record_commit({.step = 40, .version = 41}));
   ASSERT_TRUE(journal_->record_commit(commit));
   const auto last = journal_->last_commit();
@@ -130,6 +132,8 @@ TEST_P(JournalContract, LastCommitHasEveryField) {
   EXPECT_EQ((*last)->version, 42U);
   EXPECT_EQ((*last)->loss, 0.1 + 0.2);
   EXPECT_EQ((*last)->tokens, 4096U);
+  EXPECT_EQ((*last)->era, 3U);
+  EXPECT_EQ((*last)->updates, 39U);
   EXPECT_EQ((*last)->gradient_norm, 1e-300);
   EXPECT_EQ((*last)->clip_scale, 0.5);
   EXPECT_EQ((*last)->learning_rate, 3e-4);

@@ -26,8 +26,8 @@ LAYERS = {
     "cli": 6,
     "sim": 7,
 }
-# The program that offers `simulate` links the simulator.
-UPWARD_ALLOWED = re.compile(r"^cli/(main|simulate)\w*\.(cc|h)$")
+# The program that offers `simulate` links the simulator, whose scenarios' keys chaos plans share.
+UPWARD_ALLOWED = re.compile(r"^cli/(main|simulate|chaos)\w*\.(cc|h)$")
 
 
 class Ban:

@@ -1,0 +1,106 @@
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/chaos_compare.h"
+#include "cli/chaos_run.h"
+#include "cli/commands.h"
+#include "cli/config_flags.h"
+#include "cli/exit_codes.h"
+#include "cli/run_data.h"
+#include "cli/stage_table.h"
+#include "engine/base/log.h"
+#include "engine/config/load.h"
+
+namespace swarmline {
+namespace {
+
+struct ChaosFlags {
+  ConfigFlags config;
+  std::string plan;
+  std::string peer_config;
+  std::string against;
+  double patience = 90;
+  bool fresh = false;
+  bool no_reference = false;
+  bool json = false;
+};
+
+double speed_of(const PeerConfig& peer) {
+  const double seconds = (peer.emulate_forward_ms + peer.emulate_backward_ms) / 1000;
+  return seconds > 0 ? 1 / seconds : 0;
+}
+
+Result<int> run_command(const ChaosFlags& flags) {
+  auto config = load_config(flags.config);
+  if (!config) return std::unexpected(std::move(config).error());
+  auto plan = load_chaos_plan(flags.plan);
+  if (!plan) return std::unexpected(std::move(plan).error());
+  SWARMLINE_TRY(check_chaos_plan(*plan, *config, flags.plan));
+  const auto peer = load_peer_config(flags.peer_config);
+  if (!peer) return std::unexpected(peer.error());
+  // What a user can have got wrong is said before any process starts.
+  const auto data = open_run_data(*config, false);
+  if (!data) return std::unexpected(data.error());
+  SWARMLINE_TRY(stage_holdings(*config, data->model));
+  const RunFolder folder(config->run_folder());
+  SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
+  init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});
+  std::vector<std::string> arguments{"--log-level", config->log.level};
+  if (!flags.peer_config.empty())
+    arguments.insert(arguments.end(), {"--config", flags.peer_config});
+  auto result = run_chaos({.config = *config,
+                           .plan = std::move(*plan),
+                           .folder = folder,
+                           .peer_arguments = std::move(arguments),
+                           .peer_speed = speed_of(*peer),
+                           .patience_seconds = flags.patience,
+                           .says = !flags.json});
+  if (!result) return std::unexpected(std::move(result).error());
+  if (!result->finished) {
+    result->comparison.sentence = "the run did not finish";
+  } else if (flags.no_reference) {
+    result->comparison.sentence = "--no-reference";
+  } else {
+    auto comparison = compare_with_reference({.config = *config, .reference = flags.against});
+    if (!comparison) return std::unexpected(std::move(comparison).error());
+    result->comparison = std::move(*comparison);
+  }
+  std::fputs((flags.json ? chaos_json(*result) : chaos_text(*result)).c_str(), stdout);
+  return result->good() ? kExitDone : kExitFailed;
+}
+
+}  // namespace
+
+void add_chaos_command(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ChaosFlags>();
+  CLI::App* command = app.add_subcommand(
+      "chaos", "Hurt a real run as planned, and see whether it ends as its reference");
+  add_config_flags(*command, flags->config);
+  command->add_option("--plan", flags->plan, "What happens, and when (docs/formats/chaos.md)")
+      ->required()
+      ->type_name("PLAN.toml");
+  command->add_option("--peer-config", flags->peer_config, "[peer] keys for every peer")
+      ->type_name("PEER.TOML");
+  command->add_option("--against", flags->against, "Instead of a reference run of its own")
+      ->type_name("RUN");
+  command->add_option("--patience", flags->patience, "Seconds without a commit: it is stuck")
+      ->check(CLI::Range(1.0, 1e6))
+      ->type_name("S");
+  command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
+  command->add_flag("--no-reference", flags->no_reference, "Compare with nothing");
+  command->add_flag("--json", flags->json, "For programs");
+  command->footer(
+      "Starts the run's coordinator and peers on this machine. Exit code 0 when the run finished,\n"
+      "everything planned was done and the parameters are the reference's; 1 when not.\n"
+      "Example:\n"
+      "  swarmline chaos configs/tiny.toml --set model.dtype=fp64 --plan configs/chaos/tiny.toml");
+  command->callback([flags, &exit_code] {
+    const auto code = run_command(*flags);
+    exit_code = code ? *code : report_error(code.error());
+  });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,105 @@
+#include "engine/optimizer/saved_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "engine/base/check.h"
+#include "engine/optimizer/state_layout.h"
+#include "kernels/optimizer.h"
+
+namespace swarmline {
+namespace {
+
+bool is_tied(const ParameterLayout& layout, const ParameterSlot& slot) {
+  return slot.offset >= layout.tied_offset;
+}
+
+void add_parameters(const ParameterLayout& layout, std::string_view prefix, SavedState& saved) {
+  const std::uint64_t width = size_bytes(layout.dtype);
+  for (const ParameterSlot& slot : layout.slots)
+    saved.tensors.push_back({.name = fmt::format("{}{}", prefix, slot.name),
+                             .dtype = layout.dtype,
+                             .shape = slot.shape,
+                             .at = saved.bytes + slot.offset * width,
+                             .bytes = slot.elements * width,
+                             .tied = is_tied(layout, slot)});
+  saved.bytes += layout.bytes();
+}
+
+void add_moment(const ParameterLayout& layout, const StateLayout& state, char moment,
+                SavedState& saved) {
+  const bool packed =
+      state.bytes != layout.bytes() || std::ranges::any_of(state.slots, &SlotState::coded);
+  for (std::size_t i = 0; i < layout.slots.size(); ++i) {
+    const ParameterSlot& slot = layout.slots[i];
+    const SlotState& at = state.slots[i];
+    const DType dtype = at.coded ? DType::kU8 : packed ? DType::kF32 : layout.dtype;
+    SavedTensor tensor{.name = fmt::format("{}{}.{}", kOptimizerPrefix, moment, slot.name),
+                       .dtype = dtype,
+                       .shape = slot.shape,
+                       .at = saved.bytes + at.values_at,
+                       .bytes = slot.elements * size_bytes(dtype),
+                       .tied = is_tied(layout, slot)};
+    saved.tensors.push_back(tensor);
+    if (!at.coded) continue;
+    const std::uint64_t scales =
+        (slot.elements + kernels::kMomentBlock - 1) / kernels::kMomentBlock;
+    tensor.name += ".scales";
+    tensor.dtype = DType::kF32;
+    tensor.shape = {static_cast<std::int64_t>(scales)};
+    tensor.at = saved.bytes + at.scales_at;
+    tensor.bytes = scales * sizeof(float);
+    saved.tensors.push_back(std::move(tensor));
+  }
+  saved.bytes += state.bytes;
+}
+
+Result<BytesView> bytes_of(const SavedTensor& tensor, const FindTensor& find) {
+  auto bytes = find(tensor.name);
+  if (bytes && bytes->size() != tensor.bytes)
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("tensor \"{}\" has {} bytes, and the model needs {}", tensor.name,
+                            bytes->size(), tensor.bytes));
+  return bytes;
+}
+
+}  // namespace
+
+SavedState saved_state(const RunConfig& config, const ParameterLayout& layout,
+                       bool with_optimizer) {
+  SavedState saved;
+  add_parameters(layout, "", saved);
+  if (!with_optimizer) return saved;
+  const StateLayout state = make_state_layout(config.optimizer, layout);
+  for (const char moment : {'m', 'v'}) add_moment(layout, state, moment, saved);
+  if (config.pipeline.delay == 1) add_parameters(layout, kPreviousPrefix, saved);
+  return saved;
+}
+
+Result<void> check_saved(const SavedState& saved, const FindTensor& find) {
+  for (const SavedTensor& tensor : saved.tensors)
+    if (auto bytes = bytes_of(tensor, find); !bytes) return std::unexpected(bytes.error());
+  return {};
+}
+
+Result<void> read_saved(const SavedState& saved, const FindTensor& find, std::uint64_t first,
+                        MutableBytes out) {
+  SWARMLINE_CHECK(first <= saved.bytes && out.size() <= saved.bytes - first);
+  std::ranges::fill(out, std::byte{0});
+  const std::uint64_t end = first + out.size();
+  auto tensor = std::ranges::upper_bound(saved.tensors, first, {}, &SavedTensor::at);
+  if (tensor != saved.tensors.begin()) --tensor;
+  for (; tensor != saved.tensors.end() && tensor->at < end; ++tensor) {
+    auto bytes = bytes_of(*tensor, find);
+    if (!bytes) return std::unexpected(std::move(bytes).error());
+    const std::uint64_t from = std::max(first, tensor->at);
+    const std::uint64_t to = std::min(end, tensor->at + tensor->bytes);
+    if (from < to)
+      std::memcpy(out.data() + (from - first), bytes->data() + (from - tensor->at), to - from);
+  }
+  return {};
+}
+
+}  // namespace swarmline

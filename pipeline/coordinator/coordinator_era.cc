@@ -1,0 +1,238 @@
+// Where a run begins, and what it goes back to: eras.
+#include <charconv>
+
+#include "engine/base/hash.h"
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/coordinator/coordinator_impl.h"
+
+namespace swarmline {
+
+namespace {
+
+// Peers that are told of a new era are back within this, or are not waited for.
+constexpr Duration kGatherTime = std::chrono::seconds(5);
+// Eras in a row that end before the run got further than ever before.
+constexpr std::uint32_t kFruitlessErasMax = 16;
+
+}  // namespace
+
+Result<std::uint64_t> Coordinator::Impl::journaled(const std::string& key) {
+  auto text = journal_.get_meta(key);
+  if (!text) return std::unexpected(std::move(text).error());
+  std::uint64_t number = 0;
+  if (!*text) return number;
+  const auto [end, error] =
+      std::from_chars((*text)->data(), (*text)->data() + (*text)->size(), number);
+  if (error != std::errc() || end != (*text)->data() + (*text)->size())
+    return fail(ErrorCode::kCorrupt, fmt::format("the journal's {} is \"{}\"", key, **text));
+  return number;
+}
+
+// ---- The journal --------------------------------------------------------------------------------
+
+// A journal that holds a run is gone on with.
+Result<void> Coordinator::Impl::open_journal() {
+  auto run_id = journal_.get_meta("run_id");
+  if (!run_id) return std::unexpected(std::move(run_id).error());
+  const auto term = journaled("term");
+  if (!term) return std::unexpected(term.error());
+  term_ = Term{*term + 1};
+  SWARMLINE_TRY(begin_term());
+  if (!*run_id) return journal_.put_meta("run_id", options_.run_id);
+
+  options_.run_id = **run_id;
+  const auto era = journaled("era");
+  if (!era) return std::unexpected(era.error());
+  era_ = Era{static_cast<std::uint32_t>(*era)};
+  const auto codecs = journal_.get_meta("codecs");
+  if (!codecs) return std::unexpected(codecs.error());
+  if (*codecs && !boundaries_.restore(**codecs))
+    log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
+  const auto last = journal_.last_commit();
+  if (!last) return std::unexpected(last.error());
+  furthest_ = *last ? (*last)->version : 0;
+  const auto seats = journal_.seats();
+  if (!seats) return std::unexpected(seats.error());
+  const auto lives = was_training();
+  if (!lives) return std::unexpected(lives.error());
+  if (*lives) return begin_collecting(*last, *seats);
+  for (SeatRecord seat : *seats) {
+    membership_.begin_after(seat.seat.peer);
+    if (seat.state != "active") continue;
+    seat.state = "fenced";
+    SWARMLINE_TRY(journal_.record_seat(seat));
+  }
+  begin_from_checkpoint("the coordinator was started again");
+  if (!ended_ && beginning_.version == options_.config.run.steps)  // killed as it said so
+    end(0, fmt::format("finished {} steps", beginning_.version));
+  return {};
+}
+
+// First where it begins: an era that is in the journal always has its beginning there.
+Result<void> Coordinator::Impl::record_era() {
+  SWARMLINE_TRY(journal_.put_meta("era_version", std::to_string(beginning_.version)));
+  SWARMLINE_TRY(journal_.put_meta("evaluated", "0"));
+  return journal_.put_meta("era", std::to_string(era_.value));
+}
+
+// ---- A new era ----------------------------------------------------------------------------------
+
+void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
+  if (ended_ || state_ == State::kFailed) return;
+  const std::uint64_t reached = std::max(furthest_, sequence_.committed());
+  fruitless_eras_ = sequence_.committed() > furthest_ ? 0 : fruitless_eras_ + 1;
+  furthest_ = reached;
+  if (sequence_.draining())
+    return fail_run(
+        fmt::format("{}; the run was ending, and goes on from {} when it is started "
+                    "again",
+                    why, last_checkpoint_.empty() ? "its beginning" : last_checkpoint_));
+  if (fruitless_eras_ > kFruitlessErasMax)
+    return fail_run(fmt::format("{}; the run went back {} times without getting beyond step {}",
+                                why, kFruitlessErasMax, reached));
+  if (auto found = find_beginning(); !found)
+    return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
+  ++era_.value;
+  if (auto kept = record_era(); !kept) return journal_failed(kept.error());
+  const std::string from = beginning_.path.empty() ? "the initial parameters" : beginning_.path;
+  const std::string again =
+      reached > beginning_.version
+          ? fmt::format("; steps {} to {} are computed again", beginning_.version, reached - 1)
+          : "";
+  era_sentence_ = fmt::format("era {} begins with version {} ({}): {}{}", era_.value,
+                              beginning_.version, from, why, again);
+  why_waiting_ = why;
+  dismiss_everybody(fmt::format("era {} begins with version {}", era_.value, beginning_.version));
+  if (ended_) return;
+  forget_steps();
+  state_ = State::kWaiting;
+  event("new_era", era_sentence_);
+  if (trained_) wait_for_peers();
+}
+
+Result<void> Coordinator::Impl::find_beginning() {
+  beginning_ = {};
+  if (options_.checkpoints == nullptr) return {};
+  auto newest = options_.checkpoints->open_newest();
+  if (!newest) return std::unexpected(std::move(newest).error());
+  if (!*newest) return {};
+  if ((*newest)->version > options_.config.run.steps)
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{} is of step {}, and the run has {} steps", (*newest)->path,
+                            (*newest)->version, options_.config.run.steps));
+  beginning_ = {.version = (*newest)->version,
+                .updates = (*newest)->updates,
+                .path = (*newest)->path,
+                .saved = {}};
+  for (const ParameterLayout& layout : layouts_) {
+    beginning_.saved.push_back(saved_state(options_.config, layout, true));
+    SWARMLINE_TRY(check_saved(beginning_.saved.back(), [this](const std::string& name) {
+      return options_.checkpoints->tensor(name);
+    }));
+  }
+  return {};
+}
+
+// Whatever they hold is of another era. They come back by themselves.
+void Coordinator::Impl::dismiss_everybody(const std::string& why) {
+  expected_.clear();
+  for (const auto& [peer, session] : std::exchange(peers_, {})) {
+    const Seat seat = session->seat;
+    const Member& member = membership_.at(peer);
+    if (!member.draining || member.moves_to) expected_.insert(peer);
+    membership_.fence(seat);
+    if (auto kept =
+            journal_.record_seat({.seat = seat, .address = member.address, .state = "fenced"});
+        !kept)
+      return journal_failed(kept.error());
+    ledger_.seat_lost(seat);
+    send_fenced(*session, why);
+  }
+}
+
+void Coordinator::Impl::forget_steps() {
+  runtime_.cancel(reduce_deadline_);
+  if (checkpoint_) abandon_checkpoint("the run goes back");
+  for (const Phase& phase : ledger_.open_phases()) ledger_.abandon(phase);
+  board_.end();
+  desk_ = JoinDesk();
+  opened_.clear();
+  followers_ready_.clear();
+  sources_.clear();
+  failures_.clear();
+  state_digests_.clear();
+  reopened_.clear();
+  broken_links_.clear();
+  mismatches_.clear();
+  stats_.on_new_era();
+  sequence_ = RunSequence(sequence_from(beginning_.version));
+  updates_ = beginning_.updates;
+  saved_version_ = beginning_.path.empty() ? ~std::uint64_t{0} : beginning_.version;
+  last_checkpoint_ = beginning_.path;
+}
+
+// ---- Peers come back ----------------------------------------------------------------------------
+
+void Coordinator::Impl::wait_for_peers() {
+  gathered_ = false;
+  runtime_.cancel(gather_timer_);
+  gather_timer_ = runtime_.call_after(kGatherTime, [weak = weak()] {
+    auto self = weak.lock();
+    if (!self || (*self)->ended_) return;
+    (*self)->gathered_ = true;
+    (*self)->start_if_formed();
+  });
+  arm_peers_wait();
+}
+
+void Coordinator::Impl::arm_peers_wait() {
+  const Duration wait = std::max(kGatherTime, from_seconds(options_.config.net.peers_wait_seconds));
+  runtime_.cancel(peers_wait_);
+  peers_wait_ = runtime_.call_after(wait, [weak = weak(), wait] {
+    auto self = weak.lock();
+    if (!self || (*self)->ended_ || (*self)->state_ != State::kWaiting) return;
+    Impl& impl = **self;
+    const std::vector<StageId> empty = impl.membership_.empty_stages();
+    if (empty.empty() || impl.was_stopped()) return impl.arm_peers_wait();
+    impl.fail_run(
+        fmt::format("{}; the run ends after step {} because stage {} has no peer and "
+                    "nobody joined it within {:.0f} s",
+                    impl.why_waiting_, impl.furthest_, empty.front().value, to_seconds(wait)));
+  });
+}
+
+// A run that goes back waits for those who were there, and goes on with fewer than it wants.
+bool Coordinator::Impl::may_start() const {
+  if (membership_.formed()) return true;
+  return era_.value > 0 && trained_ && (gathered_ || expected_.empty()) && membership_.covered();
+}
+
+void Coordinator::Impl::on_piece_request(const SessionPtr& session,
+                                         const wire::PieceRequest& request) {
+  const SavedState* saved = nullptr;
+  if (request.blob().has_saved() && request.blob().saved() == beginning_.version &&
+      session->seat.stage.value < beginning_.saved.size())
+    saved = &beginning_.saved[session->seat.stage.value];
+  wire::Piece reply;
+  *reply.mutable_blob() = request.blob();
+  reply.set_piece(request.piece());
+  const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;
+  Buffer piece;
+  if (saved != nullptr && first < saved->bytes) {
+    piece = Buffer(std::min<std::uint64_t>(Limits::state_piece_bytes, saved->bytes - first));
+    auto read = read_saved(
+        *saved, [this](const std::string& name) { return options_.checkpoints->tensor(name); },
+        first, piece.bytes());
+    if (!read) return fail_run("the checkpoint can't be read: " + read.error().what);
+  }
+  reply.set_missing(piece.size() == 0);
+  if (reply.missing()) return session->channel->notify(make_frame(MessageKind::kPiece, reply));
+  const SharedBytes payload(std::move(piece));
+  reply.set_checksum(xxh3(payload.view()));
+  Frame frame = make_frame(MessageKind::kPiece, reply, {payload});
+  checkpoint_bytes_ += frame.wire_bytes();
+  session->channel->notify(std::move(frame));
+}
+
+}  // namespace swarmline

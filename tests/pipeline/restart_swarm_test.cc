@@ -1,0 +1,275 @@
+// The coordinator is killed at every kind of moment and begun again on its journal: the run ends as
+// if nothing had happened, and its peers keep their seats.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "engine/config/load.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay) {
+  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+  config.pipeline.peers = std::move(peers);
+  config.pipeline.delay = delay;
+  config.eval.every_steps = 2;
+  config.checkpoint.every_steps = 2;
+  config.net.collect_seconds = 5;
+  return config;
+}
+
+SimClusterOptions options_of(const RunConfig& config) {
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.eval_sequences = 4;
+  return options;
+}
+
+// The same cut with one peer a stage: no choice, no averaging, nobody dies.
+const Tensors& one_each(RunConfig config) {
+  static std::map<std::string, Tensors> known;
+  std::fill(config.pipeline.peers.begin(), config.pipeline.peers.end(), 1U);
+  const auto [entry, first] = known.try_emplace(to_toml(config));
+  if (first) {
+    Swarm swarm(options_of(config));
+    swarm.finish();
+    entry->second = swarm.cluster().parameters();
+  }
+  return entry->second;
+}
+
+std::size_t events(Swarm& swarm, const std::string& kind) {
+  const auto all = *swarm.cluster().journal().events(1000);
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [&](const auto& e) { return e.kind == kind; }));
+}
+
+// To the end, with the ledger recounted at every event.
+void finish_checked(Swarm& swarm) {
+  SimCluster& cluster = swarm.cluster();
+  const bool ended = swarm.until(
+      [&] {
+        cluster.coordinator().check_invariants();
+        return cluster.outcome().has_value();
+      },
+      3600s);
+  ASSERT_TRUE(ended) << cluster.coordinator().status_json();
+  ASSERT_EQ(cluster.outcome()->exit_code, 0) << cluster.outcome()->sentence;
+}
+
+// No step is committed twice.
+void expect_each_step_once(const SimCluster& cluster) {
+  std::map<std::string, int> lines;
+  for (const std::string& line : cluster.log_lines())
+    if (const auto at = line.find("\"kind\":\"step\""); at != std::string::npos) {
+      const auto step = line.find("\"step\":", at + 1);
+      ++lines[line.substr(step, line.find(',', step) - step)];
+    }
+  for (const auto& [step, count] : lines) EXPECT_EQ(count, 1) << step;
+}
+
+// The coordinator dies as it sends or is sent the `nth` frame of a kind: that one is the last that
+// gets through, or the first that does not.
+struct Moment {
+  MessageKind kind;
+  std::uint64_t nth;
+  bool last_through;
+};
+class Crash {
+ public:
+  Crash(Swarm& swarm, Moment moment) : swarm_(swarm), moment_(moment) {
+    swarm.rule([this](SimNodeId from, SimNodeId to, const Frame& frame) {
+      if (over_ || (from != kCoordinatorNode && to != kCoordinatorNode)) return FrameFate{};
+      if (!dying_ && kind_of(frame) == moment_.kind && ++seen_ == moment_.nth) {
+        dying_ = true;
+        if (moment_.last_through) return FrameFate{};
+      }
+      return dying_ ? FrameFate{.kind = FrameFate::Kind::kDropConnection} : FrameFate{};
+    });
+  }
+  // False: the run was over before.
+  bool happens(Duration down) {
+    swarm_.until([this] { return dying_ || swarm_.cluster().outcome(); }, 3600s);
+    if (!dying_) return false;
+    swarm_.cluster().kill_coordinator();
+    over_ = true;
+    swarm_.cluster().runtime().run_for(down);
+    return true;
+  }
+
+ private:
+  Swarm& swarm_;
+  Moment moment_;
+  std::uint64_t seen_ = 0;
+  bool dying_ = false, over_ = false;
+};
+
+class Restart : public testing::TestWithParam<std::tuple<MessageKind, std::uint32_t>> {};
+
+TEST_P(Restart, AtAnyMomentChangesNothing) {
+  const auto [kind, delay] = GetParam();
+  const RunConfig config = run_of({2, 2, 2}, delay);
+  std::uint64_t crashes = 0;
+  for (std::uint64_t nth = 1; nth < 400; nth = nth < 6 ? nth + 1 : nth * 5 / 4)
+    for (const bool last_through : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} number {}{}", to_string(kind), nth,
+                               last_through ? ", which gets through" : ""));
+      Swarm swarm(options_of(config));
+      Crash crash(swarm, {kind, nth, last_through});
+      if (!crash.happens(nth % 2 == 0 ? 300ms : 0ms)) continue;
+      ++crashes;
+      swarm.cluster().restart_coordinator();
+      finish_checked(swarm);
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
+      expect_each_step_once(swarm.cluster());
+      if (events(swarm, "begun_again") > 0) {
+        EXPECT_EQ(events(swarm, "new_era"), 0U);
+        EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
+        EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+      }
+      if (HasFailure()) return;
+    }
+  EXPECT_GT(crashes, 0U);
+}
+
+// Before the first step there is nothing to lose but time. (A peer that finds no coordinator at all
+// when it starts says so and ends: all six have connected by then.)
+TEST(RestartWhileItForms, PeersComeBackAndTheRunBegins) {
+  for (const Duration down : {0ms, 300ms})
+    for (Duration at = 9ms; at < 30ms; at += 700us) {
+      SCOPED_TRACE(fmt::format("{} s, down for {} s", to_seconds(at), to_seconds(down)));
+      const RunConfig config = run_of({2, 2, 2}, 0);
+      Swarm swarm(options_of(config));
+      swarm.cluster().runtime().run_for(at);
+      swarm.cluster().kill_coordinator();
+      swarm.cluster().runtime().run_for(down);
+      swarm.cluster().restart_coordinator();
+      finish_checked(swarm);
+      if (HasFatalFailure()) return;
+      EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+      expect_each_step_once(swarm.cluster());
+    }
+}
+
+// A peer dies while there is no coordinator: the others give it up, and what only it had is
+// computed again.
+TEST(RestartWithLosses, APeerThatDiesMeanwhileIsGivenUp) {
+  for (const std::uint32_t delay : {0U, 1U})
+    for (const MessageKind kind : {MessageKind::kReport, MessageKind::kSeal, MessageKind::kReduced,
+                                   MessageKind::kCommit, MessageKind::kStepped})
+      for (std::uint64_t nth = 1; nth < 24; nth += 3)
+        for (const std::size_t victim : {0U, 1U, 3U, 5U}) {
+          SCOPED_TRACE(
+              fmt::format("{} number {}, peer {}, delay {}", to_string(kind), nth, victim, delay));
+          const RunConfig config = run_of({2, 2, 2}, delay);
+          Swarm swarm(options_of(config));
+          Crash crash(swarm, {kind, nth, nth % 2 == 0});
+          if (!crash.happens(victim % 2 == 0 ? 0ms : 100ms)) continue;
+          swarm.cluster().network().kill(SimCluster::node_of_peer(victim));
+          swarm.cluster().runtime().run_for(50ms);
+          swarm.cluster().restart_coordinator();
+          finish_checked(swarm);
+          if (testing::Test::HasFatalFailure()) return;
+          ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
+          expect_each_step_once(swarm.cluster());
+          EXPECT_EQ(events(swarm, "new_era"), 0U);
+          if (testing::Test::HasFailure()) return;
+        }
+}
+
+// Nobody of a stage comes back: the run goes back to its newest checkpoint.
+TEST(RestartWithLosses, AStageThatIsGoneBeginsANewEra) {
+  for (const std::uint32_t delay : {0U, 1U}) {
+    const RunConfig config = run_of({1, 2}, delay);
+    Swarm swarm(options_of(config));
+    Crash crash(swarm, {MessageKind::kCommit, 8, true});
+    ASSERT_TRUE(crash.happens(0ms));
+    swarm.cluster().network().kill(SimCluster::node_of_peer(0));
+    swarm.cluster().restart_coordinator();
+    swarm.cluster().add_peer({});
+    finish_checked(swarm);
+    EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+    EXPECT_EQ(events(swarm, "new_era"), 1U);
+  }
+}
+
+// Twice, and again while the second one still collects.
+TEST(RestartAgain, ACoordinatorThatDiesWhileItCollects) {
+  for (const std::uint32_t delay : {0U, 1U})
+    for (const Duration collected : {0ms, 1ms, 150ms, 201ms, 203ms, 204ms, 205ms, 206ms}) {
+      SCOPED_TRACE(to_seconds(collected));
+      const RunConfig config = run_of({2, 2, 2}, delay);
+      Swarm swarm(options_of(config));
+      Crash crash(swarm, {MessageKind::kReduced, 8, true});
+      ASSERT_TRUE(crash.happens(0ms));
+      for (int again = 0; again < 3; ++again) {
+        swarm.cluster().restart_coordinator();
+        swarm.cluster().runtime().run_for(collected);
+        swarm.cluster().kill_coordinator();
+        swarm.cluster().runtime().run_for(20ms);
+      }
+      swarm.cluster().restart_coordinator();
+      finish_checked(swarm);
+      if (testing::Test::HasFatalFailure()) return;
+      EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+      expect_each_step_once(swarm.cluster());
+      EXPECT_EQ(events(swarm, "new_era"), 0U);
+      EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+    }
+}
+
+// Coordinators die at random, peers freeze, links break.
+TEST(RestartAtRandom, NothingChanges) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    RunConfig config = run_of({2, 3, 2}, seed % 2);
+    config.run.steps = 6;
+    config.wiring.hop_timeout_seconds = 0.2;
+    config.model.tied_embeddings = seed % 4 < 2;
+    SimClusterOptions options = options_of(config);
+    options.seed = seed;
+    options.link.jitter = 2ms;
+    Swarm swarm(std::move(options));
+    Rng rng = Rng(seed).split("restarts");
+    swarm.until_started();
+    for (int i = 0; i < 8 && !swarm.cluster().outcome(); ++i) {
+      swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(120)));
+      if (swarm.cluster().outcome()) break;
+      const auto node = static_cast<SimNodeId>(1 + rng.below(swarm.cluster().peers()));
+      const bool freezes = rng.below(2) == 0;
+      if (freezes) swarm.freeze(node);
+      swarm.cluster().kill_coordinator();
+      swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(400)));
+      if (freezes) swarm.thaw(node);
+      swarm.cluster().restart_coordinator();
+      swarm.cluster().runtime().run_for(std::chrono::milliseconds(rng.below(400)));
+    }
+    finish_checked(swarm);
+    if (testing::Test::HasFatalFailure()) return;
+    ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
+    expect_each_step_once(swarm.cluster());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Moments, Restart,
+    testing::Combine(testing::Values(MessageKind::kOpenPhase, MessageKind::kLeases,
+                                     MessageKind::kReport, MessageKind::kReportAck,
+                                     MessageKind::kSeal, MessageKind::kReduced,
+                                     MessageKind::kCommit, MessageKind::kStepped,
+                                     MessageKind::kRetirePhase, MessageKind::kSaveStage,
+                                     MessageKind::kCheckpointPiece),
+                     testing::Values(0U, 1U)),
+    [](const auto& info) {
+      return fmt::format("{}Delay{}", to_string(std::get<0>(info.param)), std::get<1>(info.param));
+    });
+
+}  // namespace
+}  // namespace swarmline

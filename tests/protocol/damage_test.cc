@@ -1,0 +1,63 @@
+// Bytes that change on the way, beyond what a connection's own checks see: the tensor is sent
+// again, nobody is blamed, each index counts once.
+#include "compression/codec.h"
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+class Damage : public Protocol {
+ protected:
+  // Every `every`-th tensor of that kind arrives with one byte changed.
+  void damaged(MessageKind kind, const std::vector<std::uint32_t>& peers, std::uint64_t every) {
+    const RunConfig config = run_of(peers);
+    Swarm swarm(options_for(config));
+    std::uint64_t seen = 0, hurt = 0;
+    swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
+      if (kind_of(frame) != kind || frame.payload.empty() || ++seen % every != 0) return {};
+      Buffer copy = Buffer::copy_of(frame.received_payload());  // the sender's own stays whole
+      copy.bytes()[kWireHeaderBytes + 5] ^= std::byte{0x10};
+      const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+      ++hurt;
+      return {};
+    });
+    expect_reference(swarm, config);
+    EXPECT_GT(hurt, 2U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+  }
+};
+
+TEST_P(Damage, AnActivationIsSentAgain) {
+  damaged(MessageKind::kForward, {1, 2, 1}, 3);
+  damaged(MessageKind::kForward, {2, 1}, 4);
+}
+
+// Whoever sent it has forgotten the microbatch: it is computed again there, and counts once.
+TEST_P(Damage, AGradientIsAskedForAgain) {
+  damaged(MessageKind::kGradient, {1, 2, 1}, 3);
+  damaged(MessageKind::kGradient, {2, 1}, 4);
+}
+
+TEST_P(Damage, ACheckpointIsWrittenAgain) {
+  const RunConfig config = run_of({1, 2});
+  Swarm swarm(options_for(config));
+  bool hurt = false;
+  swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
+    if (kind_of(frame) != MessageKind::kCheckpointPiece || frame.payload.empty() || hurt) return {};
+    Buffer copy = Buffer::copy_of(frame.received_payload());
+    copy.bytes()[copy.size() - 1] ^= std::byte{1};
+    const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+    hurt = true;
+    return {};
+  });
+  expect_reference(swarm, config);
+  EXPECT_TRUE(hurt);
+  EXPECT_EQ(events(swarm, "checkpoint_abandoned"), 1U);
+  EXPECT_EQ(events(swarm, "checkpoint"), 1U);
+  EXPECT_EQ(swarm.cluster().checkpoint().files().size(), config.pipeline.stages);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Damage, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

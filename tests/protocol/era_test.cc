@@ -1,0 +1,196 @@
+// Stages that lose every holder of their state: the run goes back to its newest complete checkpoint
+// by itself, under the next era, and ends with the reference's parameters.
+#include <limits>
+
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Era : public Protocol {
+ protected:
+  // Five peers, of which those of stage 1 will die: three remain for three stages.
+  RunConfig run(std::uint64_t checkpoint_every) const {
+    RunConfig config = run_of({2, 2, 1});
+    config.run.steps = 6;
+    config.checkpoint.every_steps = checkpoint_every;
+    config.net.peers_wait_seconds = 20;
+    return config;
+  }
+  static void kill_stage(Swarm& swarm, std::uint16_t stage) {
+    SimCluster& cluster = swarm.cluster();
+    for (std::size_t i = 0; i < cluster.peers(); ++i) {
+      const SimNodeId node = SimCluster::node_of_peer(i);
+      if (cluster.runtime().is_alive(node) && swarm.stage_of(node) == stage)
+        cluster.network().kill(node);
+    }
+  }
+  // From then on `count` more frames of that kind are delivered.
+  static bool until_delivered(Swarm& swarm, MessageKind kind, std::uint64_t count) {
+    const std::uint64_t before = swarm.delivered(kind);
+    return swarm.until([&] { return swarm.delivered(kind) >= before + count; });
+  }
+  static std::size_t eras_from(Swarm& swarm, std::uint64_t version) {
+    return events(swarm, "new_era", "begins with version " + std::to_string(version) + " ");
+  }
+};
+
+// [All of a stage die at forward, backward, report, seal, reduce, commit and after it.]
+TEST_P(Era, AllOfAStageAreKilledAtEachPartOfAStep) {
+  const RunConfig config = run(2);
+  for (const MessageKind part :
+       {MessageKind::kForward, MessageKind::kGradient, MessageKind::kReport, MessageKind::kSeal,
+        MessageKind::kReduceChunk, MessageKind::kReduced, MessageKind::kCommit,
+        MessageKind::kStepped})
+    for (const std::uint64_t count : {1, 2, 5}) {
+      Swarm swarm(options_for(config));
+      swarm.until_started();
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+      ASSERT_TRUE(until_delivered(swarm, part, count)) << to_string(part);
+      kill_stage(swarm, 1);
+      expect_reference(swarm, config);
+      EXPECT_EQ(events(swarm, "new_era"), 1U);
+      EXPECT_EQ(eras_from(swarm, 2) + eras_from(swarm, 4), 1U);
+      if (testing::Test::HasFailure()) FAIL() << to_string(part) << " " << count;
+    }
+}
+
+TEST_P(Era, WithoutACheckpointTheRunBeginsAgain) {
+  const RunConfig config = run(0);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_stage(swarm, 1);
+  expect_reference(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 0), 1U);
+}
+
+// [A checkpoint loses its sender with all of the stage: the one before is the newest complete one.]
+TEST_P(Era, AllOfAStageAreKilledDuringACheckpoint) {
+  const RunConfig config = run(2);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
+  const SimNodeId saver = swarm.node(1, 0);
+  swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
+  kill_stage(swarm, 1);
+  expect_reference(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+  EXPECT_EQ(events(swarm, "checkpoint_abandoned", "step-4"), 1U);
+}
+
+TEST_P(Era, ADamagedCheckpointIsPassedOver) {
+  const RunConfig config = run(2);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 2; }));
+  swarm.cluster().damage_newest_checkpoint();
+  kill_stage(swarm, 1);
+  expect_reference(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+}
+
+// [The stage dies again while the new era's state is on its way, and again after it has begun.]
+TEST_P(Era, AllOfAStageAreKilledAgainAndAgain) {
+  RunConfig config = run(2);
+  config.pipeline.peers = {3, 3, 3};
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(until_delivered(swarm, MessageKind::kPieceRequest, 2));
+  kill_stage(swarm, 0);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
+  ASSERT_TRUE(until_delivered(swarm, MessageKind::kGradient, 1));
+  swarm.cluster().add_peer({});
+  kill_stage(swarm, 2);
+  for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({});
+  expect_reference(swarm, config);
+  EXPECT_GE(events(swarm, "new_era"), 2U);
+}
+
+// [Fewer peers are left than stages: whoever joins within the time is enough.]
+TEST_P(Era, TooFewAreLeftUntilOneJoins) {
+  RunConfig config = run(2);
+  config.pipeline.peers = {1, 1, 1};
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_stage(swarm, 2);
+  swarm.cluster().runtime().run_for(12s);
+  EXPECT_FALSE(swarm.cluster().outcome());
+  swarm.cluster().add_peer({});
+  expect_reference(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+}
+
+// [A fenced peer of the old era wakes in the middle of the new one: it joins it as a newcomer.]
+TEST_P(Era, AFrozenStageWakesInTheNextEra) {
+  RunConfig config = run(2);
+  config.run.steps = 30;
+  config.net.peer_silence_seconds = 3;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  const SimNodeId frozen[] = {swarm.node(1, 0), swarm.node(1, 1)};
+  for (const SimNodeId node : frozen) swarm.freeze(node);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 5; }));
+  for (const SimNodeId node : frozen) swarm.thaw(node);
+  expect_reference(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+  EXPECT_EQ(events(swarm, "peer_seated"), 2U);
+}
+
+// Steps that were skipped before the checkpoint count: bias corrections are those of the updates.
+TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
+  RunConfig config = run(2);
+  config.run.on_nonfinite = "skip";
+  ModelHooks poison;
+  poison.after_backward = [](StageId stage, int, const BackwardInput& input) {
+    const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
+    if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
+    reinterpret_cast<double*>(input.accumulator.data())[0] =
+        std::numeric_limits<double>::quiet_NaN();
+  };
+  Swarm swarm(options_for(config, poison));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_stage(swarm, 1);
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_with(config, poison));
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+}
+
+// The same events give the same run.
+TEST_P(Era, GoingBackIsDeterministic) {
+  twice(run(2), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    kill_stage(swarm, 1);
+  });
+}
+
+// [Every era ends before it gets anywhere: the run does not go round for ever.]
+TEST_P(Era, ErasThatGetNowhereEndTheRun) {
+  RunConfig config = run(0);
+  config.pipeline.peers = {1, 1};
+  config.pipeline.stages = 2;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  for (int era = 0; era < 40 && !swarm.cluster().outcome(); ++era) {
+    const std::size_t starts = events(swarm, "start");
+    kill_stage(swarm, 1);
+    swarm.cluster().add_peer({});
+    swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
+  }
+  const RunOutcome outcome = swarm.end(10s);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("went back 16 times"), std::string::npos) << outcome.sentence;
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Era, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
