@@ -85,7 +85,7 @@ SimCluster::SimCluster(SimClusterOptions options)
                                                  : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
-      journal_(make_memory_journal()) {
+      journal_(runtime_, options_.journal_late) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
@@ -115,7 +115,7 @@ void SimCluster::make_coordinator() {
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
   coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), *journal_, sink_, control,
+      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), journal_, sink_, control,
                                     [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
   auto address = coordinator_->start();
   SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
@@ -123,12 +123,14 @@ void SimCluster::make_coordinator() {
 }
 
 void SimCluster::kill_coordinator() {
+  ++coordinators_killed_;
   network_.kill(kCoordinatorNode);
+  journal_.power_cut();
+  sink_.abandon();  // whole only once it is committed
 }
 
 void SimCluster::restart_coordinator() {
   dead_.push_back(std::move(coordinator_));
-  sink_.abandon();
   runtime_.revive(kCoordinatorNode);
   make_coordinator();
 }

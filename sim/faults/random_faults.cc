@@ -70,9 +70,10 @@ void RandomFaults::draw() {
     if (made_ == kPeersMadeMax) return;
     ++made_;
   }
+  if (fault.kind == FaultKind::kStage && (!trains_ || stages_lost_++ >= kStagesLostMax)) return;
   if (joins) {
     fault.node = other;  // a machine like that one, whatever became of it
-  } else if (fault.kind == FaultKind::kFreeze && at_coordinator) {
+  } else if (at_coordinator && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;
   } else {

@@ -1,7 +1,8 @@
 // Faults drawn from a seed while a swarm runs. Once it trains, a peer is hit only while its stage
-// has another one that serves and suffers nothing, so that no stage ever loses its last; before,
-// anybody is, and comes back. The coordinator only freezes, and loses links.
-//   Thread: that of the SimCluster. Bounds: `count` faults; kPeersMadeMax peers made by joins.
+// has another one that serves and suffers nothing, so that only kStage makes a stage lose its
+// last; before, anybody is, and comes back.
+//   Thread: that of the SimCluster. Bounds: `count` faults, kStagesLostMax of them kStage (a run
+//           that only goes back ends); kPeersMadeMax peers made by joins.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct RandomFaultOptions {
 class RandomFaults {
  public:
   static constexpr std::size_t kPeersMadeMax = 64;
+  static constexpr std::size_t kStagesLostMax = 4;
 
   RandomFaults(SimCluster& cluster, FaultInjector& injector, RandomFaultOptions options, Rng rng)
       : cluster_(cluster), injector_(injector), options_(std::move(options)), rng_(rng) {}
@@ -49,6 +51,7 @@ class RandomFaults {
   bool trains_ = false;
   std::uint64_t drawn_ = 0;
   std::size_t made_ = 0;
+  std::size_t stages_lost_ = 0;
 };
 
 }  // namespace swarmline

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,6 +40,7 @@ class Watch {
       : cluster_(options), wanted_(wanted) {
     cluster_.network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
       if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kCommit) on_commit(frame);
+      if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kWelcome) on_welcome(frame);
       trains_ = trains_ || kind_of(frame) == MessageKind::kOpenPhase;
       return FrameFate{};
     });
@@ -64,6 +66,7 @@ class Watch {
     const bool ended = cluster_.run_until(
         [&] {
           cluster_.coordinator().check_invariants();
+          if (cluster_.coordinators_killed() > killed_) on_power_cut();
           return !violation_.empty() || done();
         },
         limit);
@@ -71,11 +74,31 @@ class Watch {
   }
 
  private:
-  void on_commit(const Frame& frame) {
-    const std::uint64_t version = parse<wire::Commit>(frame)->step() + 1;
+  // The newest commit that the journal has; 0: none.
+  std::uint64_t journaled() {
     const auto last = cluster_.journal().last_commit();
-    if (!*last || (*last)->version < version)
-      violate(fmt::format("commit {} is announced before the journal has it", version));
+    return *last ? (*last)->version : 0;
+  }
+  void on_commit(const Frame& frame) {
+    const auto commit = parse<wire::Commit>(frame);
+    announced_ = commit->step() + 1;
+    if (journaled() != announced_)
+      violate(fmt::format("commit {} is announced before the journal has it", announced_));
+  }
+  void on_welcome(const Frame& frame) {
+    if (const auto welcome = parse<wire::Welcome>(frame); welcome->has_seat())
+      seats_.insert(from_wire(welcome->seat()));
+  }
+  // What anybody heard of was synced before.
+  void on_power_cut() {
+    killed_ = cluster_.coordinators_killed();
+    if (journaled() != announced_)
+      violate(fmt::format("commit {} was announced, and is lost with what was not synced",
+                          announced_));
+    const auto kept = cluster_.journal().seats();
+    for (const Seat& seat : seats_)
+      if (std::ranges::find(*kept, seat, &SeatRecord::seat) == kept->end())
+        violate(fmt::format("{} was given, and is lost with what was not synced", to_string(seat)));
   }
   template <typename Message>
   void on_state(const Result<Message>& message) {
@@ -94,6 +117,9 @@ class Watch {
   Digests digests_;
   std::string violation_;
   bool trains_ = false;
+  std::uint64_t killed_ = 0;  // coordinators
+  std::uint64_t announced_ = 0;
+  std::set<Seat> seats_;
 };
 
 // The same cut with one peer a stage and no faults: no choice, no averaging.
@@ -204,6 +230,8 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
                               to_seconds(patience), cluster.coordinator().status_json()));
   if (ended() && cluster.outcome()->exit_code != 0)
     watch.violate("the run failed: " + cluster.outcome()->sentence);
+  if (ended() && cluster.checkpoint().version() != scenario.swarm.config.run.steps)
+    watch.violate("it ended without a checkpoint of what it ended with");
   outcome.violation = watch.violation();
   outcome.history = injector.history();
   for (const EventRecord& event : *cluster.journal().events(kEventsShown))

@@ -3,7 +3,8 @@
 //              Each seed switches on its own half of the kinds of faults: what only shows when
 //              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012).
 //   Judged:    at every event, the ledger's invariants; at every commit sent, that the journal has
-//              it; at every version that a peer says it holds, that its parameters and moments are
+//              it, and at every coordinator's death that its disk has kept it, and every seat that
+//              was given; at every version that a peer says it holds, that its parameters and moments are
 //              bit for bit those of the same run without faults; the end, a bounded time after the
 //              last fault has healed, and well; the same trace twice.
 //   Errors:    a broken CHECK ends the process: tools run seeds in processes of their own.

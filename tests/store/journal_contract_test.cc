@@ -201,6 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, JournalContract,
     testing::Values(Backend{"Memory",
                             [](const TempFolder&) { return std::make_unique<OpenedMemory>(); }},
+                    Backend{"Sim", [](const TempFolder&) { return std::make_unique<OpenedSim>(); }},
                     Backend{"Sqlite",
                             [](const TempFolder& folder) {
                               return std::make_unique<OpenedStore>(ControlStoreOptions{
