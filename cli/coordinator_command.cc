@@ -30,11 +30,14 @@ namespace {
 
 // What is still queued for closing connections gets out.
 constexpr Duration kLinger = std::chrono::milliseconds(200);
+// A standby asks so often who leads.
+constexpr Duration kStandbyPeriod = std::chrono::milliseconds(500);
 
 struct CoordinatorFlags {
   ConfigFlags config;
   bool fresh = false;
   bool prepared = false;
+  bool standby = false;
   std::string chaos;
 };
 
@@ -60,10 +63,16 @@ class CoordinatorProcess {
         source_(folder_.checkpoints()) {}
 
   Result<int> run();
+  // Waits until nobody leads the run, and goes on with it.
+  Result<int> run_as_standby();
 
  private:
   Result<void> open();
+  Result<void> open_files();
+  Result<int> lead();
   Result<void> take_the_lead();
+  Result<bool> try_lead();
+  Result<bool> stand_by();
   void renew();
   void step_down(const std::string& why);
   void finished(RunOutcome outcome);
@@ -83,6 +92,7 @@ class CoordinatorProcess {
   std::optional<Coordinator> coordinator_;
   RunOutcome outcome_;
   bool stop_asked_ = false;
+  bool deposed_ = false;  // another leads: the folder is its
 };
 
 Result<void> CoordinatorProcess::open() {
@@ -92,7 +102,14 @@ Result<void> CoordinatorProcess::open() {
   auto data = open_run_data(config_, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
-  SWARMLINE_TRY(take_the_lead());
+  store_ = open_control_store({.etcd = config_.run.etcd,
+                               .run_folder = folder_.path(),
+                               .run = config_.run.name,
+                               .lease = from_seconds(config_.run.etcd_lease_seconds)});
+  return {};
+}
+
+Result<void> CoordinatorProcess::open_files() {
   auto log_file = LineFile::open_append(folder_.log());
   if (!log_file) return std::unexpected(std::move(log_file).error());
   log_.emplace(std::move(*log_file));
@@ -105,11 +122,7 @@ Result<void> CoordinatorProcess::open() {
 }
 
 Result<void> CoordinatorProcess::take_the_lead() {
-  store_ = open_control_store({.etcd = config_.run.etcd,
-                               .run_folder = folder_.path(),
-                               .run = config_.run.name,
-                               .lease = from_seconds(config_.run.etcd_lease_seconds)});
-  auto leads = store_->try_lead(own_name());
+  auto leads = try_lead();
   if (!leads) return std::unexpected(std::move(leads).error());
   if (!*leads) {
     const auto leader = store_->leader();
@@ -119,11 +132,34 @@ Result<void> CoordinatorProcess::take_the_lead() {
                     "this run another name by --name NAME",
                     leader ? leader->value_or("just gone") : "unknown", config_.run.name));
   }
+  return {};
+}
+
+Result<bool> CoordinatorProcess::try_lead() {
+  auto leads = store_->try_lead(own_name());
+  if (!leads || !*leads) return leads;
   auto journal = store_->journal();
   if (!journal) return std::unexpected(std::move(journal).error());
   journal_ = *journal;
   renew();
-  return {};
+  return true;
+}
+
+// False: the run is over, or this process is to end, before it leads.
+Result<bool> CoordinatorProcess::stand_by() {
+  runtime_.on_signals([this](int) { signalled(); });
+  std::printf("standing by for %s\n", config_.run.name.c_str());
+  std::fflush(stdout);
+  for (;;) {
+    const auto leads = try_lead();
+    if (!leads && leads.error().code != ErrorCode::kIo) return leads;
+    if (!leads) log(LogLevel::kWarn, "{}", leads.error().what);
+    if (leads && *leads) break;
+    if (runtime_.run_until([this] { return stop_asked_; }, kStandbyPeriod)) return false;
+  }
+  auto ended = Coordinator::has_ended(*journal_);
+  if (!ended) return std::unexpected(std::move(ended).error());
+  return !*ended;
 }
 
 void CoordinatorProcess::renew() {
@@ -141,10 +177,12 @@ void CoordinatorProcess::renew() {
 // Another leads by now: the run is its, and so are the peers.
 void CoordinatorProcess::step_down(const std::string& why) {
   outcome_ = {kExitRefused, why};
+  deposed_ = true;
   runtime_.request_stop();
 }
 
 void CoordinatorProcess::finished(RunOutcome outcome) {
+  if (outcome.exit_code == kExitRefused) return step_down(outcome.sentence);
   outcome_ = std::move(outcome);
   if (auto written = write_text_file_atomically(folder_.status(), coordinator_->status_json());
       !written) {
@@ -154,12 +192,33 @@ void CoordinatorProcess::finished(RunOutcome outcome) {
 }
 
 void CoordinatorProcess::signalled() {
-  coordinator_->request_stop(stop_asked_);
+  if (coordinator_) coordinator_->request_stop(stop_asked_);
   stop_asked_ = true;
 }
 
 Result<int> CoordinatorProcess::run() {
   SWARMLINE_TRY(open());
+  SWARMLINE_TRY(take_the_lead());
+  return lead();
+}
+
+Result<int> CoordinatorProcess::run_as_standby() {
+  SWARMLINE_TRY(make_folders(folder_.logs()));
+  SWARMLINE_TRY(open());
+  const auto leads = stand_by();
+  if (!leads) return std::unexpected(leads.error());
+  if (!*leads) {
+    std::printf("not needed\n");
+    return kExitDone;
+  }
+  const auto start = folder_.prepare_or_resume(config_, false);
+  if (!start) return std::unexpected(start.error());
+  std::printf("%s", describe_start(*start, folder_, config_).c_str());
+  return *start == RunStart::kFinished ? Result<int>(kExitDone) : lead();
+}
+
+Result<int> CoordinatorProcess::lead() {
+  SWARMLINE_TRY(open_files());
   CoordinatorOptions options{
       .config = config_,
       .config_toml = to_toml(config_),
@@ -192,7 +251,7 @@ Result<int> CoordinatorProcess::run() {
   std::fflush(stdout);
   runtime_.on_signals([this](int) { signalled(); });
   runtime_.run();
-  folder_.remove_address();
+  if (!deposed_) folder_.remove_address();
   std::printf("%s\n", outcome_.sentence.c_str());
   return outcome_.exit_code;
 }
@@ -202,6 +261,8 @@ Result<int> run_coordinator(const CoordinatorFlags& flags) {
   if (!config) return std::unexpected(std::move(config).error());
   init_log({.level = log_level_of(config->log.level), .file = {}, .prefix = "coordinator"});
   RunFolder folder(config->run_folder());
+  if (flags.standby)
+    return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run_as_standby();
   if (!flags.prepared) {
     const auto start = folder.prepare_or_resume(*config, flags.fresh);
     if (!start) return std::unexpected(start.error());
@@ -220,10 +281,15 @@ void add_coordinator_command(CLI::App& app, int& exit_code) {
   add_config_flags(*command, flags->config);
   command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
   command->add_flag("--prepared", flags->prepared, "The run folder was made by launch")->group("");
+  command
+      ->add_flag("--standby", flags->standby,
+                 "Wait until no coordinator leads this run, then go on with it")
+      ->excludes("--fresh");
   command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
-      "run after the open step with a checkpoint; a second one at once.\n"
+      "run after the open step with a checkpoint; a second one at once. Ended in any other way it\n"
+      "is begun again by the same command: its peers go on meanwhile, and keep what they hold.\n"
       "Example: swarmline coordinator run.toml --set net.listen=127.0.0.1:7400");
   command->callback([flags, &exit_code] {
     auto code = run_coordinator(*flags);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -42,13 +43,26 @@ Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config) {
   return make_dataset_source(config, std::move(*dataset));
 }
 
+Result<std::vector<Address>> coordinators_of(const std::string& join) {
+  std::vector<Address> addresses;
+  std::string_view rest = join;
+  do {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    auto address = parse_address(rest.substr(0, end));
+    if (!address)
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("--join {}: expected HOST:PORT of a coordinator, or several parted "
+                              "by commas, e.g. 127.0.0.1:7400",
+                              join));
+    addresses.push_back(std::move(*address));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  } while (!rest.empty());
+  return addresses;
+}
+
 Result<int> run_peer(const PeerCommandFlags& flags) {
-  auto coordinator = parse_address(flags.join);
-  if (!coordinator) {
-    return fail(ErrorCode::kUserMistake,
-                fmt::format("--join {}: expected HOST:PORT of a coordinator, e.g. 127.0.0.1:7400",
-                            flags.join));
-  }
+  auto coordinators = coordinators_of(flags.join);
+  if (!coordinators) return std::unexpected(std::move(coordinators).error());
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
   const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
@@ -67,7 +81,8 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
   if (!network) return std::unexpected(std::move(network).error());
   PeerOutcome outcome;
   StagePeer peer(runtime, **network, device,
-                 {.coordinator = *coordinator,
+                 {.coordinator = coordinators->front(),
+                  .standby = {coordinators->begin() + 1, coordinators->end()},
                   .machine = *machine,
                   .name = name,
                   .make_source = open_source,
@@ -99,9 +114,9 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
 void add_peer_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PeerCommandFlags>();
   CLI::App* command = app.add_subcommand("peer", "Help a run: serve one stage on this machine");
-  command->add_option("--join", flags->join, "The run's coordinator")
+  command->add_option("--join", flags->join, "The run's coordinator, and its standbys")
       ->required()
-      ->type_name("HOST:PORT");
+      ->type_name("HOST:PORT[,...]");
   command->add_option("--name", flags->name, "For people; default: peer-PID")->type_name("NAME");
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))

@@ -19,7 +19,8 @@ StageStatus stage_from(const JsonValue& json) {
                     .first_layer = json["first_layer"].count(),
                     .last_layer = json["last_layer"].count(),
                     .wanted = json["wanted"].count(),
-                    .peers = {}};
+                    .peers = {},
+                    .shadows = {}};
   for (const JsonValue& peer : json["peers"].items) {
     stage.peers.push_back({.peer = peer["peer"].count(),
                            .name = peer["name"].string,
@@ -30,6 +31,11 @@ StageStatus stage_from(const JsonValue& json) {
                            .in_flight = peer["in_flight"].count(),
                            .microbatches = peer["microbatches"].count()});
   }
+  for (const JsonValue& shadow : json["shadows"].items)
+    stage.shadows.push_back({.peer = shadow["peer"].count(),
+                             .name = shadow["name"].string,
+                             .serves = shadow["serves"].count(),
+                             .state = shadow["state"].string});
   return stage;
 }
 
@@ -137,6 +143,14 @@ void write_stage(JsonWriter& json, const StageStatus& stage) {
         .member("busy", peer.busy)
         .end_object();
   }
+  json.end_array().key("shadows").begin_array();
+  for (const ShadowStatus& shadow : stage.shadows)
+    json.begin_object()
+        .member("peer", shadow.peer)
+        .member("name", shadow.name)
+        .member("serves", shadow.serves)
+        .member("state", shadow.state)
+        .end_object();
   json.end_array().end_object();
 }
 

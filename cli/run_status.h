@@ -25,12 +25,20 @@ struct PeerStatus {
   std::uint64_t microbatches = 0;
 };
 
+struct ShadowStatus {  // a peer that follows the stage beside its own
+  std::uint64_t peer = 0;
+  std::string name;
+  std::uint64_t serves = 0;  // its own stage
+  std::string state;         // fetching ready
+};
+
 struct StageStatus {
   std::uint64_t stage = 0;
   std::uint64_t first_layer = 0;
   std::uint64_t last_layer = 0;  // one past the last
   std::uint64_t wanted = 0;      // peers
   std::vector<PeerStatus> peers;
+  std::vector<ShadowStatus> shadows;
 };
 
 // Bytes since the run began.

@@ -111,6 +111,10 @@ std::string stage_line(const StageStatus& stage, const Painter& painter) {
   if (stage.peers.size() > kPeersShown) {
     line += fmt::format("  and {} more", stage.peers.size() - kPeersShown);
   }
+  const auto ready = std::ranges::count(stage.shadows, "ready", &ShadowStatus::state);
+  if (!stage.shadows.empty())
+    line += painter.paint(ready > 0 ? kGreen : kYellow,
+                          fmt::format("  {} of {} shadows", ready, stage.shadows.size()));
   return line;
 }
 

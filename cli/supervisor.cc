@@ -32,6 +32,8 @@ constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read
 // peer yet.
 constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
 constexpr Duration kJoinVerdict = std::chrono::seconds(2);
+// Of a coordinator that a signal ended: its peers wait for the next one.
+constexpr int kCoordinatorStartsMax = 20;
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
 // From a peer's start to its seat. Counted in ticks: none pass while this process is stopped.
 constexpr int kJoinTicks = std::chrono::seconds(60) / kTick;
@@ -84,6 +86,8 @@ class Supervisor {
   void look_for_seats();
   void watch_children();
   void child_ended(NamedChild& child, int code);
+  bool start_coordinator_again(int code);
+  std::vector<std::string> coordinator_arguments() const;
   bool has_started() const;
   bool goes_on() const;
   void finish_when_peers_left();
@@ -112,6 +116,7 @@ class Supervisor {
   std::string printed_state_;
   std::uint64_t printed_era_ = 0;
   Instant printed_at_{};
+  int coordinator_starts_ = 1;
   std::optional<int> coordinator_code_;
   Instant coordinator_ended_{};
   std::optional<Instant> verdict_deadline_;
@@ -263,7 +268,31 @@ bool Supervisor::goes_on() const {
          });
 }
 
+std::vector<std::string> Supervisor::coordinator_arguments() const {
+  return {"coordinator", options_.folder.config(), "--prepared"};
+}
+
+// Killed, it left its journal and its peers; ended by itself, it meant it.
+bool Supervisor::start_coordinator_again(int code) {
+  const bool killed = code > 128 && code != kExitInterrupted;
+  if (!killed || draining_ || !admin_ || coordinator_starts_ >= kCoordinatorStartsMax) return false;
+  auto process =
+      ChildProcess::start({.program = program_,
+                           .arguments = coordinator_arguments(),
+                           .output_file = options_.folder.log_of(children_.front().name)});
+  if (!process) return false;
+  ++coordinator_starts_;
+  children_.front().process = std::move(*process);
+  children_.front().reported.reset();
+  if (!screen_) {
+    std::printf("the coordinator was ended by signal %d; started again\n", code - 128);
+    std::fflush(stdout);
+  }
+  return true;
+}
+
 void Supervisor::child_ended(NamedChild& child, int code) {
+  if (&child == &children_.front() && start_coordinator_again(code)) return;
   if (code != kExitDone && guilty_.empty()) {
     guilty_ = child.name;
     guilty_code_ = code;
@@ -310,7 +339,11 @@ void Supervisor::take_status(std::string_view json) {
     return end(kExitFailed);
   }
   status_ = std::move(*status);
-  started_ = started_ || (status_.state != "starting" && status_.state != "waiting");
+  const bool trains =
+      status_.era > 0 || (status_.state != "starting" && status_.state != "waiting");
+  // It had started when the last peer ended: the coordinator knows why.
+  if (trains && !std::exchange(started_, true) && verdict_deadline_)
+    verdict_deadline_ = runtime_.now() + kCoordinatorVerdict;
   show();
 }
 
@@ -390,8 +423,7 @@ int Supervisor::conclude() {
 }
 
 Result<int> Supervisor::run() {
-  SWARMLINE_TRY(
-      start_child("coordinator", {"coordinator", options_.folder.config(), "--prepared"}));
+  SWARMLINE_TRY(start_child("coordinator", coordinator_arguments()));
   if (output_is_terminal()) screen_.emplace();
   if (screen_) show();
   runtime_.on_signals([this](int) { interrupted(); });

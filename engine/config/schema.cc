@@ -257,7 +257,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "One hop's work; after that the microbatch is sent elsewhere."},
 
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
-   "Hot spares per stage; auto: as many as the fleet can spare."},
+   "Peers of other stages that follow each stage in host memory and take it over when it loses "
+   "everybody; auto: where they cost next to nothing."},
   {RUN(balance, moves), flag(),
    "Peers go to another stage, and joiners to the stage, where they help most; false: each stays, "
    "and joiners go where peers are missing."},
@@ -314,6 +315,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
    "Threads that compute."},
   {PEER("memory_bytes", memory_bytes), ints(0, kAny),
    "What the peer may use. 0: measured."},
+  {PEER("shadow_memory_bytes", shadow_memory_bytes), ints(0, kAny),
+   "What the stages that it follows as a shadow may take of the host's memory. 0: no bound."},
   {PEER("listen", listen), text(),
    "HOST:PORT for other peers; port 0: chosen by the system."},
   {PEER("advertise", advertise), text(),

@@ -41,7 +41,7 @@ struct CommitRecord {
 struct SeatRecord {
   Seat seat;
   std::string address;
-  std::string state;  // "active", "shadow", "left", "fenced"
+  std::string state;  // "active", "joining", "left", "fenced"
 };
 
 struct EventRecord {

@@ -9,8 +9,20 @@ namespace swarmline {
 namespace {
 constexpr PeerId kNewcomer{0};  // nobody's
 // Measured speeds are off by some percents from step to step: nobody moves for less.
-constexpr PlanOptions kOptions{.hysteresis = 0.1, .shadows_per_stage = 0};
-constexpr std::uint64_t kStateCopies = 3;  // parameters and two moments
+constexpr double kHysteresis = 0.1;
+constexpr std::uint64_t kStateCopies = 3;      // parameters and two moments
+constexpr std::uint64_t kMoreHeld = 1;         // by a shadow: a step's gradient
+constexpr std::uint64_t kMoreHeldDelayed = 3;  // and the versions in use
+constexpr std::uint64_t kNoMemory = 1;
+
+constexpr double kNobodyMoves = 1e9;  // hysteresis
+
+PlanOptions options_of(const BalanceSection& config) {
+  PlanOptions options{.hysteresis = config.moves ? kHysteresis : kNobodyMoves};
+  if (config.shadows != "auto")
+    options.shadows_per_stage = static_cast<std::uint32_t>(std::stoul(config.shadows));
+  return options;
+}
 
 // Where it serves, or will.
 std::optional<StageId> place_of(const Member& member, Instant now) {
@@ -22,9 +34,12 @@ std::optional<StageId> place_of(const Member& member, Instant now) {
 
 }  // namespace
 
-BalanceDesk::BalanceDesk(const BalanceSection& config, const ModelSpec& model,
+BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
                          const std::vector<StageSpec>& stages)
-    : moves_(config.moves), period_(from_seconds(config.period_seconds)) {
+    : moves_(config.balance.moves),
+      options_(options_of(config.balance)),
+      copies_held_(kStateCopies + (config.pipeline.delay > 0 ? kMoreHeldDelayed : kMoreHeld)),
+      period_(from_seconds(config.balance.period_seconds)) {
   const ModelCosts costs = model_costs(model);
   for (const StageSpec& stage : stages)
     stages_.push_back({.cost = stage_flops(costs, stage),
@@ -33,14 +48,26 @@ BalanceDesk::BalanceDesk(const BalanceSection& config, const ModelSpec& model,
 }
 
 bool BalanceDesk::due(Instant now) {
-  if (!moves_ || (!changed_ && now - planned_at_ < period_)) return false;
-  const bool first = planned_at_ == Instant{} && !changed_;
+  const bool shadows = options_.shadows_per_stage != 0U;
+  const bool shadows_wait = shadows && planned_at_ == Instant{};
+  if ((!moves_ && !shadows) || (!changed_ && !shadows_wait && now - planned_at_ < period_))
+    return false;
+  first_ = planned_at_ == Instant{} && !changed_;
   changed_ = false;
   planned_at_ = now;
-  return !first;  // the first seating is as good as what is known then
+  return !first_ || shadows;  // the first seating is as good as what is known then
 }
 
-PlanSnapshot BalanceDesk::snapshot(const Membership& members, Instant now) const {
+// The planner counts what is downloaded.
+std::uint64_t BalanceDesk::shadow_memory(const Member& member, const ShadowDesk& shadows,
+                                         Instant now) const {
+  if (shadows.rests(member.seat.peer, now)) return kNoMemory;
+  if (member.shadow_memory_bytes == 0) return 0;
+  return std::max(kNoMemory, member.shadow_memory_bytes / copies_held_ * kStateCopies);
+}
+
+PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& shadows,
+                                   Instant now) const {
   struct Measured {
     double seconds = 0;
     std::uint32_t peers = 0;
@@ -74,24 +101,31 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, Instant now) const
          .arriving = member.state != MemberState::kReady || member.draining,
          .speed = known ? snapshot.stages[member.seat.stage.value].cost / seconds : 1,
          .memory_bytes = member.memory_bytes,
+         .shadow_memory_bytes = shadow_memory(member, shadows, now),
          .shadows = {}});
+    for (const Seat& shadow : shadows.hosted_by(peer))
+      snapshot.peers.back().shadows.push_back(
+          {.stage = shadow.stage, .ready = shadows.all().at(shadow).ready});
   }
   return snapshot;
 }
 
-SwarmPlan BalanceDesk::plan(const Membership& members, Instant now) const {
-  return plan_swarm(snapshot(members, now), kOptions);
+SwarmPlan BalanceDesk::plan(const Membership& members, const ShadowDesk& shadows,
+                            Instant now) const {
+  SwarmPlan plan = plan_swarm(snapshot(members, shadows, now), options_);
+  if (first_ || !moves_) plan.moves.clear();
+  return plan;
 }
 
-std::optional<StageId> BalanceDesk::place(const Membership& members, std::uint64_t memory_bytes,
-                                          Instant now) const {
-  PlanSnapshot with = snapshot(members, now);
+std::optional<StageId> BalanceDesk::place(const Membership& members, const ShadowDesk& shadows,
+                                          std::uint64_t memory_bytes, Instant now) const {
+  PlanSnapshot with = snapshot(members, shadows, now);
   with.peers.push_back({.peer = kNewcomer,
                         .stage = std::nullopt,
                         .speed = 1,
                         .memory_bytes = memory_bytes,
                         .shadows = {}});
-  const SwarmPlan plan = plan_swarm(with, kOptions);
+  const SwarmPlan plan = plan_swarm(with, options_);
   const auto found = std::find_if(plan.moves.begin(), plan.moves.end(),
                                   [](const PlanMove& move) { return move.peer == kNewcomer; });
   if (found == plan.moves.end()) return std::nullopt;

@@ -3,6 +3,8 @@
 //            for what nobody has measured, by FLOPs.
 //   Speeds:  a peer's against its stage mates; who is not measured is as fast as they are. (FLOPs
 //            tell stages apart too badly: peers would change places for ever.)
+//   Shadows: by the config's number, or as many as cost next to nothing. A host's memory for them
+//            holds more than the state that the planner counts: gradients, and versions in use.
 //   Thread:  control thread.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 #include "pipeline/coordinator/membership.h"
+#include "pipeline/coordinator/shadow_desk.h"
 
 namespace swarmline {
 
@@ -21,25 +24,29 @@ class BalanceDesk {
   // Who is told to move and has not come back by then is not counted on any more.
   static constexpr Duration kMoveTime = std::chrono::seconds(60);
 
-  BalanceDesk(const BalanceSection& config, const ModelSpec& model,
+  BalanceDesk(const RunConfig& config, const ModelSpec& model,
               const std::vector<StageSpec>& stages);
 
   bool moves() const { return moves_; }
   void seats_changed() { changed_ = true; }
-  // It is time: a period has passed, or seats have changed since the last plan.
+  // It is time: a period has passed, or seats or shadows have changed since the last plan.
   bool due(Instant now);
   // Where a newcomer helps most; empty: nobody can say.
-  std::optional<StageId> place(const Membership& members, std::uint64_t memory_bytes,
-                               Instant now) const;
-  SwarmPlan plan(const Membership& members, Instant now) const;
+  std::optional<StageId> place(const Membership& members, const ShadowDesk& shadows,
+                               std::uint64_t memory_bytes, Instant now) const;
+  SwarmPlan plan(const Membership& members, const ShadowDesk& shadows, Instant now) const;
 
  private:
-  PlanSnapshot snapshot(const Membership& members, Instant now) const;
+  PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
+  std::uint64_t shadow_memory(const Member& member, const ShadowDesk& shadows, Instant now) const;
 
   bool moves_;
+  PlanOptions options_;
+  std::uint64_t copies_held_;  // of a stage's parameters, by a shadow
   Duration period_;
   std::vector<PlanStage> stages_;  // costs in FLOPs
   bool changed_ = false;
+  bool first_ = false;  // the plan that is due: nobody moves
   Instant planned_at_{};
 };
 

@@ -49,7 +49,7 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
       membership_(options_.config.pipeline.peers),
       sequence_(sequence_from(0)),
       stats_(options_.config.pipeline.stages),
-      balancer_(options_.config.balance, options_.model, stages_),
+      balancer_(options_.config, options_.model, stages_),
       boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
                                        options_.config.batch.sequence *
                                        options_.model.hidden_width()),
@@ -164,7 +164,8 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     return check_reign();
   }
   if (resumes(*hello)) return resume_seat(session, *hello, respond);
-  if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting)
+  if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting &&
+      !is_heir(*hello))
     return respond(fail(ErrorCode::kRefused, "the run is about to end and takes no more peers"));
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello->previous());
@@ -197,9 +198,11 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   }
   welcome.set_joining(state_ != State::kWaiting);
   if (state_ == State::kWaiting) welcome.set_version(beginning_.version);
+  welcome.set_keeps_followed(keeps_followed(*hello, *seat));
   welcome.set_heartbeat_seconds(options_.config.net.heartbeat_seconds);
   name_coordinators(welcome);
   respond(make_frame(MessageKind::kWelcome, welcome));
+  if (welcome.keeps_followed()) follow_on(*seat, hello->followed().version());
 }
 
 void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
@@ -208,6 +211,7 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
   if (kind_of(frame) != MessageKind::kHeartbeat && kind_of(frame) != MessageKind::kGoodbye &&
       waits_for_collecting([this, session, frame] { on_message(session, frame); }))
     return;
+  if (on_shadow_message(session, frame)) return;
   auto with = [&](auto parsed, auto handler) {
     if (!parsed) {
       log(LogLevel::kWarn, "closing {}: {}", to_string(session->seat), parsed.error().what);
@@ -289,7 +293,8 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 }
 
 void Coordinator::Impl::start_if_formed() {
-  if (state_ != State::kWaiting || !may_start()) return;
+  if (state_ != State::kWaiting) return;
+  if (!may_start()) return fill_empty_stages();
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   state_ = State::kTraining;
   trained_ = true;
@@ -301,8 +306,13 @@ void Coordinator::Impl::start_if_formed() {
 }
 
 void Coordinator::Impl::send_membership() {
-  for (const Seat& seat : membership_.refresh_views())
+  const std::set<Seat> changed = membership_.refresh_views();
+  for (const Seat& seat : changed)
     notify(seat, make_frame(MessageKind::kMembership, membership_.view_for(seat)));
+  for (const auto& [shadow, entry] : shadows_.all())
+    if (entry.follows &&
+        std::ranges::any_of(changed, [&](const Seat& seat) { return seat.stage == shadow.stage; }))
+      notify(shadow, make_frame(MessageKind::kMembership, membership_.view_for(shadow)));
 }
 
 // ---- The order of a run
@@ -312,7 +322,7 @@ void Coordinator::Impl::advance() {
   if (ended_ || state_ == State::kFailed || state_ == State::kWaiting || collecting_) return;
   for (const RunSequence::Opening& opening : sequence_.take_openings()) open_phase(opening);
   pump_leases();
-  if (!sequence_.finished() || checkpoint_) return;
+  if (!sequence_.finished() || checkpoint_ || !emptied_.empty()) return;
   const std::uint64_t version = sequence_.committed();
   if (!all_stepped(version)) return;
   if (saved_version_ != version) return begin_checkpoint(version, true);
@@ -387,9 +397,18 @@ void Coordinator::Impl::broadcast(const Frame& frame) {
       session->channel->notify(frame);
 }
 
+// To a peer, or to its shadow of another stage.
 void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
-  if (auto it = peers_.find(seat.peer); it != peers_.end())
-    it->second->channel->notify(std::move(frame));
+  const auto it = peers_.find(seat.peer);
+  if (it == peers_.end()) return;
+  if (shadows_.has(seat)) {
+    wire::ToShadow wrapped;
+    wrapped.set_stage(seat.stage.value);
+    wrapped.set_kind(frame.kind);
+    wrapped.set_meta(std::move(frame.meta));
+    frame = make_frame(MessageKind::kToShadow, wrapped);
+  }
+  it->second->channel->notify(std::move(frame));
 }
 
 void Coordinator::Impl::event(const std::string& kind, const std::string& detail) {
@@ -434,6 +453,9 @@ void Coordinator::check_invariants() const {
 }
 bool Coordinator::serves(const Seat& seat) const {
   return impl_->serves(seat);
+}
+std::vector<Seat> Coordinator::shadow_hosts(StageId stage) const {
+  return impl_->shadow_hosts(stage);
 }
 
 }  // namespace swarmline

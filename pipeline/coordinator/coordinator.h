@@ -10,6 +10,7 @@
 //              holds a run is gone on with in the same way.
 //   Errors:    a poison microbatch, peers that fail one after the other, or a stage that nobody
 //              serves for [net] peers_wait_seconds ends the run with RunOutcome{1, sentence}.
+//              RunOutcome{3, sentence}: another coordinator leads the run, and it goes on there.
 //   Bounds:    two open training phases (delay 1), one evaluation; peers <= Limits::peers_max.
 #pragma once
 
@@ -90,7 +91,11 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Listens on [net] listen and returns the bound address.
+  // The run of that journal was over when its coordinator ended, or left by its user.
+  static Result<bool> has_ended(Journal& journal);
+
+  // Listens on [net] listen and returns the bound address. On a journal that holds a run it goes on
+  // with it: with the peers that still serve it, else from the newest checkpoint.
   Result<Address> start();
   // First call: finish the open step, checkpoint, end with exit code 0. `now`: end at once with
   // 130.
@@ -100,6 +105,8 @@ class Coordinator {
   // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
   void check_invariants() const;
   bool serves(const Seat& seat) const;
+  // Seats of those whose shadows of the stage are ready to take it over.
+  std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
   class Impl;

@@ -1,4 +1,5 @@
-// Moves: whoever the planner sends to another stage drains, and comes back as a joiner there.
+// Moves and shadows. Whoever the planner sends to another stage drains, and comes back as a joiner
+// there.
 #include "engine/base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
@@ -10,7 +11,7 @@ std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const 
   const Member* before = membership_.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
   if (!balancer_.moves()) return std::nullopt;
-  return balancer_.place(membership_, hello.memory_bytes(), runtime_.now());
+  return balancer_.place(membership_, shadows_, hello.memory_bytes(), runtime_.now());
 }
 
 void Coordinator::Impl::balance() {
@@ -28,7 +29,7 @@ void Coordinator::Impl::balance() {
     send_membership();
   }
   if (!balancer_.due(now)) return;
-  const SwarmPlan plan = balancer_.plan(membership_, now);
+  const SwarmPlan plan = balancer_.plan(membership_, shadows_, now);
   for (const PlanMove& move : plan.moves) {
     Member& member = membership_.at(move.peer);
     if (move.kind == MoveKind::kRetire || !move.from || !serves(member.seat)) continue;
@@ -40,6 +41,13 @@ void Coordinator::Impl::balance() {
                               to_string(member.seat), move.to.value, move.reason,
                               plan.throughput_before, plan.throughput_after));
     send_membership();
+  }
+  for (const ShadowChange& change : plan.shadows) {
+    const Member& host = membership_.at(change.peer);
+    const Seat shadow{host.seat.peer, change.stage, host.seat.incarnation};
+    if (change.add && serves(host.seat) && !host.draining)
+      add_shadow(host.seat, change.stage, change.reason);
+    if (!change.add && shadows_.has(shadow)) drop_shadow(shadow, "shadow_dropped", change.reason);
   }
 }
 

@@ -1,4 +1,5 @@
 // Where a run begins, and what it goes back to: eras.
+#include <algorithm>
 #include <charconv>
 
 #include "engine/base/hash.h"
@@ -157,6 +158,9 @@ void Coordinator::Impl::forget_steps() {
   for (const Phase& phase : ledger_.open_phases()) ledger_.abandon(phase);
   board_.end();
   desk_ = JoinDesk();
+  shadows_ = ShadowDesk();
+  emptied_.clear();
+  recent_commits_.clear();
   opened_.clear();
   followers_ready_.clear();
   sources_.clear();
@@ -175,6 +179,11 @@ void Coordinator::Impl::forget_steps() {
 // ---- Peers come back ----------------------------------------------------------------------------
 
 void Coordinator::Impl::wait_for_peers() {
+  gather();
+  arm_peers_wait();
+}
+
+void Coordinator::Impl::gather() {
   gathered_ = false;
   runtime_.cancel(gather_timer_);
   gather_timer_ = runtime_.call_after(kGatherTime, [weak = weak()] {
@@ -183,7 +192,28 @@ void Coordinator::Impl::wait_for_peers() {
     (*self)->gathered_ = true;
     (*self)->start_if_formed();
   });
-  arm_peers_wait();
+}
+
+// Whoever was to serve a stage was lost before the era began: one of a stage that has several goes
+// there.
+void Coordinator::Impl::fill_empty_stages() {
+  if (!trained_ || !gathered_) return;
+  std::vector<std::pair<Seat, StageId>> moves;
+  std::map<StageId, std::vector<Seat>> seats;
+  for (const StageSpec& stage : stages_) seats[stage.stage] = membership_.ready_of(stage.stage);
+  for (const StageId empty : membership_.empty_stages()) {
+    const auto most = std::max_element(
+        seats.begin(), seats.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    if (most->second.size() < 2) break;
+    moves.emplace_back(most->second.back(), empty);
+    most->second.pop_back();
+  }
+  if (!moves.empty()) gather();
+  for (const auto& [seat, stage] : moves) {
+    fence(seat, fmt::format("stage {} has no peer", stage.value), Goes::kMoves);
+    expected_.insert(seat.peer);
+  }
 }
 
 void Coordinator::Impl::arm_peers_wait() {

@@ -19,6 +19,7 @@
 #include "pipeline/coordinator/reduce_board.h"
 #include "pipeline/coordinator/run_sequence.h"
 #include "pipeline/coordinator/run_stats.h"
+#include "pipeline/coordinator/shadow_desk.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -35,8 +36,10 @@ class Coordinator::Impl {
   std::string status_json() const;
   void check_invariants() const { ledger_.check_invariants(); }
   bool serves(const Seat& seat) const;  // hears of everything
+  std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
+  enum class Goes { kLost, kFailed, kLeft, kMoves };
   enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed, kCollecting };
 
   // One connection: a peer after its Hello, or a tool that asks for the status.
@@ -56,6 +59,17 @@ class Coordinator::Impl {
   struct LeaseBook {  // one source
     std::uint64_t wanted = 0;
     std::uint64_t granted = 0;
+  };
+
+  // A stage that nobody serves, while a shadow's host is on its way there.
+  struct Emptied {
+    Seat last;  // who served it, and how that ended
+    std::string why;
+    Goes how = Goes::kLost;
+    std::optional<Seat> heir;  // the shadow whose host was sent
+    std::uint64_t digest = 0;  // of what it holds
+    std::optional<Seat> seat;  // its host's at the stage, once it has come back
+    Instant deadline{};        // for what comes next
   };
 
   struct CheckpointRound {
@@ -102,14 +116,15 @@ class Coordinator::Impl {
   bool was_stopped() const;
   void watch();
   // Ends the seat: journaled, told to it and to everybody, its contributions missing.
-  enum class Goes { kLost, kFailed, kLeft, kMoves };
   void fence(const Seat& seat, const std::string& why, Goes how = Goes::kLost);
   void on_leave(const Seat& seat);
   // Lets go who drains and owns nothing any more.
   void release_drained();
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
   bool follows(const Seat& seat) const;  // hears of commits and losses
-  void send_fenced(const Session& session, const std::string& why);
+  // `takes`: the stage that it is sent to with what it followed.
+  void send_fenced(const Session& session, const std::string& why,
+                   std::optional<StageId> takes = {});
 
   // coordinator_era.cc: where a run begins, and what it goes back to
   Result<void> open_journal();
@@ -123,6 +138,8 @@ class Coordinator::Impl {
   void forget_steps();
   SequenceOptions sequence_from(std::uint64_t version) const;
   void wait_for_peers();
+  void gather();
+  void fill_empty_stages();
   void arm_peers_wait();
   bool may_start() const;
   void on_piece_request(const SessionPtr& session, const wire::PieceRequest& request);
@@ -130,6 +147,36 @@ class Coordinator::Impl {
   // coordinator_balance.cc: who should serve what
   std::optional<StageId> place(const wire::Hello& hello) const;
   void balance();
+
+  // coordinator_shadows.cc: who follows what
+  void add_shadow(const Seat& host, StageId stage, const std::string& why);
+  void drop_shadow(const Seat& shadow, const std::string& kind, const std::string& why);
+  void forget_shadow(const Seat& shadow);
+  void lose_keeper(const Seat& keeper);
+  void lose_shadows_of(const Seat& host);
+  bool on_shadow_message(const SessionPtr& session, const Frame& frame);
+  void on_shadow_ready(const Seat& shadow, const wire::Ready& ready);
+  void check_shadows(StageId stage);
+  // Members of a stage differ: whether its shadows say, or may say, who is right.
+  bool settled_by_shadows(StageId stage, std::uint64_t version,
+                          const std::map<std::uint64_t, std::vector<Seat>>& votes);
+  void watch_shadows(Instant now);
+  std::vector<Seat> keepers_of(std::uint32_t group) const;
+  bool has_result(const Seat& seat) const;
+  std::optional<Seat> link_seat(const Seat& holder) const;
+  std::set<StageId> stages_to_keep_for() const;
+  void tell_shadows(wire::Commit commit, const std::set<StageId>& keepers);
+  // The stage's last member is lost: whether a shadow can take it over.
+  bool awaits_heir(const Seat& lost, const std::string& why, Goes how);
+  std::optional<Seat> heir_of(StageId stage) const;
+  void disinherit(StageId stage);
+  void take_over();
+  bool takes_followed(const Member& member) const;
+  bool catches_up(const Member& member) const;
+  bool is_heir(const wire::Hello& hello) const;
+  bool keeps_followed(const wire::Hello& hello, const Seat& seat) const;
+  void follow_on(const Seat& seat, std::uint64_t version);
+  bool seat_heir(const Seat& seat, const wire::Ready& ready);
 
   // coordinator_join.cc: seats taken after the start
   void on_want_state(const Seat& seat);
@@ -233,6 +280,9 @@ class Coordinator::Impl {
   Ledger ledger_;
   ReduceBoard board_;
   JoinDesk desk_;
+  ShadowDesk shadows_;
+  std::map<StageId, Emptied> emptied_;
+  std::deque<wire::Commit> recent_commits_;
   std::map<Phase, wire::OpenPhase> opened_;  // as it was said, for newcomers
   std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_ready_;  // version, digest
   RunStats stats_;

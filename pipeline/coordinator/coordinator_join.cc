@@ -29,7 +29,11 @@ void Coordinator::Impl::freeze_states() {
     const std::vector<Seat> joiners = desk_.begin(StageId{s}, version, mates);
     if (joiners.empty()) continue;
     for (const Seat& joiner : joiners) {
-      membership_.at(joiner.peer).state = MemberState::kFollowing;
+      if (shadows_.has(joiner)) {
+        shadows_.begin(joiner, runtime_.now());
+      } else {
+        membership_.at(joiner.peer).state = MemberState::kFollowing;
+      }
       notify(joiner, make_frame(MessageKind::kMembership, membership_.view_for(joiner)));
     }
     wire::FreezeState freeze;
@@ -68,6 +72,7 @@ void Coordinator::Impl::offer_state(StageId stage) {
 }
 
 void Coordinator::Impl::on_follower_ready(const Seat& seat, const wire::Ready& ready) {
+  if (seat_heir(seat, ready)) return;
   followers_ready_[seat] = {ready.version(), ready.state_digest()};
   seat_followers(seat.stage);
 }
@@ -122,7 +127,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
   }
   // The commit waits for it: were the round's members lost, nobody else would have the result.
   for (std::uint32_t group = 0; board_.active() && group <= stages_.size(); ++group) {
-    if (!board_.has(group) || !is_in(group, seat.stage)) continue;
+    if (!board_.has(group) || !is_in(group, seat.stage) || board_.is_member(group, seat)) continue;
     board_.add_late(group, seat);
     fetch_late(group);
   }

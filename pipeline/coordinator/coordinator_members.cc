@@ -27,6 +27,7 @@ void Coordinator::Impl::watch() {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
         to_seconds(now - expected_tick_));
     membership_.restart_deadlines(now);
+    shadows_.restart_deadlines(now);
   }
   const Duration stuck =
       std::max(from_seconds(kStuckHopTimeouts * options_.config.wiring.hop_timeout_seconds),
@@ -41,6 +42,7 @@ void Coordinator::Impl::watch() {
                                         to_seconds(stuck)));
   for (const auto& [seat, why] : lost)
     if (!ended_) fence(seat, why);
+  if (!ended_) watch_shadows(now);
   expected_tick_ = now + period / kLooksPerHeartbeat;
   runtime_.call_at(expected_tick_, [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->watch();
@@ -50,6 +52,7 @@ void Coordinator::Impl::watch() {
 void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how) {
   if (!membership_.is_current(seat) || ended_) return;
   const Member member = membership_.at(seat.peer);
+  const bool takes_followed_stage = how == Goes::kMoves && takes_followed(member);
   membership_.fence(seat);
   if (auto kept = journal_.record_seat({.seat = seat,
                                         .address = member.address,
@@ -66,22 +69,28 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
       session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
       session.mapped()->channel->close();
     } else {
-      send_fenced(*session.mapped(), why);
+      send_fenced(*session.mapped(), why, takes_followed_stage ? member.moves_to : std::nullopt);
     }
   }
   sources_.erase(seat.peer);
   followers_ready_.erase(seat);
   desk_.lost(seat);
   ledger_.seat_lost(seat);
+  lose_shadows_of(seat);
   for (auto& [key, digests] : state_digests_) digests.erase(seat);
   expected_.erase(seat.peer);
   if (collecting_) {
     collecting_->holdings.erase(seat);
     return no_longer_awaited(seat);
   }
-  if (state_ == State::kWaiting)
-    return how == Goes::kFailed ? stage_is_gone(seat, why, how) : start_if_formed();
-  if (membership_.ready_of(seat.stage).empty()) return stage_is_gone(seat, why, how);
+  if (state_ == State::kWaiting) {
+    if (how != Goes::kFailed) return start_if_formed();
+    if (!trained_) return stage_is_gone(seat, why, how);
+    why_waiting_ = fmt::format("{} failed: {}", to_string(seat), why);
+    return start_if_formed();
+  }
+  if (membership_.ready_of(seat.stage).empty() && !awaits_heir(seat, why, how))
+    return stage_is_gone(seat, why, how);
   balancer_.seats_changed();
 
   wire::PeerLost lost;
@@ -94,6 +103,7 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
   freeze_states();
   for (const Phase& phase : ledger_.open_phases()) after_progress(phase);
   advance();
+  take_over();
 }
 
 void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, Goes how) {
@@ -104,10 +114,13 @@ void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, 
   begin_from_checkpoint(fmt::format("{} was lost: {}", who, why));
 }
 
-void Coordinator::Impl::send_fenced(const Session& session, const std::string& why) {
+void Coordinator::Impl::send_fenced(const Session& session, const std::string& why,
+                                    std::optional<StageId> takes) {
   wire::Fenced fenced;
   *fenced.mutable_seat() = to_wire(session.seat);
   fenced.set_reason(why);
+  fenced.set_takes_stage(takes.has_value());
+  if (takes) fenced.set_stage(takes->value);
   session.channel->notify(make_frame(MessageKind::kFenced, fenced));
   session.channel->close();
 }
@@ -132,7 +145,7 @@ void Coordinator::Impl::release_drained() {
     const Seat& seat = member.seat;
     if (!member.draining || !serves(seat) || member.in_flight > 0) continue;
     // The last one of its stage stays until another holds the stage's state.
-    bool needed = membership_.staying_of(seat.stage).empty();
+    bool needed = membership_.staying_of(seat.stage).empty() || catches_up(member);
     for (const Phase& phase : ledger_.open_phases())
       needed = needed || (phase.kind == PhaseKind::kTrain &&
                           !ledger_.owned_by(phase, seat.stage, peer).empty());

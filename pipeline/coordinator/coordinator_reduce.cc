@@ -76,8 +76,12 @@ void Coordinator::Impl::seal(std::uint64_t step) {
   // An embedding that two stages share is a group of its own.
   if (stage_count > 1 && layouts_[0].has_tied()) members[stage_count] = members_of(stage_count);
   std::vector<std::uint32_t> groups;
-  for (const auto& [group, seats] : members) groups.push_back(group);
-  board_.begin(step, std::move(members), first_round_attempt());
+  std::map<std::uint32_t, ReduceBoard::Members> keepers;
+  for (const auto& [group, seats] : members) {
+    groups.push_back(group);
+    keepers[group] = keepers_of(group);
+  }
+  board_.begin(step, std::move(members), std::move(keepers), first_round_attempt());
   reduce_deadlines_ = 0;
   send_seals(groups);
   sequence_.on_sealed(step);
@@ -128,9 +132,13 @@ void Coordinator::Impl::on_seal_mismatch(const Seat& seat, const wire::SealMisma
 
 void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
   if (!board_.report(reduced)) return;
-  stats_.on_reduced(reduced);
-  membership_.measured(from_wire(reduced.seat()), reduced.busy_ns(), reduced.contributions());
-  boundaries_.on_reduced(reduced);
+  if (const Seat seat = from_wire(reduced.seat()); shadows_.has(seat)) {
+    if (has_result(seat)) shadows_.answered(seat);
+  } else {
+    stats_.on_reduced(reduced);
+    membership_.measured(seat, reduced.busy_ns(), reduced.contributions());
+    boundaries_.on_reduced(reduced);
+  }
   const std::vector<Seat> wrong = board_.settle_differences(reduced.group());
   if (!wrong.empty()) {
     for (const Seat& seat : wrong)
@@ -144,8 +152,15 @@ void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
 }
 
 void Coordinator::Impl::fetch_late(std::uint32_t group) {
-  if (const std::vector<Seat> late = board_.take_late(group); !late.empty())
-    send_fetch(group, late);
+  if (!board_.held(group) || std::ranges::none_of(board_.holders(group), [this](const Seat& seat) {
+        return link_seat(seat).has_value();
+      }))
+    return;
+  const std::vector<Seat> late = board_.take_late(group);
+  if (late.empty()) return;
+  send_fetch(group, late);
+  for (const Seat& seat : late)
+    if (shadows_.has(seat)) shadows_.asked(seat, runtime_.now());
 }
 
 void Coordinator::Impl::fetch_missing(std::uint32_t group) {
@@ -178,7 +193,9 @@ void Coordinator::Impl::send_fetch(std::uint32_t group, const std::vector<Seat>&
   fetch.set_group(group);
   fetch.set_attempt(board_.attempt(group));
   fetch.set_digest(board_.digest(group));
-  const std::vector<Seat> holders = board_.holders(group);
+  std::vector<Seat> holders;
+  for (const Seat& seat : board_.holders(group))
+    if (const std::optional<Seat> reached = link_seat(seat)) holders.push_back(*reached);
   const std::size_t named = std::min(holders.size(), kHoldersNamedMax);
   for (const Seat& seat : to) {
     fetch.clear_holders();
@@ -268,7 +285,8 @@ void Coordinator::Impl::mend_rounds() {
   for (std::uint32_t group : again) {
     for (const StageId stage : stages_of(group))
       if (ledger_.stage_state(phase, stage) == StageState::kOpen) ledger_.begin_close(phase, stage);
-    if (board_.restart(group, members_of(group)) >= first_round_attempt() + kAttemptsMax)
+    if (board_.restart(group, members_of(group), keepers_of(group)) >=
+        first_round_attempt() + kAttemptsMax)
       return fail_run(
           fmt::format("averaging step {} did not end in {} attempts", board_.step(), kAttemptsMax));
   }
@@ -345,7 +363,7 @@ void Coordinator::Impl::commit() {
   if (auto kept = journal_.record_commit(record); !kept) return journal_failed(kept.error());
 
   // Where somebody was not in the round, the others keep the result for it.
-  std::set<StageId> keepers;
+  std::set<StageId> keepers = stages_to_keep_for();
   for (const auto& [peer, session] : peers_) {
     const Seat& seat = session->seat;
     if (!serves(seat) && !follows(seat)) continue;
@@ -370,6 +388,7 @@ void Coordinator::Impl::commit() {
     commit.set_keep(keepers.contains(seat.stage));
     session->channel->notify(make_frame(MessageKind::kCommit, commit));
   }
+  tell_shadows(std::move(commit), keepers);
 
   std::vector<PeerContributions> shares;
   for (const auto& [peer, member] : membership_.members()) {
@@ -426,6 +445,7 @@ void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
   std::erase_if(state_digests_,
                 [&](const auto& entry) { return entry.first.second + 2 < stepped.version(); });
   if (!followers_ready_.empty()) seat_followers(seat.stage);
+  check_shadows(seat.stage);
   if (sequence_.finished()) advance();
 }
 
@@ -450,6 +470,7 @@ void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
     return;
   }
   if (said.size() < all.size()) return;  // the others may tell which is right
+  if (settled_by_shadows(stage, version, votes)) return;
   const auto other = votes.begin()->first == most->first ? std::next(votes.begin()) : votes.begin();
   begin_from_checkpoint(fmt::format("{} and {} hold different parameters after step {}",
                                     to_string(most->second.front()),

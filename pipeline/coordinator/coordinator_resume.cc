@@ -18,6 +18,7 @@ constexpr const char* kEnded = "ended";      // meta: the run was over, or left 
 constexpr const char* kAddress = "address";  // meta: where it listens
 constexpr const char* kEvaluated =
     "evaluated";                             // meta: the newest version whose evaluation is over
+constexpr int kDeposed = 3;                  // exit code
 constexpr std::size_t kHeldMax = 1 << 16;    // messages that wait for the collecting to end
 constexpr std::uint64_t kTermMax = 1 << 15;  // what the numbers of attempts have room for
 constexpr int kAttemptsOfTermBits = 8;       // of averaging: more than one term may use
@@ -99,8 +100,12 @@ std::uint32_t Coordinator::Impl::first_round_attempt() const {
 
 // ---- Collecting ---------------------------------------------------------------------------------
 
+// Where a standby may have taken over, peers first have to find out that it did.
 void Coordinator::Impl::arm_collect_deadline() {
-  const Duration wait = from_seconds(options_.config.net.collect_seconds);
+  runtime_.cancel(collecting_->deadline);
+  Duration wait = from_seconds(options_.config.net.collect_seconds);
+  if (!options_.config.net.standby.empty() && collecting_->holdings.empty())
+    wait += std::max(kCoordinatorSilence, 10 * from_seconds(options_.config.net.heartbeat_seconds));
   collecting_->deadline = runtime_.call_after(wait, [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;
@@ -141,7 +146,9 @@ void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello
   welcome.set_resumed(true);
   name_coordinators(welcome);
   respond(make_frame(MessageKind::kWelcome, welcome));
+  const bool first = collecting_->holdings.empty();
   collecting_->holdings[seat] = hello.holdings();
+  if (first) arm_collect_deadline();
   no_longer_awaited(seat);
 }
 
@@ -312,6 +319,12 @@ Result<void> Coordinator::Impl::record_evaluated(std::uint64_t version) {
   return journal_.put_meta(kEvaluated, std::to_string(version));
 }
 
+Result<bool> Coordinator::has_ended(Journal& journal) {
+  const auto ended = journal.get_meta(kEnded);
+  if (!ended) return std::unexpected(ended.error());
+  return ended->value_or("0") == "1";
+}
+
 void Coordinator::Impl::record_end() {
   if (auto kept = journal_.put_meta(kEnded, "1"); !kept)
     log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
@@ -336,14 +349,13 @@ void Coordinator::Impl::step_down(const std::string& why) {
   state_ = State::kFailed;
   sentence_ = "another coordinator has taken over: " + why;
   log(LogLevel::kWarn, "{}", sentence_);
-  if (checkpoint_) sink_.abandon();
   runtime_.post([weak = weak()] {
     auto self = weak.lock();
     if (!self) return;
     (*self)->network_.stop_listening();
     const std::vector<SessionPtr> sessions = (*self)->sessions_;
     for (const SessionPtr& session : sessions) session->channel->close();
-    (*self)->on_finished_({1, (*self)->sentence_});
+    (*self)->on_finished_({kDeposed, (*self)->sentence_});
   });
 }
 

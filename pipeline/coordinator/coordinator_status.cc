@@ -106,6 +106,16 @@ std::string Coordinator::Impl::status_json() const {
       json.member("busy", elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0.0);
       json.end_object();
     }
+    json.end_array().key("shadows").begin_array();
+    for (const Seat& seat : shadows_.of_stage(stage.stage)) {
+      const ShadowDesk::Shadow& shadow = shadows_.all().at(seat);
+      json.begin_object();
+      json.member("peer", seat.peer.value);
+      json.member("name", membership_.members().at(seat.peer).name);
+      json.member("serves", shadow.host_stage.value);
+      json.member("state", shadow.ready ? "ready" : "fetching");
+      json.end_object();
+    }
     json.end_array().end_object();
   }
   json.end_array();

@@ -18,6 +18,7 @@ void describe(Member& member, const wire::Hello& hello, Instant now) {
   member.device = hello.device();
   member.pid = hello.pid();
   member.memory_bytes = hello.memory_bytes();
+  member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.last_heard = now;
   member.progress = now;
 }

@@ -8,8 +8,32 @@
 
 namespace swarmline {
 
+namespace {
+
+bool contains(const ReduceBoard::Members& seats, const Seat& seat) {
+  return std::find(seats.begin(), seats.end(), seat) != seats.end();
+}
+
+}  // namespace
+
+// Who averaged says what is right; those who fetched do where nobody else is left.
+std::map<std::uint64_t, std::size_t> ReduceBoard::Group::votes() const {
+  std::map<std::uint64_t, std::size_t> votes;
+  for (const auto& [seat, said] : digests)
+    if (!contains(keepers, seat)) ++votes[said.digest];
+  if (votes.empty())
+    for (const auto& [seat, said] : digests) ++votes[said.digest];
+  return votes;
+}
+
+bool ReduceBoard::Group::kept() const {
+  std::map<StageId, bool> kept;
+  for (const Seat& keeper : keepers) kept[keeper.stage] |= digests.contains(keeper);
+  return std::all_of(kept.begin(), kept.end(), [](const auto& entry) { return entry.second; });
+}
+
 void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
-                        std::uint32_t attempt) {
+                        std::map<std::uint32_t, Members> keepers, std::uint32_t attempt) {
   active_ = true;
   step_ = step;
   reduce_bytes_ = 0;
@@ -17,6 +41,10 @@ void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> gro
   for (auto& [group, members] : groups) {
     groups_[group].members = std::move(members);
     groups_[group].attempt = attempt;
+  }
+  for (auto& [group, seats] : keepers) {
+    groups_.at(group).late = seats;
+    groups_.at(group).keepers = std::move(seats);
   }
 }
 
@@ -27,8 +55,7 @@ bool ReduceBoard::report(const wire::Reduced& reduced) {
     return false;
   Group& group = it->second;
   const Seat seat = from_wire(reduced.seat());
-  if (std::find(group.members.begin(), group.members.end(), seat) == group.members.end())
-    return false;
+  if (!contains(group.members, seat) && !contains(group.keepers, seat)) return false;
   const Said said{reduced.digest(), reduced.sum_of_squares()};
   if (!group.digests.emplace(seat, said).second) return false;
   std::erase(group.late, seat);
@@ -39,11 +66,27 @@ bool ReduceBoard::report(const wire::Reduced& reduced) {
 
 void ReduceBoard::lose(const Seat& seat) {
   for (auto& [id, group] : groups_) {
-    if (std::erase(group.members, seat) == 0) continue;
-    const bool waited = std::erase(group.late, seat) > 0;
-    group.digests.erase(seat);
+    const bool averaged = std::erase(group.members, seat) > 0 && !contains(group.late, seat);
+    std::erase(group.keepers, seat);
+    std::erase(group.late, seat);
     group.fetching.erase(seat);
-    if (group.digests.empty() && !waited) group.broken = true;
+    const bool held = group.digests.erase(seat) > 0;
+    if (group.digests.empty() && (averaged || held)) group.broken = true;
+  }
+}
+
+bool ReduceBoard::is_member(std::uint32_t id, const Seat& seat) const {
+  return contains(groups_.at(id).members, seat);
+}
+
+void ReduceBoard::seat_keeper(const Seat& keeper, const Seat& seat) {
+  for (auto& [id, group] : groups_) {
+    if (std::erase(group.keepers, keeper) == 0) continue;
+    std::erase(group.late, keeper);
+    group.members.push_back(seat);
+    if (auto said = group.digests.extract(keeper); !said.empty())
+      group.digests.emplace(seat, said.mapped());
+    all_late(id);  // they may have been told of holders that are gone
   }
 }
 
@@ -56,6 +99,8 @@ void ReduceBoard::add_late(std::uint32_t id, const Seat& seat) {
 void ReduceBoard::all_late(std::uint32_t id) {
   Group& group = groups_.at(id);
   group.late = missing(id);
+  for (const Seat& keeper : group.keepers)
+    if (!group.digests.contains(keeper)) group.late.push_back(keeper);
   group.fetching.clear();
 }
 
@@ -78,13 +123,14 @@ void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
   it->second.broken = true;
 }
 
-std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members) {
+std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members, Members keepers) {
   Group& group = groups_.at(id);
   SWARMLINE_CHECK(group.broken);
   group.broken = false;
   group.members = std::move(members);
   group.digests.clear();
-  group.late.clear();
+  group.late = keepers;
+  group.keepers = std::move(keepers);
   group.fetching.clear();
   return ++group.attempt;
 }
@@ -97,9 +143,7 @@ std::vector<std::uint32_t> ReduceBoard::broken() const {
 }
 
 std::uint64_t ReduceBoard::digest(std::uint32_t id) const {
-  const Group& group = groups_.at(id);
-  std::map<std::uint64_t, std::size_t> votes;
-  for (const auto& [seat, said] : group.digests) ++votes[said.digest];
+  const std::map<std::uint64_t, std::size_t> votes = groups_.at(id).votes();
   SWARMLINE_CHECK(!votes.empty());
   return std::max_element(votes.begin(), votes.end(),
                           [](const auto& a, const auto& b) { return a.second < b.second; })
@@ -124,28 +168,28 @@ ReduceBoard::Members ReduceBoard::missing(std::uint32_t id) const {
 
 ReduceBoard::Members ReduceBoard::settle_differences(std::uint32_t id) {
   Group& group = groups_.at(id);
-  if (group.broken || group.digests.size() < group.members.size()) return {};
-  const Members majority = holders(id);
-  if (majority.size() == group.digests.size()) return {};
-  if (2 * majority.size() <= group.digests.size()) {
+  if (group.broken || group.members.empty() || !missing(id).empty()) return {};
+  const std::uint64_t right = digest(id);
+  if (2 * group.votes().at(right) <= group.members.size()) {
     group.digests.clear();
     group.broken = true;
     return {};
   }
-  const std::uint64_t right = digest(id);
   Members wrong;
   for (const auto& [seat, said] : group.digests)
     if (said.digest != right) wrong.push_back(seat);
   for (const Seat& seat : wrong) group.digests.erase(seat);
+  for (const Seat& keeper : group.keepers)
+    if (contains(wrong, keeper)) group.late.push_back(keeper);
+  std::erase_if(wrong, [&](const Seat& seat) { return contains(group.keepers, seat); });
   return wrong;
 }
 
 bool ReduceBoard::done() const {
   return active_ && std::all_of(groups_.begin(), groups_.end(), [this](const auto& entry) {
            const Group& group = entry.second;
-           return !group.broken && !group.members.empty() &&
-                  group.digests.size() == group.members.size() &&
-                  holders(entry.first).size() == group.members.size();
+           return !group.broken && !group.members.empty() && missing(entry.first).empty() &&
+                  group.kept() && holders(entry.first).size() == group.digests.size();
          });
 }
 

@@ -6,6 +6,8 @@
 //   A member seated since the round began waits for its result: it is late, and fetches it. So are
 //   those whose averaging may not end after a loss. A few fetch at a time, each of which is one
 //   more to fetch from.
+//   Keepers are shadows of the group's stages: not averaged with, they fetch the result as those do
+//   who are late, and the step is not done before one of each stage that has any says it does.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
@@ -27,21 +29,24 @@ class ReduceBoard {
 
   // `attempt`: of every group's first averaging.
   void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
-             std::uint32_t attempt = 0);
-  // True when the report counts: a member's first one of this attempt.
+             std::map<std::uint32_t, Members> keepers = {}, std::uint32_t attempt = 0);
+  // True when the report counts: a member's or keeper's first one of this attempt.
   bool report(const wire::Reduced& reduced);
   // The seat is over. Groups it was a member of lose it and what it reported.
   void lose(const Seat& seat);
   // Seated at a stage of the group while it averages.
   void add_late(std::uint32_t group, const Seat& seat);
-  // Who has not reported is late, whatever it was told before.
+  // A keeper sits down at the stage, with what it has fetched.
+  void seat_keeper(const Seat& keeper, const Seat& seat);
+  // Members and keepers that have not reported are late, whatever it was told before.
   void all_late(std::uint32_t group);
-  // Late members that shall fetch the result now: kFetchersPerHolder at a time.
+  // Late members and keepers that shall fetch the result now: kFetchersPerHolder at
+  // a time.
   Members take_late(std::uint32_t group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
   void give_up(std::uint32_t group, std::uint32_t attempt);
   // A broken group's next attempt; returns its number.
-  std::uint32_t restart(std::uint32_t group, Members members);
+  std::uint32_t restart(std::uint32_t group, Members members, Members keepers = {});
   void end() { active_ = false; }
 
   bool active() const { return active_; }
@@ -52,11 +57,15 @@ class ReduceBoard {
   bool done() const;  // all members of all groups have the same bits
   std::uint32_t attempt(std::uint32_t group) const { return groups_.at(group).attempt; }
   const Members& members(std::uint32_t group) const { return groups_.at(group).members; }
+  bool is_member(std::uint32_t group, const Seat& seat) const;
+  bool has_reported(std::uint32_t group, const Seat& seat) const {
+    return groups_.at(group).digests.contains(seat);
+  }
   Members holders(std::uint32_t group) const;       // those with digest()
   Members missing(std::uint32_t group) const;       // members that have not reported
   std::uint64_t digest(std::uint32_t group) const;  // of a held group: what most holders have
-  // Members whose bits differ from what most have; they count as missing from now on. A tie breaks
-  // the group. Empty while reports are missing.
+  // Members whose bits differ from what most have; they count as missing from now on, and keepers
+  // that fetched such bits as late. A tie breaks the group. Empty while reports are missing.
   Members settle_differences(std::uint32_t group);
 
   double sum_of_squares() const;  // groups in order, each once
@@ -72,10 +81,14 @@ class ReduceBoard {
   struct Group {
     std::uint32_t attempt = 0;
     Members members;
+    Members keepers;
     std::map<Seat, Said> digests;
     Members late;
     std::set<Seat> fetching;
     bool broken = false;
+
+    std::map<std::uint64_t, std::size_t> votes() const;
+    bool kept() const;
   };
   bool active_ = false;
   std::uint64_t step_ = 0;

@@ -6,6 +6,10 @@ std::string_view to_string(MessageKind kind) {
   switch (kind) {
     case MessageKind::kErrorReply:
       return "ErrorReply";
+    case MessageKind::kFollow:
+      return "Follow";
+    case MessageKind::kToShadow:
+      return "ToShadow";
     case MessageKind::kHello:
       return "Hello";
     case MessageKind::kWelcome:

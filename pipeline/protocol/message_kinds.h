@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "engine/base/ids.h"
+#include "engine/base/units.h"
 #include "engine/net/frame.h"
 #include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
+// Only where another coordinator may take over: a peer looks for it when its own has been silent
+// for longer (or for ten heartbeats).
+inline constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
 
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
@@ -70,6 +74,10 @@ enum class MessageKind : std::uint16_t {
   kReduceChunk = 58,
   kPieceRequest = 59,
   kPiece = 60,
+  // coordinator -> peer, of the stages that it follows; a shadow's own words come under its seat:
+  // the peer's, with the stage it follows
+  kFollow = 66,
+  kToShadow = 67,
   // admin
   kStatusRequest = 80,
   kStatusReply = 81,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/base/check.h"
 #include "engine/base/hash.h"
 
 namespace swarmline {
@@ -28,10 +29,7 @@ ParameterState::ParameterState(StageModel& model, const RunConfig& config)
       delayed_(config.pipeline.delay == 1),
       optimizer_(make_optimizer(model, config.optimizer)),
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
-      reduced_(Buffer::zeroed(model.layout().bytes())) {
-  accumulators_[0] = Buffer::zeroed(model.layout().bytes());
-  if (delayed_) accumulators_[1] = Buffer::zeroed(model.layout().bytes());
-}
+      reduced_(Buffer::zeroed(model.layout().bytes())) {}
 
 MutableBytes ParameterState::committed_bytes() {
   return delayed_ ? committed_.bytes() : model_.parameters();
@@ -43,6 +41,7 @@ BytesView ParameterState::committed_parameters() const {
 
 void ParameterState::begin(std::uint64_t step) {
   Buffer& sums = accumulators_[slot(step)];
+  if (sums.size() == 0) sums = Buffer(layout().bytes());
   std::memset(sums.data(), 0, sums.size());
 }
 
@@ -166,6 +165,32 @@ Result<void> ParameterState::load(Version version, BytesView state) {
   } else if (delayed_) {
     std::ranges::copy(committed_.bytes(), model_.parameters().begin());
   }
+  model_.parameters_changed();
+  return {};
+}
+
+Result<void> ParameterState::adopt(ParameterState& from) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  if (!from.optimizer_) return std::unexpected(from.optimizer_.error());
+  SWARMLINE_CHECK(layout().bytes() == from.layout().bytes() && delayed_ == from.delayed_);
+  const auto copy = [](BytesView bytes, MutableBytes to) {
+    std::copy(bytes.begin(), bytes.end(), to.begin());
+  };
+  copy(from.model_.parameters(), model_.parameters());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto state = from.optimizer_->moment(moment);
+    if (!state) return std::unexpected(std::move(state).error());
+    auto place = optimizer_->moment(moment);
+    if (!place) return std::unexpected(std::move(place).error());
+    copy(*state, *place);
+  }
+  SWARMLINE_TRY(optimizer_->moments_changed());
+  committed_version_ = from.committed_version_;
+  computing_version_ = from.computing_version_;
+  other_version_ = from.other_version_;
+  committed_ = std::move(from.committed_);
+  other_ = std::move(from.other_);
+  reduced_ = std::move(from.reduced_);
   model_.parameters_changed();
   return {};
 }

@@ -6,9 +6,9 @@
 //              version t-1, is averaged into t+1; a step that lost contributions after it was
 //              sealed is computed again, so three arenas: committed, the one the model computes on,
 //              and the other version in use. use() exchanges the last two.
-//   Gradients: one accumulator a step (two in turn with delay 1): cleared by begin(), read by the
-//              averaging until the commit; `reduced` is where the average is written. Reduction is
-//              out of place.
+//   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(), read
+//              by the averaging until the commit; `reduced` is where the average is written.
+//              Reduction is out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host"; the committed parameters are in the host's, too.
 //   Frozen:    a version's state as others take it: committed parameters, first moment, second
@@ -49,6 +49,9 @@ class ParameterState {
   Result<Buffer> save() const;           // [device] the same with what else a checkpoint keeps
   // [device] The committed state from now on, frozen or saved.
   Result<void> load(Version version, BytesView state);
+  // [device] Takes over all versions, the optimizer's state and `reduced` of another one of the
+  // same stage, which is of no use afterwards.
+  Result<void> adopt(ParameterState& from);
   std::uint64_t frozen_bytes() const;
   std::uint64_t saved_bytes() const;
 

@@ -85,11 +85,11 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
                       const std::shared_ptr<Seat>& from, Frame frame) {
   std::erase(ungreeted_, connection);
   auto hello = parse<wire::LinkHello>(frame);
-  const bool fits =
-      kind_of(frame) == MessageKind::kLinkHello && hello && hello->run_id() == identity_.run_id &&
-      hello->era() == identity_.era.value && hello->term() >= identity_.term.value &&
-      from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
-      hello->from().peer() != identity_.self.peer.value && !fenced(from_wire(hello->from()));
+  const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
+                    hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
+                    from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
+                    hello->from().peer() != identity_.self.peer.value &&
+                    !fenced(from_wire(hello->from()));
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   if (!fits || !room) {
@@ -138,6 +138,12 @@ Frame PeerLinks::hello_for(const Seat& to) const {
 
 void PeerLinks::send(const Seat& to, Frame frame) {
   if (fenced(to)) return;
+  if (to == identity_.self) {
+    std::weak_ptr<PeerLinks*> weak = alive_;
+    return runtime_.post([weak, to, frame = std::move(frame)] {
+      if (auto self = weak.lock()) (*self)->handlers_.on_frame(to, frame);
+    });
+  }
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));

@@ -2,6 +2,7 @@
 // commit.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/hash.h"
@@ -277,12 +278,19 @@ BytesView SeatedStage::reduced_bytes(const RoundKey& key) const {
   return {};
 }
 
+bool SeatedStage::holds(const wire::BlobId& blob) const {
+  if (blob.has_state())
+    return frozen_ && blob.state() == frozen_->version && blob.stage() == stage().value;
+  return blob.has_reduced() && has_group(blob.reduced().group()) &&
+         !reduced_bytes(key_of(blob.reduced())).empty();
+}
+
 Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
   wire::Piece reply;
   *reply.mutable_blob() = request.blob();
   reply.set_piece(request.piece());
   BytesView bytes;
-  if (request.blob().has_state() && frozen_ && request.blob().state() == frozen_->version) {
+  if (request.blob().has_state() && holds(request.blob())) {
     bytes = frozen_->bytes.view();
     frozen_used_ = context_.runtime.now();
   }
@@ -310,7 +318,7 @@ Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
   }
   const RoundKey key = key_of(piece->blob().reduced());
   const auto entry = fetches_.find(key);
-  if (entry == fetches_.end()) return {};  // late
+  if (entry == fetches_.end() || entry->second.pieces.done()) return {};  // late
   if (piece->missing())
     entry->second.pieces.on_missing(from);
   else
@@ -403,6 +411,10 @@ void SeatedStage::advance_commits() {
       const auto mine = digests_.find(key);
       if (mine != digests_.end() && mine->second == group.digest()) continue;
       here = false;
+      // What the coordinator waited for it does not any more: it names no other holders.
+      if (const auto asked = fetches_.find(key);
+          asked != fetches_.end() && std::exchange(asked->second.report, false))
+        fetch(key, group.digest(), mates(), false);
       if (fetched_.contains(key)) {
         use_fetched(key);
       } else if (fetches_.contains(key)) {

@@ -85,6 +85,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       begins_with_(parts.joining ? 0 : parts.version),
       following_(parts.joining),
       loaded_(!parts.joining && parts.version == 0),
+      heritage_(std::move(parts.heritage)),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
@@ -112,6 +113,7 @@ void SeatedStage::control(std::function<Result<void>()> body, std::function<void
 }
 
 void SeatedStage::begin() {
+  if (heritage_) return inherit();
   if (following_) return want_state();
   if (begins_with_ > 0) return fetch_saved(begins_with_);
   auto digest = std::make_shared<std::uint64_t>();

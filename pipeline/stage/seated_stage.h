@@ -1,5 +1,6 @@
 // A peer that has its seat: phases open, microbatches flow, the phase is sealed, averaged,
-// committed, again.
+// committed, again. Before that a joiner, which fetches the stage's state and follows the commits
+// since; a shadow is a joiner with a model that computes nothing (ArenaModel), and stays one.
 //   Order:     what the coordinator says of phases is done in its order; while a seal settles or a
 //              commit waits for a gradient that must be fetched, what follows waits.
 //   Ownership: owns everything of the stage but the doors and the links.
@@ -27,6 +28,8 @@
 
 namespace swarmline {
 
+class SeatedStage;
+
 struct SeatedStageParts {
   RunConfig config;
   ModelSpec spec;
@@ -42,6 +45,8 @@ struct SeatedStageParts {
   bool joining = false;  // the run has started: its state is to be fetched
   std::uint64_t version =
       0;  // of the checkpoint that the era begins with; 0: the seed's parameters
+  std::shared_ptr<SeatedStage>
+      heritage;  // this peer's shadow of the stage: its state is taken over
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -74,6 +79,11 @@ class SeatedStage {
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
 
   bool serves() const { return !following_; }
+  StageId stage() const { return context_.stage.stage; }
+  Version committed() const { return committed_; }
+  bool holds(const wire::BlobId& blob) const;
+  // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
+  void silence() { alive_.reset(); }
   BytesView committed_parameters() const { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const { return flow_.in_flight(); }
@@ -131,6 +141,8 @@ class SeatedStage {
   void pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
   void load_state();
+  void inherit();
+  void state_is_here(Version version);
   void say_ready(std::uint64_t digest);
   Result<void> follow(const wire::Commit& commit);
   std::vector<Seat> mates() const;
@@ -187,6 +199,7 @@ class SeatedStage {
   bool following_ = false;  // it has no seat yet
   bool loaded_ = true;      // the state is here
   bool loading_ = false;
+  std::shared_ptr<SeatedStage> heritage_;  // until its state is here
   std::unique_ptr<StateFetch> state_fetch_;
   std::shared_ptr<FrozenState> frozen_;  // for others
   Instant frozen_used_{};

@@ -95,7 +95,7 @@ void SeatedStage::want_state() {
 }
 
 Result<void> SeatedStage::on_offer(const wire::StateOffer& offer) {
-  if (!following_ || loaded_) return {};
+  if (!following_ || loaded_ || loading_) return {};
   std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
   const std::uint64_t pieces =
       (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
@@ -126,6 +126,7 @@ void SeatedStage::pump_state() {
   if (!state_fetch_ || loading_) return;
   for (const PieceFetch::Ask& ask : state_fetch_->pieces.asks()) {
     wire::PieceRequest request;
+    request.mutable_blob()->set_stage(stage().value);
     request.set_piece(ask.piece);
     if (state_fetch_->saved) {
       request.mutable_blob()->set_saved(state_fetch_->version);
@@ -158,7 +159,8 @@ void SeatedStage::pump_state() {
 void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes) {
   if (!state_fetch_ || loading_ || piece.blob().has_saved() != state_fetch_->saved ||
       (piece.blob().has_saved() ? piece.blob().saved() : piece.blob().state()) !=
-          state_fetch_->version)
+          state_fetch_->version ||
+      piece.blob().stage() != stage().value)
     return;
   if (piece.missing())
     state_fetch_->pieces.on_missing(from);
@@ -188,16 +190,46 @@ void SeatedStage::load_state() {
       },
       [this, digest, version] {
         const bool saved = std::exchange(state_fetch_, nullptr)->saved;
-        loaded_ = true;
-        committed_ = Version{version};
-        if (version > 0) {
-          const Phase before{PhaseKind::kTrain, version - 1};
-          phases_.retire(before);
-          averager_.retire(before);
-        }
+        state_is_here(Version{version});
         // With a delay the version before is in use, too: it comes with the next commit.
         if (saved || version == 0 || config_.pipeline.delay == 0) say_ready(*digest);
         if (saved) want_leases();
+        advance_commits();
+      });
+}
+
+void SeatedStage::state_is_here(Version version) {
+  loading_ = false;
+  loaded_ = true;
+  committed_ = version;
+  if (version.value == 0) return;
+  const Phase before{PhaseKind::kTrain, version.value - 1};
+  phases_.retire(before);
+  averager_.retire(before);
+}
+
+// From the shadow of the stage that this peer has been: nothing is fetched.
+void SeatedStage::inherit() {
+  auto digest = std::make_shared<std::uint64_t>();
+  control(
+      [this, digest]() -> Result<void> {
+        SWARMLINE_TRY(state_.adopt(heritage_->state_));
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest] {
+        state_is_here(heritage_->committed_);
+        digests_ = heritage_->digests_;
+        retained_ = heritage_->retained_;
+        retained_keys_ = heritage_->retained_keys_;
+        heritage_.reset();
+        say_ready(*digest);
+        // What it said of these as a shadow may not have been heard.
+        const std::map<RoundKey, std::uint64_t> held = digests_;
+        for (const auto& [key, sum] : held)
+          if (key.phase.step == committed_.value) reduced(key, 0);
         advance_commits();
       });
 }
@@ -225,6 +257,7 @@ Result<void> SeatedStage::follow(const wire::Commit& commit) {
     commits_.clear();
     fetches_.clear();
     fetched_.clear();
+    loaded_ = false;
     want_state();
     return {};
   }

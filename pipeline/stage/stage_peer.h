@@ -8,6 +8,8 @@
 //              and offers all of it to the next coordinator that answers. Only when that one has no
 //              use for it does the peer start over.
 //   Patience:  both for [net] coordinator_patience_seconds.
+//   Shadows:   beside its stage it may follow others in host memory; sent to one of them, it begins
+//              with what it has of it.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
 //              mistake (e.g. a data file that is not there), 3 refused.
 //   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients

@@ -71,6 +71,47 @@ void MemoryCheckpoint::damage_newest() {
   complete_.back().files.rbegin()->second.back() ^= 1;
 }
 
+class SimCluster::LedJournal final : public Journal {
+ public:
+  LedJournal(Journal& journal, const std::uint64_t& reign)
+      : journal_(journal), reign_(reign), own_(reign) {}
+  Result<void> put_meta(const std::string& key, const std::string& value) override {
+    return led([&] { return journal_.put_meta(key, value); });
+  }
+  Result<std::optional<std::string>> get_meta(const std::string& key) override {
+    return led([&] { return journal_.get_meta(key); });
+  }
+  Result<void> record_seat(const SeatRecord& seat) override {
+    return led([&] { return journal_.record_seat(seat); });
+  }
+  Result<std::vector<SeatRecord>> seats() override {
+    return led([&] { return journal_.seats(); });
+  }
+  Result<void> record_commit(const CommitRecord& commit) override {
+    return led([&] { return journal_.record_commit(commit); });
+  }
+  Result<std::optional<CommitRecord>> last_commit() override {
+    return led([&] { return journal_.last_commit(); });
+  }
+  Result<void> record_event(double wall_seconds, const std::string& kind,
+                            const std::string& detail) override {
+    return led([&] { return journal_.record_event(wall_seconds, kind, detail); });
+  }
+  Result<std::vector<EventRecord>> events(std::size_t count_max) override {
+    return led([&] { return journal_.events(count_max); });
+  }
+
+ private:
+  template <typename F>
+  auto led(F call) -> decltype(call()) {
+    if (own_ != reign_) return fail(ErrorCode::kRefused, "another process leads");
+    return call();
+  }
+  Journal& journal_;
+  const std::uint64_t& reign_;
+  const std::uint64_t own_;
+};
+
 SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
                        SimDeviceOptions device_options)
     : machine(peer_machine), device(runtime.node(id), std::move(device_options)) {}
@@ -89,7 +130,7 @@ SimCluster::SimCluster(SimClusterOptions options)
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
-  make_coordinator();
+  make_coordinator(kCoordinatorNode, "sim:1");
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
                                               options_.config.pipeline.peers.end(), 0U);
@@ -103,10 +144,12 @@ SimCluster::SimCluster(SimClusterOptions options)
   }
 }
 
-void SimCluster::make_coordinator() {
+void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
+  ++reign_;
+  led_.push_back(std::make_unique<LedJournal>(journal_, reign_));
   CoordinatorOptions control;
   control.config = options_.config;
-  control.config.net.listen = "sim:1";
+  control.config.net.listen = address;
   control.config_toml = to_toml(options_.config);
   control.run_id = "simulated";
   control.model = model_;
@@ -115,11 +158,13 @@ void SimCluster::make_coordinator() {
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
   coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(0), network_.node(0), journal_, sink_, control,
-                                    [this](RunOutcome outcome) { outcome_ = std::move(outcome); });
-  auto address = coordinator_->start();
-  SWARMLINE_CHECK_MSG(address.has_value(), address ? "" : address.error().what);
-  address_ = *address;
+      std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), *led_.back(), sink_,
+                                    control, [this, reign = reign_](RunOutcome outcome) {
+                                      if (reign == reign_) outcome_ = std::move(outcome);
+                                    });
+  auto bound = coordinator_->start();
+  SWARMLINE_CHECK_MSG(bound.has_value(), bound ? "" : bound.error().what);
+  address_ = *bound;
 }
 
 void SimCluster::kill_coordinator() {
@@ -130,9 +175,15 @@ void SimCluster::kill_coordinator() {
 }
 
 void SimCluster::restart_coordinator() {
-  dead_.push_back(std::move(coordinator_));
+  former_.push_back(std::move(coordinator_));
   runtime_.revive(kCoordinatorNode);
-  make_coordinator();
+  make_coordinator(kCoordinatorNode, "sim:1");
+}
+
+void SimCluster::take_over() {
+  former_.push_back(std::move(coordinator_));
+  sink_.abandon();
+  make_coordinator(kStandbyNode, kStandbyAddress);
 }
 
 void SimCluster::make_peer(const SimPeer& machine) {
@@ -173,7 +224,8 @@ std::size_t SimCluster::add_peer(SimPeer machine) {
 SimCluster::~SimCluster() = default;
 
 StageId SimCluster::stage_of(SimNodeId node) const {
-  return node == kCoordinatorNode ? StageId{} : nodes_[node - 1]->peer->seat().stage;
+  return node == kCoordinatorNode || node == kStandbyNode ? StageId{}
+                                                          : nodes_[node - 1]->peer->seat().stage;
 }
 
 bool SimCluster::is_running(std::size_t i) const {
@@ -207,7 +259,7 @@ std::map<std::string, std::vector<std::byte>> SimCluster::parameters_of(std::siz
 std::map<std::string, std::vector<std::byte>> SimCluster::parameters() const {
   std::map<std::string, std::vector<std::byte>> all;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!runtime_.is_alive(node_of_peer(i)) || !nodes_[i]->peer->serves()) continue;
+    if (!serves(i)) continue;
     for (auto& [name, bytes] : parameters_of(i)) {
       const auto [known, first] = all.emplace(name, bytes);
       SWARMLINE_CHECK_MSG(first || known->second == bytes, "replicas differ in " + name);

@@ -25,6 +25,8 @@
 namespace swarmline {
 
 inline constexpr SimNodeId kCoordinatorNode = 0;
+inline constexpr SimNodeId kStandbyNode = 1'000'000;
+inline constexpr const char* kStandbyAddress = "sim:60000";
 
 struct SimPeer {
   Duration forward = std::chrono::milliseconds(4);
@@ -94,6 +96,9 @@ class SimCluster {
   std::uint64_t coordinators_killed() const { return coordinators_killed_; }
   // Another one is begun on that journal, at the same address.
   void restart_coordinator();
+  // A standby takes the lead at kStandbyAddress; the one before, frozen or cut off, can't write to
+  // the journal any more, and does not know it yet.
+  void take_over();
 
   // Another peer joins now. Returns its place among the peers.
   std::size_t add_peer(SimPeer machine);
@@ -141,21 +146,24 @@ class SimCluster {
   };
 
   void make_peer(const SimPeer& machine);
-  void make_coordinator();
+  void make_coordinator(SimNodeId node, const std::string& address);
 
   SimClusterOptions options_;
   ModelSpec model_;
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
+  class LedJournal;  // refuses whoever does not lead any more
   SimJournal journal_;
+  std::uint64_t reign_ = 0;
+  std::vector<std::unique_ptr<LedJournal>> led_;
   MemoryCheckpoint sink_;
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
   std::uint64_t coordinators_killed_ = 0;
-  std::vector<std::unique_ptr<Coordinator>> dead_;  // what their connections still refer to
-  Address address_;                                 // of the coordinator
+  std::vector<std::unique_ptr<Coordinator>> former_;  // dead, or not leading any more
+  Address address_;                                   // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

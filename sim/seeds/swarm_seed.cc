@@ -175,6 +175,9 @@ RunConfig draw_config(Rng rng) {
   if (once_in(rng, 4)) config.eval.every_steps = 4;
   if (once_in(rng, 8)) config.net.admit_bytes = 1;
   config.net.heartbeat_seconds = one_of(rng, {0.05, 0.5});
+  Rng shadows = rng.split("shadows");
+  if (once_in(shadows, 3))
+    config.balance.shadows = one_of<const char*>(shadows, {"auto", "1", "1", "2"});
   return config;
 }
 
@@ -199,11 +202,12 @@ std::string summary_of(const SeedScenario& scenario) {
   std::vector<std::string_view> kinds;
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
-      "{} steps of {} microbatches, peers {}, delay {}, width {}{}, {} faults of {{{}}} every "
-      "{:.3g} s{}",
+      "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
+      "{{{}}} every {:.3g} s{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
-      config.pipeline.delay, config.model.d_model, config.model.tied_embeddings ? " tied" : "",
-      scenario.faults.count, fmt::join(kinds, " "), to_seconds(scenario.faults.gap),
+      config.balance.shadows, config.pipeline.delay, config.model.d_model,
+      config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
+      to_seconds(scenario.faults.gap),
       scenario.faults_at_once ? " from the beginning" : "");
 }
 

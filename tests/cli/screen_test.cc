@@ -1,10 +1,12 @@
 #include "cli/screen.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
+#include "cli/summary.h"
 #include "cli/text.h"
 
 namespace swarmline {
@@ -30,6 +32,26 @@ RunStatus busy_status(std::size_t stages, std::size_t peers) {
     if (s > 0) status.boundaries.push_back({.from = s - 1, .to = s});
   }
   return status;
+}
+
+// Where the run went back to is said until it ends and there is more to say.
+TEST(Screen, SaysWhereTheNewestEraBegan) {
+  RunStatus status;
+  status.run = "r";
+  status.state = "training";
+  status.era = 2;
+  status.era_sentence =
+      "era 2 begins with version 40 (runs/r/checkpoints/step-40): peer 3 was lost";
+  const ScreenStyle style{.columns = 120, .rows = 24, .color = false, .utf8 = false};
+  const auto shows = [&](const std::string& text) {
+    const std::vector<std::string> lines = render_screen(status, "", style);
+    return std::ranges::find(lines, text) != lines.end();
+  };
+  EXPECT_TRUE(shows(status.era_sentence));
+  EXPECT_NE(describe(status).find(status.era_sentence), std::string::npos);
+  status.sentence = "finished 60 steps";
+  EXPECT_TRUE(shows("finished 60 steps"));
+  EXPECT_FALSE(shows(status.era_sentence));
 }
 
 TEST(Screen, FitsEveryTerminal) {

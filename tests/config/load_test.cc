@@ -277,6 +277,7 @@ TEST(LoadPeerConfig, ReadsEveryKeyAndRoundTrips) {
 device = "cuda:1"
 threads = 3
 memory_bytes = 4000000000
+shadow_memory_bytes = 1000000
 listen = "[::]:4701"
 advertise = "peer.example:4701"
 zone = "eu-1"

@@ -54,6 +54,35 @@ TEST_F(LedgerTest, FreshLeasesAreConsecutiveRangesOfAttemptZeroWithAllStages) {
   EXPECT_TRUE(ledger.lease(kStep, kA, 0).empty());
 }
 
+// Another ledger had the phase open: what its peers hold is entered, the first one counts, and what
+// nobody has is leased under attempts that no other term made.
+TEST(Ledger, CollectsWhatAnEarlierTermLeftBehind) {
+  Ledger ledger;
+  ledger.begin_term(Term{3});
+  ledger.open(kStep, Version(7), 3, 2);
+  ledger.had_been_leased(kStep);
+  EXPECT_EQ(ledger.collect(kStep, kFirst, 0, kA), Verdict::kAccepted);
+  EXPECT_EQ(ledger.collect(kStep, kFirst, 0, kA), Verdict::kDuplicate);
+  EXPECT_EQ(ledger.collect(kStep, kFirst, 0, kB), Verdict::kRefused);
+  EXPECT_EQ(ledger.collect(kStep, kLast, 0, kA), Verdict::kRefused) << "not of that stage";
+  EXPECT_EQ(ledger.collect(kStep, kLast, 3, kX), Verdict::kRefused) << "no such index";
+  EXPECT_EQ(ledger.collect(kStep, kLast, 0, kX), Verdict::kAccepted);
+  EXPECT_EQ(ledger.collect(kStep, kLast, 1, kX), Verdict::kAccepted);
+  EXPECT_EQ(ledger.leasable(kStep), 2U);
+  const std::vector<Lease> leases = ledger.lease(kStep, kA, 8);
+  ASSERT_EQ(leases.size(), 2U);
+  EXPECT_EQ(leases[0].first, 1U);
+  EXPECT_EQ(leases[0].stages, (StageMask{true, false}));
+  EXPECT_EQ(leases[1].first, 2U);
+  EXPECT_EQ(leases[1].stages, (StageMask{true, true}));
+  for (const Lease& lease : leases) EXPECT_EQ(lease.attempt.value >> 47, 2U);
+  // What was under way before and ends now counts, unless it has been claimed.
+  EXPECT_EQ(ledger.report(kStep, kFirst, 1, kB, kZero), Verdict::kAccepted);
+  EXPECT_TRUE(ledger.claim(kStep, kFirst, 2, kA, leases[1].attempt));
+  EXPECT_EQ(ledger.report(kStep, kFirst, 2, kB, kZero), Verdict::kRefused);
+  ledger.check_invariants();
+}
+
 TEST_F(LedgerTest, FirstOwnerWins) {
   EXPECT_EQ(ledger_.report(kStep, kLast, 0, kX, kZero), Verdict::kAccepted);
   EXPECT_EQ(ledger_.report(kStep, kLast, 0, kX, kZero), Verdict::kDuplicate);

@@ -25,7 +25,7 @@ const std::vector<MessageKind> kKinds = {
     MessageKind::kComputeFailed, MessageKind::kStallReport, MessageKind::kSealMismatch,
     MessageKind::kReduced,       MessageKind::kStepped,     MessageKind::kCheckpointPiece,
     MessageKind::kStatusRequest, MessageKind::kGoodbye,     MessageKind::kForward,
-    MessageKind::kCommit};
+    MessageKind::kPieceRequest,  MessageKind::kCommit};
 
 struct Hostile {
   std::shared_ptr<Connection> connection;

@@ -306,6 +306,57 @@ TEST(RunSequence, AnEvaluationHoldsBackTheSealThatWouldEndItsVersion) {
   EXPECT_TRUE(sequence.finished());
 }
 
+// As another coordinator left it: one step open, or with a delay two.
+TEST(RunSequence, GoesOnWithTheStepsThatWereOpen) {
+  RunSequence one({.steps = 4, .eval_every_steps = 2, .eval = true});
+  one.restore(2, false, 0);
+  EXPECT_EQ(opened(one), "eval of version 2 on 2, step 2 on 2");
+  RunSequence evaluated({.steps = 4, .eval_every_steps = 2, .eval = true});
+  evaluated.restore(2, false, 2);
+  EXPECT_EQ(opened(evaluated), "step 2 on 2");
+  RunSequence delayed({.steps = 4, .delay = 1});
+  delayed.restore(2, true, 0);
+  EXPECT_EQ(opened(delayed), "step 2 on 1, step 3 on 2");
+  EXPECT_TRUE(delayed.may_seal(2));
+  EXPECT_FALSE(delayed.may_seal(3));
+  delayed.on_sealed(2);
+  EXPECT_EQ(opened(delayed), "");
+  delayed.on_committed(2);
+  EXPECT_TRUE(delayed.may_seal(3));
+  delayed.on_sealed(3);
+  delayed.on_committed(3);
+  EXPECT_TRUE(delayed.finished());
+}
+
+TEST(RunSequence, GoesOnFromACheckpoint) {
+  RunSequence sequence({.steps = 6, .eval_every_steps = 2, .eval = true, .begin = 4});
+  EXPECT_EQ(sequence.committed(), 4U);
+  EXPECT_EQ(opened(sequence), "eval of version 4 on 4, step 4 on 4") << "it may have been lost";
+  sequence.on_evaluated(4);
+  EXPECT_TRUE(sequence.may_seal(4));
+  sequence.on_sealed(4);
+  sequence.on_committed(4);
+  EXPECT_EQ(opened(sequence), "step 5 on 5");
+}
+
+// The first step computes on the version before the one that is committed, as it would have.
+TEST(RunSequence, GoesOnFromACheckpointWithDelay) {
+  RunSequence sequence({.steps = 8, .delay = 1, .begin = 4});
+  EXPECT_EQ(opened(sequence), "step 4 on 3");
+  EXPECT_TRUE(sequence.may_seal(4));
+  sequence.on_sealed(4);
+  EXPECT_EQ(opened(sequence), "step 5 on 4");
+  EXPECT_FALSE(sequence.may_seal(5));
+  sequence.on_committed(4);
+  EXPECT_TRUE(sequence.may_seal(5));
+}
+
+TEST(RunSequence, NothingIsLeftAfterTheLastCheckpoint) {
+  RunSequence sequence({.steps = 6, .delay = 1, .begin = 6});
+  EXPECT_EQ(opened(sequence), "");
+  EXPECT_TRUE(sequence.finished());
+}
+
 TEST(RunSequence, ADrainEndsWithTheOpenStep) {
   RunSequence sequence({.steps = 100, .delay = 1, .eval_every_steps = 1, .eval = true});
   EXPECT_EQ(opened(sequence), "step 0 on 0");

@@ -305,5 +305,61 @@ TEST(FakeSwarm, ChurnChangesNothing) {
   }
 }
 
+// Nobody is spared: whole stages go, at once and one after the other, with and without shadows,
+// while new peers come. The run goes back as often as it must.
+TEST(FakeSwarm, ChurnThatSparesNobodyChangesNothing) {
+  std::size_t eras = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    RunConfig config = run_of({2, 2, 2}, seed % 2);
+    config.run.steps = 40;
+    config.checkpoint.every_steps = seed % 5;
+    config.wiring.hop_timeout_seconds = 0.5;
+    config.net.heartbeat_seconds = 0.02;
+    config.net.peer_silence_seconds = 0.1;
+    config.model.tied_embeddings = seed % 4 == 3;
+    config.balance.shadows = seed % 3 == 0 ? "1" : "0";
+    const auto run = [&] {
+      SimClusterOptions options = swarm_of(config, model_of(seed));
+      options.seed = seed;
+      options.eval_sequences = seed % 3 == 0 ? 4 : 0;
+      auto swarm = std::make_unique<Swarm>(std::move(options));
+      Rng rng = Rng(seed).split("nobody");
+      swarm->until_started();
+      SimCluster& cluster = swarm->cluster();
+      for (int i = 0; i < 40 && !cluster.outcome(); ++i) {
+        cluster.runtime().run_for(std::chrono::microseconds(rng.below(60'000)));
+        if (cluster.outcome()) break;
+        std::vector<SimNodeId> alive;
+        for (std::size_t p = 0; p < cluster.peers(); ++p)
+          if (cluster.is_running(p)) alive.push_back(SimCluster::node_of_peer(p));
+        if (alive.size() < 5) {
+          cluster.add_peer({});
+          continue;
+        }
+        const SimNodeId node = alive[rng.below(alive.size())];
+        const std::uint64_t what = rng.below(10);
+        if (what < 5) cluster.network().kill(node);
+        if (what == 5 || what == 6) {
+          swarm->freeze(node);
+          cluster.runtime().run_for(std::chrono::milliseconds(rng.below(300)));
+          swarm->thaw(node);
+        }
+        if (what == 7) cluster.network().cut(kCoordinatorNode, node);
+        if (what > 7) cluster.network().cut(node, alive[rng.below(alive.size())]);
+      }
+      swarm->finish();
+      return swarm;
+    };
+    const auto swarm = run();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+    expect_equal(swarm->cluster().parameters(), one_each(config));
+    for (const EventRecord& event : *swarm->cluster().journal().events(10'000))
+      eras += event.kind == "new_era";
+    if (seed % 8 == 0) EXPECT_EQ(run()->cluster().trace_hash(), swarm->cluster().trace_hash());
+    if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+  EXPECT_GT(eras, 10U);
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -30,7 +30,7 @@ const std::vector<MessageKind> kFromCoordinator = {
     MessageKind::kReportAck,   MessageKind::kSeal,      MessageKind::kCommit,
     MessageKind::kRetirePhase, MessageKind::kSaveStage, MessageKind::kStallReport,
     MessageKind::kClaimReply,  MessageKind::kWelcome,   MessageKind::kForward,
-    MessageKind::kResume};
+    MessageKind::kPiece,       MessageKind::kResume};
 
 RunConfig tiny(FuzzInput& input, std::uint32_t stages, std::uint32_t peers) {
   RunConfig config = small_run(stages, peers);

@@ -32,6 +32,12 @@ class Era : public Protocol {
     const std::uint64_t before = swarm.delivered(kind);
     return swarm.until([&] { return swarm.delivered(kind) >= before + count; });
   }
+  // Models of the eras before are gone.
+  static void expect_end(Swarm& swarm, const RunConfig& config) {
+    swarm.finish();
+    if (!testing::Test::HasFailure())
+      expect_equal(swarm.cluster().parameters(), reference_of(config));
+  }
   static std::size_t eras_from(Swarm& swarm, std::uint64_t version) {
     return events(swarm, "new_era", "begins with version " + std::to_string(version) + " ");
   }
@@ -50,7 +56,7 @@ TEST_P(Era, AllOfAStageAreKilledAtEachPartOfAStep) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
       ASSERT_TRUE(until_delivered(swarm, part, count)) << to_string(part);
       kill_stage(swarm, 1);
-      expect_reference(swarm, config);
+      expect_end(swarm, config);
       EXPECT_EQ(events(swarm, "new_era"), 1U);
       EXPECT_EQ(eras_from(swarm, 2) + eras_from(swarm, 4), 1U);
       if (testing::Test::HasFailure()) FAIL() << to_string(part) << " " << count;
@@ -63,7 +69,7 @@ TEST_P(Era, WithoutACheckpointTheRunBeginsAgain) {
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
   kill_stage(swarm, 1);
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 0), 1U);
 }
 
@@ -77,9 +83,53 @@ TEST_P(Era, AllOfAStageAreKilledDuringACheckpoint) {
   swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
   kill_stage(swarm, 1);
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
   EXPECT_EQ(events(swarm, "checkpoint_abandoned", "step-4"), 1U);
+}
+
+// [... and during the last one, when there is no step left to do.]
+TEST_P(Era, AllOfAStageAreKilledDuringTheLastCheckpoint) {
+  const RunConfig config = run(4);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId saver = swarm.node(1, 0);
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
+  swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 6; }));
+  swarm.cluster().runtime().run_for(1s);
+  EXPECT_FALSE(swarm.cluster().outcome());
+  kill_stage(swarm, 1);
+  expect_end(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 4), 1U);
+}
+
+// [A joiner is fetching its stage's state when all who have it die: it starts over with them.]
+TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
+  RunConfig config = run(2);
+  config.pipeline.peers = {2, 1, 1};
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.cluster().add_peer({});
+  ASSERT_TRUE(until_delivered(swarm, MessageKind::kPiece, 1));
+  kill_stage(swarm, 1);
+  expect_end(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+}
+
+// There is nothing left to write down: it says from where the run will go on.
+TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
+  const RunConfig config = run(2);
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.cluster().coordinator().request_stop(false);
+  kill_stage(swarm, 1);
+  const RunOutcome outcome = swarm.end(10s);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("goes on from memory:step-2"), std::string::npos)
+      << outcome.sentence;
 }
 
 TEST_P(Era, ADamagedCheckpointIsPassedOver) {
@@ -89,7 +139,7 @@ TEST_P(Era, ADamagedCheckpointIsPassedOver) {
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 2; }));
   swarm.cluster().damage_newest_checkpoint();
   kill_stage(swarm, 1);
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
 }
 
@@ -102,14 +152,36 @@ TEST_P(Era, AllOfAStageAreKilledAgainAndAgain) {
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
   kill_stage(swarm, 1);
   ASSERT_TRUE(until_delivered(swarm, MessageKind::kPieceRequest, 2));
-  kill_stage(swarm, 0);
+  kill_stage(swarm, 0);  // those on their way there, too
+  for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({});
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
   ASSERT_TRUE(until_delivered(swarm, MessageKind::kGradient, 1));
   swarm.cluster().add_peer({});
   kill_stage(swarm, 2);
   for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({});
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_GE(events(swarm, "new_era"), 2U);
+}
+
+// [The stage dies again, when the others have their seats and wait for it: one of them goes there.]
+TEST_P(Era, AnEmptyStageIsFilledFromOneThatHasSeveral) {
+  RunConfig config = run(2);
+  config.pipeline.peers = {2, 2, 2};
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_stage(swarm, 1);
+  // Four are left: stage 0 gets two of them.
+  SimCluster& cluster = swarm.cluster();
+  ASSERT_TRUE(swarm.until([&] {
+    std::size_t seated = 0;
+    for (std::size_t i = 0; i < cluster.peers(); ++i)
+      seated += cluster.is_running(i) && cluster.peer(i).seat().incarnation.value == 2;
+    return seated == 4;
+  }));
+  kill_stage(swarm, 2);
+  expect_end(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_moves", "stage 2 has no peer"), 1U);
 }
 
 // [Fewer peers are left than stages: whoever joins within the time is enough.]
@@ -123,7 +195,7 @@ TEST_P(Era, TooFewAreLeftUntilOneJoins) {
   swarm.cluster().runtime().run_for(12s);
   EXPECT_FALSE(swarm.cluster().outcome());
   swarm.cluster().add_peer({});
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
 }
 
@@ -139,7 +211,7 @@ TEST_P(Era, AFrozenStageWakesInTheNextEra) {
   for (const SimNodeId node : frozen) swarm.freeze(node);
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 5; }));
   for (const SimNodeId node : frozen) swarm.thaw(node);
-  expect_reference(swarm, config);
+  expect_end(swarm, config);
   EXPECT_EQ(events(swarm, "new_era"), 1U);
   EXPECT_EQ(events(swarm, "peer_seated"), 2U);
 }

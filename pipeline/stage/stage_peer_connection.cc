@@ -1,0 +1,189 @@
+// A peer's way to its coordinator: the first, the next when that one is gone, and back to the same
+// one for another seat.
+#include <algorithm>
+#include <unistd.h>
+#include <utility>
+
+#include "engine/base/limits.h"
+#include "engine/base/log.h"
+#include "pipeline/stage/stage_peer_impl.h"
+
+namespace swarmline {
+
+namespace {
+constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
+// For one of many tries: that machine may be gone, and another coordinator be elsewhere.
+constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
+constexpr std::size_t kCoordinatorsMax = 16;
+}  // namespace
+
+void StagePeer::Impl::connect() {
+  const Address address = coordinators_[coordinator_tried_ % coordinators_.size()];
+  const Duration timeout =
+      rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout : kConnectTimeout;
+  network_.connect(
+      address, timeout, [weak = weak(), address](Result<std::shared_ptr<Connection>> connected) {
+        auto self = weak.lock();
+        if (!self) return;
+        Impl& peer = **self;
+        if (peer.finished_) return;
+        const bool others = peer.coordinator_tried_ + 1 < peer.coordinators_.size();
+        if (!connected && (peer.rejoining_ || peer.adrift_ || others)) {
+          ++peer.coordinator_tried_;
+          return peer.connect_again();
+        }
+        if (!connected)
+          return peer.finish(1, fmt::format("no coordinator answers at {}: {}", to_string(address),
+                                            connected.error().what));
+        peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
+        peer.say_hello();
+      });
+}
+
+void StagePeer::Impl::say_hello() {
+  ++connection_;
+  coordinator_->start({
+      .on_message =
+          [weak = weak(), connection = connection_](Frame frame) {
+            if (auto self = weak.lock(); self && (*self)->connection_ == connection)
+              (*self)->on_coordinator(std::move(frame));
+          },
+      .on_request =
+          [](Frame, RpcChannel::Respond respond) {
+            respond(fail(ErrorCode::kRefused, "peers answer no requests"));
+          },
+      .on_closed =
+          [weak = weak(), connection = connection_](const Error& error) {
+            auto self = weak.lock();
+            if (self && (*self)->connection_ == connection) (*self)->on_coordinator_closed(error);
+          },
+  });
+  wire::Hello hello;
+  hello.set_protocol(kProtocolVersion);
+  hello.set_name(options_.name);
+  hello.set_address(advertised_);
+  hello.set_device(device_.name());
+  hello.set_threads(options_.machine.threads);
+  hello.set_memory_bytes(options_.machine.memory_bytes);
+  hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
+  hello.set_pid(static_cast<std::uint32_t>(getpid()));
+  hello.set_zone(options_.machine.zone);
+  hello.set_price(options_.machine.price);
+  if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
+  if (heritage_) {
+    hello.mutable_followed()->set_stage(heritage_->stage().value);
+    hello.mutable_followed()->set_version(heritage_->committed().value);
+  }
+  hello.set_run_id(run_id_);
+  hello.set_term(term_.value);
+  if (adrift_) *hello.mutable_holdings() = stage_->holdings();
+  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+                     [weak = weak(), connection = connection_](Result<Frame> reply) {
+                       auto self = weak.lock();
+                       if (!self || (*self)->finished_ || (*self)->connection_ != connection)
+                         return;
+                       if (!reply) return (*self)->on_hello_failed(reply.error());
+                       auto welcome = parse<wire::Welcome>(*reply);
+                       if (!welcome) return (*self)->finish(1, welcome.error().what);
+                       (*self)->welcomed(*welcome);
+                     });
+}
+
+void StagePeer::Impl::on_hello_failed(const Error& error) {
+  if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
+  if ((rejoining_ || adrift_) && error.code == ErrorCode::kDeadline) return coordinator_->close();
+  finish(error.code == ErrorCode::kRefused ? 3 : 1,
+         "the coordinator did not take this peer: " + error.what);
+}
+
+void StagePeer::Impl::on_coordinator_closed(const Error& error) {
+  ++connection_;
+  coordinator_.reset();
+  if (finished_) return;
+  if (dropping_) return;  // whoever waits for that connects
+  if (rejoining_ || adrift_) return connect_again();
+  const std::string why = "lost the coordinator: " + error.what;
+  stage_ && stage_->serves() ? adrift(why) : rejoin(why);
+}
+
+void StagePeer::Impl::learn_coordinators(const wire::Welcome& welcome) {
+  for (const std::string& text : welcome.coordinators()) {
+    const auto address = parse_address(text);
+    if (address && coordinators_.size() < kCoordinatorsMax &&
+        std::find(coordinators_.begin(), coordinators_.end(), *address) == coordinators_.end())
+      coordinators_.push_back(*address);
+  }
+}
+
+void StagePeer::Impl::resumed(const wire::Welcome& welcome) {
+  log(LogLevel::kInfo, "{}: a coordinator is there again (term {})", to_string(seat_),
+      welcome.term());
+  adrift_ = false;
+  links_->set_identity(
+      {.term = term_, .era = Era{welcome.era()}, .run_id = run_id_, .self = seat_});
+  if (!draining_) return;
+  wire::Leave leave;
+  *leave.mutable_seat() = to_wire(seat_);
+  coordinator_->notify(make_frame(MessageKind::kLeave, leave));
+}
+
+void StagePeer::Impl::connect_again() {
+  if (runtime_.now() > rejoin_until_) return finish(1, why_rejoining_);
+  runtime_.call_after(kRejoinPause, [weak = weak()] {
+    if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->connect();
+  });
+}
+
+void StagePeer::Impl::adrift(const std::string& why) {
+  log(LogLevel::kWarn, "{}: {}; going on with what it holds", to_string(seat_), why);
+  adrift_ = true;
+  why_rejoining_ = why;
+  rejoin_until_ = runtime_.now() + patience_;
+  stage_->on_coordinator_lost();
+  connect_again();
+}
+
+// Late itself, this process was stopped: then it can't say who is silent.
+bool StagePeer::Impl::coordinator_silent() {
+  const Instant now = runtime_.now();
+  if (now - beat_due_ > heartbeat_period_) coordinator_heard_ = now;
+  return coordinator_ && coordinators_.size() > 1 &&
+         now - coordinator_heard_ > std::max<Duration>(kCoordinatorSilence, 10 * heartbeat_period_);
+}
+
+// Whatever it holds is nobody's any more: it starts over, as a newcomer.
+void StagePeer::Impl::rejoin(const std::string& why) {
+  if (finished_ || rejoining_) return;
+  log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
+  if (draining_) return finish(0, kLeftEarly);
+  rejoining_ = true;
+  ++life_;
+  inherits_ = false;
+  why_rejoining_ = why;
+  rejoin_until_ = runtime_.now() + patience_;
+  ++connection_;
+  if (coordinator_) std::exchange(coordinator_, nullptr)->close();
+  drop_stage([weak = weak()] {
+    if (auto self = weak.lock()) (*self)->connect();
+  });
+}
+
+void StagePeer::Impl::drop_stage(std::function<void()> then) {
+  links_->reset();
+  dropping_ = true;
+  // Not inside the handler that heard of it, and not before the device has let go of the model.
+  runtime_.post([weak = weak(), then = std::move(then)] {
+    auto self = weak.lock();
+    if (!self) return;
+    (*self)->queue_.clear([weak, then] {
+      auto still = weak.lock();
+      if (!still || (*still)->finished_) return;
+      (*still)->stage_.reset();
+      (*still)->shadows_->clear();
+      (*still)->dropping_ = false;
+      then();
+    });
+  });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,100 @@
+// A stage's state that was saved and loaded elsewhere is the same state: its bits, and what the
+// next steps make of it.
+#include "pipeline/stage/parameter_state.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/optimizer/layouts.h"
+
+namespace swarmline {
+namespace {
+
+using testing::mixed_layout;
+
+// Holds parameters and computes nothing.
+class Parameters final : public StageModel {
+ public:
+  Parameters() : layout_(mixed_layout()), arena_(Buffer::zeroed(layout_.bytes())) {}
+
+  Result<ForwardOutput> forward(const ForwardInput&) override { return no(); }
+  Result<BackwardOutput> backward(const BackwardInput&) override { return no(); }
+  void release(AttemptId) override {}
+  std::size_t saved_graphs() const override { return 0; }
+  const ParameterLayout& layout() const override { return layout_; }
+  MutableBytes parameters() override { return arena_.bytes(); }
+  void parameters_changed() override {}
+
+ private:
+  static std::unexpected<Error> no() { return fail(ErrorCode::kDevice, "it computes nothing"); }
+  ParameterLayout layout_;
+  Buffer arena_;
+};
+
+class ParameterStateTest : public ::testing::TestWithParam<std::tuple<std::string, std::uint32_t>> {
+ protected:
+  ParameterStateTest() {
+    config_.optimizer.state = std::get<0>(GetParam());
+    config_.pipeline.delay = std::get<1>(GetParam());
+  }
+
+  // Step `step` with a gradient of its own.
+  static void apply(ParameterState& state, std::uint64_t step) {
+    const std::vector<float> gradient = testing::arena(mixed_layout(), step + 1, 1.0F);
+    const BytesView bytes = as_bytes(std::span(gradient));
+    std::ranges::copy(bytes, state.reduced().begin());
+    ASSERT_TRUE(state.apply({.learning_rate = 0.01,
+                             .clip_scale = 0.5,
+                             .bias_correction1 = 0.3,
+                             .bias_correction2 = 0.2},
+                            false));
+  }
+
+  RunConfig config_;
+};
+
+TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
+  Parameters model, other_model;
+  ParameterState state(model, config_), other(other_model, config_);
+  Buffer before;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    before = Buffer::copy_of(state.committed_parameters());
+    apply(state, step);
+  }
+  auto saved = state.save();
+  ASSERT_TRUE(saved) << saved.error().what;
+  EXPECT_EQ(saved->size(), state.saved_bytes());
+  ASSERT_TRUE(other.load(Version{3}, saved->bytes()));
+  EXPECT_EQ(*other.digest(), *state.digest());
+  if (config_.pipeline.delay == 1) {
+    ASSERT_TRUE(other.use(Version{2}));
+    EXPECT_TRUE(std::ranges::equal(other_model.parameters(), before.bytes()));
+    ASSERT_TRUE(other.use(Version{3}));
+    EXPECT_TRUE(std::ranges::equal(other_model.parameters(), other.committed_parameters()));
+  }
+  for (std::uint64_t step = 3; step < 6; ++step) {
+    apply(state, step);
+    apply(other, step);
+    EXPECT_EQ(*other.digest(), *state.digest()) << step;
+  }
+  ASSERT_TRUE(other.save());
+}
+
+// A joiner's state, too, and nothing of another size.
+TEST_P(ParameterStateTest, TakesWhatWasFrozenAndNothingElse) {
+  Parameters model, other_model;
+  ParameterState state(model, config_), other(other_model, config_);
+  apply(state, 0);
+  const auto frozen = state.freeze();
+  ASSERT_TRUE(frozen);
+  ASSERT_TRUE(other.load(Version{1}, frozen->bytes()));
+  EXPECT_EQ(*other.digest(), *state.digest());
+  const auto cut = frozen->bytes().first(frozen->size() - 1);
+  EXPECT_EQ(other.load(Version{1}, cut).error().code, ErrorCode::kIncompatible);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ParameterStateTest,
+                         ::testing::Combine(::testing::Values("fp32", "8bit"),
+                                            ::testing::Values(0U, 1U)));
+
+}  // namespace
+}  // namespace swarmline

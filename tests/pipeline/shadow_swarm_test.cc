@@ -1,0 +1,309 @@
+// Stages that lose everybody at once while a shadow lives: the run goes on without losing a commit,
+// whatever the moment, and ends with the parameters of the run without losses.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay,
+                 const std::string& shadows) {
+  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+  config.pipeline.peers = std::move(peers);
+  config.pipeline.delay = delay;
+  config.run.steps = 12;
+  config.balance.shadows = shadows;
+  return config;
+}
+
+const Tensors& one_each(RunConfig config) {
+  static std::map<std::string, Tensors> known;
+  std::fill(config.pipeline.peers.begin(), config.pipeline.peers.end(), 1U);
+  config.balance.shadows = "0";
+  const auto key = fmt::format("{} {} {} {}", config.pipeline.delay, config.pipeline.stages,
+                               config.model.tied_embeddings, config.run.steps);
+  const auto [entry, first] = known.try_emplace(key);
+  if (first) {
+    Swarm swarm(swarm_of(config, make_fake_model));
+    swarm.finish();
+    entry->second = swarm.cluster().parameters();
+  }
+  return entry->second;
+}
+
+std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "") {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(*swarm.cluster().journal().events(1000), [&](const EventRecord& event) {
+        return event.kind == kind && event.detail.find(detail) != std::string::npos;
+      }));
+}
+
+std::string history(Swarm& swarm) {
+  std::string text;
+  for (const EventRecord& event : *swarm.cluster().journal().events(1000))
+    text += event.kind + ": " + event.detail + "\n";
+  return text;
+}
+
+// Who serves the stage now.
+std::vector<SimNodeId> serving(Swarm& swarm, std::uint16_t stage) {
+  std::vector<SimNodeId> nodes;
+  SimCluster& cluster = swarm.cluster();
+  for (std::size_t i = 0; i < cluster.peers(); ++i)
+    if (cluster.serves(i) && cluster.peer(i).seat().stage.value == stage)
+      nodes.push_back(SimCluster::node_of_peer(i));
+  return nodes;
+}
+
+// Who was told to follow which stage.
+std::shared_ptr<std::map<SimNodeId, std::uint32_t>> watch_follows(Swarm& swarm) {
+  auto follows = std::make_shared<std::map<SimNodeId, std::uint32_t>>();
+  swarm.watch([follows](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (kind_of(frame) == MessageKind::kFollow)
+      (*follows)[to] = parse<wire::Follow>(frame)->stage();
+  });
+  return follows;
+}
+
+bool until_shadows(Swarm& swarm, std::size_t count) {
+  return swarm.until([&] { return events(swarm, "shadow_ready") >= count; });
+}
+
+void kill_stage(Swarm& swarm, std::uint16_t stage) {
+  for (const SimNodeId node : serving(swarm, stage)) swarm.cluster().network().kill(node);
+}
+
+// Ends well, with nobody's commit lost: it never went back.
+void expect_exact(Swarm& swarm, const RunConfig& config) {
+  const RunOutcome outcome = swarm.end(300s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+  if (testing::Test::HasFailure()) FAIL() << history(swarm);
+}
+
+class ShadowSwarm : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(ShadowSwarm, EveryStageHasItsShadowAndNothingChanges) {
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  EXPECT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+  EXPECT_LT(commits_of(swarm.cluster()), 6U);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "shadow_added"), 3U);
+  EXPECT_EQ(events(swarm, "shadow_demoted"), 0U) << history(swarm);
+}
+
+TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  for (std::uint16_t stage = 0; stage < 3; ++stage) {
+    Swarm swarm(swarm_of(config, make_fake_model));
+    ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+    kill_stage(swarm, stage);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s))
+        << history(swarm);
+    EXPECT_TRUE(swarm.until([&] { return serving(swarm, stage).size() == 1; }, 20ms));
+    expect_exact(swarm, config);
+  }
+}
+
+// After so many frames of any kind.
+TEST_P(ShadowSwarm, AtAnyMoment) {
+  for (const bool tied : {false, true}) {
+    RunConfig config = run_of({2, 2, 2}, GetParam(), "2");
+    config.model.tied_embeddings = tied;
+    config.run.steps = 9;
+    for (std::uint16_t stage = 0; stage < 3; ++stage) {
+      for (int frames = 0; frames < 700; frames += 71 + 7 * stage) {
+        Swarm swarm(swarm_of(config, make_fake_model));
+        ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
+        int seen = 0;
+        swarm.watch([&](SimNodeId, SimNodeId, const Frame&) { ++seen; });
+        ASSERT_TRUE(swarm.until([&] { return seen >= frames; }));
+        SCOPED_TRACE(fmt::format("stage {} after {} frames, tied {}", stage, frames, tied));
+        kill_stage(swarm, stage);
+        expect_exact(swarm, config);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The members of stage 1 have the step's sum, others have not ended theirs: what the shadow holds
+// is committed, and no contribution of the stage is computed again.
+TEST_P(ShadowSwarm, LostBetweenReduceAndCommit) {
+  const RunConfig config = run_of({2, 2, 4}, GetParam(), "1");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  const auto followed = watch_follows(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 3));
+  const std::uint64_t version = commits_of(swarm.cluster());
+  // Somebody of another stage, who follows none, does not say that it has its sum.
+  SimNodeId silent = 0;
+  std::optional<std::uint64_t> step;
+  std::set<SimNodeId> have;
+  swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) {
+    FrameFate fate;
+    if (kind_of(frame) != MessageKind::kReduced) return fate;
+    const auto reduced = parse<wire::Reduced>(frame);
+    if (reduced->phase().step() <= version || (step && reduced->phase().step() != *step))
+      return fate;
+    step = reduced->phase().step();
+    if (reduced->group() == 1) have.insert(from);
+    if (reduced->group() == 2 && reduced->seat().stage() == 2 && !followed->contains(from)) {
+      silent = silent == 0 ? from : silent;
+      if (silent == from) fate.kind = FrameFate::Kind::kHold;
+    }
+    return fate;
+  });
+  ASSERT_TRUE(swarm.until([&] { return have.size() >= 3 && silent != 0; }, 10s));
+  swarm.until([] { return false; }, 5ms);
+  ASSERT_EQ(commits_of(swarm.cluster()), *step);
+  std::uint64_t again = 0;
+  swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+    if (kind_of(frame) == MessageKind::kSeal && parse<wire::Seal>(frame)->phase().step() == *step)
+      for (const wire::ReduceGroup& group : parse<wire::Seal>(frame)->groups())
+        again += group.group() == 1;
+  });
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s)) << history(swarm);
+  swarm.cluster().network().kill(silent);  // its mate has the sum
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > *step; }, 5s))
+      << history(swarm);
+  EXPECT_EQ(again, 0U);
+  expect_exact(swarm, config);
+}
+
+// A shadow that gets nothing more holds up no step for longer than its deadline.
+TEST_P(ShadowSwarm, OneThatDoesNotAnswerIsDemoted) {
+  RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  config.model.tied_embeddings = false;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  const auto follows = watch_follows(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 3));
+  // Of a stage that its host exchanges nothing else with.
+  std::size_t held = 0;
+  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) {
+    FrameFate fate;
+    if (kind_of(frame) != MessageKind::kPiece || !follows->contains(to)) return fate;
+    const int apart = static_cast<int>(swarm.stage_of(to)) - static_cast<int>(follows->at(to));
+    if (std::abs(apart) < 2 || swarm.stage_of(from) != follows->at(to)) return fate;
+    fate.kind = FrameFate::Kind::kHold;
+    ++held;
+    return fate;
+  });
+  const Duration began = swarm.cluster().elapsed();
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_demoted") > 0; }, 5s))
+      << history(swarm);
+  EXPECT_GT(held, 0U);
+  EXPECT_GE(swarm.cluster().elapsed() - began, 2s);
+  expect_exact(swarm, config);
+}
+
+// Its host is lost with the stage: another shadow's takes over.
+TEST_P(ShadowSwarm, ALostHostIsReplacedByAnother) {
+  RunConfig config = run_of({3, 2, 3}, GetParam(), "2");
+  config.run.steps = 16;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
+  std::optional<SimNodeId> host;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (kind_of(frame) == MessageKind::kFenced && parse<wire::Fenced>(frame)->takes_stage())
+      host = to;
+  });
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return host.has_value(); }, 1s)) << history(swarm);
+  swarm.cluster().network().kill(*host);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 20s)) << history(swarm);
+  expect_exact(swarm, config);
+}
+
+// All hosts are the last of their own stages but for shadows of those.
+TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
+  RunConfig config = run_of({2, 2, 2}, GetParam(), "2");
+  config.run.steps = 20;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
+  swarm.cluster().network().kill(serving(swarm, 2)[0]);
+  swarm.until([] { return false; }, 20ms);
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") >= 1; }, 1s)) << history(swarm);
+  expect_exact(swarm, config);
+}
+
+// Nobody holds the stage's state any more: a new era.
+TEST_P(ShadowSwarm, WithoutAShadowTheRunGoesBack) {
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), "0");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until([&] { return commits_of(swarm.cluster()) == 3; });
+  kill_stage(swarm, 1);
+  EXPECT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
+}
+
+// The only shadow's host is lost with the stage; the new era has shadows again.
+TEST_P(ShadowSwarm, ALostHostOfTheOnlyShadowIsANewEra) {
+  RunConfig config = run_of({3, 2, 3}, GetParam(), "1");
+  config.run.steps = 16;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  const auto follows = watch_follows(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+  for (const auto& [host, stage] : *follows)
+    if (stage == 1) swarm.cluster().network().kill(host);
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
+  ASSERT_TRUE(until_shadows(swarm, 5)) << history(swarm);
+  const RunOutcome outcome = swarm.end(300s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << history(swarm);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+// Moved to the stage that it follows, a peer fetches nothing: over slow links it serves at once,
+// where another downloads for long.
+TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
+  Duration moving[2];
+  for (const bool followed : {false, true}) {
+    RunConfig config = run_of({3, 3, 3}, GetParam(), followed ? "2" : "0");
+    config.balance.moves = true;
+    config.run.steps = 60;
+    config.net.heartbeat_seconds = 0.02;
+    SimClusterOptions options = swarm_of(config, make_fake_model);
+    options.link.bytes_per_second = 1e6;
+    Swarm swarm(std::move(options));
+    ASSERT_TRUE(swarm.until([&] {
+      return followed ? events(swarm, "shadow_ready") == 6 : commits_of(swarm.cluster()) == 3;
+    })) << history(swarm);
+    std::uint64_t wanted = 0;
+    swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+      if (kind_of(frame) == MessageKind::kWantState)
+        wanted += parse<wire::WantState>(frame)->seat().incarnation() > 1;
+    });
+    const std::vector<SimNodeId> mates = serving(swarm, 1);
+    swarm.cluster().network().kill(mates[0]);
+    swarm.cluster().network().kill(mates[1]);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 1; }, 20s))
+        << history(swarm);
+    const Duration left = swarm.cluster().elapsed();
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 20s))
+        << history(swarm);
+    moving[followed] = swarm.cluster().elapsed() - left;
+    EXPECT_EQ(events(swarm, "peer_moves", "to stage 1"), 1U) << history(swarm);
+    EXPECT_EQ(wanted, followed ? 0U : 1U) << history(swarm);
+    expect_exact(swarm, config);
+  }
+  fmt::print("{:.0f} ms with a download, {:.0f} ms without\n", 1e3 * to_seconds(moving[0]),
+             1e3 * to_seconds(moving[1]));
+  EXPECT_LT(5 * moving[1], moving[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, ShadowSwarm, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,129 @@
+// Coordinators of real runs are killed and begun again; the runs end as if nothing had happened.
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/swarm/own_port.h"
+#include "tests/swarm/swarm_process.h"
+
+namespace swarmline {
+namespace {
+
+std::vector<std::string> run_of(std::uint32_t delay) {
+  return {"run.steps=60",
+          "pipeline.peers=2",
+          "pipeline.delay=" + std::to_string(delay),
+          "checkpoint.every_steps=16",
+          "net.peer_silence_seconds=60",
+          "model.dtype=fp64",
+          "model.bias=false"};
+}
+
+void expect_reference(const SwarmFolder& swarm) {
+  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
+  const Ended diff = run_program(
+      swarm.temp(), "diff",
+      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
+  const auto json = parse_json(diff.output);
+  ASSERT_TRUE(json.has_value()) << diff.output;
+  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9) << diff.output;
+}
+
+// Nothing was counted twice or lost.
+void expect_each_step_once(const SwarmFolder& swarm, std::uint64_t steps) {
+  std::map<std::uint64_t, int> lines;
+  for (const JsonValue& line : swarm.log("step")) ++lines[line["step"].count()];
+  EXPECT_LE(lines.size(), steps);
+  EXPECT_GE(lines.size() + 4, steps);  // killed between the journal and the log, a line is missing
+  for (const auto& [step, count] : lines) EXPECT_EQ(count, 1) << "step " << step;
+}
+
+class SwarmRestart : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  SwarmRestart() { adopt_orphans(); }
+  ~SwarmRestart() override { expect_nothing_left(); }
+};
+
+TEST_P(SwarmRestart, LaunchStartsAKilledCoordinatorAgain) {
+  const SwarmFolder swarm(run_of(GetParam()));
+  Program launch = swarm.start(
+      "launch",
+      {"--peer-config", swarm.temp().write("peer.toml",
+                                           "config_version = 1\n[peer]\n"
+                                           "emulate = { forward_ms = 2, backward_ms = 4 }\n")});
+  for (const std::uint64_t step : {3U, 20U, 40U}) {
+    ASSERT_TRUE(swarm.wait_for_step(step)) << launch.output() << swarm.logs();
+    ::kill(process_with(launch.pid(), "swarmline coordinator"), SIGKILL);
+  }
+  ASSERT_EQ(launch.wait(), 0) << launch.output() << swarm.logs();
+  EXPECT_NE(launch.output().find("the coordinator was ended by signal 9; started again"),
+            std::string::npos)
+      << launch.output();
+  EXPECT_EQ(swarm.log("begun_again").size(), 3U);
+  EXPECT_TRUE(swarm.log("peer_lost").empty());
+  EXPECT_TRUE(swarm.log("new_era").empty());
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
+using Peers = std::vector<std::unique_ptr<Program>>;
+
+Peers four_peers(const SwarmFolder& swarm, Program& coordinator) {
+  Peers peers;
+  if (!coordinator.wait_for_output("swarmline peer --join")) return peers;
+  const auto address = swarm.run().read_address();
+  EXPECT_TRUE(address.has_value());
+  if (!address) return peers;
+  for (const char* name : {"a", "b", "c", "d"})
+    peers.push_back(std::make_unique<Program>(
+        swarm.temp(), name,
+        std::vector<std::string>{"peer", "--join", to_string(*address), "--name", name,
+                                 "--emulate-forward-ms", "2", "--emulate-backward-ms", "4"}));
+  return peers;
+}
+
+TEST_P(SwarmRestart, TheSameCommandGoesOnWithThePeersThatAreThere) {
+  const SwarmFolder swarm(run_of(GetParam()));
+  std::optional<Program> coordinator(swarm.start("coordinator"));
+  const Peers peers = four_peers(swarm, *coordinator);
+  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator->output();
+  coordinator->signal(SIGKILL);
+  EXPECT_EQ(coordinator->wait(), 128 + SIGKILL);
+  coordinator.emplace(swarm.start("coordinator"));
+  EXPECT_EQ(coordinator->wait(), 0) << coordinator->output();
+  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
+TEST_P(SwarmRestart, AStandbyTakesOverAtItsOwnAddress) {
+  const std::string standby_address = free_address();
+  std::vector<std::string> config = run_of(GetParam());
+  config.push_back("net.standby=[\"" + standby_address + "\"]");
+  const SwarmFolder swarm(config);
+  Program coordinator = swarm.start("coordinator");
+  const Peers peers = four_peers(swarm, coordinator);
+  Program standby(swarm.temp(), "standby",
+                  swarm.arguments("coordinator", {"--standby", "--set",
+                                                  "net.listen=\"" + standby_address + "\""}));
+  ASSERT_TRUE(standby.wait_for_output("standing by"));
+  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator.output();
+  EXPECT_TRUE(standby.running());
+  coordinator.signal(SIGKILL);
+  EXPECT_EQ(coordinator.wait(), 128 + SIGKILL);
+  EXPECT_EQ(standby.wait(), 0) << standby.output();
+  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  EXPECT_EQ(swarm.log("begun_again").size(), 1U);
+  EXPECT_TRUE(swarm.log("new_era").empty());
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, SwarmRestart, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline

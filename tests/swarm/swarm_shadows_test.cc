@@ -1,0 +1,83 @@
+// Real processes: every peer of a stage is killed at once, and a shadow takes the stage over.
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/swarm/swarm_process.h"
+
+namespace swarmline {
+namespace {
+
+std::string peer_config(const SwarmFolder& swarm) {
+  return swarm.temp().write("peer.toml",
+                            "config_version = 1\n[peer]\n"
+                            "emulate = { forward_ms = 10, backward_ms = 20 }\n");
+}
+
+bool all_shadowed(const RunStatus& status) {
+  return std::ranges::all_of(status.stages, [](const StageStatus& stage) {
+    return std::ranges::count(stage.shadows, "ready", &ShadowStatus::state) > 0;
+  });
+}
+
+void kill_stage(const Program& launch, const RunStatus& status, std::size_t stage) {
+  for (const PeerStatus& peer : status.stages.at(stage).peers)
+    if (peer.state == "ready") ::kill(process_with(launch.pid(), "--name " + peer.name), SIGKILL);
+}
+
+double wall_seconds_of(const JsonValue& line) {
+  return line["wall_seconds"].number_or(0);
+}
+
+// Every step is in the log once, in order: none was taken back.
+void expect_all_steps_once(const SwarmFolder& swarm, std::uint64_t steps) {
+  const std::vector<JsonValue> lines = swarm.log("step");
+  ASSERT_EQ(lines.size(), steps);
+  for (std::uint64_t step = 0; step < steps; ++step)
+    EXPECT_EQ(lines[step]["step"].count(), lines[0]["step"].count() + step);
+}
+
+void expect_reference(const SwarmFolder& swarm) {
+  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
+  const Ended diff = run_program(
+      swarm.temp(), "diff",
+      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
+  const auto json = parse_json(diff.output);
+  ASSERT_TRUE(json.has_value()) << diff.output;
+  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9);
+}
+
+class SwarmShadows : public testing::TestWithParam<int> {};
+
+TEST_P(SwarmShadows, AStageThatLosesAllItsPeersIsTakenOver) {
+  constexpr std::uint64_t kSteps = 40;
+  const SwarmFolder swarm({fmt::format("run.steps={}", kSteps), "model.dtype=fp64",
+                           "model.bias=false", fmt::format("pipeline.delay={}", GetParam()),
+                           "pipeline.stages=3", "pipeline.peers=[2, 2, 2]", "balance.shadows=1",
+                           "batch.batch=32", "log.level=info"});
+  Program launch = swarm.start("launch", {"--peer-config", peer_config(swarm)});
+  const auto before = swarm.wait_until(all_shadowed);
+  ASSERT_TRUE(before) << launch.output() << swarm.logs();
+  ASSERT_LT(before->step, kSteps / 2) << "too late to see anything";
+  kill_stage(launch, *before, 1);
+  const auto after =
+      swarm.wait_until([&](const RunStatus&) { return !swarm.log("taken_over").empty(); });
+  ASSERT_TRUE(after) << launch.output() << swarm.logs();
+  EXPECT_EQ(launch.wait(), 0) << launch.output() << swarm.logs();
+  const auto lost = swarm.log("peer_lost"), taken = swarm.log("taken_over");
+  ASSERT_EQ(lost.size(), 2U) << swarm.logs();
+  ASSERT_EQ(taken.size(), 1U);
+  fmt::print("served again {:.0f} ms after the last peer was lost\n",
+             1e3 * (wall_seconds_of(taken[0]) - wall_seconds_of(lost[1])));
+  expect_all_steps_once(swarm, kSteps);
+  expect_reference(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, SwarmShadows, testing::Values(0, 1));
+
+}  // namespace
+}  // namespace swarmline
