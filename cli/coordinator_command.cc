@@ -288,8 +288,9 @@ void add_coordinator_command(CLI::App& app, int& exit_code) {
   command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
-      "run after the open step with a checkpoint; a second one at once. Ended in any other way it\n"
-      "is begun again by the same command: its peers go on meanwhile, and keep what they hold.\n"
+      "run after the open step with a checkpoint; a second one at once. The same command goes on "
+      "from\nthe newest checkpoint. One that ended in any other way goes on with its peers, which "
+      "keep what\nthey hold meanwhile.\n"
       "Example: swarmline coordinator run.toml --set net.listen=127.0.0.1:7400");
   command->callback([flags, &exit_code] {
     auto code = run_coordinator(*flags);

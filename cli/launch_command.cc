@@ -165,6 +165,7 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   command->add_option("--mutate", flags->mutate)->needs(reference)->group("");
   command->footer(
       "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at once.\n"
+      "The same command goes on from the newest checkpoint, whatever ended the run.\n"
       "Examples:\n"
       "  swarmline launch configs/quickstart.toml\n"
       "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"

@@ -76,7 +76,7 @@ std::string Coordinator::Impl::status_json() const {
   stats_.held_out_loss() < 0 ? json.null() : json.value(stats_.held_out_loss());
   json.member("unigram_entropy", options_.unigram_entropy);
   json.member("bigram_entropy", options_.bigram_entropy);
-  json.member("tokens", stats_.tokens());
+  json.member("tokens", sequence_.committed() * config.tokens_per_step());
   json.member("tokens_per_second", stats_.tokens_per_second());
   json.member("mean_tokens_per_second", stats_.mean_tokens_per_second());
   const auto left = static_cast<double>(config.run.steps - sequence_.committed());

@@ -47,7 +47,6 @@ class RunStats {
   double last_loss() const { return losses_.empty() ? 0 : losses_.back(); }
   const std::deque<double>& losses() const { return losses_; }
   double held_out_loss() const { return held_out_loss_; }
-  std::uint64_t tokens() const { return tokens_; }
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
   const std::vector<BoundaryTotals>& boundaries() const { return totals_; }
   double elapsed_seconds(Instant now) const;

@@ -41,10 +41,27 @@ bool RandomFaults::can_spare(SimNodeId node) {
   if (!cluster_.runtime().is_alive(node)) return false;
   if (!trains_) return true;
   const StageId stage = cluster_.peer(node - 1).seat().stage;
+  return is_served(stage, node) || has_heir(stage, node);
+}
+
+bool RandomFaults::is_served(StageId stage, SimNodeId besides) {
   for (std::size_t i = 0; i < cluster_.peers(); ++i)
-    if (SimCluster::node_of_peer(i) != node && is_sound(i) &&
+    if (SimCluster::node_of_peer(i) != besides && is_sound(i) &&
         cluster_.peer(i).seat().stage == stage)
       return true;
+  return false;
+}
+
+bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
+  if (options_.shadowed_stages == 0) return false;
+  const std::vector<Seat> hosts = cluster_.coordinator().shadow_hosts(stage);
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const SimNodeId node = SimCluster::node_of_peer(i);
+    const Seat seat = cluster_.peer(i).seat();
+    if (node != besides && is_sound(i) && is_served(seat.stage, node) &&
+        std::ranges::find(hosts, seat) != hosts.end())
+      return true;
+  }
   return false;
 }
 
@@ -54,7 +71,18 @@ std::optional<SimNodeId> RandomFaults::victim() {
   return node;
 }
 
+void RandomFaults::kill_stage(StageId stage) {
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const SimNodeId node = SimCluster::node_of_peer(i);
+    if (cluster_.is_running(i) && !injector_.suffers(node) &&
+        cluster_.peer(i).seat().stage == stage)
+      injector_.apply({.kind = FaultKind::kKill, .node = node});
+  }
+}
+
 void RandomFaults::draw() {
+  for (std::uint16_t s = 0; s < options_.shadowed_stages; ++s)
+    if (!is_served(StageId{s}, kWorldNode)) return;
   Fault fault;
   fault.kind = options_.kinds[rng_.below(options_.kinds.size())];
   fault.time = time();
@@ -81,6 +109,10 @@ void RandomFaults::draw() {
   } else {
     if (!drawn) return;
     fault.node = *drawn;
+  }
+  if (options_.shadowed_stages > 0 && fault.kind == FaultKind::kKill) {
+    const StageId stage = cluster_.peer(fault.node - 1).seat().stage;
+    if (rng_.below(2) == 0 && has_heir(stage, fault.node)) return kill_stage(stage);
   }
   if (takes_two(fault.kind)) {
     fault.other = at_coordinator ? kCoordinatorNode : other;

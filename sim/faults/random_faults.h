@@ -1,6 +1,6 @@
 // Faults drawn from a seed while a swarm runs. Once it trains, a peer is hit only while its stage
-// has another one that serves and suffers nothing, so that only kStage makes a stage lose its
-// last; before, anybody is, and comes back.
+// has another one that serves and suffers nothing, or a shadow (shadowed_stages), so that without
+// shadows only kStage makes a stage lose its last; before, anybody is, and comes back.
 //   Thread: that of the SimCluster. Bounds: `count` faults, kStagesLostMax of them kStage (a run
 //           that only goes back ends); kPeersMadeMax peers made by joins.
 #pragma once
@@ -21,6 +21,9 @@ struct RandomFaultOptions {
   double factor_max = 10;                        // of kSlow
   // After a fault has healed its node may still be found out about for so long.
   Duration grace = std::chrono::seconds(1);
+  // So many stages: the last peer of one may be hit, too, or all of it be killed, where a shadow
+  // can take it over; then nothing else happens until it is served again. 0: it is not.
+  std::uint32_t shadowed_stages = 0;
 };
 
 class RandomFaults {
@@ -41,6 +44,9 @@ class RandomFaults {
   void draw();
   std::optional<SimNodeId> victim();
   bool can_spare(SimNodeId node);
+  bool has_heir(StageId stage, SimNodeId besides);
+  bool is_served(StageId stage, SimNodeId besides);
+  void kill_stage(StageId stage);
   bool is_sound(std::size_t peer);
   Duration time();
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/faults/random_faults.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -301,6 +302,50 @@ TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
   fmt::print("{:.0f} ms with a download, {:.0f} ms without\n", 1e3 * to_seconds(moving[0]),
              1e3 * to_seconds(moving[1]));
   EXPECT_LT(5 * moving[1], moving[0]);
+}
+
+// Whole stages are killed, peers freeze and links break, machines join: at random moments.
+TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
+  constexpr std::uint64_t kSeeds = 24;
+  std::size_t taken = 0, eras = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    RunConfig config = run_of({3, 3, 3}, GetParam(), seed % 2 == 0 ? "1" : "2");
+    config.run.steps = 30;
+    config.balance.moves = seed % 3 == 0;
+    config.model.tied_embeddings = seed % 4 < 2;
+    config.net.heartbeat_seconds = 0.05;
+    config.net.peer_silence_seconds = 0.4;
+    config.wiring.hop_timeout_seconds = 0.5;
+    SimClusterOptions options = swarm_of(config, make_fake_model);
+    options.seed = seed;
+    options.link.jitter = 1ms;
+    Swarm swarm(std::move(options));
+    ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+    FaultInjector injector(swarm.cluster());
+    RandomFaults faults(swarm.cluster(), injector,
+                        {.kinds = {FaultKind::kKill, FaultKind::kJoin, FaultKind::kJoin,
+                                   FaultKind::kReset, FaultKind::kFreeze, FaultKind::kJoin},
+                         .count = 24,
+                         .gap = 150ms,
+                         .time_max = 1s,
+                         .grace = 500ms,
+                         .shadowed_stages = 3},
+                        Rng(seed));
+    faults.start();
+    const RunOutcome outcome = swarm.end(300s);
+    ASSERT_EQ(outcome.exit_code, 0) << "seed " << seed << ": " << outcome.sentence << "\n"
+                                    << history(swarm);
+    taken += events(swarm, "taken_over");
+    eras += events(swarm, "new_era");
+    // A stage may have been killed while the run was saying goodbye.
+    const Tensors got = swarm.cluster().parameters();
+    Tensors wanted = one_each(config);
+    std::erase_if(wanted, [&](const auto& tensor) { return !got.contains(tensor.first); });
+    expect_equal(got, wanted);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << "\n" << history(swarm);
+  }
+  fmt::print("{} take-overs, {} new eras in {} runs\n", taken, eras, kSeeds);
+  EXPECT_GT(taken, kSeeds);
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, ShadowSwarm, testing::Values(0U, 1U));

@@ -141,14 +141,14 @@ TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
   EXPECT_EQ(result.microbatches, again.microbatches);
 }
 
-TEST(Simulation, AStageThatLosesAllEndsTheRunAsItWould) {
+TEST(Simulation, ASwarmThatLosesAllEndsAsItWould) {
   std::string text = kQuiet;
   for (int machine = 1; machine <= 8; ++machine)
     text += "[faults.k" + std::to_string(machine) +
             "]\nkind = \"kill\"\nat_seconds = 20\nmachine = " + std::to_string(machine) + "\n";
   const ScenarioResult result = result_of(text);
   EXPECT_TRUE(result.ended_badly);
-  EXPECT_LT(result.seconds, 30);
+  EXPECT_LT(result.seconds, 90) << "a minute after everybody was gone";
 }
 
 TEST(Simulation, AFleetComesAndGoes) {
