@@ -1,7 +1,7 @@
 // A journal on a disk that loses what was not synced when the power goes.
 //   What:    what is put is there to be read at once, and survives power_cut() once it is synced:
-//            when put_*() or record_*() returns, as engine/store/journal.h promises, or `late`, some
-//            time after, as a journal does that breaks the promise.
+//            when put_*() or record_*() returns, as engine/store/journal.h promises, or `late`
+//            after that, as of a journal that breaks the promise.
 //   Thread:  that of the SimRuntime.
 //   Bounds:  keeps every write.
 #pragma once

@@ -21,8 +21,8 @@ inline constexpr SimNodeId kWorldNode = std::numeric_limits<SimNodeId>::max();
 
 enum class FaultKind : std::uint8_t {
   kKill,        // the process is gone, its connections are reset
-  kRestart,     // the same, and after `time` its machine joins again as a new process; a coordinator
-                // goes on with its journal
+  kRestart,     // the same, and after `time` its machine joins again as a new process; a
+                // coordinator goes on with its journal
   kFreeze,      // stopped for `time`, then it goes on
   kSlow,        // its device takes `factor` times as long, for `time`
   kPartition,   // nothing passes between `node` and `other` for `time`
