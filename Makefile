@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test sim bench fault-matrix compare compare-env gpu-pack gpu-check fmt tidy clean
+.PHONY: help bootstrap quickstart test sim bench fault-matrix chaos-long compare compare-env gpu-pack gpu-check fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -43,6 +43,11 @@ fault-matrix: bootstrap  ## CELLS="kill/reduce/*": faults in every phase of runs
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS) --target swarmline
 	python3 tests/chaos/fault_matrix.py --program build/release/swarmline --jobs $(JOBS) --cells $(CELLS)
+
+chaos-long: bootstrap  ## 62 faults in 30 minutes over 16 real peers, emulated
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target swarmline
+	python3 tests/chaos/many_faults.py --program build/release/swarmline
 
 bench: bootstrap  ## build and run the benchmarks, briefly: build/bench/results.{md,json}
 	cmake --preset release

@@ -13,6 +13,8 @@
 #include "cli/stage_table.h"
 #include "engine/base/log.h"
 #include "engine/config/load.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {
 namespace {
@@ -33,6 +35,13 @@ double speed_of(const PeerConfig& peer) {
   return seconds > 0 ? 1 / seconds : 0;
 }
 
+// Of a port that nobody listened at a moment ago. The system hands out others first.
+Result<Address> free_address() {
+  AsioRuntime runtime;
+  TcpNetwork network(runtime, {});
+  return network.listen({"127.0.0.1", 0}, [](const std::shared_ptr<Connection>&) {});
+}
+
 Result<int> run_command(const ChaosFlags& flags) {
   auto config = load_config(flags.config);
   if (!config) return std::unexpected(std::move(config).error());
@@ -41,10 +50,20 @@ Result<int> run_command(const ChaosFlags& flags) {
   SWARMLINE_TRY(check_chaos_plan(*plan, *config, flags.plan));
   const auto peer = load_peer_config(flags.peer_config);
   if (!peer) return std::unexpected(peer.error());
+  if (const auto listen = parse_address(peer->listen); listen && listen->port != 0)
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--peer-config: peer.listen: found {}, but several peers start on this "
+                            "machine; expected port 0 (any free one)",
+                            peer->listen));
   // What a user can have got wrong is said before any process starts.
   const auto data = open_run_data(*config, false);
   if (!data) return std::unexpected(data.error());
   SWARMLINE_TRY(stage_holdings(*config, data->model));
+  if (plan->ends_coordinator() && config->net.standby.empty()) {
+    auto address = free_address();
+    if (!address) return std::unexpected(std::move(address).error());
+    config->net.standby = {to_string(*address)};
+  }
   const RunFolder folder(config->run_folder());
   SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
   init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});

@@ -119,6 +119,7 @@ ChaosFault read_fault(ScenarioKeys& keys, const std::string& name) {
 
 void read_random(ScenarioKeys& keys, RandomChaos& random) {
   keys.count("random_faults", "count", random.count, 0, kChaosFaultsMax);
+  keys.real("random_faults", "after_seconds", random.after, 0, kSecondsMax);
   keys.real("random_faults", "over_seconds", random.seconds, 1e-3, kSecondsMax);
   keys.count("random_faults", "seed", random.seed, 0, std::uint64_t{1} << 62);
   keys.real("random_faults", "longest_seconds", random.longest, 1e-2, kSecondsMax);
@@ -181,6 +182,13 @@ bool ChaosPlan::hurts_links() const {
   };
   return std::ranges::any_of(faults, of_links, &ChaosFault::kind) ||
          (random.count > 0 && std::ranges::any_of(random.kinds, of_links));
+}
+
+bool ChaosPlan::ends_coordinator() const {
+  return std::ranges::any_of(faults, [](const ChaosFault& fault) {
+    return fault.kind == ChaosKind::kKill &&
+           fault.who.kind == ChaosTarget::Kind::kCoordinator;
+  });
 }
 
 Result<ChaosPlan> parse_chaos_plan(std::string_view text, std::string_view origin) {

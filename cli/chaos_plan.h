@@ -76,6 +76,7 @@ struct ChaosFault {
 // Faults of single peers, drawn while the run goes on; never of the last sound one of a stage.
 struct RandomChaos {
   std::uint64_t count = 0;
+  double after = 0;    // seconds of training before the first may come
   double seconds = 0;  // evenly over so long, each at a time drawn within its share
   std::uint64_t seed = 1;
   double longest = 4;  // of what heals; uniform from a quarter of it
@@ -89,6 +90,7 @@ struct ChaosPlan {
   RandomChaos random;
 
   bool hurts_links() const;
+  bool ends_coordinator() const;  // for good: another one must stand by
 };
 
 Result<ChaosPlan> parse_chaos_plan(std::string_view text, std::string_view origin);

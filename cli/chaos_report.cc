@@ -85,11 +85,29 @@ std::optional<double> recovered_after(double at, std::span<const double> commits
   return std::nullopt;
 }
 
-// Of steps before anything was done; nothing when there were too few.
-std::optional<double> undisturbed_rate(const ChaosResult& result, std::span<const double> commits) {
+double first_fault(const ChaosResult& result) {
   double first = std::numeric_limits<double>::infinity();
   for (const ChaosDone& fault : result.faults)
     if (fault.at) first = std::min(first, *fault.at);
+  return first;
+}
+
+// Nothing when there were too few steps before the first fault.
+std::optional<double> undisturbed_share(const ChaosResult& result, std::span<const double> commits,
+                                        const Optimum& optimum) {
+  const double first = first_fault(result);
+  const auto end = std::ranges::upper_bound(commits, first);
+  if (end - commits.begin() < static_cast<std::ptrdiff_t>(kStepsBefore) + 1) return std::nullopt;
+  const double possible = optimum.integral(commits.front(), *(end - 1));
+  const auto steps = static_cast<double>(end - commits.begin() - 1);
+  if (possible <= 0) return std::nullopt;
+  return steps * static_cast<double>(result.microbatches) / possible;
+}
+
+// Of steps before anything was done; nothing when there were too few.
+std::optional<double> undisturbed_rate(const ChaosResult& result,
+                                       std::span<const double> commits) {
+  const double first = first_fault(result);
   std::vector<double> steps;
   for (std::size_t i = 1; i < commits.size() && commits[i] <= first; ++i)
     steps.push_back(commits[i] - commits[i - 1]);
@@ -160,6 +178,7 @@ void read_log(ChaosResult& result, std::span<const JsonValue> lines) {
     const double possible = optimum->integral(commits.front(), commits.back());
     if (possible > 0)
       result.share = static_cast<double>(steps.size() - 1) * microbatches / possible;
+    result.undisturbed = undisturbed_share(result, commits, *optimum);
   } else if (const auto rate = undisturbed_rate(result, commits)) {
     optimum.emplace(*rate);
   }
@@ -171,8 +190,8 @@ void read_log(ChaosResult& result, std::span<const JsonValue> lines) {
 std::string chaos_text(const ChaosResult& result) {
   std::size_t widest = 4;
   for (const ChaosDone& fault : result.faults) widest = std::max(widest, fault.what.size());
-  std::string text =
-      fmt::format("{}: {} faults in run {}\n", result.name, result.faults.size(), result.run);
+  std::string text = fmt::format("{}: {} faults in run {}\n", result.name, result.faults.size(),
+                                 result.run);
   text += fmt::format("  {:<{}} {:>9} {:>9} {:>12} {:>16}\n", "what", widest, "at", "noticed",
                       "next commit", "throughput back");
   for (const ChaosDone& fault : result.faults) {
@@ -183,11 +202,15 @@ std::string chaos_text(const ChaosResult& result) {
                         seconds_text(fault.committed), seconds_text(fault.recovered));
   }
   text += fmt::format("steps       {} in {}{}\n", result.steps, human_seconds(result.seconds),
-                      result.steps_again > 0 ? fmt::format(", {} of them again", result.steps_again)
-                                             : std::string());
+                      result.steps_again > 0
+                          ? fmt::format(", {} of them again", result.steps_again)
+                          : std::string());
   if (result.share)
     text += fmt::format("throughput  {:.1f} % of what the living peers could have given\n",
                         100 * *result.share);
+  if (result.left())
+    text += fmt::format("undisturbed {:.1f} % before the first fault: {:.1f} % of that are left\n",
+                        100 * *result.undisturbed, 100 * *result.left());
   text += fmt::format("parameters  {}: {}\n", to_string(result.comparison.verdict),
                       result.comparison.sentence);
   text += fmt::format("end         {}\n", result.end);
@@ -202,6 +225,7 @@ std::string chaos_json(const ChaosResult& result) {
   json.member("began", result.began).member("seconds", result.seconds);
   json.member("steps", result.steps).member("steps_again", result.steps_again);
   optional_member(json, "share_of_optimum", result.share);
+  optional_member(json, "share_undisturbed", result.undisturbed);
   json.key("faults").begin_array();
   for (const ChaosDone& fault : result.faults) {
     json.begin_object().member("name", fault.name).member("what", fault.what);

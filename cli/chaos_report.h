@@ -57,6 +57,12 @@ struct ChaosResult {
   std::uint64_t steps = 0;
   std::uint64_t steps_again = 0;  // commits of steps that had been committed
   std::optional<double> share;    // of what the living peers could have given
+  // The same of the steps before the first fault: what a step's ends cost without any. Their
+  // quotient is what the faults left.
+  std::optional<double> undisturbed;
+  std::optional<double> left() const {
+    return share && undisturbed ? std::optional(*share / *undisturbed) : std::nullopt;
+  }
   ChaosComparison comparison;
 
   bool all_done() const;

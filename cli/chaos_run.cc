@@ -24,6 +24,7 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(100);
+constexpr Duration kStartPatience = std::chrono::minutes(5);  // until it trains
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
 constexpr Duration kRedraw = std::chrono::seconds(1);      // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
@@ -69,6 +70,7 @@ class ChaosRun {
   void take_status(const std::string& json);
   void start_peers();
   void watch_run();
+  bool has_leader();
   void end(const std::string& why);
 
   void drive(Pending& pending, std::size_t id);
@@ -132,8 +134,9 @@ ChaosRun::ChaosRun(ChaosRunOptions options, std::string program)
     ChaosFault fault;
     fault.name = fmt::format("random-{}", i + 1);
     fault.kind = random.kinds[rng_.below(random.kinds.size())];
-    fault.at_seconds = random.seconds * (static_cast<double>(i) + rng_.uniform()) /
-                       static_cast<double>(random.count);
+    fault.at_seconds = random.after + random.seconds *
+                                          (static_cast<double>(i) + rng_.uniform()) /
+                                          static_cast<double>(random.count);
     fault.seconds = random.longest * (0.25 + 0.75 * rng_.uniform());
     fault.factor = random.factor;
     pending_.push_back({.fault = fault, .newcomer = {}, .drawn = true});
@@ -209,10 +212,16 @@ std::optional<std::string> ChaosRun::start_peer(bool now) {
 }
 
 void ChaosRun::start_peers() {
-  if (swarm_.names().size() > 1 || !options_.folder.read_address()) return;
+  if (!swarm_.peers().empty() || !options_.folder.read_address()) return;
   const auto& peers = options_.config.pipeline.peers;
   const std::uint32_t wanted = std::accumulate(peers.begin(), peers.end(), 0U);
   for (std::uint32_t i = 0; i < wanted && !over_; ++i) start_peer(true);
+  if (options_.plan.ends_coordinator()) {
+    if (auto standby = swarm_.start_standby(options_.config.net.standby.front()); !standby) {
+      error_ = std::move(standby).error();
+      return end(error_->what);
+    }
+  }
   // Those who join later are started along: how long a process takes to start is not the point.
   for (Pending& pending : pending_)
     if (!over_ && (pending.fault.needs_newcomer() || pending.fault.kind == ChaosKind::kJoin))
@@ -229,7 +238,7 @@ void ChaosRun::let_in(const std::string& peer) {
 void ChaosRun::poll_status() {
   if (over_) return;
   if (const auto address = options_.folder.read_address();
-      address && !asked_ && swarm_.runs(kCoordinatorName)) {
+      address && !asked_ && has_leader()) {
     if (!admin_ || admin_->address() != *address) admin_.emplace(runtime_, network_, *address);
     asked_ = true;
     admin_->status([this](Result<std::string> json) {
@@ -252,18 +261,23 @@ void ChaosRun::take_status(const std::string& json) {
   progress_step_ = status_.step;
 }
 
+bool ChaosRun::has_leader() {
+  return swarm_.runs(kCoordinatorName) || swarm_.runs(kStandbyName);
+}
+
 void ChaosRun::watch_run() {
   const Instant now = runtime_.now();
-  if (const auto code = swarm_.ended_with(kCoordinatorName);
-      code && !hurting_.contains(kCoordinatorName)) {
+  if (!has_leader() && !hurting_.contains(kCoordinatorName)) {
     if (!coordinator_ended_) coordinator_ended_ = now;
     const bool all_left = std::ranges::none_of(
         swarm_.peers(), [this](const std::string& peer) { return swarm_.runs(peer); });
     if (all_left || now > *coordinator_ended_ + kPeersLeave)
-      end(fmt::format("the coordinator ended with code {}", *code));
+      end(fmt::format("the coordinator ended with code {}",
+                      swarm_.ended_with(kCoordinatorName).value_or(0)));
     return;
   }
-  if (now - progress_ > from_seconds(options_.patience_seconds))
+  if (!training_ && now - progress_ > kStartPatience) end("it did not begin to train");
+  if (training_ && now - progress_ > from_seconds(options_.patience_seconds))
     end(fmt::format("stuck: no commit for {:.0f} s, at step {}", options_.patience_seconds,
                     status_.step));
 }

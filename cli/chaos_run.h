@@ -2,7 +2,8 @@
 // until the run is over.
 //   Thread:  blocking, one thread. Nothing is left running.
 //   Errors:  kIo when processes can't be started; a run that fails is a result.
-//   Bounds:  patience_seconds without a commit, then the run counts as stuck and is ended.
+//   Bounds:  patience_seconds without a commit, then the run counts as stuck and is ended; minutes
+//           to its start.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@
 namespace swarmline {
 
 struct ChaosRunOptions {
-  RunConfig config;
+  RunConfig config;  // net.standby names one where the plan ends the coordinator
   ChaosPlan plan;
   RunFolder folder;                         // prepared
   std::vector<std::string> peer_arguments;  // for every peer

@@ -99,29 +99,38 @@ Result<void> ChaosSwarm::start(Process& process) {
   return {};
 }
 
-Result<void> ChaosSwarm::start_coordinator() {
-  SWARMLINE_CHECK(processes_.empty());
-  processes_.push_back(std::make_unique<Process>());
-  processes_.front()->name = kCoordinatorName;
-  processes_.front()->arguments = {"coordinator", options_.folder.config(), "--prepared"};
-  return start(*processes_.front());
-}
-
-Result<std::string> ChaosSwarm::start_peer(bool let_in) {
+Result<void> ChaosSwarm::add(const std::string& name, std::vector<std::string> arguments,
+                             bool let_in) {
   if (processes_.size() >= kSwarmProcessesMax)
     return fail(ErrorCode::kRefused,
                 fmt::format("a chaos run has at most {} processes", kSwarmProcessesMax));
-  const auto coordinator = options_.folder.read_address();
-  if (!coordinator) return std::unexpected(coordinator.error());
   auto process = std::make_unique<Process>();
-  process->name = fmt::format("peer-{}", processes_.size());
-  process->arguments = {"peer", "--join", to_string(*coordinator), "--name", process->name};
-  process->arguments.insert(process->arguments.end(), options_.peer_arguments.begin(),
-                            options_.peer_arguments.end());
+  process->name = name;
+  process->arguments = std::move(arguments);
   process->let_in = let_in;
   processes_.push_back(std::move(process));
-  SWARMLINE_TRY(start(*processes_.back()));
-  return processes_.back()->name;
+  return start(*processes_.back());
+}
+
+Result<void> ChaosSwarm::start_coordinator() {
+  SWARMLINE_CHECK(processes_.empty());
+  return add(kCoordinatorName, {"coordinator", options_.folder.config(), "--prepared"});
+}
+
+Result<void> ChaosSwarm::start_standby(const std::string& listen) {
+  return add(kStandbyName, {"coordinator", options_.folder.config(), "--standby", "--set",
+                            fmt::format("net.listen=\"{}\"", listen)});
+}
+
+Result<std::string> ChaosSwarm::start_peer(bool let_in) {
+  const auto coordinator = options_.folder.read_address();
+  if (!coordinator) return std::unexpected(coordinator.error());
+  std::string name = fmt::format("peer-{}", ++peers_);
+  std::vector<std::string> arguments{"peer", "--join", to_string(*coordinator), "--name", name};
+  arguments.insert(arguments.end(), options_.peer_arguments.begin(),
+                   options_.peer_arguments.end());
+  SWARMLINE_TRY(add(name, std::move(arguments), let_in));
+  return name;
 }
 
 Result<void> ChaosSwarm::start_again(const std::string& name) {
@@ -306,7 +315,7 @@ std::vector<std::string> ChaosSwarm::names() const {
 
 std::vector<std::string> ChaosSwarm::peers() const {
   std::vector<std::string> peers = names();
-  std::erase(peers, kCoordinatorName);
+  std::erase_if(peers, [](const std::string& name) { return !name.starts_with("peer-"); });
   return peers;
 }
 

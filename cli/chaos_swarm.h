@@ -1,7 +1,7 @@
 // The processes of a chaos run: a coordinator and peers as children, each with a line to this
 // process (cli/chaos_tap.h), each connection that one of them dials through a link of its own when
 // links are to be hurt. Does to them what it is told; decides nothing.
-//   Names:     "coordinator", "peer-1", "peer-2", ... in the order of their first start.
+//   Names:     "coordinator", "standby", "peer-1", "peer-2", ... in the order of their first start.
 //   Ownership: the runtime outlives it. Destroying it kills what runs. Thread: control thread.
 //   Errors:    kIo when a process can't be started. What is told to a process that has ended does
 //              nothing.
@@ -29,6 +29,7 @@ namespace swarmline {
 
 inline constexpr std::size_t kSwarmProcessesMax = 1024;
 inline constexpr const char* kCoordinatorName = "coordinator";
+inline constexpr const char* kStandbyName = "standby";
 
 // Where a process can be held: about to send or to handle a message.
 struct ChaosPoint {
@@ -64,6 +65,8 @@ class ChaosSwarm {
   ChaosSwarm& operator=(const ChaosSwarm&) = delete;
 
   Result<void> start_coordinator();
+  // A second coordinator that leads at `listen` when the first one is gone.
+  Result<void> start_standby(const std::string& listen);
   // The coordinator's address must be in the run folder. Not `let_in`: it does nothing until that
   // is called, so that it is there at once when it is to join.
   Result<std::string> start_peer(bool let_in);
@@ -88,7 +91,7 @@ class ChaosSwarm {
   void unwatch(std::uint64_t id);  // everywhere
 
   std::vector<std::string> names() const;  // of all that were started
-  std::vector<std::string> peers() const;  // the same without the coordinator
+  std::vector<std::string> peers() const;  // the same without coordinators
   bool runs(const std::string& name);
   // The exit code (128 + signal) of the last time it ended.
   std::optional<int> ended_with(const std::string& name);
@@ -120,6 +123,7 @@ class ChaosSwarm {
   };
   struct Server;
 
+  Result<void> add(const std::string& name, std::vector<std::string> arguments, bool let_in = true);
   Result<void> start(Process& process);
   Process* find(const std::string& name);
   const Process* find(const std::string& name) const;
@@ -136,6 +140,7 @@ class ChaosSwarm {
   Handlers handlers_;
   std::shared_ptr<Server> server_;
   std::vector<std::unique_ptr<Process>> processes_;
+  std::size_t peers_ = 0;  // of them
   std::vector<Link> links_;
   std::map<std::string, Hurt> hurt_;
   std::shared_ptr<ChaosSwarm*> alive_;

@@ -56,10 +56,10 @@ std::string own_name() {
 // What the coordinator command holds while a run lasts; members in the order of their dependencies.
 class CoordinatorProcess {
  public:
-  CoordinatorProcess(RunConfig config, RunFolder folder, std::string chaos)
+  CoordinatorProcess(RunConfig config, RunFolder folder, const CoordinatorFlags& flags)
       : config_(std::move(config)),
         folder_(std::move(folder)),
-        chaos_(std::move(chaos)),
+        flags_(flags),
         source_(folder_.checkpoints()) {}
 
   Result<int> run();
@@ -80,7 +80,7 @@ class CoordinatorProcess {
 
   RunConfig config_;
   RunFolder folder_;
-  std::string chaos_;
+  const CoordinatorFlags& flags_;
   AsioRuntime runtime_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
@@ -96,7 +96,8 @@ class CoordinatorProcess {
 };
 
 Result<void> CoordinatorProcess::open() {
-  auto network = open_network(runtime_, chaos_, "coordinator", [](double) {});
+  auto network = open_network(runtime_, flags_.chaos,
+                              flags_.standby ? "standby" : "coordinator", [](double) {});
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
   auto data = open_run_data(config_, true);
@@ -211,7 +212,7 @@ Result<int> CoordinatorProcess::run_as_standby() {
     std::printf("not needed\n");
     return kExitDone;
   }
-  const auto start = folder_.prepare_or_resume(config_, false);
+  const auto start = folder_.take_over(config_);
   if (!start) return std::unexpected(start.error());
   std::printf("%s", describe_start(*start, folder_, config_).c_str());
   return *start == RunStart::kFinished ? Result<int>(kExitDone) : lead();
@@ -262,14 +263,14 @@ Result<int> run_coordinator(const CoordinatorFlags& flags) {
   init_log({.level = log_level_of(config->log.level), .file = {}, .prefix = "coordinator"});
   RunFolder folder(config->run_folder());
   if (flags.standby)
-    return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run_as_standby();
+    return CoordinatorProcess(std::move(*config), std::move(folder), flags).run_as_standby();
   if (!flags.prepared) {
     const auto start = folder.prepare_or_resume(*config, flags.fresh);
     if (!start) return std::unexpected(start.error());
     std::printf("%s", describe_start(*start, folder, *config).c_str());
     if (*start == RunStart::kFinished) return kExitDone;
   }
-  return CoordinatorProcess(std::move(*config), std::move(folder), flags.chaos).run();
+  return CoordinatorProcess(std::move(*config), std::move(folder), flags).run();
 }
 
 }  // namespace

@@ -76,6 +76,10 @@ Result<RunStart> RunFolder::prepare_or_resume(const RunConfig& config, bool fres
   return resume(config);
 }
 
+Result<RunStart> RunFolder::take_over(const RunConfig& config) const {
+  return holds_a_run() ? resume(config) : prepare_or_resume(config, false);
+}
+
 Result<RunStart> RunFolder::resume(const RunConfig& config) const {
   const auto no = [this](const std::string& why) {
     return fail(ErrorCode::kUserMistake,

@@ -40,6 +40,8 @@ class RunFolder {
   // The same, but a run that is there already goes on when the config fits it (fixed_difference)
   // and its checkpoints hold all that takes. Its config is then the new one.
   Result<RunStart> prepare_or_resume(const RunConfig& config, bool fresh) const;
+  // The same for who leads the run already: whoever listens at its address does not any more.
+  Result<RunStart> take_over(const RunConfig& config) const;
 
   // Where the coordinator of this run listens; kNotFound with a sentence when it is not running.
   Result<Address> read_address() const;

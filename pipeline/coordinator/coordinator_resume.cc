@@ -106,7 +106,8 @@ void Coordinator::Impl::arm_collect_deadline() {
   runtime_.cancel(collecting_->deadline);
   Duration wait = from_seconds(options_.config.net.collect_seconds);
   if (!options_.config.net.standby.empty() && collecting_->holdings.empty())
-    wait += std::max(kCoordinatorSilence, 10 * from_seconds(options_.config.net.heartbeat_seconds));
+    wait +=
+        2 * std::max(kCoordinatorSilence, 10 * from_seconds(options_.config.net.heartbeat_seconds));
   collecting_->deadline = runtime_.call_after(wait, [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;

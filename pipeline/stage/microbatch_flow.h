@@ -40,7 +40,8 @@ namespace swarmline {
 
 class MicrobatchFlow {
  public:
-  // A peer whose link broke and who is the only one left is tried again so much later.
+  // A peer whose link broke and who is the only one left is tried again so much later; those who
+  // all got damaged bytes after so much, doubled with every other try.
   static constexpr Duration kRelinkDelay = std::chrono::milliseconds(100);
 
   MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
@@ -107,6 +108,7 @@ class MicrobatchFlow {
   enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
   void resend(const TaskPtr& task, Why why);
   bool tried_all(const MicrobatchTask& task) const;
+  void send_later(const TaskPtr& task, Duration pause);
   void arm_relink();
   void settle_hop(const TaskPtr& task);
   void arm_hop_timer(const TaskPtr& task);

@@ -96,9 +96,22 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
       seeking_.push_back(task);
       return arm_relink();
     }
+    // So does one that damages what passes.
+    if (why == Why::kBroken) return send_later(task, kRelinkDelay * (1 << task->sends / 2));
     if (next_seats_.size() > 1) task->tried = {old.peer};
   }
   send_on(task);
+}
+
+void MicrobatchFlow::send_later(const TaskPtr& task, Duration pause) {
+  task->state = TaskState::kSeeking;
+  std::weak_ptr<MicrobatchFlow*> weak = alive_;
+  context_.runtime.call_after(pause, [weak, task] {
+    auto self = weak.lock();
+    if (!self || task->state != TaskState::kSeeking || task->cancelled) return;
+    (*self)->seeking_.push_back(task);
+    (*self)->retry_seeking();
+  });
 }
 
 void MicrobatchFlow::arm_relink() {

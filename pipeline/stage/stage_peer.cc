@@ -130,7 +130,6 @@ Result<void> StagePeer::Impl::build(SeatedStageParts& parts) const {
 void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   const bool same_run = welcome.run_id() == run_id_;
   if (same_run && welcome.term() < term_.value) {  // its reign is over, it only does not know
-    ++coordinator_tried_;
     return coordinator_->close();
   }
   term_ = Term{welcome.term()};

@@ -15,6 +15,8 @@ constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 // For one of many tries: that machine may be gone, and another coordinator be elsewhere.
 constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
 constexpr std::size_t kCoordinatorsMax = 16;
+// One that is stopped takes connections and answers nothing: then the next is asked.
+constexpr Duration kWelcomeTimeout = std::chrono::seconds(4);
 }  // namespace
 
 void StagePeer::Impl::connect() {
@@ -77,7 +79,9 @@ void StagePeer::Impl::say_hello() {
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
   if (adrift_) *hello.mutable_holdings() = stage_->holdings();
-  coordinator_->call(make_frame(MessageKind::kHello, hello), Limits::rpc_deadline,
+  const bool others = coordinators_.size() > 1 && (rejoining_ || adrift_);
+  coordinator_->call(make_frame(MessageKind::kHello, hello),
+                     others ? kWelcomeTimeout : Limits::rpc_deadline,
                      [weak = weak(), connection = connection_](Result<Frame> reply) {
                        auto self = weak.lock();
                        if (!self || (*self)->finished_ || (*self)->connection_ != connection)
@@ -101,6 +105,7 @@ void StagePeer::Impl::on_coordinator_closed(const Error& error) {
   coordinator_.reset();
   if (finished_) return;
   if (dropping_) return;  // whoever waits for that connects
+  ++coordinator_tried_;
   if (rejoining_ || adrift_) return connect_again();
   const std::string why = "lost the coordinator: " + error.what;
   stage_ && stage_->serves() ? adrift(why) : rejoin(why);

@@ -34,6 +34,7 @@ kind = "join"
 at_seconds = 9
 [random_faults]
 count = 3
+after_seconds = 4
 over_seconds = 60
 seed = 5
 longest_seconds = 2
@@ -59,6 +60,7 @@ kinds = ["cut", "stop"]
   EXPECT_EQ(plan->faults[2].kind, ChaosKind::kJoin);
   EXPECT_EQ(plan->faults[2].at_seconds, 9);
   EXPECT_EQ(plan->random.count, 3U);
+  EXPECT_EQ(plan->random.after, 4);
   EXPECT_EQ(plan->random.seconds, 60);
   EXPECT_EQ(plan->random.seed, 5U);
   EXPECT_EQ(plan->random.longest, 2);
@@ -71,6 +73,17 @@ TEST(ChaosPlanTest, LinksAreUsedOnlyWhereTheyAreHurt) {
   const auto plan = read("[faults.a]\nkind = \"stop\"\nwho = \"coordinator\"\n");
   ASSERT_TRUE(plan) << plan.error().what;
   EXPECT_FALSE(plan->hurts_links());
+}
+
+TEST(ChaosPlanTest, OneStandsByForACoordinatorThatIsKilled) {
+  for (const auto& [fault, stands_by] :
+       {std::pair("kind = \"kill\"\nwho = \"coordinator\"\n", true),
+        std::pair("kind = \"restart\"\nwho = \"coordinator\"\n", false),
+        std::pair("kind = \"kill\"\nwho = \"stage 1\"\n", false)}) {
+    const auto plan = read(std::string("[faults.a]\n") + fault);
+    ASSERT_TRUE(plan) << plan.error().what;
+    EXPECT_EQ(plan->ends_coordinator(), stands_by) << fault;
+  }
 }
 
 TEST(ChaosPlanTest, MistakesAreNamedByLine) {

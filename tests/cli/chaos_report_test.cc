@@ -88,6 +88,8 @@ TEST(ChaosReportTest, TimesAndThroughputAreReadFromTheLog) {
   // 11 steps in 14.5 s: 220 of 3.5 s x 20 + 4 s x 10 + 7 s x 20 = 250.
   EXPECT_NEAR(result.seconds, 14.5, 1e-9);
   EXPECT_NEAR(result.share.value_or(0), 220.0 / 250, 1e-9);
+  EXPECT_NEAR(result.undisturbed.value_or(0), 1, 1e-9) << "three steps of a second";
+  EXPECT_NEAR(result.left().value_or(0), 220.0 / 250, 1e-9);
   EXPECT_FALSE(result.faults[1].noticed);
   EXPECT_FALSE(result.all_done());
   EXPECT_FALSE(result.good());

@@ -30,12 +30,12 @@ TEST(Program, HelpTeaches) {
   EXPECT_EQ(all.exit_code, 0);
   for (const char* part :
        {"launch", "coordinator", "peer", "status", "stop", "checkpoint", "config", "bench", "plan",
-        "fleet", "simulate", "Examples:", "Exit codes:"}) {
+        "fleet", "simulate", "chaos", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
   for (const char* command :
        {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
-        "bench codec", "bench ratio", "bench fleet", "plan", "fleet convert", "simulate"}) {
+        "bench codec", "bench ratio", "bench fleet", "plan", "fleet convert", "simulate", "chaos"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -75,6 +75,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"launch", "run.toml", "--frish"}, 2, "\"swarmline launch --help\""},
         Mistake{{"simulate", "nowhere.toml"}, 2, "nowhere.toml"},
         Mistake{{"simulate", "run.toml"}, 2, "not a scenario"},
+        Mistake{{"chaos", "run.toml"}, 2, "--plan is required"},
+        Mistake{{"chaos", "run.toml", "--plan", "none.toml"}, 2, "none.toml"},
+        Mistake{{"chaos", "run.toml", "--plan", "run.toml"}, 2, "expected chaos_format = 1"},
+        Mistake{{"chaos", "run.toml", "--plan", SWARMLINE_SOURCE_DIR "/configs/chaos/tiny.toml"},
+                2,
+                "the run has 6 steps"},
+        Mistake{{"chaos", "run.toml", "--plan", SWARMLINE_SOURCE_DIR "/configs/chaos/tiny.toml",
+                 "--set", "run.steps=20", "--peer-config", "peer.toml"},
+                2,
+                "expected port 0"},
         Mistake{{"plan"}, 2, "expected a snapshot or --replay FLEET"},
         Mistake{{"plan", "run.toml"}, 2, "run.toml: "},
         Mistake{{"plan", "none.json"}, 2, "none.json"},

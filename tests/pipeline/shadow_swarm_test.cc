@@ -304,6 +304,44 @@ TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
   EXPECT_LT(5 * moving[1], moving[0]);
 }
 
+// Of two members that hold different parameters the shadow says who is right: the other is fenced.
+TEST_P(ShadowSwarm, ATieIsSettledByTheShadow) {
+  const RunConfig config = run_of({2, 2}, GetParam(), "1");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(until_shadows(swarm, 2));
+  const SimNodeId victim = serving(swarm, 1)[0];
+  const Seat seat = swarm.cluster().peer(victim - 1).seat();
+  std::optional<std::uint64_t> tipped;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (tipped || to != victim || kind_of(frame) != MessageKind::kCommit) return;
+    tipped = parse<wire::Commit>(frame)->step() + 1;
+  });
+  ASSERT_TRUE(swarm.until([&] { return tipped.has_value(); }));
+  const BytesView state = swarm.cluster().peer(victim - 1).committed_parameters();
+  const_cast<std::byte&>(state[0]) ^= std::byte{1};  // as a bit that tips in memory
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost", to_string(seat)) == 1; }, 5s))
+      << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost"), 1U);
+  const RunOutcome outcome = swarm.end(300s);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.sentence;
+}
+
+// A coordinator that begins again knows no shadows: they are chosen anew, and take over as before.
+TEST_P(ShadowSwarm, ACoordinatorThatBeganAgainHasThemAgain) {
+  RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  config.run.steps = 24;
+  config.net.collect_seconds = 2;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
+  swarm.cluster().kill_coordinator();
+  swarm.until([] { return false; }, 50ms);
+  swarm.cluster().restart_coordinator();
+  ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
+  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s)) << history(swarm);
+  expect_exact(swarm, config);
+}
+
 // Whole stages are killed, peers freeze and links break, machines join: at random moments.
 TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
   constexpr std::uint64_t kSeeds = 24;

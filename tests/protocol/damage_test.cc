@@ -8,6 +8,12 @@ namespace {
 
 class Damage : public Protocol {
  protected:
+  // On its way: the sender's own bytes stay whole.
+  static void damage(const Frame& frame) {
+    Buffer copy = Buffer::copy_of(frame.received_payload());
+    copy.bytes()[kWireHeaderBytes + 5] ^= std::byte{0x10};
+    const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+  }
   // Every `every`-th tensor of that kind arrives with one byte changed.
   void damaged(MessageKind kind, const std::vector<std::uint32_t>& peers, std::uint64_t every) {
     const RunConfig config = run_of(peers);
@@ -15,9 +21,7 @@ class Damage : public Protocol {
     std::uint64_t seen = 0, hurt = 0;
     swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
       if (kind_of(frame) != kind || frame.payload.empty() || ++seen % every != 0) return {};
-      Buffer copy = Buffer::copy_of(frame.received_payload());  // the sender's own stays whole
-      copy.bytes()[kWireHeaderBytes + 5] ^= std::byte{0x10};
-      const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+      damage(frame);
       ++hurt;
       return {};
     });
@@ -38,15 +42,32 @@ TEST_P(Damage, AGradientIsAskedForAgain) {
   damaged(MessageKind::kGradient, {2, 1}, 4);
 }
 
+// As long as tries are left: they are spread over more than a second.
+TEST_P(Damage, AStageThatGetsNothingWholeForASecondIsWaitedFor) {
+  const RunConfig config = run_of({1, 2, 1});
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const Duration end = swarm.cluster().elapsed() + std::chrono::seconds(1);
+  std::uint64_t hurt = 0;
+  swarm.rule([&](SimNodeId, SimNodeId to, const Frame& frame) -> FrameFate {
+    if (kind_of(frame) != MessageKind::kForward || swarm.stage_of(to) != 1 ||
+        swarm.cluster().elapsed() > end)
+      return {};
+    damage(frame);
+    ++hurt;
+    return {};
+  });
+  expect_reference(swarm, config);
+  EXPECT_GT(hurt, 8U);
+}
+
 TEST_P(Damage, ACheckpointIsWrittenAgain) {
   const RunConfig config = run_of({1, 2});
   Swarm swarm(options_for(config));
   bool hurt = false;
   swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) -> FrameFate {
     if (kind_of(frame) != MessageKind::kCheckpointPiece || frame.payload.empty() || hurt) return {};
-    Buffer copy = Buffer::copy_of(frame.received_payload());
-    copy.bytes()[copy.size() - 1] ^= std::byte{1};
-    const_cast<Frame&>(frame).payload = {SharedBytes(std::move(copy))};
+    damage(frame);
     hurt = true;
     return {};
   });

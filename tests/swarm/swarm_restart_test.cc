@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/store/etcd_process.h"
 #include "tests/swarm/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
@@ -42,13 +43,14 @@ void expect_each_step_once(const SwarmFolder& swarm, std::uint64_t steps) {
   for (const auto& [step, count] : lines) EXPECT_EQ(count, 1) << "step " << step;
 }
 
-class SwarmRestart : public testing::TestWithParam<std::uint32_t> {
+class SwarmRestart : public testing::Test {
  protected:
   SwarmRestart() { adopt_orphans(); }
   ~SwarmRestart() override { expect_nothing_left(); }
 };
+class SwarmRestartDelay : public SwarmRestart, public testing::WithParamInterface<std::uint32_t> {};
 
-TEST_P(SwarmRestart, LaunchStartsAKilledCoordinatorAgain) {
+TEST_P(SwarmRestartDelay, LaunchStartsAKilledCoordinatorAgain) {
   const SwarmFolder swarm(run_of(GetParam()));
   Program launch = swarm.start(
       "launch",
@@ -86,7 +88,7 @@ Peers four_peers(const SwarmFolder& swarm, Program& coordinator) {
   return peers;
 }
 
-TEST_P(SwarmRestart, TheSameCommandGoesOnWithThePeersThatAreThere) {
+TEST_P(SwarmRestartDelay, TheSameCommandGoesOnWithThePeersThatAreThere) {
   const SwarmFolder swarm(run_of(GetParam()));
   std::optional<Program> coordinator(swarm.start("coordinator"));
   const Peers peers = four_peers(swarm, *coordinator);
@@ -100,7 +102,7 @@ TEST_P(SwarmRestart, TheSameCommandGoesOnWithThePeersThatAreThere) {
   expect_reference(swarm);
 }
 
-TEST_P(SwarmRestart, AStandbyTakesOverAtItsOwnAddress) {
+TEST_P(SwarmRestartDelay, AStandbyTakesOverAtItsOwnAddress) {
   const std::string standby_address = free_address();
   std::vector<std::string> config = run_of(GetParam());
   config.push_back("net.standby=[\"" + standby_address + "\"]");
@@ -123,7 +125,36 @@ TEST_P(SwarmRestart, AStandbyTakesOverAtItsOwnAddress) {
   expect_reference(swarm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Delay, SwarmRestart, testing::Values(0U, 1U));
+// The control store is an etcd: the leader is stopped for longer than its lease, the standby goes
+// on with its peers, and the former leader ends when it wakes, without a word to anybody.
+TEST_F(SwarmRestart, AStoppedLeaderIsReplacedAndEndsWhenItWakes) {
+  if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+  const EtcdProcess etcd;
+  const std::string standby_address = free_address();
+  std::vector<std::string> config = run_of(1);
+  config.insert(config.end(),
+                {"net.standby=[\"" + standby_address + "\"]",
+                 "run.etcd=[\"" + etcd.endpoint() + "\"]", "run.etcd_lease_seconds=2"});
+  const SwarmFolder swarm(config);
+  Program coordinator = swarm.start("coordinator");
+  const Peers peers = four_peers(swarm, coordinator);
+  Program standby(swarm.temp(), "standby",
+                  swarm.arguments("coordinator", {"--standby", "--set",
+                                                  "net.listen=\"" + standby_address + "\""}));
+  ASSERT_TRUE(standby.wait_for_output("standing by"));
+  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator.output();
+  coordinator.signal(SIGSTOP);
+  EXPECT_EQ(standby.wait(), 0) << standby.output();
+  coordinator.signal(SIGCONT);
+  EXPECT_EQ(coordinator.wait(), 3) << coordinator.output();
+  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  EXPECT_EQ(swarm.log("begun_again").size(), 1U);
+  EXPECT_TRUE(swarm.log("new_era").empty());
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, SwarmRestartDelay, testing::Values(0U, 1U));
 
 }  // namespace
 }  // namespace swarmline

@@ -54,7 +54,7 @@ void expect_reference(const SwarmFolder& swarm) {
 class SwarmShadows : public testing::TestWithParam<int> {};
 
 TEST_P(SwarmShadows, AStageThatLosesAllItsPeersIsTakenOver) {
-  constexpr std::uint64_t kSteps = 40;
+  constexpr std::uint64_t kSteps = 24;
   const SwarmFolder swarm({fmt::format("run.steps={}", kSteps), "model.dtype=fp64",
                            "model.bias=false", fmt::format("pipeline.delay={}", GetParam()),
                            "pipeline.stages=3", "pipeline.peers=[2, 2, 2]", "balance.shadows=1",
