@@ -58,13 +58,16 @@ Result<void> Coordinator::Impl::open_journal() {
   const auto lives = was_training();
   if (!lives) return std::unexpected(lives.error());
   if (*lives) return begin_collecting(*last, *seats);
+  std::set<PeerId> known;
   for (SeatRecord seat : *seats) {
     membership_.begin_after(seat.seat.peer);
+    known.insert(seat.seat.peer);
     if (seat.state != "active") continue;
     seat.state = "fenced";
     SWARMLINE_TRY(journal_.record_seat(seat));
   }
   begin_from_checkpoint("the coordinator was started again");
+  if (trained_) expected_ = known;  // for a while: nobody knows who of them lives
   if (!ended_ && beginning_.version == options_.config.run.steps)  // killed as it said so
     end(0, fmt::format("finished {} steps", beginning_.version));
   return {};

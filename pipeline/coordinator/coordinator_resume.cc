@@ -47,6 +47,7 @@ Result<bool> Coordinator::Impl::was_training() {
   if (!started) return std::unexpected(started.error());
   const auto ended = journaled(kEnded);
   if (!ended) return std::unexpected(ended.error());
+  trained_ = *started > 0 && *ended == 0;  // in this era, or in one before
   return *started == era_.value + 1 && *ended == 0;
 }
 

@@ -126,7 +126,7 @@ SimCluster::SimCluster(SimClusterOptions options)
                                                  : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
-      journal_(make_memory_journal()) {
+      journal_(runtime_, options_.journal_late) {
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
@@ -146,7 +146,7 @@ SimCluster::SimCluster(SimClusterOptions options)
 
 void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   ++reign_;
-  led_.push_back(std::make_unique<LedJournal>(*journal_, reign_));
+  led_.push_back(std::make_unique<LedJournal>(journal_, reign_));
   CoordinatorOptions control;
   control.config = options_.config;
   control.config.net.listen = address;
@@ -168,12 +168,14 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
 }
 
 void SimCluster::kill_coordinator() {
+  ++coordinators_killed_;
   network_.kill(kCoordinatorNode);
+  journal_.power_cut();
+  sink_.abandon();  // whole only once it is committed
 }
 
 void SimCluster::restart_coordinator() {
   former_.push_back(std::move(coordinator_));
-  sink_.abandon();
   runtime_.revive(kCoordinatorNode);
   make_coordinator(kCoordinatorNode, "sim:1");
 }

@@ -18,6 +18,7 @@
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/stage/stage_peer.h"
 #include "sim/doors/sim_device.h"
+#include "sim/doors/sim_journal.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
 
@@ -40,6 +41,7 @@ struct SimClusterOptions {
   std::uint32_t vocab = 31;
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
+  Duration journal_late{};     // of SimJournal
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
@@ -68,6 +70,9 @@ class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
   using Files = std::map<StageId, std::string>;
   Files files() const { return complete_.empty() ? Files() : complete_.back().files; }
   std::size_t complete() const { return complete_.size(); }
+  std::uint64_t version() const {  // of the newest; 0: none
+    return complete_.empty() ? 0 : complete_.back().description.version;
+  }
   void damage_newest();  // one byte of a parameter
 
  private:
@@ -86,8 +91,9 @@ class SimCluster {
   explicit SimCluster(SimClusterOptions options);
   ~SimCluster();
 
-  // The control process dies; its journal stays as it is.
+  // The control process dies, and its disk loses what was not synced.
   void kill_coordinator();
+  std::uint64_t coordinators_killed() const { return coordinators_killed_; }
   // Another one is begun on that journal, at the same address.
   void restart_coordinator();
   // A standby takes the lead at kStandbyAddress; the one before, frozen or cut off, can't write to
@@ -119,7 +125,7 @@ class SimCluster {
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
 
   const std::vector<std::string>& log_lines() const { return log_lines_; }
-  Journal& journal() { return *journal_; }
+  Journal& journal() { return journal_; }
   const MemoryCheckpoint& checkpoint() const { return sink_; }
   void damage_newest_checkpoint() { sink_.damage_newest(); }
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
@@ -148,13 +154,14 @@ class SimCluster {
   Instant began_ = runtime_.now();
   SimNetwork network_;
   class LedJournal;  // refuses whoever does not lead any more
-  std::unique_ptr<Journal> journal_;
+  SimJournal journal_;
   std::uint64_t reign_ = 0;
   std::vector<std::unique_ptr<LedJournal>> led_;
   MemoryCheckpoint sink_;
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
+  std::uint64_t coordinators_killed_ = 0;
   std::vector<std::unique_ptr<Coordinator>> former_;  // dead, or not leading any more
   Address address_;                                   // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -22,23 +22,25 @@ bool takes_two(FaultKind kind) {
   return kind == FaultKind::kPartition || kind == FaultKind::kOneWay || kind == FaultKind::kReset;
 }
 
+bool hits_coordinator(FaultKind kind) {
+  return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart;
+}
+
 void FaultInjector::apply(const Fault& fault) {
   SWARMLINE_CHECK(fault.node <= cluster_.peers() && fault.other <= cluster_.peers());
   SimRuntime& runtime = cluster_.runtime();
   SimNetwork& network = cluster_.network();
   const SimNodeId node = fault.node, other = fault.other;
-  SWARMLINE_CHECK(node != kCoordinatorNode || takes_two(fault.kind) ||
-                  fault.kind == FaultKind::kFreeze);
+  SWARMLINE_CHECK(node != kCoordinatorNode || hits_coordinator(fault.kind));
   note(fault);
   switch (fault.kind) {
     case FaultKind::kKill:
       begin(node);
       return network.kill(node);
     case FaultKind::kRestart:
-      begin(node);
-      network.kill(node);
-      return heal_after(fault.time, {},
-                        [this, node] { join(cluster_.machine(node - 1), std::nullopt); });
+      return restart(node, fault.time);
+    case FaultKind::kStage:
+      return restart_stage(cluster_.stage_of(node), fault.time);
     case FaultKind::kFreeze:
       begin(node);
       runtime.freeze(node);
@@ -99,6 +101,31 @@ void FaultInjector::note(const Fault& fault) {
       fault.kind != FaultKind::kReset)
     text += fmt::format(", {:.3g} s", to_seconds(fault.time));
   history_.push_back(std::move(text));
+}
+
+void FaultInjector::restart(SimNodeId node, Duration time) {
+  begin(node);
+  if (node == kCoordinatorNode) {
+    cluster_.kill_coordinator();
+    return heal_after(time, {node}, [this] { cluster_.restart_coordinator(); });
+  }
+  cluster_.network().kill(node);
+  heal_after(time, {}, [this, node] { join_when_answered(cluster_.machine(node - 1)); });
+}
+
+// A peer that finds no coordinator ends; whoever restarts machines tries again.
+void FaultInjector::join_when_answered(const SimPeer& machine) {
+  if (cluster_.runtime().is_alive(kCoordinatorNode)) return join(machine, std::nullopt);
+  heal_after(kTryAgain, {}, [this, machine] { join_when_answered(machine); });
+}
+
+void FaultInjector::restart_stage(StageId stage, Duration time) {
+  for (std::size_t peer = 0, peers = cluster_.peers(); peer < peers; ++peer) {
+    const SimNodeId node = SimCluster::node_of_peer(peer);
+    if (cluster_.is_running(peer) && cluster_.peer(peer).seat().peer.value != 0 &&
+        cluster_.stage_of(node) == stage)
+      restart(node, time);
+  }
 }
 
 void FaultInjector::begin(SimNodeId node) {

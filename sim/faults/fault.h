@@ -21,7 +21,8 @@ inline constexpr SimNodeId kWorldNode = std::numeric_limits<SimNodeId>::max();
 
 enum class FaultKind : std::uint8_t {
   kKill,        // the process is gone, its connections are reset
-  kRestart,     // the same, and after `time` its machine joins again as a new process
+  kRestart,     // the same, and after `time` its machine joins again as a new process; a
+                // coordinator goes on with its journal
   kFreeze,      // stopped for `time`, then it goes on
   kSlow,        // its device takes `factor` times as long, for `time`
   kPartition,   // nothing passes between `node` and `other` for `time`
@@ -29,6 +30,7 @@ enum class FaultKind : std::uint8_t {
   kReset,       // every connection between `node` and `other` breaks once
   kJoin,        // a machine like `node`'s joins
   kBrokenJoin,  // the same, and it is gone after `time`
+  kStage,       // every peer of `node`'s stage restarts at once
   kDrain,       // a notice of `time`: it hands in what it has and leaves
 };
 struct FaultName {
@@ -44,14 +46,16 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kReset, "reset"},
                                            FaultName{FaultKind::kJoin, "join"},
                                            FaultName{FaultKind::kBrokenJoin, "broken-join"},
-                                           FaultName{FaultKind::kDrain, "drain"}};
+                                           FaultName{FaultKind::kDrain, "drain"},
+                                           FaultName{FaultKind::kStage, "stage"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
-bool takes_two(FaultKind kind);  // it concerns `node` and `other`
+bool takes_two(FaultKind kind);       // it concerns `node` and `other`
+bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
 
 struct Fault {
   FaultKind kind = FaultKind::kKill;
-  SimNodeId node = 1;                  // kCoordinatorNode too, for kFreeze and links
+  SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
   double factor = 4;  // kSlow
@@ -60,6 +64,7 @@ struct Fault {
 class FaultInjector {
  public:
   static constexpr std::size_t kFaultHistoryMax = 10'000;
+  static constexpr Duration kTryAgain = std::chrono::milliseconds(100);
 
   explicit FaultInjector(SimCluster& cluster) : cluster_(cluster) {}
 
@@ -75,6 +80,9 @@ class FaultInjector {
 
  private:
   void note(const Fault& fault);
+  void restart(SimNodeId node, Duration time);
+  void restart_stage(StageId stage, Duration time);
+  void join_when_answered(const SimPeer& machine);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it
   void heal_after(Duration time, std::vector<SimNodeId> nodes, std::function<void()> heal);
   void join(const SimPeer& machine, std::optional<Duration> dies_after);

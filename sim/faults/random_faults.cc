@@ -39,6 +39,7 @@ bool RandomFaults::is_sound(std::size_t peer) {
 bool RandomFaults::can_spare(SimNodeId node) {
   if (node == kCoordinatorNode) return true;
   if (!cluster_.runtime().is_alive(node)) return false;
+  if (!trains_) return true;
   const StageId stage = cluster_.peer(node - 1).seat().stage;
   return is_served(stage, node) || has_heir(stage, node);
 }
@@ -89,14 +90,20 @@ void RandomFaults::draw() {
   const bool at_coordinator = rng_.uniform() < kCoordinatorShare;
   const auto drawn = victim();
   const auto other = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  // A start waits for as many as are wanted.
+  if (!trains_ && (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain))
+    fault.kind = FaultKind::kRestart;
   const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
   if (joins || fault.kind == FaultKind::kRestart) {
     if (made_ == kPeersMadeMax) return;
     ++made_;
   }
+  // Nor does a machine that finds no coordinator wait for it.
+  const bool at_control = at_coordinator && (trains_ || fault.kind != FaultKind::kRestart);
+  if (fault.kind == FaultKind::kStage && (!trains_ || stages_lost_++ >= kStagesLostMax)) return;
   if (joins) {
     fault.node = other;  // a machine like that one, whatever became of it
-  } else if (fault.kind == FaultKind::kFreeze && at_coordinator) {
+  } else if (at_control && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;
   } else {

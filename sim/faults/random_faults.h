@@ -1,7 +1,8 @@
-// Faults drawn from a seed while a swarm runs. A peer is hit only while its stage has another one
-// that serves and suffers nothing, or a shadow (shadowed_stages); the coordinator only
-// freezes, and loses links.
-//   Thread: that of the SimCluster. Bounds: `count` faults; kPeersMadeMax peers made by joins.
+// Faults drawn from a seed while a swarm runs. Once it trains, a peer is hit only while its stage
+// has another one that serves and suffers nothing, or a shadow (shadowed_stages), so that without
+// shadows only kStage makes a stage lose its last; before, anybody is, and comes back.
+//   Thread: that of the SimCluster. Bounds: `count` faults, kStagesLostMax of them kStage (a run
+//           that only goes back ends); kPeersMadeMax peers made by joins.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,14 @@ struct RandomFaultOptions {
 class RandomFaults {
  public:
   static constexpr std::size_t kPeersMadeMax = 64;
+  static constexpr std::size_t kStagesLostMax = 4;
 
   RandomFaults(SimCluster& cluster, FaultInjector& injector, RandomFaultOptions options, Rng rng)
       : cluster_(cluster), injector_(injector), options_(std::move(options)), rng_(rng) {}
 
   // The first fault comes one gap from now.
   void start();
+  void on_training() { trains_ = true; }
   bool over() const { return drawn_ == options_.count; }
 
  private:
@@ -51,8 +54,10 @@ class RandomFaults {
   FaultInjector& injector_;
   RandomFaultOptions options_;
   Rng rng_;
+  bool trains_ = false;
   std::uint64_t drawn_ = 0;
   std::size_t made_ = 0;
+  std::size_t stages_lost_ = 0;
 };
 
 }  // namespace swarmline

@@ -150,8 +150,8 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     keys.text("faults", key, name);
     if (!may_be_coordinator)
       keys.mistake("faults", key,
-                   "found \"coordinator\", which can freeze and lose links but not this; expected "
-                   "the number of a machine");
+                   "found \"coordinator\", which can freeze, restart and lose links but not this; "
+                   "expected the number of a machine");
     return kCoordinatorNode;
   }
   std::uint64_t number = 1;
@@ -177,7 +177,7 @@ TimedFault read_fault(ScenarioKeys& keys, const std::string& name, std::uint32_t
   keys.real("faults", key("factor"), timed.fault.factor, 1, 1e6);
   const bool two = takes_two(timed.fault.kind);
   timed.fault.node =
-      read_node(keys, key("machine"), two || timed.fault.kind == FaultKind::kFreeze, machines);
+      read_node(keys, key("machine"), hits_coordinator(timed.fault.kind), machines);
   if (keys.has("faults", key("other"))) {
     timed.fault.other = read_node(keys, key("other"), true, machines);
     if (!two)

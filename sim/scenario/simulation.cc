@@ -190,6 +190,7 @@ void Simulation::schedule() {
         injector_->apply(timed.fault);
     });
   if (scenario_.fleet) schedule_fleet();
+  random_->on_training();
   random_->start();
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kEventsShown = 200;
+constexpr std::uint32_t kManyPeers = 18;
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -38,6 +40,7 @@ class Watch {
       : cluster_(options), wanted_(wanted) {
     cluster_.network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
       if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kCommit) on_commit(frame);
+      if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kWelcome) on_welcome(frame);
       trains_ = trains_ || kind_of(frame) == MessageKind::kOpenPhase;
       return FrameFate{};
     });
@@ -63,6 +66,7 @@ class Watch {
     const bool ended = cluster_.run_until(
         [&] {
           cluster_.coordinator().check_invariants();
+          if (cluster_.coordinators_killed() > killed_) on_power_cut();
           return !violation_.empty() || done();
         },
         limit);
@@ -70,11 +74,31 @@ class Watch {
   }
 
  private:
-  void on_commit(const Frame& frame) {
-    const std::uint64_t version = parse<wire::Commit>(frame)->step() + 1;
+  // The newest commit that the journal has; 0: none.
+  std::uint64_t journaled() {
     const auto last = cluster_.journal().last_commit();
-    if (!*last || (*last)->version < version)
-      violate(fmt::format("commit {} is announced before the journal has it", version));
+    return *last ? (*last)->version : 0;
+  }
+  void on_commit(const Frame& frame) {
+    const auto commit = parse<wire::Commit>(frame);
+    announced_ = commit->step() + 1;
+    if (journaled() != announced_)
+      violate(fmt::format("commit {} is announced before the journal has it", announced_));
+  }
+  void on_welcome(const Frame& frame) {
+    if (const auto welcome = parse<wire::Welcome>(frame); welcome->has_seat())
+      seats_.insert(from_wire(welcome->seat()));
+  }
+  // What anybody heard of was synced before.
+  void on_power_cut() {
+    killed_ = cluster_.coordinators_killed();
+    if (journaled() != announced_)
+      violate(fmt::format("commit {} was announced, and is lost with what was not synced",
+                          announced_));
+    const auto kept = cluster_.journal().seats();
+    for (const Seat& seat : seats_)
+      if (std::ranges::find(*kept, seat, &SeatRecord::seat) == kept->end())
+        violate(fmt::format("{} was given, and is lost with what was not synced", to_string(seat)));
   }
   template <typename Message>
   void on_state(const Result<Message>& message) {
@@ -93,6 +117,9 @@ class Watch {
   Digests digests_;
   std::string violation_;
   bool trains_ = false;
+  std::uint64_t killed_ = 0;  // coordinators
+  std::uint64_t announced_ = 0;
+  std::set<Seat> seats_;
 };
 
 // The same cut with one peer a stage and no faults: no choice, no averaging.
@@ -128,6 +155,12 @@ RunConfig draw_config(Rng rng) {
   for (std::uint32_t s = 0; s < config.pipeline.stages; ++s)
     config.pipeline.peers.push_back(static_cast<std::uint32_t>(1 + rng.below(4)));
   config.pipeline.peers[rng.below(config.pipeline.stages)] += 1;
+  if (once_in(rng, 16)) {  // more than a sender may know
+    config.pipeline.peers[rng.below(config.pipeline.stages)] += kManyPeers;
+    config.run.steps = 6;
+  }
+  config.balance.moves = !once_in(rng, 4);
+  config.balance.period_seconds = one_of(rng, {0.1, 1.0, 60.0});
   config.pipeline.delay = static_cast<std::uint32_t>(rng.below(2));
   config.pipeline.in_flight = one_of<std::uint32_t>(rng, {0, 0, 4, 8});
   if (once_in(rng, 8)) config.pipeline.wiring = "static";
@@ -170,11 +203,12 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s",
+      "{{{}}} every {:.3g} s{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       config.balance.shadows, config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
-      to_seconds(scenario.faults.gap));
+      to_seconds(scenario.faults.gap),
+      scenario.faults_at_once ? " from the beginning" : "");
 }
 
 // The scenario once; fills in what it saw.
@@ -185,9 +219,12 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
   const auto ended = [&] { return cluster.outcome().has_value(); };
-  if (!watch.run_until([&] { return watch.trains(); }, kLivenessTime))
+  const Duration formed = scenario.faults_at_once ? 3600s : kLivenessTime;
+  if (scenario.faults_at_once) faults.start();
+  if (!watch.run_until([&] { return watch.trains(); }, formed))
     watch.violate("the swarm does not form");
-  faults.start();
+  faults.on_training();
+  if (!scenario.faults_at_once) faults.start();
   const bool calm =
       watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
   if (!calm) watch.violate("the faults do not end");
@@ -197,6 +234,8 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
                               to_seconds(patience), cluster.coordinator().status_json()));
   if (ended() && cluster.outcome()->exit_code != 0)
     watch.violate("the run failed: " + cluster.outcome()->sentence);
+  if (ended() && cluster.checkpoint().version() != scenario.swarm.config.run.steps)
+    watch.violate("it ended without a checkpoint of what it ended with");
   outcome.violation = watch.violation();
   outcome.history = injector.history();
   for (const EventRecord& event : *cluster.journal().events(kEventsShown))
@@ -219,6 +258,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
   swarm.make_model = make_fake_model;
   Rng rng = root.split("scenario");
   if (swarm.config.eval.every_steps > 0) swarm.eval_sequences = 4;
+  scenario.faults_at_once = once_in(rng, 2);
   for (std::uint32_t i = 0; i < 32; ++i) {
     const auto work = 1ms * static_cast<int>(1 + rng.below(8));
     swarm.peers.push_back(

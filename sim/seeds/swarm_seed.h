@@ -3,9 +3,11 @@
 //              Each seed switches on its own half of the kinds of faults: what only shows when
 //              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012).
 //   Judged:    at every event, the ledger's invariants; at every commit sent, that the journal has
-//              it; at every version that a peer says it holds, that its parameters and moments are
-//              bit for bit those of the same run without faults; the end, a bounded time after the
-//              last fault has healed, and well; the same trace twice.
+//              it, and at every coordinator's death that its disk has kept it, and every seat that
+//              was given; at every version that a peer says it holds, that its parameters and
+//              moments are bit for bit those of the same run without faults; the end, a bounded
+//              time after the last fault has healed, and well, with a checkpoint of the end; the
+//              same trace twice.
 //   Errors:    a broken CHECK ends the process: tools run seeds in processes of their own.
 //   Thread:    one. Same seed, same outcome.
 #pragma once
@@ -26,6 +28,7 @@ inline constexpr Duration kLivenessTime = std::chrono::seconds(60);
 struct SeedScenario {
   SimClusterOptions swarm;
   RandomFaultOptions faults;
+  bool faults_at_once = false;  // else once it trains
   std::string summary;  // one line, for people
 };
 SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed

@@ -206,6 +206,21 @@ TEST(RestartWithLosses, AStageThatIsGoneBeginsANewEra) {
   }
 }
 
+// Between an era's beginning and its first step, and fewer come back than the run once wanted.
+TEST(RestartWithLosses, ACoordinatorThatDiesAsANewEraWaitsForPeers) {
+  const RunConfig config = run_of({3, 1}, 0);
+  Swarm swarm(options_of(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.cluster().network().kill(swarm.node(1, 0));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }));
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().runtime().run_for(100ms);
+  swarm.cluster().restart_coordinator();
+  finish_checked(swarm);
+  EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+}
+
 // Twice, and again while the second one still collects.
 TEST(RestartAgain, ACoordinatorThatDiesWhileItCollects) {
   for (const std::uint32_t delay : {0U, 1U})

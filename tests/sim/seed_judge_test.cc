@@ -56,6 +56,19 @@ TEST(SeedJudge, SeesAContributionThatCountsTwice) {
   EXPECT_NE(outcome.violation.find("other bits"), std::string::npos) << outcome.violation;
 }
 
+// A journal whose writes return before they are on the disk.
+TEST(SeedJudge, SeesACommitThatThePowerTakes) {
+  SeedScenario scenario = scenario_of(1);
+  scenario.swarm.config.run.steps = 20;
+  scenario.swarm.config.pipeline.peers.assign(scenario.swarm.config.pipeline.stages, 2);
+  scenario.faults = {.kinds = {FaultKind::kRestart}, .count = 40, .gap = 20ms, .time_max = 50ms};
+  scenario.faults_at_once = false;
+  EXPECT_EQ(run_scenario(scenario).violation, "");
+  scenario.swarm.journal_late = 100ms;
+  const std::string violation = run_scenario(scenario).violation;
+  EXPECT_NE(violation.find("lost with what was not synced"), std::string::npos) << violation;
+}
+
 TEST(SeedJudge, SeesARunThatFails) {
   const SeedOutcome outcome = run_scenario(killing(true));
   EXPECT_NE(outcome.violation.find("the run failed"), std::string::npos) << outcome.violation;

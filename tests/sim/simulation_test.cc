@@ -64,12 +64,12 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
             "forward_ms and backward_ms");
   EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
             "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
-            "slow, partition, one-way, reset, join, broken-join, drain");
+            "slow, partition, one-way, reset, join, broken-join, drain, stage");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
             "s.toml:24: faults.one.machine: found 9, expected a whole number from 1 to 8");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),
-            "s.toml:24: faults.one.machine: found \"coordinator\", which can freeze and lose links "
-            "but not this; expected the number of a machine");
+            "s.toml:24: faults.one.machine: found \"coordinator\", which can freeze, restart and "
+            "lose links but not this; expected the number of a machine");
   // A run's keys keep their lines.
   EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:23: optimizer.lr: f");
   EXPECT_NE(mistake("scenario_format = 1\n[pipeline]\nstages = 2\n").find("machines"),
@@ -141,14 +141,14 @@ TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
   EXPECT_EQ(result.microbatches, again.microbatches);
 }
 
-TEST(Simulation, AStageThatLosesAllEndsTheRunAsItWould) {
+TEST(Simulation, ASwarmThatLosesAllEndsAsItWould) {
   std::string text = kQuiet;
   for (int machine = 1; machine <= 8; ++machine)
     text += "[faults.k" + std::to_string(machine) +
             "]\nkind = \"kill\"\nat_seconds = 20\nmachine = " + std::to_string(machine) + "\n";
   const ScenarioResult result = result_of(text);
   EXPECT_TRUE(result.ended_badly);
-  EXPECT_LT(result.seconds, 30);
+  EXPECT_LT(result.seconds, 90) << "a minute after everybody was gone";
 }
 
 TEST(Simulation, AFleetComesAndGoes) {

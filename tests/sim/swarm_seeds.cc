@@ -3,6 +3,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <string>
@@ -111,7 +112,9 @@ class Pool {
     failed_.push_back(seed.mapped());
     if (WIFSIGNALED(status))
       fmt::print("seed {}: {}\n", seed.mapped(),
-                 WTERMSIG(status) == SIGALRM ? "does not end" : "a CHECK, above, is broken");
+                 WTERMSIG(status) == SIGALRM   ? "does not end"
+                 : WTERMSIG(status) == SIGABRT ? "a CHECK, above, is broken"
+                                               : strsignal(WTERMSIG(status)));
   }
 
   std::uint32_t jobs_;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/store/control_store.h"
+#include "sim/doors/sim_journal.h"
 #include "tests/store/etcd_process.h"
 #include "tests/store/temp_folder.h"
 
@@ -27,6 +28,15 @@ class OpenedMemory final : public Opened {
 
  private:
   std::unique_ptr<Journal> journal_ = make_memory_journal();
+};
+
+class OpenedSim final : public Opened {
+ public:
+  Journal* journal() override { return &journal_; }
+
+ private:
+  SimRuntime runtime_{1};
+  SimJournal journal_{runtime_};
 };
 
 // Led by this process; `again()` is what its next leader sees.
@@ -191,6 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, JournalContract,
     testing::Values(Backend{"Memory",
                             [](const TempFolder&) { return std::make_unique<OpenedMemory>(); }},
+                    Backend{"Sim", [](const TempFolder&) { return std::make_unique<OpenedSim>(); }},
                     Backend{"Sqlite",
                             [](const TempFolder& folder) {
                               return std::make_unique<OpenedStore>(ControlStoreOptions{
