@@ -294,7 +294,7 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 
 void Coordinator::Impl::start_if_formed() {
   if (state_ != State::kWaiting) return;
-  if (!may_start()) return fill_empty_stages();
+  if (!may_start()) return fill_stages();
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   state_ = State::kTraining;
   trained_ = true;

@@ -197,26 +197,37 @@ void Coordinator::Impl::gather() {
   });
 }
 
-// Whoever was to serve a stage was lost before the era began: one of a stage that has several goes
-// there.
-void Coordinator::Impl::fill_empty_stages() {
-  if (!trained_ || !gathered_) return;
-  std::vector<std::pair<Seat, StageId>> moves;
-  std::map<StageId, std::vector<Seat>> seats;
-  for (const StageSpec& stage : stages_) seats[stage.stage] = membership_.ready_of(stage.stage);
-  for (const StageId empty : membership_.empty_stages()) {
-    const auto most = std::max_element(
-        seats.begin(), seats.end(),
-        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    if (most->second.size() < 2) break;
-    moves.emplace_back(most->second.back(), empty);
-    most->second.pop_back();
+// Whoever was to serve a stage was lost before the start, or before the era began: one of a stage
+// that has more than is wanted goes there.
+void Coordinator::Impl::fill_stages() {
+  // Who was told to move is on its way.
+  if (filling_ || (trained_ ? !gathered_ : !expected_.empty())) return;
+  const auto wanted = [&](StageId stage) { return trained_ ? 1U : membership_.target_of(stage); };
+  std::map<StageId, std::vector<Seat>> spare;  // what each has beyond what is wanted
+  for (const StageSpec& stage : stages_) {
+    std::vector<Seat> ready = membership_.ready_of(stage.stage);
+    ready.erase(ready.begin(),
+                ready.begin() + std::min<std::ptrdiff_t>(std::ssize(ready), wanted(stage.stage)));
+    spare[stage.stage] = std::move(ready);
   }
-  if (!moves.empty()) gather();
+  std::vector<std::pair<Seat, StageId>> moves;
+  for (const StageSpec& stage : stages_) {
+    for (std::size_t live = membership_.live_of(stage.stage); live < wanted(stage.stage); ++live) {
+      const auto most = std::max_element(
+          spare.begin(), spare.end(),
+          [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+      if (most->second.empty()) break;
+      moves.emplace_back(most->second.back(), stage.stage);
+      most->second.pop_back();
+    }
+  }
+  if (!moves.empty() && trained_) gather();
+  filling_ = true;
   for (const auto& [seat, stage] : moves) {
-    fence(seat, fmt::format("stage {} has no peer", stage.value), Goes::kMoves);
+    fence(seat, fmt::format("stage {} lacks a peer", stage.value), Goes::kMoves);
     expected_.insert(seat.peer);
   }
+  filling_ = false;
 }
 
 void Coordinator::Impl::arm_peers_wait() {

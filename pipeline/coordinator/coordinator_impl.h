@@ -139,7 +139,7 @@ class Coordinator::Impl {
   SequenceOptions sequence_from(std::uint64_t version) const;
   void wait_for_peers();
   void gather();
-  void fill_empty_stages();
+  void fill_stages();
   void arm_peers_wait();
   bool may_start() const;
   void on_piece_request(const SessionPtr& session, const wire::PieceRequest& request);
@@ -297,6 +297,7 @@ class Coordinator::Impl {
   std::string why_waiting_;           // for peers, in an era
   bool trained_ = false;              // peers of this run are about
   std::set<PeerId> expected_;         // lived when the era began, and are not back
+  bool filling_ = false;              // stages, just now
   bool gathered_ = false;             // whoever comes back has had the time
   std::uint64_t furthest_ = 0;        // version ever committed
   std::uint32_t fruitless_eras_ = 0;  // in a row that did not get beyond it

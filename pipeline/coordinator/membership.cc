@@ -195,13 +195,17 @@ bool Membership::covered() const {
   return all_built();
 }
 
+std::size_t Membership::live_of(StageId stage) const {
+  return static_cast<std::size_t>(
+      std::count_if(members_.begin(), members_.end(), [stage](const auto& entry) {
+        return entry.second.seat.stage == stage && entry.second.state != MemberState::kLost;
+      }));
+}
+
 std::vector<StageId> Membership::empty_stages() const {
   std::vector<StageId> empty;
   for (std::uint16_t s = 0; s < targets_.size(); ++s)
-    if (std::none_of(members_.begin(), members_.end(), [s](const auto& entry) {
-          return entry.second.seat.stage.value == s && entry.second.state != MemberState::kLost;
-        }))
-      empty.push_back(StageId{s});
+    if (live_of(StageId{s}) == 0) empty.push_back(StageId{s});
   return empty;
 }
 

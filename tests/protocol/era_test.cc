@@ -181,7 +181,7 @@ TEST_P(Era, AnEmptyStageIsFilledFromOneThatHasSeveral) {
   }));
   kill_stage(swarm, 2);
   expect_end(swarm, config);
-  EXPECT_EQ(events(swarm, "peer_moves", "stage 2 has no peer"), 1U);
+  EXPECT_EQ(events(swarm, "peer_moves", "stage 2 lacks a peer"), 1U);
 }
 
 // [Fewer peers are left than stages: whoever joins within the time is enough.]

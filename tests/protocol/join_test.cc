@@ -167,6 +167,25 @@ TEST_P(Join, APeerLostBeforeTheStartIsReplaced) {
   expect_reference(swarm, config);
 }
 
+// It sits beyond what its stage needs, and another stage lacks one: all that the run wants are there.
+TEST_P(Join, APeerToSpareTakesTheSeatOfOneLostBeforeTheStart) {
+  const RunConfig config = run_of({1, 2});
+  Swarm swarm(options_for(config));
+  const SimNodeId gone = SimCluster::node_of_peer(2);
+  swarm.hold(gone, kCoordinatorNode, MessageKind::kReady);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 3; }));
+  ASSERT_EQ(swarm.stage_of(gone), 1);
+  const std::size_t spare = swarm.cluster().add_peer({});
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 4; }));
+  ASSERT_EQ(swarm.stage_of(SimCluster::node_of_peer(spare)), 0);
+  swarm.cluster().runtime().run_for(1s);
+  swarm.cluster().network().kill(gone);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 1; }, 5s));
+  EXPECT_EQ(events(swarm, "peer_moves", "stage 1 lacks a peer"), 1U);
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_of(config));
+}
+
 // A notice: it hands in what it holds and is gone within the step, nothing is computed twice.
 TEST_P(Join, APeerThatDrainsLeavesWithinItsNotice) {
   for (std::uint16_t stage = 0; stage < 2; ++stage)
