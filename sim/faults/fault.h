@@ -50,7 +50,7 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kStage, "stage"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
-bool takes_two(FaultKind kind);       // it concerns `node` and `other`
+bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
 
 struct Fault {

@@ -93,8 +93,8 @@ class Watch {
   void on_power_cut() {
     killed_ = cluster_.coordinators_killed();
     if (journaled() != announced_)
-      violate(fmt::format("commit {} was announced, and is lost with what was not synced",
-                          announced_));
+      violate(
+          fmt::format("commit {} was announced, and is lost with what was not synced", announced_));
     const auto kept = cluster_.journal().seats();
     for (const Seat& seat : seats_)
       if (std::ranges::find(*kept, seat, &SeatRecord::seat) == kept->end())
@@ -207,8 +207,7 @@ std::string summary_of(const SeedScenario& scenario) {
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       config.balance.shadows, config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
-      to_seconds(scenario.faults.gap),
-      scenario.faults_at_once ? " from the beginning" : "");
+      to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "");
 }
 
 // The scenario once; fills in what it saw.

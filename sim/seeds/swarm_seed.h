@@ -29,7 +29,7 @@ struct SeedScenario {
   SimClusterOptions swarm;
   RandomFaultOptions faults;
   bool faults_at_once = false;  // else once it trains
-  std::string summary;  // one line, for people
+  std::string summary;          // one line, for people
 };
 SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed
 
