@@ -24,6 +24,21 @@ PlanOptions options_of(const BalanceSection& config) {
   return options;
 }
 
+// Of one that is ready and measured, and has ready and measured mates: its speed over the median of
+// theirs.
+std::optional<double> share_of_mates(const Membership& members, const Member& member) {
+  std::vector<double> mates;
+  for (const auto& [peer, other] : members.members())
+    if (other.seat != member.seat && other.seat.stage == member.seat.stage &&
+        other.state == MemberState::kReady && other.seconds_per_microbatch > 0)
+      mates.push_back(other.seconds_per_microbatch);
+  if (mates.empty() || member.state != MemberState::kReady || member.seconds_per_microbatch <= 0)
+    return std::nullopt;
+  const auto middle = mates.begin() + static_cast<std::ptrdiff_t>(mates.size() / 2);
+  std::nth_element(mates.begin(), middle, mates.end());
+  return *middle / member.seconds_per_microbatch;
+}
+
 // Where it serves, or will.
 std::optional<StageId> place_of(const Member& member, Instant now) {
   const bool on_its_way = member.moves_to && now - member.moves_since < BalanceDesk::kMoveTime;
@@ -47,6 +62,17 @@ BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
                        .memory_bytes = 0});
 }
 
+void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
+  for (const auto& [peer, member] : members.members()) {
+    const std::optional<double> share = share_of_mates(members, member);
+    if (share && *share >= options_.fail_slow_share) sound_.insert(peer);
+    if (share && *share < options_.fail_slow_share && sound_.contains(peer))
+      slow_since_.try_emplace(peer, now);
+    else
+      slow_since_.erase(peer);
+  }
+}
+
 bool BalanceDesk::due(Instant now) {
   const bool shadows = options_.shadows_per_stage != 0U;
   const bool shadows_wait = shadows && planned_at_ == Instant{};
@@ -56,6 +82,11 @@ bool BalanceDesk::due(Instant now) {
   changed_ = false;
   planned_at_ = now;
   return !first_ || shadows;  // the first seating is as good as what is known then
+}
+
+double BalanceDesk::slow_seconds(PeerId peer, Instant now) const {
+  const auto since = slow_since_.find(peer);
+  return since == slow_since_.end() ? 0 : to_seconds(now - since->second);
 }
 
 // The planner counts what is downloaded.
@@ -102,7 +133,8 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
          .speed = known ? snapshot.stages[member.seat.stage.value].cost / seconds : 1,
          .memory_bytes = member.memory_bytes,
          .shadow_memory_bytes = shadow_memory(member, shadows, now),
-         .shadows = {}});
+         .shadows = {},
+         .slow_seconds = slow_seconds(peer, now)});
     for (const Seat& shadow : shadows.hosted_by(peer))
       snapshot.peers.back().shadows.push_back(
           {.stage = shadow.stage, .ready = shadows.all().at(shadow).ready});

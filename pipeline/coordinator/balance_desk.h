@@ -5,10 +5,14 @@
 //            tell stages apart too badly: peers would change places for ever.)
 //   Shadows: by the config's number, or as many as cost next to nothing. A host's memory for them
 //            holds more than the state that the planner counts: gradients, and versions in use.
+//   Slow:    whose speed falls under PlanOptions::fail_slow_share of the median of its stage mates'
+//            and stays there. One that was never faster is a small machine, not a failing one.
 //   Thread:  control thread.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "balancer/plan.h"
@@ -29,6 +33,8 @@ class BalanceDesk {
 
   bool moves() const { return moves_; }
   void seats_changed() { changed_ = true; }
+  // At each commit, so that the plan knows for how long who has been slow.
+  void watch_speeds(const Membership& members, Instant now);
   // It is time: a period has passed, or seats or shadows have changed since the last plan.
   bool due(Instant now);
   // Where a newcomer helps most; empty: nobody can say.
@@ -38,6 +44,7 @@ class BalanceDesk {
 
  private:
   PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
+  double slow_seconds(PeerId peer, Instant now) const;
   std::uint64_t shadow_memory(const Member& member, const ShadowDesk& shadows, Instant now) const;
 
   bool moves_;
@@ -48,6 +55,8 @@ class BalanceDesk {
   bool changed_ = false;
   bool first_ = false;  // the plan that is due: nobody moves
   Instant planned_at_{};
+  std::set<PeerId> sound_;  // has been as fast as its mates want it
+  std::map<PeerId, Instant> slow_since_;
 };
 
 }  // namespace swarmline

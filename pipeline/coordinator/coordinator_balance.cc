@@ -20,23 +20,31 @@ void Coordinator::Impl::balance() {
   // Its stage has nobody else any more: it stays.
   for (const auto& [peer, known] : membership_.members()) {
     Member& member = membership_.at(peer);
-    if (!serves(member.seat) || !member.moves_to ||
+    if (!serves(member.seat) || (!member.moves_to && member.let_go.empty()) ||
         !membership_.staying_of(member.seat.stage).empty())
       continue;
     member.draining = false;
     member.moves_to.reset();
+    member.let_go.clear();
     event("move_called_off", to_string(member.seat) + ": its stage has nobody else");
     send_membership();
   }
+  balancer_.watch_speeds(membership_, now);
   if (!balancer_.due(now)) return;
   const SwarmPlan plan = balancer_.plan(membership_, shadows_, now);
   for (const PlanMove& move : plan.moves) {
     Member& member = membership_.at(move.peer);
-    if (move.kind == MoveKind::kRetire || !move.from || !serves(member.seat)) continue;
+    if (!move.from || !serves(member.seat) || member.draining) continue;
     member.draining = true;
+    member.in_flight = 1;  // its next heartbeat says what it holds
+    if (move.kind == MoveKind::kRetire) {
+      member.let_go = move.reason;
+      event("fail_slow", fmt::format("{} is let go: {}", to_string(member.seat), move.reason));
+      send_membership();
+      continue;
+    }
     member.moves_to = move.to;
     member.moves_since = now;
-    member.in_flight = 1;  // its next heartbeat says what it holds
     event("move", fmt::format("{} to stage {}: {}; {:.3g} microbatches/s become {:.3g}",
                               to_string(member.seat), move.to.value, move.reason,
                               plan.throughput_before, plan.throughput_after));

@@ -161,9 +161,10 @@ void Coordinator::Impl::release_drained() {
   }
   for (const Seat& seat : free) {
     if (ended_ || membership_.staying_of(seat.stage).empty()) continue;
-    const std::optional<StageId> to = membership_.at(seat.peer).moves_to;
-    to ? fence(seat, fmt::format("to stage {}", to->value), Goes::kMoves)
-       : fence(seat, "drained", Goes::kLeft);
+    const Member& member = membership_.at(seat.peer);
+    const std::string why = member.let_go.empty() ? "drained" : member.let_go;
+    member.moves_to ? fence(seat, fmt::format("to stage {}", member.moves_to->value), Goes::kMoves)
+                    : fence(seat, why, Goes::kLeft);
   }
 }
 

@@ -39,6 +39,7 @@ struct Member {
   Instant progress{};  // when its device last ended a job, or had none
   std::uint64_t jobs_done = 0;
   bool draining = false;            // nothing new goes to it
+  std::string let_go;               // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
   Instant moves_since{};
   double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured

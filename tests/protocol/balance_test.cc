@@ -77,6 +77,41 @@ TEST_P(Balance, AMoveIsCalledOffWhenTheStageHasNobodyElse) {
   });
 }
 
+// One of three becomes six times as slow as it was: after two minutes it is let go.
+TEST_P(Balance, APeerThatBecomesSlowIsLetGo) {
+  RunConfig config = balanced({3});
+  config.run.steps = 20;
+  config.batch.batch *= 3;  // even a slow peer gets some of a step
+  config.net.heartbeat_seconds = 0.5;
+  config.wiring.hop_timeout_seconds = 600;
+  const SimPeer machine{.forward = 1s, .backward = 2s, .jitter = 0};
+  twice(config, std::vector<SimPeer>(3, machine), [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
+    const SimNodeId slow = swarm.node(0, 1);
+    swarm.cluster().device(slow - 1).slow_down(6);
+    const Duration began = swarm.cluster().elapsed();
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "fail_slow") == 1; }, 1200s));
+    EXPECT_GE(swarm.cluster().elapsed() - began, 120s);
+    EXPECT_EQ(events(swarm, "fail_slow", to_string(swarm.cluster().peer(slow - 1).seat())), 1U);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 600s));
+    EXPECT_FALSE(swarm.cluster().coordinator().serves(swarm.cluster().peer(slow - 1).seat()));
+  });
+}
+
+// It never was as fast as its mates: it does what it can.
+TEST_P(Balance, ASmallMachineStays) {
+  RunConfig config = balanced({1, 3});
+  config.net.heartbeat_seconds = 0.5;
+  config.wiring.hop_timeout_seconds = 600;
+  std::vector<SimPeer> machines(4, {.forward = 4s, .backward = 8s, .jitter = 0});
+  machines[2] = {.forward = 40s, .backward = 80s, .jitter = 0};
+  twice(config, machines, [&](Swarm& swarm) {
+    swarm.until([&] { return commits_of(swarm.cluster()) == 14; }, 3600s);
+    EXPECT_GT(swarm.cluster().elapsed(), 240s);
+    EXPECT_EQ(events(swarm, "fail_slow"), 0U);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Delay, Balance, testing::Values(0U, 1U));
 
 }  // namespace
