@@ -200,6 +200,7 @@ std::string chaos_text(const ChaosResult& result) {
                         fault.at ? seconds_text(at) : "not done", seconds_text(fault.noticed),
                         seconds_text(fault.committed), seconds_text(fault.recovered));
   }
+  for (const std::string& end : result.unplanned) text += fmt::format("unplanned   {}\n", end);
   text += fmt::format("steps       {} in {}{}\n", result.steps, human_seconds(result.seconds),
                       result.steps_again > 0 ? fmt::format(", {} of them again", result.steps_again)
                                              : std::string());
@@ -236,6 +237,9 @@ std::string chaos_json(const ChaosResult& result) {
     optional_member(json, "recovered_seconds", fault.recovered);
     json.end_object();
   }
+  json.end_array();
+  json.key("unplanned").begin_array();
+  for (const std::string& end : result.unplanned) json.value(end);
   json.end_array();
   json.key("parameters").begin_object();
   json.member("verdict", to_string(result.comparison.verdict));

@@ -48,6 +48,7 @@ struct ChaosResult {
   bool finished = false;  // the run did all its steps
   std::string end;        // its last sentence
   std::vector<ChaosDone> faults;
+  std::vector<std::string> unplanned;  // peers that ended though nobody had ended them
   std::uint64_t stages = 1;
   std::uint64_t microbatches = 1;  // a step
   std::vector<ChaosSpeed> speeds;  // ascending; empty: not known

@@ -71,6 +71,7 @@ class ChaosRun {
   void start_peers();
   void watch_run();
   bool has_leader();
+  void watch_peers();
   void end(const std::string& why);
 
   void drive(Pending& pending, std::size_t id);
@@ -101,6 +102,7 @@ class ChaosRun {
   std::vector<Pending> pending_;
   Rng rng_;
   std::set<std::string> hurting_;  // now
+  std::set<std::string> ended_;    // peers, for good
   std::optional<Instant> training_;
   Instant progress_{};
   std::uint64_t progress_step_ = 0;
@@ -263,8 +265,19 @@ bool ChaosRun::has_leader() {
   return swarm_.runs(kCoordinatorName) || swarm_.runs(kStandbyName);
 }
 
+// By itself, or by somebody else: what it could have given is missing from then on.
+void ChaosRun::watch_peers() {
+  if (!has_leader()) return;
+  for (const std::string& peer : swarm_.peers()) {
+    const auto code = swarm_.ended_with(peer);
+    if (code.value_or(0) == 0 || hurting_.contains(peer) || !ended_.insert(peer).second) continue;
+    result_.unplanned.push_back(fmt::format("{} ended with code {}", peer, *code));
+  }
+}
+
 void ChaosRun::watch_run() {
   const Instant now = runtime_.now();
+  watch_peers();
   if (!has_leader() && !hurting_.contains(kCoordinatorName)) {
     if (!coordinator_ended_) coordinator_ended_ = now;
     const bool all_left = std::ranges::none_of(
@@ -433,6 +446,7 @@ void ChaosRun::apply(Pending& pending, std::size_t id, const std::vector<std::st
 void ChaosRun::begin(const ChaosFault& fault, const std::string& process) {
   switch (fault.kind) {
     case ChaosKind::kKill:
+      ended_.insert(process);
       swarm_.kill(process);
       return speed(process, 0);
     case ChaosKind::kRestart:

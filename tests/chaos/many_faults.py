@@ -66,6 +66,8 @@ def main():
         sys.exit(said)
     for fault in result["faults"]:
         print(f'{"not done" if fault["at"] is None else "%8.2f s" % (fault["at"] - result["began"])}  {fault["what"]}')
+    for end in result["unplanned"]:
+        print("unplanned:", end)
     share, undisturbed = result["share_of_optimum"], result["share_undisturbed"]
     left = share / undisturbed if share and undisturbed else 0
     print(f'{result["steps"]} steps in {result["seconds"]:.0f} s; {100 * (share or 0):.1f} % of what the living peers '

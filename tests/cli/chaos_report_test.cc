@@ -58,6 +58,7 @@ ChaosResult example(std::vector<JsonValue>& lines) {
   never.name = "two";
   never.what = "kill stage 1";
   result.faults = {killed, never};
+  result.unplanned = {"peer-2 ended with code 1"};
   double wall = kStart;
   for (std::uint64_t i = 0; i < 12; ++i) {
     lines.push_back(step(i, wall));
