@@ -167,7 +167,8 @@ TEST_P(Join, APeerLostBeforeTheStartIsReplaced) {
   expect_reference(swarm, config);
 }
 
-// It sits beyond what its stage needs, and another stage lacks one: all that the run wants are there.
+// It sits beyond what its stage needs, and another stage lacks one: all that the run wants are
+// there.
 TEST_P(Join, APeerToSpareTakesTheSeatOfOneLostBeforeTheStart) {
   const RunConfig config = run_of({1, 2});
   Swarm swarm(options_for(config));
