@@ -369,6 +369,7 @@ TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
                          .grace = 500ms,
                          .shadowed_stages = 3},
                         Rng(seed));
+    faults.on_training();
     faults.start();
     const RunOutcome outcome = swarm.end(300s);
     ASSERT_EQ(outcome.exit_code, 0) << "seed " << seed << ": " << outcome.sentence << "\n"
