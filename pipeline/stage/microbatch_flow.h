@@ -108,7 +108,7 @@ class MicrobatchFlow {
   enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
   void resend(const TaskPtr& task, Why why);
   bool tried_all(const MicrobatchTask& task) const;
-  void send_later(const TaskPtr& task, Duration pause);
+  void try_all_again_later(const TaskPtr& task);
   void arm_relink();
   void settle_hop(const TaskPtr& task);
   void arm_hop_timer(const TaskPtr& task);

@@ -88,29 +88,27 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
                                                    task->sends, to_string(old))});
   }
   if (tried_all(*task)) {
-    // Everybody is worth another try; but a broken link needs a moment, or its end is being found
-    // out.
+    // Everybody is worth another try; but a link that is broken or damages what passes needs a
+    // moment, or its end is being found out.
+    if (why == Why::kLinkLost || why == Why::kBroken) return try_all_again_later(task);
     task->tried.clear();
-    if (why == Why::kLinkLost) {
-      task->state = TaskState::kSeeking;
-      seeking_.push_back(task);
-      return arm_relink();
-    }
-    // So does one that damages what passes.
-    if (why == Why::kBroken) return send_later(task, kRelinkDelay * (1 << task->sends / 2));
     if (next_seats_.size() > 1) task->tried = {old.peer};
   }
   send_on(task);
 }
 
-void MicrobatchFlow::send_later(const TaskPtr& task, Duration pause) {
+// Pauses double: all of them together outlast the longest silence that makes a peer lost. A
+// newcomer gets it at once.
+void MicrobatchFlow::try_all_again_later(const TaskPtr& task) {
   task->state = TaskState::kSeeking;
+  task->rests = true;
+  seeking_.push_back(task);
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  context_.runtime.call_after(pause, [weak, task] {
+  context_.runtime.call_after(kRelinkDelay * (1 << (task->sends - 1)), [weak, task] {
     auto self = weak.lock();
-    if (!self || task->state != TaskState::kSeeking || task->cancelled) return;
-    (*self)->seeking_.push_back(task);
-    (*self)->retry_seeking();
+    if (!self) return;
+    task->rests = false;
+    if (task->state == TaskState::kSeeking && !task->cancelled) (*self)->retry_seeking();
   });
 }
 
@@ -255,7 +253,13 @@ void MicrobatchFlow::retry_seeking() {
   for (const TaskPtr& task : waiting) {
     if (task->state != TaskState::kSeeking || task->cancelled) continue;
     // Whoever it has not tried may be gone.
-    if (tried_all(*task)) task->tried.clear();
+    if (tried_all(*task)) {
+      if (task->rests) {
+        seeking_.push_back(task);
+        continue;
+      }
+      task->tried.clear();
+    }
     send_on(task);
   }
 }
