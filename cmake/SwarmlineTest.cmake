@@ -2,6 +2,9 @@
 # to start, and a binary that was not built fails alone.
 
 set(SWARMLINE_TEST_TIMEOUT_S 120)
+if(SWARMLINE_SANITIZE)
+  set(SWARMLINE_TEST_TIMEOUT_S 300)  # several times as slow, on a loaded machine too
+endif()
 set(SWARMLINE_BUILD_TEST_TIMEOUT_S 600)
 
 # swarmline_build_test(<target>): a ctest entry that builds a target which is not part of "all". Such
