@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/check.h"
+#include "sim/cluster/model_wrapper.h"
 
 namespace swarmline {
 
@@ -17,31 +18,24 @@ using namespace std::chrono_literals;
 
 namespace {
 
-class HookedModel final : public StageModel {
+class HookedModel final : public ModelWrapper {
  public:
   HookedModel(std::unique_ptr<StageModel> model, StageId stage, int replica,
               const ModelHooks& hooks)
-      : model_(std::move(model)), stage_(stage), replica_(replica), hooks_(hooks) {}
+      : ModelWrapper(std::move(model)), stage_(stage), replica_(replica), hooks_(hooks) {}
 
   Result<ForwardOutput> forward(const ForwardInput& input) override {
     if (hooks_.before_forward) SWARMLINE_TRY(hooks_.before_forward(stage_, replica_, input.id));
-    return model_->forward(input);
+    return ModelWrapper::forward(input);
   }
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     if (hooks_.before_backward) SWARMLINE_TRY(hooks_.before_backward(stage_, replica_, input.id));
-    auto output = model_->backward(input);
+    auto output = ModelWrapper::backward(input);
     if (output && hooks_.after_backward) hooks_.after_backward(stage_, replica_, input);
     return output;
   }
-  void release(AttemptId id) override { model_->release(id); }
-  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
-  bool takes_wire() const override { return model_->takes_wire(); }
-  const ParameterLayout& layout() const override { return model_->layout(); }
-  MutableBytes parameters() override { return model_->parameters(); }
-  void parameters_changed() override { model_->parameters_changed(); }
 
  private:
-  std::unique_ptr<StageModel> model_;
   StageId stage_;
   int replica_;
   ModelHooks hooks_;
