@@ -16,12 +16,13 @@ import chaos_runs
 
 FAULTS_A_MINUTE = 62 / 30
 STAGES, PEERS = 4, 4
-FORWARD_MS, BACKWARD_MS = 60, 120
+FORWARD_MS, BACKWARD_MS = 30, 60
 # Filling and emptying the pipeline at the ends of a step, in microbatches of one peer.
 STEP_ENDS = 5
 STEPS_BEFORE = 5  # undisturbed ones, to compare with
 # A newcomer takes its seat at a commit: in longer steps it waits longer, in shorter ones their ends cost more.
 BATCH = 64
+HEARTBEAT_SECONDS, HOP_TIMEOUT_SECONDS = 0.2, 3
 
 PLAN = """chaos_format = 1
 [plan]
@@ -50,7 +51,7 @@ def main():
         chaos_runs.write_text(folder)
         config = chaos_runs.write(folder, "run.toml", chaos_runs.CONFIG.format(
             folder=folder, steps=round(seconds / step), batch=BATCH, stages=STAGES, peers=PEERS, delay=1,
-            checkpoint=0, heartbeat=0.5))
+            checkpoint=0, heartbeat=HEARTBEAT_SECONDS, hop_timeout=HOP_TIMEOUT_SECONDS))
         peer = chaos_runs.write(folder, "peer.toml",
                                 chaos_runs.PEER.format(forward=FORWARD_MS, backward=BACKWARD_MS))
         plan = chaos_runs.write(folder, "plan.toml", PLAN.format(
