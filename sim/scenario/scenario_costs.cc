@@ -138,9 +138,9 @@ std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
   const auto of_stage = [&](double bytes_per_element, std::uint64_t tensors) {
     if (from_stage.value >= stages_.size()) return frame.wire_bytes();
     const Stage& stage = stages_[from_stage.value];
-    return rest + static_cast<std::uint64_t>(static_cast<double>(stage.elements) *
-                                             bytes_per_element *
-                                             share_of(payload, tensors * stage.stand_in_elements));
+    return rest +
+           static_cast<std::uint64_t>(static_cast<double>(stage.elements) * bytes_per_element *
+                                      share_of(payload, tensors * stage.stand_in_elements));
   };
   switch (kind_of(frame)) {
     case MessageKind::kForward:
