@@ -350,10 +350,11 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
-  if (state_ == State::kCollecting) return sequence_.drain();
   if (state_ == State::kWaiting)
     return end(0, fmt::format("stopped before step {}", beginning_.version));
-  if (state_ != State::kTraining) return;
+  if (state_ != State::kTraining && state_ != State::kCollecting) return;
+  if (auto kept = record_stopping(); !kept) return journal_failed(kept.error());
+  if (state_ == State::kCollecting) return sequence_.drain();
   state_ = State::kDraining;
   event("drain", fmt::format("after step {}", sequence_.committed()));
   sequence_.drain();

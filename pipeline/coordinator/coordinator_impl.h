@@ -90,7 +90,8 @@ class Coordinator::Impl {
     std::set<Seat> awaited;
     std::map<Seat, wire::Holdings> holdings;
     std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
-    TimerId deadline;
+    TimerId deadline;  // whoever has not come by then is lost
+    TimerId quiet;     // nobody has come or gone for a while
   };
 
   // coordinator.cc: sessions and the order of a run
@@ -245,6 +246,7 @@ class Coordinator::Impl {
   Result<void> begin_collecting(const std::optional<CommitRecord>& last,
                                 const std::vector<SeatRecord>& seats);
   void arm_collect_deadline();
+  void arm_quiet();
   bool resumes(const wire::Hello& hello) const;
   void resume_seat(const SessionPtr& session, const wire::Hello& hello,
                    const RpcChannel::Respond& respond);
@@ -258,6 +260,7 @@ class Coordinator::Impl {
   void name_coordinators(wire::Welcome& welcome) const;
   std::uint32_t first_round_attempt() const;
   Result<void> record_started();
+  Result<void> record_stopping();
   Result<void> record_evaluated(std::uint64_t version);
   void record_end();
   void journal_failed(const Error& error);

@@ -143,13 +143,18 @@ void Membership::restart_deadlines(Instant now) {
   }
 }
 
+Duration Membership::silence_allowed(Duration period, Duration configured) {
+  if (configured != Duration{}) return configured;
+  return std::chrono::duration_cast<Duration>(period * kSilentPeriods);
+}
+
 std::vector<Seat> Membership::silent(Instant now, Duration period, Duration configured) const {
-  const auto least = std::chrono::duration_cast<Duration>(period * kSilentPeriods);
+  const Duration least = silence_allowed(period, configured);
   std::vector<Seat> seats;
   for (const auto& [peer, member] : members_) {
     if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
-    Duration allowed = configured;
-    if (allowed == Duration{})
+    Duration allowed = least;
+    if (configured == Duration{})
       allowed = std::max(least, std::min(member.gap_mean + 8 * member.gap_deviation,
                                          std::max(kSilenceMax, least)));
     if (now - member.last_heard > allowed) seats.push_back(member.seat);

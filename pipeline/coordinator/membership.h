@@ -78,6 +78,8 @@ class Membership {
   // kSilenceMax.
   static constexpr double kSilentPeriods = 4.4;
   static constexpr Duration kSilenceMax = std::chrono::seconds(10);
+  // The least of it: for one whose heartbeats come evenly.
+  static Duration silence_allowed(Duration period, Duration configured);
   std::vector<Seat> silent(Instant now, Duration period, Duration configured) const;
   // Ready members whose heartbeats have said for `limit` that there is work and none of it ends.
   std::vector<Seat> stuck(Duration limit) const;
