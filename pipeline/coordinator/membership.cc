@@ -108,9 +108,11 @@ void Membership::heard(const Seat& seat, Instant now) {
 }
 
 void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
-  if (!is_current(seat) || microbatches == 0 || busy_ns == 0) return;
+  if (!is_current(seat) || busy_ns == 0) return;
   double& known = members_.at(seat.peer).seconds_per_microbatch;
-  const double seconds = static_cast<double>(busy_ns) * 1e-9 / microbatches;
+  const double seconds = static_cast<double>(busy_ns) * 1e-9 / std::max(microbatches, 1U);
+  // It worked and others were sooner each time: one takes it so long at least.
+  if (microbatches == 0 && (known == 0 || seconds < known)) return;
   known = known == 0 ? seconds : known + kSpeedWeight * (seconds - known);
 }
 
