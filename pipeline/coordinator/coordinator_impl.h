@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/net/rpc.h"
 #include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"
@@ -110,7 +111,8 @@ class Coordinator::Impl {
   void broadcast(const Frame& frame);  // to all seats that are to hear of it
   void notify(const Seat& seat, Frame frame);
   void send_membership();
-  void event(const std::string& kind, const std::string& detail);
+  void event(const std::string& kind, const std::string& detail,
+             LogLevel level = LogLevel::kInfo);
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
   // coordinator_members.cc: who is lost, and what follows
@@ -241,6 +243,7 @@ class Coordinator::Impl {
 
   // coordinator_resume.cc: begun again on its journal
   Result<Address> listen();
+  Result<void> say_moved(const Address& from, const Address& to, const std::string& why);
   Result<void> begin_term();
   Result<bool> was_training();
   Result<void> begin_collecting(const std::optional<CommitRecord>& last,

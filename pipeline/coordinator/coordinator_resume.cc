@@ -95,10 +95,29 @@ Result<Address> Coordinator::Impl::listen() {
   };
   const auto known = *before ? parse_address(**before) : Result<Address>(*wanted);
   if (wanted->port != 0 || !known || !try_at(*known)) {
+    const std::string taken = bound ? "" : bound.error().what;
     if (!try_at(*wanted)) return bound;
+    if (*before && known && wanted->port == 0) SWARMLINE_TRY(say_moved(*known, *bound, taken));
   }
   SWARMLINE_TRY(journal_.put_meta(kAddress, to_string(*bound)));
   return bound;
+}
+
+// Better elsewhere than not at all: the peers may be gone, too.
+Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to,
+                                          const std::string& why) {
+  const auto started = journaled(kStarted);
+  if (!started) return std::unexpected(started.error());
+  const auto ended = journaled(kEnded);
+  if (!ended) return std::unexpected(ended.error());
+  if (*started == 0 || *ended > 0) return {};  // nobody looks for it
+  event("moved",
+        fmt::format("this coordinator listens on {}, the one before listened on {} ({}): peers that "
+                    "look for it there give up after {:.0f} s and have to be started again",
+                    to_string(to), to_string(from), why,
+                    options_.config.net.coordinator_patience_seconds),
+        LogLevel::kWarn);
+  return {};
 }
 
 std::uint32_t Coordinator::Impl::first_round_attempt() const {
