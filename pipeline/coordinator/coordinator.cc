@@ -298,10 +298,11 @@ void Coordinator::Impl::start_if_formed() {
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   if (!trained_ && options_.config.checkpoint.every_steps == 0 &&
       options_.config.balance.shadows == "0")
-    event("unprotected",
-          "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "
-          "the run back to where it began",
-          LogLevel::kWarn);
+    event(
+        "unprotected",
+        "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "
+        "the run back to where it began",
+        LogLevel::kWarn);
   state_ = State::kTraining;
   trained_ = true;
   send_membership();
@@ -418,8 +419,7 @@ void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
   it->second->channel->notify(std::move(frame));
 }
 
-void Coordinator::Impl::event(const std::string& kind, const std::string& detail,
-                              LogLevel level) {
+void Coordinator::Impl::event(const std::string& kind, const std::string& detail, LogLevel level) {
   log(level, "{}: {}", kind, detail);
   const double wall = runtime_.wall_seconds();
   if (auto kept = journal_.record_event(wall, kind, detail); !kept)

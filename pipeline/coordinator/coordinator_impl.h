@@ -91,8 +91,8 @@ class Coordinator::Impl {
     std::set<Seat> awaited;
     std::map<Seat, wire::Holdings> holdings;
     std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
-    TimerId deadline;  // whoever has not come by then is lost
-    TimerId quiet;     // nobody has come or gone for a while
+    TimerId deadline;                         // whoever has not come by then is lost
+    TimerId quiet;                            // nobody has come or gone for a while
   };
 
   // coordinator.cc: sessions and the order of a run
@@ -111,8 +111,7 @@ class Coordinator::Impl {
   void broadcast(const Frame& frame);  // to all seats that are to hear of it
   void notify(const Seat& seat, Frame frame);
   void send_membership();
-  void event(const std::string& kind, const std::string& detail,
-             LogLevel level = LogLevel::kInfo);
+  void event(const std::string& kind, const std::string& detail, LogLevel level = LogLevel::kInfo);
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
   // coordinator_members.cc: who is lost, and what follows

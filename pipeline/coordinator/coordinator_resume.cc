@@ -13,10 +13,10 @@
 namespace swarmline {
 
 namespace {
-constexpr const char* kStarted = "started";  // meta: training has begun, in the era before that
-constexpr const char* kEnded = "ended";      // meta: the run was over, or left by its user
+constexpr const char* kStarted = "started";    // meta: training has begun, in the era before that
+constexpr const char* kEnded = "ended";        // meta: the run was over, or left by its user
 constexpr const char* kStopping = "stopping";  // meta: its user wants it to end after the open step
-constexpr const char* kAddress = "address";  // meta: where it listens
+constexpr const char* kAddress = "address";    // meta: where it listens
 constexpr const char* kEvaluated =
     "evaluated";                             // meta: the newest version whose evaluation is over
 constexpr int kDeposed = 3;                  // exit code
@@ -112,10 +112,10 @@ Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to
   if (!ended) return std::unexpected(ended.error());
   if (*started == 0 || *ended > 0) return {};  // nobody looks for it
   event("moved",
-        fmt::format("this coordinator listens on {}, the one before listened on {} ({}): peers that "
-                    "look for it there give up after {:.0f} s and have to be started again",
-                    to_string(to), to_string(from), why,
-                    options_.config.net.coordinator_patience_seconds),
+        fmt::format(
+            "this coordinator listens on {}, the one before listened on {} ({}): peers that "
+            "look for it there give up after {:.0f} s and have to be started again",
+            to_string(to), to_string(from), why, options_.config.net.coordinator_patience_seconds),
         LogLevel::kWarn);
   return {};
 }
@@ -141,14 +141,14 @@ void Coordinator::Impl::arm_collect_deadline() {
   });
 }
 
-// Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as lost
-// as if it had a coordinator. (With a standby, peers may still hang on the coordinator before.)
+// Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
+// lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
 void Coordinator::Impl::arm_quiet() {
   const NetSection& net = options_.config.net;
   runtime_.cancel(collecting_->quiet);
   if (!net.standby.empty()) return;
-  const Duration silence =
-      Membership::silence_allowed(from_seconds(net.heartbeat_seconds), from_seconds(net.peer_silence_seconds));
+  const Duration silence = Membership::silence_allowed(from_seconds(net.heartbeat_seconds),
+                                                       from_seconds(net.peer_silence_seconds));
   collecting_->quiet = runtime_.call_after(std::max(kRedialTime, silence), [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;

@@ -336,8 +336,9 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
     SimRuntime runtime(1);
     SimNetwork network(runtime, {});
     const auto journal = make_memory_journal();
-    for (const auto& [key, value] : {std::pair("run_id", "run"), std::pair("address", "sim:9"),
-                                     std::pair("started", "1"), std::pair("ended", trains ? "0" : "1")})
+    for (const auto& [key, value] :
+         {std::pair("run_id", "run"), std::pair("address", "sim:9"), std::pair("started", "1"),
+          std::pair("ended", trains ? "0" : "1")})
       ASSERT_TRUE(journal->put_meta(key, value).has_value());
     ASSERT_TRUE(network.node(5).listen({"sim", 9}, [](const auto&) {}).has_value());
     MemoryCheckpoint checkpoint;
