@@ -28,7 +28,7 @@ test:  ## build and run all tests of the label "fast"
 	cmake --build --preset asan --parallel $(JOBS)
 	@mkdir -p build/test
 	@printf 'subdirs("%s" "%s")\n' '$(CURDIR)/build/ci' '$(CURDIR)/build/asan' >build/test/CTestTestfile.cmake
-	ctest --test-dir build/test --label-regex '^fast$$' --parallel $(JOBS) --output-on-failure
+	ctest --test-dir build/test --label-regex '^fast$$' --parallel $$((2 * $(JOBS))) --output-on-failure
 
 SEEDS ?= 1000
 FIRST ?= 1

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -87,7 +88,8 @@ class ChaosRun {
              std::uint64_t step);
   void begin(const ChaosFault& fault, const std::string& process);
   void heal(const ChaosFault& fault, const std::string& process);
-  void speed(const std::string& process, double factor);
+  static double left_by(const ChaosFault& fault);
+  void note_speed(const std::string& process);
   std::optional<std::string> start_peer(bool now);
   void let_in(const std::string& peer);
   double wall() const { return runtime_.wall_seconds(); }
@@ -101,7 +103,7 @@ class ChaosRun {
   RunStatus status_;
   std::vector<Pending> pending_;
   Rng rng_;
-  std::set<std::string> hurting_;  // now
+  std::multimap<std::string, double> hurting_;  // now: what each fault leaves of its speed
   std::set<std::string> ended_;    // peers, for good
   std::optional<Instant> training_;
   Instant progress_{};
@@ -208,7 +210,7 @@ std::optional<std::string> ChaosRun::start_peer(bool now) {
     end(error_->what);
     return std::nullopt;
   }
-  if (now) speed(*name, 1);
+  if (now) note_speed(*name);
   return std::move(*name);
 }
 
@@ -231,7 +233,7 @@ void ChaosRun::start_peers() {
 
 void ChaosRun::let_in(const std::string& peer) {
   swarm_.let_in(peer);
-  speed(peer, 1);
+  note_speed(peer);
 }
 
 // ---- How the run is -----------------------------------------------------------------------------
@@ -443,30 +445,36 @@ void ChaosRun::apply(Pending& pending, std::size_t id, const std::vector<std::st
   });
 }
 
+// What is left of its speed meanwhile.
+double ChaosRun::left_by(const ChaosFault& fault) {
+  switch (fault.kind) {
+    case ChaosKind::kSlow:
+      return 1 / fault.factor;
+    case ChaosKind::kCorrupt:
+    case ChaosKind::kJoin:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
 void ChaosRun::begin(const ChaosFault& fault, const std::string& process) {
+  if (fault.kind == ChaosKind::kJoin) return;
+  hurting_.emplace(process, left_by(fault));
+  note_speed(process);
   switch (fault.kind) {
     case ChaosKind::kKill:
       ended_.insert(process);
-      swarm_.kill(process);
-      return speed(process, 0);
+      return swarm_.kill(process);
     case ChaosKind::kRestart:
-      hurting_.insert(process);
-      swarm_.kill(process);
-      return speed(process, 0);
+      return swarm_.kill(process);
     case ChaosKind::kStop:
-      hurting_.insert(process);
-      swarm_.stop(process);
-      return speed(process, 0);
+      return swarm_.stop(process);
     case ChaosKind::kSlow:
-      hurting_.insert(process);
-      swarm_.set_slow(process, fault.factor);
-      return speed(process, 1 / fault.factor);
+      return swarm_.set_slow(process, fault.factor);
     case ChaosKind::kCut:
-      hurting_.insert(process);
-      swarm_.cut(process);
-      return speed(process, 0);
+      return swarm_.cut(process);
     case ChaosKind::kCorrupt:
-      hurting_.insert(process);
       return swarm_.corrupt(process, fault.flips);
     case ChaosKind::kJoin:
       return;
@@ -474,7 +482,11 @@ void ChaosRun::begin(const ChaosFault& fault, const std::string& process) {
 }
 
 void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
-  hurting_.erase(process);
+  const auto [first, last] = hurting_.equal_range(process);
+  const auto healed = std::find_if(
+      first, last, [&](const auto& entry) { return entry.second == left_by(fault); });
+  if (healed != last) hurting_.erase(healed);
+  note_speed(process);
   switch (fault.kind) {
     case ChaosKind::kRestart:
       if (swarm_.runs(process)) return;  // another fault's end was sooner
@@ -482,16 +494,13 @@ void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
         error_ = started.error();
         return end(error_->what);
       }
-      return speed(process, 1);
+      return;
     case ChaosKind::kStop:
-      swarm_.go_on(process);
-      return speed(process, 1);
+      return swarm_.go_on(process);
     case ChaosKind::kSlow:
-      swarm_.set_slow(process, 1);
-      return speed(process, 1);
+      return swarm_.set_slow(process, 1);
     case ChaosKind::kCut:
-      swarm_.heal(process);
-      return speed(process, 1);
+      return swarm_.heal(process);
     case ChaosKind::kCorrupt:
       return swarm_.corrupt(process, 0);
     case ChaosKind::kKill:
@@ -500,10 +509,12 @@ void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
   }
 }
 
-void ChaosRun::speed(const std::string& process, double factor) {
-  if (options_.peer_speed > 0 && process != kCoordinatorName)
-    result_.speeds.push_back(
-        {.at = wall(), .process = process, .speed = factor * options_.peer_speed});
+void ChaosRun::note_speed(const std::string& process) {
+  if (options_.peer_speed <= 0 || process == kCoordinatorName) return;
+  double speed = options_.peer_speed;
+  const auto [first, last] = hurting_.equal_range(process);
+  for (auto fault = first; fault != last; ++fault) speed *= fault->second;
+  result_.speeds.push_back({.at = wall(), .process = process, .speed = speed});
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kColumnsMin = 40;
 constexpr std::size_t kRowsMin = 8;
-constexpr std::size_t kPeersShown = 8;  // a stage; more are counted
 
 constexpr std::string_view kBold = "1";
 constexpr std::string_view kDim = "2";
@@ -99,23 +98,34 @@ std::string peer_text(const PeerStatus& peer, const Painter& painter) {
   return fmt::format("{} {} {:.0f} %", painter.paint(color, dot), peer.name, 100 * peer.share);
 }
 
+std::string shadows_text(const StageStatus& stage, const Painter& painter) {
+  if (stage.shadows.empty()) return "";
+  const auto ready = std::ranges::count(stage.shadows, "ready", &ShadowStatus::state);
+  return painter.paint(ready > 0 ? kGreen : kYellow,
+                       fmt::format("  {}/{} shadows", ready, stage.shadows.size()));
+}
+
+// As many peers as the line has room for; the others are counted.
 std::string stage_line(const StageStatus& stage, const Painter& painter) {
   const std::string layers = stage.last_layer > stage.first_layer + 1
                                  ? fmt::format("{}-{}", stage.first_layer, stage.last_layer - 1)
                                  : fmt::format("{}", stage.first_layer);
   std::string line = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
   if (stage.peers.empty()) return line + painter.paint(kYellow, "waiting for a peer");
-  for (std::size_t i = 0; i < stage.peers.size() && i < kPeersShown; ++i) {
-    line += (i > 0 ? "  " : "") + peer_text(stage.peers[i], painter);
+  const std::string shadows = shadows_text(stage, painter);
+  for (std::size_t i = 0; i < stage.peers.size(); ++i) {
+    const auto others = [&](std::size_t from) {
+      const std::size_t left = stage.peers.size() - from;
+      return left > 0 ? fmt::format("  and {} more", left) : std::string();
+    };
+    const std::string longer = line + (i > 0 ? "  " : "") + peer_text(stage.peers[i], painter);
+    if (i > 0 && display_columns(longer + others(i + 1) + shadows) > painter.style().columns) {
+      line += others(i);
+      break;
+    }
+    line = longer;
   }
-  if (stage.peers.size() > kPeersShown) {
-    line += fmt::format("  and {} more", stage.peers.size() - kPeersShown);
-  }
-  const auto ready = std::ranges::count(stage.shadows, "ready", &ShadowStatus::state);
-  if (!stage.shadows.empty())
-    line += painter.paint(ready > 0 ? kGreen : kYellow,
-                          fmt::format("  {} of {} shadows", ready, stage.shadows.size()));
-  return line;
+  return line + shadows;
 }
 
 double each(std::uint64_t bytes, std::uint64_t microbatches) {

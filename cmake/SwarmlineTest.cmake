@@ -6,13 +6,17 @@ if(SWARMLINE_SANITIZE)
   set(SWARMLINE_TEST_TIMEOUT_S 300)  # several times as slow, on a loaded machine too
 endif()
 set(SWARMLINE_BUILD_TEST_TIMEOUT_S 600)
+# PROCESSORS counts half cores: make test runs twice as many at a time as there are cores. A test computes on a whole
+# one, unless it WAITS most of its time, as swarms of emulated devices do; those take longest and begin first.
+set(SWARMLINE_COMPUTES PROCESSORS 2)
+set(SWARMLINE_WAITS PROCESSORS 1 COST 100)
 
 # swarmline_build_test(<target>): a ctest entry that builds a target which is not part of "all". Such
 # entries take turns: two Ninjas must not work in one build folder.
 function(swarmline_build_test target)
   add_test(NAME ${target} COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target ${target})
   set_tests_properties(${target} PROPERTIES LABELS fast RESOURCE_LOCK build_folder
-    TIMEOUT ${SWARMLINE_BUILD_TEST_TIMEOUT_S})
+    TIMEOUT ${SWARMLINE_BUILD_TEST_TIMEOUT_S} ${SWARMLINE_COMPUTES})
 endfunction()
 
 # swarmline_test_name(<variable> <name>): the name of a ctest entry; a sanitizer build's end in .asan or
@@ -26,8 +30,8 @@ function(swarmline_test_name variable name)
   set(${variable} ${name} PARENT_SCOPE)
 endfunction()
 
-# swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [ARGS ...]
-#                [CUDA_SOURCES ...])
+# swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [WAITS]
+#                [ARGS ...] [CUDA_SOURCES ...])
 # A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
 # are found by the first, programs built here by the second.
 if(SWARMLINE_RELOCATABLE)
@@ -38,7 +42,8 @@ else()
   set(swarmline_test_binary_dir ${CMAKE_BINARY_DIR})
 endif()
 function(swarmline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS" "NAME;TIMEOUT"
+    "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
   if(NOT arg_LABELS)
     set(arg_LABELS fast)
   endif()
@@ -59,7 +64,11 @@ function(swarmline_test)
   swarmline_add_cuda_sources(${arg_NAME} ${arg_CUDA_SOURCES})
   swarmline_test_name(test ${arg_NAME})
   add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_ARGS})
-  set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  set(load ${SWARMLINE_COMPUTES})
+  if(arg_WAITS)
+    set(load ${SWARMLINE_WAITS})
+  endif()
+  set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ${load})
 endfunction()
 
 # swarmline_benchmark(NAME <n> SOURCES ... DEPS ... [EXTERNAL ...] [ARGS ...])
@@ -80,7 +89,8 @@ function(swarmline_benchmark)
   add_dependencies(benchmarks ${arg_NAME})
   swarmline_test_name(test ${arg_NAME}_smoke)
   add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_ARGS} --benchmark_min_time=0.001)
-  set_tests_properties(${test} PROPERTIES LABELS fast TIMEOUT ${SWARMLINE_TEST_TIMEOUT_S})
+  set_tests_properties(${test} PROPERTIES LABELS fast TIMEOUT ${SWARMLINE_TEST_TIMEOUT_S}
+    ${SWARMLINE_COMPUTES})
 endfunction()
 
 # swarmline_fuzzer(NAME <n> SOURCES ... DEPS ... CORPUS <folder>)
@@ -110,5 +120,5 @@ function(swarmline_fuzzer)
     add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_CORPUS})
   endif()
   math(EXPR timeout "${SWARMLINE_FUZZ_SECONDS} + 60")
-  set_tests_properties(${test} PROPERTIES LABELS "fast;fuzz" TIMEOUT ${timeout})
+  set_tests_properties(${test} PROPERTIES LABELS "fast;fuzz" TIMEOUT ${timeout} ${SWARMLINE_COMPUTES})
 endfunction()

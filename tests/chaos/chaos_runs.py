@@ -34,7 +34,7 @@ every_steps = {checkpoint}
 [net]
 heartbeat_seconds = {heartbeat}
 [wiring]
-hop_timeout_seconds = 3
+hop_timeout_seconds = {hop_timeout}
 [eval]
 sequences_max = 4
 """

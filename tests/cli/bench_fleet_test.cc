@@ -10,6 +10,7 @@
 #include "cli/run_status.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

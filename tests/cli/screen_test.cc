@@ -67,6 +67,21 @@ TEST(Screen, FitsEveryTerminal) {
   }
 }
 
+// A line that is too long loses peers, not their number, nor the shadows.
+TEST(Screen, CountsPeersThatHaveNoRoom) {
+  RunStatus status = busy_status(1, 20);
+  status.stages[0].shadows = {{.state = "ready"}, {.state = "fetching"}};
+  const auto stage_of = [&](std::size_t columns) {
+    const ScreenStyle style{.columns = columns, .rows = 24, .color = false, .utf8 = false};
+    for (const std::string& line : render_screen(status, "", style))
+      if (line.starts_with("stage 0")) return line;
+    return std::string();
+  };
+  const std::string line = stage_of(80);
+  EXPECT_TRUE(line.ends_with("* peer-1 0 %  and 18 more  1/2 shadows")) << line;
+  EXPECT_TRUE(stage_of(400).ends_with("* peer-19 0 %  1/2 shadows"));
+}
+
 TEST(Screen, ShowsWhatMatters) {
   const auto lines = render_screen(busy_status(4, 2), "note", {});
   std::string all;

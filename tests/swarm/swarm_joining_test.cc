@@ -9,7 +9,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/protocol/message_kinds.h"
-#include "tests/swarm/own_port.h"
+#include "tests/net/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {

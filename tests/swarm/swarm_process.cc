@@ -10,7 +10,10 @@
 #include <unistd.h>
 #include <utility>
 
+#include <gtest/gtest.h>
+
 #include "cli/admin_client.h"
+#include "engine/checkpoint/checkpoint_diff.h"
 
 namespace swarmline {
 namespace {
@@ -18,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPoll(20);
+// Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
+constexpr double kReferenceDifferenceMax = 1e-9;
 
 // True once `holds` does, false after the time is up.
 bool comes_true(double seconds_max, const std::function<bool()>& holds) {
@@ -124,6 +129,13 @@ Program SwarmFolder::start(const std::string& command, std::vector<std::string> 
   return Program(temp_, command, arguments(command, std::move(more)));
 }
 
+std::vector<std::string> SwarmFolder::emulating(int forward_ms, int backward_ms) const {
+  const std::string speeds = "forward_ms = " + std::to_string(forward_ms) +
+                             ", backward_ms = " + std::to_string(backward_ms);
+  return {"--peer-config",
+          temp_.write("peer.toml", "config_version = 1\n[peer]\nemulate = { " + speeds + " }\n")};
+}
+
 Ended SwarmFolder::launch(std::vector<std::string> more) const {
   Program program = start("launch", std::move(more));
   const int code = program.wait(2 * kPatienceSeconds);
@@ -187,6 +199,20 @@ std::string SwarmFolder::logs() const {
     text += "---- " + file.path().filename().string() + "\n" + slurp(file.path().string());
   }
   return text;
+}
+
+// Key biases have no true gradient: Adam makes steps of the noise of their sums.
+void expect_reference(const SwarmFolder& swarm) {
+  const Ended reference = swarm.launch({"--reference"});
+  ASSERT_EQ(reference.code, 0) << reference.output;
+  const auto diff = diff_checkpoints(swarm.run().path(), swarm.run().path() + "-reference");
+  ASSERT_TRUE(diff) << diff.error().what;
+  EXPECT_TRUE(diff->same_tensors());
+  EXPECT_TRUE(diff->state_in_a);
+  EXPECT_FALSE(diff->tensors.empty());
+  for (const TensorDiff& tensor : diff->tensors)
+    if (!tensor.name.ends_with("attention.k.bias"))
+      EXPECT_LT(tensor.max_rel_to_peak, kReferenceDifferenceMax) << tensor.name;
 }
 
 namespace {
