@@ -290,8 +290,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
    "heartbeats, more for a peer whose heartbeats come unevenly."},
   {RUN(net, collect_seconds), reals(0, kDaySeconds),
-   "A coordinator that is begun again waits so long for the peers that it had; then their seats "
-   "are over."},
+   "A coordinator that is begun again waits at most so long for the peers that it had; then their "
+   "seats are over. Where each stage has one and no `standby` is named, a silence "
+   "(`peer_silence_seconds`) is enough."},
   {RUN(net, coordinator_patience_seconds), reals(0, 365 * kDaySeconds),
    "A peer whose coordinator is gone goes on with what it holds and tries so long to reach one; "
    "then it ends."},

@@ -89,6 +89,10 @@ double BalanceDesk::slow_seconds(PeerId peer, Instant now) const {
   return since == slow_since_.end() ? 0 : to_seconds(now - since->second);
 }
 
+bool BalanceDesk::is_on_trial(PeerId peer, Instant now) const {
+  return slow_since_.contains(peer) && slow_seconds(peer, now) < options_.fail_slow_seconds;
+}
+
 // The planner counts what is downloaded.
 std::uint64_t BalanceDesk::shadow_memory(const Member& member, const ShadowDesk& shadows,
                                          Instant now) const {
@@ -129,7 +133,8 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
     snapshot.peers.push_back(
         {.peer = peer,
          .stage = place,
-         .arriving = member.state != MemberState::kReady || member.draining,
+         .arriving =
+             member.state != MemberState::kReady || member.draining || is_on_trial(peer, now),
          .speed = known ? snapshot.stages[member.seat.stage.value].cost / seconds : 1,
          .memory_bytes = member.memory_bytes,
          .shadow_memory_bytes = shadow_memory(member, shadows, now),

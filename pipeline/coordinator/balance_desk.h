@@ -45,6 +45,8 @@ class BalanceDesk {
  private:
   PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
   double slow_seconds(PeerId peer, Instant now) const;
+  // It has become slow, and not for long enough to be let go: nobody moves it meanwhile.
+  bool is_on_trial(PeerId peer, Instant now) const;
   std::uint64_t shadow_memory(const Member& member, const ShadowDesk& shadows, Instant now) const;
 
   bool moves_;

@@ -296,6 +296,13 @@ void Coordinator::Impl::start_if_formed() {
   if (state_ != State::kWaiting) return;
   if (!may_start()) return fill_stages();
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
+  if (!trained_ && options_.config.checkpoint.every_steps == 0 &&
+      options_.config.balance.shadows == "0")
+    event(
+        "unprotected",
+        "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "
+        "the run back to where it began",
+        LogLevel::kWarn);
   state_ = State::kTraining;
   trained_ = true;
   send_membership();
@@ -350,10 +357,11 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
-  if (state_ == State::kCollecting) return sequence_.drain();
   if (state_ == State::kWaiting)
     return end(0, fmt::format("stopped before step {}", beginning_.version));
-  if (state_ != State::kTraining) return;
+  if (state_ != State::kTraining && state_ != State::kCollecting) return;
+  if (auto kept = record_stopping(); !kept) return journal_failed(kept.error());
+  if (state_ == State::kCollecting) return sequence_.drain();
   state_ = State::kDraining;
   event("drain", fmt::format("after step {}", sequence_.committed()));
   sequence_.drain();
@@ -411,8 +419,8 @@ void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
   it->second->channel->notify(std::move(frame));
 }
 
-void Coordinator::Impl::event(const std::string& kind, const std::string& detail) {
-  log(LogLevel::kInfo, "{}: {}", kind, detail);
+void Coordinator::Impl::event(const std::string& kind, const std::string& detail, LogLevel level) {
+  log(level, "{}: {}", kind, detail);
   const double wall = runtime_.wall_seconds();
   if (auto kept = journal_.record_event(wall, kind, detail); !kept)
     log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/net/rpc.h"
 #include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"
@@ -90,7 +91,8 @@ class Coordinator::Impl {
     std::set<Seat> awaited;
     std::map<Seat, wire::Holdings> holdings;
     std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
-    TimerId deadline;
+    TimerId deadline;                         // whoever has not come by then is lost
+    TimerId quiet;                            // nobody has come or gone for a while
   };
 
   // coordinator.cc: sessions and the order of a run
@@ -109,7 +111,7 @@ class Coordinator::Impl {
   void broadcast(const Frame& frame);  // to all seats that are to hear of it
   void notify(const Seat& seat, Frame frame);
   void send_membership();
-  void event(const std::string& kind, const std::string& detail);
+  void event(const std::string& kind, const std::string& detail, LogLevel level = LogLevel::kInfo);
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
   // coordinator_members.cc: who is lost, and what follows
@@ -240,11 +242,13 @@ class Coordinator::Impl {
 
   // coordinator_resume.cc: begun again on its journal
   Result<Address> listen();
+  Result<void> say_moved(const Address& from, const Address& to, const std::string& why);
   Result<void> begin_term();
   Result<bool> was_training();
   Result<void> begin_collecting(const std::optional<CommitRecord>& last,
                                 const std::vector<SeatRecord>& seats);
   void arm_collect_deadline();
+  void arm_quiet();
   bool resumes(const wire::Hello& hello) const;
   void resume_seat(const SessionPtr& session, const wire::Hello& hello,
                    const RpcChannel::Respond& respond);
@@ -258,6 +262,7 @@ class Coordinator::Impl {
   void name_coordinators(wire::Welcome& welcome) const;
   std::uint32_t first_round_attempt() const;
   Result<void> record_started();
+  Result<void> record_stopping();
   Result<void> record_evaluated(std::uint64_t version);
   void record_end();
   void journal_failed(const Error& error);

@@ -13,15 +13,18 @@
 namespace swarmline {
 
 namespace {
-constexpr const char* kStarted = "started";  // meta: training has begun, in the era before that
-constexpr const char* kEnded = "ended";      // meta: the run was over, or left by its user
-constexpr const char* kAddress = "address";  // meta: where it listens
+constexpr const char* kStarted = "started";    // meta: training has begun, in the era before that
+constexpr const char* kEnded = "ended";        // meta: the run was over, or left by its user
+constexpr const char* kStopping = "stopping";  // meta: its user wants it to end after the open step
+constexpr const char* kAddress = "address";    // meta: where it listens
 constexpr const char* kEvaluated =
     "evaluated";                             // meta: the newest version whose evaluation is over
 constexpr int kDeposed = 3;                  // exit code
 constexpr std::size_t kHeldMax = 1 << 16;    // messages that wait for the collecting to end
 constexpr std::uint64_t kTermMax = 1 << 15;  // what the numbers of attempts have room for
 constexpr int kAttemptsOfTermBits = 8;       // of averaging: more than one term may use
+// Peers that live dial so often at least, whatever their heartbeats are.
+constexpr Duration kRedialTime = std::chrono::seconds(1);
 
 bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
   return std::any_of(holdings.phases().begin(), holdings.phases().end(),
@@ -68,6 +71,9 @@ Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecor
   for (const Seat& seat : membership_.away()) collecting_->awaited.insert(seat);
   state_ = State::kCollecting;
   trained_ = true;
+  const auto stopping = journaled(kStopping);
+  if (!stopping) return std::unexpected(stopping.error());
+  if (*stopping > 0) sequence_.drain();
   event("begun_again", fmt::format("term {}, after step {}; waiting for {} peers", term_.value,
                                    collecting_->committed, collecting_->awaited.size()));
   arm_collect_deadline();
@@ -89,10 +95,29 @@ Result<Address> Coordinator::Impl::listen() {
   };
   const auto known = *before ? parse_address(**before) : Result<Address>(*wanted);
   if (wanted->port != 0 || !known || !try_at(*known)) {
+    const std::string taken = bound ? "" : bound.error().what;
     if (!try_at(*wanted)) return bound;
+    if (*before && known && wanted->port == 0) SWARMLINE_TRY(say_moved(*known, *bound, taken));
   }
   SWARMLINE_TRY(journal_.put_meta(kAddress, to_string(*bound)));
   return bound;
+}
+
+// Better elsewhere than not at all: the peers may be gone, too.
+Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to,
+                                          const std::string& why) {
+  const auto started = journaled(kStarted);
+  if (!started) return std::unexpected(started.error());
+  const auto ended = journaled(kEnded);
+  if (!ended) return std::unexpected(ended.error());
+  if (*started == 0 || *ended > 0) return {};  // nobody looks for it
+  event("moved",
+        fmt::format(
+            "this coordinator listens on {}, the one before listened on {} ({}): peers that "
+            "look for it there give up after {:.0f} s and have to be started again",
+            to_string(to), to_string(from), why, options_.config.net.coordinator_patience_seconds),
+        LogLevel::kWarn);
+  return {};
 }
 
 std::uint32_t Coordinator::Impl::first_round_attempt() const {
@@ -113,6 +138,26 @@ void Coordinator::Impl::arm_collect_deadline() {
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;
     if ((*self)->was_stopped()) return (*self)->arm_collect_deadline();
     (*self)->end_collecting();
+  });
+}
+
+// Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
+// lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
+void Coordinator::Impl::arm_quiet() {
+  const NetSection& net = options_.config.net;
+  runtime_.cancel(collecting_->quiet);
+  if (!net.standby.empty()) return;
+  const Duration silence = Membership::silence_allowed(from_seconds(net.heartbeat_seconds),
+                                                       from_seconds(net.peer_silence_seconds));
+  collecting_->quiet = runtime_.call_after(std::max(kRedialTime, silence), [weak = weak()] {
+    auto self = weak.lock();
+    if (!self || !(*self)->collecting_ || (*self)->ended_) return;
+    Impl& impl = **self;
+    if (impl.was_stopped()) return impl.arm_quiet();
+    const bool held = std::ranges::none_of(impl.stages_, [&](const StageSpec& stage) {
+      return impl.membership_.ready_of(stage.stage).empty();
+    });
+    if (held) impl.end_collecting();
   });
 }
 
@@ -151,6 +196,7 @@ void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello
   const bool first = collecting_->holdings.empty();
   collecting_->holdings[seat] = hello.holdings();
   if (first) arm_collect_deadline();
+  arm_quiet();
   no_longer_awaited(seat);
 }
 
@@ -161,6 +207,7 @@ bool Coordinator::Impl::awaited_again(const Session& session) {
   peers_.erase(seat.peer);
   membership_.at(seat.peer).state = MemberState::kAway;
   collecting_->awaited.insert(seat);
+  arm_quiet();
   return true;
 }
 
@@ -184,6 +231,7 @@ bool Coordinator::Impl::waits_for_collecting(std::function<void()> handle) {
 
 void Coordinator::Impl::end_collecting() {
   runtime_.cancel(collecting_->deadline);
+  runtime_.cancel(collecting_->quiet);
   const std::set<Seat> missing = std::exchange(collecting_->awaited, {});
   for (const Seat& seat : missing) {
     fence(seat, "it did not come back to the coordinator");
@@ -314,7 +362,12 @@ void Coordinator::Impl::name_coordinators(wire::Welcome& welcome) const {
 
 Result<void> Coordinator::Impl::record_started() {
   SWARMLINE_TRY(journal_.put_meta(kEnded, "0"));
+  SWARMLINE_TRY(journal_.put_meta(kStopping, "0"));
   return journal_.put_meta(kStarted, std::to_string(era_.value + 1));
+}
+
+Result<void> Coordinator::Impl::record_stopping() {
+  return journal_.put_meta(kStopping, "1");
 }
 
 Result<void> Coordinator::Impl::record_evaluated(std::uint64_t version) {

@@ -108,9 +108,11 @@ void Membership::heard(const Seat& seat, Instant now) {
 }
 
 void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
-  if (!is_current(seat) || microbatches == 0 || busy_ns == 0) return;
+  if (!is_current(seat) || busy_ns == 0) return;
   double& known = members_.at(seat.peer).seconds_per_microbatch;
-  const double seconds = static_cast<double>(busy_ns) * 1e-9 / microbatches;
+  const double seconds = static_cast<double>(busy_ns) * 1e-9 / std::max(microbatches, 1U);
+  // It worked and others were sooner each time: one takes it so long at least.
+  if (microbatches == 0 && (known == 0 || seconds < known)) return;
   known = known == 0 ? seconds : known + kSpeedWeight * (seconds - known);
 }
 
@@ -143,13 +145,18 @@ void Membership::restart_deadlines(Instant now) {
   }
 }
 
+Duration Membership::silence_allowed(Duration period, Duration configured) {
+  if (configured != Duration{}) return configured;
+  return std::chrono::duration_cast<Duration>(period * kSilentPeriods);
+}
+
 std::vector<Seat> Membership::silent(Instant now, Duration period, Duration configured) const {
-  const auto least = std::chrono::duration_cast<Duration>(period * kSilentPeriods);
+  const Duration least = silence_allowed(period, configured);
   std::vector<Seat> seats;
   for (const auto& [peer, member] : members_) {
     if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
-    Duration allowed = configured;
-    if (allowed == Duration{})
+    Duration allowed = least;
+    if (configured == Duration{})
       allowed = std::max(least, std::min(member.gap_mean + 8 * member.gap_deviation,
                                          std::max(kSilenceMax, least)));
     if (now - member.last_heard > allowed) seats.push_back(member.seat);

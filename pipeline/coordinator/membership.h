@@ -67,6 +67,8 @@ class Membership {
   std::vector<Seat> away() const;
   // An away member is back at its seat.
   void resume(const wire::Hello& hello, Instant now);
+  // A step's device time and contributions. Without any contribution a peer may only turn out to be
+  // slower than it was known to be.
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
@@ -78,6 +80,8 @@ class Membership {
   // kSilenceMax.
   static constexpr double kSilentPeriods = 4.4;
   static constexpr Duration kSilenceMax = std::chrono::seconds(10);
+  // The least of it: for one whose heartbeats come evenly.
+  static Duration silence_allowed(Duration period, Duration configured);
   std::vector<Seat> silent(Instant now, Duration period, Duration configured) const;
   // Ready members whose heartbeats have said for `limit` that there is work and none of it ends.
   std::vector<Seat> stuck(Duration limit) const;

@@ -137,6 +137,25 @@ TEST(Membership, AStuckDeviceIsSeenByJobsThatDoNotEnd) {
   EXPECT_TRUE(membership.stuck(60s).empty());
 }
 
+// Too slow for any of its work to count, it is not taken to be as fast as before.
+TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
+  Membership membership({1});
+  const Seat seat = *membership.join(hello("a"), at(0s));
+  const auto seconds = [&] { return membership.at(seat.peer).seconds_per_microbatch; };
+  const auto ns = [](Duration busy) { return static_cast<std::uint64_t>(busy.count()); };
+  membership.measured(seat, ns(2s), 0);  // of an unknown part of a microbatch
+  EXPECT_EQ(seconds(), 0);
+  membership.measured(seat, ns(12s), 4);
+  EXPECT_DOUBLE_EQ(seconds(), 3);
+  membership.measured(seat, ns(1s), 0);
+  membership.measured(seat, 0, 0);
+  EXPECT_DOUBLE_EQ(seconds(), 3);
+  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(100s), 0);
+  EXPECT_NEAR(seconds(), 100, 1);
+  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(12s), 4);
+  EXPECT_NEAR(seconds(), 3, 0.1);
+}
+
 TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
   Membership membership({2, 40});
   for (int i = 0; i < 42; ++i) {

@@ -294,6 +294,56 @@ TEST(RestartElsewhere, PeersOfADeadCoordinatorFindTheStandby) {
   EXPECT_GT(crashes, 0U);
 }
 
+// Its port was taken meanwhile, and peers may look for it there: it says so, and goes on elsewhere.
+// Where nobody looks for it there is nothing to say.
+TEST(RestartElsewhere, ATakenPortIsNamed) {
+  for (const bool trains : {true, false}) {
+    SimRuntime runtime(1);
+    SimNetwork network(runtime, {});
+    const auto journal = make_memory_journal();
+    for (const auto& [key, value] :
+         {std::pair("run_id", "run"), std::pair("address", "sim:9"), std::pair("started", "1"),
+          std::pair("ended", trains ? "0" : "1")})
+      ASSERT_TRUE(journal->put_meta(key, value).has_value());
+    ASSERT_TRUE(network.node(5).listen({"sim", 9}, [](const auto&) {}).has_value());
+    MemoryCheckpoint checkpoint;
+    CoordinatorOptions options;
+    options.config = run_of({1}, 0);
+    options.config.net.listen = "sim:0";
+    options.model = *resolve_model(options.config, 31);
+    Coordinator coordinator(runtime.node(0), network.node(0), *journal, checkpoint, options,
+                            [](const RunOutcome&) {});
+    const auto bound = coordinator.start();
+    ASSERT_TRUE(bound.has_value()) << bound.error().what;
+    std::vector<EventRecord> moved = *journal->events(1000);
+    std::erase_if(moved, [](const EventRecord& event) { return event.kind != "moved"; });
+    ASSERT_EQ(moved.size(), trains ? 1U : 0U);
+    if (!trains) continue;
+    EXPECT_NE(moved[0].detail.find("sim:9"), std::string::npos);
+    EXPECT_NE(moved[0].detail.find(to_string(*bound)), std::string::npos);
+  }
+}
+
+// A run without checkpoints and shadows can only go back to its beginning: it says so, once.
+TEST(Unprotected, IsSaidWhenTheRunStarts) {
+  struct Case {
+    std::uint64_t every_steps;
+    std::string shadows;
+    std::size_t said;
+  };
+  for (const Case& one : {Case{0, "0", 1}, {2, "0", 0}, {0, "1", 0}, {0, "auto", 0}}) {
+    RunConfig config = run_of({2, 2}, 0);
+    config.checkpoint.every_steps = one.every_steps;
+    config.balance.shadows = one.shadows;
+    Swarm swarm(options_of(config));
+    Crash crash(swarm, {MessageKind::kCommit, 4, true});
+    ASSERT_TRUE(crash.happens(0ms));
+    swarm.cluster().restart_coordinator();
+    finish_checked(swarm);
+    EXPECT_EQ(events(swarm, "unprotected"), one.said) << one.every_steps << " " << one.shadows;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Moments, Restart,
     testing::Combine(testing::Values(MessageKind::kOpenPhase, MessageKind::kLeases,

@@ -98,6 +98,29 @@ TEST_P(Balance, APeerThatBecomesSlowIsLetGo) {
   });
 }
 
+// ... and so is one that becomes so slow that whatever it gets is sent elsewhere meanwhile. Nobody
+// sends it to another stage first, not even to one that is slower.
+TEST_P(Balance, APeerTooSlowForAnyOfItsWorkToCountIsLetGo) {
+  for (const std::uint32_t first : {3U, 1U}) {
+    RunConfig config = balanced({first, 3});
+    config.run.steps = 24;
+    config.net.heartbeat_seconds = 0.5;
+    config.wiring.hop_timeout_seconds = 80;
+    const SimPeer machine{.forward = 2s, .backward = 2s, .jitter = 0};
+    twice(config, std::vector<SimPeer>(first + 3, machine), [&](Swarm& swarm) {
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
+      const SimNodeId slow = swarm.node(1, 1);
+      const Seat seat = swarm.cluster().peer(slow - 1).seat();
+      swarm.cluster().device(slow - 1).slow_down(50);  // a forward takes longer than a hop may
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "fail_slow") == 1; }, 3600s));
+      EXPECT_EQ(events(swarm, "fail_slow", to_string(seat)), 1U);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 600s));
+      EXPECT_EQ(events(swarm, "peer_moves", to_string(seat)), 0U);
+      EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+    });
+  }
+}
+
 // It never was as fast as its mates: it does what it can.
 TEST_P(Balance, ASmallMachineStays) {
   RunConfig config = balanced({1, 3});

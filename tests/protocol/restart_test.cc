@@ -54,6 +54,104 @@ TEST_P(CoordinatorRestart, ASeatThatDoesNotAnswerIsLost) {
   EXPECT_GT(swarm.delivered(MessageKind::kForward), forwards);
 }
 
+// ... and the others do not wait for it longer than a peer may be silent, where each stage has one.
+TEST_P(CoordinatorRestart, OneThatIsLostHoldsUpNobody) {
+  RunConfig config = run_of({1, 2, 1});
+  config.net.peer_silence_seconds = 0;
+  config.net.collect_seconds = 3600;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  const SimNodeId gone = swarm.node(1, 1);
+  kill_at(swarm, MessageKind::kSeal);
+  swarm.cluster().network().kill(gone);
+  swarm.cluster().restart_coordinator();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }, 4s));
+  expect_reference(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_resumed"), 3U);
+  EXPECT_EQ(events(swarm, "peer_lost", "it did not come back to the coordinator"), 1U);
+}
+
+// The only one of its stage is late: it is waited for, and what it holds is kept.
+TEST_P(CoordinatorRestart, AStagesLastPeerIsWaitedFor) {
+  RunConfig config = run_of({2, 1});
+  config.net.peer_silence_seconds = 0;
+  config.net.collect_seconds = 60;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  const SimNodeId late = swarm.node(1, 0);
+  kill_at(swarm, MessageKind::kSeal);
+  swarm.freeze(late);
+  swarm.cluster().restart_coordinator();
+  swarm.cluster().runtime().run_for(30s);
+  swarm.thaw(late);
+  expect_reference(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_resumed"), 3U);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
+// It comes after the others have gone on: its seat is over, it fetches the state and serves again.
+TEST_P(CoordinatorRestart, WhoComesTooLateStartsOver) {
+  RunConfig config = run_of({1, 2, 1});
+  config.run.steps = 12;
+  config.net.peer_silence_seconds = 0;
+  config.net.collect_seconds = 3600;
+  SimClusterOptions options = options_for(config);
+  options.peers.assign(4, {.forward = 40ms, .backward = 80ms, .jitter = 0});
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  const SimNodeId late = swarm.node(1, 1);
+  kill_at(swarm, MessageKind::kSeal);
+  swarm.freeze(late);
+  swarm.cluster().restart_coordinator();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }, 10s));
+  swarm.thaw(late);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 60s));
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_of(config));
+  EXPECT_EQ(events(swarm, "peer_resumed"), 3U);
+}
+
+// A peer was asked to leave: the next coordinator hears of it, too.
+TEST_P(CoordinatorRestart, ADrainIsNotForgotten) {
+  for (const bool said : {true, false}) {  // before its coordinator died
+    RunConfig config = run_of({2, 2});
+    config.run.steps = 24;  // half a second: the next heartbeat says what it holds
+    Swarm swarm(options_for(config));
+    swarm.until_started();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    const SimNodeId leaves = swarm.node(1, 1);
+    if (said) swarm.cluster().peer(leaves - 1).request_drain(3600s);
+    kill_at(swarm, MessageKind::kSeal);
+    if (!said) swarm.cluster().peer(leaves - 1).request_drain(3600s);
+    swarm.cluster().restart_coordinator();
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }));
+    EXPECT_EQ(events(swarm, "peer_resumed"), 4U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+    EXPECT_TRUE(swarm.until([&] { return !swarm.cluster().is_running(leaves - 1); }, 1s));
+    expect_reference(swarm, config);
+  }
+}
+
+// Nor that the run was to end after the open step.
+TEST_P(CoordinatorRestart, AStopIsNotForgotten) {
+  RunConfig config = run_of({2, 2});
+  config.run.steps = 12;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.cluster().coordinator().request_stop(false);
+  kill_at(swarm, MessageKind::kSeal);
+  swarm.cluster().restart_coordinator();
+  swarm.finish();
+  EXPECT_LE(commits_of(swarm.cluster()), 4U);
+  EXPECT_TRUE(swarm.cluster().outcome()->sentence.starts_with("drained after step"))
+      << swarm.cluster().outcome()->sentence;
+  EXPECT_EQ(swarm.cluster().checkpoint().version(), commits_of(swarm.cluster()));
+}
+
 // A commit is durable before it is announced: killed in between, it stands, and those who did not
 // hear of it hear of it from the next coordinator.
 TEST_P(CoordinatorRestart, ACommitThatNobodyHeardOfStands) {
