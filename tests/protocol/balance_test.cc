@@ -107,7 +107,7 @@ TEST_P(Balance, APeerTooSlowForAnyOfItsWorkToCountIsLetGo) {
     config.net.heartbeat_seconds = 0.5;
     config.wiring.hop_timeout_seconds = 80;
     const SimPeer machine{.forward = 2s, .backward = 2s, .jitter = 0};
-    twice(config, std::vector<SimPeer>(first + 3, machine), [&](Swarm& swarm) {
+    twice(config, on(std::vector<SimPeer>(first + 3, machine)), [&](Swarm& swarm) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
       const SimNodeId slow = swarm.node(1, 1);
       const Seat seat = swarm.cluster().peer(slow - 1).seat();

@@ -1,12 +1,10 @@
 #include "tests/swarm/swarm_process.h"
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -20,19 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kPoll(20);
 // Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
 constexpr double kReferenceDifferenceMax = 1e-9;
-
-// True once `holds` does, false after the time is up.
-bool comes_true(double seconds_max, const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_max);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
-}
 
 // Words drawn from a small set: text that a model learns something about in a few steps.
 std::string some_text() {
@@ -86,7 +73,7 @@ Program::Program(const TempFolder& folder, const std::string& name,
 }
 
 int Program::wait(double seconds_max) {
-  if (comes_true(seconds_max, [this] { return !running(); })) return *process_->poll();
+  if (comes_true([this] { return !running(); }, seconds_max)) return *process_->poll();
   ADD_FAILURE() << name_ << " did not end within " << seconds_max << " s; it wrote:\n" << output();
   process_->kill_and_wait();
   return -1;
@@ -98,7 +85,7 @@ std::string Program::output() const {
 
 bool Program::wait_for_output(const std::string& text, double seconds_max) {
   const auto written = [&] { return output().find(text) != std::string::npos; };
-  if (comes_true(seconds_max, [&] { return written() || !running(); }) && written()) return true;
+  if (comes_true([&] { return written() || !running(); }, seconds_max) && written()) return true;
   ADD_FAILURE() << name_ << " did not write \"" << text << "\" but:\n" << output();
   return false;
 }
@@ -163,10 +150,12 @@ std::optional<RunStatus> SwarmFolder::status() const {
 std::optional<RunStatus> SwarmFolder::wait_until(const std::function<bool(const RunStatus&)>& holds,
                                                  double seconds_max) const {
   std::optional<RunStatus> last;
-  const bool held = comes_true(seconds_max, [&] {
-    last = status();
-    return last && (holds(*last) || last->over());
-  });
+  const bool held = comes_true(
+      [&] {
+        last = status();
+        return last && (holds(*last) || last->over());
+      },
+      seconds_max);
   if (held && holds(*last)) return last;
   ADD_FAILURE() << "the run is " << (last ? last->state + ": " + last->sentence : "not there")
                 << "\n"
@@ -273,11 +262,13 @@ void adopt_orphans() {
 }
 
 void expect_nothing_left(double seconds_max) {
-  const bool gone = comes_true(seconds_max, [] {
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    return descendants(::getpid()).empty();
-  });
+  const bool gone = comes_true(
+      [] {
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+        return descendants(::getpid()).empty();
+      },
+      seconds_max);
   if (gone) return;
   for (const pid_t pid : descendants(::getpid())) {
     ADD_FAILURE() << "left behind: " << command_line(pid);

@@ -14,12 +14,10 @@
 #include "cli/json_value.h"
 #include "cli/run_folder.h"
 #include "cli/run_status.h"
+#include "tests/runtime/comes_true.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
-
-// Long enough for a loaded machine; nothing is expected to take as long.
-inline constexpr double kPatienceSeconds = 60;
 
 // One process of the program; its output goes to a file.
 class Program {
