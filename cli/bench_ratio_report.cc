@@ -177,11 +177,6 @@ const char* name_of(RatioSource source) {
   return "";
 }
 
-void write_optional(JsonWriter& json, std::string_view key, const std::optional<double>& value) {
-  json.key(key);
-  value ? json.value(*value) : json.null();
-}
-
 void write_wire(JsonWriter& json, const RatioReport& report, const RatioStage& stage,
                 const RatioWire& wire) {
   json.begin_object().member("codec", to_string(wire.codec));
@@ -195,7 +190,7 @@ void write_wire(JsonWriter& json, const RatioReport& report, const RatioStage& s
     json.begin_object().member("bits_per_second", link.bits_per_second);
     json.member("rtt_seconds", link.rtt_seconds).member("one_in_flight", u.one);
     json.member("many_in_flight", u.many).member("v100_one_in_flight", u.v100);
-    write_optional(json, "paper_percent", u.paper_percent);
+    json.member("paper_percent", u.paper_percent);
     json.end_object();
   }
   json.end_array().end_object();
@@ -302,7 +297,7 @@ std::string to_json(const RatioReport& report) {
     json.member("forward_seconds", stage.forward_seconds);
     json.member("backward_seconds", stage.backward_seconds);
     json.member("flops_per_second", stage.flops / total_seconds(stage));
-    write_optional(json, "product_flops_per_second", stage.product_flops_per_second);
+    json.member("product_flops_per_second", stage.product_flops_per_second);
     json.key("wires").begin_array();
     for (const RatioWire& wire : stage.wires) write_wire(json, report, stage, wire);
     json.end_array().end_object();

@@ -131,14 +131,6 @@ std::string_view to_string(ChaosVerdict verdict) {
   return "not judged";
 }
 
-void optional_member(JsonWriter& json, std::string_view name, std::optional<double> number) {
-  json.key(name);
-  if (number)
-    json.value(*number);
-  else
-    json.null();
-}
-
 }  // namespace
 
 bool ChaosResult::all_done() const {
@@ -223,18 +215,18 @@ std::string chaos_json(const ChaosResult& result) {
   json.member("finished", result.finished).member("end", result.end);
   json.member("began", result.began).member("seconds", result.seconds);
   json.member("steps", result.steps).member("steps_again", result.steps_again);
-  optional_member(json, "share_of_optimum", result.share);
-  optional_member(json, "share_undisturbed", result.undisturbed);
+  json.member("share_of_optimum", result.share);
+  json.member("share_undisturbed", result.undisturbed);
   json.key("faults").begin_array();
   for (const ChaosDone& fault : result.faults) {
     json.begin_object().member("name", fault.name).member("what", fault.what);
     json.key("peers").begin_array();
     for (const std::uint32_t peer : fault.peers) json.value(peer);
     json.end_array().member("coordinator", fault.coordinator);
-    optional_member(json, "at", fault.at);
-    optional_member(json, "noticed_seconds", fault.noticed);
-    optional_member(json, "commit_seconds", fault.committed);
-    optional_member(json, "recovered_seconds", fault.recovered);
+    json.member("at", fault.at);
+    json.member("noticed_seconds", fault.noticed);
+    json.member("commit_seconds", fault.committed);
+    json.member("recovered_seconds", fault.recovered);
     json.end_object();
   }
   json.end_array();

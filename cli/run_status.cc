@@ -119,11 +119,6 @@ Result<RunStatus> parse_status(std::string_view text) {
 
 namespace {
 
-void write_optional(JsonWriter& json, std::string_view name, const std::optional<double>& value) {
-  json.key(name);
-  value ? json.value(*value) : json.null();
-}
-
 void write_stage(JsonWriter& json, const StageStatus& stage) {
   json.begin_object()
       .member("stage", stage.stage)
@@ -166,10 +161,10 @@ void write_boundary(JsonWriter& json, const BoundaryStatus& boundary) {
       .member("microbatches", boundary.microbatches)
       .member("gradients", boundary.gradients);
   json.member("forward_codec", boundary.forward_codec);
-  write_optional(json, "forward_error", boundary.forward_error);
+  json.member("forward_error", boundary.forward_error);
   json.member("forward_bytes_per_second", boundary.forward_bytes_per_second);
   json.member("backward_codec", boundary.backward_codec);
-  write_optional(json, "backward_error", boundary.backward_error);
+  json.member("backward_error", boundary.backward_error);
   json.member("backward_bytes_per_second", boundary.backward_bytes_per_second);
   json.end_object();
 }
@@ -188,14 +183,14 @@ std::string to_json(const RunStatus& status) {
       .member("version", status.version)
       .member("era", status.era)
       .member("era_sentence", status.era_sentence);
-  write_optional(json, "loss", status.loss);
-  write_optional(json, "held_out_loss", status.held_out_loss);
-  write_optional(json, "unigram_entropy", status.unigram_entropy);
-  write_optional(json, "bigram_entropy", status.bigram_entropy);
+  json.member("loss", status.loss);
+  json.member("held_out_loss", status.held_out_loss);
+  json.member("unigram_entropy", status.unigram_entropy);
+  json.member("bigram_entropy", status.bigram_entropy);
   json.member("tokens", status.tokens);
-  write_optional(json, "tokens_per_second", status.tokens_per_second);
-  write_optional(json, "mean_tokens_per_second", status.mean_tokens_per_second);
-  write_optional(json, "eta_seconds", status.eta_seconds);
+  json.member("tokens_per_second", status.tokens_per_second);
+  json.member("mean_tokens_per_second", status.mean_tokens_per_second);
+  json.member("eta_seconds", status.eta_seconds);
   json.member("elapsed_seconds", status.elapsed_seconds).member("in_flight", status.in_flight);
   json.key("stages").begin_array();
   for (const StageStatus& stage : status.stages) write_stage(json, stage);

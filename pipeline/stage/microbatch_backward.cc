@@ -21,6 +21,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, Frame frame) {
   *arrived.mutable_id() = message->id();
   send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
   wiring_.on_backward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
+  clock_.end(id, from.peer, context_.runtime.now());
   const TaskPtr task = outgoing(id, from);
   if (!task || (task->state != TaskState::kDownstream && task->state != TaskState::kSeeking))
     return {};

@@ -23,6 +23,8 @@ MicrobatchFlow::MicrobatchFlow(StageContext& context, PhaseBook& phases,
       early_(context.activation_elements(context.config.batch.microbatch),
              context.spec.shape.dtype),
       order_(context_.config, context_.stage),
+      free_routes_(context_.config.pipeline.wiring != "static"),
+      clock_(from_seconds(context_.config.wiring.hop_timeout_seconds)),
       on_local_finished_(std::move(on_local_finished)),
       alive_(std::make_shared<MicrobatchFlow*>(this)) {}
 
@@ -32,8 +34,10 @@ MicrobatchFlow::~MicrobatchFlow() {
 }
 
 void MicrobatchFlow::set_next_seats(std::vector<Seat> seats) {
-  next_seats_.clear();
+  const auto before = std::exchange(next_seats_, {});
   for (const Seat& seat : seats) next_seats_[seat.peer] = seat;
+  for (const auto& [peer, seat] : before)
+    if (!next_seats_.contains(peer)) clock_.forget(peer);
   retry_seeking();
 }
 
@@ -191,6 +195,8 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
   busy_ns_[task->id.microbatch.phase] += static_cast<std::uint64_t>(report.service.count());
   task->has_graph = report.result.has_value() && task->train();
   if (task->cancelled) {
+    // Whoever gave it up learns how slow this peer is.
+    if (report.result && task->state != TaskState::kOver) forward_done(*task, report);
     release_graph(task);
     return finish(task);
   }
@@ -204,12 +210,7 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
   task->output = result.wire;
   monitor_.on_sample(CodecMonitor::Way::kForward, task->id.microbatch.phase, result.sample);
   if (context_.last()) {
-    if (!task->local()) {
-      wire::ForwardDone done;
-      *done.mutable_id() = to_wire(task->id);
-      done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
-      reply(*task, make_frame(MessageKind::kForwardDone, done));
-    }
+    if (!task->local()) forward_done(*task, report);
     if (order_.hold_backward(task)) {
       task->state = TaskState::kHeld;
       return go_on_in_order();
@@ -220,13 +221,15 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
   }
   task->outgoing = task->id;
   send_on(task);
-  if (!task->local()) {
-    wire::ForwardDone done;
-    *done.mutable_id() = to_wire(task->id);
-    done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
-    done.set_next_peer(task->next.peer.value);
-    reply(*task, make_frame(MessageKind::kForwardDone, done));
-  }
+  if (!task->local()) forward_done(*task, report);
+}
+
+void MicrobatchFlow::forward_done(const MicrobatchTask& task, const JobReport& report) {
+  wire::ForwardDone done;
+  *done.mutable_id() = to_wire(task.id);
+  done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
+  done.set_next_peer(task.next.peer.value);
+  reply(task, make_frame(MessageKind::kForwardDone, done));
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
@@ -242,11 +245,7 @@ Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   // Its gradient is being added, or the ledger may have granted that: let it finish.
   if (task->state == TaskState::kBackward || task->state == TaskState::kClaiming) return {};
   task->cancelled = true;
-  if (task->state == TaskState::kDownstream) {
-    wire::Cancel cancel;
-    *cancel.mutable_id() = to_wire(task->outgoing);
-    send_next(task->next, task->id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
-  }
+  if (task->state == TaskState::kDownstream) cancel_next(task->next, task->outgoing);
   const bool held = phases_.status(task->id.microbatch.phase) != PhaseStatus::kActive;
   if (task->state != TaskState::kForward || held) finish(task);
   return {};
@@ -285,6 +284,7 @@ void MicrobatchFlow::finish(const TaskPtr& task) {
   task->state = TaskState::kOver;
   tasks_.erase(task->id);
   outgoing_.erase(task->outgoing);
+  clock_.drop(task->outgoing);
   std::erase_if(stale_outgoing_, [&](const auto& entry) { return entry.second.task == task; });
   admitted_bytes_ -= task->admitted_bytes;
   task->output = SharedBytes();
@@ -312,6 +312,7 @@ void MicrobatchFlow::release_graph(const TaskPtr& task) {
 
 void MicrobatchFlow::drop(const Phase& phase) {
   context_.queue.drop(phase);
+  clock_.on_over(phase, context_.runtime.now());
   std::vector<TaskPtr> dropped;
   for (const auto& [id, task] : tasks_)
     if (id.microbatch.phase == phase) dropped.push_back(task);

@@ -8,6 +8,11 @@
 //              there -> gradient here. A timeout is charged to the peer that stalled and the bytes
 //              go to another one under a new attempt; the old attempt is cancelled. Late answers of
 //              either attempt are the same numbers: the first one is used.
+//   Early:     a leg that takes far longer than that peer's do (HopClock) gets its microbatch one
+//              second try, at another peer that has room at once. That is no proof of a stall:
+//              nobody is told, and it is no failed attempt. The peer is banned until it is heard
+//              from, which an answer to the cancel does. Counted in swarmline_early_second_tries.
+//              Fixed routes stay as they are.
 //   Losses:    what was sent to a lost seat goes to another at once; a try whose upstream is lost
 //              is computed to its end where it adds, and sends nothing back.
 //   Damage:    a tensor whose checksum fails is nobody's failure to compute: it is refused and
@@ -24,12 +29,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/stage/codec_monitor.h"
 #include "pipeline/stage/contributions.h"
 #include "pipeline/stage/early_decode.h"
+#include "pipeline/stage/hop_clock.h"
 #include "pipeline/stage/microbatch_order.h"
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/phase_book.h"
@@ -104,14 +111,23 @@ class MicrobatchFlow {
   void go_on_in_order();
   void after_forward(const TaskPtr& task, const JobReport& report,
                      const struct ForwardResult& result);
+  void forward_done(const MicrobatchTask& task, const JobReport& report);
+  std::optional<Seat> pick_next(const MicrobatchId& microbatch, const std::vector<PeerId>& exclude);
   void send_on(const TaskPtr& task);
+  void send_to(const TaskPtr& task, const Seat& next);
   enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
   void resend(const TaskPtr& task, Why why);
   bool tried_all(const MicrobatchTask& task) const;
   void try_all_again_later(const TaskPtr& task);
   void arm_relink();
+  void supersede(const TaskPtr& task);
+  void cancel_next(const Seat& next, const AttemptId& id);
   void settle_hop(const TaskPtr& task);
+  void begin_leg(const TaskPtr& task, HopClock::Leg leg);
   void arm_hop_timer(const TaskPtr& task);
+  void on_hop_timer(const TaskPtr& task, Instant due);
+  bool may_be_passed_by(const MicrobatchTask& task) const;
+  bool pass_by(const TaskPtr& task);
   void arm_arrival_timer(const TaskPtr& task);
   void got_gradient(const TaskPtr& task);
   void ask_claim(const TaskPtr& task);
@@ -146,6 +162,8 @@ class MicrobatchFlow {
   CodecMonitor monitor_;
   EarlyDecode early_;
   MicrobatchOrder order_;
+  bool free_routes_;
+  HopClock clock_;
   std::function<void()> on_local_finished_;
 
   std::map<PeerId, Seat> next_seats_;

@@ -10,16 +10,24 @@
 
 namespace swarmline {
 
+std::optional<Seat> MicrobatchFlow::pick_next(const MicrobatchId& microbatch,
+                                              const std::vector<PeerId>& exclude) {
+  const auto picked = wiring_.pick(microbatch, exclude);
+  if (!picked) return std::nullopt;
+  if (const auto next = next_seats_.find(*picked); next != next_seats_.end()) return next->second;
+  wiring_.on_settled(*picked);
+  return std::nullopt;
+}
+
 void MicrobatchFlow::send_on(const TaskPtr& task) {
-  const auto picked = wiring_.pick(task->id.microbatch, task->tried);
-  if (!picked || !next_seats_.contains(*picked)) {
-    if (picked) wiring_.on_settled(*picked);
-    task->state = TaskState::kSeeking;
-    seeking_.push_back(task);
-    return;
-  }
+  if (const auto next = pick_next(task->id.microbatch, task->tried)) return send_to(task, *next);
+  task->state = TaskState::kSeeking;
+  seeking_.push_back(task);
+}
+
+void MicrobatchFlow::send_to(const TaskPtr& task, const Seat& next) {
   task->state = TaskState::kDownstream;
-  task->next = next_seats_.at(*picked);
+  task->next = next;
   task->hop_open = true;
   ++task->sends;
   outgoing_[task->outgoing] = task;
@@ -34,16 +42,78 @@ void MicrobatchFlow::send_on(const TaskPtr& task) {
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   send_next(task->next, task->id.microbatch.phase, std::move(frame), task->targets_wire.size());
   wiring_.on_sent(task->next.peer, Duration{});
+  begin_leg(task, HopClock::Leg::kForward);
+}
+
+void MicrobatchFlow::begin_leg(const TaskPtr& task, HopClock::Leg leg) {
+  task->hop_began = context_.runtime.now();
+  clock_.begin(task->outgoing, task->next.peer, leg, task->hop_began);
   arm_hop_timer(task);
 }
 
+// Fires when the leg is late; once it is, now and then until it is given up.
 void MicrobatchFlow::arm_hop_timer(const TaskPtr& task) {
   context_.runtime.cancel(task->hop_timer);
-  const Duration timeout = from_seconds(context_.config.wiring.hop_timeout_seconds);
+  const Instant now = context_.runtime.now();
+  Instant due = task->hop_began + clock_.timeout();
+  if (may_be_passed_by(*task)) {
+    const Instant late = task->hop_began + clock_.patience(task->outgoing);
+    due = std::min(due, late > now ? late : now + HopClock::kLateMin);
+  }
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  task->hop_timer = context_.runtime.call_after(timeout, [weak, task] {
-    if (auto self = weak.lock()) (*self)->resend(task, Why::kStalled);
+  task->hop_timer = context_.runtime.call_at(due, [weak, task, due] {
+    if (auto self = weak.lock()) (*self)->on_hop_timer(task, due);
   });
+}
+
+void MicrobatchFlow::on_hop_timer(const TaskPtr& task, Instant due) {
+  if (task->state != TaskState::kDownstream || task->cancelled) return;
+  const Instant now = context_.runtime.now();
+  if (now >= task->hop_began + clock_.timeout()) return resend(task, Why::kStalled);
+  if (clock_.is_late(task->outgoing, now - task->hop_began, now - due) && pass_by(task)) return;
+  arm_hop_timer(task);
+}
+
+// Of a microbatch that was sent more than once the swarm has seen enough.
+bool MicrobatchFlow::may_be_passed_by(const MicrobatchTask& task) const {
+  return free_routes_ && !task.passed_by && task.sends == 1;
+}
+
+// The early second try; false: nobody can take it now, or that peer was passed by often enough.
+bool MicrobatchFlow::pass_by(const TaskPtr& task) {
+  const Seat slow = task->next;
+  if (!may_be_passed_by(*task) || !clock_.may_pass(task->outgoing)) return false;
+  std::vector<PeerId> exclude = task->tried;
+  exclude.push_back(slow.peer);
+  const auto next = pick_next(task->id.microbatch, exclude);
+  if (!next) return false;
+  const Duration waited = context_.runtime.now() - task->hop_began;
+  log(LogLevel::kInfo, "{} has been slow with {} for {:.1f} s; {} gets it too", to_string(slow),
+      to_string(task->id.microbatch), to_seconds(waited), to_string(*next));
+  if (context_.metrics) context_.metrics->counter("swarmline_early_second_tries").add();
+  wiring_.on_timeout(slow.peer, waited);
+  cancel_next(slow, task->outgoing);
+  clock_.supersede(task->outgoing);
+  supersede(task);
+  task->tried = std::move(exclude);
+  task->passed_by = true;
+  --task->sends;  // no failed attempt
+  send_to(task, *next);
+  return true;
+}
+
+void MicrobatchFlow::cancel_next(const Seat& next, const AttemptId& id) {
+  wire::Cancel cancel;
+  *cancel.mutable_id() = to_wire(id);
+  send_next(next, id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
+}
+
+// Ends the attempt that is on its way; the next one has another name.
+void MicrobatchFlow::supersede(const TaskPtr& task) {
+  settle_hop(task);
+  outgoing_.erase(task->outgoing);
+  stale_outgoing_[task->outgoing] = {task, task->next.peer};
+  task->outgoing.attempt = new_attempt();
 }
 
 void MicrobatchFlow::settle_hop(const TaskPtr& task) {
@@ -70,14 +140,12 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
     *stall.mutable_stalled() = to_wire(old);
     *stall.mutable_id() = to_wire(task->outgoing);
     context_.notify_coordinator(make_frame(MessageKind::kStallReport, stall));
-    wire::Cancel cancel;
-    *cancel.mutable_id() = to_wire(task->outgoing);
-    send_next(old, task->id.microbatch.phase, make_frame(MessageKind::kCancel, cancel));
+    cancel_next(old, task->outgoing);
+    clock_.supersede(task->outgoing);
+  } else {
+    clock_.drop(task->outgoing);
   }
-  settle_hop(task);
-  outgoing_.erase(task->outgoing);
-  stale_outgoing_[task->outgoing] = {task, old.peer};
-  task->outgoing.attempt = new_attempt();
+  supersede(task);
   if (why == Why::kPeerLost) {
     --task->sends;  // no fault of the microbatch
   } else {
@@ -142,12 +210,14 @@ Result<void> MicrobatchFlow::on_forward_done(const Seat& from, const Frame& fram
   if (!message) return std::unexpected(message.error());
   const AttemptId id = from_wire(message->id());
   wiring_.on_forward_done(from.peer, Duration(static_cast<std::int64_t>(message->service_ns())));
+  clock_.end(id, from.peer, context_.runtime.now());
   const TaskPtr task = outgoing(id, from);
   if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
   if (!task->train()) {
     finish(task);
   } else if (task->next.stage.value + 1U == context_.stage.stages) {
-    arm_hop_timer(task);  // the last stage has its gradient at once and is at work on it
+    // The last stage has its gradient at once and is at work on it.
+    begin_leg(task, HopClock::Leg::kBackward);
   } else {
     context_.runtime.cancel(task->hop_timer);
     task->hop_timer = {};
@@ -168,7 +238,8 @@ Result<void> MicrobatchFlow::on_gradient_arrived(const Seat& from, const Frame& 
   }
   // From downstream: that hop starts on its backward.
   const TaskPtr task = outgoing(id, from);
-  if (task && task->state == TaskState::kDownstream && task->outgoing == id) arm_hop_timer(task);
+  if (task && task->state == TaskState::kDownstream && task->outgoing == id)
+    begin_leg(task, HopClock::Leg::kBackward);
   return {};
 }
 
@@ -184,6 +255,7 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
       task->hop_open = false;  // on_full gives the pick back
       wiring_.on_full(from.peer);
       outgoing_.erase(id);
+      clock_.drop(id);
       --task->sends;
       send_on(task);
       break;
@@ -192,6 +264,8 @@ Result<void> MicrobatchFlow::on_refused(const Seat& from, const Frame& frame) {
       resend(task, Why::kBroken);
       break;
     default:  // RETIRED: that peer is ahead; our own retirement is on its way, or else the timer is
+      clock_.drop(id);
+      task->hop_began = context_.runtime.now();
       arm_hop_timer(task);
       break;
   }
@@ -212,6 +286,7 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   std::vector<TaskPtr> waiting;
   for (const auto& [id, task] : outgoing_)
     if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
+  clock_.on_link_lost(peer.peer);
   // The word that would end a ban, or the credit we wait for, may have been lost with the link.
   wiring_.on_credit(peer.peer);
   std::deque<TaskPtr> seeking;
@@ -229,6 +304,7 @@ void MicrobatchFlow::on_peer_lost(const Seat& lost) {
     wiring_.remove(lost.peer);
   }
   refused_full_.erase(lost.peer);
+  clock_.forget(lost.peer);
   early_.drop(lost.peer);
   std::erase_if(awaiting_arrival_, [&](const auto& entry) {
     if (entry.second->upstream != lost) return false;

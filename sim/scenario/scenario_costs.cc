@@ -135,6 +135,13 @@ std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
     if (sliced) bytes /= group->second.members;
     return rest + static_cast<std::uint64_t>(bytes);
   };
+  const auto of_stage = [&](double bytes_per_element, std::uint64_t tensors) {
+    if (from_stage.value >= stages_.size()) return frame.wire_bytes();
+    const Stage& stage = stages_[from_stage.value];
+    return rest +
+           static_cast<std::uint64_t>(static_cast<double>(stage.elements) * bytes_per_element *
+                                      share_of(payload, tensors * stage.stand_in_elements));
+  };
   switch (kind_of(frame)) {
     case MessageKind::kForward:
       return rest + forward_bytes_ + target_bytes_;
@@ -146,21 +153,12 @@ std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
     }
     case MessageKind::kPiece: {
       const auto piece = parse<wire::Piece>(frame);
-      if (!piece || from_stage.value >= stages_.size()) return frame.wire_bytes();
+      if (!piece) return frame.wire_bytes();
       if (!piece->blob().has_state()) return of_group(piece->blob().reduced().group(), false);
-      const Stage& stage = stages_[from_stage.value];
-      // Parameters and two moments.
-      return rest + static_cast<std::uint64_t>(static_cast<double>(stage.elements) *
-                                               state_bytes_per_element_ *
-                                               share_of(payload, 3 * stage.stand_in_elements));
+      return of_stage(state_bytes_per_element_, 3);  // parameters and two moments
     }
-    case MessageKind::kCheckpointPiece: {
-      if (from_stage.value >= stages_.size()) return frame.wire_bytes();
-      const Stage& stage = stages_[from_stage.value];
-      return rest +
-             static_cast<std::uint64_t>(static_cast<double>(stage.elements * kParameterBytes) *
-                                        share_of(payload, stage.stand_in_elements));
-    }
+    case MessageKind::kCheckpointPiece:
+      return of_stage(kParameterBytes, 1);
     default:
       return frame.wire_bytes();
   }

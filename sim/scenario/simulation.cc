@@ -12,6 +12,7 @@
 #include "balancer/plan.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/model_wrapper.h"
 
 namespace swarmline {
 namespace {
@@ -22,27 +23,21 @@ constexpr double kStandInLearningRate = 1e-9;  // so that its numbers stay what 
 constexpr std::size_t kLogMax = 10'000;
 
 // The stand-in, and how often each step was computed on.
-class CountingModel final : public StageModel {
+class CountingModel final : public ModelWrapper {
  public:
   CountingModel(std::unique_ptr<StageModel> model, std::map<std::uint64_t, std::uint64_t>& passes)
-      : model_(std::move(model)), passes_(passes) {}
+      : ModelWrapper(std::move(model)), passes_(passes) {}
 
   Result<ForwardOutput> forward(const ForwardInput& input) override {
     ++passes_[input.id.microbatch.phase.step];
-    return model_->forward(input);
+    return ModelWrapper::forward(input);
   }
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     ++passes_[input.id.microbatch.phase.step];
-    return model_->backward(input);
+    return ModelWrapper::backward(input);
   }
-  void release(AttemptId id) override { model_->release(id); }
-  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
-  const ParameterLayout& layout() const override { return model_->layout(); }
-  MutableBytes parameters() override { return model_->parameters(); }
-  void parameters_changed() override { model_->parameters_changed(); }
 
  private:
-  std::unique_ptr<StageModel> model_;
   std::map<std::uint64_t, std::uint64_t>& passes_;
 };
 

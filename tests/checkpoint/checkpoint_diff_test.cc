@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/checkpoint/small_stages.h"
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

@@ -7,6 +7,7 @@
 
 #include "engine/base/rng.h"
 #include "tests/checkpoint/small_stages.h"
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sstream>
 
@@ -13,6 +10,7 @@
 #include "cli/bench_codec_report.h"
 #include "compression/sample_tensors.h"
 #include "engine/store/files.h"
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
@@ -158,18 +156,9 @@ CodecBenchReport small_report() {
                           .max_error = std::numeric_limits<double>::quiet_NaN()}}};
 }
 
-void expect_golden(const std::string& text, const std::string& name) {
-  const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/bench/" + name;
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(text, expected.str());
-}
-
 TEST(BenchCodecReport, JsonAndCsvAreTheGoldenOnes) {
-  expect_golden(to_json(small_report()), "codec.json");
-  expect_golden(to_csv(small_report()), "codec.csv");
+  expect_golden("bench/codec.json", to_json(small_report()));
+  expect_golden("bench/codec.csv", to_csv(small_report()));
 }
 
 TEST(BenchCodecReport, EveryCsvRowHasEveryColumn) {

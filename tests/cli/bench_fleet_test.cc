@@ -10,6 +10,7 @@
 #include "cli/run_status.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
@@ -76,8 +77,7 @@ TEST(PredictFleet, NoDeviceIsMoreThanBusyAndNothingIsFasterThanItsBound) {
 
 TEST(PredictFleet, NamesWhatAStepWaitsFor) {
   FleetQuestion slow_stage = question_of({devices(7, 1), devices(1, 0.01)});
-  slow_stage.seats = {{2, 0}, {2, 0}, {1, 1}, {2, 0}};
-  slow_stage.seats[2] = {0, 1};
+  slow_stage.seats = {{2, 0}, {2, 0}, {0, 1}, {2, 0}};
   auto predicted = predict_fleet(slow_stage);
   ASSERT_TRUE(predicted);
   EXPECT_EQ(predicted->bottleneck, FleetPart::kDevices);

@@ -1,11 +1,11 @@
 #include "cli/bench_ratio_report.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
+
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
@@ -51,19 +51,10 @@ RatioReport small_report() {
                  stage_of(4096, RatioSource::kNoTime), stage_of(12288, RatioSource::kNoMemory)}};
 }
 
-void expect_golden(const std::string& text, const std::string& name) {
-  const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/bench/" + name;
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(text, expected.str());
-}
-
 TEST(BenchRatioReport, JsonCsvAndTablesAreTheGoldenOnes) {
-  expect_golden(to_json(small_report()), "ratio.json");
-  expect_golden(to_csv(small_report()), "ratio.csv");
-  expect_golden(to_tables(small_report()), "ratio.txt");
+  expect_golden("bench/ratio.json", to_json(small_report()));
+  expect_golden("bench/ratio.csv", to_csv(small_report()));
+  expect_golden("bench/ratio.txt", to_tables(small_report()));
 }
 
 TEST(BenchRatioReport, TablesFitATerminal) {

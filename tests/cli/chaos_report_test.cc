@@ -1,25 +1,14 @@
 #include "cli/chaos_report.h"
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
 
 constexpr double kStart = 1000;
-
-void expect_golden(const std::string& text, const std::string& name) {
-  const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/chaos/" + name;
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(text, golden.str());
-}
 
 JsonValue line(const std::string& json) {
   auto value = parse_json(json);
@@ -128,8 +117,8 @@ TEST(ChaosReportTest, TextAndJsonAreAsTheyWere) {
   std::vector<JsonValue> lines;
   ChaosResult result = example(lines);
   read_log(result, lines);
-  expect_golden(chaos_text(result), "chaos.txt");
-  expect_golden(chaos_json(result), "chaos.json");
+  expect_golden("chaos/chaos.txt", chaos_text(result));
+  expect_golden("chaos/chaos.json", chaos_json(result));
 }
 
 }  // namespace

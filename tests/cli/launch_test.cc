@@ -3,12 +3,12 @@
 #include <chrono>
 #include <signal.h>
 #include <sstream>
-#include <thread>
 
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/checkpoint_diff.h"
 #include "tests/cli/program.h"
+#include "tests/runtime/comes_true.h"
 
 namespace swarmline {
 namespace {
@@ -117,7 +117,9 @@ TEST(Launch, SecondInterruptLeavesAtOnce) {
         ASSERT_EQ(coordinator.size(), 1U);
         ::kill(coordinator[0], SIGSTOP);  // it cannot drain before the second signal
         ::kill(pid, SIGINT);
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        EXPECT_TRUE(comes_true([&] {
+          return has(folder.read("stdout.txt") + folder.read("stderr.txt"), "Finishing the step");
+        }));
         ::kill(pid, SIGINT);
       });
   EXPECT_EQ(ran.exit_code, 130) << ran.out << ran.err;
@@ -154,10 +156,7 @@ TEST(Launch, NothingOutlivesAKilledSupervisor) {
         ::kill(pid, SIGKILL);
       });
   EXPECT_EQ(ran.exit_code, 128 + SIGKILL);
-  for (int i = 0; i < 200 && !folder.processes("").empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_TRUE(folder.processes("").empty());
+  EXPECT_TRUE(comes_true([&] { return folder.processes("").empty(); }));
 }
 
 TEST(Launch, EmulatedPeerIsTheOneThatWasNamed) {

@@ -1,32 +1,15 @@
 #include "cli/plan_report.h"
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "cli/json_value.h"
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
 
-std::string path_of(const std::string& name) {
-  return std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/plan/" + name;
-}
-std::string read(const std::string& name) {
-  std::ifstream file(path_of(name));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-void expect_golden(const std::string& text, const std::string& name) {
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path_of(name)) << text;
-  EXPECT_EQ(text, read(name));
-}
-
 PlanQuestion golden_question() {
-  auto question = parse_plan_question(read("snapshot.json"));
+  auto question = parse_plan_question(read_golden("plan/snapshot.json"));
   EXPECT_TRUE(question) << question.error().what;
   return question.value_or(PlanQuestion{});
 }
@@ -113,9 +96,9 @@ TEST(PlanSnapshotTest, MistakesNameTheirPlace) {
 TEST(PlanReportTest, TextAndJsonAreTheGoldenOnes) {
   const PlanQuestion question = golden_question();
   const SwarmPlan plan = plan_swarm(question.snapshot, question.options);
-  expect_golden(plan_text(question, plan), "plan.txt");
+  expect_golden("plan/plan.txt", plan_text(question, plan));
   const std::string json = plan_json(question, plan);
-  expect_golden(json, "plan.json");
+  expect_golden("plan/plan.json", json);
   const auto read_back = parse_json(json);
   ASSERT_TRUE(read_back) << read_back.error().what;
   EXPECT_EQ((*read_back)["moves"].items.size(), plan.moves.size());
@@ -131,8 +114,8 @@ TEST(PlanReportTest, ReplayTables) {
   EXPECT_EQ(table.rows[3].rule, "swarmline");
   EXPECT_EQ(table.rows[8].stages, 4U);
   EXPECT_EQ(table.rows[0].result.seconds, 3 * 7200);
-  expect_golden(replay_text(table), "replay.txt");
-  expect_golden(replay_json(table), "replay.json");
+  expect_golden("plan/replay.txt", replay_text(table));
+  expect_golden("plan/replay.json", replay_json(table));
   const ReplayTable free = replay_table(*fleet, {.stages = {2}, .seeds = 1, .free = true});
   EXPECT_NE(replay_text(free).find("are free"), std::string::npos);
   EXPECT_EQ(free.rows[3].result.overall.share(), 1);

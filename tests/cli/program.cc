@@ -5,9 +5,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <signal.h>
-#include <sstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -21,13 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kProgramWait = std::chrono::minutes(2);
 constexpr auto kLook = std::chrono::milliseconds(20);
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 pid_t spawn(const std::string& folder, const std::vector<std::string>& arguments) {
   std::vector<char*> argv{const_cast<char*>(SWARMLINE_PROGRAM)};
@@ -45,20 +36,10 @@ pid_t spawn(const std::string& folder, const std::vector<std::string>& arguments
 
 }  // namespace
 
-ScratchFolder::ScratchFolder() {
-  std::string pattern =
-      (fs::canonical(fs::temp_directory_path()) / "swarmline-cli-XXXXXX").string();
-  EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-  path_ = pattern;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
+ScratchFolder::ScratchFolder() : path_(fs::canonical(temp_.path())) {}
 
 void ScratchFolder::write(const std::string& name, const std::string& text) const {
-  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+  temp_.write(name, text);
 }
 
 std::string ScratchFolder::read(const std::string& name) const {
@@ -132,7 +113,7 @@ std::vector<pid_t> ScratchFolder::processes(const std::string& text) const {
     if (!std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) continue;
     std::error_code gone;
     if (fs::read_symlink(entry.path() / "cwd", gone) != fs::path(path_) || gone) continue;
-    std::string command = slurp(entry.path() / "cmdline");
+    std::string command = slurp((entry.path() / "cmdline").string());
     std::ranges::replace(command, '\0', ' ');
     if (command.find(text) != command.npos) found.push_back(static_cast<pid_t>(std::stol(name)));
   }

@@ -6,6 +6,8 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "tests/store/temp_folder.h"
+
 namespace swarmline {
 
 struct Ran {
@@ -18,9 +20,6 @@ struct Ran {
 class ScratchFolder {
  public:
   ScratchFolder();
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   const std::string& path() const { return path_; }
   void write(const std::string& name, const std::string& text) const;
@@ -40,7 +39,8 @@ class ScratchFolder {
   std::vector<pid_t> processes(const std::string& text) const;
 
  private:
-  std::string path_;
+  TempFolder temp_;
+  std::string path_;  // without links, as the system names a process's folder
 };
 
 }  // namespace swarmline

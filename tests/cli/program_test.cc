@@ -1,24 +1,14 @@
 #include "tests/cli/program.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
+#include "tests/golden/golden.h"
+
 namespace swarmline {
 namespace {
-
-// Equal to the file, or written to it when SWARMLINE_UPDATE_GOLDEN is set.
-void expect_golden(const std::string& text, const std::string& name) {
-  const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/cli/" + name;
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(text, expected.str());
-}
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -134,10 +124,10 @@ TEST(Program, ConfigCheckIsGolden) {
   folder.write_small_run();
   const Ran text = folder.run({"config", "check", "run.toml"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  expect_golden(text.out, "config_check.txt");
+  expect_golden("cli/config_check.txt", text.out);
   const Ran json = folder.run({"config", "check", "run.toml", "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
-  expect_golden(json.out, "config_check.json");
+  expect_golden("cli/config_check.json", json.out);
 }
 
 TEST(Program, ConfigCheckSaysWhatErrorFeedbackGivesUp) {

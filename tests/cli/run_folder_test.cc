@@ -1,7 +1,6 @@
 #include "cli/run_folder.h"
 
 #include <filesystem>
-#include <stdlib.h>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"
+#include "tests/store/temp_folder.h"
 
 namespace swarmline {
 namespace {
@@ -17,14 +17,8 @@ namespace fs = std::filesystem;
 
 class RunFolderTest : public ::testing::Test {
  protected:
-  RunFolderTest() {
-    std::string pattern = (fs::temp_directory_path() / "swarmline-folder-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  ~RunFolderTest() override { fs::remove_all(root_); }
-
-  std::string root_;
+  const TempFolder temp_;
+  const std::string root_ = temp_.path();
 };
 
 TEST_F(RunFolderTest, IsMadeOnceAndNeverWrittenOver) {

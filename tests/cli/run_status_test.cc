@@ -1,24 +1,17 @@
 #include "cli/run_status.h"
 
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "cli/summary.h"
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
 
-std::string golden() {
-  std::ifstream file(SWARMLINE_SOURCE_DIR "/tests/golden/cli/status.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+const std::string kGolden = "cli/status.json";
 
 TEST(RunStatus, ReadsTheGoldenStatus) {
-  auto status = parse_status(golden());
+  auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status) << status.error().what;
   EXPECT_EQ(status->run, "quickstart");
   EXPECT_EQ(status->state, "training");
@@ -42,9 +35,9 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
 }
 
 TEST(RunStatus, IsWrittenAsItIsRead) {
-  auto status = parse_status(golden());
+  auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status) << status.error().what;
-  EXPECT_EQ(to_json(*status) + "\n", golden());
+  expect_golden(kGolden, to_json(*status) + "\n");
 }
 
 TEST(RunStatus, RefusesAnotherFormatAndNonsense) {
@@ -65,7 +58,7 @@ TEST(RunStatus, MissingMembersAreAbsentNotZero) {
 }
 
 TEST(Summary, ComparesWithTheEntropiesOfTheData) {
-  auto status = parse_status(golden());
+  auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status);
   const RunFolder folder("runs/quickstart");
   status->held_out_loss = *status->bigram_entropy - 0.1;

@@ -1,11 +1,8 @@
 // Wire buffers of version 2 stay readable and are written byte for byte as before:
-// tests/golden/wire. With SWARMLINE_UPDATE_GOLDEN=1 the files are written instead; a changed file
-// means a new version.
+// tests/golden/wire. A changed file means a new version.
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include "tests/golden/golden.h"
+
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -61,10 +58,6 @@ Buffer golden_values(const Golden& golden) {
 
 class GoldenWire : public ::testing::TestWithParam<Golden> {
  protected:
-  std::filesystem::path path() const {
-    return std::filesystem::path(SWARMLINE_SOURCE_DIR) / "tests/golden/wire" /
-           (std::string(GetParam().name) + ".bin");
-  }
   Buffer encoded() const {
     const Buffer values = GetParam().source == DType::kF32 ? golden_values<float>(GetParam())
                                                            : golden_values<double>(GetParam());
@@ -75,17 +68,9 @@ class GoldenWire : public ::testing::TestWithParam<Golden> {
 };
 
 TEST_P(GoldenWire, BytesAreThoseOfTheFile) {
-  const Buffer wire = encoded();
-  if (const char* update = std::getenv("SWARMLINE_UPDATE_GOLDEN"); update && *update == '1') {
-    std::filesystem::create_directories(path().parent_path());
-    std::ofstream(path(), std::ios::binary)
-        .write(reinterpret_cast<const char*>(wire.data()), static_cast<long>(wire.size()));
-    GTEST_SKIP() << "wrote " << path();
-  }
-  std::ifstream file(path(), std::ios::binary);
-  ASSERT_TRUE(file) << path();
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(as_text(wire.bytes()), bytes) << path();
+  const std::string file = std::string("wire/") + GetParam().name + ".bin";
+  expect_golden(file, as_text(encoded().bytes()));
+  const std::string bytes = read_golden(file);
 
   const auto header = read_wire_header(as_bytes(bytes));
   ASSERT_TRUE(header.has_value());

@@ -1,16 +1,14 @@
 #include "engine/config/load.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "engine/base/limits.h"
 #include "engine/config/schema.h"
+#include "tests/store/temp_folder.h"
 
 namespace swarmline {
 namespace {
@@ -216,28 +214,9 @@ TEST(LoadRunConfig, TheExamplesTrain) {
   }
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = testing::TempDir() + "swarmline_config_XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const std::string& name, std::string_view text) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << text;
-    return path_ + "/" + name;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 TEST(LoadRunConfig, NamesTheFile) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("run.toml", std::string(kLeast) + "[run]\nstep = 3\n");
+  const TempFolder folder;
+  const std::string path = folder.write("run.toml", std::string(kLeast) + "[run]\nstep = 3\n");
   const Result<RunConfig> config = load_run_config(path);
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, ErrorCode::kUserMistake);
@@ -248,7 +227,7 @@ TEST(LoadRunConfig, NamesTheFile) {
 }
 
 TEST(LoadRunConfig, FilesThatCannotBeRead) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string missing = folder.path() + "/missing.toml";
   const Result<RunConfig> absent = load_run_config(missing);
   ASSERT_FALSE(absent);
@@ -264,7 +243,7 @@ TEST(LoadRunConfig, FilesThatCannotBeRead) {
 
   const std::string comment(Limits::config_file_bytes_max, '#');
   const Result<RunConfig> huge =
-      load_run_config(folder.file("huge.toml", std::string(kLeast) + comment));
+      load_run_config(folder.write("huge.toml", std::string(kLeast) + comment));
   ASSERT_FALSE(huge);
   EXPECT_EQ(huge.error().code, ErrorCode::kUserMistake);
   EXPECT_NE(huge.error().what.find("bytes, expected a config of at most 1048576"),

@@ -1,27 +1,19 @@
 // The bytes of a frame are fixed: golden files hold them, docs/formats/frame.md explains them.
-// SWARMLINE_UPDATE_GOLDEN=1 writes the files anew.
 #include "engine/net/frame.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include <gtest/gtest.h>
 
 #include "engine/base/limits.h"
 #include "engine/net/frame_reader.h"
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
 
-std::string golden_path(const std::string& name) {
-  return std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/frames/" + name + ".bin";
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+std::string golden_name(const std::string& name) {
+  return "frames/" + name + ".bin";
 }
 
 std::string wire_bytes_of(const Frame& frame) {
@@ -64,18 +56,13 @@ Result<Frame> parse(const std::string& bytes) {
 }
 
 TEST(Frame, BytesAreThoseOfTheGoldenFiles) {
-  for (const Golden& golden : goldens()) {
-    const std::string bytes = wire_bytes_of(golden.frame);
-    if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) {
-      std::ofstream(golden_path(golden.name), std::ios::binary) << bytes;
-    }
-    EXPECT_EQ(bytes, read_file(golden_path(golden.name))) << golden.name;
-  }
+  for (const Golden& golden : goldens())
+    expect_golden(golden_name(golden.name), wire_bytes_of(golden.frame));
 }
 
 TEST(Frame, GoldenFilesReadAsTheFramesTheyWereWrittenFrom) {
   for (const Golden& golden : goldens()) {
-    const Result<Frame> frame = parse(read_file(golden_path(golden.name)));
+    const Result<Frame> frame = parse(read_golden(golden_name(golden.name)));
     ASSERT_TRUE(frame.has_value()) << golden.name << ": " << frame.error().what;
     EXPECT_EQ(frame->kind, golden.frame.kind);
     EXPECT_EQ(frame->request, golden.frame.request);
@@ -86,7 +73,7 @@ TEST(Frame, GoldenFilesReadAsTheFramesTheyWereWrittenFrom) {
 }
 
 TEST(Frame, FieldsSitWhereTheFormatPageSaysThey) {
-  const std::string bytes = read_file(golden_path("request"));
+  const std::string bytes = read_golden(golden_name("request"));
   EXPECT_EQ(bytes.substr(0, 4), "SWRM");
   EXPECT_EQ(bytes.substr(4, 2), std::string("\x01\x00", 2));
   EXPECT_EQ(bytes.substr(6, 2), "\x02\x01");
@@ -96,7 +83,7 @@ TEST(Frame, FieldsSitWhereTheFormatPageSaysThey) {
 }
 
 TEST(Frame, EveryFlippedBitOfHeaderAndMetaIsSeen) {
-  const std::string good = read_file(golden_path("message"));
+  const std::string good = read_golden(golden_name("message"));
   ASSERT_TRUE(parse(good).has_value());
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
     std::string bad = good;

@@ -1,12 +1,12 @@
 // What only TCP can show: hostile bytes, half-dead peers, system calls.
 #include <fcntl.h>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 #include <gtest/gtest.h>
 
 #include "engine/net/tcp/tcp_network.h"
+#include "tests/golden/golden.h"
 #include "tests/net/raw_socket.h"
 
 namespace swarmline {
@@ -15,9 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string golden(const std::string& name) {
-  std::ifstream file(std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/frames/" + name + ".bin",
-                     std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return read_golden("frames/" + name + ".bin");
 }
 
 class Tcp : public ::testing::Test {

@@ -20,6 +20,7 @@
 #include "engine/config/load.h"
 #include "tests/oracle/oracle_case.h"
 #include "tests/oracle/oracle_log.h"
+#include "tests/store/temp_folder.h"
 
 namespace swarmline::oracle {
 namespace {
@@ -102,9 +103,6 @@ std::vector<std::string> lines_of(const fs::path& file) {
 class ProcessOracle : public ::testing::TestWithParam<Cell> {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "swarmline-oracle-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     std::ofstream text(folder_ / "text.txt");
     constexpr const char* kWords[] = {"alpha", "beta", "gamma", "delta", "one", "two", "three"};
     Rng rng(5);
@@ -119,10 +117,6 @@ class ProcessOracle : public ::testing::TestWithParam<Cell> {
     std::ofstream(folder_ / "peer.toml")
         << "config_version = 1\n[peer]\ndevice = \"" << device_under_test() << "\"\n";
   }
-  void TearDown() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
 
   // Its output; fails the test when it does not end well within kProcessLimit.
   std::string run_program(std::vector<std::string> arguments);
@@ -134,7 +128,8 @@ class ProcessOracle : public ::testing::TestWithParam<Cell> {
     return trace;
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
   RunConfig config_;
 };
 

@@ -79,10 +79,9 @@ TEST(FakeSwarm, SendersThatKnowSomeOfManyLoseNothing) {
     return [&swarm, steps] { return commits_of(swarm.cluster()) >= steps; };
   };
   ASSERT_TRUE(swarm.until(committed(1)));
-  swarm.cluster().network().kill(swarm.node(0, 0));
+  swarm.kill(swarm.node(0, 0));
   ASSERT_TRUE(swarm.until(committed(2)));
-  for (std::size_t replica = 1; replica < 18; ++replica)
-    swarm.cluster().network().kill(swarm.node(1, replica));
+  for (std::size_t replica = 1; replica < 18; ++replica) swarm.kill(swarm.node(1, replica));
   swarm.finish();
   EXPECT_EQ(swarm.cluster().outcome()->exit_code, 0);
   expect_equal(swarm.cluster().parameters(), one_each(config));
@@ -187,7 +186,7 @@ TEST(FakeSwarm, AStageThatIsKilledTakesTheRunBackAtAnyMoment) {
     swarm.until_started();
     swarm.cluster().runtime().run_for(std::chrono::milliseconds(moment * 9));
     if (swarm.cluster().outcome()) break;
-    swarm.cluster().network().kill(swarm.node(1, 0));
+    swarm.kill(swarm.node(1, 0));
     swarm.finish();
     expect_equal(swarm.cluster().parameters(), one_each(config));
     if (testing::Test::HasFailure()) FAIL() << "moment " << moment;
@@ -252,7 +251,7 @@ TEST(FakeSwarm, AJoinerFetchesFromAllItsMatesAtOnce) {
            swarm.delivered(MessageKind::kPiece, mates[2], joiner) > 0;
   }));
   EXPECT_FALSE(swarm.cluster().peer(joiner - 1).serves());
-  swarm.cluster().network().kill(mates[1]);
+  swarm.kill(mates[1]);
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().peer(joiner - 1).serves(); }));
   swarm.finish();
   expect_equal(swarm.cluster().parameters(), one_each(config));

@@ -4,31 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/stage/arena_model.h"
 #include "tests/optimizer/layouts.h"
 
 namespace swarmline {
 namespace {
 
 using testing::mixed_layout;
-
-// Holds parameters and computes nothing.
-class Parameters final : public StageModel {
- public:
-  Parameters() : layout_(mixed_layout()), arena_(Buffer::zeroed(layout_.bytes())) {}
-
-  Result<ForwardOutput> forward(const ForwardInput&) override { return no(); }
-  Result<BackwardOutput> backward(const BackwardInput&) override { return no(); }
-  void release(AttemptId) override {}
-  std::size_t saved_graphs() const override { return 0; }
-  const ParameterLayout& layout() const override { return layout_; }
-  MutableBytes parameters() override { return arena_.bytes(); }
-  void parameters_changed() override {}
-
- private:
-  static std::unexpected<Error> no() { return fail(ErrorCode::kDevice, "it computes nothing"); }
-  ParameterLayout layout_;
-  Buffer arena_;
-};
 
 class ParameterStateTest : public ::testing::TestWithParam<std::tuple<std::string, std::uint32_t>> {
  protected:
@@ -53,7 +35,7 @@ class ParameterStateTest : public ::testing::TestWithParam<std::tuple<std::strin
 };
 
 TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
-  Parameters model, other_model;
+  ArenaModel model(mixed_layout()), other_model(mixed_layout());
   ParameterState state(model, config_), other(other_model, config_);
   Buffer before;
   for (std::uint64_t step = 0; step < 3; ++step) {
@@ -81,7 +63,7 @@ TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
 
 // A joiner's state, too, and nothing of another size.
 TEST_P(ParameterStateTest, TakesWhatWasFrozenAndNothingElse) {
-  Parameters model, other_model;
+  ArenaModel model(mixed_layout()), other_model(mixed_layout());
   ParameterState state(model, config_), other(other_model, config_);
   apply(state, 0);
   const auto frozen = state.freeze();

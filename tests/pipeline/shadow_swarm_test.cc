@@ -41,30 +41,6 @@ const Tensors& one_each(RunConfig config) {
   return entry->second;
 }
 
-std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "") {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(*swarm.cluster().journal().events(1000), [&](const EventRecord& event) {
-        return event.kind == kind && event.detail.find(detail) != std::string::npos;
-      }));
-}
-
-std::string history(Swarm& swarm) {
-  std::string text;
-  for (const EventRecord& event : *swarm.cluster().journal().events(1000))
-    text += event.kind + ": " + event.detail + "\n";
-  return text;
-}
-
-// Who serves the stage now.
-std::vector<SimNodeId> serving(Swarm& swarm, std::uint16_t stage) {
-  std::vector<SimNodeId> nodes;
-  SimCluster& cluster = swarm.cluster();
-  for (std::size_t i = 0; i < cluster.peers(); ++i)
-    if (cluster.serves(i) && cluster.peer(i).seat().stage.value == stage)
-      nodes.push_back(SimCluster::node_of_peer(i));
-  return nodes;
-}
-
 // Who was told to follow which stage.
 std::shared_ptr<std::map<SimNodeId, std::uint32_t>> watch_follows(Swarm& swarm) {
   auto follows = std::make_shared<std::map<SimNodeId, std::uint32_t>>();
@@ -79,8 +55,8 @@ bool until_shadows(Swarm& swarm, std::size_t count) {
   return swarm.until([&] { return events(swarm, "shadow_ready") >= count; });
 }
 
-void kill_stage(Swarm& swarm, std::uint16_t stage) {
-  for (const SimNodeId node : serving(swarm, stage)) swarm.cluster().network().kill(node);
+bool until_taken_over(Swarm& swarm, Duration limit = 1s) {
+  return swarm.until([&] { return events(swarm, "taken_over") > 0; }, limit);
 }
 
 // Ends well, with nobody's commit lost: it never went back.
@@ -109,10 +85,9 @@ TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
   for (std::uint16_t stage = 0; stage < 3; ++stage) {
     Swarm swarm(swarm_of(config, make_fake_model));
     ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
-    kill_stage(swarm, stage);
-    ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s))
-        << history(swarm);
-    EXPECT_TRUE(swarm.until([&] { return serving(swarm, stage).size() == 1; }, 20ms));
+    swarm.kill_stage(stage);
+    ASSERT_TRUE(until_taken_over(swarm)) << history(swarm);
+    EXPECT_TRUE(swarm.until([&] { return swarm.serving(stage).size() == 1; }, 20ms));
     expect_exact(swarm, config);
   }
 }
@@ -131,7 +106,7 @@ TEST_P(ShadowSwarm, AtAnyMoment) {
         swarm.watch([&](SimNodeId, SimNodeId, const Frame&) { ++seen; });
         ASSERT_TRUE(swarm.until([&] { return seen >= frames; }));
         SCOPED_TRACE(fmt::format("stage {} after {} frames, tied {}", stage, frames, tied));
-        kill_stage(swarm, stage);
+        swarm.kill_stage(stage);
         expect_exact(swarm, config);
         if (testing::Test::HasFailure()) return;
       }
@@ -166,7 +141,7 @@ TEST_P(ShadowSwarm, LostBetweenReduceAndCommit) {
     return fate;
   });
   ASSERT_TRUE(swarm.until([&] { return have.size() >= 3 && silent != 0; }, 10s));
-  swarm.until([] { return false; }, 5ms);
+  swarm.cluster().runtime().run_for(5ms);
   ASSERT_EQ(commits_of(swarm.cluster()), *step);
   std::uint64_t again = 0;
   swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
@@ -174,9 +149,9 @@ TEST_P(ShadowSwarm, LostBetweenReduceAndCommit) {
       for (const wire::ReduceGroup& group : parse<wire::Seal>(frame)->groups())
         again += group.group() == 1;
   });
-  kill_stage(swarm, 1);
-  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s)) << history(swarm);
-  swarm.cluster().network().kill(silent);  // its mate has the sum
+  swarm.kill_stage(1);
+  ASSERT_TRUE(until_taken_over(swarm)) << history(swarm);
+  swarm.kill(silent);  // its mate has the sum
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > *step; }, 5s))
       << history(swarm);
   EXPECT_EQ(again, 0U);
@@ -220,10 +195,10 @@ TEST_P(ShadowSwarm, ALostHostIsReplacedByAnother) {
     if (kind_of(frame) == MessageKind::kFenced && parse<wire::Fenced>(frame)->takes_stage())
       host = to;
   });
-  kill_stage(swarm, 1);
+  swarm.kill_stage(1);
   ASSERT_TRUE(swarm.until([&] { return host.has_value(); }, 1s)) << history(swarm);
-  swarm.cluster().network().kill(*host);
-  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 20s)) << history(swarm);
+  swarm.kill(*host);
+  ASSERT_TRUE(until_taken_over(swarm, 20s)) << history(swarm);
   expect_exact(swarm, config);
 }
 
@@ -233,10 +208,10 @@ TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
   config.run.steps = 20;
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
-  swarm.cluster().network().kill(serving(swarm, 2)[0]);
-  swarm.until([] { return false; }, 20ms);
-  kill_stage(swarm, 1);
-  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") >= 1; }, 1s)) << history(swarm);
+  swarm.kill(swarm.serving(2)[0]);
+  swarm.cluster().runtime().run_for(20ms);
+  swarm.kill_stage(1);
+  ASSERT_TRUE(until_taken_over(swarm)) << history(swarm);
   expect_exact(swarm, config);
 }
 
@@ -244,8 +219,8 @@ TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
 TEST_P(ShadowSwarm, WithoutAShadowTheRunGoesBack) {
   const RunConfig config = run_of({2, 2, 2}, GetParam(), "0");
   Swarm swarm(swarm_of(config, make_fake_model));
-  swarm.until([&] { return commits_of(swarm.cluster()) == 3; });
-  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.kill_stage(1);
   EXPECT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
 }
 
@@ -257,8 +232,8 @@ TEST_P(ShadowSwarm, ALostHostOfTheOnlyShadowIsANewEra) {
   const auto follows = watch_follows(swarm);
   ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
   for (const auto& [host, stage] : *follows)
-    if (stage == 1) swarm.cluster().network().kill(host);
-  kill_stage(swarm, 1);
+    if (stage == 1) swarm.kill(host);
+  swarm.kill_stage(1);
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s)) << history(swarm);
   ASSERT_TRUE(until_shadows(swarm, 5)) << history(swarm);
   const RunOutcome outcome = swarm.end(300s);
@@ -286,9 +261,9 @@ TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
       if (kind_of(frame) == MessageKind::kWantState)
         wanted += parse<wire::WantState>(frame)->seat().incarnation() > 1;
     });
-    const std::vector<SimNodeId> mates = serving(swarm, 1);
-    swarm.cluster().network().kill(mates[0]);
-    swarm.cluster().network().kill(mates[1]);
+    const std::vector<SimNodeId> mates = swarm.serving(1);
+    swarm.kill(mates[0]);
+    swarm.kill(mates[1]);
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 1; }, 20s))
         << history(swarm);
     const Duration left = swarm.cluster().elapsed();
@@ -309,7 +284,7 @@ TEST_P(ShadowSwarm, ATieIsSettledByTheShadow) {
   const RunConfig config = run_of({2, 2}, GetParam(), "1");
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 2));
-  const SimNodeId victim = serving(swarm, 1)[0];
+  const SimNodeId victim = swarm.serving(1)[0];
   const Seat seat = swarm.cluster().peer(victim - 1).seat();
   std::optional<std::uint64_t> tipped;
   swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
@@ -334,11 +309,11 @@ TEST_P(ShadowSwarm, ACoordinatorThatBeganAgainHasThemAgain) {
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
   swarm.cluster().kill_coordinator();
-  swarm.until([] { return false; }, 50ms);
+  swarm.cluster().runtime().run_for(50ms);
   swarm.cluster().restart_coordinator();
   ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
-  kill_stage(swarm, 1);
-  ASSERT_TRUE(swarm.until([&] { return events(swarm, "taken_over") == 1; }, 1s)) << history(swarm);
+  swarm.kill_stage(1);
+  ASSERT_TRUE(until_taken_over(swarm)) << history(swarm);
   expect_exact(swarm, config);
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/check.h"
+#include "sim/cluster/model_wrapper.h"
 
 namespace swarmline {
 
@@ -17,31 +18,24 @@ using namespace std::chrono_literals;
 
 namespace {
 
-class HookedModel final : public StageModel {
+class HookedModel final : public ModelWrapper {
  public:
   HookedModel(std::unique_ptr<StageModel> model, StageId stage, int replica,
               const ModelHooks& hooks)
-      : model_(std::move(model)), stage_(stage), replica_(replica), hooks_(hooks) {}
+      : ModelWrapper(std::move(model)), stage_(stage), replica_(replica), hooks_(hooks) {}
 
   Result<ForwardOutput> forward(const ForwardInput& input) override {
     if (hooks_.before_forward) SWARMLINE_TRY(hooks_.before_forward(stage_, replica_, input.id));
-    return model_->forward(input);
+    return ModelWrapper::forward(input);
   }
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     if (hooks_.before_backward) SWARMLINE_TRY(hooks_.before_backward(stage_, replica_, input.id));
-    auto output = model_->backward(input);
+    auto output = ModelWrapper::backward(input);
     if (output && hooks_.after_backward) hooks_.after_backward(stage_, replica_, input);
     return output;
   }
-  void release(AttemptId id) override { model_->release(id); }
-  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
-  bool takes_wire() const override { return model_->takes_wire(); }
-  const ParameterLayout& layout() const override { return model_->layout(); }
-  MutableBytes parameters() override { return model_->parameters(); }
-  void parameters_changed() override { model_->parameters_changed(); }
 
  private:
-  std::unique_ptr<StageModel> model_;
   StageId stage_;
   int replica_;
   ModelHooks hooks_;
@@ -97,9 +91,37 @@ std::uint16_t Swarm::stage_of(SimNodeId node) {
   return cluster_.peer(node - 1).seat().stage.value;
 }
 
+std::vector<SimNodeId> Swarm::serving(std::uint16_t stage) {
+  std::vector<SimNodeId> nodes;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i)
+    if (cluster_.serves(i) && cluster_.peer(i).seat().stage.value == stage)
+      nodes.push_back(SimCluster::node_of_peer(i));
+  return nodes;
+}
+
+void Swarm::kill_stage(std::uint16_t stage) {
+  for (const SimNodeId node : serving(stage)) kill(node);
+}
+
 void Swarm::until_started() {
   ASSERT_TRUE(until([this] { return delivered(MessageKind::kOpenPhase) > 0; }))
       << "the swarm does not form";
+}
+
+void Swarm::lose(Which which, std::uint64_t times) {
+  rule([this, which = std::move(which), times](SimNodeId from, SimNodeId to,
+                                               const Frame& frame) mutable -> FrameFate {
+    if (times == 0 || !which(from, to, frame)) return {};
+    --times;
+    ++lost_;
+    return {.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+  });
+}
+
+void Swarm::part(SimNodeId one, SimNodeId other) {
+  lose([=](SimNodeId from, SimNodeId to, const Frame&) {
+    return (from == one && to == other) || (from == other && to == one);
+  });
 }
 
 void Swarm::hold(SimNodeId from, SimNodeId to, std::optional<MessageKind> kind) {
@@ -121,6 +143,12 @@ std::uint64_t Swarm::delivered(MessageKind kind, std::optional<SimNodeId> from,
   return sum;
 }
 
+bool Swarm::until_delivered(MessageKind kind, std::uint64_t count, std::optional<SimNodeId> from,
+                            std::optional<SimNodeId> to) {
+  const std::uint64_t before = delivered(kind, from, to);
+  return until([&] { return delivered(kind, from, to) >= before + count; });
+}
+
 RunOutcome Swarm::end(Duration limit) {
   const auto outcome = cluster_.run(limit);
   if (outcome) return *outcome;
@@ -137,6 +165,8 @@ void Swarm::finish() {
 // --------------------------------------------------------------------------------------------
 
 namespace {
+
+constexpr std::size_t kEventsMax = 1000;  // more than any of these runs has
 
 template <typename Message>
 std::optional<AttemptId> id_in(const Frame& frame) {
@@ -202,6 +232,20 @@ void expect_equal(const Tensors& got, const Tensors& want, double key_bias_bound
               1e-9 * peak + (is_key_bias(name) ? key_bias_bound : 0))
         << name;
   }
+}
+
+std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail) {
+  std::size_t count = 0;
+  for (const EventRecord& event : *swarm.cluster().journal().events(kEventsMax))
+    count += event.kind == kind && event.detail.find(detail) != std::string::npos;
+  return count;
+}
+
+std::string history(Swarm& swarm) {
+  std::string text;
+  for (const EventRecord& event : *swarm.cluster().journal().events(kEventsMax))
+    text += event.kind + ": " + event.detail + "\n";
+  return text;
 }
 
 std::uint64_t commits_of(SimCluster& cluster) {

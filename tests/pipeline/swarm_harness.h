@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ class Swarm {
   // Which node serves (stage, replica); all peers must have their seats.
   SimNodeId node(std::uint16_t stage, std::size_t replica);
   std::uint16_t stage_of(SimNodeId node);
+  // Who serves the stage now.
+  std::vector<SimNodeId> serving(std::uint16_t stage);
   // Until every peer has its seat and the first phase is opened.
   void until_started();
 
@@ -48,11 +51,19 @@ class Swarm {
   using Rule = std::function<FrameFate(SimNodeId from, SimNodeId to, const Frame&)>;
   void rule(Rule rule) { rules_.push_back(std::move(rule)); }
   void watch(SimNetwork::Tap tap) { taps_.push_back(std::move(tap)); }
+  // Frames for which `which` holds are lost, each with its connection; the first `times` of them.
+  using Which = std::function<bool(SimNodeId from, SimNodeId to, const Frame&)>;
+  void lose(Which which, std::uint64_t times = std::numeric_limits<std::uint64_t>::max());
+  std::uint64_t lost() const { return lost_; }
+  // The two reach each other no more.
+  void part(SimNodeId one, SimNodeId other);
   void hold(SimNodeId from, SimNodeId to, std::optional<MessageKind> kind = {});
   // Lets go what hold() holds, and ends that rule.
   std::size_t release(SimNodeId from, SimNodeId to);
   void freeze(SimNodeId node) { cluster_.runtime().freeze(node); }
   void thaw(SimNodeId node) { cluster_.runtime().thaw(node); }
+  void kill(SimNodeId node) { cluster_.network().kill(node); }
+  void kill_stage(std::uint16_t stage);  // all who serve it
 
   // Frames delivered so far.
   std::uint64_t delivered(MessageKind kind, std::optional<SimNodeId> from = {},
@@ -60,6 +71,9 @@ class Swarm {
   bool until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60)) {
     return cluster_.run_until(done, limit);
   }
+  // Until `count` more frames of that kind are delivered.
+  bool until_delivered(MessageKind kind, std::uint64_t count, std::optional<SimNodeId> from = {},
+                       std::optional<SimNodeId> to = {});
   // To the end of the run; a test failure when it does not end, or not well.
   void finish();
   RunOutcome end(Duration limit = std::chrono::seconds(3600));
@@ -73,6 +87,7 @@ class Swarm {
   std::deque<Rule> rules_;  // may grow while one is called
   std::vector<Hold> holds_;
   std::deque<SimNetwork::Tap> taps_;
+  std::uint64_t lost_ = 0;
   std::map<std::tuple<MessageKind, SimNodeId, SimNodeId>, std::uint64_t> delivered_;
 };
 
@@ -88,5 +103,8 @@ bool is_key_bias(const std::string& tensor);
 void expect_equal(const Tensors& got, const Tensors& want, double key_bias_bound = 0);
 // The newest committed version.
 std::uint64_t commits_of(SimCluster& cluster);
+// Of that kind, with `detail` in their text, in the journal.
+std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "");
+std::string history(Swarm& swarm);  // all events, a line each
 
 }  // namespace swarmline

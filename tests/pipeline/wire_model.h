@@ -8,7 +8,7 @@
 
 #include "engine/base/check.h"
 #include "sim/cluster/fake_stage_model.h"
-#include "tests/oracle/model_wrapper.h"
+#include "sim/cluster/model_wrapper.h"
 
 namespace swarmline {
 
@@ -29,7 +29,7 @@ class TimedSample final : public TensorSample {
   Duration time_;
 };
 
-class WireModel final : public oracle::ModelWrapper {
+class WireModel final : public ModelWrapper {
  public:
   // `codec_time`: what its samples say that a codec takes; none: they have no clock.
   explicit WireModel(std::unique_ptr<StageModel> inner, std::optional<Duration> codec_time = {})

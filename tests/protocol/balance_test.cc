@@ -23,11 +23,11 @@ TEST_P(Balance, APeerMovesToAStageThatLostTwo) {
   twice(balanced({3, 3, 3, 3}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     const SimNodeId gone[] = {swarm.node(2, 0), swarm.node(2, 1)};
-    for (const SimNodeId node : gone) swarm.cluster().network().kill(node);
+    for (const SimNodeId node : gone) swarm.kill(node);
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
     EXPECT_EQ(events(swarm, "move", "to stage 2"), 1U);
     EXPECT_EQ(events(swarm, "peer_moves"), 1U);
-    EXPECT_TRUE(swarm.until([&] { return serving(swarm, 2) == 2; }, 1s));
+    EXPECT_TRUE(swarm.until([&] { return swarm.serving(2).size() == 2; }, 1s));
   });
 }
 
@@ -35,7 +35,7 @@ TEST_P(Balance, APeerMovesToAStageThatLostTwo) {
 TEST_P(Balance, OneLossOfThreeMovesNobody) {
   twice(balanced({3, 3}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-    swarm.cluster().network().kill(swarm.node(1, 0));
+    swarm.kill(swarm.node(1, 0));
     swarm.until([&] { return commits_of(swarm.cluster()) == 12; });
     EXPECT_EQ(events(swarm, "move"), 0U);
   });
@@ -47,7 +47,7 @@ TEST_P(Balance, AJoinerGoesToTheSlowestStage) {
   std::vector<SimPeer> machines(3, {.forward = 2ms, .backward = 4ms, .jitter = 0});
   for (const std::size_t slow : {1U, 2U})
     machines[slow] = {.forward = 12ms, .backward = 24ms, .jitter = 0};
-  twice(config, machines, [&](Swarm& swarm) {
+  twice(config, on(machines), [&](Swarm& swarm) {
     const std::uint16_t slow_stage = swarm.stage_of(SimCluster::node_of_peer(1));
     ASSERT_EQ(swarm.stage_of(SimCluster::node_of_peer(2)), slow_stage)
         << "the slow serve one stage";
@@ -65,14 +65,14 @@ TEST_P(Balance, AMoveIsCalledOffWhenTheStageHasNobodyElse) {
   twice(config, [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     const SimNodeId mates[] = {swarm.node(2, 0), swarm.node(2, 1), swarm.node(2, 2)};
-    swarm.cluster().network().kill(swarm.node(0, 0));
+    swarm.kill(swarm.node(0, 0));
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "move") == 1; }, 20s));
     for (const SimNodeId mate : mates) {
       const Seat seat = swarm.cluster().peer(mate - 1).seat();
-      if (events(swarm, "move", to_string(seat)) == 0) swarm.cluster().network().kill(mate);
+      if (events(swarm, "move", to_string(seat)) == 0) swarm.kill(mate);
     }
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "move_called_off") == 1; }, 20s));
-    EXPECT_EQ(serving(swarm, 2), 1U);
+    EXPECT_EQ(swarm.serving(2).size(), 1U);
     EXPECT_EQ(events(swarm, "peer_moves"), 0U);
   });
 }
@@ -85,7 +85,7 @@ TEST_P(Balance, APeerThatBecomesSlowIsLetGo) {
   config.net.heartbeat_seconds = 0.5;
   config.wiring.hop_timeout_seconds = 600;
   const SimPeer machine{.forward = 1s, .backward = 2s, .jitter = 0};
-  twice(config, std::vector<SimPeer>(3, machine), [&](Swarm& swarm) {
+  twice(config, on({machine, machine, machine}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
     const SimNodeId slow = swarm.node(0, 1);
     swarm.cluster().device(slow - 1).slow_down(6);
@@ -107,7 +107,7 @@ TEST_P(Balance, APeerTooSlowForAnyOfItsWorkToCountIsLetGo) {
     config.net.heartbeat_seconds = 0.5;
     config.wiring.hop_timeout_seconds = 80;
     const SimPeer machine{.forward = 2s, .backward = 2s, .jitter = 0};
-    twice(config, std::vector<SimPeer>(first + 3, machine), [&](Swarm& swarm) {
+    twice(config, on(std::vector<SimPeer>(first + 3, machine)), [&](Swarm& swarm) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
       const SimNodeId slow = swarm.node(1, 1);
       const Seat seat = swarm.cluster().peer(slow - 1).seat();
@@ -128,7 +128,7 @@ TEST_P(Balance, ASmallMachineStays) {
   config.wiring.hop_timeout_seconds = 600;
   std::vector<SimPeer> machines(4, {.forward = 4s, .backward = 8s, .jitter = 0});
   machines[2] = {.forward = 40s, .backward = 80s, .jitter = 0};
-  twice(config, machines, [&](Swarm& swarm) {
+  twice(config, on(machines), [&](Swarm& swarm) {
     swarm.until([&] { return commits_of(swarm.cluster()) == 14; }, 3600s);
     EXPECT_GT(swarm.cluster().elapsed(), 240s);
     EXPECT_EQ(events(swarm, "fail_slow"), 0U);

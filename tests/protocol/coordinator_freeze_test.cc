@@ -9,10 +9,8 @@ using namespace std::chrono_literals;
 class CoordinatorFreeze : public Protocol {
  protected:
   static void expect_nobody_lost(Swarm& swarm) {
-    for (const EventRecord& event : *swarm.cluster().journal().events(1000)) {
-      EXPECT_NE(event.kind, "peer_lost") << event.detail;
-      EXPECT_NE(event.kind, "failed") << event.detail;
-    }
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+    EXPECT_EQ(events(swarm, "failed"), 0U) << history(swarm);
   }
 };
 

@@ -19,18 +19,13 @@ class Era : public Protocol {
     config.net.peers_wait_seconds = 20;
     return config;
   }
-  static void kill_stage(Swarm& swarm, std::uint16_t stage) {
+  // Those on their way there, too.
+  static void kill_all_of(Swarm& swarm, std::uint16_t stage) {
     SimCluster& cluster = swarm.cluster();
     for (std::size_t i = 0; i < cluster.peers(); ++i) {
       const SimNodeId node = SimCluster::node_of_peer(i);
-      if (cluster.runtime().is_alive(node) && swarm.stage_of(node) == stage)
-        cluster.network().kill(node);
+      if (cluster.runtime().is_alive(node) && swarm.stage_of(node) == stage) swarm.kill(node);
     }
-  }
-  // From then on `count` more frames of that kind are delivered.
-  static bool until_delivered(Swarm& swarm, MessageKind kind, std::uint64_t count) {
-    const std::uint64_t before = swarm.delivered(kind);
-    return swarm.until([&] { return swarm.delivered(kind) >= before + count; });
   }
   // Models of the eras before are gone.
   static void expect_end(Swarm& swarm, const RunConfig& config) {
@@ -54,8 +49,8 @@ TEST_P(Era, AllOfAStageAreKilledAtEachPartOfAStep) {
       Swarm swarm(options_for(config));
       swarm.until_started();
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-      ASSERT_TRUE(until_delivered(swarm, part, count)) << to_string(part);
-      kill_stage(swarm, 1);
+      ASSERT_TRUE(swarm.until_delivered(part, count)) << to_string(part);
+      kill_all_of(swarm, 1);
       expect_end(swarm, config);
       EXPECT_EQ(events(swarm, "new_era"), 1U);
       EXPECT_EQ(eras_from(swarm, 2) + eras_from(swarm, 4), 1U);
@@ -68,7 +63,7 @@ TEST_P(Era, WithoutACheckpointTheRunBeginsAgain) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 0), 1U);
 }
@@ -82,7 +77,7 @@ TEST_P(Era, AllOfAStageAreKilledDuringACheckpoint) {
   const SimNodeId saver = swarm.node(1, 0);
   swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
   EXPECT_EQ(events(swarm, "checkpoint_abandoned", "step-4"), 1U);
@@ -99,7 +94,7 @@ TEST_P(Era, AllOfAStageAreKilledDuringTheLastCheckpoint) {
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 6; }));
   swarm.cluster().runtime().run_for(1s);
   EXPECT_FALSE(swarm.cluster().outcome());
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 4), 1U);
 }
@@ -112,8 +107,8 @@ TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
   swarm.cluster().add_peer({});
-  ASSERT_TRUE(until_delivered(swarm, MessageKind::kPiece, 1));
-  kill_stage(swarm, 1);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPiece, 1));
+  kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(events(swarm, "new_era"), 1U);
 }
@@ -125,7 +120,7 @@ TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
   swarm.cluster().coordinator().request_stop(false);
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   const RunOutcome outcome = swarm.end(10s);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.sentence.find("goes on from memory:step-2"), std::string::npos)
@@ -138,7 +133,7 @@ TEST_P(Era, ADamagedCheckpointIsPassedOver) {
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 2; }));
   swarm.cluster().damage_newest_checkpoint();
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
 }
@@ -150,14 +145,14 @@ TEST_P(Era, AllOfAStageAreKilledAgainAndAgain) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
-  ASSERT_TRUE(until_delivered(swarm, MessageKind::kPieceRequest, 2));
-  kill_stage(swarm, 0);  // those on their way there, too
+  kill_all_of(swarm, 1);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPieceRequest, 2));
+  kill_all_of(swarm, 0);
   for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({});
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
-  ASSERT_TRUE(until_delivered(swarm, MessageKind::kGradient, 1));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 1));
   swarm.cluster().add_peer({});
-  kill_stage(swarm, 2);
+  kill_all_of(swarm, 2);
   for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({});
   expect_end(swarm, config);
   EXPECT_GE(events(swarm, "new_era"), 2U);
@@ -170,7 +165,7 @@ TEST_P(Era, AnEmptyStageIsFilledFromOneThatHasSeveral) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   // Four are left: stage 0 gets two of them.
   SimCluster& cluster = swarm.cluster();
   ASSERT_TRUE(swarm.until([&] {
@@ -179,7 +174,7 @@ TEST_P(Era, AnEmptyStageIsFilledFromOneThatHasSeveral) {
       seated += cluster.is_running(i) && cluster.peer(i).seat().incarnation.value == 2;
     return seated == 4;
   }));
-  kill_stage(swarm, 2);
+  kill_all_of(swarm, 2);
   expect_end(swarm, config);
   EXPECT_EQ(events(swarm, "peer_moves", "stage 2 lacks a peer"), 1U);
 }
@@ -191,7 +186,7 @@ TEST_P(Era, TooFewAreLeftUntilOneJoins) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 2);
+  kill_all_of(swarm, 2);
   swarm.cluster().runtime().run_for(12s);
   EXPECT_FALSE(swarm.cluster().outcome());
   swarm.cluster().add_peer({});
@@ -230,7 +225,7 @@ TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
   Swarm swarm(options_for(config, poison));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   swarm.finish();
   expect_equal(swarm.cluster().parameters(), reference_with(config, poison));
   EXPECT_EQ(eras_from(swarm, 2), 1U);
@@ -323,7 +318,7 @@ TEST_P(Era, ARunIsStoppedWhileItsCheckpointIsRead) {
 TEST_P(Era, GoingBackIsDeterministic) {
   twice(run(2), [](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-    kill_stage(swarm, 1);
+    kill_all_of(swarm, 1);
   });
 }
 
@@ -336,7 +331,7 @@ TEST_P(Era, ErasThatGetNowhereEndTheRun) {
   swarm.until_started();
   for (int era = 0; era < 40 && !swarm.cluster().outcome(); ++era) {
     const std::size_t starts = events(swarm, "start");
-    kill_stage(swarm, 1);
+    kill_all_of(swarm, 1);
     swarm.cluster().add_peer({});
     swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
   }

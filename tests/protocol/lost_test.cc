@@ -19,7 +19,7 @@ TEST_P(Lost, TooFewPeersForTheStagesEndTheRunWithinSeconds) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
     const SimNodeId gone = swarm.node(stage, 0);
     const PeerId peer = swarm.cluster().peer(gone - 1).seat().peer;
-    swarm.cluster().network().kill(gone);
+    swarm.kill(gone);
     const RunOutcome outcome = swarm.end(10s);
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_NE(outcome.sentence.find("peer " + std::to_string(peer.value)), std::string::npos)
@@ -58,17 +58,17 @@ TEST_P(Lost, ALinkBreaksUnderTheTiedEmbedding) {
   RunConfig config = run_of({1, 1, 1});
   config.model.tied_embeddings = true;
   Swarm swarm(options_for(config));
-  std::uint32_t lost = 0;
-  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) {
-    if (lost > 0 || kind_of(frame) != MessageKind::kReduceChunk ||
-        !parse<wire::ReduceChunk>(frame)->gather())
-      return FrameFate{};
-    EXPECT_NE(swarm.stage_of(from), swarm.stage_of(to));
-    ++lost;
-    return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
-  });
+  swarm.lose(
+      [&](SimNodeId from, SimNodeId to, const Frame& frame) {
+        if (kind_of(frame) != MessageKind::kReduceChunk ||
+            !parse<wire::ReduceChunk>(frame)->gather())
+          return false;
+        EXPECT_NE(swarm.stage_of(from), swarm.stage_of(to));
+        return true;
+      },
+      1);
   expect_reference(swarm, config);
-  EXPECT_EQ(lost, 1U);
+  EXPECT_EQ(swarm.lost(), 1U);
 }
 
 // Two mates that can't reach each other, while both reach the coordinator: one is released.
@@ -77,10 +77,7 @@ TEST_P(Lost, TwoMatesThatCannotReachEachOtherDoNotStopTheRun) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   const SimNodeId a = swarm.node(1, 0), b = swarm.node(1, 1);
-  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame&) {
-    const bool cut = (from == a && to == b) || (from == b && to == a);
-    return cut ? FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}} : FrameFate{};
-  });
+  swarm.part(a, b);
   const RunOutcome outcome = swarm.end(120s);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.sentence;
   const auto& survivor = swarm.cluster();
@@ -96,14 +93,11 @@ TEST_P(Lost, ACreditIsLostWithItsLink) {
   config.net.admit_bytes = 1;
   config.pipeline.in_flight = 4;
   Swarm swarm(options_for(config));
-  std::uint32_t lost = 0;
-  swarm.rule([&](SimNodeId, SimNodeId, const Frame& frame) {
-    if (kind_of(frame) != MessageKind::kCredit || lost > 2) return FrameFate{};
-    ++lost;
-    return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
-  });
+  swarm.lose([](SimNodeId, SimNodeId,
+                const Frame& frame) { return kind_of(frame) == MessageKind::kCredit; },
+             3);
   expect_reference(swarm, config);
-  EXPECT_GT(lost, 0U);
+  EXPECT_GT(swarm.lost(), 0U);
 }
 
 // A link that can't be dialled again: the sender has another peer, or the run says what it could
@@ -115,10 +109,7 @@ TEST_P(Lost, ALinkStaysCut) {
     swarm.until_started();
     const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0);
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
-    swarm.rule([&](SimNodeId from, SimNodeId to, const Frame&) {
-      const bool cut = (from == a && to == b) || (from == b && to == a);
-      return cut ? FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}} : FrameFate{};
-    });
+    swarm.part(a, b);
     const RunOutcome outcome = swarm.end(60s);
     if (receivers == 2 && outcome.exit_code == 0) {
       expect_equal(swarm.cluster().parameters(), reference_of(config));

@@ -84,12 +84,11 @@ void Protocol::expect_no_graphs() const {
   for (const StageModel* model : models_) EXPECT_EQ(model->saved_graphs(), 0U);
 }
 
-void Protocol::twice(const RunConfig& config, const std::vector<SimPeer>& machines,
-                     const std::function<void(Swarm&)>& scenario) {
+void Protocol::twice(const RunConfig& config, const Change& change, const Scenario& scenario) {
   std::optional<std::uint64_t> first;
   for (int run = 0; run < 2; ++run) {
     SimClusterOptions options = options_for(config);
-    options.peers = machines;
+    change(options);
     Swarm swarm(std::move(options));
     swarm.until_started();
     scenario(swarm);
@@ -101,22 +100,6 @@ void Protocol::twice(const RunConfig& config, const std::vector<SimPeer>& machin
     EXPECT_EQ(first.value_or(hash), hash);
     first = hash;
   }
-}
-
-std::size_t Protocol::events(Swarm& swarm, const std::string& kind, const std::string& detail) {
-  std::size_t count = 0;
-  for (const EventRecord& event : *swarm.cluster().journal().events(1000))
-    count += event.kind == kind && event.detail.find(detail) != std::string::npos;
-  return count;
-}
-
-std::size_t Protocol::serving(Swarm& swarm, std::uint16_t stage) {
-  SimCluster& cluster = swarm.cluster();
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < cluster.peers(); ++i)
-    count += cluster.runtime().is_alive(SimCluster::node_of_peer(i)) && cluster.peer(i).serves() &&
-             cluster.peer(i).seat().stage.value == stage;
-  return count;
 }
 
 void Protocol::expect_reference(Swarm& swarm, const RunConfig& config) {

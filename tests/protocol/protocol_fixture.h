@@ -39,13 +39,15 @@ class Protocol : public testing::TestWithParam<std::uint32_t> {
   void expect_reference(Swarm& swarm, const RunConfig& config);
   void expect_no_graphs() const;
   // The run twice: both end well with the reference's parameters, and are the same run.
-  void twice(const RunConfig& config, const std::function<void(Swarm&)>& scenario) {
-    twice(config, {}, scenario);
+  using Scenario = std::function<void(Swarm&)>;
+  using Change = std::function<void(SimClusterOptions&)>;  // of the swarm that is made
+  void twice(const RunConfig& config, const Scenario& scenario) {
+    twice(config, [](SimClusterOptions&) {}, scenario);
   }
-  void twice(const RunConfig& config, const std::vector<SimPeer>& machines,
-             const std::function<void(Swarm&)>& scenario);
-  static std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "");
-  static std::size_t serving(Swarm& swarm, std::uint16_t stage);
+  void twice(const RunConfig& config, const Change& change, const Scenario& scenario);
+  static Change on(std::vector<SimPeer> machines) {
+    return [=](SimClusterOptions& options) { options.peers = machines; };
+  }
 
   std::vector<const StageModel*> models_;  // of the swarm made last
 };

@@ -1,4 +1,5 @@
 // The coordinator is killed and begun again on its journal, with its peers alive.
+#include "tests/pipeline/crash.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -10,16 +11,8 @@ class CoordinatorRestart : public Protocol {
  protected:
   // Killed before anything of that kind gets out.
   static void kill_at(Swarm& swarm, MessageKind kind) {
-    auto dying = std::make_shared<bool>(false), over = std::make_shared<bool>(false);
-    swarm.rule([=](SimNodeId from, SimNodeId to, const Frame& frame) {
-      if (*over || (from != kCoordinatorNode && to != kCoordinatorNode)) return FrameFate{};
-      *dying = *dying || (from == kCoordinatorNode && kind_of(frame) == kind);
-      return *dying ? FrameFate{.kind = FrameFate::Kind::kDropConnection} : FrameFate{};
-    });
-    ASSERT_TRUE(swarm.until([=] { return *dying; }));
-    *over = true;
-    swarm.cluster().kill_coordinator();
-    swarm.cluster().runtime().run_for(500ms);
+    Crash crash(swarm, {.kind = kind, .nth = 1, .last_through = false});
+    ASSERT_TRUE(crash.happens(500ms));
   }
 };
 
@@ -52,7 +45,7 @@ TEST_P(CoordinatorRestart, ASeatThatDoesNotAnswerIsLost) {
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
   const SimNodeId gone = swarm.node(1, 1);
   kill_at(swarm, MessageKind::kSeal);
-  swarm.cluster().network().kill(gone);
+  swarm.kill(gone);
   const std::uint64_t forwards = swarm.delivered(MessageKind::kForward);
   swarm.cluster().restart_coordinator();
   expect_reference(swarm, config);

@@ -15,7 +15,6 @@ class Rivals : public Protocol {
   static void until_committed(Swarm& swarm, std::uint64_t version) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= version; }));
   }
-  static void kill(Swarm& swarm, SimNodeId node) { swarm.cluster().network().kill(node); }
   // What was said of parameters and optimizer state, by stage and version.
   using States = std::map<std::pair<StageId, std::uint64_t>, std::set<std::uint64_t>>;
   static void watch_states(Swarm& swarm, States& states) {
@@ -57,10 +56,8 @@ TEST_P(Rivals, WhatADeadPeerHadAccumulatedDoesNotCount) {
   twice(run_of({1, 2, 1}), [&](Swarm& swarm) {
     const SimNodeId b = swarm.node(1, 0);
     until_committed(swarm, 1);
-    const std::uint64_t acknowledged = swarm.delivered(MessageKind::kReportAck, {}, b);
-    ASSERT_TRUE(swarm.until(
-        [&] { return swarm.delivered(MessageKind::kReportAck, {}, b) > acknowledged + 1; }));
-    kill(swarm, b);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kReportAck, 2, {}, b));
+    swarm.kill(b);
   });
 }
 
@@ -71,7 +68,7 @@ TEST_P(Rivals, TheSumIsClippedOnceWhateverTheShares) {
   config.optimizer.clip = 0.01;
   const std::vector<SimPeer> machines = {
       SimPeer{}, {.forward = 2ms, .backward = 4ms}, {.forward = 8ms, .backward = 16ms}};
-  twice(config, machines, [&](Swarm& swarm) {
+  twice(config, on(machines), [&](Swarm& swarm) {
     until_committed(swarm, 2);
     EXPECT_LT((*swarm.cluster().journal().last_commit())->clip_scale, 1);
   });
@@ -101,10 +98,8 @@ TEST_P(Rivals, ADeadReducerDoesNotEndItsGroupsRound) {
   twice(config, [&](Swarm& swarm) {
     until_committed(swarm, 1);
     const SimNodeId gone = swarm.node(1, 2);
-    const std::uint64_t before = swarm.delivered(MessageKind::kReduceChunk, {}, gone);
-    ASSERT_TRUE(
-        swarm.until([&] { return swarm.delivered(MessageKind::kReduceChunk, {}, gone) > before; }));
-    kill(swarm, gone);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kReduceChunk, 1, {}, gone));
+    swarm.kill(gone);
     EXPECT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 2; }, 5s));
   });
 }
@@ -114,19 +109,17 @@ TEST_P(Rivals, APeerWhoseAveragingFailsDoesNotStepByItself) {
   RunConfig config = run_of({1, 3});
   config.model.d_model = 48;
   States states;
-  int cuts = 2;
   Swarm swarm(options_for(config));
   watch_states(swarm, states);
   swarm.until_started();
   const SimNodeId a = swarm.node(1, 0), b = swarm.node(1, 1);
-  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) {
-    if (from != a || to != b || kind_of(frame) != MessageKind::kReduceChunk || cuts == 0)
-      return FrameFate{};
-    --cuts;
-    return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
-  });
+  swarm.lose(
+      [&](SimNodeId from, SimNodeId to, const Frame& frame) {
+        return from == a && to == b && kind_of(frame) == MessageKind::kReduceChunk;
+      },
+      2);
   expect_reference(swarm, config);
-  EXPECT_EQ(cuts, 0);
+  EXPECT_EQ(swarm.lost(), 2U);
   expect_one_state_each(states);
 }
 
@@ -182,9 +175,7 @@ TEST_P(Rivals, AFrozenMemberDoesNotStopTheAllReduce) {
   twice(config, [&](Swarm& swarm) {
     until_committed(swarm, 1);
     const SimNodeId b = swarm.node(1, 1);
-    const std::uint64_t before = swarm.delivered(MessageKind::kReduceChunk, {}, b);
-    ASSERT_TRUE(
-        swarm.until([&] { return swarm.delivered(MessageKind::kReduceChunk, {}, b) > before; }));
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kReduceChunk, 1, {}, b));
     swarm.freeze(b);
     EXPECT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 2; }, 4s));
     swarm.thaw(b);
@@ -219,8 +210,8 @@ TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
   twice(run_of({2, 2, 2, 2}), [&](Swarm& swarm) {
     until_committed(swarm, 1);
     const SimNodeId b = swarm.node(1, 1), c = swarm.node(2, 0);
-    kill(swarm, b);
-    kill(swarm, c);
+    swarm.kill(b);
+    swarm.kill(c);
   });
 }
 
@@ -228,14 +219,13 @@ TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
 // came from, while the stages after it have counted it.
 TEST_P(Rivals, AGradientThatIsLostOnItsWayIsNotDropped) {
   twice(run_of({1, 1, 1}), [&](Swarm& swarm) {
-    int cuts = 3;
     const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0);
-    swarm.rule([=](SimNodeId from, SimNodeId to, const Frame& frame) mutable {
-      if (from != b || to != a || kind_of(frame) != MessageKind::kGradient || cuts == 0)
-        return FrameFate{};
-      --cuts;
-      return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
-    });
+    swarm.lose(
+        [=](SimNodeId from, SimNodeId to, const Frame& frame) {
+          return from == b && to == a && kind_of(frame) == MessageKind::kGradient;
+        },
+        3);
+    ASSERT_TRUE(swarm.until([&] { return swarm.lost() == 3; }));
   });
 }
 

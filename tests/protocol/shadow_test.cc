@@ -15,11 +15,6 @@ class Shadow : public Protocol {
     config.balance.shadows = "1";
     return config;
   }
-  static void kill_stage(Swarm& swarm, std::uint16_t stage) {
-    for (std::size_t i = 0; i < swarm.cluster().peers(); ++i)
-      if (swarm.cluster().serves(i) && swarm.cluster().peer(i).seat().stage.value == stage)
-        swarm.cluster().network().kill(SimCluster::node_of_peer(i));
-  }
 };
 
 // A stage emptied in mid-step can never commit, if joining waits for a commit: the shadow's host
@@ -28,12 +23,10 @@ TEST_P(Shadow, AStageEmptiedInMidStepIsServedInsideIt) {
   for (std::uint16_t stage = 0; stage < 3; ++stage)
     twice(shadowed({2, 2, 2}), [&](Swarm& swarm) {
       ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") == 3; }));
-      const std::uint64_t before = swarm.delivered(MessageKind::kGradient);
-      ASSERT_TRUE(
-          swarm.until([&] { return swarm.delivered(MessageKind::kGradient) >= before + 5; }));
+      ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 5));
       const std::uint64_t version = commits_of(swarm.cluster());
-      kill_stage(swarm, stage);
-      ASSERT_TRUE(swarm.until([&] { return serving(swarm, stage) == 1; }, 1s));
+      swarm.kill_stage(stage);
+      ASSERT_TRUE(swarm.until([&] { return swarm.serving(stage).size() == 1; }, 1s));
       EXPECT_EQ(commits_of(swarm.cluster()), version);
       EXPECT_EQ(events(swarm, "taken_over"), 1U);
     });
@@ -44,16 +37,16 @@ TEST_P(Shadow, AllMembersAreLostBetweenReduceAndCommit) {
   twice(shadowed({2, 2, 2}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") == 3; }));
     const std::uint64_t version = commits_of(swarm.cluster());
-    bool committed = false;
+    const auto committed = std::make_shared<bool>(false);
     // The instant at which the commit would be heard.
-    swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
-      committed = committed || (kind_of(frame) == MessageKind::kCommit &&
-                                parse<wire::Commit>(frame)->step() > version);
+    swarm.watch([=](SimNodeId, SimNodeId, const Frame& frame) {
+      *committed = *committed || (kind_of(frame) == MessageKind::kCommit &&
+                                  parse<wire::Commit>(frame)->step() > version);
     });
-    ASSERT_TRUE(swarm.until([&] { return committed; }));
+    ASSERT_TRUE(swarm.until([&] { return *committed; }));
     const std::uint64_t durable = commits_of(swarm.cluster());
-    kill_stage(swarm, 1);
-    ASSERT_TRUE(swarm.until([&] { return serving(swarm, 1) == 1; }, 1s));
+    swarm.kill_stage(1);
+    ASSERT_TRUE(swarm.until([&] { return swarm.serving(1).size() == 1; }, 1s));
     EXPECT_GE(commits_of(swarm.cluster()), durable);
     EXPECT_EQ(events(swarm, "taken_over"), 1U);
   });
@@ -68,8 +61,8 @@ TEST_P(Shadow, EightBitStateIsTakenOver) {
   SimClusterOptions options = options_for(config);
   Swarm swarm(std::move(options));
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") == 2; }));
-  kill_stage(swarm, 1);
-  ASSERT_TRUE(swarm.until([&] { return serving(swarm, 1) == 1; }, 1s));
+  swarm.kill_stage(1);
+  ASSERT_TRUE(swarm.until([&] { return swarm.serving(1).size() == 1; }, 1s));
   swarm.finish();
   EXPECT_EQ(events(swarm, "taken_over"), 1U);
   EXPECT_EQ(events(swarm, "shadow_demoted"), 0U);

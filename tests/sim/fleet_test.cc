@@ -1,28 +1,16 @@
 #include "sim/fleet/fleet.h"
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "engine/base/rng.h"
 #include "sim/fleet/replay.h"
+#include "tests/golden/golden.h"
 
 namespace swarmline {
 namespace {
 
 std::string path_of(const std::string& name) {
   return std::string(SWARMLINE_SOURCE_DIR) + "/" + name;
-}
-
-void expect_golden(const std::string& text, const std::string& name) {
-  const std::string path = path_of("tests/golden/fleet/" + name);
-  if (std::getenv("SWARMLINE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(text, expected.str());
 }
 
 Fleet parsed(const std::string& text) {
@@ -93,8 +81,8 @@ TEST(FleetTest, TheFormatIsTheGoldenOneAndReadsBack) {
     fleet->licence = "MIT";
     EXPECT_EQ(parsed(fleet_text(*fleet)), *fleet);
   }
-  expect_golden(fleet_text(*nodes), "nodes.fleet");
-  expect_golden(fleet_text(*counts), "counts.fleet");
+  expect_golden("fleet/nodes.fleet", fleet_text(*nodes));
+  expect_golden("fleet/counts.fleet", fleet_text(*counts));
 }
 
 TEST(FleetTest, BadLinesAreNamed) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/model_wrapper.h"
 #include "sim/seeds/swarm_seed.h"
 
 namespace swarmline {
@@ -12,27 +13,21 @@ namespace {
 using namespace std::chrono_literals;
 
 // Adds the weight gradients of every try but the first one twice, or fails to compute.
-class WrongModel final : public StageModel {
+class WrongModel final : public ModelWrapper {
  public:
   WrongModel(std::unique_ptr<StageModel> model, bool fails)
-      : model_(std::move(model)), fails_(fails) {}
+      : ModelWrapper(std::move(model)), fails_(fails) {}
   Result<ForwardOutput> forward(const ForwardInput& input) override {
     if (fails_ && input.id.attempt.value != 0) return fail(ErrorCode::kDevice, "broken");
-    return model_->forward(input);
+    return ModelWrapper::forward(input);
   }
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     BackwardInput more = input;
     if (input.id.attempt.value != 0) more.scale *= 2;
-    return model_->backward(more);
+    return ModelWrapper::backward(more);
   }
-  void release(AttemptId id) override { model_->release(id); }
-  std::size_t saved_graphs() const override { return model_->saved_graphs(); }
-  const ParameterLayout& layout() const override { return model_->layout(); }
-  MutableBytes parameters() override { return model_->parameters(); }
-  void parameters_changed() override { model_->parameters_changed(); }
 
  private:
-  std::unique_ptr<StageModel> model_;
   bool fails_;
 };
 

@@ -130,6 +130,10 @@ int run(const Flags& flags) {
   if (shared == MAP_FAILED) throw std::runtime_error("no memory");
   auto& totals = *new (shared) Totals;
   const std::vector<std::uint64_t> seeds = seeds_of(flags);
+  if (seeds.empty()) {
+    fmt::print(stderr, "swarm_seeds: no seeds; expected --count N or --regressions FILE\n");
+    return 2;
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   Pool pool(flags.jobs);
   for (const std::uint64_t seed : seeds) {

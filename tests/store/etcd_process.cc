@@ -1,19 +1,19 @@
 #include "tests/store/etcd_process.h"
 
-#include <arpa/inet.h>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "engine/store/etcd_client.h"
+#include "tests/net/own_port.h"
 
 extern char** environ;
 
@@ -33,19 +33,6 @@ std::string program() {
   return {};
 }
 
-std::string free_endpoint() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket, raw, size) != 0 || ::getsockname(socket, raw, &size) != 0)
-    ADD_FAILURE() << "no free port";
-  ::close(socket);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
 bool answers(const std::string& endpoint) {
   EtcdClient client({{"127.0.0.1", endpoint.substr(endpoint.find(':') + 1)}},
                     std::chrono::seconds(1));
@@ -60,8 +47,8 @@ std::string EtcdProcess::missing() {
 
 EtcdProcess::EtcdProcess() {
   for (int i = 0; i < kStartsMax && pid_ < 0; ++i) {
-    endpoint_ = free_endpoint();
-    peer_endpoint_ = free_endpoint();
+    endpoint_ = free_address();
+    peer_endpoint_ = free_address();
     start();
   }
   if (pid_ < 0) ADD_FAILURE() << "etcd does not start: " << slurp(folder_.at("etcd.log"));

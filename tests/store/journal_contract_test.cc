@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,22 +61,70 @@ class OpenedStore : public Opened {
   std::unique_ptr<ControlStore> store_;
 };
 
+struct Store {
+  std::string name;
+  std::function<ControlStoreOptions(const TempFolder&)> options;
+  std::string missing;  // why there is none here; empty: there is
+};
+
+Store sqlite() {
+  return {"Sqlite",
+          [](const TempFolder& folder) {
+            return ControlStoreOptions{.etcd = {}, .run_folder = folder.path(), .run = {}};
+          },
+          ""};
+}
+
+// One etcd serves all tests of this process; every test has a run of its own in it.
+Store etcd() {
+  return {"Etcd",
+          [](const TempFolder& folder) {
+            static EtcdProcess process;
+            return ControlStoreOptions{
+                .etcd = {process.endpoint()}, .run_folder = {}, .run = folder.path()};
+          },
+          EtcdProcess::missing()};
+}
+
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<Opened>(const TempFolder&)> open;
+  std::string missing;
 };
+
+template <typename T>
+Backend in_memory(const char* name) {
+  return {name, [](const TempFolder&) { return std::make_unique<T>(); }, ""};
+}
+Backend in_store(const Store& store) {
+  return {store.name,
+          [options = store.options](const TempFolder& folder) {
+            return std::make_unique<OpenedStore>(options(folder));
+          },
+          store.missing};
+}
 
 class JournalContract : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    if (GetParam().name == "Etcd" && !EtcdProcess::missing().empty())
-      GTEST_SKIP() << EtcdProcess::missing();
+    if (!GetParam().missing.empty()) GTEST_SKIP() << GetParam().missing;
     opened_ = GetParam().open(folder_);
     journal_ = opened_->journal();
   }
   TempFolder folder_;
   std::unique_ptr<Opened> opened_;
   Journal* journal_ = nullptr;
+};
+
+// What is in memory goes with its process; this does not.
+class JournalOfStore : public testing::TestWithParam<Store> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().missing.empty()) GTEST_SKIP() << GetParam().missing;
+    store_.emplace(GetParam().options(folder_));
+  }
+  TempFolder folder_;
+  std::optional<OpenedStore> store_;
 };
 
 SeatRecord seat(std::uint32_t peer, std::uint32_t incarnation, std::uint16_t stage,
@@ -173,15 +222,14 @@ TEST_P(JournalContract, EventsNewestCountInOrder) {
   EXPECT_EQ(journal_->events(100)->size(), 5U);
 }
 
-TEST_P(JournalContract, TheNextLeaderFindsEverything) {
-  auto* store = dynamic_cast<OpenedStore*>(opened_.get());
-  if (store == nullptr) GTEST_SKIP() << "what is in memory goes with its process";
-  ASSERT_TRUE(journal_->put_meta("term", "3"));
-  ASSERT_TRUE(journal_->record_seat(seat(1, 1, 0, "active")));
-  ASSERT_TRUE(journal_->record_commit({.step = 9, .version = 10}));
-  ASSERT_TRUE(journal_->record_event(1, "start", ""));
-  store->again();
-  Journal* next = store->journal();
+TEST_P(JournalOfStore, TheNextLeaderFindsEverything) {
+  Journal* journal = store_->journal();
+  ASSERT_TRUE(journal->put_meta("term", "3"));
+  ASSERT_TRUE(journal->record_seat(seat(1, 1, 0, "active")));
+  ASSERT_TRUE(journal->record_commit({.step = 9, .version = 10}));
+  ASSERT_TRUE(journal->record_event(1, "start", ""));
+  store_->again();
+  Journal* next = store_->journal();
   EXPECT_EQ(*next->get_meta("term"), "3");
   EXPECT_EQ(next->seats()->size(), 1U);
   ASSERT_TRUE(next->record_commit({.step = 10, .version = 11}));
@@ -190,25 +238,13 @@ TEST_P(JournalContract, TheNextLeaderFindsEverything) {
   EXPECT_EQ(next->events(10)->size(), 2U);
 }
 
-// One etcd serves all tests of this process; every test has a run of its own in it.
-std::unique_ptr<Opened> open_in_etcd(const TempFolder& folder) {
-  static EtcdProcess etcd;
-  return std::make_unique<OpenedStore>(
-      ControlStoreOptions{.etcd = {etcd.endpoint()}, .run_folder = {}, .run = folder.path()});
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, JournalContract,
-    testing::Values(Backend{"Memory",
-                            [](const TempFolder&) { return std::make_unique<OpenedMemory>(); }},
-                    Backend{"Sim", [](const TempFolder&) { return std::make_unique<OpenedSim>(); }},
-                    Backend{"Sqlite",
-                            [](const TempFolder& folder) {
-                              return std::make_unique<OpenedStore>(ControlStoreOptions{
-                                  .etcd = {}, .run_folder = folder.path(), .run = {}});
-                            }},
-                    Backend{"Etcd", open_in_etcd}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, JournalContract,
+                         testing::Values(in_memory<OpenedMemory>("Memory"),
+                                         in_memory<OpenedSim>("Sim"), in_store(sqlite()),
+                                         in_store(etcd())),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, JournalOfStore, testing::Values(sqlite(), etcd()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace swarmline

@@ -16,6 +16,13 @@ TEST(JsonWriterTest, PutsCommasAndBracketsWhereTheyBelong) {
   EXPECT_EQ(json.take(), R"({"a":1,"b":["x",2.5],"c":{},"d":[],"e":true,"f":null})");
 }
 
+TEST(JsonWriterTest, WhatIsNotThereIsNull) {
+  JsonWriter json;
+  json.begin_object().member("a", std::optional(2.5)).member("b", std::optional<double>());
+  json.member("c", std::optional(7U)).member("d", std::optional<bool>(false)).end_object();
+  EXPECT_EQ(json.take(), R"({"a":2.5,"b":null,"c":7,"d":false})");
+}
+
 TEST(JsonWriterTest, Indented) {
   JsonWriter json(2);
   json.begin_object().member("a", 1).key("b").begin_array().value(2).value(3).end_array();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/store/journal.h"
+#include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {

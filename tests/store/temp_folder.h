@@ -9,8 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include <gtest/gtest.h>
-
 namespace swarmline {
 
 class TempFolder {
@@ -46,16 +44,6 @@ class TempFolder {
 inline std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Compares with a file under tests/golden. SWARMLINE_UPDATE_GOLDEN=1 writes it instead.
-inline void expect_golden(const std::string& name, std::string_view bytes) {
-  const std::string path = std::string(SWARMLINE_SOURCE_DIR) + "/tests/golden/" + name;
-  if (const char* update = std::getenv("SWARMLINE_UPDATE_GOLDEN"); update && *update == '1') {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream(path, std::ios::binary) << bytes;
-  }
-  EXPECT_TRUE(slurp(path) == bytes) << name << " differs from what is written now:\n" << bytes;
 }
 
 }  // namespace swarmline

@@ -54,11 +54,7 @@ TEST(SwarmBalance, APeerMovesToTheStageThatLostTwo) {
   const SwarmFolder swarm({"run.steps=40", "pipeline.delay=1", "model.dtype=fp64",
                            "model.bias=false", "pipeline.stages=4", "pipeline.peers=[3, 3, 3, 3]",
                            "batch.batch=48", "log.level=info"});
-  Program launch = swarm.start(
-      "launch", {"--peer-config", swarm.temp().write("peer.toml",
-                                                     "config_version = 1\n[peer]\n"
-                                                     "emulate = { forward_ms = 20, backward_ms = "
-                                                     "40 }\n")});
+  Program launch = swarm.start("launch", swarm.emulating(20, 40));
   const auto before = swarm.wait_for_step(10);
   ASSERT_TRUE(before) << launch.output() << swarm.logs();
   for (const std::size_t i : {0U, 1U})
@@ -75,14 +71,7 @@ TEST(SwarmBalance, APeerMovesToTheStageThatLostTwo) {
   for (std::size_t stage = 0; stage < kStages; ++stage) EXPECT_GE(ready(*there, stage), kPeers - 1);
   EXPECT_EQ(launch.wait(), 0) << launch.output() << swarm.logs();
   show_recovery(swarm.log("step"), swarm.log("peer_lost"));
-
-  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
-  const Ended diff = run_program(
-      swarm.temp(), "diff",
-      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
-  const auto json = parse_json(diff.output);
-  ASSERT_TRUE(json.has_value()) << diff.output;
-  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9);
+  expect_reference(swarm);
 }
 
 }  // namespace

@@ -7,41 +7,28 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/checkpoint_diff.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
 namespace {
 
-// float64: what rounding makes of another order of sums stays far below this.
-constexpr double kDifferenceMax = 1e-9;
-
 class SwarmEras : public testing::Test {
  protected:
   explicit SwarmEras(std::uint32_t delay = 0)
       : swarm_({"run.steps=40", "pipeline.peers=2", "model.dtype=fp64", "checkpoint.every_steps=5",
-                "pipeline.delay=" + std::to_string(delay), "log.level=warn"}),
-        peers_({"--peer-config",
-                swarm_.temp().write("peer.toml",
-                                    "config_version = 1\n[peer]\n"
-                                    "emulate = { forward_ms = 3, backward_ms = 6 }\n")}) {
+                "pipeline.delay=" + std::to_string(delay), "log.level=warn"}) {
     adopt_orphans();
   }
   ~SwarmEras() override { expect_nothing_left(); }
 
-  Program launch() const { return swarm_.start("launch", peers_); }
+  Program launch() const { return swarm_.start("launch", swarm_.emulating(3, 6)); }
 
-  // Key biases have no true gradient: the reference's own orders of adding differ there.
-  void expect_reference() const {
-    const Ended reference = swarm_.launch({"--reference"});
-    ASSERT_EQ(reference.code, 0) << reference.output;
-    const auto diff = diff_checkpoints(swarm_.run().path(), swarm_.run().path() + "-reference");
-    ASSERT_TRUE(diff) << diff.error().what;
-    EXPECT_TRUE(diff->same_tensors());
-    EXPECT_TRUE(diff->state_in_a);
-    for (const TensorDiff& tensor : diff->tensors)
-      if (!tensor.name.ends_with("attention.k.bias"))
-        EXPECT_LT(tensor.max_rel_to_peak, kDifferenceMax) << tensor.name;
+  // Ctrl-C in mid-run: it writes a checkpoint and ends well.
+  void interrupt() const {
+    Program first = launch();
+    ASSERT_TRUE(swarm_.wait_for_step(12));
+    first.signal(SIGINT);
+    EXPECT_EQ(first.wait(), 0) << first.output();
   }
   std::size_t events(const std::string& kind, const std::string& part) const {
     std::size_t count = 0;
@@ -51,7 +38,6 @@ class SwarmEras : public testing::Test {
   }
 
   SwarmFolder swarm_;
-  std::vector<std::string> peers_;
 };
 
 class SwarmErasDelayed : public SwarmEras {
@@ -68,16 +54,11 @@ TEST_F(SwarmErasDelayed, BothPeersOfAStageAreKilled) {
   EXPECT_EQ(run.wait(), 0) << run.output() << swarm_.logs();
   EXPECT_NE(run.output().find("era 1 begins with version "), std::string::npos) << run.output();
   EXPECT_EQ(events("new_era", "checkpoints/step-"), 1U);
-  expect_reference();
+  expect_reference(swarm_);
 }
 
 TEST_F(SwarmEras, AnInterruptedRunGoesOnWhenItIsStartedAgain) {
-  {
-    Program first = launch();
-    ASSERT_TRUE(swarm_.wait_for_step(12));
-    first.signal(SIGINT);
-    EXPECT_EQ(first.wait(), 0) << first.output();
-  }
+  ASSERT_NO_FATAL_FAILURE(interrupt());
   const auto drained = swarm_.status();
   ASSERT_TRUE(drained);
   ASSERT_LT(drained->step, 40U);
@@ -86,7 +67,7 @@ TEST_F(SwarmEras, AnInterruptedRunGoesOnWhenItIsStartedAgain) {
   EXPECT_NE(second.output().find("holds this run already"), std::string::npos);
   EXPECT_EQ(events("new_era", "begins with version " + std::to_string(drained->step) + " "), 1U);
   EXPECT_EQ(swarm_.log("step").size(), 40U) << "no step was computed twice";
-  expect_reference();
+  expect_reference(swarm_);
   const Ended third = swarm_.launch();
   EXPECT_EQ(third.code, 0);
   EXPECT_NE(third.output.find("has finished its 40 steps"), std::string::npos) << third.output;
@@ -113,20 +94,15 @@ TEST_F(SwarmErasDelayed, AKilledRunGoesOnFromItsNewestWholeCheckpoint) {
   EXPECT_EQ(second.wait(), 0) << second.output() << swarm_.logs();
   EXPECT_EQ(events("new_era", "begins with version 10 "), 1U);
   EXPECT_NE(swarm_.logs().find("step-15/stage-1.safetensors is damaged"), std::string::npos);
-  expect_reference();
+  expect_reference(swarm_);
 }
 
 // The numbers of peers and of stages are the machines', not the run's.
 TEST_F(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
-  {
-    Program first = launch();
-    ASSERT_TRUE(swarm_.wait_for_step(12));
-    first.signal(SIGINT);
-    EXPECT_EQ(first.wait(), 0) << first.output();
-  }
+  ASSERT_NO_FATAL_FAILURE(interrupt());
   const Ended second = swarm_.launch({"--set", "pipeline.stages=3", "--set", "pipeline.peers=1"});
   EXPECT_EQ(second.code, 0) << second.output << swarm_.logs();
-  expect_reference();
+  expect_reference(swarm_);
   const Ended other = swarm_.launch({"--set", "batch.batch=16"});
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.output.find("batch.batch: found 16, but the run began with 8"), std::string::npos)

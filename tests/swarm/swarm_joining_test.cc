@@ -1,7 +1,7 @@
 // A coordinator started by hand, and peers that join it, or may not.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/protocol/message_kinds.h"
-#include "tests/swarm/own_port.h"
+#include "tests/net/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -107,14 +107,12 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
                     "--emulate-backward-ms", "5"});
   };
   const auto serves = [&](const std::string& name) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (const auto status = swarm.status())
-        for (const PeerStatus& peer : status->stages.at(0).peers)
-          if (peer.name == name && peer.state == "ready" && peer.microbatches > 0) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return false;
+    return comes_true([&] {
+      const auto status = swarm.status();
+      return status && std::ranges::any_of(status->stages.at(0).peers, [&](const auto& peer) {
+               return peer.name == name && peer.state == "ready" && peer.microbatches > 0;
+             });
+    });
   };
   Program first = join("first");
   ASSERT_TRUE(swarm.wait_for_step(1));

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/swarm/own_port.h"
+#include "tests/net/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -55,14 +55,7 @@ TEST(SwarmLinks, ADelayedSwarmMakesTheModelOfOneProcess) {
   second.expect_done();
   // Activations of 3 steps x 4 microbatches x 2 sequences x 32 tokens x 32 features in fp64.
   EXPECT_GT(first.bytes_forward() + second.bytes_forward(), 3U * 4 * 2 * 32 * 32 * 8);
-
-  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
-  const Ended diff = run_program(
-      swarm.temp(), "diff",
-      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
-  const auto json = parse_json(diff.output);
-  ASSERT_TRUE(json.has_value()) << diff.output;
-  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9);
+  expect_reference(swarm);
 }
 
 TEST(SwarmLinks, ABadShapeIsTheUsersMistake) {

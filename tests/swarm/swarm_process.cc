@@ -1,33 +1,25 @@
 #include "tests/swarm/swarm_process.h"
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include <gtest/gtest.h>
+
 #include "cli/admin_client.h"
+#include "engine/checkpoint/checkpoint_diff.h"
 
 namespace swarmline {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kPoll(20);
-
-// True once `holds` does, false after the time is up.
-bool comes_true(double seconds_max, const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_max);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
-}
+// Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
+constexpr double kReferenceDifferenceMax = 1e-9;
 
 // Words drawn from a small set: text that a model learns something about in a few steps.
 std::string some_text() {
@@ -81,7 +73,7 @@ Program::Program(const TempFolder& folder, const std::string& name,
 }
 
 int Program::wait(double seconds_max) {
-  if (comes_true(seconds_max, [this] { return !running(); })) return *process_->poll();
+  if (comes_true([this] { return !running(); }, seconds_max)) return *process_->poll();
   ADD_FAILURE() << name_ << " did not end within " << seconds_max << " s; it wrote:\n" << output();
   process_->kill_and_wait();
   return -1;
@@ -93,7 +85,7 @@ std::string Program::output() const {
 
 bool Program::wait_for_output(const std::string& text, double seconds_max) {
   const auto written = [&] { return output().find(text) != std::string::npos; };
-  if (comes_true(seconds_max, [&] { return written() || !running(); }) && written()) return true;
+  if (comes_true([&] { return written() || !running(); }, seconds_max) && written()) return true;
   ADD_FAILURE() << name_ << " did not write \"" << text << "\" but:\n" << output();
   return false;
 }
@@ -124,6 +116,13 @@ Program SwarmFolder::start(const std::string& command, std::vector<std::string> 
   return Program(temp_, command, arguments(command, std::move(more)));
 }
 
+std::vector<std::string> SwarmFolder::emulating(int forward_ms, int backward_ms) const {
+  const std::string speeds = "forward_ms = " + std::to_string(forward_ms) +
+                             ", backward_ms = " + std::to_string(backward_ms);
+  return {"--peer-config",
+          temp_.write("peer.toml", "config_version = 1\n[peer]\nemulate = { " + speeds + " }\n")};
+}
+
 Ended SwarmFolder::launch(std::vector<std::string> more) const {
   Program program = start("launch", std::move(more));
   const int code = program.wait(2 * kPatienceSeconds);
@@ -151,10 +150,12 @@ std::optional<RunStatus> SwarmFolder::status() const {
 std::optional<RunStatus> SwarmFolder::wait_until(const std::function<bool(const RunStatus&)>& holds,
                                                  double seconds_max) const {
   std::optional<RunStatus> last;
-  const bool held = comes_true(seconds_max, [&] {
-    last = status();
-    return last && (holds(*last) || last->over());
-  });
+  const bool held = comes_true(
+      [&] {
+        last = status();
+        return last && (holds(*last) || last->over());
+      },
+      seconds_max);
   if (held && holds(*last)) return last;
   ADD_FAILURE() << "the run is " << (last ? last->state + ": " + last->sentence : "not there")
                 << "\n"
@@ -187,6 +188,20 @@ std::string SwarmFolder::logs() const {
     text += "---- " + file.path().filename().string() + "\n" + slurp(file.path().string());
   }
   return text;
+}
+
+// Key biases have no true gradient: Adam makes steps of the noise of their sums.
+void expect_reference(const SwarmFolder& swarm) {
+  const Ended reference = swarm.launch({"--reference"});
+  ASSERT_EQ(reference.code, 0) << reference.output;
+  const auto diff = diff_checkpoints(swarm.run().path(), swarm.run().path() + "-reference");
+  ASSERT_TRUE(diff) << diff.error().what;
+  EXPECT_TRUE(diff->same_tensors());
+  EXPECT_TRUE(diff->state_in_a);
+  EXPECT_FALSE(diff->tensors.empty());
+  for (const TensorDiff& tensor : diff->tensors)
+    if (!tensor.name.ends_with("attention.k.bias"))
+      EXPECT_LT(tensor.max_rel_to_peak, kReferenceDifferenceMax) << tensor.name;
 }
 
 namespace {
@@ -247,11 +262,13 @@ void adopt_orphans() {
 }
 
 void expect_nothing_left(double seconds_max) {
-  const bool gone = comes_true(seconds_max, [] {
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    return descendants(::getpid()).empty();
-  });
+  const bool gone = comes_true(
+      [] {
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+        return descendants(::getpid()).empty();
+      },
+      seconds_max);
   if (gone) return;
   for (const pid_t pid : descendants(::getpid())) {
     ADD_FAILURE() << "left behind: " << command_line(pid);

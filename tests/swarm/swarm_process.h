@@ -14,12 +14,10 @@
 #include "cli/json_value.h"
 #include "cli/run_folder.h"
 #include "cli/run_status.h"
+#include "tests/runtime/comes_true.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
-
-// Long enough for a loaded machine; nothing is expected to take as long.
-inline constexpr double kPatienceSeconds = 60;
 
 // One process of the program; its output goes to a file.
 class Program {
@@ -60,6 +58,8 @@ class SwarmFolder {
   std::vector<std::string> arguments(const std::string& command,
                                      std::vector<std::string> more = {}) const;
   Program start(const std::string& command, std::vector<std::string> more = {}) const;
+  // Flags of launch: devices that compute at these speeds, whatever the machine does.
+  std::vector<std::string> emulating(int forward_ms, int backward_ms) const;
   // A whole run to its end. Another name is another run folder.
   Ended launch(std::vector<std::string> more = {}) const;
 
@@ -77,6 +77,9 @@ class SwarmFolder {
   RunFolder run_;
   std::vector<std::string> overrides_;
 };
+
+// The parameters are those of the same float64 run in one process, which it makes.
+void expect_reference(const SwarmFolder& swarm);
 
 // Running processes below `ancestor`, as the system lists them.
 std::vector<pid_t> descendants(pid_t ancestor);

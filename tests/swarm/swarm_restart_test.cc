@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/net/own_port.h"
 #include "tests/store/etcd_process.h"
-#include "tests/swarm/own_port.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -22,16 +22,6 @@ std::vector<std::string> run_of(std::uint32_t delay) {
           "net.peer_silence_seconds=60",
           "model.dtype=fp64",
           "model.bias=false"};
-}
-
-void expect_reference(const SwarmFolder& swarm) {
-  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
-  const Ended diff = run_program(
-      swarm.temp(), "diff",
-      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
-  const auto json = parse_json(diff.output);
-  ASSERT_TRUE(json.has_value()) << diff.output;
-  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9) << diff.output;
 }
 
 // Nothing was counted twice or lost.
@@ -52,11 +42,7 @@ class SwarmRestartDelay : public SwarmRestart, public testing::WithParamInterfac
 
 TEST_P(SwarmRestartDelay, LaunchStartsAKilledCoordinatorAgain) {
   const SwarmFolder swarm(run_of(GetParam()));
-  Program launch = swarm.start(
-      "launch",
-      {"--peer-config", swarm.temp().write("peer.toml",
-                                           "config_version = 1\n[peer]\n"
-                                           "emulate = { forward_ms = 2, backward_ms = 4 }\n")});
+  Program launch = swarm.start("launch", swarm.emulating(2, 4));
   for (const std::uint64_t step : {3U, 20U, 40U}) {
     ASSERT_TRUE(swarm.wait_for_step(step)) << launch.output() << swarm.logs();
     ::kill(process_with(launch.pid(), "swarmline coordinator"), SIGKILL);
@@ -102,27 +88,55 @@ TEST_P(SwarmRestartDelay, TheSameCommandGoesOnWithThePeersThatAreThere) {
   expect_reference(swarm);
 }
 
+// A coordinator in mid-run, and one that stands by.
+class Pair {
+ public:
+  explicit Pair(std::vector<std::string> config)
+      : standby_address_(free_address()),
+        swarm_(with_standby(std::move(config), standby_address_)),
+        coordinator_(swarm_.start("coordinator")),
+        peers_(four_peers(swarm_, coordinator_)),
+        standby_(swarm_.temp(), "standby",
+                 swarm_.arguments("coordinator", {"--standby", "--set",
+                                                  "net.listen=\"" + standby_address_ + "\""})) {
+    EXPECT_TRUE(standby_.wait_for_output("standing by"));
+    EXPECT_TRUE(swarm_.wait_for_step(5)) << coordinator_.output();
+    EXPECT_TRUE(standby_.running());
+  }
+  Program& coordinator() { return coordinator_; }
+  // The standby ends the run with the peers that were there.
+  void expect_taken_over() {
+    EXPECT_EQ(standby_.wait(), 0) << standby_.output();
+    for (const auto& peer : peers_) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  }
+  void expect_nothing_lost() const {
+    EXPECT_EQ(swarm_.log("begun_again").size(), 1U);
+    EXPECT_TRUE(swarm_.log("new_era").empty());
+    expect_each_step_once(swarm_, 60);
+    expect_reference(swarm_);
+  }
+
+ private:
+  static std::vector<std::string> with_standby(std::vector<std::string> config,
+                                               const std::string& address) {
+    config.push_back("net.standby=[\"" + address + "\"]");
+    return config;
+  }
+
+  const std::string standby_address_;
+  const SwarmFolder swarm_;
+  Program coordinator_;
+  const Peers peers_;
+  Program standby_;
+};
+
 TEST_P(SwarmRestartDelay, AStandbyTakesOverAtItsOwnAddress) {
-  const std::string standby_address = free_address();
-  std::vector<std::string> config = run_of(GetParam());
-  config.push_back("net.standby=[\"" + standby_address + "\"]");
-  const SwarmFolder swarm(config);
-  Program coordinator = swarm.start("coordinator");
-  const Peers peers = four_peers(swarm, coordinator);
-  Program standby(swarm.temp(), "standby",
-                  swarm.arguments("coordinator", {"--standby", "--set",
-                                                  "net.listen=\"" + standby_address + "\""}));
-  ASSERT_TRUE(standby.wait_for_output("standing by"));
-  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator.output();
-  EXPECT_TRUE(standby.running());
-  coordinator.signal(SIGKILL);
-  EXPECT_EQ(coordinator.wait(), 128 + SIGKILL);
-  EXPECT_EQ(standby.wait(), 0) << standby.output();
-  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
-  EXPECT_EQ(swarm.log("begun_again").size(), 1U);
-  EXPECT_TRUE(swarm.log("new_era").empty());
-  expect_each_step_once(swarm, 60);
-  expect_reference(swarm);
+  Pair pair(run_of(GetParam()));
+  ASSERT_FALSE(HasFailure());
+  pair.coordinator().signal(SIGKILL);
+  EXPECT_EQ(pair.coordinator().wait(), 128 + SIGKILL);
+  pair.expect_taken_over();
+  pair.expect_nothing_lost();
 }
 
 // The control store is an etcd: the leader is stopped for longer than its lease, the standby goes
@@ -130,28 +144,16 @@ TEST_P(SwarmRestartDelay, AStandbyTakesOverAtItsOwnAddress) {
 TEST_F(SwarmRestart, AStoppedLeaderIsReplacedAndEndsWhenItWakes) {
   if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
   const EtcdProcess etcd;
-  const std::string standby_address = free_address();
   std::vector<std::string> config = run_of(1);
   config.insert(config.end(),
-                {"net.standby=[\"" + standby_address + "\"]",
-                 "run.etcd=[\"" + etcd.endpoint() + "\"]", "run.etcd_lease_seconds=2"});
-  const SwarmFolder swarm(config);
-  Program coordinator = swarm.start("coordinator");
-  const Peers peers = four_peers(swarm, coordinator);
-  Program standby(swarm.temp(), "standby",
-                  swarm.arguments("coordinator", {"--standby", "--set",
-                                                  "net.listen=\"" + standby_address + "\""}));
-  ASSERT_TRUE(standby.wait_for_output("standing by"));
-  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator.output();
-  coordinator.signal(SIGSTOP);
-  EXPECT_EQ(standby.wait(), 0) << standby.output();
-  coordinator.signal(SIGCONT);
-  EXPECT_EQ(coordinator.wait(), 3) << coordinator.output();
-  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
-  EXPECT_EQ(swarm.log("begun_again").size(), 1U);
-  EXPECT_TRUE(swarm.log("new_era").empty());
-  expect_each_step_once(swarm, 60);
-  expect_reference(swarm);
+                {"run.etcd=[\"" + etcd.endpoint() + "\"]", "run.etcd_lease_seconds=2"});
+  Pair pair(config);
+  ASSERT_FALSE(HasFailure());
+  pair.coordinator().signal(SIGSTOP);
+  pair.expect_taken_over();
+  pair.coordinator().signal(SIGCONT);
+  EXPECT_EQ(pair.coordinator().wait(), 3) << pair.coordinator().output();
+  pair.expect_nothing_lost();
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, SwarmRestartDelay, testing::Values(0U, 1U));

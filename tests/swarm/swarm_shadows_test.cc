@@ -12,12 +12,6 @@
 namespace swarmline {
 namespace {
 
-std::string peer_config(const SwarmFolder& swarm) {
-  return swarm.temp().write("peer.toml",
-                            "config_version = 1\n[peer]\n"
-                            "emulate = { forward_ms = 10, backward_ms = 20 }\n");
-}
-
 bool all_shadowed(const RunStatus& status) {
   return std::ranges::all_of(status.stages, [](const StageStatus& stage) {
     return std::ranges::count(stage.shadows, "ready", &ShadowStatus::state) > 0;
@@ -37,18 +31,7 @@ double wall_seconds_of(const JsonValue& line) {
 void expect_all_steps_once(const SwarmFolder& swarm, std::uint64_t steps) {
   const std::vector<JsonValue> lines = swarm.log("step");
   ASSERT_EQ(lines.size(), steps);
-  for (std::uint64_t step = 0; step < steps; ++step)
-    EXPECT_EQ(lines[step]["step"].count(), lines[0]["step"].count() + step);
-}
-
-void expect_reference(const SwarmFolder& swarm) {
-  ASSERT_EQ(swarm.launch({"--reference"}).code, 0);
-  const Ended diff = run_program(
-      swarm.temp(), "diff",
-      {"checkpoint", "diff", swarm.run().path(), swarm.run().path() + "-reference", "--json"});
-  const auto json = parse_json(diff.output);
-  ASSERT_TRUE(json.has_value()) << diff.output;
-  EXPECT_LT((*json)["max_rel_to_peak"].number_or(1), 1e-9);
+  for (std::uint64_t step = 0; step < steps; ++step) EXPECT_EQ(lines[step]["step"].count(), step);
 }
 
 class SwarmShadows : public testing::TestWithParam<int> {};
@@ -59,7 +42,7 @@ TEST_P(SwarmShadows, AStageThatLosesAllItsPeersIsTakenOver) {
                            "model.bias=false", fmt::format("pipeline.delay={}", GetParam()),
                            "pipeline.stages=3", "pipeline.peers=[2, 2, 2]", "balance.shadows=1",
                            "batch.batch=32", "log.level=info"});
-  Program launch = swarm.start("launch", {"--peer-config", peer_config(swarm)});
+  Program launch = swarm.start("launch", swarm.emulating(10, 20));
   const auto before = swarm.wait_until(all_shadowed);
   ASSERT_TRUE(before) << launch.output() << swarm.logs();
   ASSERT_LT(before->step, kSteps / 2) << "too late to see anything";

@@ -1,0 +1,32 @@
+// A stage model that hands everything on to another, which it owns: whoever watches or breaks a
+// model overrides what it needs. Header-only; shapes, errors and thread are the other's.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "engine/model/stage_model.h"
+
+namespace swarmline {
+
+class ModelWrapper : public StageModel {
+ public:
+  explicit ModelWrapper(std::unique_ptr<StageModel> inner) : inner_(std::move(inner)) {}
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    return inner_->forward(input);
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    return inner_->backward(input);
+  }
+  void release(AttemptId id) override { inner_->release(id); }
+  std::size_t saved_graphs() const override { return inner_->saved_graphs(); }
+  bool takes_wire() const override { return inner_->takes_wire(); }
+  const ParameterLayout& layout() const override { return inner_->layout(); }
+  MutableBytes parameters() override { return inner_->parameters(); }
+  void parameters_changed() override { inner_->parameters_changed(); }
+
+ private:
+  std::unique_ptr<StageModel> inner_;
+};
+
+}  // namespace swarmline
