@@ -245,9 +245,9 @@ TEST_P(Era, UpdatesAreKnownToACoordinatorThatComesBeforeTheFirstCommit) {
   Swarm swarm(options_for(config, poison));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
-  ASSERT_TRUE(until_delivered(swarm, MessageKind::kGradient, 1));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 1));
   swarm.cluster().kill_coordinator();
   swarm.cluster().restart_coordinator();
   swarm.finish();
@@ -267,7 +267,7 @@ TEST_P(Era, ACheckpointIsReadWhileOthersAreHeard) {
     swarm.until_started();
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     const Duration before = swarm.cluster().elapsed();
-    kill_stage(swarm, 1);
+    kill_all_of(swarm, 1);
     swarm.cluster().runtime().run_for(reading / 2);
     EXPECT_FALSE(swarm.cluster().coordinator().takes_peers());
     if (reading == 20s) swarm.cluster().add_peer({});
@@ -287,7 +287,7 @@ TEST_P(Era, ACoordinatorThatDiesAsItReadsTheCheckpoint) {
   Swarm swarm(std::move(options));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   swarm.cluster().runtime().run_for(10s);
   swarm.cluster().kill_coordinator();
   swarm.cluster().runtime().run_for(500ms);
@@ -304,7 +304,7 @@ TEST_P(Era, ARunIsStoppedWhileItsCheckpointIsRead) {
   Swarm swarm(std::move(options));
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
-  kill_stage(swarm, 1);
+  kill_all_of(swarm, 1);
   swarm.cluster().runtime().run_for(10s);
   swarm.cluster().coordinator().request_stop(false);
   EXPECT_EQ(swarm.end(1s).exit_code, 0);
