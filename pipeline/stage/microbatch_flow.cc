@@ -6,6 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
+#include "pipeline/stage/microbatch_memory.h"
 #include "pipeline/stage/stage_compute.h"
 
 namespace swarmline {
@@ -124,11 +125,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     if (!targets) return std::unexpected(targets.error());
     task->targets = std::move(*targets);
   }
-  const std::uint64_t activation_bytes =
-      context_.activation_elements(task->rows) * size_bytes(context_.spec.shape.dtype);
-  task->admitted_bytes =
-      task->input.size() + activation_bytes +
-      retained_bytes(context_.spec, context_.stage, task->rows, context_.recompute);
+  task->admitted_bytes = microbatch_bytes(context_, *task);
   if (!has_room(task->admitted_bytes)) {
     refused_full_[from.peer] = from;
     refuse(from, id, wire::Refused::FULL);

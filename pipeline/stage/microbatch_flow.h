@@ -119,7 +119,7 @@ class MicrobatchFlow {
   void resend(const TaskPtr& task, Why why);
   bool tried_all(const MicrobatchTask& task) const;
   void try_all_again_later(const TaskPtr& task);
-  void arm_relink();
+  void retry_seeking_after(Duration pause);
   void supersede(const TaskPtr& task);
   void cancel_next(const Seat& next, const AttemptId& id);
   void settle_hop(const TaskPtr& task);
@@ -178,7 +178,6 @@ class MicrobatchFlow {
   std::uint64_t admitted_bytes_ = 0;
   std::uint32_t local_in_flight_ = 0;
   std::uint32_t next_attempt_ = 1;
-  bool relink_armed_ = false;
   std::map<Phase, wire::BoundaryBytes> boundary_;
   std::map<Phase, std::uint64_t> busy_ns_;
   std::shared_ptr<MicrobatchFlow*> alive_;

@@ -168,26 +168,17 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
 // Pauses double: all of them together outlast the longest silence that makes a peer lost. A
 // newcomer gets it at once.
 void MicrobatchFlow::try_all_again_later(const TaskPtr& task) {
+  const Duration pause = kRelinkDelay * (1 << (task->sends - 1));
   task->state = TaskState::kSeeking;
-  task->rests = true;
+  task->rests_until = context_.runtime.now() + pause;
   seeking_.push_back(task);
-  std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  context_.runtime.call_after(kRelinkDelay * (1 << (task->sends - 1)), [weak, task] {
-    auto self = weak.lock();
-    if (!self) return;
-    task->rests = false;
-    if (task->state == TaskState::kSeeking && !task->cancelled) (*self)->retry_seeking();
-  });
+  retry_seeking_after(pause);
 }
 
-void MicrobatchFlow::arm_relink() {
-  if (std::exchange(relink_armed_, true)) return;
+void MicrobatchFlow::retry_seeking_after(Duration pause) {
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
-  context_.runtime.call_after(kRelinkDelay, [weak] {
-    auto self = weak.lock();
-    if (!self) return;
-    (*self)->relink_armed_ = false;
-    (*self)->retry_seeking();
+  context_.runtime.call_after(pause, [weak] {
+    if (auto self = weak.lock()) (*self)->retry_seeking();
   });
 }
 
@@ -293,7 +284,7 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   seeking.swap(seeking_);
   for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
   for (const TaskPtr& task : seeking) seeking_.push_back(task);
-  if (!seeking_.empty()) arm_relink();
+  if (!seeking_.empty()) retry_seeking_after(kRelinkDelay);
   order_.lift();
   go_on_in_order();
 }
@@ -323,14 +314,18 @@ void MicrobatchFlow::on_peer_lost(const Seat& lost) {
   go_on_in_order();
 }
 
+// What a seeking task waits for always ends with a call of this: room at a candidate (its credit, a
+// hop that is settled), a ban (the answer to the cancel that came with it), a rest (its timer), no
+// candidate (the next membership); and a lost link ends the first two, a lost peer all.
 void MicrobatchFlow::retry_seeking() {
+  const Instant now = context_.runtime.now();
   std::deque<TaskPtr> waiting;
   waiting.swap(seeking_);
   for (const TaskPtr& task : waiting) {
     if (task->state != TaskState::kSeeking || task->cancelled) continue;
     // Whoever it has not tried may be gone.
     if (tried_all(*task)) {
-      if (task->rests) {
+      if (now < task->rests_until) {
         seeking_.push_back(task);
         continue;
       }

@@ -101,10 +101,9 @@ class EarlyTries : public testing::TestWithParam<std::uint32_t> {
 // A full queue of eight at a tenth of the speed is 4.8 s of work, two thirds of the time without;
 // with, most of it is done elsewhere after less than half of that. Measured: 1.4 and 1.8 times.
 TEST_P(EarlyTries, APeerThatBecomesSlowIsPassedBy) {
-  EXPECT_GT(saved([](Swarm& swarm, SimNodeId node) {
-              swarm.cluster().device(node - 1).slow_down(10);
-            }),
-            1.25);
+  EXPECT_GT(
+      saved([](Swarm& swarm, SimNodeId node) { swarm.cluster().device(node - 1).slow_down(10); }),
+      1.25);
 }
 
 // The step can't end before it wakes; but then its queue is others' work. Measured: 1.09 times.

@@ -109,6 +109,78 @@ TEST_P(Admission, WhatIsCancelledWhileItWaitsGivesItsRoomBack) {
   expect_reference(swarm, config);
 }
 
+// The output is kept until the gradient has come back and been decoded: it takes room as well.
+TEST_P(Admission, TheOutputThatIsKeptTakesRoom) {
+  RunConfig config = run_of({1, 1, 1});
+  config.pipeline.in_flight = 8;
+  config.pipeline.recompute = "false";
+  const ModelSpec spec = *resolve_model(config, 31);
+  const StageSpec middle{.stage = StageId{1}, .stages = 3, .first_layer = 1, .last_layer = 3};
+  const std::uint64_t elements =
+      std::uint64_t{config.batch.microbatch} * config.batch.sequence * spec.hidden_width();
+  const std::uint64_t wire = encoded_bytes({.kind = CodecKind::kNone}, elements, DType::kF64);
+  const std::uint64_t one = wire + elements * sizeof(double) +
+                            retained_bytes(spec, middle, config.batch.microbatch, false) + wire;
+  for (const auto& [room, fit] : {std::pair{2 * one, 2U}, {2 * one - 1, 1U}}) {
+    config.net.admit_bytes = room;
+    Swarm swarm(options_for(config));
+    swarm.until_started();
+    const SimNodeId node = swarm.node(1, 0);
+    std::set<AttemptId> taken;
+    std::size_t most = 0;
+    swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) {
+      const bool ends =
+          kind_of(frame) == MessageKind::kGradient || kind_of(frame) == MessageKind::kRefused;
+      if (from == node && ends) taken.erase(*attempt_of(frame));
+      return FrameFate{};
+    });
+    swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+      // What was taken before is judged when it is refused or the next one comes.
+      if (to == node && kind_of(frame) == MessageKind::kForward) {
+        most = std::max(most, taken.size());
+        taken.insert(*attempt_of(frame));
+      }
+    });
+    expect_reference(swarm, config);
+    EXPECT_EQ(most, fit);
+  }
+}
+
+// A credit is what a sender waits for when everybody is full, and the answer to a cancel when the
+// only one is banned. Where it is lost, the link is lost, and that ends the waiting too.
+TEST_P(Admission, ACreditThatIsLostWithItsLinkIsNotWaitedFor) {
+  const auto lose_credits = [](Swarm& swarm, std::uint32_t& lost) {
+    swarm.rule([&lost](SimNodeId, SimNodeId, const Frame& frame) {
+      if (kind_of(frame) != MessageKind::kCredit || lost == 3) return FrameFate{};
+      ++lost;
+      return FrameFate{.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+    });
+  };
+  RunConfig full = run_of({1, 1, 1});
+  full.net.admit_bytes = 1;
+  full.pipeline.in_flight = 8;
+  std::uint32_t lost = 0;
+  {
+    Swarm swarm(options_for(full));
+    lose_credits(swarm, lost);
+    expect_reference(swarm, full);
+    EXPECT_EQ(lost, 3U);
+  }
+  RunConfig banned = run_of({1, 1});
+  banned.wiring.hop_timeout_seconds = 0.5;
+  lost = 0;
+  Swarm swarm(options_for(banned));
+  lose_credits(swarm, lost);
+  swarm.until_started();
+  const SimNodeId only = swarm.node(1, 0);
+  ASSERT_TRUE(swarm.until([&] { return swarm.delivered(MessageKind::kForward, {}, only) > 0; }));
+  swarm.freeze(only);
+  swarm.cluster().runtime().run_for(2s);
+  swarm.thaw(only);
+  expect_reference(swarm, banned);
+  EXPECT_GT(lost, 0U);
+}
+
 // A source asks for leases again and again while its swarm is told to stop after the open step.
 TEST_P(Admission, LeasesOfTheOpenStepGoOnAfterADrain) {
   RunConfig config = run_of({2, 2});
