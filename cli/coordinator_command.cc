@@ -20,6 +20,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/rng.h"
 #include "engine/config/load.h"
+#include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/control_store.h"
 #include "engine/store/files.h"
@@ -30,6 +31,8 @@ namespace {
 
 // What is still queued for closing connections gets out.
 constexpr Duration kLinger = std::chrono::milliseconds(200);
+// A coordinator that reads a checkpoint is asked at least so often whether it is done.
+constexpr Duration kBeginningLook = std::chrono::seconds(60);
 // A standby asks so often who leads.
 constexpr Duration kStandbyPeriod = std::chrono::milliseconds(500);
 
@@ -60,7 +63,7 @@ class CoordinatorProcess {
       : config_(std::move(config)),
         folder_(std::move(folder)),
         flags_(flags),
-        source_(folder_.checkpoints()) {}
+        source_(folder_.checkpoints(), reader_) {}
 
   Result<int> run();
   // Waits until nobody leads the run, and goes on with it.
@@ -70,6 +73,7 @@ class CoordinatorProcess {
   Result<void> open();
   Result<void> open_files();
   Result<int> lead();
+  Result<void> announce(const Address& bound);
   Result<void> take_the_lead();
   Result<bool> try_lead();
   Result<bool> stand_by();
@@ -87,11 +91,13 @@ class CoordinatorProcess {
   Journal* journal_ = nullptr;  // of store_
   std::optional<LineFile> log_;
   std::optional<FolderSink> sink_;
+  CpuDevice reader_{runtime_, {.name = "checkpoints"}};
   FolderSource source_;
   std::optional<RunData> data_;
   std::optional<Coordinator> coordinator_;
   RunOutcome outcome_;
   bool stop_asked_ = false;
+  bool over_ = false;
   bool deposed_ = false;  // another leads: the folder is its
 };
 
@@ -178,13 +184,14 @@ void CoordinatorProcess::renew() {
 // Another leads by now: the run is its, and so are the peers.
 void CoordinatorProcess::step_down(const std::string& why) {
   outcome_ = {kExitRefused, why};
-  deposed_ = true;
+  over_ = deposed_ = true;
   runtime_.request_stop();
 }
 
 void CoordinatorProcess::finished(RunOutcome outcome) {
   if (outcome.exit_code == kExitRefused) return step_down(outcome.sentence);
   outcome_ = std::move(outcome);
+  over_ = true;
   if (auto written = write_text_file_atomically(folder_.status(), coordinator_->status_json());
       !written) {
     log(LogLevel::kWarn, "{}", written.error().what);
@@ -245,16 +252,25 @@ Result<int> CoordinatorProcess::lead() {
                             "free one)",
                             bound.error().what));
   }
-  SWARMLINE_TRY(folder_.write_address(*bound));
-  std::printf("coordinator of %s listens on %s\n", config_.run.name.c_str(),
-              to_string(*bound).c_str());
-  std::printf("a machine joins by: swarmline peer --join %s\n", to_string(*bound).c_str());
-  std::fflush(stdout);
   runtime_.on_signals([this](int) { signalled(); });
+  // Peers come once they are answered.
+  while (!runtime_.run_until([this] { return over_ || coordinator_->takes_peers(); },
+                             kBeginningLook)) {
+  }
+  if (!over_) SWARMLINE_TRY(announce(*bound));
   runtime_.run();
   if (!deposed_) folder_.remove_address();
   std::printf("%s\n", outcome_.sentence.c_str());
   return outcome_.exit_code;
+}
+
+Result<void> CoordinatorProcess::announce(const Address& bound) {
+  SWARMLINE_TRY(folder_.write_address(bound));
+  std::printf("coordinator of %s listens on %s\n", config_.run.name.c_str(),
+              to_string(bound).c_str());
+  std::printf("a machine joins by: swarmline peer --join %s\n", to_string(bound).c_str());
+  std::fflush(stdout);
+  return {};
 }
 
 Result<int> run_coordinator(const CoordinatorFlags& flags) {

@@ -1,9 +1,11 @@
 #include "cli/folder_source.h"
 
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 
@@ -17,11 +19,13 @@ Result<Manifest> read_whole(const std::string& path) {
   return manifest;
 }
 
-}  // namespace
+struct Opening {
+  std::optional<CheckpointReader> reader;
+  std::optional<CheckpointSource::Saved> saved;
+};
 
-Result<std::optional<CheckpointSource::Saved>> FolderSource::open_newest() {
-  open_.reset();
-  auto entries = list_checkpoints(folder_);
+Result<void> open_newest_of(const std::string& folder, Opening& opening) {
+  auto entries = list_checkpoints(folder);
   if (!entries) return std::unexpected(std::move(entries).error());
   for (; !entries->empty(); entries->pop_back()) {
     const std::string& path = entries->back().path;
@@ -32,10 +36,27 @@ Result<std::optional<CheckpointSource::Saved>> FolderSource::open_newest() {
     }
     auto reader = CheckpointReader::open(path);
     if (!reader) return std::unexpected(std::move(reader).error());
-    open_.emplace(std::move(*reader));
-    return Saved{.version = manifest->version, .updates = manifest->updates, .path = path};
+    opening.reader.emplace(std::move(*reader));
+    opening.saved = {.version = manifest->version, .updates = manifest->updates, .path = path};
+    return {};
   }
-  return std::nullopt;
+  return {};
+}
+
+}  // namespace
+
+void FolderSource::open_newest(Opened done) {
+  open_.reset();
+  auto opening = std::make_shared<Opening>();
+  Job job;
+  job.body = [folder = folder_, opening] { return open_newest_of(folder, *opening); };
+  const auto submitted =
+      device_.submit(std::move(job), [this, opening, done = std::move(done)](JobReport report) {
+        if (!report.result) return done(std::unexpected(std::move(report.result).error()));
+        open_ = std::move(opening->reader);
+        done(std::move(opening->saved));
+      });
+  SWARMLINE_CHECK(submitted.has_value());  // one call at a time
 }
 
 Result<BytesView> FolderSource::tensor(const std::string& name) const {

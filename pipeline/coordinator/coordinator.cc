@@ -100,6 +100,7 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
   bytes_of_closed_ += session->channel->connection().counters().bytes_sent +
                       session->channel->connection().counters().bytes_received;
   std::erase(sessions_, session);
+  session->closed = true;
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
   if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
   fence(session->seat, error.what);
@@ -113,6 +114,10 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
     return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   switch (kind_of(frame)) {
     case MessageKind::kHello:
+      if (waits_for_beginning([this, session, frame, respond] {
+            if (!session->closed) on_request(session, frame, respond);
+          }))
+        return;
       return on_hello(session, frame, respond);
     case MessageKind::kClaim:
       if (waits_for_collecting(
@@ -293,7 +298,7 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 }
 
 void Coordinator::Impl::start_if_formed() {
-  if (state_ != State::kWaiting) return;
+  if (state_ != State::kWaiting || finding_) return;
   if (!may_start()) return fill_stages();
   if (auto kept = record_started(); !kept) return journal_failed(kept.error());
   if (!trained_ && options_.config.checkpoint.every_steps == 0 &&
@@ -357,6 +362,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
 void Coordinator::Impl::request_stop(bool now) {
   if (ended_) return;
   if (now) return end(130, "interrupted");
+  if (finding_) return end(0, "stopped before the run went back to a checkpoint");
   if (state_ == State::kWaiting)
     return end(0, fmt::format("stopped before step {}", beginning_.version));
   if (state_ != State::kTraining && state_ != State::kCollecting) return;
@@ -387,6 +393,7 @@ void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
   shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
   shutdown.set_reason(sentence);
   broadcast(make_frame(MessageKind::kShutdown, shutdown));
+  for (const auto& hello : std::exchange(held_hellos_, {})) hello();  // they are told so, too
   runtime_.call_after(kFarewellTime, [weak = weak(), exit_code, sentence] {
     auto self = weak.lock();
     if (!self) return;
@@ -449,6 +456,9 @@ Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, C
 Coordinator::~Coordinator() = default;
 Result<Address> Coordinator::start() {
   return impl_->start();
+}
+bool Coordinator::takes_peers() const {
+  return impl_->takes_peers();
 }
 void Coordinator::request_stop(bool now) {
   impl_->request_stop(now);

@@ -63,10 +63,12 @@ class CheckpointSource {
     std::uint64_t updates = 0;
     std::string path;  // for people
   };
+  using Opened = std::function<void(Result<std::optional<Saved>>)>;
   virtual ~CheckpointSource() = default;
   // The newest one whose bytes are what was written; the others are passed over, with a warning.
-  // Empty: there is none. Its tensors can be read until the next call.
-  virtual Result<std::optional<Saved>> open_newest() = 0;
+  // Empty: there is none. Every byte is read, which may take minutes, off the control thread;
+  // `done` comes there, later. Its tensors can be read until the next call.
+  virtual void open_newest(Opened done) = 0;
   virtual Result<BytesView> tensor(const std::string& name) const = 0;
 };
 
@@ -97,6 +99,8 @@ class Coordinator {
   // Listens on [net] listen and returns the bound address. On a journal that holds a run it goes on
   // with it: with the peers that still serve it, else from the newest checkpoint.
   Result<Address> start();
+  // False while it looks for the checkpoint to go back to: whoever joins then waits for its answer.
+  bool takes_peers() const;
   // First call: finish the open step, checkpoint, end with exit code 0. `now`: end at once with
   // 130.
   void request_stop(bool now);

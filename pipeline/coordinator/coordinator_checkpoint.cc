@@ -133,6 +133,8 @@ void Coordinator::Impl::finish_checkpoint() {
   runtime_.cancel(checkpoint_->deadline);
   auto path = sink_.commit();
   if (!path) return fail_run("the checkpoint can't be written: " + path.error().what);
+  if (auto kept = journal_.put_meta("checkpoint", *path); !kept)
+    return journal_failed(kept.error());
   last_checkpoint_ = *path;
   saved_version_ = checkpoint_->version;
   event("checkpoint", *path);

@@ -15,6 +15,8 @@ namespace {
 constexpr Duration kGatherTime = std::chrono::seconds(5);
 // Eras in a row that end before the run got further than ever before.
 constexpr std::uint32_t kFruitlessErasMax = 16;
+// Peers that ask for a seat while the checkpoint is read; more of them ask again.
+constexpr std::size_t kHellosMax = static_cast<std::size_t>(Limits::peers_max);
 
 }  // namespace
 
@@ -66,16 +68,17 @@ Result<void> Coordinator::Impl::open_journal() {
     seat.state = "fenced";
     SWARMLINE_TRY(journal_.record_seat(seat));
   }
+  restarted_ = true;
   begin_from_checkpoint("the coordinator was started again");
   if (trained_) expected_ = known;  // for a while: nobody knows who of them lives
-  if (!ended_ && beginning_.version == options_.config.run.steps)  // killed as it said so
-    end(0, fmt::format("finished {} steps", beginning_.version));
   return {};
 }
 
 // First where it begins: an era that is in the journal always has its beginning there.
 Result<void> Coordinator::Impl::record_era() {
   SWARMLINE_TRY(journal_.put_meta("era_version", std::to_string(beginning_.version)));
+  SWARMLINE_TRY(journal_.put_meta("era_updates", std::to_string(beginning_.updates)));
+  SWARMLINE_TRY(journal_.put_meta("checkpoint", beginning_.path));
   SWARMLINE_TRY(journal_.put_meta("evaluated", "0"));
   return journal_.put_meta("era", std::to_string(era_.value));
 }
@@ -83,7 +86,7 @@ Result<void> Coordinator::Impl::record_era() {
 // ---- A new era ----------------------------------------------------------------------------------
 
 void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
-  if (ended_ || state_ == State::kFailed) return;
+  if (ended_ || state_ == State::kFailed || finding_) return;
   const std::uint64_t reached = std::max(furthest_, sequence_.committed());
   fruitless_eras_ = sequence_.committed() > furthest_ ? 0 : fruitless_eras_ + 1;
   furthest_ = reached;
@@ -95,8 +98,22 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
   if (fruitless_eras_ > kFruitlessErasMax)
     return fail_run(fmt::format("{}; the run went back {} times without getting beyond step {}",
                                 why, kFruitlessErasMax, reached));
-  if (auto found = find_beginning(); !found)
-    return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
+  why_waiting_ = why;
+  dismiss_everybody("the run goes back to a checkpoint: " + why);
+  if (ended_) return;
+  forget_steps();
+  state_ = State::kWaiting;
+  finding_ = true;
+  find_beginning([this, why, reached](const Result<void>& found) {
+    finding_ = false;
+    if (ended_) return;
+    if (!found)
+      return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
+    begin_era(why, reached);
+  });
+}
+
+void Coordinator::Impl::begin_era(const std::string& why, std::uint64_t reached) {
   ++era_.value;
   if (auto kept = record_era(); !kept) return journal_failed(kept.error());
   const std::string from = beginning_.path.empty() ? "the initial parameters" : beginning_.path;
@@ -106,19 +123,38 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
           : "";
   era_sentence_ = fmt::format("era {} begins with version {} ({}): {}{}", era_.value,
                               beginning_.version, from, why, again);
-  why_waiting_ = why;
-  dismiss_everybody(fmt::format("era {} begins with version {}", era_.value, beginning_.version));
-  if (ended_) return;
-  forget_steps();
-  state_ = State::kWaiting;
+  sequence_ = RunSequence(sequence_from(beginning_.version));
+  updates_ = beginning_.updates;
+  saved_version_ = beginning_.path.empty() ? ~std::uint64_t{0} : beginning_.version;
+  last_checkpoint_ = beginning_.path;
   event("new_era", era_sentence_);
+  if (std::exchange(restarted_, false) &&
+      beginning_.version == options_.config.run.steps)  // killed as it said so
+    return end(0, fmt::format("finished {} steps", beginning_.version));
   if (trained_) wait_for_peers();
+  for (const auto& hello : std::exchange(held_hellos_, {}))
+    if (!ended_) hello();
 }
 
-Result<void> Coordinator::Impl::find_beginning() {
+bool Coordinator::Impl::waits_for_beginning(std::function<void()> handle) {
+  if (!finding_ || held_hellos_.size() >= kHellosMax) return finding_;
+  held_hellos_.push_back(std::move(handle));
+  return true;
+}
+
+void Coordinator::Impl::find_beginning(std::function<void(Result<void>)> done) {
+  auto opened = [weak = weak(), done = std::move(done)](auto newest) {
+    if (auto self = weak.lock()) done((*self)->take_beginning(std::move(newest)));
+  };
+  if (options_.checkpoints != nullptr) return options_.checkpoints->open_newest(std::move(opened));
+  runtime_.post([opened = std::move(opened)] {
+    opened(Result<std::optional<CheckpointSource::Saved>>(std::nullopt));
+  });
+}
+
+Result<void> Coordinator::Impl::take_beginning(
+    Result<std::optional<CheckpointSource::Saved>> newest) {
   beginning_ = {};
-  if (options_.checkpoints == nullptr) return {};
-  auto newest = options_.checkpoints->open_newest();
   if (!newest) return std::unexpected(std::move(newest).error());
   if (!*newest) return {};
   if ((*newest)->version > options_.config.run.steps)
@@ -173,10 +209,6 @@ void Coordinator::Impl::forget_steps() {
   broken_links_.clear();
   mismatches_.clear();
   stats_.on_new_era();
-  sequence_ = RunSequence(sequence_from(beginning_.version));
-  updates_ = beginning_.updates;
-  saved_version_ = beginning_.path.empty() ? ~std::uint64_t{0} : beginning_.version;
-  last_checkpoint_ = beginning_.path;
 }
 
 // ---- Peers come back ----------------------------------------------------------------------------

@@ -33,6 +33,7 @@ class Coordinator::Impl {
   ~Impl();
 
   Result<Address> start();
+  bool takes_peers() const { return !finding_; }
   void request_stop(bool now);
   std::string status_json() const;
   void check_invariants() const { ledger_.check_invariants(); }
@@ -47,6 +48,7 @@ class Coordinator::Impl {
   struct Session {
     std::shared_ptr<RpcChannel> channel;
     Seat seat;  // peer 0 until Hello
+    bool closed = false;
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -87,6 +89,7 @@ class Coordinator::Impl {
   // While a coordinator that was begun again hears what its peers hold.
   struct Collecting {
     std::uint64_t committed = 0, evaluated = 0;
+    std::optional<std::uint64_t> updates;     // when the era began; empty: the journal does not say
     std::optional<CommitRecord> last_commit;  // of this era
     std::set<Seat> awaited;
     std::map<Seat, wire::Holdings> holdings;
@@ -133,7 +136,11 @@ class Coordinator::Impl {
   // The next era: everybody starts over from the newest checkpoint. For whoever finds that nobody
   // holds a stage's state any more; `why` is for people.
   void begin_from_checkpoint(const std::string& why);
-  Result<void> find_beginning();
+  void find_beginning(std::function<void(Result<void>)> done);
+  Result<void> take_beginning(Result<std::optional<CheckpointSource::Saved>> newest);
+  void begin_era(const std::string& why, std::uint64_t reached);
+  // A peer's Hello: it says the era, which is not known yet. False: it is.
+  bool waits_for_beginning(std::function<void()> handle);
   Result<void> record_era();
   Result<std::uint64_t> journaled(const std::string& key);  // 0: not there
   void dismiss_everybody(const std::string& why);
@@ -298,14 +305,17 @@ class Coordinator::Impl {
   Term term_{1};
   Era era_{0};
   Beginning beginning_;
-  std::string era_sentence_;          // why the newest era began, and where
-  std::string why_waiting_;           // for peers, in an era
-  bool trained_ = false;              // peers of this run are about
-  std::set<PeerId> expected_;         // lived when the era began, and are not back
-  bool filling_ = false;              // stages, just now
-  bool gathered_ = false;             // whoever comes back has had the time
-  std::uint64_t furthest_ = 0;        // version ever committed
-  std::uint32_t fruitless_eras_ = 0;  // in a row that did not get beyond it
+  bool restarted_ = false;                          // this era is the first one of its own
+  bool finding_ = false;                            // where the next era begins
+  std::vector<std::function<void()>> held_hellos_;  // meanwhile, in order
+  std::string era_sentence_;                        // why the newest era began, and where
+  std::string why_waiting_;                         // for peers, in an era
+  bool trained_ = false;                            // peers of this run are about
+  std::set<PeerId> expected_;                       // lived when the era began, and are not back
+  bool filling_ = false;                            // stages, just now
+  bool gathered_ = false;                           // whoever comes back has had the time
+  std::uint64_t furthest_ = 0;                      // version ever committed
+  std::uint32_t fruitless_eras_ = 0;                // in a row that did not get beyond it
   TimerId gather_timer_, peers_wait_;
   bool ended_ = false;
 

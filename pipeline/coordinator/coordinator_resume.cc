@@ -63,6 +63,14 @@ Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecor
   collecting_ = std::make_unique<Collecting>();
   collecting_->evaluated = *evaluated;
   collecting_->committed = *beginning;
+  const auto updates = journal_.get_meta("era_updates");
+  if (!updates) return std::unexpected(updates.error());
+  const auto count = journaled("era_updates");
+  if (!count) return std::unexpected(count.error());
+  if (*updates || *beginning == 0) collecting_->updates = *count;
+  auto checkpoint = journal_.get_meta("checkpoint");
+  if (!checkpoint) return std::unexpected(std::move(checkpoint).error());
+  last_checkpoint_ = checkpoint->value_or("");
   if (last && last->era == era_.value) {
     collecting_->last_commit = last;
     collecting_->committed = last->version;
@@ -244,16 +252,10 @@ void Coordinator::Impl::end_collecting() {
     if (membership_.ready_of(stage.stage).empty())
       return begin_from_checkpoint(fmt::format(
           "none of the peers of stage {} came back to the coordinator", stage.stage.value));
-  // What this era began with, where nothing has been committed since.
-  auto newest = find_beginning();
-  if (newest && !beginning_.path.empty()) {
-    saved_version_ = beginning_.version;
-    last_checkpoint_ = beginning_.path;
-  }
   if (collected->last_commit) {
     updates_ = collected->last_commit->updates;
-  } else if (newest && beginning_.version == collected->committed) {
-    updates_ = beginning_.updates;
+  } else if (collected->updates) {
+    updates_ = *collected->updates;
   } else {
     return begin_from_checkpoint("nobody knows how many updates the run has had");
   }

@@ -39,8 +39,9 @@ Result<std::string> MemoryCheckpoint::commit() {
   return "memory:" + complete_.back().description.name;
 }
 
-Result<std::optional<CheckpointSource::Saved>> MemoryCheckpoint::open_newest() {
-  open_.clear();
+Result<std::optional<CheckpointSource::Saved>> MemoryCheckpoint::open_newest(
+    std::map<std::string, BytesView>& tensors) const {
+  tensors.clear();
   const auto whole = [](const Checkpoint& checkpoint) {
     return checkpoint.description.optimizer_state &&
            std::ranges::all_of(checkpoint.files, [&](const auto& file) {
@@ -54,22 +55,37 @@ Result<std::optional<CheckpointSource::Saved>> MemoryCheckpoint::open_newest() {
     auto header = parse_safetensors(bytes, "memory");
     if (!header) return std::unexpected(std::move(header).error());
     for (const TensorInfo& tensor : header->tensors)
-      open_[tensor.name] = bytes.subspan(header->data_start + tensor.offset, tensor.bytes);
+      tensors[tensor.name] = bytes.subspan(header->data_start + tensor.offset, tensor.bytes);
   }
-  return Saved{.version = newest->description.version,
-               .updates = newest->description.updates,
-               .path = "memory:" + newest->description.name};
-}
-
-Result<BytesView> MemoryCheckpoint::tensor(const std::string& name) const {
-  const auto found = open_.find(name);
-  if (found == open_.end()) return fail(ErrorCode::kNotFound, "no tensor " + name);
-  return found->second;
+  return CheckpointSource::Saved{.version = newest->description.version,
+                                 .updates = newest->description.updates,
+                                 .path = "memory:" + newest->description.name};
 }
 
 void MemoryCheckpoint::damage_newest() {
   complete_.back().files.rbegin()->second.back() ^= 1;
 }
+
+class SimCluster::Source final : public CheckpointSource {
+ public:
+  Source(Runtime& runtime, const MemoryCheckpoint& checkpoints, Duration reading)
+      : runtime_(runtime), checkpoints_(checkpoints), reading_(reading) {}
+  void open_newest(Opened done) override {
+    runtime_.call_after(
+        reading_, [this, done = std::move(done)] { done(checkpoints_.open_newest(tensors_)); });
+  }
+  Result<BytesView> tensor(const std::string& name) const override {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) return fail(ErrorCode::kNotFound, "no tensor " + name);
+    return found->second;
+  }
+
+ private:
+  Runtime& runtime_;
+  const MemoryCheckpoint& checkpoints_;
+  Duration reading_;
+  std::map<std::string, BytesView> tensors_;
+};
 
 class SimCluster::LedJournal final : public Journal {
  public:
@@ -154,7 +170,9 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   control.run_id = "simulated";
   control.model = model_;
   control.eval_sequences = options_.eval_sequences;
-  control.checkpoints = &sink_;
+  sources_.push_back(
+      std::make_unique<Source>(runtime_.node(node), sink_, options_.checkpoint_read));
+  control.checkpoints = sources_.back().get();
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
   coordinator_ =

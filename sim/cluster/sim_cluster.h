@@ -42,6 +42,7 @@ struct SimClusterOptions {
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
   Duration journal_late{};     // of SimJournal
+  Duration checkpoint_read{};  // how long it takes to read one and to check its bytes
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
@@ -57,15 +58,16 @@ struct SimClusterOptions {
 };
 
 // Keeps every complete checkpoint, in the order in which they were made.
-class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
+class MemoryCheckpoint final : public CheckpointSink {
  public:
   Result<void> begin(const Description& description) override;
   Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
   Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
   Result<std::string> commit() override;
   void abandon() override { writing_.files.clear(); }
-  Result<std::optional<Saved>> open_newest() override;
-  Result<BytesView> tensor(const std::string& name) const override;
+  // The newest whole one, and its tensors by name; they stay where they are.
+  Result<std::optional<CheckpointSource::Saved>> open_newest(
+      std::map<std::string, BytesView>& tensors) const;
 
   using Files = std::map<StageId, std::string>;
   Files files() const { return complete_.empty() ? Files() : complete_.back().files; }
@@ -82,8 +84,7 @@ class MemoryCheckpoint final : public CheckpointSink, public CheckpointSource {
     std::map<StageId, std::string> hashes;
   };
   Checkpoint writing_;
-  std::deque<Checkpoint> complete_;        // their bytes stay where they are
-  std::map<std::string, BytesView> open_;  // of the one opened last
+  std::deque<Checkpoint> complete_;  // their bytes stay where they are
 };
 
 class SimCluster {
@@ -153,11 +154,13 @@ class SimCluster {
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
+  class Source;      // of the checkpoints, for one coordinator
   class LedJournal;  // refuses whoever does not lead any more
   SimJournal journal_;
   std::uint64_t reign_ = 0;
   std::vector<std::unique_ptr<LedJournal>> led_;
   MemoryCheckpoint sink_;
+  std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -231,6 +231,89 @@ TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
   EXPECT_EQ(eras_from(swarm, 2), 1U);
 }
 
+// [... and the coordinator dies before anything is committed in the new era: the next one knows.]
+TEST_P(Era, UpdatesAreKnownToACoordinatorThatComesBeforeTheFirstCommit) {
+  RunConfig config = run(2);
+  config.run.on_nonfinite = "skip";
+  ModelHooks poison;
+  poison.after_backward = [](StageId stage, int, const BackwardInput& input) {
+    const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
+    if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
+    reinterpret_cast<double*>(input.accumulator.data())[0] =
+        std::numeric_limits<double>::quiet_NaN();
+  };
+  Swarm swarm(options_for(config, poison));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_all_of(swarm, 1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 1));
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_with(config, poison));
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+  EXPECT_EQ(events(swarm, "begun_again"), 1U);
+}
+
+// [Reading the checkpoint takes longer than a Hello may wait for its answer, and a heartbeat for
+// its own: nobody is lost over it, and those who come meanwhile are seated when it has been read.]
+TEST_P(Era, ACheckpointIsReadWhileOthersAreHeard) {
+  const RunConfig config = run(2);
+  for (const Duration reading : {20s, 100s}) {
+    SimClusterOptions options = options_for(config);
+    options.checkpoint_read = reading;
+    Swarm swarm(std::move(options));
+    swarm.until_started();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const Duration before = swarm.cluster().elapsed();
+    kill_all_of(swarm, 1);
+    swarm.cluster().runtime().run_for(reading / 2);
+    EXPECT_FALSE(swarm.cluster().coordinator().takes_peers());
+    if (reading == 20s) swarm.cluster().add_peer({});
+    expect_end(swarm, config);
+    EXPECT_GE(swarm.cluster().elapsed() - before, reading);
+    EXPECT_EQ(eras_from(swarm, 2), 1U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 2U);  // those that were killed
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// [The coordinator dies while it reads: the next one reads it, too.]
+TEST_P(Era, ACoordinatorThatDiesAsItReadsTheCheckpoint) {
+  const RunConfig config = run(2);
+  SimClusterOptions options = options_for(config);
+  options.checkpoint_read = 20s;
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_all_of(swarm, 1);
+  swarm.cluster().runtime().run_for(10s);
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().runtime().run_for(500ms);
+  swarm.cluster().restart_coordinator();
+  expect_end(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+}
+
+// Stopped meanwhile it ends; the checkpoint is there for the next time.
+TEST_P(Era, ARunIsStoppedWhileItsCheckpointIsRead) {
+  const RunConfig config = run(2);
+  SimClusterOptions options = options_for(config);
+  options.checkpoint_read = 20s;
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  kill_all_of(swarm, 1);
+  swarm.cluster().runtime().run_for(10s);
+  swarm.cluster().coordinator().request_stop(false);
+  EXPECT_EQ(swarm.end(1s).exit_code, 0);
+  swarm.cluster().runtime().run_for(11s);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+  for (std::size_t i = 0; i < swarm.cluster().peers(); ++i)
+    EXPECT_FALSE(swarm.cluster().is_running(i)) << "peer " << i << " waits for its answer";
+}
+
 // The same events give the same run.
 TEST_P(Era, GoingBackIsDeterministic) {
   twice(run(2), [](Swarm& swarm) {

@@ -72,6 +72,23 @@ TEST_P(CoordinatorRestart, OneThatIsLostHoldsUpNobody) {
   EXPECT_EQ(events(swarm, "peer_lost", "it did not come back to the coordinator"), 1U);
 }
 
+// What peers hold is gone on with: no checkpoint is read for that, which may take long.
+TEST_P(CoordinatorRestart, NoCheckpointIsReadWherePeersAreThere) {
+  RunConfig config = run_of({2, 2});
+  config.checkpoint.every_steps = 1;
+  SimClusterOptions options = options_for(config);
+  options.checkpoint_read = 600s;
+  Swarm swarm(std::move(options));
+  swarm.until_started();
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
+  kill_at(swarm, MessageKind::kSeal);
+  const std::uint64_t commits = commits_of(swarm.cluster());
+  swarm.cluster().restart_coordinator();
+  EXPECT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > commits; }, 5s));
+  expect_reference(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+}
+
 // The only one of its stage is late: it is waited for, and what it holds is kept.
 TEST_P(CoordinatorRestart, AStagesLastPeerIsWaitedFor) {
   RunConfig config = run_of({2, 1});
