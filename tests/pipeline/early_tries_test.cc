@@ -37,14 +37,6 @@ SimClusterOptions options_of(RunConfig config, Early early) {
   return options;
 }
 
-Tensors one_each(RunConfig config) {
-  config.pipeline.peers = {1, 1, 1};
-  config.wiring = {};
-  Swarm swarm(swarm_of(config, make_fake_model));
-  swarm.finish();
-  return swarm.cluster().parameters();
-}
-
 struct Ended {
   Duration disturbed{};  // from the disturbance to the second commit after it
   std::uint64_t sent_again = 0, stalls = 0;
