@@ -17,13 +17,13 @@ import chaos_runs
 
 FAULTS_A_MINUTE = 62 / 30
 STAGES, PEERS = 4, 4
-FORWARD_MS, BACKWARD_MS = 30, 60
+FORWARD_MS, BACKWARD_MS = 20, 40
 # Filling and emptying the pipeline at the ends of a step, in microbatches of one peer.
 STEP_ENDS = 5
 STEPS_BEFORE = 5  # undisturbed ones, to compare with
 # A newcomer takes its seat at a commit: in longer steps it waits longer, in shorter ones their ends cost more.
 BATCH = 64
-HEARTBEAT_SECONDS, HOP_TIMEOUT_SECONDS = 0.2, 3
+HEARTBEAT_SECONDS, HOP_TIMEOUT_SECONDS = 0.1, 3
 
 PLAN = """chaos_format = 1
 [plan]
