@@ -79,8 +79,9 @@ class Coordinator::Impl {
     std::string name;
     std::string token;  // the name on the wire, its own for each try
     std::uint64_t version = 0;
-    std::map<std::uint32_t, Seat> savers;             // stage -> who sends it
-    std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
+    std::map<std::uint32_t, Seat> savers;              // stage -> who sends it
+    std::map<std::uint32_t, std::uint64_t> bytes_max;  // of a stage's file
+    std::map<std::uint32_t, std::uint64_t> received;   // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
     TimerId deadline;
