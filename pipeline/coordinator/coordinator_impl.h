@@ -262,7 +262,8 @@ class Coordinator::Impl {
                    const RpcChannel::Respond& respond);
   void no_longer_awaited(const Seat& seat);
   bool awaited_again(const Session& session);
-  bool waits_for_collecting(std::function<void()> handle);
+  bool waits_for_collecting(const SessionPtr& session, std::function<void()> handle);
+  void end_collecting_soon();
   void end_collecting();
   void say_resume(const std::optional<CommitRecord>& last);
   wire::Commit said_again(const CommitRecord& record) const;
