@@ -104,7 +104,7 @@ class ChaosRun {
   std::vector<Pending> pending_;
   Rng rng_;
   std::multimap<std::string, double> hurting_;  // now: what each fault leaves of its speed
-  std::set<std::string> ended_;    // peers, for good
+  std::set<std::string> ended_;                 // peers, for good
   std::optional<Instant> training_;
   Instant progress_{};
   std::uint64_t progress_step_ = 0;
@@ -483,8 +483,8 @@ void ChaosRun::begin(const ChaosFault& fault, const std::string& process) {
 
 void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
   const auto [first, last] = hurting_.equal_range(process);
-  const auto healed = std::find_if(
-      first, last, [&](const auto& entry) { return entry.second == left_by(fault); });
+  const auto healed =
+      std::find_if(first, last, [&](const auto& entry) { return entry.second == left_by(fault); });
   if (healed != last) hurting_.erase(healed);
   note_speed(process);
   switch (fault.kind) {

@@ -36,7 +36,7 @@ TEST_P(Balance, OneLossOfThreeMovesNobody) {
   twice(balanced({3, 3}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     swarm.kill(swarm.node(1, 0));
-    swarm.until([&] { return commits_of(swarm.cluster()) == 12; });
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 12; }));
     EXPECT_EQ(events(swarm, "move"), 0U);
   });
 }
@@ -129,7 +129,7 @@ TEST_P(Balance, ASmallMachineStays) {
   std::vector<SimPeer> machines(4, {.forward = 4s, .backward = 8s, .jitter = 0});
   machines[2] = {.forward = 40s, .backward = 80s, .jitter = 0};
   twice(config, on(machines), [&](Swarm& swarm) {
-    swarm.until([&] { return commits_of(swarm.cluster()) == 14; }, 3600s);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 14; }, 3h));
     EXPECT_GT(swarm.cluster().elapsed(), 240s);
     EXPECT_EQ(events(swarm, "fail_slow"), 0U);
   });

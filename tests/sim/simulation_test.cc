@@ -1,6 +1,8 @@
 // Scenarios: what is read, what is refused and how, and what simulating them gives.
 #include "sim/scenario/simulation.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "compression/codec.h"
@@ -151,18 +153,22 @@ TEST(Simulation, ASwarmThatLosesAllEndsAsItWould) {
   EXPECT_LT(result.seconds, 90) << "a minute after everybody was gone";
 }
 
+// One of 21 goes after half a minute, with notice; a minute later another one comes.
 TEST(Simulation, AFleetComesAndGoes) {
   std::string text = kQuiet;
   text.replace(text.find("count = 8\n"), 10, "");
   text +=
-      "[fleet]\nfile = \"../fleets/aws-p3.fleet\"\nmachine = \"gpu\"\nfrom_hours = 1\n"
+      "[fleet]\nfile = \"../fleets/aws-p3.fleet\"\nmachine = \"gpu\"\nfrom_hours = 5.925\n"
       "notice_seconds = 20\n";
-  const Scenario parsed = scenario(text);
-  const std::uint32_t there = parsed.fleet_at_start();
-  EXPECT_GT(there, 2U);
+  EXPECT_EQ(scenario(text).fleet_at_start(), 21U);
   const ScenarioResult result = result_of(text);
-  EXPECT_EQ(result.samples.front().machines, there);
   EXPECT_FALSE(result.ended_badly) << result.sentence;
+  EXPECT_EQ(result.samples.front().machines, 21U);
+  EXPECT_EQ(result.left, 1U);
+  EXPECT_EQ(result.joined, 1U + result.moved);
+  EXPECT_EQ(result.lost, 0U);
+  EXPECT_EQ(std::ranges::min(result.samples, {}, &ScenarioSample::machines).machines, 20U);
+  EXPECT_EQ(result.samples.back().machines, 21U);
 }
 
 }  // namespace
