@@ -1,13 +1,16 @@
 #include "pipeline/averaging/stage_averager.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
-StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send)
-    : send_(std::move(send)) {}
+StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send,
+                             std::function<void(const Seat&, const Error&)> disconnect)
+    : send_(std::move(send)), disconnect_(std::move(disconnect)) {}
 
 Result<void> StageAverager::start(Round round) {
   SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
@@ -21,16 +24,25 @@ Result<void> StageAverager::start(Round round) {
   auto early = early_.extract(key);
   if (!early.empty()) {
     forget_early(early.mapped());
+    std::set<PeerId> refused;
     for (const Early& waiting : early.mapped()) {
-      const auto& members = running.round.members;
-      if (std::find(members.begin(), members.end(), waiting.from) == members.end()) continue;
-      auto chunk = parse<wire::ReduceChunk>(waiting.frame);
-      if (!chunk) return std::unexpected(chunk.error());
-      SWARMLINE_TRY(feed(running, waiting.from, *chunk, waiting.frame.received_payload()));
+      if (refused.contains(waiting.from.peer)) continue;
+      if (auto fed = feed_early(running, waiting); !fed) {
+        refused.insert(waiting.from.peer);
+        disconnect_(waiting.from, fed.error());
+      }
     }
   }
   announce(running);
   return {};
+}
+
+Result<void> StageAverager::feed_early(Running& running, const Early& early) {
+  const auto& members = running.round.members;
+  if (std::find(members.begin(), members.end(), early.from) == members.end()) return {};
+  auto chunk = parse<wire::ReduceChunk>(early.frame);
+  if (!chunk) return std::unexpected(chunk.error());
+  return feed(running, early.from, *chunk, early.frame.received_payload());
 }
 
 Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {

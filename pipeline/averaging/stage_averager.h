@@ -2,10 +2,10 @@
 //   Ownership: a round's input and output are borrowed until it is done or retired.
 //   Thread:    control thread. on_done is called inside start() or on_chunk().
 //   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller
-//              disconnects the sender.
+//              disconnects the sender, as it does when start() says so of a chunk that was early.
 //   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax in
-//              all, a window of each of two groups from one sender; what does not fit the round
-//              that starts then is dropped.
+//              all, a window of each of two groups from one sender; strangers' are dropped when the
+//              round starts.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ class StageAverager {
     std::function<void(std::uint64_t bytes_sent)> on_done;
   };
 
-  explicit StageAverager(std::function<void(const Seat& to, Frame)> send);
+  StageAverager(std::function<void(const Seat& to, Frame)> send,
+                std::function<void(const Seat& from, const Error&)> disconnect);
   // Ends earlier attempts at the same group's round.
   Result<void> start(Round round);
   Result<void> on_chunk(const Seat& from, const Frame& frame);
@@ -66,6 +67,7 @@ class StageAverager {
     Seat from;
     Frame frame;
   };
+  Result<void> feed_early(Running& running, const Early& early);
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     BytesView payload);
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
@@ -74,6 +76,7 @@ class StageAverager {
   void forget_before(const RoundKey& key);
 
   std::function<void(const Seat&, Frame)> send_;
+  std::function<void(const Seat&, const Error&)> disconnect_;
   std::map<RoundKey, Running> running_;
   std::map<RoundKey, std::vector<Early>> early_;
   std::size_t early_chunks_ = 0;

@@ -5,6 +5,7 @@
 
 #include "compression/codec_choice.h"
 #include "compression/configured.h"
+#include "engine/base/log.h"
 
 namespace swarmline {
 
@@ -65,7 +66,10 @@ void CodecMonitor::try_codec(Way way, const Phase& phase, const CodecSpec& codec
   job.done = [weak, way, kind = codec.kind, measured,
               elements = sample->elements()](JobReport report) {
     auto self = weak.lock();
-    if (!self || !report.result) return;
+    if (!self) return;
+    if (!report.result)
+      return log(LogLevel::kWarn, "codec {} could not be measured: {}", name_of(kind),
+                 report.result.error().what);
     (*self)->add(way, kind, measured->error, elements, measured->time.value_or(report.service));
   };
   context_.queue.submit(std::move(job));

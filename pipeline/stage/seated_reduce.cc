@@ -313,7 +313,7 @@ Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
   auto piece = parse<wire::Piece>(frame);
   if (!piece) return std::unexpected(piece.error());
   if (piece->blob().has_state() || piece->blob().has_saved()) {
-    on_state_piece(from, *piece, frame.payload.empty() ? BytesView() : frame.received_payload());
+    on_state_piece(from, *piece, frame.received_payload());
     return {};
   }
   const RoundKey key = key_of(piece->blob().reduced());

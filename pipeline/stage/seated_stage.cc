@@ -79,7 +79,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
               window_.on_finished();
               want_leases();
             }),
-      averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); }),
+      averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); },
+                [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); }),
       averaging_codecs_(config_, model_->layout().bytes()),
       window_(window_of(config_)),
       begins_with_(parts.joining ? 0 : parts.version),
@@ -236,6 +237,13 @@ Result<void> SeatedStage::on_peer(const Seat& from, Frame frame) {
     default:
       return flow_.on_frame(from, std::move(frame));
   }
+}
+
+// It came before its round began: only now it is known not to fit.
+void SeatedStage::on_bad_chunk(const Seat& from, const Error& error) {
+  const Labels labels = {{"kind", std::string(to_string(MessageKind::kReduceChunk))}};
+  if (context_.metrics) context_.metrics->counter("swarmline_bad_frames_total", labels).add();
+  context_.links.disconnect(from, error);
 }
 
 void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {

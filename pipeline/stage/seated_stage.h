@@ -157,6 +157,7 @@ class SeatedStage {
                       std::shared_ptr<wire::Reduced> message);
   void advance_commits();
   void apply(const wire::Commit& commit);
+  void on_bad_chunk(const Seat& from, const Error& error);
   void fetch(const RoundKey& key, std::uint64_t digest, const std::vector<Seat>& holders,
              bool report);
   void pump_fetch(const RoundKey& key);

@@ -282,10 +282,12 @@ class StageAveragerTest : public testing::Test {
       Member& member = members_[i];
       member.seat = seat_of(i + 1, 0);
       for (double& value : member.input.as<double>()) value = i + 1;
-      member.averager = std::make_unique<StageAverager>([this, i](const Seat& to, Frame frame) {
-        // As it arrives: one aligned part.
-        wire_.emplace_back(i, to.peer.value - 1, std::move(frame));
-      });
+      member.averager = std::make_unique<StageAverager>(
+          [this, i](const Seat& to, Frame frame) {
+            // As it arrives: one aligned part.
+            wire_.emplace_back(i, to.peer.value - 1, std::move(frame));
+          },
+          [this, i](const Seat& from, const Error&) { disconnected_.emplace_back(i, from); });
     }
   }
   Result<void> start(std::uint32_t i) {
@@ -321,6 +323,7 @@ class StageAveragerTest : public testing::Test {
   const RoundKey key_{train(3), 0, 0};
   std::array<Member, 3> members_;
   std::deque<std::tuple<std::uint32_t, std::uint32_t, Frame>> wire_;
+  std::vector<std::pair<std::uint32_t, Seat>> disconnected_;
 };
 
 TEST_F(StageAveragerTest, SumsAtEveryMember) {
@@ -339,6 +342,19 @@ TEST_F(StageAveragerTest, ChunksBeforeTheSealWaitForIt) {
   ASSERT_TRUE(start(2).has_value());
   deliver_all();
   expect_sums();
+}
+
+// As one that comes later would: its sender is disconnected, and the receiver lives.
+TEST_F(StageAveragerTest, AnEarlyChunkThatIsDamagedCostsItsSenderTheLink) {
+  for (const std::uint32_t i : {1U, 2U}) ASSERT_TRUE(start(i).has_value());
+  for (auto& [from, to, frame] : wire_)
+    if (from == 1 && to == 0)
+      frame.payload = {SharedBytes(Buffer::copy_of(frame.payload.front().view().first(9)))};
+  deliver_all();
+  ASSERT_TRUE(start(0).has_value());
+  EXPECT_EQ(disconnected_, (std::vector{std::pair(0U, members_[1].seat)}));
+  deliver_all();
+  for (const Member& member : members_) EXPECT_EQ(member.done, 0);
 }
 
 TEST_F(StageAveragerTest, EarlyChunksOfStrangersDoNotSpoilTheRound) {

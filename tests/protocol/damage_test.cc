@@ -78,6 +78,29 @@ TEST_P(Damage, ACheckpointIsWrittenAgain) {
   EXPECT_EQ(swarm.cluster().checkpoint().files().size(), config.pipeline.stages);
 }
 
+// It waits at a member that has not been told to seal; then it costs the link, and another attempt
+// at the sum, as one that comes later does.
+TEST_P(Damage, AChunkThatComesBeforeTheSealIsAveragedAgain) {
+  RunConfig config = run_of({1, 2});
+  config.model.d_model = 48;  // large enough that every member has a slice
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId late = swarm.node(1, 0), mate = swarm.node(1, 1);
+  swarm.hold(kCoordinatorNode, late, MessageKind::kSeal);
+  std::uint64_t hurt = 0;
+  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) -> FrameFate {
+    if (kind_of(frame) == MessageKind::kReduceChunk && from == mate && to == late && hurt++ == 0)
+      damage(frame);
+    return {};
+  });
+  ASSERT_TRUE(
+      swarm.until([&] { return swarm.delivered(MessageKind::kReduceChunk, mate, late) > 0; }));
+  EXPECT_GT(swarm.release(kCoordinatorNode, late), 0U);
+  expect_reference(swarm, config);
+  EXPECT_GT(hurt, 1U) << "it was averaged again";
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Delay, Damage, testing::Values(0U, 1U));
 
 }  // namespace
