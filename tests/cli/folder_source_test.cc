@@ -1,7 +1,6 @@
 // A run folder's checkpoints are read on another thread than the one that asks.
 #include "cli/folder_source.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"
 #include "tests/checkpoint/small_stages.h"
+#include "tests/store/temp_folder.h"
 
 namespace swarmline {
 namespace {
@@ -20,9 +20,6 @@ using namespace std::chrono_literals;
 
 class FolderSourceTest : public testing::Test {
  protected:
-  FolderSourceTest() { root_ = mkdtemp(pattern_.data()); }
-  ~FolderSourceTest() override { std::filesystem::remove_all(root_); }
-
   // What open_newest() says, once the runtime has run; it must not say so inside the call.
   Result<std::optional<CheckpointSource::Saved>> opened(FolderSource& source) {
     std::optional<Result<std::optional<CheckpointSource::Saved>>> said;
@@ -37,8 +34,8 @@ class FolderSourceTest : public testing::Test {
     return std::move(*said);
   }
 
-  std::string pattern_ = testing::TempDir() + "folder_source_XXXXXX";
-  std::string root_;
+  const TempFolder folder_;
+  const std::string root_ = folder_.path();
   AsioRuntime runtime_;
   CpuDevice device_{runtime_, {}};
 };

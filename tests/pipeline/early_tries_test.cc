@@ -37,14 +37,6 @@ SimClusterOptions options_of(RunConfig config, Early early) {
   return options;
 }
 
-Tensors one_each(RunConfig config) {
-  config.pipeline.peers = {1, 1, 1};
-  config.wiring = {};
-  Swarm swarm(swarm_of(config, make_fake_model));
-  swarm.finish();
-  return swarm.cluster().parameters();
-}
-
 struct Ended {
   Duration disturbed{};  // from the disturbance to the second commit after it
   std::uint64_t sent_again = 0, stalls = 0;
@@ -114,6 +106,26 @@ TEST_P(EarlyTries, APeerThatFreezesShortlyIsPassedBy) {
               swarm.thaw(node);
             }),
             1.04);
+}
+
+// Of four peers two die in mid-step: the queues of the others grow to twice their length and more,
+// and everything takes longer. That is no storm of second tries.
+TEST_P(EarlyTries, QueuesThatGrowAreNobodysLateness) {
+  RunConfig config = run_of(GetParam());
+  config.pipeline.peers = {2, 4, 2};
+  SimClusterOptions options = options_of(config, Early::kWith);
+  options.peers.resize(8, options.peers.front());
+  std::uint64_t cancelled = 0;
+  const Ended ended = run(std::move(options), [&](Swarm& swarm, SimNodeId) {
+    swarm.cluster().network().kill(swarm.node(1, 3));
+    swarm.cluster().network().kill(swarm.node(1, 2));
+    swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+      cancelled += kind_of(frame) == MessageKind::kCancel;
+    });
+  });
+  EXPECT_GT(ended.sent_again, 0U) << "what the dead had";
+  EXPECT_EQ(cancelled, 0U);
+  expect_equal(ended.parameters, one_each(config));
 }
 
 // Machines of which the slowest takes ten times as long as the fastest, uneven links, a queue

@@ -19,16 +19,6 @@ MakeModel model_of(std::uint64_t seed) {
   return seed / 2 % 2 == 0 ? MakeModel(make_fake_model) : MakeModel(make_fake_wire_model);
 }
 
-// The same cut with one peer a stage: no choice, no averaging.
-Tensors one_each(RunConfig config) {
-  std::fill(config.pipeline.peers.begin(), config.pipeline.peers.end(), 1U);
-  config.wiring = {};
-  config.net.admit_bytes = 0;
-  Swarm swarm(swarm_of(config, make_fake_model));
-  swarm.finish();
-  return swarm.cluster().parameters();
-}
-
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay) {
   RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
   config.pipeline.peers = std::move(peers);

@@ -22,15 +22,6 @@ RunConfig run_of(OrderKind order, std::uint32_t delay) {
   return config;
 }
 
-Tensors one_each(RunConfig config) {
-  config.pipeline.peers = {1, 1, 1};
-  config.pipeline.order = OrderKind::kFree;
-  config.wiring = {};
-  Swarm swarm(swarm_of(config, make_fake_model));
-  swarm.finish();
-  return swarm.cluster().parameters();
-}
-
 // Of each (stage, replica), over all steps.
 struct Watched {
   std::uint32_t running = 0, running_most = 0;      // forward begun, backward not ended

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/config/load.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/crash.h"
 #include "tests/pipeline/swarm_harness.h"
@@ -30,19 +29,6 @@ SimClusterOptions options_of(const RunConfig& config) {
   SimClusterOptions options = swarm_of(config, make_fake_model);
   options.eval_sequences = 4;
   return options;
-}
-
-// The same cut with one peer a stage: no choice, no averaging, nobody dies.
-const Tensors& one_each(RunConfig config) {
-  static std::map<std::string, Tensors> known;
-  std::fill(config.pipeline.peers.begin(), config.pipeline.peers.end(), 1U);
-  const auto [entry, first] = known.try_emplace(to_toml(config));
-  if (first) {
-    Swarm swarm(options_of(config));
-    swarm.finish();
-    entry->second = swarm.cluster().parameters();
-  }
-  return entry->second;
 }
 
 // To the end, with the ledger recounted at every event.
@@ -266,7 +252,6 @@ TEST(RestartElsewhere, ACoordinatorThatWakesUnderALowerTermIsIgnored) {
         swarm.thaw(kCoordinatorNode);
         finish_checked(swarm);
         if (testing::Test::HasFatalFailure()) return;
-        config.net.standby.clear();
         ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
         EXPECT_EQ(events(swarm, "new_era"), 0U);
         EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
@@ -287,7 +272,6 @@ TEST(RestartElsewhere, PeersOfADeadCoordinatorFindTheStandby) {
       swarm.cluster().take_over();
       finish_checked(swarm);
       if (testing::Test::HasFatalFailure()) return;
-      config.net.standby.clear();
       ASSERT_EQ(swarm.cluster().parameters(), one_each(config));
       EXPECT_EQ(events(swarm, "peer_resumed"), 6U);
     }

@@ -26,21 +26,6 @@ RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay,
   return config;
 }
 
-const Tensors& one_each(RunConfig config) {
-  static std::map<std::string, Tensors> known;
-  std::fill(config.pipeline.peers.begin(), config.pipeline.peers.end(), 1U);
-  config.balance.shadows = "0";
-  const auto key = fmt::format("{} {} {} {}", config.pipeline.delay, config.pipeline.stages,
-                               config.model.tied_embeddings, config.run.steps);
-  const auto [entry, first] = known.try_emplace(key);
-  if (first) {
-    Swarm swarm(swarm_of(config, make_fake_model));
-    swarm.finish();
-    entry->second = swarm.cluster().parameters();
-  }
-  return entry->second;
-}
-
 // Who was told to follow which stage.
 std::shared_ptr<std::map<SimNodeId, std::uint32_t>> watch_follows(Swarm& swarm) {
   auto follows = std::make_shared<std::map<SimNodeId, std::uint32_t>>();

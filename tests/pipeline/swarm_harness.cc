@@ -1,5 +1,6 @@
 #include "tests/pipeline/swarm_harness.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -7,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/check.h"
+#include "engine/config/load.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
 
 namespace swarmline {
@@ -232,6 +235,23 @@ void expect_equal(const Tensors& got, const Tensors& want, double key_bias_bound
               1e-9 * peak + (is_key_bias(name) ? key_bias_bound : 0))
         << name;
   }
+}
+
+const Tensors& one_each(RunConfig config) {
+  static std::map<std::string, Tensors> known;
+  std::ranges::fill(config.pipeline.peers, 1U);
+  config.pipeline.order = OrderKind::kFree;
+  config.wiring = {};
+  config.net.admit_bytes = 0;
+  config.net.standby.clear();
+  config.balance.shadows = "0";
+  const auto [entry, first] = known.try_emplace(to_toml(config));
+  if (first) {
+    Swarm swarm(swarm_of(config, make_fake_model));
+    swarm.finish();
+    entry->second = swarm.cluster().parameters();
+  }
+  return entry->second;
 }
 
 std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail) {

@@ -101,6 +101,9 @@ bool is_key_bias(const std::string& tensor);
 // Equal within 1e-9 of each tensor's peak; key biases, whose true gradient is zero, within
 // `key_bias_bound` more.
 void expect_equal(const Tensors& got, const Tensors& want, double key_bias_bound = 0);
+// What a run of fake models ends with where each stage has one peer: no choice, no averaging,
+// nobody to lose. Of the same cut; computed once for each.
+const Tensors& one_each(RunConfig config);
 // The newest committed version.
 std::uint64_t commits_of(SimCluster& cluster);
 // Of that kind, with `detail` in their text, in the journal.
