@@ -78,7 +78,8 @@ class EntryReader {
     if (found != nullptr && found->is_string()) {
       double number = std::numeric_limits<double>::quiet_NaN();
       const json::string& text = found->get_string();
-      std::from_chars(text.data(), text.data() + text.size(), number);
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+      fits_ = fits_ && read.ec == std::errc() && read.ptr == text.data() + text.size();
       return number;
     }
     if (found != nullptr && found->is_number()) return found->to_number<double>();

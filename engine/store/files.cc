@@ -111,13 +111,17 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), size_(other.size_), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      behind_(other.behind_),
+      path_(std::move(other.path_)) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   if (this != &other) {
     drop();
     fd_ = std::exchange(other.fd_, -1);
     size_ = other.size_;
+    behind_ = other.behind_;
     path_ = std::move(other.path_);
   }
   return *this;
@@ -146,6 +150,25 @@ Result<void> AtomicFile::write_at(std::uint64_t offset_bytes, BytesView bytes) {
     offset_bytes += static_cast<std::uint64_t>(written);
   }
   size_ = std::max(size_, end);
+  return size_ - behind_ < kWriteBehindBytes ? Result<void>() : write_behind();
+}
+
+// Waits for what was begun the last time, and begins with what came since.
+Result<void> AtomicFile::write_behind() {
+  const auto sync = [this](std::uint64_t from, std::uint64_t to, unsigned how) -> Result<void> {
+    const int done =
+        ::sync_file_range(fd_, static_cast<off_t>(from), static_cast<off_t>(to - from), how);
+    // Not every file system can; its fsync does all of it then.
+    if (done == 0 || errno == EINVAL || errno == ESPIPE || errno == ENOSYS) return {};
+    return system_failure("write", partial_path(), errno);
+  };
+  const std::uint64_t before = behind_ - std::min(behind_, 2 * kWriteBehindBytes);
+  if (before < behind_)
+    SWARMLINE_TRY(
+        sync(before, behind_,
+             SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
+  SWARMLINE_TRY(sync(behind_, size_, SYNC_FILE_RANGE_WRITE));
+  behind_ = size_;
   return {};
 }
 

@@ -32,9 +32,12 @@ class MappedFile {
 };
 
 // A file written aside as PATH.partial; finish() fsyncs, renames over PATH and fsyncs the folder.
+// The disk is kept busy while bytes come: no call, finish() included, waits for more than about two
+// kWriteBehindBytes, however large the file is.
 // Dropped unfinished: removed. Using it after finish() is a programmer's error.
 class AtomicFile {
  public:
+  static constexpr std::uint64_t kWriteBehindBytes = 8 << 20;
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&&) noexcept;
   AtomicFile& operator=(AtomicFile&&) noexcept;
@@ -48,8 +51,10 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   void drop();
+  Result<void> write_behind();
   int fd_ = -1;
   std::uint64_t size_ = 0;
+  std::uint64_t behind_ = 0;  // on its way to the disk, or there
   std::string path_;
 };
 

@@ -121,7 +121,7 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
       return on_hello(session, frame, respond);
     case MessageKind::kClaim:
       if (waits_for_collecting(
-              [this, session, frame, respond] { on_request(session, frame, respond); }))
+              session, [this, session, frame, respond] { on_request(session, frame, respond); }))
         return;
       return on_claim(session, frame, respond);
     case MessageKind::kCheckpointPiece:
@@ -214,7 +214,7 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
   if (session->seat.peer.value == 0 || ended_) return;  // tools send requests only
   membership_.heard(session->seat, runtime_.now());
   if (kind_of(frame) != MessageKind::kHeartbeat && kind_of(frame) != MessageKind::kGoodbye &&
-      waits_for_collecting([this, session, frame] { on_message(session, frame); }))
+      waits_for_collecting(session, [this, session, frame] { on_message(session, frame); }))
     return;
   if (on_shadow_message(session, frame)) return;
   auto with = [&](auto parsed, auto handler) {

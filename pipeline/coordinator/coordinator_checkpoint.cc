@@ -39,6 +39,9 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
     std::vector<Seat> seats = membership_.staying_of(StageId{s});
     if (seats.empty()) seats = membership_.ready_of(StageId{s});
     round.savers[s] = seats.front();
+    round.bytes_max[s] =
+        saved_state(options_.config, layouts_[s], options_.config.checkpoint.optimizer).bytes +
+        Limits::safetensors_header_bytes_max;
     wire::SaveStage save;
     save.set_version(version);
     save.set_checkpoint(round.token);
@@ -70,9 +73,7 @@ Result<void> Coordinator::Impl::check_piece(const Session& session,
     return fail(ErrorCode::kRefused, "nobody asked for that piece");
   const auto found = checkpoint_->received.find(stage);
   const std::uint64_t received = found == checkpoint_->received.end() ? 0 : found->second;
-  const std::uint64_t room =
-      saved_state(options_.config, layouts_[stage], options_.config.checkpoint.optimizer).bytes +
-      Limits::safetensors_header_bytes_max - received;
+  const std::uint64_t room = checkpoint_->bytes_max.at(stage) - received;
   if (piece.offset() != received || bytes > room || (bytes == 0 && !piece.last()) ||
       (piece.last() && piece.size() != received + bytes))
     return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");

@@ -79,8 +79,9 @@ class Coordinator::Impl {
     std::string name;
     std::string token;  // the name on the wire, its own for each try
     std::uint64_t version = 0;
-    std::map<std::uint32_t, Seat> savers;             // stage -> who sends it
-    std::map<std::uint32_t, std::uint64_t> received;  // bytes, by stage
+    std::map<std::uint32_t, Seat> savers;              // stage -> who sends it
+    std::map<std::uint32_t, std::uint64_t> bytes_max;  // of a stage's file
+    std::map<std::uint32_t, std::uint64_t> received;   // bytes, by stage
     std::set<std::uint32_t> finished;
     bool final = false;
     TimerId deadline;
@@ -261,7 +262,8 @@ class Coordinator::Impl {
                    const RpcChannel::Respond& respond);
   void no_longer_awaited(const Seat& seat);
   bool awaited_again(const Session& session);
-  bool waits_for_collecting(std::function<void()> handle);
+  bool waits_for_collecting(const SessionPtr& session, std::function<void()> handle);
+  void end_collecting_soon();
   void end_collecting();
   void say_resume(const std::optional<CommitRecord>& last);
   wire::Commit said_again(const CommitRecord& record) const;

@@ -85,6 +85,7 @@ Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecor
   event("begun_again", fmt::format("term {}, after step {}; waiting for {} peers", term_.value,
                                    collecting_->committed, collecting_->awaited.size()));
   arm_collect_deadline();
+  if (collecting_->awaited.empty()) end_collecting_soon();  // it had sent everybody off
   return {};
 }
 
@@ -222,6 +223,10 @@ bool Coordinator::Impl::awaited_again(const Session& session) {
 void Coordinator::Impl::no_longer_awaited(const Seat& seat) {
   if (!collecting_ || collecting_->awaited.erase(seat) == 0 || !collecting_->awaited.empty())
     return;
+  end_collecting_soon();
+}
+
+void Coordinator::Impl::end_collecting_soon() {
   runtime_.post([weak = weak()] {
     auto self = weak.lock();
     if (self && (*self)->collecting_ && (*self)->collecting_->awaited.empty() && !(*self)->ended_)
@@ -229,9 +234,17 @@ void Coordinator::Impl::no_longer_awaited(const Seat& seat) {
   });
 }
 
-bool Coordinator::Impl::waits_for_collecting(std::function<void()> handle) {
+// One whose message would be lost says all of it again, when it comes back.
+bool Coordinator::Impl::waits_for_collecting(const SessionPtr& session,
+                                             std::function<void()> handle) {
   if (!collecting_) return false;
-  if (collecting_->held.size() < kHeldMax) collecting_->held.push_back(std::move(handle));
+  if (collecting_->held.size() < kHeldMax) {
+    collecting_->held.push_back(std::move(handle));
+  } else {
+    log(LogLevel::kWarn, "closing {}: {} messages wait for the collecting to end already",
+        to_string(session->seat), kHeldMax);
+    session->channel->close();
+  }
   return true;
 }
 

@@ -92,6 +92,23 @@ TEST(AtomicFileTest, PiecesGoToTheirPlacesInAnyOrder) {
   EXPECT_EQ(slurp(folder.at("a")), "abcdefghi");
 }
 
+// More than goes to the disk behind it, in pieces that do not divide that, with a late one before.
+TEST(AtomicFileTest, ALargeOneHoldsWhatWasWritten) {
+  const TempFolder folder;
+  std::string all(2 * AtomicFile::kWriteBehindBytes + 12'345, '\0');
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * 31 + i / 4096);
+  constexpr std::size_t kPiece = (1 << 20) + 7;
+  auto file = AtomicFile::create(folder.at("a"));
+  ASSERT_TRUE(file) << file.error().what;
+  for (std::size_t at = kPiece; at < all.size(); at += kPiece)
+    ASSERT_TRUE(file->write_at(at, as_bytes(all).subspan(at, std::min(kPiece, all.size() - at))));
+  AtomicFile moved = std::move(*file);
+  ASSERT_TRUE(moved.write_at(0, as_bytes(all).subspan(0, kPiece)));
+  ASSERT_TRUE(moved.append(as_bytes("end")));
+  ASSERT_TRUE(moved.finish());
+  EXPECT_TRUE(slurp(folder.at("a")) == all + "end");
+}
+
 TEST(AtomicFileTest, NoFolderNoFile) {
   const TempFolder folder;
   const auto file = AtomicFile::create(folder.at("no/such/folder"));
