@@ -123,6 +123,7 @@ class Coordinator::Impl {
   void watch();
   // Ends the seat: journaled, told to it and to everybody, its contributions missing.
   void fence(const Seat& seat, const std::string& why, Goes how = Goes::kLost);
+  void fence_stuck(const Seat& seat, Duration waited);
   void on_leave(const Seat& seat);
   // Lets go who drains and owns nothing any more.
   void release_drained();

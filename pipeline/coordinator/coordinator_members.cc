@@ -13,6 +13,8 @@ constexpr int kLooksPerHeartbeat = 2;
 // A device that ends no job in so many of the times that one hop's work may take is stuck.
 constexpr double kStuckHopTimeouts = 2;
 constexpr int kStuckHeartbeats = 5;
+// A peer that lost so many seats to that without one contribution between is not taken again.
+constexpr std::uint32_t kStuckSeatsMax = 3;
 }  // namespace
 
 // Late by more than a period: it is this process that was stopped, not the peers.
@@ -37,16 +39,25 @@ void Coordinator::Impl::watch() {
        membership_.silent(now, period, from_seconds(options_.config.net.peer_silence_seconds)))
     lost.emplace_back(seat, fmt::format("nothing was heard from it for {:.3g} s",
                                         to_seconds(now - membership_.at(seat.peer).last_heard)));
-  for (const Seat& seat : membership_.stuck(stuck))
-    lost.emplace_back(seat, fmt::format("it answers, but its device has ended nothing for {:.3g} s",
-                                        to_seconds(stuck)));
   for (const auto& [seat, why] : lost)
     if (!ended_) fence(seat, why);
+  for (const Seat& seat : membership_.stuck(stuck))
+    if (!ended_) fence_stuck(seat, stuck);
   if (!ended_) watch_shadows(now);
   expected_tick_ = now + period / kLooksPerHeartbeat;
   runtime_.call_at(expected_tick_, [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->watch();
   });
+}
+
+void Coordinator::Impl::fence_stuck(const Seat& seat, Duration waited) {
+  if (!membership_.is_current(seat)) return;
+  const std::uint32_t times = ++membership_.at(seat.peer).stuck;
+  std::string why =
+      fmt::format("it answers, but its device has ended nothing for {:.3g} s", to_seconds(waited));
+  if (times < kStuckSeatsMax) return fence(seat, why);
+  why += fmt::format(", {} times without a contribution between", times);
+  fence(seat, why, Goes::kLeft);
 }
 
 void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how) {

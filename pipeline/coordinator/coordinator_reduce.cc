@@ -395,7 +395,7 @@ void Coordinator::Impl::commit() {
     std::uint32_t owned = 0;
     for (const IndexRange& range : ledger_.owned_by(phase, member.seat.stage, peer))
       owned += range.count;
-    membership_.at(peer).contributions += owned;
+    membership_.contributed(peer, owned);
     shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
   }
   const std::uint64_t reduce_bytes = board_.reduce_bytes();

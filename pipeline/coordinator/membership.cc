@@ -80,11 +80,13 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   if (!stage) return std::unexpected(stage.error());
   Seat seat{id, *stage, Incarnation{1}};
   std::uint64_t contributions = 0;
+  std::uint32_t stuck = 0;
   double seconds = 0;
   if (const Member* before = former(hello)) {
     seat.peer = before->seat.peer;
     seat.incarnation.value = before->seat.incarnation.value + 1;
     contributions = before->contributions;
+    stuck = before->stuck;
     if (before->seat.stage == *stage) seconds = before->seconds_per_microbatch;
   } else {
     ++next_peer_;
@@ -93,6 +95,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   member = Member{};
   member.seat = seat;
   member.contributions = contributions;
+  member.stuck = stuck;
   member.seconds_per_microbatch = seconds;
   describe(member, hello, now);
   return member.seat;
@@ -114,6 +117,12 @@ void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t
   // It worked and others were sooner each time: one takes it so long at least.
   if (microbatches == 0 && (known == 0 || seconds < known)) return;
   known = known == 0 ? seconds : known + kSpeedWeight * (seconds - known);
+}
+
+void Membership::contributed(PeerId peer, std::uint32_t microbatches) {
+  Member& member = members_.at(peer);
+  member.contributions += microbatches;
+  if (microbatches > 0) member.stuck = 0;
 }
 
 void Membership::heartbeat(const wire::Heartbeat& beat, Instant now) {

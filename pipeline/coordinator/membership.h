@@ -47,6 +47,7 @@ struct Member {
   std::uint64_t busy_ns = 0;
   std::uint64_t stepped = 0;        // newest version whose commit it applied
   std::uint64_t contributions = 0;  // in committed steps
+  std::uint32_t stuck = 0;  // seats it lost since the last of them because its device ended nothing
 };
 
 class Membership {
@@ -70,6 +71,8 @@ class Membership {
   // A step's device time and contributions. Without any contribution a peer may only turn out to be
   // slower than it was known to be.
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
+  // To a committed step.
+  void contributed(PeerId peer, std::uint32_t microbatches);
   void heard(const Seat& seat, Instant now);
   void heartbeat(const wire::Heartbeat& beat, Instant now);
   // Every deadline starts over: the coordinator itself was stopped and must not judge by its own

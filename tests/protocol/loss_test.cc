@@ -57,6 +57,21 @@ TEST_P(Loss, APeerThatAnswersButDoesNotFinishIsFenced) {
   });
 }
 
+// Each of its jobs takes longer than a device may be stuck: it comes back, and is fenced again,
+// before anything of its counts. The third time it is told to end.
+TEST_P(Loss, APeerThatNeverFinishesIsNotTakenForEver) {
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 36;
+  config.wiring.hop_timeout_seconds = 0.2;
+  config.net.heartbeat_seconds = 0.05;
+  const SimPeer stuck{.forward = 1s, .backward = 1s};
+  twice(config, on({SimPeer{}, stuck, SimPeer{}}), [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 20s));
+    EXPECT_EQ(events(swarm, "peer_left", "3 times without a contribution between"), 1U);
+    EXPECT_EQ(events(swarm, "peer_lost", "its device has ended nothing"), 2U);
+  });
+}
+
 // B has added, and its gradient has gone on; its report dies with it. Nobody holds that try any
 // more, and the ledger has never heard of it.
 TEST_P(Loss, AReportIsLostAfterItsGradientHasGoneOn) {
