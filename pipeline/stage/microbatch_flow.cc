@@ -145,10 +145,13 @@ void MicrobatchFlow::admit(const TaskPtr& task) {
 }
 
 void MicrobatchFlow::on_active(const Phase& phase) {
-  auto held = held_.extract(phase);
-  if (held.empty()) return;
-  for (const TaskPtr& task : held.mapped())
-    if (task->state != TaskState::kOver) queue_forward(task);
+  if (auto held = held_.extract(phase); !held.empty())
+    for (const TaskPtr& task : held.mapped())
+      if (task->state != TaskState::kOver) queue_forward(task);
+  if (contributions_.frozen(phase)) return;
+  if (auto frozen = frozen_.extract(phase); !frozen.empty())
+    for (const TaskPtr& task : frozen.mapped())
+      if (task->state == TaskState::kHeld) got_gradient(task);
 }
 
 // ---- Forward ------------------------------------------------------------------------------------
@@ -314,6 +317,7 @@ void MicrobatchFlow::drop(const Phase& phase) {
   for (const auto& [id, task] : tasks_)
     if (id.microbatch.phase == phase) dropped.push_back(task);
   held_.erase(phase);
+  frozen_.erase(phase);
   std::erase_if(seeking_, [&](const TaskPtr& task) { return task->id.microbatch.phase == phase; });
   for (const TaskPtr& task : dropped) {
     task->cancelled = true;

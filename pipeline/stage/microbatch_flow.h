@@ -173,6 +173,7 @@ class MicrobatchFlow {
   std::map<AttemptId, TaskPtr>
       awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
   std::map<Phase, std::vector<TaskPtr>> held_;
+  std::map<Phase, std::vector<TaskPtr>> frozen_;  // have their gradient, and can't add it yet
   std::deque<TaskPtr> seeking_;
   std::map<PeerId, Seat> refused_full_;  // wait for our credit
   std::uint64_t admitted_bytes_ = 0;
