@@ -354,6 +354,7 @@ void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
   open.set_version(opening.version.value);
   boundaries_.fill(open);
   open.set_microbatches(indices);
+  open.set_opening(first_opening());
   if (!resumed_.empty()) collect_phase(open);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
   opened_[opening.phase] = open;

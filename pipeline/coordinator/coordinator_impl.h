@@ -200,6 +200,7 @@ class Coordinator::Impl {
 
   // coordinator_step.cc: from leases to complete steps
   void on_want_leases(const wire::WantLeases& want);
+  bool may_lease(const Phase& phase) const;
   void pump_leases();
   void on_report(const wire::Report& report);
   void on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
@@ -271,6 +272,7 @@ class Coordinator::Impl {
   void collect_phase(wire::OpenPhase& open);
   void name_coordinators(wire::Welcome& welcome) const;
   std::uint32_t first_round_attempt() const;
+  std::uint64_t first_opening() const;
   Result<void> record_started();
   Result<void> record_stopping();
   Result<void> record_evaluated(std::uint64_t version);
@@ -298,7 +300,7 @@ class Coordinator::Impl {
   ShadowDesk shadows_;
   std::map<StageId, Emptied> emptied_;
   std::deque<wire::Commit> recent_commits_;
-  std::map<Phase, wire::OpenPhase> opened_;  // as it was said, for newcomers
+  std::map<Phase, wire::OpenPhase> opened_;  // as it is said to newcomers
   std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_ready_;  // version, digest
   RunStats stats_;
   BalanceDesk balancer_;

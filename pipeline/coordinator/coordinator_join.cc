@@ -122,6 +122,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
       wire::Reopen reopen;
       *reopen.mutable_phase() = to_wire(phase);
       for (const StageId stage : reopened_) reopen.add_stages(stage.value);
+      reopen.set_opening(open.opening());
       notify(seat, make_frame(MessageKind::kReopen, reopen));
     }
   }

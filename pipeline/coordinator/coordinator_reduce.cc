@@ -274,6 +274,9 @@ void Coordinator::Impl::mend_rounds() {
     wire::Reopen reopen;
     *reopen.mutable_phase() = to_wire(phase);
     for (const StageId stage : incomplete) reopen.add_stages(stage.value);
+    wire::OpenPhase& opened = opened_.at(phase);
+    opened.set_opening(opened.opening() + 1);
+    reopen.set_opening(opened.opening());
     broadcast(make_frame(MessageKind::kReopen, reopen));
     event("reopened",
           fmt::format("{} lost contributions of {} stages", to_string(phase), incomplete.size()));

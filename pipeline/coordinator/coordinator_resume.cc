@@ -23,6 +23,7 @@ constexpr int kDeposed = 3;                  // exit code
 constexpr std::size_t kHeldMax = 1 << 16;    // messages that wait for the collecting to end
 constexpr std::uint64_t kTermMax = 1 << 15;  // what the numbers of attempts have room for
 constexpr int kAttemptsOfTermBits = 8;       // of averaging: more than one term may use
+constexpr int kOpeningsOfTermBits = 32;      // of a phase: more than one term may use
 // Peers that live dial so often at least, whatever their heartbeats are.
 constexpr Duration kRedialTime = std::chrono::seconds(1);
 
@@ -131,6 +132,10 @@ Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to
 
 std::uint32_t Coordinator::Impl::first_round_attempt() const {
   return static_cast<std::uint32_t>((term_.value - 1) << kAttemptsOfTermBits);
+}
+
+std::uint64_t Coordinator::Impl::first_opening() const {
+  return term_.value << kOpeningsOfTermBits;
 }
 
 // ---- Collecting ---------------------------------------------------------------------------------

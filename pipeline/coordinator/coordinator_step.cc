@@ -31,6 +31,14 @@ void Coordinator::Impl::on_want_leases(const wire::WantLeases& want) {
   pump_leases();
 }
 
+// What a sealed step has lost is leased once those who are to add it have been told so.
+bool Coordinator::Impl::may_lease(const Phase& phase) const {
+  if (!board_.active() || phase != Phase{PhaseKind::kTrain, board_.step()}) return true;
+  return std::ranges::all_of(stages_, [&](const StageSpec& stage) {
+    return reopened_.contains(stage.stage) || ledger_.stage_complete(phase, stage.stage);
+  });
+}
+
 void Coordinator::Impl::pump_leases() {
   if (state_ == State::kWaiting || ended_ || collecting_) return;
   std::vector<Phase> phases = ledger_.open_phases();
@@ -40,6 +48,7 @@ void Coordinator::Impl::pump_leases() {
   });
   std::map<PeerId, wire::Leases> granted;
   for (const Phase& phase : phases) {
+    if (!may_lease(phase)) continue;
     bool progress = true;
     while (progress && ledger_.leasable(phase) > 0) {
       progress = false;
@@ -53,6 +62,7 @@ void Coordinator::Impl::pump_leases() {
             *out->mutable_phase() = to_wire(lease.phase);
             out->set_index(lease.first + i);
             out->set_attempt(lease.attempt.value);
+            out->set_opening(opened_.at(phase).opening());
             if (phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
           }
           source.granted += lease.count;

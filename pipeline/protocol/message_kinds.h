@@ -16,7 +16,7 @@
 
 namespace swarmline {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 // Only where another coordinator may take over: a peer looks for it when its own has been silent
 // for longer (or for ten heartbeats).
 inline constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);

@@ -131,11 +131,6 @@ void Contributions::reopen(const Phase& phase) {
   if (auto book = books_.find(phase); book != books_.end()) book->second.frozen = false;
 }
 
-bool Contributions::frozen(const Phase& phase) const {
-  const auto book = books_.find(phase);
-  return book != books_.end() && book->second.frozen;
-}
-
 void Contributions::forget(const Phase& phase) {
   if (auto book = books_.find(phase); book != books_.end()) book->second = Book{};
   pending_.erase(phase);

@@ -42,7 +42,6 @@ class Contributions {
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
   void reopen(const Phase& phase);         // no longer frozen
-  bool frozen(const Phase& phase) const;   // nothing can be added to its sums
   void unreserve_all(const Phase& phase);  // its tasks were dropped, and none is on the device
   void forget(const Phase& phase);         // the accumulator was emptied
   void retire(const Phase& phase);

@@ -73,12 +73,6 @@ void MicrobatchFlow::release_claim(const AttemptId& id) {
 
 void MicrobatchFlow::got_gradient(const TaskPtr& task) {
   const bool wanted = mask_has(task->mask, context_.self.stage);
-  // The phase was opened again for other stages; that it is for this one as well is on its way.
-  if (wanted && contributions_.frozen(task->id.microbatch.phase)) {
-    task->state = TaskState::kHeld;
-    frozen_[task->id.microbatch.phase].push_back(task);
-    return;
-  }
   if (!wanted || !contributions_.reserve(task->id)) return queue_backward(task, false);
   if (task->id.attempt.value == 0) return queue_backward(task, true);
   task->state = TaskState::kClaiming;

@@ -66,10 +66,11 @@ bool MicrobatchFlow::has_room(std::uint64_t bytes) const {
   return admitted_bytes_ == 0 || admitted_bytes_ + bytes <= admit_bytes_max_;
 }
 
-void MicrobatchFlow::start_local(const AttemptId& id, std::string mask, std::uint32_t rows,
-                                 SharedBytes tokens, SharedBytes targets) {
+void MicrobatchFlow::start_local(const AttemptId& id, std::uint64_t opening, std::string mask,
+                                 std::uint32_t rows, SharedBytes tokens, SharedBytes targets) {
   auto task = std::make_shared<MicrobatchTask>();
   task->id = id;
+  task->opening = opening;
   task->mask = std::move(mask);
   task->rows = rows;
   task->input = std::move(tokens);
@@ -89,7 +90,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   const AttemptId id = from_wire(message->id());
   SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value ||
-      phases_.status(id.microbatch.phase) == PhaseStatus::kOver) {
+      phases_.status(id.microbatch.phase, message->opening()) == PhaseStatus::kOver) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
@@ -111,6 +112,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
 
   auto task = std::make_shared<MicrobatchTask>();
   task->id = id;
+  task->opening = message->opening();
   task->upstream = from;
   task->mask = message->stage_mask();
   task->rows = message->rows();
@@ -138,7 +140,15 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
 void MicrobatchFlow::admit(const TaskPtr& task) {
   tasks_[task->id] = task;
   admitted_bytes_ += task->admitted_bytes;
-  if (phases_.status(task->id.microbatch.phase) == PhaseStatus::kActive)
+  queue_or_hold(task);
+}
+
+PhaseStatus MicrobatchFlow::status(const MicrobatchTask& task) const {
+  return phases_.status(task.id.microbatch.phase, task.opening);
+}
+
+void MicrobatchFlow::queue_or_hold(const TaskPtr& task) {
+  if (status(*task) == PhaseStatus::kActive)
     queue_forward(task);
   else
     held_[task->id.microbatch.phase].push_back(task);
@@ -147,11 +157,7 @@ void MicrobatchFlow::admit(const TaskPtr& task) {
 void MicrobatchFlow::on_active(const Phase& phase) {
   if (auto held = held_.extract(phase); !held.empty())
     for (const TaskPtr& task : held.mapped())
-      if (task->state != TaskState::kOver) queue_forward(task);
-  if (contributions_.frozen(phase)) return;
-  if (auto frozen = frozen_.extract(phase); !frozen.empty())
-    for (const TaskPtr& task : frozen.mapped())
-      if (task->state == TaskState::kHeld) got_gradient(task);
+      if (task->state != TaskState::kOver) queue_or_hold(task);
 }
 
 // ---- Forward ------------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ void MicrobatchFlow::queue_forward(const TaskPtr& task) {
 void MicrobatchFlow::go_on_in_order() {
   const MicrobatchOrder::Ready ready = order_.take_ready();
   const auto counts_still = [&](const TaskPtr& task) {
-    return phases_.status(task->id.microbatch.phase) == PhaseStatus::kActive;
+    return status(*task) == PhaseStatus::kActive;
   };
   for (const TaskPtr& task : ready.forwards)
     if (counts_still(task)) queue_forward(task);
@@ -246,7 +252,7 @@ Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   if (task->state == TaskState::kBackward || task->state == TaskState::kClaiming) return {};
   task->cancelled = true;
   if (task->state == TaskState::kDownstream) cancel_next(task->next, task->outgoing);
-  const bool held = phases_.status(task->id.microbatch.phase) != PhaseStatus::kActive;
+  const bool held = status(*task) != PhaseStatus::kActive;
   if (task->state != TaskState::kForward || held) finish(task);
   return {};
 }
@@ -313,11 +319,14 @@ void MicrobatchFlow::release_graph(const TaskPtr& task) {
 void MicrobatchFlow::drop(const Phase& phase) {
   context_.queue.drop(phase);
   clock_.on_over(phase, context_.runtime.now());
-  std::vector<TaskPtr> dropped;
+  std::vector<TaskPtr> dropped, kept;
   for (const auto& [id, task] : tasks_)
-    if (id.microbatch.phase == phase) dropped.push_back(task);
+    if (id.microbatch.phase == phase && status(*task) == PhaseStatus::kOver)
+      dropped.push_back(task);
+  for (const TaskPtr& task : held_[phase])
+    if (status(*task) != PhaseStatus::kOver) kept.push_back(task);
   held_.erase(phase);
-  frozen_.erase(phase);
+  if (!kept.empty()) held_[phase] = std::move(kept);
   std::erase_if(seeking_, [&](const TaskPtr& task) { return task->id.microbatch.phase == phase; });
   for (const TaskPtr& task : dropped) {
     task->cancelled = true;

@@ -62,10 +62,10 @@ class MicrobatchFlow {
   void set_next_seats(std::vector<Seat> seats);
   // This peer's place among the members of its stage, by id.
   void set_share(std::uint32_t rank, std::uint32_t members);
-  // A microbatch that starts here (stage 0). Tokens and targets: (rows, sequence) int32.
-  // The attempt must be unknown (knows()).
-  void start_local(const AttemptId& id, std::string mask, std::uint32_t rows, SharedBytes tokens,
-                   SharedBytes targets);
+  // A microbatch that starts here (stage 0), leased in that opening of its phase. Tokens and
+  // targets: (rows, sequence) int32. The attempt must be unknown (knows()).
+  void start_local(const AttemptId& id, std::uint64_t opening, std::string mask, std::uint32_t rows,
+                   SharedBytes tokens, SharedBytes targets);
   Result<void> on_frame(const Seat& from, Frame frame);
   // Some of a large tensor is here: what is complete of it is decoded.
   void on_arriving(const Seat& from, const Arrival& arrival);
@@ -77,8 +77,8 @@ class MicrobatchFlow {
   void on_peer_lost(const Seat& lost);
   // The phase can be computed now: what was held goes on.
   void on_active(const Phase& phase);
-  // Drops everything of the phase; nothing of it is computed any more (jobs on the device are
-  // ignored when they end).
+  // Drops what is over of the phase; nothing of that is computed any more (jobs on the device are
+  // ignored when they end). What was leased in an opening still to come stays.
   void drop(const Phase& phase);
   // Recomputes a contribution and subtracts it; for Contributions.
   void subtract(const TaskPtr& task, std::function<void()> done);
@@ -105,6 +105,8 @@ class MicrobatchFlow {
 
   SharedBytes decoded_on_arrival(const Seat& from, const AttemptId& id, const Frame& frame);
   void admit(const TaskPtr& task);
+  PhaseStatus status(const MicrobatchTask& task) const;
+  void queue_or_hold(const TaskPtr& task);
   bool has_room(std::uint64_t bytes) const;
   void queue_forward(const TaskPtr& task);
   void compute_forward(const TaskPtr& task);
@@ -173,7 +175,6 @@ class MicrobatchFlow {
   std::map<AttemptId, TaskPtr>
       awaiting_arrival_;  // gradient sent up; waiting for the upstream's word
   std::map<Phase, std::vector<TaskPtr>> held_;
-  std::map<Phase, std::vector<TaskPtr>> frozen_;  // have their gradient, and can't add it yet
   std::deque<TaskPtr> seeking_;
   std::map<PeerId, Seat> refused_full_;  // wait for our credit
   std::uint64_t admitted_bytes_ = 0;

@@ -39,6 +39,7 @@ void MicrobatchFlow::send_to(const TaskPtr& task, const Seat& next) {
   forward.set_rows(task->rows);
   forward.set_stage_mask(task->mask);
   forward.set_targets(task->targets_wire);
+  forward.set_opening(task->opening);
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   send_next(task->next, task->id.microbatch.phase, std::move(frame), task->targets_wire.size());
   wiring_.on_sent(task->next.peer, Duration{});

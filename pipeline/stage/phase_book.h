@@ -1,6 +1,9 @@
 // Which phases this peer knows: announced by the coordinator, active (computed here), sealed (may
-// become active again when contributions are lost), retired. A message of a phase that is not
-// active is held; one of a retired phase is refused. Thread: control thread; pure.
+// become active again when contributions are lost), retired. A phase that is opened again has a
+// higher opening, and so has all that is leased from then on: a message of an opening that this
+// peer has not heard of, or of a phase that is not active, is held; one of a retired phase is
+// refused, and one of an opening that was sealed, since the step had all of it then.
+//   Thread: control thread; pure.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +21,20 @@ class PhaseBook {
  public:
   static constexpr std::uint64_t kStepsAheadMax = 2;
 
-  void announce(const Phase& phase, Version version, std::uint32_t microbatches) {
-    open_[phase] = {version, microbatches, false};
+  void announce(const Phase& phase, Version version, std::uint32_t microbatches,
+                std::uint64_t opening) {
+    open_[phase] = {.version = version, .microbatches = microbatches, .opening = opening};
   }
+  void reopen(const Phase& phase, std::uint64_t opening) { open_.at(phase).opening = opening; }
   void activate(const Phase& phase) {
     if (auto it = open_.find(phase); it != open_.end()) it->second.active = true;
   }
-  // Nothing of it is computed until it is activated again.
+  // Nothing of it is computed until it is activated again, and nothing of this opening ever.
   void seal(const Phase& phase) {
-    if (auto it = open_.find(phase); it != open_.end()) it->second.active = false;
+    auto it = open_.find(phase);
+    if (it == open_.end()) return;
+    it->second.active = false;
+    it->second.over_below = it->second.opening + 1;
   }
   // Nothing more is computed for it, nor for older phases of its kind.
   void retire(const Phase& phase) {
@@ -38,6 +46,14 @@ class PhaseBook {
     if (phase.step < over_below_[phase.kind == PhaseKind::kEval]) return PhaseStatus::kOver;
     auto it = open_.find(phase);
     return it != open_.end() && it->second.active ? PhaseStatus::kActive : PhaseStatus::kFuture;
+  }
+  // Of what was leased in that opening.
+  PhaseStatus status(const Phase& phase, std::uint64_t opening) const {
+    if (auto it = open_.find(phase); it != open_.end()) {
+      if (opening < it->second.over_below) return PhaseStatus::kOver;
+      if (opening > it->second.opening) return PhaseStatus::kFuture;
+    }
+    return status(phase);
   }
   Version version(const Phase& phase) const { return open_.at(phase).version; }
   // How many microbatches it has; 0 when it was not announced or is over.
@@ -67,6 +83,8 @@ class PhaseBook {
     Version version;
     std::uint32_t microbatches = 0;
     bool active = false;
+    std::uint64_t opening = 0;
+    std::uint64_t over_below = 0;  // openings
   };
   std::map<Phase, Entry> open_;
   std::uint64_t over_below_[2] = {0, 0};

@@ -123,6 +123,7 @@ Result<void> SeatedStage::on_reopen(const wire::Reopen& reopen) {
   if (phase.kind != PhaseKind::kTrain || phase.step != committed_.value ||
       phases_.microbatches(phase) == 0)
     return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be reopened now");
+  phases_.reopen(phase, reopen.opening());
   const bool adds = std::find(reopen.stages().begin(), reopen.stages().end(),
                               context_.self.stage.value) != reopen.stages().end();
   if (adds) {

@@ -49,6 +49,7 @@ Result<void> SeatedStage::on_resume() {
       if (phase.step >= heard) opened_before_.insert(phase);
       continue;
     }
+    phases_.seal(phase);
     flow_.drop(phase);
     contributions_.retire(phase);
   }
@@ -64,6 +65,7 @@ Result<void> SeatedStage::open_again(const wire::OpenPhase& open) {
   if (open.version() != phases_.version(phase).value ||
       open.microbatches() != phases_.microbatches(phase))
     return fail(ErrorCode::kCorrupt, to_string(phase) + " is opened again as another one");
+  phases_.reopen(phase, open.opening());
   contributions_.reopen(phase);
   control([]() -> Result<void> { return {}; }, [this, phase] { activate(phase); });
   return {};

@@ -328,7 +328,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
                 fmt::format("{} needs version {}, this peer has {}", to_string(phase),
                             version.value, committed_.value));
   SWARMLINE_TRY(context_.codecs.open(phase, open));
-  phases_.announce(phase, version, open.microbatches());
+  phases_.announce(phase, version, open.microbatches(), open.opening());
   if (train) contributions_.open(phase);
   if (open.sealed())  // frozen, with nothing in it
     contributions_.settle(phase, {}, [](const Result<std::vector<std::uint32_t>>&) {});
@@ -368,7 +368,7 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
     if (phases_.status(id.phase) != PhaseStatus::kOver &&
         id.index >= phases_.microbatches(id.phase))
       return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
-    if (phases_.status(id.phase) == PhaseStatus::kOver ||
+    if (phases_.status(id.phase, lease.opening()) == PhaseStatus::kOver ||
         flow_.knows({id, Attempt{lease.attempt()}})) {
       window_.on_finished();
       continue;
@@ -380,7 +380,7 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
       context_.fail(read.error());
       return {};
     }
-    flow_.start_local({id, Attempt{lease.attempt()}}, lease.stage_mask(), rows,
+    flow_.start_local({id, Attempt{lease.attempt()}}, lease.opening(), lease.stage_mask(), rows,
                       SharedBytes(std::move(tokens)), SharedBytes(std::move(targets)));
   }
   return {};

@@ -65,7 +65,7 @@ TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
 TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
   PhaseBook book;
   EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture);
-  book.announce(train(0), Version{0}, 8);
+  book.announce(train(0), Version{0}, 8, 1);
   EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture)
       << "announced, and its parameters are not there yet";
   EXPECT_EQ(book.microbatches(train(0)), 8U);
@@ -80,6 +80,27 @@ TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
   EXPECT_EQ(book.status(train(5)), PhaseStatus::kFuture);
   book.activate(train(5));
   EXPECT_EQ(book.status(train(5)), PhaseStatus::kFuture) << "nobody announced it";
+}
+
+TEST(PhaseBook, WhatWasLeasedBeforeASealIsOverAndWhatComesAfterwardsWaits) {
+  PhaseBook book;
+  book.announce(train(0), Version{0}, 8, 5);
+  book.activate(train(0));
+  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kActive);
+  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture) << "nobody has said so here yet";
+  book.seal(train(0));
+  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kOver);
+  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture);
+  book.reopen(train(0), 7);
+  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture) << "not active yet";
+  book.activate(train(0));
+  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kOver);
+  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kActive)
+      << "opened again twice, and not sealed in between: it still counts";
+  EXPECT_EQ(book.status(train(0), 7), PhaseStatus::kActive);
+  EXPECT_EQ(book.status(train(0), 8), PhaseStatus::kFuture);
+  book.retire(train(0));
+  EXPECT_EQ(book.status(train(0), 8), PhaseStatus::kOver);
 }
 
 TEST(PhaseBook, NobodyIsFurtherAheadThanASealAllows) {

@@ -148,6 +148,51 @@ TEST_P(SealOrder, TwoAnswersCountOnce) {
   EXPECT_GT(swarm.delivered(MessageKind::kForward, {}, d), 0U);
 }
 
+// A source is lost after the seal; the other one hears that the step is open again and starts what
+// is missing before the stage after it has even heard of the seal.
+TEST_P(SealOrder, AMicrobatchIsLeasedAgainBeforeTheSealIsHere) {
+  const RunConfig config = run_of({2, 1, 1});
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId gone = swarm.node(0, 0), a = swarm.node(0, 1);
+  const SimNodeId b = swarm.node(1, 0), c = swarm.node(2, 0);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.hold(kCoordinatorNode, b, MessageKind::kSeal);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kSeal, 1, {}, gone));
+  swarm.kill(gone);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kReopen, 1, {}, a));
+  swarm.hold(c, b, MessageKind::kGradient);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kForward, 1, a, b));
+  swarm.cluster().runtime().run_for(200ms);
+  EXPECT_EQ(swarm.delivered(MessageKind::kSeal, {}, b), 1U) << "the sequence did not happen";
+  swarm.release(kCoordinatorNode, b);
+  swarm.cluster().runtime().run_for(200ms);
+  swarm.release(c, b);
+  expect_reference(swarm, config);
+}
+
+// The step is open again for the last stage; then the stage before it loses contributions too, and
+// one of its members gets a microbatch that wants its contribution before it may add.
+TEST_P(SealOrder, AMicrobatchIsLeasedAgainBeforeTheSecondReopenIsHere) {
+  RunConfig config = run_of({1, 2, 2});
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0), e = swarm.node(1, 1);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.hold(b, e, MessageKind::kReduceChunk);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kSeal, 1, {}, swarm.node(2, 0)));
+  swarm.kill(swarm.node(2, 0));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kReopen, 1, {}, b));
+  swarm.hold(kCoordinatorNode, b, MessageKind::kReopen);
+  swarm.kill(e);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kReopen, 1, {}, a));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kForward, 1, a, b));
+  swarm.cluster().runtime().run_for(200ms);
+  swarm.release(kCoordinatorNode, b);
+  expect_reference(swarm, config);
+  EXPECT_GE(swarm.delivered(MessageKind::kReopen, {}, b), 2U) << "the sequence did not happen";
+}
+
 INSTANTIATE_TEST_SUITE_P(Delay, SealOrder, testing::Values(0U, 1U));
 
 }  // namespace
