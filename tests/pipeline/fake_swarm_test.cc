@@ -229,8 +229,7 @@ TEST(FakeSwarm, AJoinerFetchesFromAllItsMatesAtOnce) {
   SimClusterOptions options = swarm_of(config, make_fake_model);
   options.link.bytes_per_second = 1e9;
   Swarm swarm(std::move(options));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().peer(joiner - 1).seat().peer.value > 0; }));
   const std::uint16_t stage = swarm.stage_of(joiner);

@@ -158,8 +158,7 @@ TEST(RestartWithLosses, AStageThatIsGoneBeginsANewEra) {
 TEST(RestartWithLosses, ACoordinatorThatDiesAsANewEraWaitsForPeers) {
   const RunConfig config = run_of({3, 1}, 0);
   Swarm swarm(options_of(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   swarm.kill(swarm.node(1, 0));
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }));
   swarm.cluster().kill_coordinator();

@@ -111,6 +111,12 @@ void Swarm::until_started() {
       << "the swarm does not form";
 }
 
+void Swarm::until_committed(std::uint64_t steps) {
+  until_started();
+  ASSERT_TRUE(until([&] { return commits_of(cluster_) == steps; }))
+      << commits_of(cluster_) << " of " << steps << " steps";
+}
+
 void Swarm::lose(Which which, std::uint64_t times) {
   rule([this, which = std::move(which), times](SimNodeId from, SimNodeId to,
                                                const Frame& frame) mutable -> FrameFate {

@@ -46,6 +46,8 @@ class Swarm {
   std::vector<SimNodeId> serving(std::uint16_t stage);
   // Until every peer has its seat and the first phase is opened.
   void until_started();
+  // ... and that many steps are committed.
+  void until_committed(std::uint64_t steps);
 
   // Rules run in the order in which they were added; the first that does not deliver decides.
   using Rule = std::function<FrameFate(SimNodeId from, SimNodeId to, const Frame&)>;

@@ -186,8 +186,7 @@ TEST_P(Admission, LeasesOfTheOpenStepGoOnAfterADrain) {
   RunConfig config = run_of({2, 2});
   config.pipeline.in_flight = 1;
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const std::uint64_t leases = swarm.delivered(MessageKind::kLeases);
   swarm.cluster().runtime().run_for(20ms);
   swarm.cluster().coordinator().request_stop(false);

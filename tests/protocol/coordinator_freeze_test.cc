@@ -83,8 +83,7 @@ TEST_P(CoordinatorFreeze, TheLastPeerOfAStageIsSilentForTooLong) {
   config.net.peers_wait_seconds = 6;
   {
     Swarm swarm(options_for(config));
-    swarm.until_started();
-    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    swarm.until_committed(1);
     const SimNodeId frozen = swarm.node(1, 0);
     swarm.freeze(frozen);
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }));

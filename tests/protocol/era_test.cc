@@ -1,7 +1,5 @@
 // Stages that lose every holder of their state: the run goes back to its newest complete checkpoint
 // by itself, under the next era, and ends with the reference's parameters.
-#include <limits>
-
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -47,8 +45,7 @@ TEST_P(Era, AllOfAStageAreKilledAtEachPartOfAStep) {
         MessageKind::kStepped})
     for (const std::uint64_t count : {1, 2, 5}) {
       Swarm swarm(options_for(config));
-      swarm.until_started();
-      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+      swarm.until_committed(3);
       ASSERT_TRUE(swarm.until_delivered(part, count)) << to_string(part);
       kill_all_of(swarm, 1);
       expect_end(swarm, config);
@@ -61,8 +58,7 @@ TEST_P(Era, AllOfAStageAreKilledAtEachPartOfAStep) {
 TEST_P(Era, WithoutACheckpointTheRunBeginsAgain) {
   const RunConfig config = run(0);
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 0), 1U);
@@ -104,8 +100,7 @@ TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
   RunConfig config = run(2);
   config.pipeline.peers = {2, 1, 1};
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   swarm.cluster().add_peer({});
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kPiece, 1));
   kill_all_of(swarm, 1);
@@ -117,8 +112,7 @@ TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
 TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
   const RunConfig config = run(2);
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   swarm.cluster().coordinator().request_stop(false);
   kill_all_of(swarm, 1);
   const RunOutcome outcome = swarm.end(10s);
@@ -143,8 +137,7 @@ TEST_P(Era, AllOfAStageAreKilledAgainAndAgain) {
   RunConfig config = run(2);
   config.pipeline.peers = {3, 3, 3};
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kPieceRequest, 2));
   kill_all_of(swarm, 0);
@@ -163,8 +156,7 @@ TEST_P(Era, AnEmptyStageIsFilledFromOneThatHasSeveral) {
   RunConfig config = run(2);
   config.pipeline.peers = {2, 2, 2};
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   // Four are left: stage 0 gets two of them.
   SimCluster& cluster = swarm.cluster();
@@ -184,8 +176,7 @@ TEST_P(Era, TooFewAreLeftUntilOneJoins) {
   RunConfig config = run(2);
   config.pipeline.peers = {1, 1, 1};
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 2);
   swarm.cluster().runtime().run_for(12s);
   EXPECT_FALSE(swarm.cluster().outcome());
@@ -200,8 +191,7 @@ TEST_P(Era, AFrozenStageWakesInTheNextEra) {
   config.run.steps = 30;
   config.net.peer_silence_seconds = 3;
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   const SimNodeId frozen[] = {swarm.node(1, 0), swarm.node(1, 1)};
   for (const SimNodeId node : frozen) swarm.freeze(node);
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 5; }));
@@ -215,19 +205,11 @@ TEST_P(Era, AFrozenStageWakesInTheNextEra) {
 TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
   RunConfig config = run(2);
   config.run.on_nonfinite = "skip";
-  ModelHooks poison;
-  poison.after_backward = [](StageId stage, int, const BackwardInput& input) {
-    const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
-    if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
-    reinterpret_cast<double*>(input.accumulator.data())[0] =
-        std::numeric_limits<double>::quiet_NaN();
-  };
-  Swarm swarm(options_for(config, poison));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  Swarm swarm(options_for(config, poison()));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   swarm.finish();
-  expect_equal(swarm.cluster().parameters(), reference_with(config, poison));
+  expect_equal(swarm.cluster().parameters(), reference_with(config, poison()));
   EXPECT_EQ(eras_from(swarm, 2), 1U);
 }
 
@@ -235,23 +217,15 @@ TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
 TEST_P(Era, UpdatesAreKnownToACoordinatorThatComesBeforeTheFirstCommit) {
   RunConfig config = run(2);
   config.run.on_nonfinite = "skip";
-  ModelHooks poison;
-  poison.after_backward = [](StageId stage, int, const BackwardInput& input) {
-    const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
-    if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
-    reinterpret_cast<double*>(input.accumulator.data())[0] =
-        std::numeric_limits<double>::quiet_NaN();
-  };
-  Swarm swarm(options_for(config, poison));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  Swarm swarm(options_for(config, poison()));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }));
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 1));
   swarm.cluster().kill_coordinator();
   swarm.cluster().restart_coordinator();
   swarm.finish();
-  expect_equal(swarm.cluster().parameters(), reference_with(config, poison));
+  expect_equal(swarm.cluster().parameters(), reference_with(config, poison()));
   EXPECT_EQ(events(swarm, "new_era"), 1U);
   EXPECT_EQ(events(swarm, "begun_again"), 1U);
 }
@@ -264,8 +238,7 @@ TEST_P(Era, ACheckpointIsReadWhileOthersAreHeard) {
     SimClusterOptions options = options_for(config);
     options.checkpoint_read = reading;
     Swarm swarm(std::move(options));
-    swarm.until_started();
-    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    swarm.until_committed(3);
     const Duration before = swarm.cluster().elapsed();
     kill_all_of(swarm, 1);
     swarm.cluster().runtime().run_for(reading / 2);
@@ -285,8 +258,7 @@ TEST_P(Era, ACoordinatorThatDiesAsItReadsTheCheckpoint) {
   SimClusterOptions options = options_for(config);
   options.checkpoint_read = 20s;
   Swarm swarm(std::move(options));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   swarm.cluster().runtime().run_for(10s);
   swarm.cluster().kill_coordinator();
@@ -304,8 +276,7 @@ TEST_P(Era, ARunIsStoppedWhileItsCheckpointIsRead) {
   SimClusterOptions options = options_for(config);
   options.checkpoint_read = 20s;
   Swarm swarm(std::move(options));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+  swarm.until_committed(3);
   kill_all_of(swarm, 1);
   swarm.cluster().runtime().run_for(10s);
   swarm.cluster().coordinator().request_stop(false);

@@ -15,8 +15,7 @@ TEST_P(Lost, TooFewPeersForTheStagesEndTheRunWithinSeconds) {
     RunConfig config = run_of({1, 1, 1});
     config.net.peers_wait_seconds = 6;
     Swarm swarm(options_for(config));
-    swarm.until_started();
-    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    swarm.until_committed(1);
     const SimNodeId gone = swarm.node(stage, 0);
     const PeerId peer = swarm.cluster().peer(gone - 1).seat().peer;
     swarm.kill(gone);

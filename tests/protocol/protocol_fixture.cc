@@ -1,6 +1,7 @@
 #include "tests/protocol/protocol_fixture.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/config/load.h"
 #include "pipeline/reference/reference_trainer.h"
@@ -45,6 +46,17 @@ Reference reference_with(const RunConfig& config, const ModelHooks& hooks, std::
           reference.key_bias_noise =
               std::max(reference.key_bias_noise, largest_difference(bytes, other.at(name)));
   return reference;
+}
+
+ModelHooks poison() {
+  ModelHooks hooks;
+  hooks.after_backward = [](StageId stage, int, const BackwardInput& input) {
+    const MicrobatchId poisoned{{PhaseKind::kTrain, 1}, 2};
+    if (stage.value != 0 || input.id.microbatch != poisoned || !input.weight_gradients) return;
+    reinterpret_cast<double*>(input.accumulator.data())[0] =
+        std::numeric_limits<double>::quiet_NaN();
+  };
+  return hooks;
 }
 
 void expect_equal(const Tensors& got, const Reference& want) {

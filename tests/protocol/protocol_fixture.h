@@ -28,6 +28,8 @@ const Reference& reference_of(const RunConfig& config, std::uint32_t vocab = 31)
 Reference reference_with(const RunConfig& config, const ModelHooks& hooks,
                          std::uint32_t vocab = 31);
 void expect_equal(const Tensors& got, const Reference& want);
+// The first stage's sums get a NaN with one microbatch of step 1.
+ModelHooks poison();
 
 // Every bracketed sequence runs without and with delay.
 class Protocol : public testing::TestWithParam<std::uint32_t> {

@@ -21,8 +21,7 @@ class CoordinatorRestart : public Protocol {
 TEST_P(CoordinatorRestart, OwnersOfOpenStepsAreCollected) {
   const RunConfig config = run_of({2, 2, 2});
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   kill_at(swarm, MessageKind::kSeal);  // of the second step: all of it has been acknowledged
   const std::uint64_t forwards = swarm.delivered(MessageKind::kForward);
   swarm.cluster().restart_coordinator();
@@ -41,8 +40,7 @@ TEST_P(CoordinatorRestart, OwnersOfOpenStepsAreCollected) {
 TEST_P(CoordinatorRestart, ASeatThatDoesNotAnswerIsLost) {
   const RunConfig config = run_of({1, 2, 1});
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const SimNodeId gone = swarm.node(1, 1);
   kill_at(swarm, MessageKind::kSeal);
   swarm.kill(gone);
@@ -60,8 +58,7 @@ TEST_P(CoordinatorRestart, OneThatIsLostHoldsUpNobody) {
   config.net.peer_silence_seconds = 0;
   config.net.collect_seconds = 3600;
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const SimNodeId gone = swarm.node(1, 1);
   kill_at(swarm, MessageKind::kSeal);
   swarm.cluster().network().kill(gone);
@@ -95,8 +92,7 @@ TEST_P(CoordinatorRestart, AStagesLastPeerIsWaitedFor) {
   config.net.peer_silence_seconds = 0;
   config.net.collect_seconds = 60;
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const SimNodeId late = swarm.node(1, 0);
   kill_at(swarm, MessageKind::kSeal);
   swarm.freeze(late);
@@ -117,8 +113,7 @@ TEST_P(CoordinatorRestart, WhoComesTooLateStartsOver) {
   SimClusterOptions options = options_for(config);
   options.peers.assign(4, {.forward = 40ms, .backward = 80ms, .jitter = 0});
   Swarm swarm(std::move(options));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   const SimNodeId late = swarm.node(1, 1);
   kill_at(swarm, MessageKind::kSeal);
   swarm.freeze(late);
@@ -137,8 +132,7 @@ TEST_P(CoordinatorRestart, ADrainIsNotForgotten) {
     RunConfig config = run_of({2, 2});
     config.run.steps = 24;  // half a second: the next heartbeat says what it holds
     Swarm swarm(options_for(config));
-    swarm.until_started();
-    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    swarm.until_committed(1);
     const SimNodeId leaves = swarm.node(1, 1);
     if (said) swarm.cluster().peer(leaves - 1).request_drain(3600s);
     kill_at(swarm, MessageKind::kSeal);
@@ -157,8 +151,7 @@ TEST_P(CoordinatorRestart, AStopIsNotForgotten) {
   RunConfig config = run_of({2, 2});
   config.run.steps = 12;
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   swarm.cluster().coordinator().request_stop(false);
   kill_at(swarm, MessageKind::kSeal);
   swarm.cluster().restart_coordinator();
@@ -189,8 +182,7 @@ TEST_P(CoordinatorRestart, ALowerTermIsIgnored) {
   RunConfig config = run_of({2, 2});
   config.net.standby = {kStandbyAddress};
   Swarm swarm(options_for(config));
-  swarm.until_started();
-  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+  swarm.until_committed(1);
   swarm.freeze(kCoordinatorNode);
   swarm.cluster().take_over();
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
