@@ -204,6 +204,7 @@ void Coordinator::Impl::forget_steps() {
   followers_ready_.clear();
   sources_.clear();
   failures_.clear();
+  backed_up_.clear();
   state_digests_.clear();
   reopened_.clear();
   broken_links_.clear();

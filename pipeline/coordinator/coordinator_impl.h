@@ -18,6 +18,7 @@
 #include "pipeline/coordinator/join_desk.h"
 #include "pipeline/coordinator/membership.h"
 #include "pipeline/coordinator/reduce_board.h"
+#include "pipeline/coordinator/report_pace.h"
 #include "pipeline/coordinator/run_sequence.h"
 #include "pipeline/coordinator/run_stats.h"
 #include "pipeline/coordinator/shadow_desk.h"
@@ -200,8 +201,18 @@ class Coordinator::Impl {
 
   // coordinator_step.cc: from leases to complete steps
   void on_want_leases(const wire::WantLeases& want);
+  bool is_sealed(const Phase& phase) const;
   bool may_lease(const Phase& phase) const;
   void pump_leases();
+  bool takes_leases(PeerId peer, const LeaseBook& source) const;
+  void grant(PeerId source, const Lease& lease, wire::Leases& leases);
+  void send_leases(const std::map<PeerId, wire::Leases>& granted);
+  // coordinator_backups.cc
+  void note_report(const Phase& phase);
+  void watch_tail(const Phase& phase);
+  bool may_back_up(const Phase& phase) const;
+  void back_up(const Phase& phase);
+  std::optional<PeerId> idlest_source(PeerId holder) const;
   void on_report(const wire::Report& report);
   void on_claim(const SessionPtr& session, const Frame& frame, const RpcChannel::Respond& respond);
   void on_release_claim(const wire::ReleaseClaim& release);
@@ -328,7 +339,10 @@ class Coordinator::Impl {
   std::map<PeerId, SessionPtr> peers_;
   std::map<PeerId, LeaseBook> sources_;
   std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
-  std::uint64_t updates_ = 0;  // optimizer updates so far: commits that were not skipped
+  ReportPace report_pace_;
+  TimerId tail_timer_;
+  std::set<MicrobatchId> backed_up_;  // of open steps
+  std::uint64_t updates_ = 0;         // optimizer updates so far: commits that were not skipped
   // After each step, what its members say they hold.
   std::map<std::pair<StageId, std::uint64_t>, std::map<Seat, std::uint64_t>> state_digests_;
   std::set<StageId> reopened_;                             // stages of the sealed step

@@ -116,7 +116,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
   send_membership();
   for (const Phase& phase : ledger_.open_phases()) {
     wire::OpenPhase open = opened_.at(phase);
-    open.set_sealed(board_.active() && phase == Phase{PhaseKind::kTrain, board_.step()});
+    open.set_sealed(is_sealed(phase));
     notify(seat, make_frame(MessageKind::kOpenPhase, open));
     if (open.sealed() && !reopened_.empty()) {
       wire::Reopen reopen;

@@ -409,6 +409,7 @@ void Coordinator::Impl::commit() {
   opened_.erase(phase);
   board_.end();
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
+  std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
   sequence_.on_committed(step);
   stats_.on_commit(record, reduce_bytes, runtime_.now());
   choose_codecs();

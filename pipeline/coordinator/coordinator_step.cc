@@ -31,9 +31,13 @@ void Coordinator::Impl::on_want_leases(const wire::WantLeases& want) {
   pump_leases();
 }
 
+bool Coordinator::Impl::is_sealed(const Phase& phase) const {
+  return board_.active() && phase == Phase{PhaseKind::kTrain, board_.step()};
+}
+
 // What a sealed step has lost is leased once those who are to add it have been told so.
 bool Coordinator::Impl::may_lease(const Phase& phase) const {
-  if (!board_.active() || phase != Phase{PhaseKind::kTrain, board_.step()}) return true;
+  if (!is_sealed(phase)) return true;
   return std::ranges::all_of(stages_, [&](const StageSpec& stage) {
     return reopened_.contains(stage.stage) || ledger_.stage_complete(phase, stage.stage);
   });
@@ -52,27 +56,39 @@ void Coordinator::Impl::pump_leases() {
     bool progress = true;
     while (progress && ledger_.leasable(phase) > 0) {
       progress = false;
-      for (auto& [peer, source] : sources_) {
-        if (source.granted >= source.wanted || !peers_.contains(peer) ||
-            !serves(peers_.at(peer)->seat) || membership_.spared(membership_.at(peer)))
-          continue;
+      for (const auto& [peer, source] : sources_) {
+        if (!takes_leases(peer, source)) continue;
         for (const Lease& lease : ledger_.lease(phase, peers_.at(peer)->seat, 1)) {
-          for (std::uint32_t i = 0; i < lease.count; ++i) {
-            wire::Lease* out = granted[peer].add_leases();
-            *out->mutable_phase() = to_wire(lease.phase);
-            out->set_index(lease.first + i);
-            out->set_attempt(lease.attempt.value);
-            out->set_opening(opened_.at(phase).opening());
-            if (phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
-          }
-          source.granted += lease.count;
+          grant(peer, lease, granted[peer]);
           progress = true;
         }
       }
     }
   }
+  send_leases(granted);
+}
+
+bool Coordinator::Impl::takes_leases(PeerId peer, const LeaseBook& source) const {
+  return source.granted < source.wanted && peers_.contains(peer) && serves(peers_.at(peer)->seat) &&
+         !membership_.spared(membership_.members().at(peer));
+}
+
+void Coordinator::Impl::grant(PeerId source, const Lease& lease, wire::Leases& leases) {
+  for (std::uint32_t i = 0; i < lease.count; ++i) {
+    wire::Lease* out = leases.add_leases();
+    *out->mutable_phase() = to_wire(lease.phase);
+    out->set_index(lease.first + i);
+    out->set_attempt(lease.attempt.value);
+    out->set_opening(opened_.at(lease.phase).opening());
+    if (lease.phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
+  }
+  sources_.at(source).granted += lease.count;
+}
+
+void Coordinator::Impl::send_leases(const std::map<PeerId, wire::Leases>& granted) {
   for (const auto& [peer, leases] : granted)
-    peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
+    if (leases.leases_size() > 0)
+      peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
 }
 
 // ---- Contributions ------------------------------------------------------------------------------
@@ -94,6 +110,7 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
       ledger_.record_loss(phase, contribution.index(), contribution.loss_sum());
   }
   notify(seat, make_frame(MessageKind::kReportAck, ack));
+  note_report(phase);
   after_progress(phase);
 }
 
@@ -156,7 +173,7 @@ void Coordinator::Impl::on_stall(const wire::StallReport& stall) {
 
 void Coordinator::Impl::after_progress(const Phase& phase) {
   if (ended_ || !ledger_.is_open(phase)) return;
-  if (board_.active() && phase == Phase{PhaseKind::kTrain, board_.step()}) return mend_rounds();
+  if (is_sealed(phase)) return mend_rounds();
   if (!ledger_.complete(phase)) return;
   if (phase.kind == PhaseKind::kEval) return finish_eval(phase);
   if (!board_.active() && sequence_.may_seal(phase.step)) seal(phase.step);

@@ -139,6 +139,14 @@ void Ledger::Book::expire(std::uint32_t index) {
   if (index < next_fresh_) mark_unowned_missing(index, /*spare_claimed=*/true);
 }
 
+std::optional<Seat> Ledger::Book::source(std::uint32_t index) const {
+  SWARMLINE_CHECK(index < indices_);
+  if (index >= next_fresh_ || source_[index] == kNoSource) return std::nullopt;
+  for (std::uint32_t c = 0; c < columns_; ++c)
+    if (cells_[cell(c, index)] < kFirstSeat) return seats_[source_[index]];
+  return std::nullopt;
+}
+
 // Reports and claims
 
 Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {

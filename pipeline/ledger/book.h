@@ -30,6 +30,7 @@ class Ledger::Book {
   bool claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   void release_claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   void expire(std::uint32_t index);
+  std::optional<Seat> source(std::uint32_t index) const;
 
   // Loses the peer's seats later than `fenced_before` up to `lost`. Returns the stages that lost an
   // owner.

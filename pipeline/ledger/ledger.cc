@@ -114,6 +114,10 @@ void Ledger::expire(Phase phase, std::uint32_t index) {
   at(phase).expire(index);
 }
 
+std::optional<Seat> Ledger::source(Phase phase, std::uint32_t index) const {
+  return at(phase).source(index);
+}
+
 std::vector<PhaseStage> Ledger::seat_lost(Seat seat) {
   std::vector<PhaseStage> touched;
   if (fenced(seat)) return touched;

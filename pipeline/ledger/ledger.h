@@ -104,6 +104,8 @@ class Ledger {
   void release_claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
   // A lease ran out of patience: every unowned, unclaimed cell of a leased index becomes missing.
   void expire(Phase phase, std::uint32_t index);
+  // Whoever was leased the index last. Empty: nobody, or every stage has it.
+  std::optional<Seat> source(Phase phase, std::uint32_t index) const;
 
   // Fences the seat (and earlier incarnations of its peer): what it owned in stages not yet reduced
   // becomes missing, its claims end, unowned cells of indices it was leased become missing; closing

@@ -114,7 +114,8 @@ class MicrobatchFlow {
   void after_forward(const TaskPtr& task, const JobReport& report,
                      const struct ForwardResult& result);
   void forward_done(const MicrobatchTask& task, const JobReport& report);
-  std::optional<Seat> pick_next(const MicrobatchId& microbatch, const std::vector<PeerId>& exclude);
+  std::optional<Seat> pick_next(const MicrobatchId& microbatch, const std::vector<PeerId>& exclude,
+                                bool late);
   void send_on(const TaskPtr& task);
   void send_to(const TaskPtr& task, const Seat& next);
   enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };

@@ -11,8 +11,9 @@
 namespace swarmline {
 
 std::optional<Seat> MicrobatchFlow::pick_next(const MicrobatchId& microbatch,
-                                              const std::vector<PeerId>& exclude) {
-  const auto picked = wiring_.pick(microbatch, exclude);
+                                              const std::vector<PeerId>& exclude, bool late) {
+  const auto picked =
+      late ? wiring_.pick_soonest(microbatch, exclude) : wiring_.pick(microbatch, exclude);
   if (!picked) return std::nullopt;
   if (const auto next = next_seats_.find(*picked); next != next_seats_.end()) return next->second;
   wiring_.on_settled(*picked);
@@ -20,7 +21,10 @@ std::optional<Seat> MicrobatchFlow::pick_next(const MicrobatchId& microbatch,
 }
 
 void MicrobatchFlow::send_on(const TaskPtr& task) {
-  if (const auto next = pick_next(task->id.microbatch, task->tried)) return send_to(task, *next);
+  // Any try but the first is one that the step waits for.
+  const bool late = task->outgoing.attempt.value != 0;
+  if (const auto next = pick_next(task->id.microbatch, task->tried, late))
+    return send_to(task, *next);
   task->state = TaskState::kSeeking;
   seeking_.push_back(task);
 }
@@ -86,7 +90,7 @@ bool MicrobatchFlow::pass_by(const TaskPtr& task) {
   if (!may_be_passed_by(*task) || !clock_.may_pass(task->outgoing)) return false;
   std::vector<PeerId> exclude = task->tried;
   exclude.push_back(slow.peer);
-  const auto next = pick_next(task->id.microbatch, exclude);
+  const auto next = pick_next(task->id.microbatch, exclude, true);
   if (!next) return false;
   const Duration waited = context_.runtime.now() - task->hop_began;
   log(LogLevel::kInfo, "{} has been slow with {} for {:.1f} s; {} gets it too", to_string(slow),

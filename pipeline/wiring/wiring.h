@@ -48,6 +48,12 @@ class Wiring {
   // or a settled hop.
   virtual std::optional<PeerId> pick(const MicrobatchId& microbatch,
                                      const std::vector<PeerId>& exclude) = 0;
+  // The same for a microbatch that is late already: whoever is expected to end it first, where the
+  // wiring has a choice.
+  virtual std::optional<PeerId> pick_soonest(const MicrobatchId& microbatch,
+                                             const std::vector<PeerId>& exclude) {
+    return pick(microbatch, exclude);
+  }
 
   // `link`: how long this microbatch's bytes occupied the link (bytes over bandwidth); zero: not
   // measured.

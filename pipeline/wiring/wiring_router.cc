@@ -138,15 +138,33 @@ std::optional<PeerId> WiringRouter::pick(const MicrobatchId& microbatch,
     if (better) best = &candidate;
   }
   if (best == nullptr) return std::nullopt;
+  bound_lag(best->cumulative, microbatch.phase.kind);
+  return take(*best, microbatch.phase.kind);
+}
+
+std::optional<PeerId> WiringRouter::pick_soonest(const MicrobatchId& microbatch,
+                                                 const std::vector<PeerId>& exclude) {
   const PhaseKind kind = microbatch.phase.kind;
-  bound_lag(best->cumulative, kind);
-  best->last_charge = expected_seconds(*best, kind);
-  best->cumulative += best->last_charge;
-  ++best->in_flight;
-  ++best->picks;
-  const PeerId peer = best->peer;
+  Candidate* best = nullptr;
+  double soonest = std::numeric_limits<double>::infinity();
+  for (Candidate& candidate : candidates_) {
+    if (!can_take(candidate, exclude)) continue;
+    const double end = (candidate.in_flight + 1) * expected_seconds(candidate, kind);
+    if (end >= soonest) continue;
+    best = &candidate;
+    soonest = end;
+  }
+  if (best == nullptr) return std::nullopt;
+  return take(*best, kind);
+}
+
+PeerId WiringRouter::take(Candidate& candidate, PhaseKind kind) {
+  candidate.last_charge = expected_seconds(candidate, kind);
+  candidate.cumulative += candidate.last_charge;
+  ++candidate.in_flight;
+  ++candidate.picks;
   rebase();
-  return peer;
+  return candidate.peer;
 }
 
 // `now`: the least cumulative time of those with room. Who had none may not save up more than he

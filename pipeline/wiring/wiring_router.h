@@ -41,6 +41,9 @@ class WiringRouter final : public Wiring {
   void remove(PeerId peer) override;
   std::optional<PeerId> pick(const MicrobatchId& microbatch,
                              const std::vector<PeerId>& exclude) override;
+  // By the expected time of all that is in flight there and this one; charged like any other.
+  std::optional<PeerId> pick_soonest(const MicrobatchId& microbatch,
+                                     const std::vector<PeerId>& exclude) override;
   void on_sent(PeerId peer, Duration link) override;
   void on_forward_done(PeerId peer, Duration service) override;
   void on_backward_done(PeerId peer, Duration service) override;
@@ -82,6 +85,7 @@ class WiringRouter final : public Wiring {
   double forward_seconds(const Candidate& candidate) const;
   double backward_seconds(const Candidate& candidate) const;
   double expected_seconds(const Candidate& candidate, PhaseKind kind) const;
+  PeerId take(Candidate& candidate, PhaseKind kind);
   bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
   double entry_of(PeerId peer) const;
   void observe(PeerId peer, Average Candidate::* average, Duration service);

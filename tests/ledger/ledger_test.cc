@@ -215,6 +215,20 @@ TEST_F(LedgerTest, ExpiredLeasesSpareOwnersAndClaims) {
   EXPECT_EQ(leases[0].stages, (StageMask{true, false}));
 }
 
+TEST_F(LedgerTest, KnowsWhoWasLastLeasedWhatIsStillOut) {
+  EXPECT_EQ(ledger_.source(kStep, 0), kA);
+  ledger_.expire(kStep, 0);
+  ASSERT_EQ(ledger_.lease(kStep, kB, 1).size(), 1U);
+  EXPECT_EQ(ledger_.source(kStep, 0), kB);
+  ledger_.report(kStep, kFirst, 1, kA, kZero);
+  EXPECT_EQ(ledger_.source(kStep, 1), kA) << "one stage lacks it";
+  ledger_.report(kStep, kLast, 1, kX, kZero);
+  EXPECT_EQ(ledger_.source(kStep, 1), std::nullopt);
+  const Phase fresh{PhaseKind::kTrain, 1};
+  ledger_.open(fresh, Version{0}, 4, 2);
+  EXPECT_EQ(ledger_.source(fresh, 0), std::nullopt) << "nobody was leased it";
+}
+
 TEST_F(LedgerTest, ClosesReducesAndCommits) {
   report_all(kFirst, kA);
   EXPECT_TRUE(ledger_.stage_complete(kStep, kFirst));

@@ -7,6 +7,7 @@
 #include "engine/base/limits.h"
 #include "pipeline/coordinator/membership.h"
 #include "pipeline/coordinator/reduce_board.h"
+#include "pipeline/coordinator/report_pace.h"
 #include "pipeline/coordinator/run_sequence.h"
 
 namespace swarmline {
@@ -22,6 +23,42 @@ wire::Hello hello(const std::string& address) {
   wire::Hello hello;
   hello.set_address(address);
   return hello;
+}
+
+// ---- ReportPace ---------------------------------------------------------------------------------
+
+// A step with reports that far apart.
+void report(ReportPace& pace, std::uint64_t step, const std::vector<Duration>& pauses) {
+  Duration now = step * 1h;
+  pace.on_report(step, at(now));
+  for (const Duration pause : pauses) pace.on_report(step, at(now += pause));
+  pace.on_complete(step);
+}
+
+TEST(ReportPace, WaitsForHalfAsLongAgainAsStepsUsuallyPause) {
+  ReportPace pace;
+  for (std::uint64_t step = 0; step < ReportPace::kStepsMin; ++step) {
+    EXPECT_FALSE(pace.patience().has_value()) << "nothing is known after " << step << " steps";
+    report(pace, step, {100ms, 200ms, 10ms});
+  }
+  EXPECT_EQ(pace.patience(), 300ms);
+  report(pace, 10, {10s, 10s});
+  EXPECT_EQ(pace.patience(), 300ms) << "one step that was held up says nothing";
+  for (std::uint64_t step = 11; step < 11 + ReportPace::kStepsKept; ++step)
+    report(pace, step, {1s});
+  EXPECT_EQ(pace.patience(), 1500ms) << "all of them do";
+}
+
+TEST(ReportPace, HasAFloorAndCountsWholeStepsAlone) {
+  ReportPace pace;
+  for (std::uint64_t step = 0; step < 4; ++step) report(pace, step, {1ms, 2ms});
+  EXPECT_EQ(pace.patience(), ReportPace::kPatienceMin);
+  // Given up in a new era, and begun again: neither counts what lies between.
+  for (std::uint64_t i = 0; i < ReportPace::kStepsKept; ++i) {
+    pace.on_report(100 + i, at((100 + i) * 1h));
+    pace.on_report(100 + i, at((100 + i) * 1h + 30min));
+  }
+  EXPECT_EQ(pace.patience(), ReportPace::kPatienceMin);
 }
 
 // ---- Membership ---------------------------------------------------------------------------------

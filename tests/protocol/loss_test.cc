@@ -45,6 +45,27 @@ TEST_P(Loss, ASlowPeerIsNotDeclaredDead) {
   });
 }
 
+// What a source has started is nobody else's to send elsewhere: when all else of the step is there,
+// the other source starts it, too, and whoever is first has it.
+TEST_P(Loss, WhatASlowSourceHoldsIsLeasedOnceMore) {
+  RunConfig config = run_of({2, 2});
+  config.run.steps = 10;
+  config.batch.batch *= 2;
+  twice(config, [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 5; }));
+    std::set<Attempt> again;
+    swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+      if (kind_of(frame) != MessageKind::kLeases) return;
+      for (const wire::Lease& lease : parse<wire::Leases>(frame)->leases())
+        if (lease.attempt() != 0) again.insert(Attempt{lease.attempt()});
+    });
+    swarm.cluster().device(swarm.node(0, 1) - 1).slow_down(100);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 7; }));
+    EXPECT_FALSE(again.empty());
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+  });
+}
+
 // Its control thread answers, its device ends nothing: whoever waits for it goes elsewhere, and it
 // is fenced after two of the times that one hop's work may take.
 TEST_P(Loss, APeerThatAnswersButDoesNotFinishIsFenced) {

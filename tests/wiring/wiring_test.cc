@@ -100,6 +100,20 @@ TEST(WiringRouterTest, SendersBreakTiesDifferently) {
   for (const PeerId peer : {kA, kB, kC}) EXPECT_GT(first[peer], 8) << peer.value;
 }
 
+TEST(WiringRouterTest, WhatIsLateGoesWhereItEndsFirst) {
+  WiringRouter router({.warmup_in_flight = 8});
+  router.add(kA, kTenMs);
+  router.add(kB, {milliseconds(25), milliseconds(50)});
+  std::map<PeerId, int> taken;
+  for (int i = 0; i < 4; ++i) ++taken[*router.pick_soonest(train(0), {})];
+  EXPECT_EQ(taken[kA], 3) << "30, 60, then B's 75 before A's 90, then 90";
+  EXPECT_EQ(router.pick_soonest(train(0), {kA}), kB);
+  EXPECT_EQ(router.pick_soonest(train(0), {kA, kB}), std::nullopt);
+  // It is work like any other: what it took is not given to it again by its share.
+  EXPECT_EQ(share_of(router, kA).picks, 3U);
+  EXPECT_EQ(share_of(router, kB).in_flight, 2U);
+}
+
 TEST(WiringRouterTest, InFlightIsCapped) {
   WiringRouter router({.in_flight_max = 3, .warmup_in_flight = 3});
   router.add(kA, kTenMs);

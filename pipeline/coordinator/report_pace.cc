@@ -1,0 +1,34 @@
+#include "pipeline/coordinator/report_pace.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace swarmline {
+
+void ReportPace::on_report(std::uint64_t step, Instant now) {
+  if (step != step_ || !last_) {
+    step_ = step;
+    longest_ = {};
+  } else {
+    longest_ = std::max(longest_, now - *last_);
+  }
+  last_ = now;
+}
+
+void ReportPace::on_complete(std::uint64_t step) {
+  if (step != step_ || !last_) return;
+  last_.reset();
+  pauses_.push_back(longest_);
+  if (pauses_.size() > kStepsKept) pauses_.pop_front();
+}
+
+std::optional<Duration> ReportPace::patience() const {
+  if (pauses_.size() < kStepsMin) return std::nullopt;
+  std::vector<Duration> sorted(pauses_.begin(), pauses_.end());
+  const auto quartile =
+      sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() * 3 + 3) / 4 - 1);
+  std::nth_element(sorted.begin(), quartile, sorted.end());
+  return std::max(kPatienceMin, from_seconds(kMargin * to_seconds(*quartile)));
+}
+
+}  // namespace swarmline
