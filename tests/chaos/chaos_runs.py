@@ -35,6 +35,7 @@ every_steps = {checkpoint}
 heartbeat_seconds = {heartbeat}
 [wiring]
 hop_timeout_seconds = {hop_timeout}
+in_flight_per_peer = {in_flight}
 [eval]
 sequences_max = 4
 """
