@@ -24,6 +24,11 @@ PlanOptions options_of(const BalanceSection& config) {
   return options;
 }
 
+double nth(std::vector<double> values, std::size_t n) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(n));
+  return values[n];
+}
+
 // Of one that is ready and measured, and has ready and measured mates: its speed over the median of
 // theirs.
 std::optional<double> share_of_mates(const Membership& members, const Member& member) {
@@ -34,9 +39,7 @@ std::optional<double> share_of_mates(const Membership& members, const Member& me
       mates.push_back(other.seconds_per_microbatch);
   if (mates.empty() || member.state != MemberState::kReady || member.seconds_per_microbatch <= 0)
     return std::nullopt;
-  const auto middle = mates.begin() + static_cast<std::ptrdiff_t>(mates.size() / 2);
-  std::nth_element(mates.begin(), middle, mates.end());
-  return *middle / member.seconds_per_microbatch;
+  return nth(mates, mates.size() / 2) / member.seconds_per_microbatch;
 }
 
 // Where it serves, or will.
@@ -103,33 +106,28 @@ std::uint64_t BalanceDesk::shadow_memory(const Member& member, const ShadowDesk&
 
 PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& shadows,
                                    Instant now) const {
-  struct Measured {
-    double seconds = 0;
-    std::uint32_t peers = 0;
-  };
-  std::vector<Measured> measured(stages_.size());
+  std::vector<std::vector<double>> measured(stages_.size());  // seconds a microbatch
   for (const auto& [peer, member] : members.members()) {
     if (member.seconds_per_microbatch == 0 || member.state != MemberState::kReady) continue;
-    Measured& stage = measured[member.seat.stage.value];
-    stage.seconds += member.seconds_per_microbatch;
-    ++stage.peers;
+    measured[member.seat.stage.value].push_back(member.seconds_per_microbatch);
   }
   PlanSnapshot snapshot{.stages = stages_, .peers = {}};
   double seconds_of_measured = 0, flops_of_measured = 0;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
-    if (measured[s].peers == 0) continue;
-    snapshot.stages[s].cost = measured[s].seconds / measured[s].peers;
+    if (measured[s].empty()) continue;
+    // The usual peer's: one small machine does not make fast ones of its mates.
+    snapshot.stages[s].cost = nth(measured[s], (measured[s].size() - 1) / 2);
     seconds_of_measured += snapshot.stages[s].cost;
     flops_of_measured += stages_[s].cost;
   }
   for (std::size_t s = 0; s < stages_.size() && flops_of_measured > 0; ++s)
-    if (measured[s].peers == 0)
+    if (measured[s].empty())
       snapshot.stages[s].cost = stages_[s].cost * seconds_of_measured / flops_of_measured;
   for (const auto& [peer, member] : members.members()) {
     const auto place = place_of(member, now);
     if (!place) continue;
     const double seconds = member.seconds_per_microbatch;
-    const bool known = seconds > 0 && measured[member.seat.stage.value].peers > 0;
+    const bool known = seconds > 0 && !measured[member.seat.stage.value].empty();
     snapshot.peers.push_back(
         {.peer = peer,
          .stage = place,
