@@ -4,7 +4,8 @@
 #     SOURCES tcp.cc HEADERS network.h      # HEADERS: what other folders may include
 #     DEPS base runtime                     # libraries of this project, each of a lower layer
 #     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
-#     CUDA_SOURCES reduce.cu)               # C++20; built with CUDA parts, compiled as a check otherwise
+#     CUDA_SOURCES reduce.cu                # C++20; built with CUDA parts, compiled as a check otherwise
+#     OWN_FLAGS)                            # its files are compiled with flags of their own
 #
 # Targets: swarmline_<name>, alias swarmline::<name>. Includes are written from the repository's root.
 # EXTERNAL is handed on to users, except torch, whose headers stay inside: a test that needs them
@@ -129,7 +130,8 @@ function(swarmline_add_cuda_sources target)
 endfunction()
 
 function(swarmline_library)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;LAYER" "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS" "NAME;LAYER"
+    "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
   if(NOT arg_NAME OR NOT DEFINED arg_LAYER OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "swarmline_library(NAME LAYER SOURCES HEADERS DEPS EXTERNAL CUDA_SOURCES): NAME "
       "\"${arg_NAME}\", LAYER \"${arg_LAYER}\", not understood: \"${arg_UNPARSED_ARGUMENTS}\".")
@@ -152,6 +154,9 @@ function(swarmline_library)
   swarmline_link_deps(${target} PUBLIC ${arg_DEPS})
   swarmline_link_external(${target} PUBLIC ${arg_EXTERNAL})
   swarmline_add_cuda_sources(${target} ${arg_CUDA_SOURCES})
+  if(NOT arg_OWN_FLAGS AND NOT "torch" IN_LIST arg_EXTERNAL)
+    swarmline_pch(${target} DEPS ${arg_DEPS})
+  endif()
   swarmline_add_link_test(${arg_NAME})
   swarmline_add_header_check(${arg_NAME} "${arg_EXTERNAL}" ${arg_HEADERS})
 endfunction()

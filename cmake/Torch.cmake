@@ -71,7 +71,7 @@ target_link_libraries(swarmline_external_torch INTERFACE
 
 # swarmline_torch_pch(<target>): compiles the target with the one precompiled header of <torch/torch.h>
 # that all its users share (20 s a file without it). The target must use the default flags.
-add_library(swarmline_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cc)
+add_library(swarmline_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 set_target_properties(swarmline_torch_pch PROPERTIES EXCLUDE_FROM_ALL ON)
 target_link_libraries(swarmline_torch_pch PRIVATE swarmline_warnings swarmline::torch)
 target_precompile_headers(swarmline_torch_pch PRIVATE <torch/torch.h>)
