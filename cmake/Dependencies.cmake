@@ -57,7 +57,6 @@ swarmline_external(openssl LIBRARIES OpenSSL::Crypto OpenSSL::SSL)
 swarmline_pkg_config(tomlplusplus tomlplusplus libtomlplusplus-dev)
 swarmline_pkg_config(sqlite3 sqlite3 libsqlite3-dev)
 swarmline_pkg_config(xxhash libxxhash libxxhash-dev)
-swarmline_pkg_config(zstd libzstd libzstd-dev)
 swarmline_pkg_config(hwy libhwy libhwy-dev)
 
 find_package(GTest QUIET)
