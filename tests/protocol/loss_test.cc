@@ -53,15 +53,15 @@ TEST_P(Loss, WhatASlowSourceHoldsIsLeasedOnceMore) {
   config.batch.batch *= 2;
   twice(config, [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 5; }));
-    std::set<Attempt> again;
-    swarm.watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+    const auto again = std::make_shared<std::set<Attempt>>();
+    swarm.watch([again](SimNodeId, SimNodeId, const Frame& frame) {
       if (kind_of(frame) != MessageKind::kLeases) return;
       for (const wire::Lease& lease : parse<wire::Leases>(frame)->leases())
-        if (lease.attempt() != 0) again.insert(Attempt{lease.attempt()});
+        if (lease.attempt() != 0) again->insert(Attempt{lease.attempt()});
     });
     swarm.cluster().device(swarm.node(0, 1) - 1).slow_down(100);
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 7; }));
-    EXPECT_FALSE(again.empty());
+    EXPECT_FALSE(again->empty());
     EXPECT_EQ(events(swarm, "peer_lost"), 0U);
   });
 }
