@@ -11,6 +11,8 @@
 #include <functional>
 #include <vector>
 
+#include "engine/base/order_statistics.h"
+
 namespace swarmline::bench {
 
 constexpr int kRounds = 15;
@@ -69,11 +71,6 @@ inline double time_once(cudaStream_t stream, const std::function<void()>& call) 
   must(cudaEventDestroy(begin));
   must(cudaEventDestroy(end));
   return 1e3 * milliseconds;
-}
-
-inline double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 struct BesideCopy {

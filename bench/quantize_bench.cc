@@ -26,6 +26,7 @@
 #include "bench/copy_rate.h"
 #include "bench/memory_floors.h"
 #include "engine/base/bytes.h"
+#include "engine/base/order_statistics.h"
 #include "engine/base/rng.h"
 #include "kernels/cpu/quant_path.h"
 #include "kernels/kernels.h"
@@ -78,11 +79,6 @@ Data& data() {
   return made;
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 template <typename F>
 double seconds_of(F f) {
   const double start = bench::thread_seconds();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "compression/sample_tensors.h"
+#include "engine/base/order_statistics.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/product_times.h"
 #include "engine/model/stage_model.h"
@@ -27,12 +28,6 @@ constexpr std::uint64_t kSampleSeed = 1;
 constexpr double kWarmUpSeconds = 0.5;
 constexpr Duration kLoopbackPatience = std::chrono::seconds(30);
 constexpr std::uint32_t kSmallVocab = 257;  // of bytes, where the config names none
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 template <typename Work>
 double seconds_of(const SecondsClock& clock, const Work& work) {

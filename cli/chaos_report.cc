@@ -6,11 +6,13 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "balancer/plan.h"
 #include "cli/text.h"
+#include "engine/base/order_statistics.h"
 #include "engine/store/json_writer.h"
 
 namespace swarmline {
@@ -111,8 +113,7 @@ std::optional<double> undisturbed_rate(const ChaosResult& result, std::span<cons
   for (std::size_t i = 1; i < commits.size() && commits[i] <= first; ++i)
     steps.push_back(commits[i] - commits[i - 1]);
   if (steps.size() < kStepsBefore) return std::nullopt;
-  std::ranges::nth_element(steps, steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2));
-  return static_cast<double>(result.microbatches) / std::max(steps[steps.size() / 2], 1e-9);
+  return static_cast<double>(result.microbatches) / std::max(median(std::move(steps)), 1e-9);
 }
 
 std::string seconds_text(std::optional<double> seconds) {

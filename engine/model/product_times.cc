@@ -7,6 +7,7 @@
 
 #include <torch/torch.h>
 
+#include "engine/base/order_statistics.h"
 #include "engine/model/cublaslt_backend.h"
 #include "engine/model/find_device.h"
 
@@ -128,8 +129,7 @@ Result<double> plain_product_seconds(const std::string& device, const ProductSha
       if (found->is_cuda()) torch::cuda::synchronize(found->index());
       if (!first && start >= warm) seconds.push_back(clock() - start);
     }
-    std::ranges::nth_element(seconds, seconds.begin() + rounds / 2);
-    return seconds[static_cast<std::size_t>(rounds) / 2];
+    return median(std::move(seconds));
   } catch (const c10::Error& error) {
     return fail(ErrorCode::kDevice, error.what_without_backtrace());
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "balancer/cut.h"
+#include "engine/base/order_statistics.h"
 
 namespace swarmline {
 
@@ -24,11 +25,6 @@ PlanOptions options_of(const BalanceSection& config) {
   return options;
 }
 
-double nth(std::vector<double> values, std::size_t n) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(n));
-  return values[n];
-}
-
 // Of one that is ready and measured, and has ready and measured mates: its speed over the median of
 // theirs.
 std::optional<double> share_of_mates(const Membership& members, const Member& member) {
@@ -39,7 +35,7 @@ std::optional<double> share_of_mates(const Membership& members, const Member& me
       mates.push_back(other.seconds_per_microbatch);
   if (mates.empty() || member.state != MemberState::kReady || member.seconds_per_microbatch <= 0)
     return std::nullopt;
-  return nth(mates, mates.size() / 2) / member.seconds_per_microbatch;
+  return median(std::move(mates)) / member.seconds_per_microbatch;
 }
 
 // Where it serves, or will.
@@ -116,7 +112,7 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     if (measured[s].empty()) continue;
     // The usual peer's: one small machine does not make fast ones of its mates.
-    snapshot.stages[s].cost = nth(measured[s], (measured[s].size() - 1) / 2);
+    snapshot.stages[s].cost = nth_smallest(measured[s], (measured[s].size() - 1) / 2);
     seconds_of_measured += snapshot.stages[s].cost;
     flops_of_measured += stages_[s].cost;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/base/order_statistics.h"
+
 namespace swarmline {
 
 void ReportPace::on_report(std::uint64_t step, Instant now) {
@@ -24,11 +26,9 @@ void ReportPace::on_complete(std::uint64_t step) {
 
 std::optional<Duration> ReportPace::patience() const {
   if (pauses_.size() < kStepsMin) return std::nullopt;
-  std::vector<Duration> sorted(pauses_.begin(), pauses_.end());
-  const auto quartile =
-      sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() * 3 + 3) / 4 - 1);
-  std::nth_element(sorted.begin(), quartile, sorted.end());
-  return std::max(kPatienceMin, from_seconds(kMargin * to_seconds(*quartile)));
+  const Duration quartile =
+      nth_smallest(std::vector(pauses_.begin(), pauses_.end()), (pauses_.size() * 3 + 3) / 4 - 1);
+  return std::max(kPatienceMin, from_seconds(kMargin * to_seconds(quartile)));
 }
 
 }  // namespace swarmline

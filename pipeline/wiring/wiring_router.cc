@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/limits.h"
+#include "engine/base/order_statistics.h"
 #include "engine/base/rng.h"
 
 namespace swarmline {
@@ -94,9 +95,7 @@ double WiringRouter::median_forward() const {
     if (const double seconds = known_forward(candidate); seconds > 0) known.push_back(seconds);
   }
   if (known.empty()) return to_seconds(kUnknownService);
-  const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
-  std::nth_element(known.begin(), middle, known.end());
-  return *middle;
+  return median(std::move(known));
 }
 
 double WiringRouter::forward_seconds(const Candidate& candidate) const {
