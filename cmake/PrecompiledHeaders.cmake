@@ -6,6 +6,7 @@
 # builds without them.
 
 option(SWARMLINE_PCH "Share precompiled headers" ON)
+define_property(TARGET PROPERTY SWARMLINE_HAS_MESSAGES BRIEF_DOCS "Its headers may include the protocol's messages")
 
 set(swarmline_pch_headers <algorithm> <array> <atomic> <chrono> <cstdint> <deque> <expected> <functional> <map> <memory>
   <optional> <set> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
@@ -45,4 +46,3 @@ function(swarmline_pch target)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
-define_property(TARGET PROPERTY SWARMLINE_HAS_MESSAGES BRIEF_DOCS "Its headers may include the protocol's messages")

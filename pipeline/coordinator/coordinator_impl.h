@@ -243,6 +243,7 @@ class Coordinator::Impl {
   void mark_held(const std::vector<StageId>& stages);
   void after_loss_in_rounds(const Seat& lost);
   // Gives broken groups another attempt, once what they reduce is complete.
+  static Frame reopen_of(const wire::OpenPhase& opened, const std::set<StageId>& stages);
   void mend_rounds();
   void commit();
   void on_stepped(const wire::Stepped& stepped);

@@ -118,13 +118,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
     wire::OpenPhase open = opened_.at(phase);
     open.set_sealed(is_sealed(phase));
     notify(seat, make_frame(MessageKind::kOpenPhase, open));
-    if (open.sealed() && !reopened_.empty()) {
-      wire::Reopen reopen;
-      *reopen.mutable_phase() = to_wire(phase);
-      for (const StageId stage : reopened_) reopen.add_stages(stage.value);
-      reopen.set_opening(open.opening());
-      notify(seat, make_frame(MessageKind::kReopen, reopen));
-    }
+    if (open.sealed() && !reopened_.empty()) notify(seat, reopen_of(open, reopened_));
   }
   // The commit waits for it: were the round's members lost, nobody else would have the result.
   for (std::uint32_t group = 0; board_.active() && group <= stages_.size(); ++group) {

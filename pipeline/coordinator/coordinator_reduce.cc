@@ -256,6 +256,14 @@ void Coordinator::Impl::on_round_broken(const wire::RoundBroken& broken) {
   });
 }
 
+Frame Coordinator::Impl::reopen_of(const wire::OpenPhase& opened, const std::set<StageId>& stages) {
+  wire::Reopen reopen;
+  *reopen.mutable_phase() = opened.phase();
+  reopen.set_opening(opened.opening());
+  for (const StageId stage : stages) reopen.add_stages(stage.value);
+  return make_frame(MessageKind::kReopen, reopen);
+}
+
 void Coordinator::Impl::mend_rounds() {
   if (!board_.active() || ended_) return;
   const Phase phase{PhaseKind::kTrain, board_.step()};
@@ -271,13 +279,9 @@ void Coordinator::Impl::mend_rounds() {
     if (complete) again.push_back(group);
   }
   if (!std::includes(reopened_.begin(), reopened_.end(), incomplete.begin(), incomplete.end())) {
-    wire::Reopen reopen;
-    *reopen.mutable_phase() = to_wire(phase);
-    for (const StageId stage : incomplete) reopen.add_stages(stage.value);
     wire::OpenPhase& opened = opened_.at(phase);
     opened.set_opening(opened.opening() + 1);
-    reopen.set_opening(opened.opening());
-    broadcast(make_frame(MessageKind::kReopen, reopen));
+    broadcast(reopen_of(opened, incomplete));
     event("reopened",
           fmt::format("{} lost contributions of {} stages", to_string(phase), incomplete.size()));
   }

@@ -87,8 +87,7 @@ void Coordinator::Impl::grant(PeerId source, const Lease& lease, wire::Leases& l
 
 void Coordinator::Impl::send_leases(const std::map<PeerId, wire::Leases>& granted) {
   for (const auto& [peer, leases] : granted)
-    if (leases.leases_size() > 0)
-      peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
+    peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
 }
 
 // ---- Contributions ------------------------------------------------------------------------------

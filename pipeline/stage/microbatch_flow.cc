@@ -319,14 +319,15 @@ void MicrobatchFlow::release_graph(const TaskPtr& task) {
 void MicrobatchFlow::drop(const Phase& phase) {
   context_.queue.drop(phase);
   clock_.on_over(phase, context_.runtime.now());
-  std::vector<TaskPtr> dropped, kept;
+  std::vector<TaskPtr> dropped;
   for (const auto& [id, task] : tasks_)
     if (id.microbatch.phase == phase && status(*task) == PhaseStatus::kOver)
       dropped.push_back(task);
-  for (const TaskPtr& task : held_[phase])
-    if (status(*task) != PhaseStatus::kOver) kept.push_back(task);
-  held_.erase(phase);
-  if (!kept.empty()) held_[phase] = std::move(kept);
+  if (auto held = held_.extract(phase); !held.empty()) {
+    std::erase_if(held.mapped(),
+                  [&](const TaskPtr& task) { return status(*task) == PhaseStatus::kOver; });
+    if (!held.mapped().empty()) held_.insert(std::move(held));
+  }
   std::erase_if(seeking_, [&](const TaskPtr& task) { return task->id.microbatch.phase == phase; });
   for (const TaskPtr& task : dropped) {
     task->cancelled = true;
