@@ -19,21 +19,28 @@ void Coordinator::Impl::note_report(const Phase& phase) {
   if (phase.kind != PhaseKind::kTrain || !ledger_.is_open(phase) || is_sealed(phase)) return;
   report_pace_.on_report(phase.step, runtime_.now());
   if (ledger_.complete(phase)) report_pace_.on_complete(phase.step);
-  watch_tail(phase);
+  reported_ = phase;
+  const std::optional<Duration> patience = report_pace_.patience();
+  if (patience && !tail_watched_) watch_tail(runtime_.now() + *patience);
 }
 
-void Coordinator::Impl::watch_tail(const Phase& phase) {
-  runtime_.cancel(tail_timer_);
-  tail_timer_ = {};
-  const std::optional<Duration> patience = report_pace_.patience();
-  if (!patience || !may_back_up(phase)) return;
-  const Instant due = runtime_.now() + *patience;
-  tail_timer_ = runtime_.call_at(due, [weak = weak(), phase, due] {
-    auto self = weak.lock();
-    if (!self || !(*self)->may_back_up(phase)) return;
-    if ((*self)->runtime_.now() - due >= kOversleptMin) return (*self)->watch_tail(phase);
-    (*self)->back_up(phase);
+// One timer, which looks when the last report came: reports are too many for one each.
+void Coordinator::Impl::watch_tail(Instant due) {
+  tail_watched_ = true;
+  runtime_.call_at(due, [weak = weak(), due] {
+    if (auto self = weak.lock()) (*self)->on_tail_timer(due);
   });
+}
+
+void Coordinator::Impl::on_tail_timer(Instant due) {
+  tail_watched_ = false;
+  const std::optional<Instant> last = report_pace_.last_report();
+  if (!last || !ledger_.is_open(reported_) || is_sealed(reported_) || ended_) return;
+  const Instant now = runtime_.now();
+  const Duration patience = *report_pace_.patience();
+  const bool silent = now >= *last + patience && now - due < kOversleptMin;
+  if (silent && may_back_up(reported_)) back_up(reported_);
+  watch_tail(now < *last + patience ? *last + patience : now + patience);
 }
 
 // Fixed routes stay as they are; a sealed step is mended in another way; an evaluation holds a step

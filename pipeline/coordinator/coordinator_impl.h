@@ -209,7 +209,8 @@ class Coordinator::Impl {
   void send_leases(const std::map<PeerId, wire::Leases>& granted);
   // coordinator_backups.cc
   void note_report(const Phase& phase);
-  void watch_tail(const Phase& phase);
+  void watch_tail(Instant due);
+  void on_tail_timer(Instant due);
   bool may_back_up(const Phase& phase) const;
   void back_up(const Phase& phase);
   std::optional<PeerId> idlest_source(PeerId holder) const;
@@ -341,7 +342,8 @@ class Coordinator::Impl {
   std::map<PeerId, LeaseBook> sources_;
   std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
   ReportPace report_pace_;
-  TimerId tail_timer_;
+  Phase reported_;  // the last report's
+  bool tail_watched_ = false;
   std::set<MicrobatchId> backed_up_;  // of open steps
   std::uint64_t updates_ = 0;         // optimizer updates so far: commits that were not skipped
   // After each step, what its members say they hold.

@@ -22,13 +22,10 @@ void ReportPace::on_complete(std::uint64_t step) {
   last_.reset();
   pauses_.push_back(longest_);
   if (pauses_.size() > kStepsKept) pauses_.pop_front();
-}
-
-std::optional<Duration> ReportPace::patience() const {
-  if (pauses_.size() < kStepsMin) return std::nullopt;
+  if (pauses_.size() < kStepsMin) return;
   const Duration quartile =
       nth_smallest(std::vector(pauses_.begin(), pauses_.end()), (pauses_.size() * 3 + 3) / 4 - 1);
-  return std::max(kPatienceMin, from_seconds(kMargin * to_seconds(quartile)));
+  patience_ = std::max(kPatienceMin, from_seconds(kMargin * to_seconds(quartile)));
 }
 
 }  // namespace swarmline

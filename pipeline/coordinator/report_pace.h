@@ -29,13 +29,16 @@ class ReportPace {
   // The step has all reports, and counts.
   void on_complete(std::uint64_t step);
   // Since the last report. Empty: too little is known.
-  std::optional<Duration> patience() const;
+  std::optional<Duration> patience() const { return patience_; }
+  // Of the step that is not complete; empty: it has had none.
+  std::optional<Instant> last_report() const { return last_; }
 
  private:
   std::uint64_t step_ = 0;
   std::optional<Instant> last_;  // report of step_
   Duration longest_{};
   std::deque<Duration> pauses_;  // the longest of each of the last steps
+  std::optional<Duration> patience_;
 };
 
 }  // namespace swarmline
