@@ -68,8 +68,7 @@ bool MicrobatchFlow::has_room(std::uint64_t bytes) const {
 
 void MicrobatchFlow::start_local(const AttemptId& id, std::uint64_t opening, std::string mask,
                                  std::uint32_t rows, SharedBytes tokens, SharedBytes targets) {
-  auto task = std::make_shared<MicrobatchTask>();
-  task->id = id;
+  auto task = std::make_shared<MicrobatchTask>(id);
   task->opening = opening;
   task->mask = std::move(mask);
   task->rows = rows;
@@ -110,8 +109,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
       message->stage_mask().size() > (context_.stage.stages + 7U) / 8U)
     return fail(ErrorCode::kCorrupt, "targets or a stage mask of another length");
 
-  auto task = std::make_shared<MicrobatchTask>();
-  task->id = id;
+  auto task = std::make_shared<MicrobatchTask>(id);
   task->opening = message->opening();
   task->upstream = from;
   task->mask = message->stage_mask();
@@ -225,7 +223,6 @@ void MicrobatchFlow::after_forward(const TaskPtr& task, const JobReport& report,
     contributions_.evaluated(task);
     return finish(task);
   }
-  task->outgoing = task->id;
   send_on(task);
   if (!task->local()) forward_done(*task, report);
 }

@@ -23,6 +23,8 @@ enum class TaskState : std::uint8_t {
 };
 
 struct MicrobatchTask {
+  explicit MicrobatchTask(const AttemptId& attempt) : id(attempt), outgoing(attempt) {}
+
   AttemptId id;
   std::uint64_t opening = 0;  // of its phase, that it was leased in
   Seat upstream;              // peer 0: started here, by the source
@@ -42,7 +44,7 @@ struct MicrobatchTask {
 
   // The way on.
   Seat next;
-  AttemptId outgoing;
+  AttemptId outgoing;  // the name it goes on by; until it is sent a second time, its own
   SharedBytes
       output;  // wire buffer, kept until the gradient is back: for another peer if this one stalls
   std::vector<PeerId> tried;

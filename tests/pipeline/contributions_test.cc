@@ -25,8 +25,7 @@ class ContributionsTest : public testing::Test {
 
   TaskPtr add(std::uint32_t index, std::uint64_t attempt = 0) {
     EXPECT_TRUE(contributions_.reserve(id(index, attempt)));
-    auto task = std::make_shared<MicrobatchTask>();
-    task->id = id(index, attempt);
+    auto task = std::make_shared<MicrobatchTask>(id(index, attempt));
     contributions_.added(task);
     return task;
   }

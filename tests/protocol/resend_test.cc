@@ -185,6 +185,42 @@ TEST_P(Stall, TheLastStageStallsBetweenForwardDoneAndGradient) {
   expect_reference(swarm, config);
 }
 
+// B waits for the gradient of the run's first microbatch, and the forward of another one is taken
+// from it before it was computed: the first one's gradient still finds its way.
+TEST_P(Stall, AMicrobatchTakenBackBeforeItsForwardLeavesTheOthersAlone) {
+  RunConfig config = run_of({1, 2, 1, 1});
+  config.wiring.hop_timeout_seconds = 0.5;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId a = swarm.node(0, 0), last = swarm.node(3, 0);
+  const MicrobatchId first{{PhaseKind::kTrain, 0}, 0};
+  constexpr double kSlow = 300;  // a forward takes longer than a hop may
+  swarm.cluster().device(last - 1).slow_down(kSlow);
+  std::optional<SimNodeId> b;
+  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) {
+    if (!b && kind_of(frame) == MessageKind::kForwardDone && to == a &&
+        attempt_of(frame)->microbatch == first) {
+      b = from;
+      swarm.cluster().device(from - 1).slow_down(kSlow);
+    }
+    return FrameFate{};
+  });
+  bool taken_back = false, given_up = false, came_back = false;
+  swarm.watch([&](SimNodeId from, SimNodeId to, const Frame& frame) {
+    const auto id = attempt_of(frame);
+    if (!id) return;
+    const MessageKind kind = kind_of(frame);
+    taken_back |= kind == MessageKind::kCancel && from == a && b == to;
+    given_up |= taken_back && kind == MessageKind::kForwardDone && b == from && to == a;
+    came_back |= kind == MessageKind::kGradient && b == to && id->microbatch == first;
+  });
+  ASSERT_TRUE(swarm.until([&] { return given_up; })) << history(swarm);
+  EXPECT_FALSE(came_back);
+  swarm.cluster().device(*b - 1).slow_down(1);
+  swarm.cluster().device(last - 1).slow_down(1);
+  expect_reference(swarm, config);
+}
+
 // An evaluation that is sent again is reported under the second try's name.
 TEST_P(Stall, AnEvaluationIsSentPastAFrozenPeer) {
   RunConfig config = run_of({1, 2, 1});
