@@ -95,6 +95,7 @@ void Coordinator::Impl::send_leases(const std::map<PeerId, wire::Leases>& grante
 void Coordinator::Impl::on_report(const wire::Report& report) {
   const Seat seat = from_wire(report.seat());
   const Phase phase = from_wire(report.phase());
+  const std::uint32_t leasable = ledger_.leasable(phase);
   wire::ReportAck ack;
   *ack.mutable_phase() = report.phase();
   for (const wire::Contribution& contribution : report.contributions()) {
@@ -111,6 +112,8 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
   notify(seat, make_frame(MessageKind::kReportAck, ack));
   note_report(phase);
   after_progress(phase);
+  // What a lost peer may have had is missing now that no sender holds it.
+  if (ledger_.leasable(phase) > leasable) pump_leases();
 }
 
 void Coordinator::Impl::on_claim(const SessionPtr& session, const Frame& frame,

@@ -105,6 +105,28 @@ TEST_P(Loss, AReportIsLostAfterItsGradientHasGoneOn) {
   });
 }
 
+// ... and hears that the way before it is done when nobody asks for work any more.
+TEST_P(Loss, AReportIsLostAndTheSourcesOwnComesLast) {
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 1;
+  config.batch.batch = config.batch.microbatch;
+  twice(config, [&](Swarm& swarm) {
+    const SimNodeId a = swarm.node(0, 0);
+    const auto b = std::make_shared<SimNodeId>(0);
+    swarm.watch([b](SimNodeId from, SimNodeId, const Frame& frame) {
+      if (kind_of(frame) == MessageKind::kGradient && *b == 0) *b = from;
+    });
+    for (const SimNodeId node : {a, swarm.node(1, 0), swarm.node(1, 1)})
+      swarm.hold(node, kCoordinatorNode, MessageKind::kReport);
+    ASSERT_TRUE(swarm.until([&] { return *b != 0; }));
+    swarm.cluster().runtime().run_for(100ms);
+    for (const SimNodeId node : {swarm.node(1, 0), swarm.node(1, 1)})
+      node == *b ? swarm.kill(node) : void(swarm.release(node, kCoordinatorNode));
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") == 1; }));
+    swarm.release(a, kCoordinatorNode);
+  });
+}
+
 // A source is lost with everything it started.
 TEST_P(Loss, ASourceIsLostWithAllUnderWay) {
   RunConfig config = run_of({2, 1, 1});
