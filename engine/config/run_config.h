@@ -199,7 +199,8 @@ struct PeerConfig {
   std::uint64_t memory_bytes = 0;         // 0: measured
   std::uint64_t shadow_memory_bytes = 0;  // for stages it follows; 0: no bound
   std::string listen = "127.0.0.1:0";
-  std::string advertise;  // empty: what listen bound
+  std::string advertise;              // empty: what listen bound
+  double join_patience_seconds = 30;  // it tries so long while no coordinator answers
   std::string zone;
   double price = 0;               // per hour
   double bandwidth = 0;           // bits per second; 0: measured

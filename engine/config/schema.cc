@@ -322,6 +322,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
    "HOST:PORT for other peers; port 0: chosen by the system."},
   {PEER("advertise", advertise), text(),
    "HOST:PORT that others reach this peer at. Empty: what listen bound.", "\"192.0.2.7:4700\""},
+  {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
+   "A newcomer tries so long while no coordinator answers; then it ends."},
   {PEER("zone", zone), text(),
    "Where the machine is; machines of one zone tend to vanish together."},
   {PEER("price", price), from_zero(),

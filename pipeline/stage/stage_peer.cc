@@ -52,7 +52,7 @@ void StagePeer::Impl::start() {
           .on_lost =
               [this](const Seat& peer, const Error& error) {
                 // What it held is nobody's any more: nothing is asked or sent again.
-                if (!stage_ || finished_ || rejoining_) return;
+                if (!stage_ || finished_ || seatless_) return;
                 stage_->on_link_lost(peer, error);
                 shadows_->on_link_lost(peer, error);
               },
@@ -68,6 +68,8 @@ void StagePeer::Impl::start() {
   coordinators_.push_back(options_.coordinator);
   for (const Address& address : options_.standby) coordinators_.push_back(address);
   advertised_ = options_.machine.advertise.empty() ? to_string(*bound) : options_.machine.advertise;
+  patience_ = from_seconds(options_.machine.join_patience_seconds);
+  search_until_ = runtime_.now() + patience_;
   connect();
 }
 
@@ -141,7 +143,7 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   if (std::exchange(adrift_, false)) {
     log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
     if (draining_) return finish(0, kLeftEarly);
-    rejoining_ = true;
+    seatless_ = true;
     ++life_;
     return drop_stage([weak = weak(), welcome, connection = connection_] {
       auto self = weak.lock();
@@ -150,7 +152,7 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
     });
   }
   seat_ = from_wire(welcome.seat());
-  rejoining_ = false;
+  seatless_ = false;
   if (const double beat = welcome.heartbeat_seconds();
       beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
     heartbeat_period_ = from_seconds(beat);
@@ -267,7 +269,7 @@ void StagePeer::Impl::on_coordinator(Frame frame) {
   }
   coordinator_heard_ = runtime_.now();
   if (kind_of(frame) == MessageKind::kHeartbeatAck) return;
-  if (finished_ || rejoining_) return;
+  if (finished_ || seatless_) return;
   if (kind_of(frame) == MessageKind::kFenced) {
     auto fenced = parse<wire::Fenced>(frame);
     return fenced ? on_fenced(*fenced) : rejoin("fenced: " + fenced.error().what);

@@ -7,7 +7,8 @@
 //   Adrift:    a seated peer whose coordinator is gone keeps what it holds, computes what it can,
 //              and offers all of it to the next coordinator that answers. Only when that one has no
 //              use for it does the peer start over.
-//   Patience:  both for [net] coordinator_patience_seconds.
+//   Patience:  both for [net] coordinator_patience_seconds; a newcomer, who does not know them yet,
+//              for its own join_patience_seconds.
 //   Shadows:   beside its stage it may follow others in host memory; sent to one of them, it begins
 //              with what it has of it.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
@@ -53,9 +54,6 @@ struct PeerOutcome {
 
 class StagePeer {
  public:
-  // What a peer waits that does not know the run's config yet.
-  static constexpr Duration kRejoinTime = std::chrono::seconds(3);
-
   StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
             std::function<void(PeerOutcome)> on_finished);
   ~StagePeer();

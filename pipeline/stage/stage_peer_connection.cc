@@ -13,33 +13,37 @@ namespace swarmline {
 namespace {
 constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
 // For one of many tries: that machine may be gone, and another coordinator be elsewhere.
-constexpr Duration kReconnectTimeout = std::chrono::seconds(2);
+constexpr Duration kReachTimeout = std::chrono::seconds(2);
 constexpr std::size_t kCoordinatorsMax = 16;
 // One that is stopped takes connections and answers nothing: then the next is asked.
 constexpr Duration kWelcomeTimeout = std::chrono::seconds(4);
 }  // namespace
 
 void StagePeer::Impl::connect() {
-  const Address address = coordinators_[coordinator_tried_ % coordinators_.size()];
-  const Duration timeout =
-      rejoining_ || adrift_ || coordinators_.size() > 1 ? kReconnectTimeout : kConnectTimeout;
-  network_.connect(
-      address, timeout, [weak = weak(), address](Result<std::shared_ptr<Connection>> connected) {
-        auto self = weak.lock();
-        if (!self) return;
-        Impl& peer = **self;
-        if (peer.finished_) return;
-        const bool others = peer.coordinator_tried_ + 1 < peer.coordinators_.size();
-        if (!connected && (peer.rejoining_ || peer.adrift_ || others)) {
-          ++peer.coordinator_tried_;
-          return peer.connect_again();
-        }
-        if (!connected)
-          return peer.finish(1, fmt::format("no coordinator answers at {}: {}", to_string(address),
-                                            connected.error().what));
-        peer.coordinator_ = RpcChannel::make(peer.runtime_, *connected);
-        peer.say_hello();
-      });
+  network_.connect(next_coordinator(), kReachTimeout,
+                   [weak = weak()](Result<std::shared_ptr<Connection>> connected) {
+                     auto self = weak.lock();
+                     if (!self || (*self)->finished_) return;
+                     if (!connected) return (*self)->on_no_answer(connected.error());
+                     (*self)->coordinator_ = RpcChannel::make((*self)->runtime_, *connected);
+                     (*self)->say_hello();
+                   });
+}
+
+const Address& StagePeer::Impl::next_coordinator() const {
+  return coordinators_[coordinator_tried_ % coordinators_.size()];
+}
+
+void StagePeer::Impl::on_no_answer(const Error& error) {
+  if (run_id_.empty()) {  // a newcomer: there may be none yet, or never
+    const bool first = why_searching_.empty();
+    why_searching_ =
+        fmt::format("no coordinator answers at {}: {}", to_string(next_coordinator()), error.what);
+    if (first)
+      log(LogLevel::kWarn, "{}; trying for {:.0f} s", why_searching_, to_seconds(patience_));
+  }
+  ++coordinator_tried_;
+  connect_again();
 }
 
 void StagePeer::Impl::say_hello() {
@@ -79,7 +83,7 @@ void StagePeer::Impl::say_hello() {
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
   if (adrift_) *hello.mutable_holdings() = stage_->holdings();
-  const bool others = coordinators_.size() > 1 && (rejoining_ || adrift_);
+  const bool others = coordinators_.size() > 1;
   coordinator_->call(make_frame(MessageKind::kHello, hello),
                      others ? kWelcomeTimeout : Limits::rpc_deadline,
                      [weak = weak(), connection = connection_](Result<Frame> reply) {
@@ -95,7 +99,7 @@ void StagePeer::Impl::say_hello() {
 
 void StagePeer::Impl::on_hello_failed(const Error& error) {
   if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
-  if ((rejoining_ || adrift_) && error.code == ErrorCode::kDeadline) return coordinator_->close();
+  if (error.code == ErrorCode::kDeadline) return coordinator_->close();
   finish(error.code == ErrorCode::kRefused ? 3 : 1,
          "the coordinator did not take this peer: " + error.what);
 }
@@ -105,8 +109,8 @@ void StagePeer::Impl::on_coordinator_closed(const Error& error) {
   coordinator_.reset();
   if (finished_) return;
   if (dropping_) return;  // whoever waits for that connects
+  if (seatless_ || adrift_) return on_no_answer(error);
   ++coordinator_tried_;
-  if (rejoining_ || adrift_) return connect_again();
   const std::string why = "lost the coordinator: " + error.what;
   stage_ && stage_->serves() ? adrift(why) : rejoin(why);
 }
@@ -133,7 +137,7 @@ void StagePeer::Impl::resumed(const wire::Welcome& welcome) {
 }
 
 void StagePeer::Impl::connect_again() {
-  if (runtime_.now() > rejoin_until_) return finish(1, why_rejoining_);
+  if (runtime_.now() > search_until_) return finish(1, why_searching_);
   runtime_.call_after(kRejoinPause, [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->connect();
   });
@@ -142,8 +146,8 @@ void StagePeer::Impl::connect_again() {
 void StagePeer::Impl::adrift(const std::string& why) {
   log(LogLevel::kWarn, "{}: {}; going on with what it holds", to_string(seat_), why);
   adrift_ = true;
-  why_rejoining_ = why;
-  rejoin_until_ = runtime_.now() + patience_;
+  why_searching_ = why;
+  search_until_ = runtime_.now() + patience_;
   stage_->on_coordinator_lost();
   connect_again();
 }
@@ -158,14 +162,14 @@ bool StagePeer::Impl::coordinator_silent() {
 
 // Whatever it holds is nobody's any more: it starts over, as a newcomer.
 void StagePeer::Impl::rejoin(const std::string& why) {
-  if (finished_ || rejoining_) return;
+  if (finished_ || seatless_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
   if (draining_) return finish(0, kLeftEarly);
-  rejoining_ = true;
+  seatless_ = true;
   ++life_;
   inherits_ = false;
-  why_rejoining_ = why;
-  rejoin_until_ = runtime_.now() + patience_;
+  why_searching_ = why;
+  search_until_ = runtime_.now() + patience_;
   ++connection_;
   if (coordinator_) std::exchange(coordinator_, nullptr)->close();
   drop_stage([weak = weak()] {

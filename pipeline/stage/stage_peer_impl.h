@@ -37,7 +37,7 @@ class StagePeer::Impl {
   const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
   Seat seat() const { return seat_; }
   bool serves() const {
-    return stage_ != nullptr && stage_->serves() && !rejoining_ && !(draining_ && finished_);
+    return stage_ != nullptr && stage_->serves() && !seatless_ && !(draining_ && finished_);
   }
 
  private:
@@ -46,6 +46,8 @@ class StagePeer::Impl {
   // The coordinator is gone, and this peer has a seat: it keeps what it holds for the next one.
   void adrift(const std::string& why);
   void drop_stage(std::function<void()> then);
+  const Address& next_coordinator() const;
+  void on_no_answer(const Error& error);
   void connect_again();
   void say_hello();
   void on_coordinator_closed(const Error& error);
@@ -92,14 +94,14 @@ class StagePeer::Impl {
   std::uint32_t connection_ = 0;  // counts those to coordinators; what an earlier one says is late
   Term term_;                     // the highest of this run
   std::string run_id_;
-  Duration patience_ = kRejoinTime;  // with coordinators that do not answer
+  Duration patience_{};  // with coordinators that do not answer
   Instant beat_due_{};
   bool adrift_ = false;
-  bool rejoining_ = false;
+  bool seatless_ = true;    // it searches for a coordinator that gives it a seat
   bool dropping_ = false;   // what it held; until the device has let go of it
   std::uint32_t life_ = 0;  // counts its seats; timers of an earlier one do nothing
-  Instant rejoin_until_{};
-  std::string why_rejoining_;
+  Instant search_until_{};
+  std::string why_searching_;
   bool draining_ = false;
   bool finished_ = false;
   std::shared_ptr<Impl*> alive_;

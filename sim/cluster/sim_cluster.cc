@@ -146,7 +146,7 @@ SimCluster::SimCluster(SimClusterOptions options)
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
-  make_coordinator(kCoordinatorNode, "sim:1");
+  make_coordinator(kCoordinatorNode, kCoordinatorAddress);
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
                                               options_.config.pipeline.peers.end(), 0U);
@@ -195,7 +195,7 @@ void SimCluster::kill_coordinator() {
 void SimCluster::restart_coordinator() {
   former_.push_back(std::move(coordinator_));
   runtime_.revive(kCoordinatorNode);
-  make_coordinator(kCoordinatorNode, "sim:1");
+  make_coordinator(kCoordinatorNode, kCoordinatorAddress);
 }
 
 void SimCluster::take_over() {

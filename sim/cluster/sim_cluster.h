@@ -26,6 +26,8 @@ namespace swarmline {
 
 inline constexpr SimNodeId kCoordinatorNode = 0;
 inline constexpr SimNodeId kStandbyNode = 1'000'000;
+// Beyond what peers are given: theirs stay free while they are down.
+inline constexpr const char* kCoordinatorAddress = "sim:60001";
 inline constexpr const char* kStandbyAddress = "sim:60000";
 
 struct SimPeer {

@@ -110,13 +110,7 @@ void FaultInjector::restart(SimNodeId node, Duration time) {
     return heal_after(time, {node}, [this] { cluster_.restart_coordinator(); });
   }
   cluster_.network().kill(node);
-  heal_after(time, {}, [this, node] { join_when_answered(cluster_.machine(node - 1)); });
-}
-
-// A peer that finds no coordinator ends; whoever restarts machines tries again.
-void FaultInjector::join_when_answered(const SimPeer& machine) {
-  if (cluster_.runtime().is_alive(kCoordinatorNode)) return join(machine, std::nullopt);
-  heal_after(kTryAgain, {}, [this, machine] { join_when_answered(machine); });
+  heal_after(time, {}, [this, node] { join(cluster_.machine(node - 1), std::nullopt); });
 }
 
 void FaultInjector::restart_stage(StageId stage, Duration time) {

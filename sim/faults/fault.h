@@ -64,7 +64,6 @@ struct Fault {
 class FaultInjector {
  public:
   static constexpr std::size_t kFaultHistoryMax = 10'000;
-  static constexpr Duration kTryAgain = std::chrono::milliseconds(100);
 
   explicit FaultInjector(SimCluster& cluster) : cluster_(cluster) {}
 
@@ -82,7 +81,6 @@ class FaultInjector {
   void note(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
-  void join_when_answered(const SimPeer& machine);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it
   void heal_after(Duration time, std::vector<SimNodeId> nodes, std::function<void()> heal);
   void join(const SimPeer& machine, std::optional<Duration> dies_after);

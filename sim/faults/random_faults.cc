@@ -98,12 +98,10 @@ void RandomFaults::draw() {
     if (made_ == kPeersMadeMax) return;
     ++made_;
   }
-  // Nor does a machine that finds no coordinator wait for it.
-  const bool at_control = at_coordinator && (trains_ || fault.kind != FaultKind::kRestart);
   if (fault.kind == FaultKind::kStage && (!trains_ || stages_lost_++ >= kStagesLostMax)) return;
   if (joins) {
     fault.node = other;  // a machine like that one, whatever became of it
-  } else if (at_control && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
+  } else if (at_coordinator && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;
   } else {

@@ -259,6 +259,7 @@ memory_bytes = 4000000000
 shadow_memory_bytes = 1000000
 listen = "[::]:4701"
 advertise = "peer.example:4701"
+join_patience_seconds = 5
 zone = "eu-1"
 price = 0.31
 bandwidth = 1e9

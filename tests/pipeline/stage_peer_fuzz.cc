@@ -120,6 +120,7 @@ void hostile_coordinator(FuzzInput& input) {
   StagePeerOptions options;
   options.coordinator = *bound;
   options.machine.listen = "sim:0";
+  options.machine.join_patience_seconds = 3;
   options.make_model = make_fake_model;
   options.make_source = [&](const RunConfig& c) -> Result<std::unique_ptr<MicrobatchSource>> {
     return std::make_unique<SyntheticSource>(c.run.seed, kVocab, c.batch.sequence);

@@ -52,6 +52,25 @@ TEST_P(CoordinatorRestart, ASeatThatDoesNotAnswerIsLost) {
   EXPECT_GT(swarm.delivered(MessageKind::kForward), forwards);
 }
 
+// Newcomers have no seat that anybody waits for, and know nothing of the run: they come when a
+// coordinator is there, whether it was gone before they asked or has not answered yet.
+TEST_P(CoordinatorRestart, NewcomersWaitForTheNextCoordinator) {
+  const RunConfig config = run_of({1, 1});
+  Swarm swarm(options_for(config));
+  swarm.until_committed(1);
+  swarm.hold(kCoordinatorNode, SimCluster::node_of_peer(2), MessageKind::kWelcome);
+  swarm.cluster().add_peer({});
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kHello, 1, SimCluster::node_of_peer(2)));
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().add_peer({});
+  swarm.cluster().runtime().run_for(5s);
+  swarm.release(kCoordinatorNode, SimCluster::node_of_peer(2));
+  swarm.cluster().restart_coordinator();
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 4; })) << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_resumed"), 2U);
+  expect_reference(swarm, config);
+}
+
 // ... and the others do not wait for it longer than a peer may be silent, where each stage has one.
 TEST_P(CoordinatorRestart, OneThatIsLostHoldsUpNobody) {
   RunConfig config = run_of({1, 2, 1});

@@ -130,10 +130,22 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
   EXPECT_FALSE(swarm.log("checkpoint").empty());
 }
 
+// As when machines are started all at once.
+TEST(SwarmJoining, APeerMayBeStartedBeforeItsCoordinator) {
+  const std::string address = free_address();
+  const SwarmFolder swarm({"run.steps=2", "pipeline.stages=1", "net.listen=\"" + address + "\""});
+  Program peer(swarm.temp(), "peer", {"peer", "--join", address});
+  ASSERT_TRUE(peer.wait_for_output("no coordinator answers at " + address));
+  Program coordinator = swarm.start("coordinator");
+  EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
+  EXPECT_EQ(peer.wait(), 0) << peer.output();
+}
+
 TEST(SwarmJoining, NobodyAtThatPortIsSaidInASentence) {
   const TempFolder folder;
   const OwnPort nobody(false);
-  const Ended ended = run_program(folder, "peer", {"peer", "--join", nobody.address()});
+  const Ended ended =
+      run_program(folder, "peer", {"peer", "--join", nobody.address(), "--join-patience", "1"});
   EXPECT_EQ(ended.code, 1);
   EXPECT_NE(ended.output.find("no coordinator answers at " + nobody.address()), std::string::npos)
       << ended.output;
