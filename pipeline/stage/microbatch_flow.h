@@ -69,6 +69,8 @@ class MicrobatchFlow {
   Result<void> on_frame(const Seat& from, Frame frame);
   // Some of a large tensor is here: what is complete of it is decoded.
   void on_arriving(const Seat& from, const Arrival& arrival);
+  // Whether there is a coordinator that has all its peers.
+  void set_led(bool led);
   // The coordinator passes on that `stalled` sits on a microbatch of ours.
   void on_stall(const Seat& stalled, const AttemptId& id);
   // Nothing sent over that link can be counted on: what waits for an answer goes elsewhere.
@@ -168,6 +170,7 @@ class MicrobatchFlow {
   bool free_routes_;
   HopClock clock_;
   std::function<void()> on_local_finished_;
+  bool led_ = true;
 
   std::map<PeerId, Seat> next_seats_;
   std::map<AttemptId, TaskPtr> tasks_;              // by the attempt they arrived as

@@ -155,10 +155,14 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
     --task->sends;  // no fault of the microbatch
   } else {
     task->tried.push_back(old.peer);
-    if (task->sends >= Limits::attempts_per_microbatch_max)
-      return compute_failed(
-          task, {ErrorCode::kDeadline, fmt::format("sent on {} times, and nobody took it; {} last",
-                                                   task->sends, to_string(old))});
+    if (task->sends >= Limits::attempts_per_microbatch_max) {
+      if (led_)
+        return compute_failed(task, {ErrorCode::kDeadline,
+                                     fmt::format("sent on {} times, and nobody took it; {} last",
+                                                 task->sends, to_string(old))});
+      --task->sends;
+      return try_all_again_later(task);
+    }
   }
   if (tried_all(*task)) {
     // Everybody is worth another try; but a link that is broken or damages what passes needs a
@@ -317,6 +321,14 @@ void MicrobatchFlow::on_peer_lost(const Seat& lost) {
   order_.lift();
   retry_seeking();
   go_on_in_order();
+}
+
+// Without a coordinator nobody says who is lost, and no claim is answered: what was tried in vain
+// meanwhile is no fault of the microbatch.
+void MicrobatchFlow::set_led(bool led) {
+  led_ = led;
+  if (!led_) return;
+  for (const auto& [id, task] : tasks_) task->sends = std::min(task->sends, 1U);
 }
 
 // What a seeking task waits for always ends with a call of this: room at a candidate (its credit, a

@@ -12,6 +12,7 @@ void SeatedStage::on_coordinator_lost() {
   ++reign_;
   inbox_.clear();
   sealing_ = false;
+  flow_.set_led(false);
 }
 
 wire::Holdings SeatedStage::holdings() const {
@@ -38,6 +39,7 @@ wire::Holdings SeatedStage::holdings() const {
 // beginning.
 Result<void> SeatedStage::on_resume() {
   on_coordinator_lost();
+  flow_.set_led(true);
   const std::uint64_t heard = committed_.value + commits_.size();
   const auto void_now = [&](const auto& entry) { return entry.first.phase.step >= heard; };
   std::erase_if(fetches_, void_now);

@@ -52,6 +52,32 @@ TEST_P(CoordinatorRestart, ASeatThatDoesNotAnswerIsLost) {
   EXPECT_GT(swarm.delivered(MessageKind::kForward), forwards);
 }
 
+// Claims are not answered and nobody is declared lost until all have come or been given up: what is
+// tried in vain meanwhile fails nothing.
+TEST_P(CoordinatorRestart, AMicrobatchThatFindsNobodyMeanwhileIsNotGivenUp) {
+  RunConfig config = run_of({1, 5});
+  config.wiring.hop_timeout_seconds = 0.3;
+  config.net.peer_silence_seconds = 20;
+  config.net.collect_seconds = 20;
+  Swarm swarm(options_for(config));
+  swarm.until_committed(1);
+  const SimNodeId a = swarm.node(0, 0);
+  std::vector<SimNodeId> gone = swarm.serving(1);
+  gone.pop_back();
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kForward, 4));
+  for (const SimNodeId node : gone) {
+    swarm.hold(a, node);
+    swarm.hold(node, kCoordinatorNode);
+  }
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_resumed") == 2; }));
+  for (const SimNodeId node : gone) swarm.kill(node);
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_of(config));
+  EXPECT_EQ(events(swarm, "peer_resumed"), 2U);
+}
+
 // Newcomers have no seat that anybody waits for, and know nothing of the run: they come when a
 // coordinator is there, whether it was gone before they asked or has not answered yet.
 TEST_P(CoordinatorRestart, NewcomersWaitForTheNextCoordinator) {
