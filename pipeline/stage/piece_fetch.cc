@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/hash.h"
 #include "engine/base/limits.h"
@@ -25,16 +26,28 @@ void PieceFetch::add_holder(const Seat& holder) {
   if (!refused_.contains(holder)) holders_.try_emplace(holder);
 }
 
-std::vector<PieceFetch::Ask> PieceFetch::asks() {
+std::vector<PieceFetch::Ask> PieceFetch::asks(std::size_t under_way_max) {
   std::vector<Ask> asks;
+  std::size_t under_way = 0;
+  std::vector<Seat> order;
+  for (const auto& [holder, asked] : holders_) {
+    under_way += asked.size();
+    order.push_back(holder);
+  }
+  std::ranges::sort(order, {}, [this](const Seat& holder) {
+    const auto served = served_.find(holder.peer);
+    return std::pair(served == served_.end() ? 0U : served->second, holder);
+  });
   // One at a time round the holders, so that all are at work from the first piece on.
   for (bool progress = true; progress;) {
     progress = false;
-    for (auto& [holder, asked] : holders_) {
+    for (const Seat& holder : order) {
+      std::set<std::uint32_t>& asked = holders_.at(holder);
       if (asked.size() >= kWindow) continue;
       while (first_wanted_ < pieces_.size() && pieces_[first_wanted_] != State::kWanted)
         ++first_wanted_;
-      if (first_wanted_ == pieces_.size()) return asks;
+      if (first_wanted_ == pieces_.size() || under_way >= under_way_max) return asks;
+      ++under_way;
       pieces_[first_wanted_] = State::kAsked;
       asked.insert(first_wanted_);
       asks.push_back({holder, first_wanted_});

@@ -3,11 +3,12 @@
 //   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
 //   Errors:    a piece that does not check (length, checksum, or content hash where hashes were
 //              given) is asked of another holder, and its sender is not asked again.
-//   Bounds:    kWindow pieces asked of one holder at a time. Deadlines are the owner's: it says
-//              when a holder is lost.
+//   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
+//              allows. Deadlines are the owner's: it says when a holder is lost.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,6 +23,7 @@ namespace swarmline {
 class PieceFetch {
  public:
   static constexpr std::size_t kWindow = 2;
+  static constexpr std::size_t kPiecesMax = std::numeric_limits<std::size_t>::max();
 
   struct Ask {
     Seat holder;
@@ -35,7 +37,7 @@ class PieceFetch {
   void forgive() { refused_.clear(); }  // whoever had nothing may have it now
   void add_holder(const Seat& holder);  // known or refused ones are ignored
   // Asks to send now; each is outstanding until its piece or a loss.
-  std::vector<Ask> asks();
+  std::vector<Ask> asks(std::size_t under_way_max = kPiecesMax);
   // False: the piece is of no use (and the holder is asked no more, if it lied).
   bool on_piece(const Seat& from, std::uint32_t piece, BytesView bytes, std::uint64_t checksum);
   void on_missing(const Seat& from);  // it has none of it

@@ -85,6 +85,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       window_(window_of(config_)),
       begins_with_(parts.joining ? 0 : parts.version),
       following_(parts.joining),
+      shadow_(parts.shadow),
       loaded_(!parts.joining && parts.version == 0),
       heritage_(std::move(parts.heritage)),
       alive_(std::make_shared<SeatedStage*>(this)) {}

@@ -43,6 +43,7 @@ struct SeatedStageParts {
   std::uint64_t admit_bytes = 0;
   bool recompute = false;
   bool joining = false;  // the run has started: its state is to be fetched
+  bool shadow = false;   // its peer serves another stage over the same link
   std::uint64_t version =
       0;  // of the checkpoint that the era begins with; 0: the seed's parameters
   std::shared_ptr<SeatedStage>
@@ -60,6 +61,7 @@ class SeatedStage {
   static constexpr std::size_t kFollowedCommitsMax = 64;  // commits behind; then a newer state
   static constexpr Duration kFrozenIdle = std::chrono::seconds(60);
   static constexpr Duration kStateRetry = std::chrono::seconds(1);
+  static constexpr Duration kRestMax = std::chrono::seconds(10);
   static constexpr int kFetchTriesMax = 25;
   static constexpr Duration kRefetchDelay = std::chrono::milliseconds(200);
 
@@ -131,6 +133,8 @@ class SeatedStage {
     PieceFetch pieces;
     bool waiting = false;  // nobody has it now
     bool saved = false;    // of a checkpoint
+    Instant asked{};       // the newest piece
+    bool resting = false;
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);
   void hash_next(const std::shared_ptr<FrozenState>& frozen);
@@ -139,6 +143,7 @@ class SeatedStage {
   void fetch_saved(std::uint64_t version);
   Result<void> on_offer(const wire::StateOffer& offer);
   void pump_state();
+  void rest_and_pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
   void load_state();
   void inherit();
@@ -198,7 +203,8 @@ class SeatedStage {
   bool sealing_ = false;
   Phase sealing_phase_;
   bool following_ = false;  // it has no seat yet
-  bool loaded_ = true;      // the state is here
+  const bool shadow_;
+  bool loaded_ = true;  // the state is here
   bool loading_ = false;
   std::shared_ptr<SeatedStage> heritage_;  // until its state is here
   std::unique_ptr<StateFetch> state_fetch_;

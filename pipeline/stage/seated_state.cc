@@ -123,8 +123,10 @@ Result<void> SeatedStage::on_offer(const wire::StateOffer& offer) {
 }
 
 void SeatedStage::pump_state() {
-  if (!state_fetch_ || loading_) return;
-  for (const PieceFetch::Ask& ask : state_fetch_->pieces.asks()) {
+  if (!state_fetch_ || loading_ || state_fetch_->resting) return;
+  for (const PieceFetch::Ask& ask :
+       state_fetch_->pieces.asks(shadow_ ? 1 : PieceFetch::kPiecesMax)) {
+    state_fetch_->asked = context_.runtime.now();
     wire::PieceRequest request;
     request.mutable_blob()->set_stage(stage().value);
     request.set_piece(ask.piece);
@@ -169,7 +171,20 @@ void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, Byt
   if (state_fetch_->pieces.done())
     load_state();
   else
-    pump_state();
+    shadow_ ? rest_and_pump_state() : pump_state();
+}
+
+// As long as the piece took: half of the link is left to the stage that this peer serves.
+void SeatedStage::rest_and_pump_state() {
+  if (std::exchange(state_fetch_->resting, true)) return;
+  const Duration took = context_.runtime.now() - state_fetch_->asked;
+  std::weak_ptr<SeatedStage*> weak = alive_;
+  context_.runtime.call_after(std::min(took, kRestMax), [weak, version = state_fetch_->version] {
+    auto self = weak.lock();
+    if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
+    (*self)->state_fetch_->resting = false;
+    (*self)->pump_state();
+  });
 }
 
 void SeatedStage::load_state() {

@@ -232,6 +232,7 @@ void StagePeer::Impl::on_follow(const wire::Follow& follow) {
   if (!parts || stage == seat_.stage)
     return shadow_failed(
         shadow, parts ? Error{ErrorCode::kCorrupt, "it serves that stage"} : parts.error());
+  parts->shadow = true;
   connect_parts(*parts);
   parts->fail = [weak = weak(), shadow, life = life_](const Error& error) {
     auto self = weak.lock();

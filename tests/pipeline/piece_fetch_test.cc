@@ -59,6 +59,21 @@ TEST(PieceFetch, AllHoldersAreAtWorkAtOnce) {
   EXPECT_EQ(xxh3(got.bytes()), xxh3(source.bytes.bytes()));
 }
 
+TEST(PieceFetch, NoMoreAtOnceThanAllowedAndEachHolderInTurn) {
+  Source source(4 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  for (std::uint32_t peer = 1; peer <= 2; ++peer) fetch.add_holder(holder(peer));
+  std::vector<Seat> asked;
+  while (!fetch.done()) {
+    const auto asks = fetch.asks(1);
+    ASSERT_EQ(asks.size(), 1U);
+    EXPECT_TRUE(fetch.asks(1).empty());
+    asked.push_back(asks[0].holder);
+    ASSERT_TRUE(source.give(fetch, asks[0]));
+  }
+  EXPECT_EQ(asked, (std::vector<Seat>{holder(1), holder(2), holder(1), holder(2)}));
+}
+
 TEST(PieceFetch, WhatALostHolderWasAskedForIsAskedOfOthers) {
   Source source(4 * kPiece);
   PieceFetch fetch(source.bytes.size(), source.hashes);

@@ -77,6 +77,46 @@ TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
   }
 }
 
+// Its state comes a piece at a time, with a rest as long as the piece took.
+TEST_P(ShadowSwarm, AShadowLeavesHalfOfTheLinkToTheStageThatItsHostServes) {
+  RunConfig config = run_of({2, 2}, GetParam(), "1");
+  config.model.d_model = 160;
+  config.run.steps = 40;
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.link.bytes_per_second = 10e6;
+  Swarm swarm(std::move(options));
+  struct Fetch {
+    bool under_way = false;
+    Instant asked{}, came{};
+    Duration took{};
+    std::uint32_t pieces = 0;
+  };
+  std::map<SimNodeId, Fetch> fetches;
+  const auto now = [&] { return swarm.cluster().runtime().node(kCoordinatorNode).now(); };
+  swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) {
+    if (kind_of(frame) == MessageKind::kPieceRequest &&
+        parse<wire::PieceRequest>(frame)->blob().has_state()) {
+      Fetch& fetch = fetches[from];
+      EXPECT_FALSE(std::exchange(fetch.under_way, true));
+      if (fetch.pieces > 0) EXPECT_GE(now() - fetch.came, fetch.took);
+      fetch.asked = now();
+    }
+    return FrameFate{};
+  });
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (kind_of(frame) != MessageKind::kPiece || !parse<wire::Piece>(frame)->blob().has_state())
+      return;
+    Fetch& fetch = fetches.at(to);
+    fetch.under_way = false;
+    fetch.came = now();
+    fetch.took = fetch.came - fetch.asked;
+    ++fetch.pieces;
+  });
+  ASSERT_TRUE(until_shadows(swarm, 2)) << history(swarm);
+  ASSERT_EQ(fetches.size(), 2U);
+  for (const auto& [node, fetch] : fetches) EXPECT_GE(fetch.pieces, 3U);
+}
+
 // After so many frames of any kind.
 TEST_P(ShadowSwarm, AtAnyMoment) {
   for (const bool tied : {false, true}) {
