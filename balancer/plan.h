@@ -65,15 +65,17 @@ struct PlanOptions {
   std::optional<std::uint32_t> shadows_per_stage;
   std::uint32_t shadows_per_peer_max = 4;
   double shadow_load = 0.035;      // share of its speed that a shadow costs its host
+  double download_load = 0.5;      // ... while it downloads the state, over half of its link
   double shadow_loss_max = 0.01;   // share of the throughput that a shadow's download may take
   double fail_slow_share = 0.3;    // of the median speed of its stage mates: what slow means
   double fail_slow_seconds = 120;  // so long before it is replaced
   double link_bits_per_second = 200e6;
 };
 
+// A mover drops whatever else it follows.
 enum class MoveKind : std::uint8_t {
-  kInstant,   // it holds the state as a shadow, and goes on as a shadow of the stage it leaves
-  kDownload,  // it fetches the state first, and drops the shadows that it was still downloading
+  kInstant,   // it holds the state as a shadow
+  kDownload,  // it fetches the state first
   kRetire,    // too slow: serves no more, may shadow
 };
 

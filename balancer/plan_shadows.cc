@@ -11,7 +11,7 @@ namespace swarmline {
 namespace {
 
 // With so few replicas one burst can take them all: two shadows.
-constexpr std::uint32_t kFewReplicas = 2;
+constexpr std::uint32_t kFewReplicas = 4;
 // Under "auto", so many more than wanted are kept: dropping one is easily regretted.
 constexpr std::uint32_t kSpareShadows = 2;
 // The last shadow of a stage with no more replicas is kept whatever it costs.
@@ -81,16 +81,12 @@ class ShadowPlanner {
     for (std::size_t p = 0; p < board_.peers(); ++p) {
       const PlanPeer& peer = board_.peer(p);
       const std::size_t seat = board_.seat(p);
-      const bool downloads = board_.is_moved(p) && seat != kNowhere && !board_.is_here(p);
-      for (const PlanShadow& shadow : peer.shadows) {
-        if (index_of(shadow.stage) == seat || (downloads && !shadow.ready)) continue;
-        hosted_[p].push_back({index_of(shadow.stage), shadow.ready});
-      }
-      const bool moved_instantly =
-          board_.is_moved(p) && peer.stage && seat != kNowhere && board_.holds(p, seat);
-      if (moved_instantly) hosted_[p].push_back({index_of(*peer.stage), true});
+      if (board_.is_moved(p) && seat != kNowhere) continue;
+      for (const PlanShadow& shadow : peer.shadows)
+        if (index_of(shadow.stage) != seat)
+          hosted_[p].push_back({index_of(shadow.stage), shadow.ready});
       for (const Hosted& shadow : hosted_[p]) {
-        charge(p, shadow.ready ? options_.shadow_load : 1);
+        charge(p, shadow.ready ? options_.shadow_load : options_.download_load);
         count(p, shadow, 1);
       }
     }
@@ -169,7 +165,7 @@ class ShadowPlanner {
     }
     if (best == kNowhere) return;
     if (is_auto() && best_room < slowest_ * (1 - options_.shadow_loss_max)) return;
-    charge(best, 1);
+    charge(best, options_.download_load);
     hosted_[best].push_back({stage, false});
     changed_[best] = true;
     counts_[stage].spare += 1;
@@ -179,15 +175,16 @@ class ShadowPlanner {
                         .reason = fmt::format("served by {}: its state must outlive them",
                                               board_.serving(stage))});
   }
-  // What is left of the host's stage while its link does nothing else.
+  // What is left of the host's stage meanwhile.
   double room_while_it_downloads(std::size_t p) const {
     const std::size_t seat = board_.seat(p);
     if (seat == kNowhere) return std::numeric_limits<double>::infinity();
-    return board_.present_throughput(seat) - load_[seat] - board_.share(p, seat);
+    return board_.present_throughput(seat) - load_[seat] -
+           options_.download_load * board_.share(p, seat);
   }
   bool can_host(std::size_t p, std::size_t stage) const {
     const std::size_t seat = board_.seat(p);
-    if (changed_[p] || seat == stage) return false;
+    if (changed_[p] || seat == stage || (is_auto() && is_critical(p))) return false;
     if (board_.peer(p).arriving || (board_.is_moved(p) && !board_.is_retired(p))) return false;
     // Its stage's only peer has no time to download.
     if (seat != kNowhere && board_.present(seat) == 1) return false;

@@ -161,6 +161,7 @@ Result<void> read_options(const JsonValue& value, PlanOptions& options) {
   SWARMLINE_TRY(
       fields.whole("shadows_per_peer_max", options.shadows_per_peer_max, 0, kPlanStagesMax));
   SWARMLINE_TRY(fields.number("shadow_load", options.shadow_load, 0, true));
+  SWARMLINE_TRY(fields.number("download_load", options.download_load, 0, true));
   SWARMLINE_TRY(fields.number("shadow_loss_max", options.shadow_loss_max, 0, true));
   SWARMLINE_TRY(fields.number("fail_slow_share", options.fail_slow_share, 0, true));
   SWARMLINE_TRY(fields.number("fail_slow_seconds", options.fail_slow_seconds, 0, false));

@@ -39,6 +39,7 @@ class Replay {
     plan_options_ = options.plan;
     plan_options_.link_bits_per_second = options.link_bits_per_second;
     plan_options_.shadow_load = shadow_load();
+    plan_options_.download_load = options.shadow_link_share;
   }
 
   ReplayResult run() {
@@ -69,6 +70,7 @@ class Replay {
     return options_.parameters * bytes_per_parameter * 8 / options_.link_bits_per_second;
   }
   double download_seconds() const { return transfer_seconds(options_.state_bytes_per_parameter); }
+  double shadow_download_seconds() const { return download_seconds() / options_.shadow_link_share; }
   bool free_of_charge() const { return options_.state_bytes_per_parameter == 0; }
   double handover_seconds() const {
     return free_of_charge() ? 0 : transfer_seconds(options_.handover_bytes_per_parameter);
@@ -93,10 +95,8 @@ class Replay {
   bool serves(const Peer& peer) const { return peer.stage && peer.serves_at <= now_; }
   double speed(const Peer& peer) const {
     double load = 0;
-    for (const Shadow& shadow : peer.shadows) {
-      if (shadow.ready_at > now_) return 0;  // its link is taken
-      load += shadow_load();
-    }
+    for (const Shadow& shadow : peer.shadows)
+      load += shadow.ready_at > now_ ? options_.shadow_link_share : shadow_load();
     return std::max(0.0, 1 - load);
   }
   double throughput() const {
@@ -264,14 +264,9 @@ class Replay {
     Peer& peer = peers_.at(move.peer.value);
     if (!move.from) return sit(peer, move.to.value);
     ++result_.moves;
-    if (move.kind == MoveKind::kDownload) {
-      std::erase_if(peer.shadows, [&](const Shadow& s) { return s.ready_at > now_; });
-      return sit(peer, move.to.value);
-    }
+    peer.shadows.clear();
+    if (move.kind == MoveKind::kDownload) return sit(peer, move.to.value);
     ++result_.instant_moves;
-    std::erase_if(peer.shadows, [&](const Shadow& s) { return s.stage == move.to.value; });
-    // It goes on following the stage that it leaves.
-    peer.shadows.push_back({.stage = *peer.stage, .ready_at = now_});
     const bool rescue = serving[move.to.value] == 0;
     peer.stage = move.to.value;
     peer.serves_at = now_ + (rescue ? 0 : handover_seconds());
@@ -284,8 +279,8 @@ class Replay {
     }
     ++result_.shadow_downloads;
     // At the run's beginning everybody has the initial state.
-    peer.shadows.push_back(
-        {.stage = change.stage.value, .ready_at = now_ + (now_ > 0 ? download_seconds() : 0)});
+    peer.shadows.push_back({.stage = change.stage.value,
+                            .ready_at = now_ + (now_ > 0 ? shadow_download_seconds() : 0)});
   }
 
   const Fleet& fleet_;
@@ -307,6 +302,7 @@ class Replay {
 ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options) {
   SWARMLINE_CHECK(options.stages > 0 && options.period_seconds > 0);
   SWARMLINE_CHECK(options.link_bits_per_second > 0 && options.step_seconds > 0);
+  SWARMLINE_CHECK(options.shadow_link_share > 0 && options.shadow_link_share <= 1);
   return Replay(fleet, options).run();
 }
 

@@ -2,9 +2,10 @@
 // The planner is the real one; pipeline and network are a model:
 //   throughput = the slowest stage's sum of the speeds of those who serve it (all peers speed 1);
 //   a newcomer first downloads its stage's state, a mover too unless it is the stage's shadow;
-//   a shadow's download takes its host's whole link, so that the host serves nothing meanwhile;
+//   a shadow's download takes `shadow_link_share` of its host's link, and that share of its speed;
 //   following costs the host `shadow_load` of its speed; an instant move hands over what the mover
-//   has summed, unless into an emptied stage, where the mover's sums are done again by others.
+//   has summed, unless into an emptied stage, where the mover's sums are done again by others. A
+//   mover drops what it follows.
 //   Optimal(t) = the best free seating of those then alive: floor(n / stages).
 //   The fleet that is there at time 0 has its state already.
 //   With the same seed the same peers leave, whatever the policy. Thread: any, stateless.
@@ -37,6 +38,7 @@ struct ReplayOptions {
   double state_bytes_per_parameter = 12;    // parameter and two moments in fp32; 0: free
   double handover_bytes_per_parameter = 4;  // the sums of an open step in fp32
   double link_bits_per_second = 200e6;
+  double shadow_link_share = 0.5;
   // Reduced gradients reach a shadow once a step, in 8 bits: bytes * 8 / (step * link).
   double step_seconds = 233;
   double gradient_bytes_per_parameter = 1.016;
@@ -61,7 +63,8 @@ struct ReplayResult {
   std::uint64_t stages_survived = 0;  // of those, with a living shadow: no commit lost
 };
 
-// CHECK: stages > 0, period_seconds > 0, link_bits_per_second > 0, step_seconds > 0.
+// CHECK: stages > 0, period_seconds > 0, link_bits_per_second > 0, step_seconds > 0,
+// shadow_link_share in (0, 1].
 ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options);
 // Over several runs: times and counts add up, so that spans weigh by their optimum.
 void add_result(ReplayResult& sum, const ReplayResult& one);
