@@ -155,6 +155,8 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
     --task->sends;  // no fault of the microbatch
   } else {
     task->tried.push_back(old.peer);
+    // More may go at once than there are tries: lost links count when all candidates' are.
+    if (why == Why::kLinkLost && !tried_all(*task)) --task->sends;
     if (task->sends >= Limits::attempts_per_microbatch_max) {
       if (led_)
         return compute_failed(task, {ErrorCode::kDeadline,

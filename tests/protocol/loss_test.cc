@@ -250,6 +250,22 @@ TEST_P(Loss, AMemberIsLostWhileTheTiedEmbeddingIsAveraged) {
     }
 }
 
+// More of a stage at once than a microbatch has tries, and the links say so before the coordinator.
+TEST_P(Loss, MostOfALargeStageIsLostAtOnce) {
+  RunConfig config = run_of({1, 12});
+  config.batch.batch *= 2;
+  twice(config, [&](Swarm& swarm) {
+    const SimNodeId a = swarm.node(0, 0);
+    std::vector<SimNodeId> gone = swarm.serving(1);
+    gone.pop_back();
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kForward, 12));
+    swarm.hold(kCoordinatorNode, a);
+    for (const SimNodeId node : gone) swarm.kill(node);
+    swarm.cluster().runtime().run_for(200ms);
+    swarm.release(kCoordinatorNode, a);
+  });
+}
+
 // One after the other, in different stages, while what the first took is computed again.
 TEST_P(Loss, LossesOverlap) {
   twice(run_of({3, 3, 3}), [&](Swarm& swarm) {
