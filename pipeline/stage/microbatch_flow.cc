@@ -93,7 +93,8 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
-  if (context_.first()) return fail(ErrorCode::kCorrupt, "the first stage takes no activations");
+  if (context_.first() || from.stage.value + 1U != context_.self.stage.value)
+    return fail(ErrorCode::kCorrupt, "activations that are not those of the stage before");
   if (phases_.beyond_reach(id.microbatch.phase) || !takes(id.attempt))
     return fail(ErrorCode::kCorrupt, "a forward of a phase or an attempt that can't be");
   if (tasks_.contains(id)) return {};

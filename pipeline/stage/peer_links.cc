@@ -144,6 +144,13 @@ void PeerLinks::send(const Seat& to, Frame frame) {
       if (auto self = weak.lock()) (*self)->handlers_.on_frame(to, frame);
     });
   }
+  for (auto* links : {&dialled_, &accepted_}) {
+    const auto it = links->find(to.peer);
+    if (it == links->end()) continue;
+    const Incarnation linked = it->second.seat.incarnation;
+    if (linked > to.incarnation) return;  // that seat is over, we only have not been told yet
+    if (linked < to.incarnation) forget(*links, to.peer);
+  }
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
     Link& link = it->second;
     if (link.connection) return link.connection->send(std::move(frame));

@@ -44,7 +44,8 @@ class PeerLinks {
   void set_identity(RunIdentity identity);
   void set_address(const Seat& peer, const std::string& address);
   // Uses the dialled link, else the accepted one, else dials. The peer's address must be known.
-  // What is sent to this peer's own seat comes back to it.
+  // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
+  // to be over is dropped.
   void send(const Seat& to, Frame frame);
   // Bad bytes of that peer's: closes its links; on_lost follows with `why`.
   void disconnect(const Seat& peer, const Error& why);

@@ -273,6 +273,40 @@ TEST_F(PeerLinksTest, WhatIsSentWhileDisconnectingDialsAnewToo) {
   EXPECT_EQ(a_.lost.size(), 1U) << "it is told once";
 }
 
+// Its name is on a link that is there, but the seat is another: it would take another stage's
+// activations for its own.
+TEST_F(PeerLinksTest, WhatIsMeantForAFormerSeatGoesOverNoLinkOfTheNextOne) {
+  const Seat former = seat_of(2, 1);
+  make(a_, 1, seat_of(1, 0));
+  make(b_, 2, {former.peer, StageId{2}, Incarnation{former.incarnation.value + 1}});
+  b_.links->set_address(a_.seat, a_.address);
+  a_.links->set_address(b_.seat, b_.address);
+  credit(b_, a_);
+  runtime_.run_for(1s);
+  ASSERT_EQ(a_.heard.size(), 1U);
+  a_.links->send(former, make_frame(MessageKind::kCredit, wire::Credit()));
+  runtime_.run_for(1s);
+  EXPECT_TRUE(b_.heard.empty());
+  EXPECT_TRUE(a_.lost.empty());
+  credit(a_, b_);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.heard.size(), 1U);
+
+  // ... nor the other way round: whoever still has a link to the former seat dials anew.
+  End c;
+  make(c, 3, seat_of(3, 0));
+  b_.links->set_identity({.term = Term{1}, .era = Era{0}, .run_id = "run", .self = former});
+  c.links->set_address(former, b_.address);
+  c.links->send(former, make_frame(MessageKind::kCredit, wire::Credit()));
+  runtime_.run_for(1s);
+  ASSERT_EQ(b_.heard.size(), 2U);
+  b_.links->set_identity({.term = Term{1}, .era = Era{0}, .run_id = "run", .self = b_.seat});
+  credit(c, b_);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.heard.size(), 3U);
+  EXPECT_EQ(b_.links->rejected_links(), 0U);
+}
+
 TEST_F(PeerLinksTest, APeerThatCantBeDialledIsLost) {
   make(a_, 1, seat_of(1, 0));
   a_.links->set_address(seat_of(9, 1), "sim:999");
