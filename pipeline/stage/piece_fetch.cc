@@ -23,7 +23,13 @@ std::uint64_t PieceFetch::length(std::uint32_t piece) const {
 }
 
 void PieceFetch::add_holder(const Seat& holder) {
-  if (!refused_.contains(holder)) holders_.try_emplace(holder);
+  if (!refused_.contains(holder) && !resting_.contains(holder)) holders_.try_emplace(holder);
+}
+
+bool PieceFetch::forgive_damaged() {
+  damaged_in_a_row_.clear();
+  for (const Seat& holder : resting_) holders_.try_emplace(holder);
+  return !std::exchange(resting_, {}).empty();
 }
 
 std::vector<PieceFetch::Ask> PieceFetch::asks(std::size_t under_way_max) {
@@ -63,12 +69,15 @@ bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes
   if (piece >= pieces_.size() || pieces_[piece] == State::kHere || holder == holders_.end() ||
       !holder->second.contains(piece))
     return false;
-  const bool fits = bytes.size() == length(piece) && xxh3(bytes) == checksum &&
-                    (hashes_.empty() || sha256_hex(bytes) == hashes_[piece]);
-  if (!fits) {
-    drop(from, true);
+  if (bytes.size() != length(piece) || xxh3(bytes) != checksum) {
+    note_damage(from, piece);
     return false;
   }
+  if (!hashes_.empty() && sha256_hex(bytes) != hashes_[piece]) {
+    refuse(from);
+    return false;
+  }
+  damaged_in_a_row_.erase(from);
   holder->second.erase(piece);
   std::memcpy(buffer_.data() + std::uint64_t{piece} * Limits::state_piece_bytes, bytes.data(),
               bytes.size());
@@ -78,28 +87,43 @@ bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes
   return true;
 }
 
-void PieceFetch::drop(const Seat& holder, bool for_good) {
-  const auto found = holders_.find(holder);
-  if (found == holders_.end()) return;
-  for (std::uint32_t piece : found->second) {
-    pieces_[piece] = State::kWanted;
-    first_wanted_ = std::min(first_wanted_, piece);
-  }
-  holders_.erase(found);
-  if (for_good) refused_.insert(holder);
+// On the way, most likely: whoever sent it has it whole.
+void PieceFetch::note_damage(const Seat& holder, std::uint32_t piece) {
+  holders_.at(holder).erase(piece);
+  want(piece);
+  if (++damaged_in_a_row_[holder] < kDamagedInARowMax) return;
+  drop(holder);
+  resting_.insert(holder);
+}
+
+void PieceFetch::want(std::uint32_t piece) {
+  pieces_[piece] = State::kWanted;
+  first_wanted_ = std::min(first_wanted_, piece);
+}
+
+void PieceFetch::drop(const Seat& holder) {
+  const auto asked = holders_.extract(holder);
+  if (asked.empty()) return;
+  for (std::uint32_t piece : asked.mapped()) want(piece);
+}
+
+void PieceFetch::refuse(const Seat& holder) {
+  drop(holder);
+  resting_.erase(holder);
+  refused_.insert(holder);
 }
 
 void PieceFetch::on_missing(const Seat& from) {
-  drop(from, true);
+  if (holders_.contains(from)) refuse(from);
 }
 
 void PieceFetch::on_lost(const Seat& from) {
-  drop(from, true);
+  if (holders_.contains(from) || resting_.contains(from)) refuse(from);
 }
 
 void PieceFetch::on_link_lost(const Seat& from) {
   if (!holders_.contains(from)) return;
-  drop(from, false);
+  drop(from);
   add_holder(from);
 }
 

@@ -229,7 +229,10 @@ void SeatedStage::fetch(const RoundKey& key, std::uint64_t digest, const std::ve
                                                                .report = report,
                                                                .tries = 1});
   entry->second.report |= report;
-  for (const Seat& holder : holders) entry->second.pieces.add_holder(holder);
+  for (const Seat& holder : holders) {
+    entry->second.named.insert(holder);
+    entry->second.pieces.add_holder(holder);
+  }
   pump_fetch(key);
 }
 
@@ -245,13 +248,10 @@ void SeatedStage::pump_fetch(const RoundKey& key) {
   }
 }
 
-// Nobody we know has it: a mate may have it in a moment, or, while it waits for our report, the
-// coordinator will name another way.
+// Nobody we know has it, or nobody's comes whole: a moment later that may be otherwise. Before the
+// commit it is the coordinator's deadline that ends this, or the other way that it names.
 void SeatedStage::wait_for_holder(const RoundKey& key) {
-  ReducedFetch& waiting = fetches_.at(key);
-  const bool committed = std::ranges::any_of(
-      commits_, [&](const wire::Commit& commit) { return commit.step() == key.phase.step; });
-  if ((waiting.report && !committed) || std::exchange(waiting.waiting, true)) return;
+  if (std::exchange(fetches_.at(key).waiting, true)) return;
   std::weak_ptr<SeatedStage*> weak = alive_;
   context_.runtime.call_after(kRefetchDelay, [weak, key] {
     auto self = weak.lock();
@@ -259,11 +259,17 @@ void SeatedStage::wait_for_holder(const RoundKey& key) {
     SeatedStage& stage = **self;
     ReducedFetch& fetch = stage.fetches_.at(key);
     fetch.waiting = false;
-    if (!stage.mates_.empty() && ++fetch.tries > kFetchTriesMax)
+    const bool committed = std::ranges::any_of(stage.commits_, [&](const wire::Commit& commit) {
+      return commit.step() == key.phase.step;
+    });
+    const bool counts = committed || !fetch.report;
+    if (counts && !stage.mates_.empty() && ++fetch.tries > kFetchTriesMax)
       return stage.context_.fail(
           {ErrorCode::kNotFound,
            fmt::format("no mate keeps the reduced gradient of {} any more", to_string(key.phase))});
+    fetch.pieces.forgive_damaged();
     fetch.pieces.forgive();
+    for (const Seat& holder : fetch.named) fetch.pieces.add_holder(holder);
     for (const auto& [peer, mate] : stage.mates_) fetch.pieces.add_holder(mate);
     stage.pump_fetch(key);
   });

@@ -272,7 +272,10 @@ void SeatedStage::on_peer_lost(const Seat& lost) {
   flow_.on_peer_lost(lost);
   if (state_fetch_) state_fetch_->pieces.on_lost(lost);
   pump_state();
-  for (auto& [key, fetch] : fetches_) fetch.pieces.on_lost(lost);
+  for (auto& [key, fetch] : fetches_) {
+    fetch.named.erase(lost);
+    fetch.pieces.on_lost(lost);
+  }
   for (const auto& [key, fetch] : fetches_) pump_fetch(key);
 }
 

@@ -116,6 +116,7 @@ class SeatedStage {
   };
   struct ReducedFetch {
     PieceFetch pieces;
+    std::set<Seat> named = {};  // by the coordinator, or mates
     std::uint64_t digest = 0;
     std::uint64_t size = 0;
     bool report = false;  // the coordinator waits for it
@@ -131,9 +132,10 @@ class SeatedStage {
   struct StateFetch {
     std::uint64_t version = 0;
     PieceFetch pieces;
-    bool waiting = false;  // nobody has it now
-    bool saved = false;    // of a checkpoint
-    Instant asked{};       // the newest piece
+    bool waiting = false;   // nobody has it now
+    bool saved = false;     // of a checkpoint
+    int damaged_times = 0;  // what nobody sent whole was waited for
+    Instant asked{};        // the newest piece
     bool resting = false;
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);

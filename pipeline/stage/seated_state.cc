@@ -139,19 +139,25 @@ void SeatedStage::pump_state() {
       context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
     }
   }
-  if (state_fetch_->saved && state_fetch_->pieces.stuck())
+  if (!state_fetch_->pieces.stuck() || state_fetch_->waiting) return;
+  if (state_fetch_->saved && !state_fetch_->pieces.damaged())
     return context_.fail({ErrorCode::kIncompatible,
                           fmt::format("the coordinator's checkpoint of version {} does not fit "
                                       "this stage",
                                       state_fetch_->version)});
-  if (!state_fetch_->pieces.stuck() || std::exchange(state_fetch_->waiting, true)) return;
-  // Nobody has it any more: the coordinator has another frozen, if it does not know already.
+  if (state_fetch_->pieces.damaged() && ++state_fetch_->damaged_times > kFetchTriesMax)
+    return context_.fail({ErrorCode::kCorrupt,
+                          fmt::format("version {} of this stage's parameters came damaged {} times",
+                                      state_fetch_->version, kFetchTriesMax)});
+  state_fetch_->waiting = true;
   std::weak_ptr<SeatedStage*> weak = alive_;
   context_.runtime.call_after(kStateRetry, [weak, version = state_fetch_->version] {
     auto self = weak.lock();
     if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
     (*self)->state_fetch_->waiting = false;
     if (!(*self)->state_fetch_->pieces.stuck()) return;
+    if ((*self)->state_fetch_->pieces.forgive_damaged()) return (*self)->pump_state();
+    // Nobody has it any more: the coordinator has another frozen, if it does not know already.
     (*self)->state_fetch_.reset();
     (*self)->commits_.clear();
     (*self)->want_state();

@@ -127,6 +127,58 @@ TEST(PieceFetch, HavingNothingNowCanBeForgiven) {
   EXPECT_TRUE(fetch.done());
 }
 
+// Its checksum says so: whoever sent it has it whole.
+TEST(PieceFetch, ADamagedPieceIsAskedForAgain) {
+  Source source(2 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  std::vector<PieceFetch::Ask> asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 2U);
+  for (int i = 1; i < PieceFetch::kDamagedInARowMax; ++i) {
+    EXPECT_FALSE(fetch.on_piece(holder(1), 0, source.piece(1), xxh3(source.piece(0))));
+    EXPECT_EQ(fetch.asks(), (std::vector<PieceFetch::Ask>{{holder(1), 0}}));
+  }
+  EXPECT_TRUE(source.give(fetch, {holder(1), 0})) << "what is whole ends the row";
+  EXPECT_FALSE(fetch.on_piece(holder(1), 1, source.piece(0), 0));
+  EXPECT_FALSE(fetch.stuck());
+  EXPECT_EQ(fetch.asks(), (std::vector<PieceFetch::Ask>{{holder(1), 1}}));
+  EXPECT_TRUE(source.give(fetch, {holder(1), 1}));
+  EXPECT_TRUE(fetch.done());
+}
+
+TEST(PieceFetch, AHolderWhosePiecesAllComeDamagedRestsUntilItIsForgiven) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size());
+  fetch.add_holder(holder(1));
+  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
+    ASSERT_EQ(fetch.asks().size(), 1U);
+    EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0)) << "of another length";
+  }
+  EXPECT_TRUE(fetch.stuck());
+  EXPECT_TRUE(fetch.damaged());
+  fetch.add_holder(holder(1));
+  EXPECT_TRUE(fetch.asks().empty()) << "named again is not forgiven";
+  EXPECT_TRUE(fetch.forgive_damaged());
+  EXPECT_FALSE(fetch.forgive_damaged());
+  const auto asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 1U);
+  EXPECT_TRUE(source.give(fetch, asks[0]));
+  EXPECT_TRUE(fetch.done());
+}
+
+TEST(PieceFetch, AHolderThatRestsCanBeLost) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size());
+  fetch.add_holder(holder(1));
+  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
+    ASSERT_EQ(fetch.asks().size(), 1U);
+    EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0));
+  }
+  fetch.on_lost(holder(1));
+  EXPECT_FALSE(fetch.forgive_damaged());
+  EXPECT_TRUE(fetch.asks().empty());
+}
+
 TEST(PieceFetch, ABrokenLinkIsAskedAgain) {
   Source source(kPiece);
   PieceFetch fetch(source.bytes.size());
@@ -135,8 +187,6 @@ TEST(PieceFetch, ABrokenLinkIsAskedAgain) {
   EXPECT_TRUE(fetch.asks().empty());
   fetch.on_link_lost(holder(1));
   EXPECT_EQ(fetch.asks(), asks);
-  EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0)) << "of another length";
-  EXPECT_TRUE(fetch.stuck());
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // Bytes that change on the way, beyond what a connection's own checks see: the tensor is sent
 // again, nobody is blamed, each index counts once.
 #include "compression/codec.h"
+#include "pipeline/stage/piece_fetch.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
 namespace {
+
+using namespace std::chrono_literals;
 
 class Damage : public Protocol {
  protected:
@@ -99,6 +102,56 @@ TEST_P(Damage, AChunkThatComesBeforeTheSealIsAveragedAgain) {
   expect_reference(swarm, config);
   EXPECT_GT(hurt, 1U) << "it was averaged again";
   EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+}
+
+// Its link breaks in the averaging, so it fetches the sum from a mate; for a while no piece of that
+// comes whole, whoever is asked. Nobody is lost, and nobody waits for a deadline.
+TEST_P(Damage, ASumThatIsFetchedDamagedIsFetchedAgain) {
+  RunConfig config = run_of({1, 3});
+  config.model.d_model = 48;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId late = swarm.node(1, 1), mate = swarm.node(1, 2);
+  bool broken = false;
+  std::uint64_t hurt = 0;
+  Duration end{};
+  swarm.rule([&](SimNodeId from, SimNodeId to, const Frame& frame) -> FrameFate {
+    if (to != late) return {};
+    if (!broken && from == mate && kind_of(frame) == MessageKind::kReduceChunk &&
+        parse<wire::ReduceChunk>(frame)->gather()) {
+      broken = true;
+      end = swarm.cluster().elapsed() + 600ms;
+      return {.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+    }
+    if (kind_of(frame) == MessageKind::kPiece && swarm.cluster().elapsed() < end) {
+      damage(frame);
+      ++hurt;
+    }
+    return {};
+  });
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > 1; }, 10s));
+  EXPECT_GT(hurt, 2U * PieceFetch::kDamagedInARowMax) << "of both that have it";
+  expect_reference(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+}
+
+TEST_P(Damage, ANewcomersStateIsFetchedAgain) {
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 30;
+  Swarm swarm(options_for(config));
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+  const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  std::uint64_t hurt = 0;
+  swarm.rule([&](SimNodeId, SimNodeId to, const Frame& frame) -> FrameFate {
+    if (to != newcomer || kind_of(frame) != MessageKind::kPiece || hurt > 8) return {};
+    damage(frame);
+    ++hurt;
+    return {};
+  });
+  expect_reference(swarm, config);
+  EXPECT_GT(hurt, 8U);
+  EXPECT_EQ(events(swarm, "peer_seated"), 1U);
+  EXPECT_EQ(swarm.delivered(MessageKind::kWantState, newcomer), 1U) << "what is here is kept";
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, Damage, testing::Values(0U, 1U));

@@ -1,5 +1,6 @@
 // Stages that lose every holder of their state: the run goes back to its newest complete checkpoint
 // by itself, under the next era, and ends with the reference's parameters.
+#include "pipeline/stage/piece_fetch.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -127,6 +128,25 @@ TEST_P(Era, ADamagedCheckpointIsPassedOver) {
   swarm.until_started();
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 2; }));
   swarm.cluster().damage_newest_checkpoint();
+  kill_all_of(swarm, 1);
+  expect_end(swarm, config);
+  EXPECT_EQ(eras_from(swarm, 2), 1U);
+}
+
+// On its way from the coordinator, not on the disk.
+TEST_P(Era, AnErasStateThatComesDamagedIsFetchedAgain) {
+  const RunConfig config = run(2);
+  Swarm swarm(options_for(config));
+  swarm.until_committed(3);
+  std::uint64_t hurt = 0;
+  swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) -> FrameFate {
+    if (from != kCoordinatorNode || kind_of(frame) != MessageKind::kPiece ||
+        hurt == 5 * PieceFetch::kDamagedInARowMax)
+      return {};
+    const_cast<Frame&>(frame).payload = {SharedBytes(Buffer(frame.payload_bytes()))};
+    ++hurt;
+    return {};
+  });
   kill_all_of(swarm, 1);
   expect_end(swarm, config);
   EXPECT_EQ(eras_from(swarm, 2), 1U);
