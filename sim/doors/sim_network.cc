@@ -33,7 +33,8 @@ struct SimNetwork::Core {
     Network::Accepted on_accepted;
   };
 
-  Core(SimRuntime& r, SimNetworkOptions o) : runtime(r), options(o), rng(r.rng("network")) {}
+  Core(SimRuntime& r, SimNetworkOptions o)
+      : runtime(r), options(o), rng(r.rng("network")), damage_rng(r.rng("damage")) {}
 
   const SimLink& link_of(NodePair pair) const {
     if (links.empty()) return options.link;
@@ -96,6 +97,18 @@ struct SimNetwork::Core {
     return options.charged_bytes ? options.charged_bytes(pair.first, pair.second, frame)
                                  : frame.wire_bytes();
   }
+  enum class Damage : std::uint8_t { kNone, kPayload, kFrame };
+  Damage draw_damage(NodePair pair, const Frame& frame) {
+    if (damaged.empty()) return Damage::kNone;
+    const auto share_of = [this](SimNodeId node) {
+      const auto found = damaged.find(node);
+      return found == damaged.end() ? 0.0 : found->second;
+    };
+    const double share = std::max(share_of(pair.first), share_of(pair.second));
+    if (share == 0 || damage_rng.uniform() >= share) return Damage::kNone;
+    return frame.payload_bytes() > 0 && damage_rng.below(2) == 0 ? Damage::kPayload
+                                                                 : Damage::kFrame;
+  }
   bool is_blocked(NodePair pair) const { return blocked.contains(pair); }
   // Now, or when the direction is open again.
   void when_open(NodePair pair, std::function<void()> fn) {
@@ -106,7 +119,7 @@ struct SimNetwork::Core {
 
   SimRuntime& runtime;
   SimNetworkOptions options;
-  Rng rng;
+  Rng rng, damage_rng;
   Filter filter;
   Tap tap;
   std::map<NodePair, SimLink> links;
@@ -120,6 +133,7 @@ struct SimNetwork::Core {
   };
   std::unordered_map<SimNodeId, Card> cards;                       // never iterated
   std::map<NodePair, std::vector<std::function<void()>>> blocked;  // and what waits for its end
+  std::map<SimNodeId, double> damaged;                             // and the share
   std::map<NodePair, Counters> counters;
   std::map<std::uint16_t, Listener> listeners;
   std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
@@ -168,7 +182,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
       return break_off({ErrorCode::kPeerGone, "the link was cut"});
     }
     if (fate.kind == FrameFate::Kind::kHold) holding_ = true;
-    put({.frame = std::move(frame), .delay = fate.delay});
+    const Core::Damage damage = core_->draw_damage(route_, frame);
+    if (damage == Core::Damage::kPayload) flip_a_bit(frame);
+    put({.frame = std::move(frame),
+         .delay = fate.delay,
+         .damaged = damage == Core::Damage::kFrame});
   }
 
   void close() override {
@@ -242,6 +260,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   struct Item {
     std::optional<Frame> frame;  // none: the end of the stream
     Duration delay{};
+    bool damaged = false;  // beyond what a receiver takes
   };
   struct Sent {
     Instant departure;
@@ -255,6 +274,15 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     } else {
       launch(std::move(item));
     }
+  }
+
+  // In a copy: the sender's own bytes stay whole.
+  void flip_a_bit(Frame& frame) {
+    join_payload(frame);
+    Buffer copy = Buffer::copy_of(frame.received_payload());
+    const std::uint64_t bit = core_->damage_rng.below(8 * copy.size());
+    copy.bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
+    frame.payload.assign(1, SharedBytes(std::move(copy)));
   }
 
   void launch(Item item) {
@@ -330,6 +358,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
         ending_ = true;
         delivering_ = false;
         return finish({ErrorCode::kPeerGone, "closed by the other end"});
+      }
+      if (item.damaged) {
+        delivering_ = false;
+        return break_off({ErrorCode::kCorrupt, "frame does not match its hash"});
       }
       deliver(std::move(*item.frame));
     }
@@ -581,6 +613,13 @@ void SimNetwork::cut(SimNodeId a, SimNodeId b) {
   const auto wanted = [&](const SimConnection& end) { return end.route() == NodePair{a, b}; };
   for (const auto& end : core_->ends_where(wanted))
     end->break_off({ErrorCode::kPeerGone, "the link was cut"});
+}
+
+void SimNetwork::damage(SimNodeId node, double share) {
+  if (share > 0)
+    core_->damaged[node] = share;
+  else
+    core_->damaged.erase(node);
 }
 
 void SimNetwork::block(SimNodeId from, SimNodeId to) {

@@ -82,6 +82,11 @@ class SimNetwork {
   void block(SimNodeId from, SimNodeId to);
   void unblock(SimNodeId from, SimNodeId to);
 
+  // Of the frames sent from or to the node, a share arrives damaged, drawn from the seed: in half
+  // of those with a payload one of its bits, which its reader has to find; else what a connection
+  // checks itself, and the receiver ends it. 0: none.
+  void damage(SimNodeId node, double share);
+
   struct Counters {
     std::uint64_t frames = 0, bytes = 0;  // delivered
   };

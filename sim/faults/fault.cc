@@ -23,7 +23,8 @@ bool takes_two(FaultKind kind) {
 }
 
 bool hits_coordinator(FaultKind kind) {
-  return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart;
+  return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart ||
+         kind == FaultKind::kCorrupt;
 }
 
 void FaultInjector::apply(const Fault& fault) {
@@ -67,6 +68,10 @@ void FaultInjector::apply(const Fault& fault) {
       begin(other);
       network.cut(node, other);
       return heal_after(fault.time, {node, other}, [] {});
+    case FaultKind::kCorrupt:
+      begin(node);
+      network.damage(node, 1 / fault.factor);
+      return heal_after(fault.time, {node}, [&network, node] { network.damage(node, 0); });
     case FaultKind::kJoin:
       return join(cluster_.machine(node - 1), std::nullopt);
     case FaultKind::kBrokenJoin:
@@ -97,6 +102,8 @@ void FaultInjector::note(const Fault& fault) {
                                  to_string(fault.kind), who(fault.node));
   if (takes_two(fault.kind)) text += fmt::format(" and {}", who(fault.other));
   if (fault.kind == FaultKind::kSlow) text += fmt::format(" by {:.2g}", fault.factor);
+  if (fault.kind == FaultKind::kCorrupt)
+    text += fmt::format(", one message in {:.2g}", fault.factor);
   if (fault.kind != FaultKind::kKill && fault.kind != FaultKind::kJoin &&
       fault.kind != FaultKind::kReset)
     text += fmt::format(", {:.3g} s", to_seconds(fault.time));

@@ -32,6 +32,7 @@ enum class FaultKind : std::uint8_t {
   kBrokenJoin,  // the same, and it is gone after `time`
   kStage,       // every peer of `node`'s stage restarts at once
   kDrain,       // a notice of `time`: it hands in what it has and leaves
+  kCorrupt,     // of what it sends and gets one message in `factor` is damaged, for `time`
 };
 struct FaultName {
   FaultKind kind;
@@ -47,7 +48,8 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kJoin, "join"},
                                            FaultName{FaultKind::kBrokenJoin, "broken-join"},
                                            FaultName{FaultKind::kDrain, "drain"},
-                                           FaultName{FaultKind::kStage, "stage"}};
+                                           FaultName{FaultKind::kStage, "stage"},
+                                           FaultName{FaultKind::kCorrupt, "corrupt"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
@@ -58,7 +60,7 @@ struct Fault {
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;  // kSlow
+  double factor = 4;  // kSlow, kCorrupt; >= 1
 };
 
 class FaultInjector {

@@ -18,7 +18,7 @@ struct RandomFaultOptions {
   std::uint64_t count = 0;
   Duration gap = std::chrono::milliseconds(50);  // between two faults; mean of an exponential draw
   Duration time_max = std::chrono::seconds(4);   // of what heals; short ones are likelier
-  double factor_max = 10;                        // of kSlow
+  double factor_max = 10;                        // of kSlow and kCorrupt
   // After a fault has healed its node may still be found out about for so long.
   Duration grace = std::chrono::seconds(1);
   // So many stages: the last peer of one may be hit, too, or all of it be killed, where a shadow

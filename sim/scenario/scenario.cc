@@ -150,7 +150,8 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     keys.text("faults", key, name);
     if (!may_be_coordinator)
       keys.mistake("faults", key,
-                   "found \"coordinator\", which can freeze, restart and lose links but not this; "
+                   "found \"coordinator\", which can freeze, restart, lose links and be corrupt "
+                   "but not this; "
                    "expected the number of a machine");
     return kCoordinatorNode;
   }

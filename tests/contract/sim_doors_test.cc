@@ -1,6 +1,7 @@
 // What the simulated doors add: determinism, forced sequences, links with a price, processes that
 // die or freeze.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <memory>
@@ -209,6 +210,20 @@ TEST(SimNetwork, ACutEndsBothDirectionsOfAPairOnly) {
   EXPECT_EQ(star.client_ends_, std::string(to_string(ErrorCode::kPeerGone)) + " ");
 }
 
+// What a connection checks itself ends it where it is received; the sender hears of it later, and
+// what it sent in between is lost.
+TEST(SimNetwork, ADamagedFrameEndsItsConnection) {
+  Star star(1, kFastLink, 2);
+  star.network_.damage(2, 1);
+  star.send(0, "damaged");
+  star.send(0, "lost");
+  star.send(1, "whole");
+  star.network_.damage(2, 0);
+  star.runtime_.run_for(1s);
+  EXPECT_EQ(star.got_, std::string("3:whole 2:") + to_string(ErrorCode::kCorrupt) + " ");
+  EXPECT_EQ(star.client_ends_, std::string(to_string(ErrorCode::kPeerGone)) + " ");
+}
+
 TEST(SimRuntime, AFrozenNodeCatchesUpInOrderWhenItThaws) {
   Star star(1, kFastLink, 1);
   star.runtime_.freeze(1);
@@ -369,6 +384,7 @@ class Cards {
                                [this](const Frame& frame) {
                                  arrivals_[frame.meta] = runtime_.now() - sent_;
                                  order_.push_back(frame.meta);
+                                 for (const SharedBytes& p : frame.payload) payloads_.push_back(p);
                                },
                            .on_closed = [this](const Error&) { ++closed_; }});
         ends_.push_back(std::move(connection));
@@ -390,6 +406,7 @@ class Cards {
   std::vector<std::shared_ptr<Connection>> ends_;
   std::map<std::string, Duration> arrivals_;
   std::vector<std::string> order_;  // in which they arrived
+  std::vector<SharedBytes> payloads_;
   Instant sent_;
   int closed_ = 0;
 };
@@ -418,6 +435,30 @@ TEST(SimCard, TheReceiversCardIsAQueueToo) {
   cards.runtime_.run_for(10s);
   EXPECT_NEAR(to_seconds(cards.arrivals_.at("first")), 0.51, 0.01);
   EXPECT_NEAR(to_seconds(cards.arrivals_.at("second")), 1.01, 0.01);
+}
+
+// In half of the frames it is the payload: one bit of the receiver's copy, and nothing else.
+TEST(SimDamage, OneBitOfAPayloadChangesOnItsWay) {
+  Cards cards;
+  const SharedBytes sent(Buffer::zeroed(100));
+  cards.network_.damage(1, 1);
+  for (int i = 0; i < 40; ++i) {
+    Frame frame = Cards::frame(std::to_string(i), 0);
+    frame.payload = {sent};
+    cards.connect(1, 2)->send(std::move(frame));
+  }
+  cards.network_.damage(1, 0);
+  cards.runtime_.run_for(1s);
+  ASSERT_FALSE(cards.payloads_.empty());
+  EXPECT_GT(cards.payloads_.size(), 8U);
+  EXPECT_LT(cards.payloads_.size(), 32U);
+  for (const SharedBytes& payload : cards.payloads_) {
+    int bits = 0;
+    for (const std::byte byte : payload.view())
+      bits += std::popcount(std::to_integer<unsigned>(byte));
+    EXPECT_EQ(bits, 1);
+  }
+  EXPECT_TRUE(std::ranges::all_of(sent.view(), [](std::byte byte) { return byte == std::byte{}; }));
 }
 
 TEST(SimBlock, FramesAndEndsAndDialsWaitUntilItIsOpen) {
