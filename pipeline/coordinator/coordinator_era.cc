@@ -15,6 +15,16 @@ namespace {
 constexpr Duration kGatherTime = std::chrono::seconds(5);
 // Eras in a row that end before the run got further than ever before.
 constexpr std::uint32_t kFruitlessErasMax = 16;
+// After so many in a row each next one waits twice as long: all of them outlast what may disturb a
+// whole swarm, such as a coordinator whose links break for a while.
+constexpr std::uint32_t kErasAtOnce = 4;
+constexpr Duration kEraPauseMin = std::chrono::milliseconds(100);
+constexpr Duration kEraPauseMax = std::chrono::seconds(5);
+
+Duration pause_before_era(std::uint32_t fruitless) {
+  if (fruitless <= kErasAtOnce) return {};
+  return std::min(kEraPauseMin * (1 << (fruitless - kErasAtOnce - 1)), kEraPauseMax);
+}
 // Peers that ask for a seat while the checkpoint is read; more of them ask again.
 constexpr std::size_t kHellosMax = static_cast<std::size_t>(Limits::peers_max);
 
@@ -104,12 +114,17 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
   forget_steps();
   state_ = State::kWaiting;
   finding_ = true;
-  find_beginning([this, why, reached](const Result<void>& found) {
+  auto found_it = [this, why, reached](const Result<void>& found) {
     finding_ = false;
     if (ended_) return;
     if (!found)
       return fail_run(fmt::format("{}; the run can't go back: {}", why, found.error().what));
     begin_era(why, reached);
+  };
+  const Duration pause = pause_before_era(fruitless_eras_);
+  if (pause == Duration{}) return find_beginning(std::move(found_it));
+  runtime_.call_after(pause, [weak = weak(), found_it = std::move(found_it)] {
+    if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->find_beginning(found_it);
   });
 }
 

@@ -315,6 +315,24 @@ TEST_P(Era, GoingBackIsDeterministic) {
   });
 }
 
+// Eras take a moment each; what disturbs all of them for seconds is outlasted.
+TEST_P(Era, ErasThatEndAtOnceForSomeSecondsDoNotEndTheRun) {
+  RunConfig config = run(0);
+  config.pipeline.peers = {1, 1};
+  config.pipeline.stages = 2;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const Duration end = swarm.cluster().elapsed() + 8s;
+  while (swarm.cluster().elapsed() < end && !swarm.cluster().outcome()) {
+    const std::size_t starts = events(swarm, "start");
+    kill_all_of(swarm, 1);
+    swarm.cluster().add_peer({});
+    swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
+  }
+  expect_end(swarm, config);
+  EXPECT_GT(events(swarm, "new_era"), 8U);
+}
+
 // [Every era ends before it gets anywhere: the run does not go round for ever.]
 TEST_P(Era, ErasThatGetNowhereEndTheRun) {
   RunConfig config = run(0);
