@@ -66,6 +66,10 @@ struct Seat {
   Incarnation incarnation;
   constexpr auto operator<=>(const Seat&) const = default;
 };
+// With a peer's seat all its earlier ones are over.
+constexpr bool is_over_with(const Seat& seat, const Seat& lost) {
+  return seat.peer == lost.peer && seat.incarnation <= lost.incarnation;
+}
 
 std::string to_string(const Phase& phase);      // "step 12" / "eval of version 12"
 std::string to_string(const MicrobatchId& id);  // "step 12 microbatch 3"

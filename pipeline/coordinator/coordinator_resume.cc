@@ -239,12 +239,15 @@ void Coordinator::Impl::end_collecting_soon() {
   });
 }
 
-// One whose message would be lost says all of it again, when it comes back.
+// One whose message would be lost says all of it again, when it comes back; what it said over a
+// connection that has ended it knows to be lost.
 bool Coordinator::Impl::waits_for_collecting(const SessionPtr& session,
                                              std::function<void()> handle) {
   if (!collecting_) return false;
   if (collecting_->held.size() < kHeldMax) {
-    collecting_->held.push_back(std::move(handle));
+    collecting_->held.push_back([session, handle = std::move(handle)] {
+      if (!session->closed) handle();
+    });
   } else {
     log(LogLevel::kWarn, "closing {}: {} messages wait for the collecting to end already",
         to_string(session->seat), kHeldMax);
@@ -295,8 +298,12 @@ void Coordinator::Impl::end_collecting() {
 // Voids what the one before began; whoever did not hear of the last commit hears of it now.
 void Coordinator::Impl::say_resume(const std::optional<CommitRecord>& last) {
   wire::Resume resume;
-  for (const auto& [peer, member] : membership_.members())
-    if (member.state == MemberState::kLost) *resume.add_lost() = to_wire(member.seat);
+  for (const auto& [peer, member] : membership_.members()) {
+    Seat over = member.seat;
+    if (member.state != MemberState::kLost)
+      --over.incarnation.value;  // it may have begun meanwhile
+    if (over.incarnation.value > 0) *resume.add_lost() = to_wire(over);
+  }
   membership_.refresh_views();
   for (const auto& [seat, holdings] : resumed_) {
     notify(seat, make_frame(MessageKind::kResume, resume));

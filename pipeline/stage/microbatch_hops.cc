@@ -301,23 +301,25 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
 }
 
 void MicrobatchFlow::on_peer_lost(const Seat& lost) {
-  if (auto next = next_seats_.find(lost.peer); next != next_seats_.end() && next->second == lost) {
+  if (auto next = next_seats_.find(lost.peer);
+      next != next_seats_.end() && is_over_with(next->second, lost)) {
     next_seats_.erase(next);
     wiring_.remove(lost.peer);
+    clock_.forget(lost.peer);
   }
-  refused_full_.erase(lost.peer);
-  clock_.forget(lost.peer);
+  std::erase_if(refused_full_, [&](const auto& entry) { return is_over_with(entry.second, lost); });
   early_.drop(lost.peer);
   std::erase_if(awaiting_arrival_, [&](const auto& entry) {
-    if (entry.second->upstream != lost) return false;
+    if (!is_over_with(entry.second->upstream, lost)) return false;
     context_.runtime.cancel(entry.second->arrival_timer);
     return true;
   });
   std::vector<TaskPtr> waiting;
   for (const auto& [id, task] : tasks_) {
-    task->orphan |= task->upstream == lost;
+    task->orphan |= is_over_with(task->upstream, lost);
     std::erase(task->tried, lost.peer);
-    if (task->next == lost && task->state == TaskState::kDownstream) waiting.push_back(task);
+    if (is_over_with(task->next, lost) && task->state == TaskState::kDownstream)
+      waiting.push_back(task);
   }
   for (const TaskPtr& task : waiting) resend(task, Why::kPeerLost);
   order_.lift();

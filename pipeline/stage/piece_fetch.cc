@@ -117,8 +117,13 @@ void PieceFetch::on_missing(const Seat& from) {
   if (holders_.contains(from)) refuse(from);
 }
 
-void PieceFetch::on_lost(const Seat& from) {
-  if (holders_.contains(from) || resting_.contains(from)) refuse(from);
+void PieceFetch::on_lost(const Seat& lost) {
+  std::set<Seat> over;
+  for (const auto& [holder, asked] : holders_)
+    if (is_over_with(holder, lost)) over.insert(holder);
+  for (const Seat& holder : resting_)
+    if (is_over_with(holder, lost)) over.insert(holder);
+  for (const Seat& holder : over) refuse(holder);
 }
 
 void PieceFetch::on_link_lost(const Seat& from) {

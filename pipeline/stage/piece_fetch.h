@@ -44,7 +44,7 @@ class PieceFetch {
   // False: the piece is of no use.
   bool on_piece(const Seat& from, std::uint32_t piece, BytesView bytes, std::uint64_t checksum);
   void on_missing(const Seat& from);  // it has none of it
-  void on_lost(const Seat& from);
+  void on_lost(const Seat& lost);
   void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked again
 
   bool done() const { return left_ == 0; }

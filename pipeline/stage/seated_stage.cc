@@ -267,13 +267,14 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
 }
 
 void SeatedStage::on_peer_lost(const Seat& lost) {
-  mates_.erase(lost.peer);
-  next_.erase(lost.peer);
+  const auto over = [&](const auto& entry) { return is_over_with(entry.second, lost); };
+  std::erase_if(mates_, over);
+  std::erase_if(next_, over);
   flow_.on_peer_lost(lost);
   if (state_fetch_) state_fetch_->pieces.on_lost(lost);
   pump_state();
   for (auto& [key, fetch] : fetches_) {
-    fetch.named.erase(lost);
+    std::erase_if(fetch.named, [&](const Seat& seat) { return is_over_with(seat, lost); });
     fetch.pieces.on_lost(lost);
   }
   for (const auto& [key, fetch] : fetches_) pump_fetch(key);

@@ -131,6 +131,59 @@ TEST_P(CoordinatorRestart, NoCheckpointIsReadWherePeersAreThere) {
   EXPECT_EQ(events(swarm, "peer_lost"), 0U);
 }
 
+// It has had a seat since that the others never heard of: with that one the older is over, too, and
+// nobody is sent anything there any more.
+TEST_P(CoordinatorRestart, OneThatIsLostWithASeatThatNobodyHeardOf) {
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 6;
+  const auto scenario = [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    const SimNodeId source = swarm.node(0, 0);
+    const auto forward = [&](SimNodeId node) { return swarm.cluster().machine(node - 1).forward; };
+    // The faster one: a try that the step waits for would always go there.
+    const SimNodeId gone = std::min(swarm.node(1, 0), swarm.node(1, 1),
+                                    [&](auto a, auto b) { return forward(a) < forward(b); });
+    swarm.hold(kCoordinatorNode, source, MessageKind::kPeerLost);
+    swarm.cluster().network().cut(kCoordinatorNode, gone);
+    ASSERT_TRUE(
+        swarm.until([&] { return swarm.cluster().peer(gone - 1).seat().incarnation.value == 2; }));
+    swarm.kill(gone);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") == 2; }));
+    swarm.cluster().kill_coordinator();
+    swarm.cluster().restart_coordinator();
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_resumed") == 2; }));
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }, 10s));
+  };
+  twice(config,
+        on({{.forward = 2ms, .backward = 4ms},
+            {.forward = 1ms, .backward = 2ms},
+            {.forward = 4ms, .backward = 8ms}}),
+        scenario);
+}
+
+// It asks while the others are collected, and its link breaks before it is answered: it asks again,
+// and what it asked before blocks nobody.
+TEST_P(CoordinatorRestart, AClaimOverALinkThatBreaksMeanwhileIsNobodys) {
+  RunConfig config = run_of({1, 2, 1});
+  config.wiring.hop_timeout_seconds = 0.3;
+  config.net.peer_silence_seconds = 20;
+  config.net.collect_seconds = 20;
+  twice(config, [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+    const SimNodeId source = swarm.node(0, 0), claimer = swarm.node(1, 0),
+                    frozen = swarm.node(1, 1);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kForward, 2, source, frozen));
+    swarm.freeze(frozen);  // the other one gets what it has: tries that are claimed
+    swarm.cluster().kill_coordinator();
+    swarm.cluster().restart_coordinator();
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaim, 1, claimer));
+    swarm.cluster().network().cut(kCoordinatorNode, claimer);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_resumed") == 4; }, 10s));
+    swarm.thaw(frozen);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 30s));
+  });
+}
+
 // The only one of its stage is late: it is waited for, and what it holds is kept.
 TEST_P(CoordinatorRestart, AStagesLastPeerIsWaitedFor) {
   RunConfig config = run_of({2, 1});
