@@ -300,7 +300,7 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Addresses of standby coordinators, which peers try when this one is gone."},
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
    "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
-   "ends."},
+   "ends. A coordinator that hears from nobody waits so long for its peers, or for newcomers."},
 
   {RUN(security, insecure), flag(),
    "true: listen beyond loopback although links are not authenticated."},

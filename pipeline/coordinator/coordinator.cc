@@ -38,13 +38,16 @@ SequenceOptions Coordinator::Impl::sequence_from(std::uint64_t version) const {
 }
 
 Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
-                        CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
+                        CoordinatorOptions options, std::function<void(RunOutcome)> on_finished,
+                        Again again, std::function<void(Again)> on_again)
     : runtime_(runtime),
       network_(network),
       journal_(journal),
       sink_(sink),
       options_(std::move(options)),
       on_finished_(std::move(on_finished)),
+      again_(std::move(again)),
+      on_again_(std::move(on_again)),
       stages_(cut_of(options_)),
       membership_(options_.config.pipeline.peers),
       sequence_(sequence_from(0)),
@@ -103,11 +106,14 @@ void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error)
   session->closed = true;
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
   if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
+  if (may_begin_again() && is_last_of_its_stage(session->seat))
+    return doubt(session->seat, error.what);
   fence(session->seat, error.what);
 }
 
 void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame,
                                    const RpcChannel::Respond& respond) {
+  if (begins_again_) return session->channel->close();
   const bool shows =
       kind_of(frame) == MessageKind::kStatusRequest || kind_of(frame) == MessageKind::kStopRequest;
   if (ended_ && !shows)
@@ -168,6 +174,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     respond(fail(ErrorCode::kPeerGone, "it knows of another coordinator"));
     return check_reign();
   }
+  if (collecting_ && std::exchange(collecting_->heard_nobody, false)) arm_collect_deadline();
   if (resumes(*hello)) return resume_seat(session, *hello, respond);
   if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting &&
       !is_heir(*hello))
@@ -175,6 +182,13 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello->previous());
       membership_.is_current(before) && membership_.is_same(membership_.at(before.peer), *hello)) {
+    if (may_begin_again() && is_last_of_its_stage(before)) {
+      session->channel->close();  // with the others it finds its seat again
+      return begin_again(
+          {.heard_nobody = false,
+           .why = fmt::format("{}, the last of its stage, came back over a new connection",
+                              to_string(before))});
+    }
     fence(before, "it came back over a new connection");
     if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   }
@@ -452,9 +466,27 @@ std::uint64_t Coordinator::Impl::control_bytes() const {
 
 Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
                          CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
-    : impl_(std::make_unique<Impl>(runtime, network, journal, sink, std::move(options),
-                                   std::move(on_finished))) {}
+    : runtime_(runtime),
+      network_(network),
+      journal_(journal),
+      sink_(sink),
+      options_(std::move(options)),
+      on_finished_(std::move(on_finished)),
+      impl_(make_impl({})) {}
 Coordinator::~Coordinator() = default;
+
+std::unique_ptr<Coordinator::Impl> Coordinator::make_impl(Again again) {
+  return std::make_unique<Impl>(runtime_, network_, journal_, sink_, options_, on_finished_,
+                                std::move(again), [this](const Again& next) { begin_again(next); });
+}
+
+void Coordinator::begin_again(const Again& again) {
+  network_.stop_listening();
+  impl_.reset();
+  impl_ = make_impl(again);
+  if (auto bound = impl_->start(); !bound) on_finished_({1, bound.error().what});
+}
+
 Result<Address> Coordinator::start() {
   return impl_->start();
 }

@@ -114,6 +114,20 @@ class Coordinator {
 
  private:
   class Impl;
+  struct Again {                // why it begins again by itself
+    std::uint32_t times = 0;    // in a row, without a commit between
+    bool heard_nobody = false;  // it was cut off
+    std::string why;            // for people
+  };
+  std::unique_ptr<Impl> make_impl(Again again);
+  void begin_again(const Again& again);
+
+  Runtime& runtime_;
+  Network& network_;
+  Journal& journal_;
+  CheckpointSink& sink_;
+  CoordinatorOptions options_;
+  std::function<void(RunOutcome)> on_finished_;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -27,10 +27,13 @@
 
 namespace swarmline {
 
+// One reign; a coordinator that begins again on its journal has another one.
 class Coordinator::Impl {
  public:
+  // `on_again` ends this one.
   Impl(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
-       CoordinatorOptions options, std::function<void(RunOutcome)> on_finished);
+       CoordinatorOptions options, std::function<void(RunOutcome)> on_finished, Again again,
+       std::function<void(Again)> on_again);
   ~Impl();
 
   Result<Address> start();
@@ -96,6 +99,7 @@ class Coordinator::Impl {
     std::set<Seat> awaited;
     std::map<Seat, wire::Holdings> holdings;
     std::vector<std::function<void()>> held;  // what peers say meanwhile, in order
+    bool heard_nobody = false;                // of those that it had, nor of others
     TimerId deadline;                         // whoever has not come by then is lost
     TimerId quiet;                            // nobody has come or gone for a while
   };
@@ -133,6 +137,15 @@ class Coordinator::Impl {
   // `takes`: the stage that it is sent to with what it followed.
   void send_fenced(const Session& session, const std::string& why,
                    std::optional<StageId> takes = {});
+
+  // coordinator_again.cc: whether it is they that are gone
+  bool may_begin_again() const;
+  bool is_last_of_its_stage(const Seat& seat) const;
+  void doubt(const Seat& seat, const std::string& why);
+  static void probe(const std::weak_ptr<Impl*>& weak, const Seat& seat, const std::string& why,
+                    const std::shared_ptr<Connection>& connection);
+  bool hears_nobody(const std::vector<Seat>& silent) const;
+  void begin_again(Again again);
 
   // coordinator_era.cc: where a run begins, and what it goes back to
   Result<void> open_journal();
@@ -302,6 +315,8 @@ class Coordinator::Impl {
   CheckpointSink& sink_;
   CoordinatorOptions options_;
   std::function<void(RunOutcome)> on_finished_;
+  Again again_;
+  std::function<void(Again)> on_again_;
 
   std::vector<StageSpec> stages_;
   std::vector<ParameterLayout> layouts_;
@@ -336,6 +351,7 @@ class Coordinator::Impl {
   std::uint32_t fruitless_eras_ = 0;                // in a row that did not get beyond it
   TimerId gather_timer_, peers_wait_;
   bool ended_ = false;
+  bool begins_again_ = false;  // in a moment
 
   std::vector<SessionPtr> sessions_;
   std::map<PeerId, SessionPtr> peers_;

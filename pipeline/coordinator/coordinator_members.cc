@@ -35,8 +35,14 @@ void Coordinator::Impl::watch() {
       std::max(from_seconds(kStuckHopTimeouts * options_.config.wiring.hop_timeout_seconds),
                kStuckHeartbeats * period);
   std::vector<std::pair<Seat, std::string>> lost;
-  for (const Seat& seat :
-       membership_.silent(now, period, from_seconds(options_.config.net.peer_silence_seconds)))
+  const std::vector<Seat> silent =
+      membership_.silent(now, period, from_seconds(options_.config.net.peer_silence_seconds));
+  if (may_begin_again() && hears_nobody(silent))
+    return begin_again(
+        {.heard_nobody = true,
+         .why = fmt::format("nothing was heard from anybody for {:.3g} s",
+                            to_seconds(now - membership_.at(silent.front().peer).last_heard))});
+  for (const Seat& seat : silent)
     lost.emplace_back(seat, fmt::format("nothing was heard from it for {:.3g} s",
                                         to_seconds(now - membership_.at(seat.peer).last_heard)));
   for (const auto& [seat, why] : lost)

@@ -415,6 +415,7 @@ void Coordinator::Impl::commit() {
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
   sequence_.on_committed(step);
+  again_.times = 0;
   stats_.on_commit(record, reduce_bytes, runtime_.now());
   choose_codecs();
   if (ended_ || state_ == State::kFailed) return;

@@ -78,6 +78,7 @@ Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecor
   }
   for (const SeatRecord& seat : seats) membership_.restore(seat, seat.state == "active");
   for (const Seat& seat : membership_.away()) collecting_->awaited.insert(seat);
+  collecting_->heard_nobody = again_.heard_nobody;
   state_ = State::kCollecting;
   trained_ = true;
   const auto stopping = journaled(kStopping);
@@ -147,6 +148,8 @@ void Coordinator::Impl::arm_collect_deadline() {
   if (!options_.config.net.standby.empty() && collecting_->holdings.empty())
     wait +=
         2 * std::max(kCoordinatorSilence, 10 * from_seconds(options_.config.net.heartbeat_seconds));
+  if (collecting_->heard_nobody)
+    wait = std::max(wait, from_seconds(options_.config.net.peers_wait_seconds));
   collecting_->deadline = runtime_.call_after(wait, [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;

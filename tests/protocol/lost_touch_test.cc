@@ -1,0 +1,128 @@
+// The coordinator loses touch with peers that live: the links to it break, or it is cut off. What
+// they hold is gone on with; a state is given up only where nobody holds it any more.
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LostTouch : public Protocol {
+ protected:
+  static RunConfig quick(RunConfig config) {
+    config.run.steps = 8;
+    config.net.heartbeat_seconds = 0.1;
+    config.net.peer_silence_seconds = 0.5;
+    config.net.collect_seconds = 2;
+    return config;
+  }
+  static void each_peer(Swarm& swarm, const std::function<void(SimNodeId)>& act) {
+    for (std::size_t i = 0; i < swarm.cluster().peers(); ++i) act(SimCluster::node_of_peer(i));
+  }
+  static void cut_off(Swarm& swarm) {
+    each_peer(swarm, [&](SimNodeId node) {
+      swarm.cluster().network().block(kCoordinatorNode, node);
+      swarm.cluster().network().block(node, kCoordinatorNode);
+    });
+  }
+  static void reconnect(Swarm& swarm) {
+    each_peer(swarm, [&](SimNodeId node) {
+      swarm.cluster().network().unblock(kCoordinatorNode, node);
+      swarm.cluster().network().unblock(node, kCoordinatorNode);
+    });
+  }
+};
+
+// As when an address translation forgets them.
+TEST_P(LostTouch, AllItsLinksBreakAtOnce) {
+  twice(quick(run_of({2, 1, 2})), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kGradient, 2));
+    each_peer(swarm,
+              [&](SimNodeId node) { swarm.cluster().network().cut(kCoordinatorNode, node); });
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }, 10s));
+    EXPECT_EQ(events(swarm, "lost_touch"), 1U);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+TEST_P(LostTouch, TheLinkToAStagesLastPeerBreaks) {
+  for (std::uint16_t stage = 0; stage < 3; ++stage)
+    twice(quick(run_of({1, 1, 1})), [stage](Swarm& swarm) {
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+      swarm.cluster().network().cut(kCoordinatorNode, swarm.node(stage, 0));
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }, 10s));
+      EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+      EXPECT_EQ(events(swarm, "new_era"), 0U);
+    });
+}
+
+// Its process is gone: its address refuses, and nothing is waited for.
+TEST_P(LostTouch, AStagesLastPeerThatIsGoneIsNotWaitedFor) {
+  RunConfig config = quick(run_of({2, 1}));
+  config.net.collect_seconds = 3600;
+  twice(config, [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    swarm.kill_stage(1);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 100ms));
+    EXPECT_EQ(events(swarm, "lost_touch"), 0U);
+  });
+}
+
+// Longer than a peer may be silent, and than a coordinator that was begun again waits for it.
+TEST_P(LostTouch, ItIsCutOffFromEverybodyForAWhile) {
+  for (const Duration time : {1s, 10s})
+    twice(quick(run_of({2, 2})), [time](Swarm& swarm) {
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+      cut_off(swarm);
+      swarm.cluster().runtime().run_for(time);
+      EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+      reconnect(swarm);
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 4; }, 20s));
+      EXPECT_GE(events(swarm, "lost_touch"), 1U);
+      EXPECT_EQ(events(swarm, "new_era"), 0U);
+    });
+}
+
+// Cut off, and then it was they: who comes first shows that somebody can, and is not kept waiting.
+TEST_P(LostTouch, EverybodyIsLostAndNewcomersTakeOver) {
+  RunConfig config = quick(run_of({1, 1}));
+  config.net.peers_wait_seconds = 3600;
+  twice(config, [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    each_peer(swarm, [&](SimNodeId node) { swarm.freeze(node); });
+    swarm.cluster().runtime().run_for(10s);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+    each_peer(swarm, [&](SimNodeId node) { swarm.kill(node); });
+    swarm.cluster().add_peer({});
+    swarm.cluster().add_peer({});
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "start") == 2; }, 10s));
+    EXPECT_EQ(events(swarm, "new_era"), 1U);
+  });
+}
+
+// It would go round for ever: after so many times without a step the state is given up.
+TEST_P(LostTouch, ALinkThatAlwaysBreaksEndsTheRun) {
+  RunConfig config = quick(run_of({1, 1}));
+  config.net.peers_wait_seconds = 5;
+  Swarm swarm(options_for(config));
+  swarm.until_committed(2);
+  const SimNodeId last = swarm.node(1, 0);
+  swarm.rule([last](SimNodeId from, SimNodeId to, const Frame& frame) -> FrameFate {
+    const bool breaks =
+        from == kCoordinatorNode && to == last &&
+        (kind_of(frame) == MessageKind::kResume || kind_of(frame) == MessageKind::kOpenPhase);
+    if (!breaks) return {};
+    return {.kind = FrameFate::Kind::kDropConnection, .delay = {}};
+  });
+  swarm.cluster().network().cut(kCoordinatorNode, last);
+  const RunOutcome outcome = swarm.end(600s);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(events(swarm, "lost_touch"), 16U);
+  EXPECT_GE(events(swarm, "new_era"), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, LostTouch, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
