@@ -120,10 +120,7 @@ void Coordinator::Impl::on_request(const SessionPtr& session, const Frame& frame
     return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   switch (kind_of(frame)) {
     case MessageKind::kHello:
-      if (waits_for_beginning([this, session, frame, respond] {
-            if (!session->closed) on_request(session, frame, respond);
-          }))
-        return;
+      if (finding_) return hold_hello(session, frame, respond);  // it says the era
       return on_hello(session, frame, respond);
     case MessageKind::kClaim:
       if (waits_for_collecting(
@@ -176,9 +173,10 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   }
   if (collecting_ && std::exchange(collecting_->heard_nobody, false)) arm_collect_deadline();
   if (resumes(*hello)) return resume_seat(session, *hello, respond);
+  // About to end: then it is told so; or it is needed, if the run goes back.
   if (state_ != State::kWaiting && state_ != State::kTraining && state_ != State::kCollecting &&
       !is_heir(*hello))
-    return respond(fail(ErrorCode::kRefused, "the run is about to end and takes no more peers"));
+    return hold_hello(session, frame, respond);
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello->previous());
       membership_.is_current(before) && membership_.is_same(membership_.at(before.peer), *hello)) {

@@ -25,7 +25,7 @@ Duration pause_before_era(std::uint32_t fruitless) {
   if (fruitless <= kErasAtOnce) return {};
   return std::min(kEraPauseMin * (1 << (fruitless - kErasAtOnce - 1)), kEraPauseMax);
 }
-// Peers that ask for a seat while the checkpoint is read; more of them ask again.
+// Peers that ask for a seat while nobody knows how the run goes on; more of them ask again.
 constexpr std::size_t kHellosMax = static_cast<std::size_t>(Limits::peers_max);
 
 }  // namespace
@@ -151,10 +151,12 @@ void Coordinator::Impl::begin_era(const std::string& why, std::uint64_t reached)
     if (!ended_) hello();
 }
 
-bool Coordinator::Impl::waits_for_beginning(std::function<void()> handle) {
-  if (!finding_ || held_hellos_.size() >= kHellosMax) return finding_;
-  held_hellos_.push_back(std::move(handle));
-  return true;
+void Coordinator::Impl::hold_hello(const SessionPtr& session, const Frame& frame,
+                                   const RpcChannel::Respond& respond) {
+  if (held_hellos_.size() >= kHellosMax) return;
+  held_hellos_.push_back([this, session, frame, respond] {
+    if (!session->closed) on_request(session, frame, respond);
+  });
 }
 
 void Coordinator::Impl::find_beginning(std::function<void(Result<void>)> done) {

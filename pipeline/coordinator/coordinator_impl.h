@@ -155,8 +155,9 @@ class Coordinator::Impl {
   void find_beginning(std::function<void(Result<void>)> done);
   Result<void> take_beginning(Result<std::optional<CheckpointSource::Saved>> newest);
   void begin_era(const std::string& why, std::uint64_t reached);
-  // A peer's Hello: it says the era, which is not known yet. False: it is.
-  bool waits_for_beginning(std::function<void()> handle);
+  // It is answered when the run has ended, or when the next era is known.
+  void hold_hello(const SessionPtr& session, const Frame& frame,
+                  const RpcChannel::Respond& respond);
   Result<void> record_era();
   Result<std::uint64_t> journaled(const std::string& key);  // 0: not there
   void dismiss_everybody(const std::string& why);
@@ -340,7 +341,7 @@ class Coordinator::Impl {
   Beginning beginning_;
   bool restarted_ = false;                          // this era is the first one of its own
   bool finding_ = false;                            // where the next era begins
-  std::vector<std::function<void()>> held_hellos_;  // meanwhile, in order
+  std::vector<std::function<void()>> held_hellos_;  // in order
   std::string era_sentence_;                        // why the newest era began, and where
   std::string why_waiting_;                         // for peers, in an era
   bool trained_ = false;                            // peers of this run are about

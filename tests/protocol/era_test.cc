@@ -109,6 +109,30 @@ TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
   EXPECT_EQ(events(swarm, "new_era"), 1U);
 }
 
+// They come as the run writes its last checkpoint: they wait for its end, and are there when it goes
+// back instead.
+TEST_P(Era, WhoComesAsTheRunEndsIsThereIfItGoesBack) {
+  for (const bool goes_back : {false, true}) {
+    RunConfig config = run_of({1, 1});
+    config.run.steps = 3;
+    Swarm swarm(options_for(config));
+    swarm.until_committed(1);
+    const SimNodeId saver = swarm.node(1, 0);
+    swarm.hold(saver, kCoordinatorNode, MessageKind::kCheckpointPiece);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kSaveStage, 2));
+    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kHello, 1, newcomer));
+    swarm.cluster().runtime().run_for(1s);
+    EXPECT_TRUE(swarm.cluster().is_running(newcomer - 1));
+    if (goes_back)
+      swarm.kill(saver);
+    else
+      swarm.release(saver, kCoordinatorNode);
+    expect_end(swarm, config);
+    EXPECT_EQ(events(swarm, "new_era"), goes_back ? 1U : 0U);
+  }
+}
+
 // There is nothing left to write down: it says from where the run will go on.
 TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
   const RunConfig config = run(2);
