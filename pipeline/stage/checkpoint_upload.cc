@@ -24,12 +24,13 @@ StageFileImage image_of(const Seat& self, const SavedState& saved, const Buffer&
 }  // namespace
 
 CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const SavedState& saved,
-                                   Buffer state, Call call,
+                                   Buffer state, Work work, Call call,
                                    std::function<void(Result<void>)> on_done)
     : self_(self),
       checkpoint_(std::move(checkpoint)),
       state_(std::move(state)),
       image_(image_of(self, saved, state_)),
+      work_(std::move(work)),
       call_(std::move(call)),
       on_done_(std::move(on_done)) {}
 
@@ -38,8 +39,17 @@ void CheckpointUpload::start() {
 }
 
 void CheckpointUpload::send_next() {
-  SharedBytes bytes(image_.piece(offset_, Limits::checkpoint_piece_bytes));
-  hash_.update(bytes.view());
+  auto bytes = std::make_shared<SharedBytes>();
+  work_(
+      [self = shared_from_this(), bytes, offset = offset_]() -> Result<void> {
+        *bytes = SharedBytes(self->image_.piece(offset, Limits::checkpoint_piece_bytes));
+        self->hash_.update(bytes->view());
+        return {};
+      },
+      [self = shared_from_this(), bytes] { self->send(*bytes); });
+}
+
+void CheckpointUpload::send(const SharedBytes& bytes) {
   wire::CheckpointPiece piece;
   *piece.mutable_seat() = to_wire(self_);
   piece.set_checkpoint(checkpoint_);

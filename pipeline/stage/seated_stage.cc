@@ -407,6 +407,9 @@ Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
       [this, copy, whole, name = save.checkpoint()] {
         std::make_shared<CheckpointUpload>(
             context_.self, name, saved_state(config_, model_->layout(), whole), std::move(*copy),
+            [weak = std::weak_ptr<SeatedStage*>(alive_)](auto body, auto done) {
+              if (auto self = weak.lock()) (*self)->control(std::move(body), std::move(done));
+            },
             context_.call_coordinator,
             [](Result<void> done) {
               if (!done)

@@ -109,8 +109,8 @@ TEST_P(Era, AllOfAStageAreKilledWhileOneJoins) {
   EXPECT_EQ(events(swarm, "new_era"), 1U);
 }
 
-// They come as the run writes its last checkpoint: they wait for its end, and are there when it goes
-// back instead.
+// They come as the run writes its last checkpoint: they wait for its end, and are there if the run
+// goes back instead.
 TEST_P(Era, WhoComesAsTheRunEndsIsThereIfItGoesBack) {
   for (const bool goes_back : {false, true}) {
     RunConfig config = run_of({1, 1});
