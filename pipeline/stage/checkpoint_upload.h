@@ -1,7 +1,7 @@
 // Sends one stage file of a checkpoint to the coordinator, piece by piece, from a copy of its
 // state.
-//   Thread: control thread; pieces are made and hashed by `work`. Errors: a refused or failed piece ends the upload with that error; the
-//           coordinator decides.
+//   Thread: control thread; `work` makes and hashes the pieces.
+//   Errors: a refused or failed piece ends the upload with that error; the coordinator decides.
 //   Bounds: one piece of Limits::checkpoint_piece_bytes under way; each has the rpc deadline.
 #pragma once
 

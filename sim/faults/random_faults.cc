@@ -52,6 +52,16 @@ bool RandomFaults::is_served(StageId stage, SimNodeId besides) {
   return false;
 }
 
+// Machines that come to break off serve, too, and others move away for them.
+bool RandomFaults::enough_without(SimNodeId node) {
+  std::size_t machines = 0;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const SimNodeId other = SimCluster::node_of_peer(i);
+    machines += other != node && cluster_.is_running(i) && !injector_.suffers(other) ? 1 : 0;
+  }
+  return machines >= options_.machines_min;
+}
+
 bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
   if (options_.shadowed_stages == 0) return false;
   const std::vector<Seat> hosts = cluster_.coordinator().shadow_hosts(stage);
@@ -117,6 +127,8 @@ void RandomFaults::draw() {
     if (fault.other == fault.node || injector_.suffers(fault.other) || !can_spare(fault.other))
       return;
   }
+  const bool for_good = fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain;
+  if (for_good && !enough_without(fault.node)) return;
   injector_.apply(fault);
 }
 

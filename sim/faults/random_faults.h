@@ -24,6 +24,8 @@ struct RandomFaultOptions {
   // So many stages: the last peer of one may be hit, too, or all of it be killed, where a shadow
   // can take it over; then nothing else happens until it is served again. 0: it is not.
   std::uint32_t shadowed_stages = 0;
+  // Nobody goes for good while no more are left that stay: as many as a run needs.
+  std::size_t machines_min = 0;
 };
 
 class RandomFaults {
@@ -44,6 +46,7 @@ class RandomFaults {
   void draw();
   std::optional<SimNodeId> victim();
   bool can_spare(SimNodeId node);
+  bool enough_without(SimNodeId node);
   bool has_heir(StageId stage, SimNodeId besides);
   bool is_served(StageId stage, SimNodeId besides);
   void kill_stage(StageId stage);

@@ -274,6 +274,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
   faults.gap = one_of<Duration>(rng, {5ms, 50ms, 300ms});
   faults.time_max = 3 * silence;
   faults.grace = silence + 1s;
+  faults.machines_min = swarm.config.pipeline.stages;
   if (swarm.config.balance.shadows != "0") faults.shadowed_stages = swarm.config.pipeline.stages;
   scenario.summary = summary_of(scenario);
   return scenario;
