@@ -262,15 +262,16 @@ void SeatedStage::wait_for_holder(const RoundKey& key) {
     const bool committed = std::ranges::any_of(stage.commits_, [&](const wire::Commit& commit) {
       return commit.step() == key.phase.step;
     });
-    const bool counts = committed || !fetch.report;
-    if (counts && !stage.mates_.empty() && ++fetch.tries > kFetchTriesMax)
+    const bool mates_have_it = committed || !fetch.report;
+    if (mates_have_it && !stage.mates_.empty() && ++fetch.tries > kFetchTriesMax)
       return stage.context_.fail(
           {ErrorCode::kNotFound,
            fmt::format("no mate keeps the reduced gradient of {} any more", to_string(key.phase))});
     fetch.pieces.forgive_damaged();
     fetch.pieces.forgive();
     for (const Seat& holder : fetch.named) fetch.pieces.add_holder(holder);
-    for (const auto& [peer, mate] : stage.mates_) fetch.pieces.add_holder(mate);
+    if (mates_have_it)
+      for (const auto& [peer, mate] : stage.mates_) fetch.pieces.add_holder(mate);
     stage.pump_fetch(key);
   });
 }
