@@ -76,6 +76,10 @@ Result<Address> Coordinator::Impl::start() {
   return bound;
 }
 
+void Coordinator::Impl::start_again() {
+  if (auto bound = start(); !bound) on_finished_({1, bound.error().what});
+}
+
 // ---- Sessions -----------------------------------------------------------------------------------
 
 void Coordinator::Impl::accept(std::shared_ptr<Connection> connection) {
@@ -464,26 +468,16 @@ std::uint64_t Coordinator::Impl::control_bytes() const {
 
 Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
                          CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
-    : runtime_(runtime),
-      network_(network),
-      journal_(journal),
-      sink_(sink),
-      options_(std::move(options)),
-      on_finished_(std::move(on_finished)),
-      impl_(make_impl({})) {}
+    : make_impl_([=, this, &runtime, &network, &journal, &sink](Again again) {
+        return std::make_unique<Impl>(runtime, network, journal, sink, options, on_finished,
+                                      std::move(again), [this](const Again& next) {
+                                        impl_.reset();
+                                        impl_ = make_impl_(next);
+                                        impl_->start_again();
+                                      });
+      }),
+      impl_(make_impl_({})) {}
 Coordinator::~Coordinator() = default;
-
-std::unique_ptr<Coordinator::Impl> Coordinator::make_impl(Again again) {
-  return std::make_unique<Impl>(runtime_, network_, journal_, sink_, options_, on_finished_,
-                                std::move(again), [this](const Again& next) { begin_again(next); });
-}
-
-void Coordinator::begin_again(const Again& again) {
-  network_.stop_listening();
-  impl_.reset();
-  impl_ = make_impl(again);
-  if (auto bound = impl_->start(); !bound) on_finished_({1, bound.error().what});
-}
 
 Result<Address> Coordinator::start() {
   return impl_->start();

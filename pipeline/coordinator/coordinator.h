@@ -119,15 +119,7 @@ class Coordinator {
     bool heard_nobody = false;  // it was cut off
     std::string why;            // for people
   };
-  std::unique_ptr<Impl> make_impl(Again again);
-  void begin_again(const Again& again);
-
-  Runtime& runtime_;
-  Network& network_;
-  Journal& journal_;
-  CheckpointSink& sink_;
-  CoordinatorOptions options_;
-  std::function<void(RunOutcome)> on_finished_;
+  std::function<std::unique_ptr<Impl>(Again)> make_impl_;  // one for each reign
   std::unique_ptr<Impl> impl_;
 };
 

@@ -84,6 +84,7 @@ void Coordinator::Impl::begin_again(Again again) {
   if (checkpoint_) abandon_checkpoint("the coordinator begins again");
   again.times = again_.times + 1;
   begins_again_ = ended_ = true;
+  network_.stop_listening();
   runtime_.post([weak = weak(), again = std::move(again)] {
     auto self = weak.lock();
     if (!self) return;

@@ -37,6 +37,7 @@ class Coordinator::Impl {
   ~Impl();
 
   Result<Address> start();
+  void start_again();  // a failure ends the run
   bool takes_peers() const { return !finding_; }
   void request_stop(bool now);
   std::string status_json() const;
