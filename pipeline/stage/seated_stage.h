@@ -134,7 +134,7 @@ class SeatedStage {
     PieceFetch pieces;
     bool waiting = false;   // nobody has it now
     bool saved = false;     // of a checkpoint
-    int damaged_times = 0;  // what nobody sent whole was waited for
+    int damaged_times = 0;  // in a row: what nobody sent whole was waited for
     Instant asked{};        // the newest piece
     bool resting = false;
   };

@@ -172,8 +172,8 @@ void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, Byt
     return;
   if (piece.missing())
     state_fetch_->pieces.on_missing(from);
-  else
-    state_fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum());
+  else if (state_fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum()))
+    state_fetch_->damaged_times = 0;
   if (state_fetch_->pieces.done())
     load_state();
   else
