@@ -151,8 +151,7 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     if (!may_be_coordinator)
       keys.mistake("faults", key,
                    "found \"coordinator\", which can freeze, restart, lose links and be corrupt "
-                   "but not this; "
-                   "expected the number of a machine");
+                   "but not this; expected the number of a machine");
     return kCoordinatorNode;
   }
   std::uint64_t number = 1;

@@ -38,6 +38,14 @@ struct Source {
   std::vector<std::string> hashes;
 };
 
+// The only piece of holder 1, of another length each time.
+void damage_until_it_rests(PieceFetch& fetch) {
+  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
+    ASSERT_EQ(fetch.asks().size(), 1U);
+    EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0));
+  }
+}
+
 TEST(PieceFetch, AllHoldersAreAtWorkAtOnce) {
   Source source(7 * kPiece + 5);
   PieceFetch fetch(source.bytes.size(), source.hashes);
@@ -150,10 +158,7 @@ TEST(PieceFetch, AHolderWhosePiecesAllComeDamagedRestsUntilItIsForgiven) {
   Source source(kPiece);
   PieceFetch fetch(source.bytes.size());
   fetch.add_holder(holder(1));
-  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
-    ASSERT_EQ(fetch.asks().size(), 1U);
-    EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0)) << "of another length";
-  }
+  damage_until_it_rests(fetch);
   EXPECT_TRUE(fetch.stuck());
   EXPECT_TRUE(fetch.damaged());
   fetch.add_holder(holder(1));
@@ -170,10 +175,7 @@ TEST(PieceFetch, AHolderThatRestsCanBeLost) {
   Source source(kPiece);
   PieceFetch fetch(source.bytes.size());
   fetch.add_holder(holder(1));
-  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
-    ASSERT_EQ(fetch.asks().size(), 1U);
-    EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0));
-  }
+  damage_until_it_rests(fetch);
   fetch.on_lost(holder(1));
   EXPECT_FALSE(fetch.forgive_damaged());
   EXPECT_TRUE(fetch.asks().empty());

@@ -18,6 +18,13 @@ class Era : public Protocol {
     config.net.peers_wait_seconds = 20;
     return config;
   }
+  // One of stage 1 comes for those that die; then the next era begins, or the run ends.
+  static void end_era(Swarm& swarm) {
+    const std::size_t starts = events(swarm, "start");
+    kill_all_of(swarm, 1);
+    swarm.cluster().add_peer({});
+    swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
+  }
   // Those on their way there, too.
   static void kill_all_of(Swarm& swarm, std::uint16_t stage) {
     SimCluster& cluster = swarm.cluster();
@@ -348,10 +355,7 @@ TEST_P(Era, ErasThatEndAtOnceForSomeSecondsDoNotEndTheRun) {
   swarm.until_started();
   const Duration end = swarm.cluster().elapsed() + 8s;
   while (swarm.cluster().elapsed() < end && !swarm.cluster().outcome()) {
-    const std::size_t starts = events(swarm, "start");
-    kill_all_of(swarm, 1);
-    swarm.cluster().add_peer({});
-    swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
+    end_era(swarm);
   }
   expect_end(swarm, config);
   EXPECT_GT(events(swarm, "new_era"), 8U);
@@ -365,10 +369,7 @@ TEST_P(Era, ErasThatGetNowhereEndTheRun) {
   Swarm swarm(options_for(config));
   swarm.until_started();
   for (int era = 0; era < 40 && !swarm.cluster().outcome(); ++era) {
-    const std::size_t starts = events(swarm, "start");
-    kill_all_of(swarm, 1);
-    swarm.cluster().add_peer({});
-    swarm.until([&] { return swarm.cluster().outcome() || events(swarm, "start") > starts; });
+    end_era(swarm);
   }
   const RunOutcome outcome = swarm.end(10s);
   EXPECT_EQ(outcome.exit_code, 1);
