@@ -3,6 +3,10 @@
 #include <atomic>
 #include <cstddef>
 
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
 #include <hwy/targets.h>
 
 namespace swarmline::kernels {
@@ -41,7 +45,21 @@ Paths find_paths() {
 
 std::atomic<const QuantPath*> forced{nullptr};
 
+// Measured, times memcpy, quantize lin8/256: with 48 KiB (Zen 5) 2.1 into the first level; with 32
+// (Zen 4) 1.2 into the first and 2.1 into the second.
+constexpr long kFirstLevelBytesMin = 48 << 10;
+
+bool has_large_first_level() {
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+  return sysconf(_SC_LEVEL1_DCACHE_SIZE) >= kFirstLevelBytesMin;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
+
+const bool kFetchIntoFirstLevel = has_large_first_level();
 
 std::span<const QuantPath> quant_paths() {
   static const Paths found = find_paths();

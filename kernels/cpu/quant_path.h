@@ -27,4 +27,8 @@ const QuantPath& quant_path();
 // where whoever asked for it will read it.
 inline constexpr std::size_t kStreamingBytesMin = std::size_t{4} << 20;
 
+// Whether what is fetched ahead goes into the first-level cache, which must hold it beside what is
+// being coded; else into the second. A hint: before static initialisation it is false.
+extern const bool kFetchIntoFirstLevel;
+
 }  // namespace swarmline::kernels
