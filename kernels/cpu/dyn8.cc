@@ -46,9 +46,21 @@ struct Dyn8Vector {
     const __m512 high = _mm512_mask_blend_ps(bit6, q2, q3);
     return F32{_mm512_mask_blend_ps(bit7, low, high)};
 #else
-    return F32{_mm256_setr_ps(codebook[codes[0]], codebook[codes[1]], codebook[codes[2]],
-                              codebook[codes[3]], codebook[codes[4]], codebook[codes[5]],
-                              codebook[codes[6]], codebook[codes[7]])};
+    // Broadcasts and blends need no shuffles, and one load for eight codes leaves the others to the
+    // table.
+    std::uint64_t word;
+    __builtin_memcpy(&word, codes, sizeof(word));
+    const auto low = static_cast<std::uint32_t>(word);
+    const auto high = static_cast<std::uint32_t>(word >> 32);
+    const auto of = [codebook](std::uint32_t code)
+                        HWY_ATTR { return _mm256_broadcast_ss(codebook + code); };
+    const __m256 v01 = _mm256_blend_ps(of(low & 0xFF), of(low >> 8 & 0xFF), 0b10);
+    const __m256 v03 = _mm256_blend_ps(v01, of(low >> 16 & 0xFF), 0b100);
+    const __m256 v0 = _mm256_blend_ps(v03, of(low >> 24), 0b1000);
+    const __m256 v45 = _mm256_blend_ps(of(high & 0xFF), of(high >> 8 & 0xFF), 0b100000);
+    const __m256 v47 = _mm256_blend_ps(v45, of(high >> 16 & 0xFF), 0b1000000);
+    const __m256 v4 = _mm256_blend_ps(v47, of(high >> 24), 0b10000000);
+    return F32{_mm256_blend_ps(v0, v4, 0b11110000)};
 #endif
   }
 
