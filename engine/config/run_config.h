@@ -197,7 +197,7 @@ struct PeerConfig {
   std::string device = "cpu";             // "cpu" | "cuda" | "cuda:N"
   std::uint32_t threads = 1;              // compute threads
   std::uint64_t memory_bytes = 0;         // 0: measured
-  std::uint64_t shadow_memory_bytes = 0;  // for stages it follows; 0: no bound
+  std::uint64_t shadow_memory_bytes = 0;  // for stages it follows or has lost; 0: no bound
   std::string listen = "127.0.0.1:0";
   std::string advertise;              // empty: what listen bound
   double join_patience_seconds = 30;  // it tries so long while no coordinator answers

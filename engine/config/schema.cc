@@ -317,7 +317,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("memory_bytes", memory_bytes), ints(0, kAny),
    "What the peer may use. 0: measured."},
   {PEER("shadow_memory_bytes", shadow_memory_bytes), ints(0, kAny),
-   "What the stages that it follows as a shadow may take of the host's memory. 0: no bound."},
+   "What the stages that it follows as a shadow may take of the host's memory, and the copy that "
+   "it keeps of its own stage's state when it loses its seat. 0: no bound."},
   {PEER("listen", listen), text(),
    "HOST:PORT for other peers; port 0: chosen by the system."},
   {PEER("advertise", advertise), text(),

@@ -149,13 +149,15 @@ SwarmPlan BalanceDesk::plan(const Membership& members, const ShadowDesk& shadows
 }
 
 std::optional<StageId> BalanceDesk::place(const Membership& members, const ShadowDesk& shadows,
-                                          std::uint64_t memory_bytes, Instant now) const {
+                                          std::uint64_t memory_bytes, std::optional<StageId> kept,
+                                          Instant now) const {
   PlanSnapshot with = snapshot(members, shadows, now);
   with.peers.push_back({.peer = kNewcomer,
                         .stage = std::nullopt,
                         .speed = 1,
                         .memory_bytes = memory_bytes,
                         .shadows = {}});
+  if (kept) with.peers.back().shadows.push_back({.stage = *kept, .ready = true});
   const SwarmPlan plan = plan_swarm(with, options_);
   const auto found = std::find_if(plan.moves.begin(), plan.moves.end(),
                                   [](const PlanMove& move) { return move.peer == kNewcomer; });

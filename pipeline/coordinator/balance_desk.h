@@ -37,9 +37,10 @@ class BalanceDesk {
   void watch_speeds(const Membership& members, Instant now);
   // It is time: a period has passed, or seats or shadows have changed since the last plan.
   bool due(Instant now);
-  // Where a newcomer helps most; empty: nobody can say.
+  // Where a newcomer helps most; among equals, where it kept the state. Empty: nobody can say.
   std::optional<StageId> place(const Membership& members, const ShadowDesk& shadows,
-                               std::uint64_t memory_bytes, Instant now) const;
+                               std::uint64_t memory_bytes, std::optional<StageId> kept,
+                               Instant now) const;
   SwarmPlan plan(const Membership& members, const ShadowDesk& shadows, Instant now) const;
 
  private:

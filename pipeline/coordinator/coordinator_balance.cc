@@ -10,8 +10,13 @@ std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const 
   if (state_ == State::kWaiting) return std::nullopt;
   const Member* before = membership_.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
-  if (!balancer_.moves()) return std::nullopt;
-  return balancer_.place(membership_, shadows_, hello.memory_bytes(), runtime_.now());
+  std::optional<StageId> kept;
+  if (hello.has_kept() && hello.kept().stage() < stages_.size() &&
+      hello.kept().version() == sequence_.committed())
+    kept = StageId{static_cast<std::uint16_t>(hello.kept().stage())};
+  if (!balancer_.moves())
+    return kept && membership_.is_short(*kept) ? kept : std::optional<StageId>();
+  return balancer_.place(membership_, shadows_, hello.memory_bytes(), kept, runtime_.now());
 }
 
 void Coordinator::Impl::balance() {

@@ -204,7 +204,7 @@ void Coordinator::Impl::dismiss_everybody(const std::string& why) {
         !kept)
       return journal_failed(kept.error());
     ledger_.seat_lost(seat);
-    send_fenced(*session, why);
+    send_fenced(*session, why, /*keeps=*/false);
   }
 }
 

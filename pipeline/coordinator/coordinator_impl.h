@@ -135,8 +135,9 @@ class Coordinator::Impl {
   void release_drained();
   void stage_is_gone(const Seat& last, const std::string& why, Goes how);
   bool follows(const Seat& seat) const;  // hears of commits and losses
-  // `takes`: the stage that it is sent to with what it followed.
-  void send_fenced(const Session& session, const std::string& why,
+  // `keeps`: a copy of its state is of use. `takes`: the stage that it is sent to with what it
+  // followed.
+  void send_fenced(const Session& session, const std::string& why, bool keeps,
                    std::optional<StageId> takes = {});
 
   // coordinator_again.cc: whether it is they that are gone

@@ -86,7 +86,8 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
       session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
       session.mapped()->channel->close();
     } else {
-      send_fenced(*session.mapped(), why, takes_followed_stage ? member.moves_to : std::nullopt);
+      send_fenced(*session.mapped(), why, how == Goes::kLost,
+                  takes_followed_stage ? member.moves_to : std::nullopt);
     }
   }
   sources_.erase(seat.peer);
@@ -131,11 +132,12 @@ void Coordinator::Impl::stage_is_gone(const Seat& last, const std::string& why, 
   begin_from_checkpoint(fmt::format("{} was lost: {}", who, why));
 }
 
-void Coordinator::Impl::send_fenced(const Session& session, const std::string& why,
+void Coordinator::Impl::send_fenced(const Session& session, const std::string& why, bool keeps,
                                     std::optional<StageId> takes) {
   wire::Fenced fenced;
   *fenced.mutable_seat() = to_wire(session.seat);
   fenced.set_reason(why);
+  fenced.set_keeps(keeps);
   fenced.set_takes_stage(takes.has_value());
   if (takes) fenced.set_stage(takes->value);
   session.channel->notify(make_frame(MessageKind::kFenced, fenced));

@@ -38,6 +38,7 @@ class ParameterState {
   MutableBytes accumulator(std::uint64_t step) { return accumulators_[slot(step)].bytes(); }
   MutableBytes reduced() { return reduced_.bytes(); }
   BytesView committed_parameters() const;
+  Version committed_version() const { return committed_version_; }  // [device]
   const ParameterLayout& layout() const { return model_.layout(); }
 
   void begin(std::uint64_t step);     // [device] clears its accumulator

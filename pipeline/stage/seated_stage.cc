@@ -88,6 +88,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       shadow_(parts.shadow),
       loaded_(!parts.joining && parts.version == 0),
       heritage_(std::move(parts.heritage)),
+      kept_(std::move(parts.kept)),
       alive_(std::make_shared<SeatedStage*>(this)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {

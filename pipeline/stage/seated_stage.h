@@ -30,6 +30,17 @@ namespace swarmline {
 
 class SeatedStage;
 
+// What a peer keeps of a seat that it lost, in host memory: were nothing committed until it has the
+// next one at that stage, nothing need be fetched.
+struct KeptState {
+  StageId stage;
+  Era era;
+  Version version;
+  Buffer bytes;  // as ParameterState freezes it
+
+  BytesView piece(std::size_t index) const;
+};
+
 struct SeatedStageParts {
   RunConfig config;
   ModelSpec spec;
@@ -47,7 +58,8 @@ struct SeatedStageParts {
   std::uint64_t version =
       0;  // of the checkpoint that the era begins with; 0: the seed's parameters
   std::shared_ptr<SeatedStage>
-      heritage;  // this peer's shadow of the stage: its state is taken over
+      heritage;                     // this peer's shadow of the stage: its state is taken over
+  std::shared_ptr<KeptState> kept;  // of an earlier seat at this stage
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   Registry* metrics = nullptr;
@@ -84,6 +96,10 @@ class SeatedStage {
   StageId stage() const { return context_.stage.stage; }
   Version committed() const { return committed_; }
   bool holds(const wire::BlobId& blob) const;
+  std::uint64_t state_bytes() const { return state_.frozen_bytes(); }
+  bool has_state() const { return loaded_ && committed_.value > 0; }
+  // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
+  Result<std::shared_ptr<KeptState>> keep() const;
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
   void silence() { alive_.reset(); }
   BytesView committed_parameters() const { return state_.committed_parameters(); }
@@ -137,6 +153,7 @@ class SeatedStage {
     int damaged_times = 0;  // in a row: what nobody sent whole was waited for
     Instant asked{};        // the newest piece
     bool resting = false;
+    bool comparing = false;  // what was kept with what is offered
   };
   Result<void> on_freeze(const wire::FreezeState& freeze);
   void hash_next(const std::shared_ptr<FrozenState>& frozen);
@@ -147,7 +164,10 @@ class SeatedStage {
   void pump_state();
   void rest_and_pump_state();
   void on_state_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
-  void load_state();
+  void compare_kept(const std::shared_ptr<KeptState>& kept,
+                    const std::shared_ptr<const std::vector<std::string>>& hashes,
+                    std::size_t piece);
+  void load_state(Buffer state);
   void inherit();
   void state_is_here(Version version);
   void say_ready(std::uint64_t digest);
@@ -210,6 +230,7 @@ class SeatedStage {
   bool loading_ = false;
   std::shared_ptr<SeatedStage> heritage_;  // until its state is here
   std::unique_ptr<StateFetch> state_fetch_;
+  std::shared_ptr<KeptState> kept_;      // until a state is offered
   std::shared_ptr<FrozenState> frozen_;  // for others
   Instant frozen_used_{};
   std::deque<Frame> inbox_;

@@ -88,6 +88,21 @@ void SeatedStage::fetch_saved(std::uint64_t version) {
 
 // ---- A joiner -----------------------------------------------------------------------------------
 
+BytesView KeptState::piece(std::size_t index) const {
+  const std::uint64_t first = index * Limits::state_piece_bytes;
+  return bytes.bytes().subspan(
+      first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first));
+}
+
+Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
+  auto frozen = state_.freeze();
+  if (!frozen) return std::unexpected(std::move(frozen).error());
+  return std::make_shared<KeptState>(KeptState{.stage = stage(),
+                                               .era = context_.era,
+                                               .version = state_.committed_version(),
+                                               .bytes = std::move(*frozen)});
+}
+
 void SeatedStage::want_state() {
   wire::WantState want;
   *want.mutable_seat() = to_wire(context_.self);
@@ -115,15 +130,46 @@ Result<void> SeatedStage::on_offer(const wire::StateOffer& offer) {
     state_fetch_->pieces.add_holder(seat);
   }
   if (initial) {
-    load_state();
+    load_state({});
+  } else if (kept_ && kept_->version.value == offer.version() &&
+             kept_->bytes.size() == offer.bytes()) {
+    state_fetch_->comparing = true;
+    compare_kept(std::exchange(kept_, nullptr),
+                 std::make_shared<const std::vector<std::string>>(std::move(hashes)), 0);
   } else {
     pump_state();
   }
   return {};
 }
 
+// Piece by piece between other jobs, as where it was frozen: a version's number says nothing of its
+// bits.
+void SeatedStage::compare_kept(const std::shared_ptr<KeptState>& kept,
+                               const std::shared_ptr<const std::vector<std::string>>& hashes,
+                               std::size_t piece) {
+  if (piece == hashes->size()) {
+    log(LogLevel::kInfo, "{}: it kept version {}, nothing is fetched", to_string(context_.self),
+        kept->version.value);
+    return load_state(std::move(kept->bytes));
+  }
+  auto same = std::make_shared<bool>(false);
+  control(
+      [kept, hashes, piece, same]() -> Result<void> {
+        *same = sha256_hex(kept->piece(piece)) == (*hashes)[piece];
+        return {};
+      },
+      [this, kept, hashes, piece, same] {
+        if (!state_fetch_ || !state_fetch_->comparing) return;
+        if (*same) return compare_kept(kept, hashes, piece + 1);
+        log(LogLevel::kWarn, "{}: the version {} that it kept is not its mates'",
+            to_string(context_.self), kept->version.value);
+        state_fetch_->comparing = false;
+        pump_state();
+      });
+}
+
 void SeatedStage::pump_state() {
-  if (!state_fetch_ || loading_ || state_fetch_->resting) return;
+  if (!state_fetch_ || loading_ || state_fetch_->resting || state_fetch_->comparing) return;
   for (const PieceFetch::Ask& ask :
        state_fetch_->pieces.asks(shadow_ ? 1 : PieceFetch::kPiecesMax)) {
     state_fetch_->asked = context_.runtime.now();
@@ -175,7 +221,7 @@ void SeatedStage::on_state_piece(const Seat& from, const wire::Piece& piece, Byt
   else if (state_fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum()))
     state_fetch_->damaged_times = 0;
   if (state_fetch_->pieces.done())
-    load_state();
+    load_state(state_fetch_->pieces.take());
   else
     shadow_ ? rest_and_pump_state() : pump_state();
 }
@@ -193,13 +239,13 @@ void SeatedStage::rest_and_pump_state() {
   });
 }
 
-void SeatedStage::load_state() {
+void SeatedStage::load_state(Buffer state) {
   loading_ = true;
   const std::uint64_t version = state_fetch_->version;
   for (const auto& [peer, pieces] : state_fetch_->pieces.pieces_by_holder())
     log(LogLevel::kInfo, "{}: {} pieces of version {} from peer {}", to_string(context_.self),
         pieces, version, peer.value);
-  auto bytes = std::make_shared<Buffer>(state_fetch_->pieces.take());
+  auto bytes = std::make_shared<Buffer>(std::move(state));
   auto digest = std::make_shared<std::uint64_t>();
   control(
       [this, bytes, digest, version]() -> Result<void> {

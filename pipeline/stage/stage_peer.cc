@@ -140,12 +140,14 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   learn_coordinators(welcome);
   if (adrift_ && same_run && welcome.resumed() && from_wire(welcome.seat()) == seat_)
     return resumed(welcome);
+  if (!same_run) kept_.reset();
   if (std::exchange(adrift_, false)) {
     log(LogLevel::kWarn, "{}: the coordinator gave its seat up", to_string(seat_));
     if (draining_) return finish(0, kLeftEarly);
     seatless_ = true;
     ++life_;
-    return drop_stage([weak = weak(), welcome, connection = connection_] {
+    const bool keeps = same_run && from_wire(welcome.seat()).stage == seat_.stage;
+    return drop_stage(keeps, [weak = weak(), welcome, connection = connection_] {
       auto self = weak.lock();
       if (!self) return;
       (*self)->connection_ == connection ? (*self)->welcomed(welcome) : (*self)->connect_again();
@@ -168,6 +170,9 @@ void StagePeer::Impl::welcomed(const wire::Welcome& welcome) {
   if (welcome.keeps_followed() && heritage_ && heritage_->stage() == seat_.stage)
     parts->heritage = heritage_;
   heritage_.reset();
+  if (parts->joining && kept_ && kept_->stage == seat_.stage && kept_->era == parts->era)
+    parts->kept = kept_;
+  kept_.reset();
   inherits_ = parts->heritage != nullptr;
   early_.clear();
   StageJob job;
@@ -259,7 +264,7 @@ void StagePeer::Impl::shadow_failed(const Seat& shadow, const Error& error) {
 void StagePeer::Impl::on_fenced(const wire::Fenced& fenced) {
   if (fenced.takes_stage())
     heritage_ = shadows_->take(StageId{static_cast<std::uint16_t>(fenced.stage())});
-  rejoin("fenced: " + fenced.reason());
+  rejoin("fenced: " + fenced.reason(), fenced.keeps());
 }
 
 void StagePeer::Impl::on_coordinator(Frame frame) {

@@ -80,6 +80,13 @@ void StagePeer::Impl::say_hello() {
     hello.mutable_followed()->set_stage(heritage_->stage().value);
     hello.mutable_followed()->set_version(heritage_->committed().value);
   }
+  if (kept_) {
+    hello.mutable_kept()->set_stage(kept_->stage.value);
+    hello.mutable_kept()->set_version(kept_->version.value);
+  } else if (adrift_) {  // if its seat is given up it will keep that
+    hello.mutable_kept()->set_stage(seat_.stage.value);
+    hello.mutable_kept()->set_version(stage_->committed().value);
+  }
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
   if (adrift_) *hello.mutable_holdings() = stage_->holdings();
@@ -161,7 +168,7 @@ bool StagePeer::Impl::coordinator_silent() {
 }
 
 // Whatever it holds is nobody's any more: it starts over, as a newcomer.
-void StagePeer::Impl::rejoin(const std::string& why) {
+void StagePeer::Impl::rejoin(const std::string& why, bool keeps) {
   if (finished_ || seatless_) return;
   log(LogLevel::kWarn, "{}: {}; asking for a new seat", to_string(seat_), why);
   if (draining_) return finish(0, kLeftEarly);
@@ -172,27 +179,57 @@ void StagePeer::Impl::rejoin(const std::string& why) {
   search_until_ = runtime_.now() + patience_;
   ++connection_;
   if (coordinator_) std::exchange(coordinator_, nullptr)->close();
-  drop_stage([weak = weak()] {
+  drop_stage(keeps, [weak = weak()] {
     if (auto self = weak.lock()) (*self)->connect();
   });
 }
 
-void StagePeer::Impl::drop_stage(std::function<void()> then) {
+void StagePeer::Impl::drop_stage(bool keeps, std::function<void()> then) {
   links_->reset();
   dropping_ = true;
   // Not inside the handler that heard of it, and not before the device has let go of the model.
-  runtime_.post([weak = weak(), then = std::move(then)] {
+  runtime_.post([weak = weak(), keeps, then = std::move(then)] {
     auto self = weak.lock();
     if (!self) return;
-    (*self)->queue_.clear([weak, then] {
+    (*self)->queue_.clear([weak, keeps, then] {
       auto still = weak.lock();
       if (!still || (*still)->finished_) return;
-      (*still)->stage_.reset();
-      (*still)->shadows_->clear();
-      (*still)->dropping_ = false;
-      then();
+      keeps && (*still)->has_room_to_keep() ? (*still)->keep_state(then) : (*still)->let_go(then);
     });
   });
+}
+
+bool StagePeer::Impl::has_room_to_keep() const {
+  const std::uint64_t bound = options_.machine.shadow_memory_bytes;
+  return stage_ && stage_->has_state() && (bound == 0 || stage_->state_bytes() <= bound);
+}
+
+void StagePeer::Impl::keep_state(std::function<void()> then) {
+  auto kept = std::make_shared<std::shared_ptr<KeptState>>();
+  StageJob job;
+  job.job.body = [stage = stage_.get(), kept]() -> Result<void> {
+    auto made = stage->keep();
+    if (!made) return std::unexpected(std::move(made).error());
+    *kept = std::move(*made);
+    return {};
+  };
+  job.done = [weak = weak(), kept, then = std::move(then)](const JobReport& report) {
+    auto self = weak.lock();
+    if (!self || (*self)->finished_) return;
+    if (!report.result)
+      log(LogLevel::kWarn, "{}: its state is not kept: {}", to_string((*self)->seat_),
+          report.result.error().what);
+    (*self)->kept_ = std::move(*kept);
+    (*self)->let_go(then);
+  };
+  queue_.submit(std::move(job));
+}
+
+void StagePeer::Impl::let_go(const std::function<void()>& then) {
+  stage_.reset();
+  shadows_->clear();
+  dropping_ = false;
+  then();
 }
 
 }  // namespace swarmline

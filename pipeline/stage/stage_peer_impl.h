@@ -42,10 +42,14 @@ class StagePeer::Impl {
 
  private:
   void connect();
-  void rejoin(const std::string& why);
+  // `keeps`: a copy of the state, for a seat at the same stage.
+  void rejoin(const std::string& why, bool keeps = false);
   // The coordinator is gone, and this peer has a seat: it keeps what it holds for the next one.
   void adrift(const std::string& why);
-  void drop_stage(std::function<void()> then);
+  void drop_stage(bool keeps, std::function<void()> then);
+  void keep_state(std::function<void()> then);
+  bool has_room_to_keep() const;
+  void let_go(const std::function<void()>& then);
   const Address& next_coordinator() const;
   void on_no_answer(const Error& error);
   void connect_again();
@@ -83,6 +87,7 @@ class StagePeer::Impl {
   wire::Welcome welcome_;
   std::unique_ptr<ShadowStages> shadows_;
   std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to
+  std::shared_ptr<KeptState> kept_;        // of the seat it lost
   bool inherits_ = false;                  // a stage is being built that begins with one
   std::vector<Frame> early_;               // from the coordinator meanwhile
   std::string advertised_;

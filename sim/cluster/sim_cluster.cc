@@ -221,6 +221,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   StagePeerOptions peer;
   peer.coordinator = address_;
   peer.machine.listen = "sim:0";
+  peer.machine.shadow_memory_bytes = machine.shadow_memory_bytes;
   peer.name = "sim-" + std::to_string(i);
   peer.make_model = options_.make_model;
   peer.make_wiring = options_.make_wiring;

@@ -35,7 +35,8 @@ struct SimPeer {
   Duration backward = std::chrono::milliseconds(8);
   double jitter = 0;
   std::optional<SimCard> card;
-  std::size_t kind = 0;  // for the caller, and of machines made like it
+  std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
+  std::size_t kind = 0;                   // for the caller, and of machines made like it
 };
 
 struct SimClusterOptions {

@@ -1,0 +1,107 @@
+// A peer that loses its seat keeps a copy of its stage's state. Nothing committed until it has the
+// next one: then it fetches nothing, and its bits are compared with its mates'.
+#include <memory>
+
+#include "tests/protocol/protocol_fixture.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class KeptState : public Protocol {
+ protected:
+  // Asked for by anybody, from now on.
+  static std::shared_ptr<std::uint64_t> count_state_pieces(Swarm& swarm) {
+    auto pieces = std::make_shared<std::uint64_t>(0);
+    swarm.rule([pieces](SimNodeId, SimNodeId, const Frame& frame) {
+      if (kind_of(frame) == MessageKind::kPieceRequest &&
+          parse<wire::PieceRequest>(frame)->blob().has_state())
+        ++*pieces;
+      return FrameFate{};
+    });
+    return pieces;
+  }
+  // No step ends until its reports are let go.
+  static void hold_step(Swarm& swarm, SimNodeId reporter) {
+    swarm.hold(reporter, kCoordinatorNode, MessageKind::kReport);
+  }
+  RunConfig slow_run(std::vector<std::uint32_t> peers) const {
+    RunConfig config = run_of(std::move(peers));
+    config.run.steps = 8;
+    return config;
+  }
+};
+
+TEST_P(KeptState, WhoComesBackWithinAStepFetchesNothing) {
+  for (std::uint16_t stage = 0; stage < 2; ++stage)
+    twice(slow_run({2, 2}), [stage](Swarm& swarm) {
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+      const SimNodeId reporter = swarm.node(1 - stage, 0);
+      const SimNodeId lost = swarm.node(stage, 1);
+      hold_step(swarm, reporter);
+      const auto pieces = count_state_pieces(swarm);
+      swarm.cluster().network().cut(kCoordinatorNode, lost);
+      ASSERT_TRUE(swarm.until_delivered(MessageKind::kStateOffer, 1, kCoordinatorNode, lost));
+      EXPECT_EQ(commits_of(swarm.cluster()), 2U);
+      swarm.release(reporter, kCoordinatorNode);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+      EXPECT_EQ(swarm.stage_of(lost), stage);
+      EXPECT_EQ(*pieces, 0U);
+    });
+}
+
+TEST_P(KeptState, AfterACommitItIsFetched) {
+  twice(slow_run({2, 2}), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    const SimNodeId lost = swarm.node(1, 1);
+    swarm.hold(lost, kCoordinatorNode, MessageKind::kHello);
+    const auto pieces = count_state_pieces(swarm);
+    swarm.cluster().network().cut(kCoordinatorNode, lost);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
+    swarm.release(lost, kCoordinatorNode);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+    EXPECT_GT(*pieces, 0U);
+  });
+}
+
+// Each goes back to the stage that it knows, though all are as short.
+TEST_P(KeptState, AllItsLinksBreakAndNobodyFetches) {
+  twice(slow_run({2, 3, 2}), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    const SimNodeId reporter = swarm.node(2, 0);
+    hold_step(swarm, reporter);
+    const auto pieces = count_state_pieces(swarm);
+    for (std::size_t i = 0; i < swarm.cluster().peers(); ++i)
+      swarm.cluster().network().cut(kCoordinatorNode, SimCluster::node_of_peer(i));
+    swarm.cluster().runtime().run_for(300ms);
+    EXPECT_EQ(commits_of(swarm.cluster()), 2U);
+    swarm.release(reporter, kCoordinatorNode);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 4; }, 5s));
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+    EXPECT_EQ(*pieces, 0U);
+  });
+}
+
+// No more than the machine says it has to spare.
+TEST_P(KeptState, WhatDoesNotFitIsNotKept) {
+  SimPeer small;
+  small.shadow_memory_bytes = 1;
+  twice(slow_run({2, 2}), on({small, small, small, small}), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    const SimNodeId reporter = swarm.node(1, 0);
+    const SimNodeId lost = swarm.node(0, 1);
+    hold_step(swarm, reporter);
+    const auto pieces = count_state_pieces(swarm);
+    swarm.cluster().network().cut(kCoordinatorNode, lost);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kStateOffer, 1, kCoordinatorNode, lost));
+    swarm.release(reporter, kCoordinatorNode);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+    EXPECT_GT(*pieces, 0U);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, KeptState, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
