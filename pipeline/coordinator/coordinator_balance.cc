@@ -10,13 +10,19 @@ std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const 
   if (state_ == State::kWaiting) return std::nullopt;
   const Member* before = membership_.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
-  std::optional<StageId> kept;
-  if (hello.has_kept() && hello.kept().stage() < stages_.size() &&
-      hello.kept().version() == sequence_.committed())
-    kept = StageId{static_cast<std::uint16_t>(hello.kept().stage())};
-  if (!balancer_.moves())
-    return kept && membership_.is_short(*kept) ? kept : std::optional<StageId>();
-  return balancer_.place(membership_, shadows_, hello.memory_bytes(), kept, runtime_.now());
+  const std::optional<StageId> kept = kept_stage(hello);
+  if (balancer_.moves())
+    return balancer_.place(membership_, shadows_, hello.memory_bytes(), kept, runtime_.now());
+  if (kept && membership_.live_of(*kept) < membership_.target_of(*kept)) return kept;
+  return std::nullopt;
+}
+
+// Whose state it has from its last seat, as it is committed.
+std::optional<StageId> Coordinator::Impl::kept_stage(const wire::Hello& hello) const {
+  if (!hello.has_kept() || hello.kept().stage() >= stages_.size() ||
+      hello.kept().version() != sequence_.committed())
+    return std::nullopt;
+  return StageId{static_cast<std::uint16_t>(hello.kept().stage())};
 }
 
 void Coordinator::Impl::balance() {

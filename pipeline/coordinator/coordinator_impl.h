@@ -174,6 +174,7 @@ class Coordinator::Impl {
 
   // coordinator_balance.cc: who should serve what
   std::optional<StageId> place(const wire::Hello& hello) const;
+  std::optional<StageId> kept_stage(const wire::Hello& hello) const;
   void balance();
 
   // coordinator_shadows.cc: who follows what

@@ -193,14 +193,6 @@ std::vector<Seat> Membership::ready_of(StageId stage) const {
   return seats;
 }
 
-bool Membership::is_short(StageId stage) const {
-  const auto there = std::ranges::count_if(members_, [&](const auto& entry) {
-    const Member& member = entry.second;
-    return member.seat.stage == stage && member.state != MemberState::kLost && !member.draining;
-  });
-  return static_cast<std::uint32_t>(there) < targets_[stage.value];
-}
-
 std::vector<Seat> Membership::staying_of(StageId stage) const {
   std::vector<Seat> seats = ready_of(stage);
   std::erase_if(seats, [this](const Seat& seat) { return members_.at(seat.peer).draining; });

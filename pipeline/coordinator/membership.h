@@ -103,7 +103,6 @@ class Membership {
   bool formed() const;   // every stage has its target of ready peers
   bool covered() const;  // every stage has a ready peer, and nobody is building
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
-  bool is_short(StageId stage) const;         // fewer serve it, or will, than it is to have
   std::size_t live_of(StageId stage) const;   // building or more
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   // Ids of an earlier coordinator's peers are not given again.
