@@ -194,6 +194,7 @@ void StagePeer::Impl::drop_stage(bool keeps, std::function<void()> then) {
     (*self)->queue_.clear([weak, keeps, then] {
       auto still = weak.lock();
       if (!still || (*still)->finished_) return;
+      (*still)->shadows_->clear();  // the copy may take their room
       keeps && (*still)->has_room_to_keep() ? (*still)->keep_state(then) : (*still)->let_go(then);
     });
   });
@@ -227,7 +228,6 @@ void StagePeer::Impl::keep_state(std::function<void()> then) {
 
 void StagePeer::Impl::let_go(const std::function<void()>& then) {
   stage_.reset();
-  shadows_->clear();
   dropping_ = false;
   then();
 }
