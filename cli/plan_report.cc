@@ -146,22 +146,22 @@ ReplayTable replay_table(const Fleet& fleet, const ReplayTableOptions& options) 
 std::string replay_text(const ReplayTable& table) {
   const ReplayOptions costs;
   const auto seeds = static_cast<double>(table.options.seeds);
-  std::string text = fmt::format("{}: {:.1f} h, up to {} machines, {} seeds; ", table.fleet,
+  std::string text = fmt::format("{}: {:.1f} h, up to {} machines, {} seeds\n", table.fleet,
                                  table.seconds / 3600, table.peak, table.options.seeds);
   text += table.options.free
               ? "joins, moves and shadows are free\n"
               : fmt::format("{:.0f} M parameters a stage, {:.0f} bytes each, {:.0f} Mb/s\n",
                             costs.parameters / 1e6, costs.state_bytes_per_parameter,
                             costs.link_bits_per_second / 1e6);
+  // In 80 columns.
   text +=
-      "\n                          % of the best seating           a run             all runs\n"
-      "stages  rule           overall  first h   last h    moves  at once  shadows    "
-      "emptied  survived\n";
+      "\n                     % of the best seating        a run             all runs\n"
+      "stages rule         overall first h last h  moves at once shadows emptied saved\n";
   std::string notes;
   for (const ReplayRow& row : table.rows) {
     const ReplayResult& r = row.result;
     text += fmt::format(
-        "{:>6}  {:<13} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.1f} {:>8.1f} {:>8.1f} {:>10} {:>9}\n",
+        "{:>6} {:<12} {:>7.2f} {:>7.2f} {:>6.2f} {:>6.1f} {:>7.1f} {:>7.1f} {:>7} {:>5}\n",
         row.stages, row.rule, 100 * r.overall.share(), 100 * r.first_hour.share(),
         100 * r.last_hour.share(), static_cast<double>(r.moves) / seeds,
         static_cast<double>(r.instant_moves) / seeds,
