@@ -12,7 +12,7 @@
 #include "balancer/plan_board.h"
 #include "balancer/plan_shadows.h"
 #include "balancer/seating.h"
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 namespace swarmline {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/ids.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -13,8 +13,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/rng.h"
 #include "bench/copy_rate.h"
-#include "engine/base/rng.h"
 #include "engine/collective/butterfly.h"
 #include "engine/collective/slices.h"
 

@@ -17,9 +17,9 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/check.h"
+#include "base/rng.h"
 #include "bench/copy_rate.h"
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
 #include "engine/collective/slices.h"
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"

@@ -7,9 +7,9 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/rng.h"
 #include "bench/copy_rate.h"
 #include "compression/codec.h"
-#include "engine/base/rng.h"
 
 namespace swarmline {
 namespace {

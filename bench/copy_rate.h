@@ -7,7 +7,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace swarmline::bench {
 

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/rng.h"
 #include "bench/cuda_timing.h"
-#include "engine/base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/cuda/optimizer.cuh"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "bench/cuda_timing.h"
-#include "engine/base/rng.h"
 #include "kernels/cuda/quantize.cuh"
 #include "kernels/kernels.h"
 

@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/base/order_statistics.h"
+#include "base/order_statistics.h"
 
 namespace swarmline::bench {
 

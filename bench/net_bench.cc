@@ -15,7 +15,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/net/frame_reader.h"
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"

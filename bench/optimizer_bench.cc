@@ -9,8 +9,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/rng.h"
 #include "bench/copy_rate.h"
-#include "engine/base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
 
 namespace swarmline {

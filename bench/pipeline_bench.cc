@@ -12,11 +12,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/rng.h"
 #include "bench/copy_rate.h"
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
-#include "engine/base/rng.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/wiring/wiring_router.h"
 #include "sim/cluster/fake_stage_model.h"

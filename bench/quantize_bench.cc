@@ -23,11 +23,11 @@
 #include <sys/mman.h>
 #endif
 
+#include "base/bytes.h"
+#include "base/order_statistics.h"
+#include "base/rng.h"
 #include "bench/copy_rate.h"
 #include "bench/memory_floors.h"
-#include "engine/base/bytes.h"
-#include "engine/base/order_statistics.h"
-#include "engine/base/rng.h"
 #include "kernels/cpu/quant_path.h"
 #include "kernels/kernels.h"
 #include "kernels/quantize.h"

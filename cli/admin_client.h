@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/result.h"
+#include "base/units.h"
 #include "engine/net/network.h"
 #include "engine/net/rpc.h"
 #include "engine/runtime/runtime.h"

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/check.h"
 #include "compression/sample_tensors.h"
-#include "engine/base/check.h"
 #include "engine/checkpoint/safetensors.h"
 #include "kernels/kernels.h"
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "compression/codec.h"
-#include "engine/base/result.h"
 
 namespace swarmline {
 

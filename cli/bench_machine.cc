@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "cli/screen.h"
 #include "cli/text.h"
-#include "engine/base/units.h"
 
 namespace swarmline {
 namespace {

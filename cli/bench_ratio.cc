@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/order_statistics.h"
 #include "compression/sample_tensors.h"
-#include "engine/base/order_statistics.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/product_times.h"
 #include "engine/model/stage_model.h"

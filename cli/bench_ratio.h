@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/bench_codec.h"
 #include "cli/ratio_stage.h"
 #include "compression/codec.h"
-#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

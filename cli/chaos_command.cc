@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "cli/chaos_compare.h"
 #include "cli/chaos_run.h"
 #include "cli/commands.h"
@@ -11,7 +12,6 @@
 #include "cli/exit_codes.h"
 #include "cli/run_data.h"
 #include "cli/stage_table.h"
-#include "engine/base/log.h"
 #include "engine/config/load.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"

@@ -10,8 +10,8 @@
 
 #include <string>
 
+#include "base/result.h"
 #include "cli/chaos_report.h"
-#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/config/raw_toml.h"
 #include "engine/store/files.h"
 #include "sim/scenario/scenario_keys.h"

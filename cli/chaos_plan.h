@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/chaos_swarm.h"
-#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "balancer/plan.h"
+#include "base/order_statistics.h"
 #include "cli/text.h"
-#include "engine/base/order_statistics.h"
 #include "engine/store/json_writer.h"
 
 namespace swarmline {

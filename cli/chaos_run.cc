@@ -11,11 +11,11 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "cli/admin_client.h"
 #include "cli/child_process.h"
 #include "cli/exit_codes.h"
 #include "cli/run_status.h"
-#include "engine/base/rng.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"

@@ -9,9 +9,9 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "cli/chaos_tap.h"
 #include "cli/words.h"
-#include "engine/base/check.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/runtime/asio_access.h"
 

@@ -11,8 +11,8 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "cli/words.h"
-#include "engine/base/log.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_access.h"
 #include "pipeline/protocol/message_kinds.h"

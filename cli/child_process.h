@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

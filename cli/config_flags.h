@@ -6,8 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "engine/base/log.h"
-#include "engine/base/result.h"
+#include "base/log.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

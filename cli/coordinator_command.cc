@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
+#include "base/rng.h"
 #include "cli/chaos_tap.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
@@ -17,8 +19,6 @@
 #include "cli/run_data.h"
 #include "cli/run_folder.h"
 #include "cli/summary.h"
-#include "engine/base/hash.h"
-#include "engine/base/rng.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"

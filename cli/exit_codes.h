@@ -1,7 +1,7 @@
 // What the program's exit code says. Scripts rely on these.
 #pragma once
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 
 namespace swarmline {

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 
 namespace swarmline {

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "cli/chaos_tap.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/run_data.h"
-#include "engine/base/rng.h"
 #include "engine/device/cpu_device.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/stage/stage_peer.h"

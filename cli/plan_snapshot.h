@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "balancer/plan.h"
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "cli/exit_codes.h"
 #include "cli/folder_sink.h"
 #include "cli/run_data.h"
 #include "cli/run_folder.h"
 #include "cli/summary.h"
-#include "engine/base/limits.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/data/data_entropy.h"
 #include "engine/data/token_dataset.h"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "cli/admin_client.h"
-#include "engine/base/limits.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/screen.h"
 #include "cli/simulate_report.h"
-#include "engine/base/log.h"
 #include "engine/store/files.h"
 
 namespace swarmline {

@@ -6,7 +6,7 @@
 #include <queue>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/run_data.h"
-#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "cli/run_folder.h"
-#include "engine/base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

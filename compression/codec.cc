@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/config/nearest.h"
 
 namespace swarmline {

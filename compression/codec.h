@@ -31,9 +31,9 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include "kernels/quantize.h"
 
 namespace swarmline {

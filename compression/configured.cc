@@ -1,6 +1,6 @@
 #include "compression/configured.h"
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 

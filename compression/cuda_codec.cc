@@ -4,9 +4,9 @@
 #include <cuda_runtime.h>
 #include <span>
 
+#include "base/check.h"
 #include "compression/device_codec.h"
 #include "compression/wire.h"
-#include "engine/base/check.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/error_sums.cuh"
 #include "kernels/cuda/kernels.cuh"

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
+#include "base/hash.h"
 #include "compression/codec.h"
 #include "compression/wire.h"
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {

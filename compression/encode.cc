@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "compression/codec.h"
 #include "compression/wire.h"
-#include "engine/base/check.h"
 
 namespace swarmline {
 namespace {

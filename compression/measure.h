@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "base/units.h"
 #include "compression/codec.h"
-#include "engine/base/units.h"
 
 namespace swarmline {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {

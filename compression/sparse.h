@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace swarmline {
 

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "compression/sparse.h"
 #include "compression/wire.h"
-#include "engine/base/check.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
+#include "base/check.h"
+#include "base/hash.h"
 
 namespace swarmline {
 namespace {

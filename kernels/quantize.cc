@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "kernels/cpu/quant_kernels.h"
 #include "kernels/cpu/quant_scalar.h"
 #include "kernels/format/dyn8_codebook.h"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "bench/compare/sim_run.h"
-#include "engine/base/log.h"
 
 namespace swarmline::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline::bench {

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <optional>
 
+#include "base/check.h"
+#include "base/log.h"
 #include "bench/compare/reference_wiring.h"
-#include "engine/base/check.h"
-#include "engine/base/log.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
 

@@ -16,9 +16,9 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "cli/run_data.h"
 #include "cli/stage_table.h"
-#include "engine/base/check.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/config/load.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/result.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 
 namespace swarmline {

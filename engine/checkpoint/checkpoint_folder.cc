@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/store/files.h"
 

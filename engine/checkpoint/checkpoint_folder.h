@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/checkpoint/manifest.h"
 
 namespace swarmline {

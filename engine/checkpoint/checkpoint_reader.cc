@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 
 namespace swarmline {

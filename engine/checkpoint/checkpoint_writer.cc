@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 
 namespace swarmline {

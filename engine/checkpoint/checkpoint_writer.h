@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/units.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/store/files.h"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/store/json_writer.h"
 #include "engine/store/strict_json.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/result.h"
+#include "base/units.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
+#include "base/check.h"
+#include "base/limits.h"
 #include "engine/store/json_writer.h"
 #include "engine/store/strict_json.h"
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include "engine/store/files.h"
 
 namespace swarmline {

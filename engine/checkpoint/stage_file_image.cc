@@ -4,8 +4,8 @@
 #include <cstring>
 #include <span>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
+#include "base/check.h"
+#include "base/limits.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/sha256.h"
 

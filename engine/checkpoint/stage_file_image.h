@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/model/model_spec.h"
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {

@@ -28,11 +28,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/limits.h"
+#include "base/result.h"
 #include "compression/codec.h"
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
-#include "engine/base/limits.h"
-#include "engine/base/result.h"
 
 namespace swarmline {
 

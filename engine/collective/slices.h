@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

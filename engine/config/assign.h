@@ -1,7 +1,7 @@
 // One TOML value into one field, checked against the field's row of the table.
 #pragma once
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/raw_toml.h"
 #include "engine/config/schema.h"
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/config/assign.h"
 #include "engine/config/nearest.h"
 #include "engine/config/raw_toml.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

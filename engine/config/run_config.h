@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace swarmline {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {

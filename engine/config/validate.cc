@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {

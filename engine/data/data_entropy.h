@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/data/token_dataset.h"
 
 namespace swarmline {

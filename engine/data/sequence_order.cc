@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 
 namespace swarmline {
 

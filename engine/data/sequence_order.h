@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/ids.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/data/token_dataset.h"
 

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "engine/data/token_file.h"
 
 namespace swarmline {

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/result.h"
+#include "base/units.h"
 #include "engine/config/run_config.h"
 #include "engine/data/permutation.h"
 #include "engine/store/files.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

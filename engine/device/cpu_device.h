@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/device/device.h"
 #include "engine/runtime/runtime.h"
 

@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/result.h"
+#include "base/units.h"
 
 namespace swarmline {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

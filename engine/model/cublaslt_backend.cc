@@ -5,8 +5,8 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/model/cublaslt.h"
 #include "engine/model/dropout_device.h"
 #include "engine/model/row_codes.h"

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/ids.h"
-#include "engine/base/rng.h"
+#include "base/ids.h"
+#include "base/rng.h"
 
 namespace swarmline {
 

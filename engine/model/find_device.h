@@ -5,7 +5,7 @@
 
 #include <torch/torch.h>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 #include "engine/model/model_spec.h"
 
 namespace swarmline {

@@ -1,7 +1,7 @@
 #include "engine/model/linear_backend.h"
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/model/cublaslt_backend.h"
 
 namespace swarmline {

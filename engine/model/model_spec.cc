@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/bytes.h"
-#include "engine/base/check.h"
+#include "base/bytes.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

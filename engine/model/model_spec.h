@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/dtype.h"
+#include "base/ids.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 
 namespace swarmline {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/model/cublaslt_backend.h"
 
 namespace swarmline {

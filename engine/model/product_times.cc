@@ -7,7 +7,7 @@
 
 #include <torch/torch.h>
 
-#include "engine/base/order_statistics.h"
+#include "base/order_statistics.h"
 #include "engine/model/cublaslt_backend.h"
 #include "engine/model/find_device.h"
 

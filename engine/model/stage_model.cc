@@ -8,8 +8,8 @@
 
 #include <torch/torch.h>
 
+#include "base/check.h"
 #include "compression/device_codec.h"
-#include "engine/base/check.h"
 #include "engine/model/dropout.h"
 #include "engine/model/find_device.h"
 #include "engine/model/stage_network.h"

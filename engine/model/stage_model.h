@@ -19,10 +19,10 @@
 #include <optional>
 #include <string>
 
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
 #include "compression/measure.h"
-#include "engine/base/bytes.h"
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
 #include "engine/model/model_spec.h"
 
 namespace swarmline {

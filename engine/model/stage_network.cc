@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

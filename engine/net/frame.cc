@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
+#include "base/check.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {

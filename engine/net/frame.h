@@ -22,9 +22,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/units.h"
 
 namespace swarmline {
 

@@ -15,8 +15,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "engine/net/frame.h"
 
 namespace swarmline {

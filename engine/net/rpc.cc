@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/net/error_reply.pb.h"
 
 namespace swarmline {

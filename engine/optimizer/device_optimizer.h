@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 

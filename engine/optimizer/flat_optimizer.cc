@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/kernels.h"
 

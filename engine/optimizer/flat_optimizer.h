@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/bytes.h"
-#include "engine/base/hash.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 #include "engine/optimizer/device_optimizer.h"

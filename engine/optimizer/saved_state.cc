@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/optimizer/state_layout.h"
 #include "kernels/optimizer.h"
 

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 

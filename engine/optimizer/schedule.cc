@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/optimizer/flat_optimizer.h"
 
 namespace swarmline {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/bytes.h"
-#include "engine/base/check.h"
+#include "base/bytes.h"
+#include "base/check.h"
 #include "kernels/optimizer.h"
 
 namespace swarmline {

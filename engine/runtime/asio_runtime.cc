@@ -11,7 +11,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/runtime/asio_access.h"
 #include "engine/runtime/timer_queue.h"
 

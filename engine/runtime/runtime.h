@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 
 namespace swarmline {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 #include "engine/runtime/runtime.h"
 
 namespace swarmline {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 #include "engine/store/journal.h"
 
 namespace swarmline {

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/store/strict_json.h"
 
 namespace swarmline {

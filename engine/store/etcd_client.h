@@ -14,8 +14,8 @@
 
 #include <boost/json/value.hpp>
 
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/result.h"
+#include "base/units.h"
 
 namespace swarmline {
 

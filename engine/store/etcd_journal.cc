@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 #include "engine/store/json_writer.h"
 #include "engine/store/strict_json.h"
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/result.h"
 
 namespace swarmline {
 

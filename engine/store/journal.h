@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/ids.h"
+#include "base/result.h"
 
 namespace swarmline {
 

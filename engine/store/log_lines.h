@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 namespace swarmline {
 

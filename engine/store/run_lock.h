@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 #include "engine/store/files.h"
 #include "engine/store/journal.h"
 

@@ -8,7 +8,7 @@
 
 #include <boost/json/value.hpp>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

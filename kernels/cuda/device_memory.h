@@ -11,8 +11,8 @@
 #include <span>
 #include <string_view>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/result.h"
 
 namespace swarmline::kernels::cuda {
 

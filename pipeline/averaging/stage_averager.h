@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "engine/collective/butterfly.h"
 #include "engine/net/frame.h"
 #include "pipeline/protocol/messages.pb.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "balancer/cut.h"
-#include "engine/base/order_statistics.h"
+#include "base/order_statistics.h"
 
 namespace swarmline {
 

@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/limits.h"
+#include "base/ids.h"
+#include "base/limits.h"
 
 namespace swarmline {
 

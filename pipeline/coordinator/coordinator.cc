@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "balancer/cut.h"
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 #include "engine/net/network.h"

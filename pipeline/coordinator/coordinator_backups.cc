@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

@@ -1,6 +1,6 @@
 // Moves and shadows. Whoever the planner sends to another stage drains, and comes back as a joiner
 // there.
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

@@ -1,8 +1,8 @@
 // Checkpoints: one member of each stage sends its file, the sink puts them in place all at once.
 #include <algorithm>
 
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

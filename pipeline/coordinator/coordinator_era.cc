@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "engine/base/hash.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/net/rpc.h"
 #include "engine/optimizer/saved_state.h"
 #include "pipeline/coordinator/balance_desk.h"

@@ -1,7 +1,7 @@
 // Seats taken after the start: a joiner builds its stage, fetches a frozen state from its mates
 // while they go on, follows the commits since, and is seated once it holds what is committed.
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

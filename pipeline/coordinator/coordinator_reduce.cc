@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "engine/collective/slices.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "pipeline/coordinator/coordinator_impl.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
@@ -18,12 +18,11 @@ constexpr const char* kEnded = "ended";        // meta: the run was over, or lef
 constexpr const char* kStopping = "stopping";  // meta: its user wants it to end after the open step
 constexpr const char* kAddress = "address";    // meta: where it listens
 constexpr const char* kEvaluated =
-    "evaluated";                             // meta: the newest version whose evaluation is over
-constexpr int kDeposed = 3;                  // exit code
-constexpr std::size_t kHeldMax = 1 << 16;    // messages that wait for the collecting to end
-constexpr std::uint64_t kTermMax = 1 << 15;  // what the numbers of attempts have room for
-constexpr int kAttemptsOfTermBits = 8;       // of averaging: more than one term may use
-constexpr int kOpeningsOfTermBits = 32;      // of a phase: more than one term may use
+    "evaluated";                           // meta: the newest version whose evaluation is over
+constexpr int kDeposed = 3;                // exit code
+constexpr std::size_t kHeldMax = 1 << 16;  // messages that wait for the collecting to end
+constexpr int kAttemptsOfTermBits = 8;     // of averaging: more than one term may use
+constexpr int kOpeningsOfTermBits = 32;    // of a phase: more than one term may use
 // Peers that live dial so often at least, whatever their heartbeats are.
 constexpr Duration kRedialTime = std::chrono::seconds(1);
 

@@ -1,8 +1,8 @@
 // From leases to complete phases: one step's life as the coordinator sees it.
 #include <algorithm>
 
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
 
 namespace swarmline {

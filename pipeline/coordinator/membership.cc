@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "balancer/seating.h"
-#include "engine/base/limits.h"
+#include "base/limits.h"
 
 namespace swarmline {
 

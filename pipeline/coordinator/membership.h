@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/units.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {

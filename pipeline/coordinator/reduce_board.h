@@ -17,7 +17,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {

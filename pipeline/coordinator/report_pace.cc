@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/base/order_statistics.h"
+#include "base/order_statistics.h"
 
 namespace swarmline {
 

@@ -12,7 +12,7 @@
 #include <deque>
 #include <optional>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 
 namespace swarmline {
 

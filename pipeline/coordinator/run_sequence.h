@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 namespace swarmline {
 

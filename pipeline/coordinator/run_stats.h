@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/units.h"
 #include "engine/store/journal.h"
 #include "engine/store/log_lines.h"
 #include "pipeline/coordinator/boundary_board.h"

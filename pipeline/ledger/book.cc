@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
+#include "base/check.h"
+#include "base/limits.h"
 
 namespace swarmline {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "pipeline/ledger/ledger.h"
 
 namespace swarmline {

@@ -1,5 +1,5 @@
 // Recounts a book: what must hold after every event.
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "pipeline/ledger/book.h"
 
 namespace swarmline {

@@ -28,7 +28,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 namespace swarmline {
 

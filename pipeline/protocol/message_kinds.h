@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/units.h"
 #include "engine/net/frame.h"
 #include "pipeline/protocol/messages.pb.h"
 

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "balancer/cut.h"
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
 
 namespace swarmline {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/ids.h"
+#include "base/result.h"
 
 namespace swarmline {
 

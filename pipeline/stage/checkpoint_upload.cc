@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {

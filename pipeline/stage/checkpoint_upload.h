@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/bytes.h"
-#include "engine/base/ids.h"
+#include "base/bytes.h"
+#include "base/ids.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"
 #include "engine/net/frame.h"

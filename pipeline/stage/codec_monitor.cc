@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "compression/codec_choice.h"
 #include "compression/configured.h"
-#include "engine/base/log.h"
 
 namespace swarmline {
 

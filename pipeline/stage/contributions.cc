@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 
 namespace swarmline {
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "pipeline/protocol/messages.pb.h"
 #include "pipeline/stage/microbatch_task.h"
 #include "pipeline/stage/stage_context.h"

@@ -11,7 +11,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "engine/device/device.h"
 
 namespace swarmline {

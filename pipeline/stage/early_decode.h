@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 
+#include "base/ids.h"
 #include "compression/codec.h"
-#include "engine/base/ids.h"
 #include "engine/net/frame.h"
 
 namespace swarmline {

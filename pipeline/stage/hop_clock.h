@@ -18,8 +18,8 @@
 #include <set>
 #include <utility>
 
-#include "engine/base/ids.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/units.h"
 
 namespace swarmline {
 

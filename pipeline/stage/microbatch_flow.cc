@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/stage/microbatch_memory.h"
 #include "pipeline/stage/stage_compute.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/stage/microbatch_flow.h"
 
 namespace swarmline {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/ids.h"
+#include "base/bytes.h"
+#include "base/ids.h"
 #include "engine/runtime/runtime.h"
 
 namespace swarmline {

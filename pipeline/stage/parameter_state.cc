@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
+#include "base/check.h"
+#include "base/hash.h"
 
 namespace swarmline {
 namespace {

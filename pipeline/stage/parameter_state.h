@@ -22,9 +22,9 @@
 
 #include <cstdint>
 
-#include "engine/base/bytes.h"
-#include "engine/base/ids.h"
-#include "engine/base/result.h"
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/stage_model.h"
 #include "engine/optimizer/flat_optimizer.h"

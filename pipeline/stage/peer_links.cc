@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 
 namespace swarmline {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/message_kinds.h"

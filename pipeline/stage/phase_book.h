@@ -11,7 +11,7 @@
 #include <map>
 #include <vector>
 
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 namespace swarmline {
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "base/ids.h"
 #include "compression/codec.h"
-#include "engine/base/ids.h"
 #include "engine/config/run_config.h"
 #include "pipeline/protocol/messages.pb.h"
 

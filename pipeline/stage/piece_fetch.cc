@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/hash.h"
-#include "engine/base/limits.h"
+#include "base/hash.h"
+#include "base/limits.h"
 #include "engine/checkpoint/sha256.h"
 
 namespace swarmline {

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/stage/seated_stage.h"
 
 namespace swarmline {

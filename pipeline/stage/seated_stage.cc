@@ -4,9 +4,9 @@
 #include <numeric>
 #include <set>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
 #include "pipeline/stage/checkpoint_upload.h"
 #include "pipeline/wiring/static_wiring.h"
 #include "pipeline/wiring/wiring_router.h"

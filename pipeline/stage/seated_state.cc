@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/hash.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/stage/seated_stage.h"
 

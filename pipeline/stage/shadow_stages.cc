@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "pipeline/stage/arena_model.h"
 
 namespace swarmline {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "engine/config/load.h"
 #include "engine/metrics/render.h"
 #include "pipeline/stage/stage_peer_impl.h"

@@ -4,8 +4,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/limits.h"
-#include "engine/base/log.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "pipeline/stage/stage_peer_impl.h"
 
 namespace swarmline {

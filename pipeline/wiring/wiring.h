@@ -14,8 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/units.h"
 
 namespace swarmline {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/base/check.h"
-#include "engine/base/limits.h"
-#include "engine/base/order_statistics.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/order_statistics.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

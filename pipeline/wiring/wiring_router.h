@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/ids.h"
-#include "engine/base/units.h"
+#include "base/ids.h"
+#include "base/units.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline {

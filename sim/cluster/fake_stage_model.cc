@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"

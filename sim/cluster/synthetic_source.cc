@@ -1,6 +1,6 @@
 #include "sim/cluster/synthetic_source.h"
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline {
 

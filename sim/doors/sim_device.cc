@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/base/limits.h"
-#include "engine/base/rng.h"
+#include "base/limits.h"
+#include "base/rng.h"
 #include "engine/device/device.h"
 #include "engine/runtime/runtime.h"
 

@@ -12,7 +12,7 @@
 #include <map>
 #include <memory>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/net/network.h"
 #include "sim/doors/sim_runtime.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 namespace {

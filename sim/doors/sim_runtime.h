@@ -12,8 +12,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "engine/base/hash.h"
-#include "engine/base/rng.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "engine/runtime/runtime.h"
 #include "engine/runtime/timer_queue.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 std::string_view to_string(FaultKind kind) {

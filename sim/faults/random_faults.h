@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "sim/faults/fault.h"
 
 namespace swarmline {

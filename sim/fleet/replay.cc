@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
-#include "engine/base/check.h"
-#include "engine/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

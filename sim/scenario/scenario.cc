@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/config/load.h"
 #include "engine/config/schema.h"
 #include "engine/store/files.h"

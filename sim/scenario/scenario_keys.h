@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/config/raw_toml.h"
 
 namespace swarmline {

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
 

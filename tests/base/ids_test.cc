@@ -1,4 +1,4 @@
-#include "engine/base/ids.h"
+#include "base/ids.h"
 
 #include <gtest/gtest.h>
 

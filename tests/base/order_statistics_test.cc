@@ -1,4 +1,4 @@
-#include "engine/base/order_statistics.h"
+#include "base/order_statistics.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "tests/checkpoint/small_stages.h"
 #include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/sha256.h"
 #include "tests/checkpoint/small_stages.h"

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/check.h"
 #include "cli/run_status.h"
-#include "engine/base/check.h"
 
 using namespace swarmline;
 

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "engine/collective/slices.h"
 
 namespace swarmline {

@@ -10,9 +10,9 @@
 
 #include <gmock/gmock.h>
 
+#include "base/hash.h"
 #include "compression/measure.h"
 #include "compression/wire.h"
-#include "engine/base/hash.h"
 #include "kernels/kernels.h"
 #include "tests/compression/wire_values.h"
 

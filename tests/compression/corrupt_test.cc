@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "compression/codec.h"
 #include "compression/wire.h"
-#include "engine/base/hash.h"
 #include "tests/compression/wire_values.h"
 
 namespace swarmline {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "compression/device_codec.h"
 #include "compression/wire.h"
-#include "engine/base/hash.h"
 #include "tests/compression/wire_values.h"
 #include "tests/kernels/device_array.h"
 

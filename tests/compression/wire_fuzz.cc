@@ -8,9 +8,9 @@
 #include <cstring>
 #include <vector>
 
+#include "base/hash.h"
 #include "compression/codec.h"
 #include "compression/wire.h"
-#include "engine/base/hash.h"
 
 namespace swarmline {
 namespace {

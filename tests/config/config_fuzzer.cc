@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/config/load.h"
 
 using namespace swarmline;

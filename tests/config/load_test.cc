@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/config/schema.h"
 #include "tests/store/temp_folder.h"
 

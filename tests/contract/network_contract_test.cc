@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "tests/contract/link.h"
 
 namespace swarmline {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "tests/data/token_bytes.h"
 #include "tests/store/temp_folder.h"
 

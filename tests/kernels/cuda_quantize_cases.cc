@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/kernels.h"
 #include "tests/kernels/exhaustive.h"

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "kernels/quantize.h"
 
 namespace swarmline::testing {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline::testing {
 

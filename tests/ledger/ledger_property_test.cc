@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "pipeline/ledger/ledger.h"
 
 namespace swarmline {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {

@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/bytes.h"
-#include "engine/base/hash.h"
-#include "engine/base/rng.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "engine/model/dropout.h"
 
 namespace swarmline {

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "engine/model/stage_model.h"
 
 namespace swarmline::testing {

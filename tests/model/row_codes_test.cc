@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "kernels/format/philox.h"
 
 namespace swarmline {

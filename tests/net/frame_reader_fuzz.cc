@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/net/frame_reader.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/net/frame_reader.h"
 #include "tests/golden/golden.h"
 

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 #include "tests/oracle/oracle_log.h"

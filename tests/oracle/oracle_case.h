@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 #include "pipeline/reference/reference_trainer.h"
 #include "sim/cluster/sim_cluster.h"
 #include "tests/oracle/oracle_bound.h"

@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "cli/child_process.h"
 #include "cli/json_value.h"
 #include "cli/run_data.h"
-#include "engine/base/rng.h"
 #include "engine/config/load.h"
 #include "tests/oracle/oracle_case.h"
 #include "tests/oracle/oracle_log.h"

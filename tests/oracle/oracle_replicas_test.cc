@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/check.h"
-#include "engine/base/hash.h"
+#include "base/check.h"
+#include "base/hash.h"
 #include "tests/oracle/model_wrapper.h"
 #include "tests/oracle/oracle_case.h"
 #include "tests/oracle/oracle_log.h"

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/hostile_frames.h"
 #include "tests/pipeline/swarm_config.h"

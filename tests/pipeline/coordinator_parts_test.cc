@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "pipeline/coordinator/membership.h"
 #include "pipeline/coordinator/reduce_board.h"
 #include "pipeline/coordinator/report_pace.h"

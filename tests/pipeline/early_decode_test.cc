@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/hash.h"
-#include "engine/base/limits.h"
-#include "engine/base/rng.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/rng.h"
 #include "engine/checkpoint/sha256.h"
 
 namespace swarmline {

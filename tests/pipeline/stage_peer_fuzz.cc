@@ -3,8 +3,8 @@
 // goes on.
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/config/load.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/synthetic_source.h"

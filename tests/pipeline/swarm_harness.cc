@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/config/load.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"

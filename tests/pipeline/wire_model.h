@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "engine/config/run_config.h"
 #include "pipeline/source/microbatch_source.h"
 

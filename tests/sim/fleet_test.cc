@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "sim/fleet/replay.h"
 #include "tests/golden/golden.h"
 

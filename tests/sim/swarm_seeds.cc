@@ -15,7 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/seeds/swarm_seed.h"
 
@@ -29,6 +29,8 @@ struct Flags {
   std::uint64_t count = 0;
   std::uint32_t jobs = 1;
   std::string regressions;
+  std::string pins;
+  bool pin = false;  // write them anew
   bool verbose = false;
   bool frames = false;
 };
@@ -39,6 +41,62 @@ struct Totals {
   std::atomic<std::uint64_t> virtual_ms{0};
   std::atomic<std::uint64_t> faults[kFaultKinds.size()]{};
 };
+
+// The trace hash of each seed; written by the children.
+class SharedHashes {
+ public:
+  explicit SharedHashes(std::size_t seeds)
+      : bytes_(std::max<std::size_t>(seeds, 1) * sizeof(std::uint64_t)) {
+    void* shared = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) throw std::runtime_error("no memory");
+    hashes_ = static_cast<std::uint64_t*>(shared);
+  }
+  ~SharedHashes() { munmap(hashes_, bytes_); }
+  SharedHashes(const SharedHashes&) = delete;
+  SharedHashes& operator=(const SharedHashes&) = delete;
+  std::uint64_t& operator[](std::size_t at) { return hashes_[at]; }
+
+ private:
+  std::size_t bytes_;
+  std::uint64_t* hashes_ = nullptr;
+};
+
+// Trace hashes that seeds are pinned to: a change that says it changes no behaviour changes none.
+using Pins = std::map<std::uint64_t, std::uint64_t>;
+
+Pins read_pins(const std::string& path) {
+  Pins pins;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    unsigned long long seed = 0, hash = 0;
+    if (std::sscanf(line.c_str(), "%llu %llx", &seed, &hash) == 2) pins[seed] = hash;
+  }
+  return pins;
+}
+
+void write_pins(const std::string& path, const Pins& pins) {
+  std::ofstream file(path);
+  file << "# seed, trace hash; swarm_seeds --pin writes this file anew\n";
+  for (const auto& [seed, hash] : pins) file << fmt::format("{} {:016x}\n", seed, hash);
+  if (!file.flush()) throw std::runtime_error(path + " can't be written");
+}
+
+// How many seeds left another trace than the one they are pinned to.
+std::size_t count_changed(const Pins& pins, const Pins& found) {
+  std::size_t changed = 0;
+  for (const auto& [seed, hash] : pins) {
+    const auto now = found.find(seed);
+    if (now == found.end() || now->second == hash) continue;
+    if (++changed <= 10)
+      fmt::print("seed {}: trace {:016x}, pinned to {:016x}\n", seed, now->second, hash);
+  }
+  if (changed > 0)
+    fmt::print(
+        "{} seeds left another trace than they are pinned to: what peers see has changed. If it "
+        "should, pin them anew with --pin and say why in the commit.\n",
+        changed);
+  return changed;
+}
 
 std::vector<std::uint64_t> seeds_of(const Flags& flags) {
   std::vector<std::uint64_t> seeds;
@@ -59,10 +117,11 @@ void print_frame(Duration time, SimNodeId from, SimNodeId to, const Frame& frame
              frame.wire_bytes());
 }
 
-int run_child(std::uint64_t seed, const Flags& flags, Totals& totals) {
+int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint64_t& hash) {
   alarm(kSeedSecondsMax);
   const SeedOutcome outcome = run_seed(seed, flags.frames ? print_frame : SeedTap());
   const bool verbose = flags.verbose || flags.frames;
+  hash = outcome.trace_hash;
   totals.events += outcome.steps;
   totals.virtual_ms += static_cast<std::uint64_t>(outcome.virtual_seconds * 1e3);
   for (std::size_t i = 0; i < kFaultKinds.size(); ++i)
@@ -135,9 +194,10 @@ int run(const Flags& flags) {
     return 2;
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
+  SharedHashes hashes(seeds.size());
   Pool pool(flags.jobs);
-  for (const std::uint64_t seed : seeds) {
-    pool.start(seed, [&] { return run_child(seed, flags, totals); });
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    pool.start(seeds[i], [&] { return run_child(seeds[i], flags, totals, hashes[i]); });
     if (terminal)
       fmt::print(stderr, "\r{} of {} seeds, {} failed ", pool.done(), seeds.size(),
                  pool.failed().size());
@@ -153,7 +213,11 @@ int run(const Flags& flags) {
   std::string failed;
   for (const std::uint64_t seed : pool.failed()) failed += fmt::format(" {}", seed);
   if (!failed.empty()) fmt::print("failed:{}\n", failed);
-  return failed.empty() ? 0 : 1;
+  if (flags.pins.empty()) return failed.empty() ? 0 : 1;
+  Pins found;
+  for (std::size_t i = 0; i < seeds.size(); ++i) found[seeds[i]] = hashes[i];
+  if (flags.pin) write_pins(flags.pins, found);
+  return count_changed(read_pins(flags.pins), found) == 0 && failed.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -169,6 +233,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--regressions", flags.regressions, "A file whose lines begin with a seed each")
       ->check(CLI::ExistingFile);
+  auto* pins =
+      app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
+  app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");
   CLI11_PARSE(app, argc, argv);

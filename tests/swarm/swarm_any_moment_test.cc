@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 #include "pipeline/wiring/static_wiring.h"
 #include "pipeline/wiring/wiring_router.h"
 

@@ -9,7 +9,7 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/runtime/asio_access.h"
 

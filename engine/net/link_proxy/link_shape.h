@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/base/bytes.h"
-#include "engine/base/result.h"
-#include "engine/base/rng.h"
-#include "engine/base/units.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/rng.h"
+#include "base/units.h"
 
 namespace swarmline {
 

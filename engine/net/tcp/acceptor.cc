@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace asio = boost::asio;

@@ -3,7 +3,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include "engine/base/result.h"
+#include "base/result.h"
 #include "engine/net/network.h"
 
 namespace swarmline {

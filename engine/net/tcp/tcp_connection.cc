@@ -13,8 +13,8 @@
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 
 namespace swarmline {
 namespace asio = boost::asio;

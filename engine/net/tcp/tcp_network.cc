@@ -7,7 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/net/tcp/tcp_connection.h"
 #include "engine/runtime/asio_access.h"

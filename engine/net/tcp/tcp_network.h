@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/limits.h"
+#include "base/limits.h"
 #include "engine/net/network.h"
 #include "engine/runtime/asio_runtime.h"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 
 namespace swarmline {
 

@@ -33,9 +33,16 @@ using Term = StrongId<struct TermTag, std::uint64_t>;
 using Era = StrongId<struct EraTag, std::uint32_t>;
 // The parameters after that many commits; version 0 is the initialisation.
 using Version = StrongId<struct VersionTag, std::uint64_t>;
-// One try at a microbatch. 0 is the source's own; a re-sender makes (its peer id << 32 | its
-// counter).
+// Peers whose sums are averaged together: a stage's, or those of an embedding that two stages
+// share.
+using GroupId = StrongId<struct GroupIdTag, std::uint32_t>;
+// One try at a microbatch. 0 is the source's own; the others are made by the functions below.
 using Attempt = StrongId<struct AttemptTag, std::uint64_t>;
+
+// One try at a group's averaging of one step.
+using RoundAttempt = StrongId<struct RoundAttemptTag, std::uint32_t>;
+// How often a phase was opened: what was sent under an epoch that is sealed is refused.
+using PhaseEpoch = StrongId<struct PhaseEpochTag, std::uint64_t>;
 
 // One optimizer step (kTrain) or one pass over the held-out split (kEval, named by the version it
 // evaluates).
@@ -69,6 +76,36 @@ struct Seat {
 // With a peer's seat all its earlier ones are over.
 constexpr bool is_over_with(const Seat& seat, const Seat& lost) {
   return seat.peer == lost.peer && seat.incarnation <= lost.incarnation;
+}
+
+// ---- Numbers with parts ----
+// Each coordinator's reign and each sender number their tries apart, so that no two are the same.
+//
+//   Attempt, 64 bits:       63 the second run of a contribution that is taken back
+//                           47..62 term - 1 of the ledger that leased it again; 0 of a sender's own
+//                           32..46 the peer that sends again; 0 of a ledger's own
+//                           0..31 a counter
+//   RoundAttempt, 32 bits:  8.. term - 1; 0..7 a counter
+//   PhaseEpoch, 64 bits:    32.. term; 0..31 a counter
+inline constexpr std::uint64_t kTermMax = std::uint64_t{1} << 15;
+
+constexpr Attempt resend_attempt(PeerId sender, std::uint32_t counter) {
+  return Attempt{std::uint64_t{sender.value} << 32 | counter};
+}
+constexpr Attempt lease_attempt(Term term, std::uint64_t counter) {
+  return Attempt{(term.value - 1) << 47 | counter};
+}
+constexpr Attempt second_run(Attempt attempt) {
+  return Attempt{attempt.value | std::uint64_t{1} << 63};
+}
+constexpr bool is_second_run(Attempt attempt) {
+  return attempt.value >> 63 != 0;
+}
+constexpr RoundAttempt first_round_attempt(Term term) {
+  return RoundAttempt{static_cast<std::uint32_t>((term.value - 1) << 8)};
+}
+constexpr PhaseEpoch first_phase_epoch(Term term) {
+  return PhaseEpoch{term.value << 32};
 }
 
 std::string to_string(const Phase& phase);      // "step 12" / "eval of version 12"

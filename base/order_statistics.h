@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 

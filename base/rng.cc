@@ -1,4 +1,4 @@
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 #include <cmath>
 #include <numbers>

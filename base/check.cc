@@ -1,4 +1,4 @@
-#include "engine/base/check.h"
+#include "base/check.h"
 
 #include <cstdio>
 #include <cstdlib>

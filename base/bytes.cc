@@ -1,11 +1,11 @@
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sys/mman.h>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace swarmline {
 

@@ -1,10 +1,10 @@
-#include "engine/base/hash.h"
+#include "base/hash.h"
 
 #include <xxhash.h>
 
 #include <fmt/format.h>
 
-#include "engine/base/rng.h"
+#include "base/rng.h"
 
 namespace swarmline {
 

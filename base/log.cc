@@ -1,4 +1,4 @@
-#include "engine/base/log.h"
+#include "base/log.h"
 
 #include <memory>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "engine/base/units.h"
+#include "base/units.h"
 
 namespace swarmline {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/base/result.h"
+#include "base/result.h"
 
 namespace swarmline {
 

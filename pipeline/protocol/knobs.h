@@ -1,0 +1,103 @@
+// The protocol's timeouts, pauses and limits: one table, whose values a seed or a test may turn to
+// hostile ones.
+//   What:      what no user sets. What users may set is in the config.
+//   Units:     as the types say; counts without a unit are said at their line.
+//   Ownership: one table a process; knobs() is read wherever a value is needed.
+//   Thread:    turned before anything runs (TurnedKnobs); read by any thread.
+//   Bounds:    each knob's hostile values are what the protocol must keep its promises with, not
+//              what is good for speed.
+//   Source:    FoundationDB's knobs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace swarmline {
+
+struct Knobs {
+  // ---- Coordinator: who is lost ----
+  std::uint32_t looks_per_heartbeat = 2;  // for silence
+  std::uint32_t stuck_hop_timeouts = 2;   // a device that ends no job in so many is stuck
+  std::uint32_t stuck_heartbeats = 5;     // ... and in so many heartbeats
+  std::uint32_t stuck_seats_max = 3;      // seats lost so in a row; then it is not taken again
+  Duration silence_max = std::chrono::seconds(10);  // that a peer's own pace may earn it
+  // ---- Coordinator: whether it is cut off itself ----
+  std::uint32_t self_restarts_max = 16;                   // in a row, without a commit between
+  Duration probe_time = std::chrono::seconds(1);          // to reach a peer whose link broke
+  Duration probe_stands = std::chrono::milliseconds(50);  // a process that is gone refuses sooner
+  // ---- Coordinator: close, reduce, commit ----
+  Duration reduce_deadline = std::chrono::seconds(300);
+  std::uint32_t reduce_deadlines_max = 3;
+  Duration round_retry_delay = std::chrono::milliseconds(100);  // it may be an end that is gone
+  std::uint32_t broken_links_max = 3;                           // of one pair, in one step
+  std::uint32_t mismatches_max = 3;                             // of one seat, in one step
+  std::uint32_t round_attempts_max = 64;                        // at one group's averaging
+  // ---- Coordinator: a slow peer at a step's end ----
+  Duration tail_patience_min = std::chrono::milliseconds(50);
+  // ---- Coordinator: checkpoints, eras, recovery ----
+  Duration checkpoint_deadline = std::chrono::seconds(600);
+  std::uint32_t damaged_checkpoints_max = 16;               // of a run
+  Duration gather_time = std::chrono::seconds(5);           // for peers told of a new era
+  std::uint32_t fruitless_eras_max = 16;                    // in a row
+  std::uint32_t eras_at_once = 4;                           // in a row; from then on with pauses
+  Duration era_pause_min = std::chrono::milliseconds(100);  // twice as long each time
+  Duration era_pause_max = std::chrono::seconds(5);
+  Duration redial_time = std::chrono::seconds(1);  // peers that live dial so often at least
+  // ---- Coordinator: joiners and shadows ----
+  Duration shadow_late_min = std::chrono::seconds(2);       // with a step's result
+  Duration shadow_fetch_time = std::chrono::seconds(1800);  // to hold a stage's state
+  Duration shadow_rest_time = std::chrono::seconds(120);    // of a host whose shadow was demoted
+  Duration catch_up_time = std::chrono::seconds(30);        // a ready shadow has the last commit
+  Duration return_time = std::chrono::seconds(5);           // sent to a stage, its host comes back
+  Duration build_time = std::chrono::seconds(120);          // ... and has built it
+  Duration move_time = std::chrono::seconds(60);            // a peer that moves comes back
+  Duration farewell_time = std::chrono::milliseconds(400);  // for peers to hear the end
+  // ---- Peer: its coordinator ----
+  Duration coordinator_silence = std::chrono::seconds(10);  // then another address is tried
+  Duration connect_timeout = std::chrono::seconds(10);
+  Duration rejoin_pause = std::chrono::milliseconds(200);
+  Duration reach_timeout = std::chrono::seconds(2);
+  Duration welcome_timeout = std::chrono::seconds(4);
+  Duration goodbye_time = std::chrono::milliseconds(200);
+  // ---- Peer: microbatches ----
+  Duration report_delay = std::chrono::milliseconds(1);
+  Duration relink_delay = std::chrono::milliseconds(100);
+  Duration hop_late_min = std::chrono::milliseconds(400);  // before an early second try
+  std::uint32_t hop_owed_max = 4;                          // early second tries of one peer
+  // ---- Peer: state and results of others ----
+  Duration frozen_idle = std::chrono::seconds(60);  // a frozen state nobody asks for is let go
+  Duration state_retry = std::chrono::seconds(1);
+  Duration rest_max = std::chrono::seconds(10);  // of a shadow between two pieces
+  Duration refetch_delay = std::chrono::milliseconds(200);
+  std::uint32_t fetch_tries_max = 25;  // of one result, in a row
+  std::uint32_t damaged_in_a_row = 3;  // pieces, then another holder
+};
+
+// One line of the table, for whoever turns knobs or lists them. A knob is a duration or a count.
+struct KnobInfo {
+  std::string_view name;
+  Duration Knobs::* duration = nullptr;
+  std::uint32_t Knobs::* count = nullptr;
+  double low = 1;   // times the default: the least that the protocol must bear
+  double high = 1;  // ... and the most
+};
+std::span<const KnobInfo> knob_table();
+
+const Knobs& knobs();
+
+// While it lives the process runs with these.
+class TurnedKnobs {
+ public:
+  explicit TurnedKnobs(const Knobs& turned);
+  ~TurnedKnobs();
+  TurnedKnobs(const TurnedKnobs&) = delete;
+  TurnedKnobs& operator=(const TurnedKnobs&) = delete;
+
+ private:
+  Knobs before_;
+};
+
+}  // namespace swarmline
