@@ -1,7 +1,7 @@
 // Coverage marks: points of the protocol that tests and seeds must be able to show they reached.
 //   What:    SWARMLINE_MARK("ledger.doubt_resolved") counts how often the line was reached. A test
-//            that forces an event shows so that its rule fired (tests/harness/mark_expected.h); a run of
-//            seeds lists the marks that it hit, and those that it did not.
+//            that forces an event shows so that its rule fired (tests/harness/mark_expected.h); a
+//            run of seeds lists the marks that it hit, and those that it did not.
 //   Names:   part.rule, unique: two lines with one name count together. Every mark of a program is
 //            known before the first one is hit.
 //   Thread:  any. A hit is one relaxed increment; not for loops over elements.

@@ -16,7 +16,6 @@ void describe(Member& member, const wire::Hello& hello, Instant now) {
   member.name = hello.name();
   member.address = hello.address();
   member.device = hello.device();
-  member.pid = hello.pid();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.last_heard = now;

@@ -28,7 +28,6 @@ struct Member {
   std::string name;
   std::string address;
   std::string device;
-  std::uint32_t pid = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
   MemberState state = MemberState::kBuilding;

@@ -1,7 +1,6 @@
 // A peer's way to its coordinator: the first, the next when that one is gone, and back to the same
 // one for another seat.
 #include <algorithm>
-#include <unistd.h>
 #include <utility>
 
 #include "base/limits.h"
@@ -72,7 +71,6 @@ void StagePeer::Impl::say_hello() {
   hello.set_threads(options_.machine.threads);
   hello.set_memory_bytes(options_.machine.memory_bytes);
   hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
-  hello.set_pid(static_cast<std::uint32_t>(getpid()));
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
