@@ -2,30 +2,17 @@
 
 #include <utility>
 
-#include "balancer/cut.h"
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
 namespace {
 // Of what a peer says of itself.
 constexpr std::size_t kTextBytesMax = 1024;
-constexpr std::size_t kSessionsMax = static_cast<std::size_t>(Limits::peers_max) + 64;
-// Peers get so long to hear the end before the coordinator's process goes.
-constexpr Duration kFarewellTime = std::chrono::milliseconds(400);
-
-std::vector<StageSpec> cut_of(const CoordinatorOptions& options) {
-  CutOptions cut{.stages = options.config.pipeline.stages,
-                 .share_layers = options.model.shape.share_layers,
-                 .stage_speeds = {},
-                 .layers = options.config.pipeline.layers};
-  auto stages = cut_layers(model_costs(options.model), cut);
-  SWARMLINE_CHECK_MSG(stages.has_value(), stages ? "" : stages.error().what);
-  return *stages;
-}
 
 }  // namespace
 
@@ -43,34 +30,34 @@ Coordinator::Impl::Impl(Runtime& runtime, Network& network, Journal& journal, Ch
     : runtime_(runtime),
       network_(network),
       journal_(journal),
+      events_(runtime, journal_, options.log_line),
       sink_(sink),
       options_(std::move(options)),
+      shape_(options_),
       on_finished_(std::move(on_finished)),
       again_(std::move(again)),
       on_again_(std::move(on_again)),
-      stages_(cut_of(options_)),
       membership_(options_.config.pipeline.peers),
+      detector_(options_.config.net, options_.config.wiring.hop_timeout_seconds),
+      outbox_(sessions_),
       sequence_(sequence_from(0)),
       stats_(options_.config.pipeline.stages),
-      balancer_(options_.config, options_.model, stages_),
+      balancer_(options_.config, options_.model, shape_.stages),
       boundaries_(options_.config, std::uint64_t{options_.config.batch.microbatch} *
                                        options_.config.batch.sequence *
                                        options_.model.hidden_width()),
-      alive_(std::make_shared<Impl*>(this)) {
-  for (const StageSpec& stage : stages_) layouts_.push_back(make_layout(options_.model, stage));
-}
+      alive_(std::make_shared<Impl*>(this)) {}
 
 // Sessions and their channels hold each other until the connection has closed, which may be after
 // us.
 Coordinator::Impl::~Impl() {
   alive_.reset();
-  for (const SessionPtr& session : sessions_) std::exchange(session->channel, nullptr)->close();
 }
 
 Result<Address> Coordinator::Impl::start() {
   auto bound = listen();
   if (!bound) return bound;
-  expected_tick_ = runtime_.now();
+  detector_.begin(runtime_.now());
   SWARMLINE_TRY(open_journal());
   watch();
   return bound;
@@ -99,15 +86,11 @@ void Coordinator::Impl::accept(std::shared_ptr<Connection> connection) {
             if (auto self = weak.lock()) (*self)->on_closed(session, error);
           },
   });
-  sessions_.push_back(session);
-  if (sessions_.size() > kSessionsMax) session->channel->close();
+  sessions_.add(session);
 }
 
 void Coordinator::Impl::on_closed(const SessionPtr& session, const Error& error) {
-  bytes_of_closed_ += session->channel->connection().counters().bytes_sent +
-                      session->channel->connection().counters().bytes_received;
-  std::erase(sessions_, session);
-  session->closed = true;
+  sessions_.closed(session);
   if (session->seat.peer.value == 0 || ended_ || state_ == State::kFailed) return;
   if (!membership_.is_current(session->seat) || awaited_again(*session)) return;
   if (may_begin_again() && is_last_of_its_stage(session->seat))
@@ -194,10 +177,10 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
     fence(before, "it came back over a new connection");
     if (ended_) return respond(fail(ErrorCode::kRefused, "the run has ended: " + sentence_));
   }
-  auto seat = membership_.join(*hello, runtime_.now(), place(*hello));
+  auto seat = membership_.join(*hello, place(*hello));
   if (!seat) return respond(std::unexpected(seat.error()));
-  session->seat = *seat;
-  peers_[seat->peer] = session;
+  sessions_.seat(session, *seat);
+  detector_.watch(*seat, runtime_.now());
   if (auto kept = journal_.record_seat({.seat = *seat,
                                         .address = hello->address(),
                                         .state = state_ == State::kWaiting ? "active" : "joining"});
@@ -212,7 +195,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
   welcome.set_config_toml(options_.config_toml);
   welcome.set_vocab(options_.model.shape.vocab);
   *welcome.mutable_seat() = to_wire(*seat);
-  for (const StageSpec& stage : stages_) {
+  for (const StageSpec& stage : shape_.stages) {
     wire::StageCut* cut = welcome.add_cuts();
     cut->set_first_layer(stage.first_layer);
     cut->set_last_layer(stage.last_layer);
@@ -228,7 +211,7 @@ void Coordinator::Impl::on_hello(const SessionPtr& session, const Frame& frame,
 
 void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame) {
   if (session->seat.peer.value == 0 || ended_) return;  // tools send requests only
-  membership_.heard(session->seat, runtime_.now());
+  detector_.heard(session->seat, runtime_.now());
   if (kind_of(frame) != MessageKind::kHeartbeat && kind_of(frame) != MessageKind::kGoodbye &&
       waits_for_collecting(session, [this, session, frame] { on_message(session, frame); }))
     return;
@@ -245,7 +228,8 @@ void Coordinator::Impl::on_message(const SessionPtr& session, const Frame& frame
   switch (kind_of(frame)) {
     case MessageKind::kHeartbeat:
       return with(parse<wire::Heartbeat>(frame), [&](const auto& m) {
-        membership_.heartbeat(m, runtime_.now());
+        detector_.heartbeat(session->seat, m.jobs_done(), m.jobs_waiting(), runtime_.now());
+        membership_.heartbeat(m);
         session->channel->notify(make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
         if (membership_.at(session->seat.peer).draining) release_drained();
       });
@@ -301,14 +285,13 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
     return session->channel->close();
   }
   member.state = MemberState::kReady;
-  member.progress = runtime_.now();
+  detector_.works_from(session->seat, runtime_.now());
   member.stepped = beginning_.version;
   expected_.erase(session->seat.peer);
-  auto& digests = state_digests_[{session->seat.stage, ready.version()}];
-  digests[session->seat] = ready.state_digest();
-  if (digests.begin()->second != ready.state_digest())
+  audit_.say(session->seat, ready.version(), ready.state_digest());
+  if (const auto first = audit_.first_to_differ(session->seat, ready.version()))
     return fail_run(fmt::format("{} and {} start from different parameters of stage {}",
-                                to_string(digests.begin()->first), to_string(session->seat),
+                                to_string(*first), to_string(session->seat),
                                 session->seat.stage.value));
   start_if_formed();
 }
@@ -316,7 +299,7 @@ void Coordinator::Impl::on_ready(const SessionPtr& session, const wire::Ready& r
 void Coordinator::Impl::start_if_formed() {
   if (state_ != State::kWaiting || finding_) return;
   if (!may_start()) return fill_stages();
-  if (auto kept = record_started(); !kept) return journal_failed(kept.error());
+  if (auto kept = journal_.record_started(era_); !kept) return journal_failed(kept.error());
   if (!trained_ && options_.config.checkpoint.every_steps == 0 &&
       options_.config.balance.shadows == "0")
     event(
@@ -328,8 +311,8 @@ void Coordinator::Impl::start_if_formed() {
   trained_ = true;
   send_membership();
   stats_.on_training_started(runtime_.now());
-  event("start", fmt::format("{} peers in {} stages, version {}", peers_.size(), stages_.size(),
-                             beginning_.version));
+  event("start", fmt::format("{} peers in {} stages, version {}", sessions_.seated().size(),
+                             shape_.stages.size(), beginning_.version));
   advance();
 }
 
@@ -360,17 +343,15 @@ void Coordinator::Impl::advance() {
 }
 
 void Coordinator::Impl::open_phase(const RunSequence::Opening& opening) {
-  const bool eval = opening.phase.kind == PhaseKind::kEval;
-  const std::uint32_t indices =
-      eval ? static_cast<std::uint32_t>(options_.eval_sequences / options_.config.batch.microbatch)
-           : options_.config.microbatches_per_step();
-  ledger_.open(opening.phase, opening.version, indices, static_cast<std::uint32_t>(stages_.size()));
+  const std::uint32_t indices = shape_.microbatches_of(opening.phase.kind);
+  ledger_.open(opening.phase, opening.version, indices,
+               static_cast<std::uint32_t>(shape_.stages.size()));
   wire::OpenPhase open;
   *open.mutable_phase() = to_wire(opening.phase);
   open.set_version(opening.version.value);
   boundaries_.fill(open);
   open.set_microbatches(indices);
-  open.set_opening(first_opening());
+  open.set_opening(first_phase_epoch(term_).value);
   if (!resumed_.empty()) collect_phase(open);
   broadcast(make_frame(MessageKind::kOpenPhase, open));
   opened_[opening.phase] = open;
@@ -383,7 +364,7 @@ void Coordinator::Impl::request_stop(bool now) {
   if (state_ == State::kWaiting)
     return end(0, fmt::format("stopped before step {}", beginning_.version));
   if (state_ != State::kTraining && state_ != State::kCollecting) return;
-  if (auto kept = record_stopping(); !kept) return journal_failed(kept.error());
+  if (auto kept = journal_.record_stopping(); !kept) return journal_failed(kept.error());
   if (state_ == State::kCollecting) return sequence_.drain();
   state_ = State::kDraining;
   event("drain", fmt::format("after step {}", sequence_.committed()));
@@ -405,25 +386,25 @@ void Coordinator::Impl::end(int exit_code, const std::string& sentence) {
   if (exit_code == 0) state_ = State::kDone;
   sentence_ = sentence;
   event("end", sentence);
-  record_end();
+  if (auto kept = journal_.record_ended(); !kept)
+    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
   wire::Shutdown shutdown;
   shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
   shutdown.set_reason(sentence);
   broadcast(make_frame(MessageKind::kShutdown, shutdown));
   for (const auto& hello : std::exchange(held_hellos_, {})) hello();  // they are told so, too
-  runtime_.call_after(kFarewellTime, [weak = weak(), exit_code, sentence] {
+  runtime_.call_after(knobs().farewell_time, [weak = weak(), exit_code, sentence] {
     auto self = weak.lock();
     if (!self) return;
     (*self)->network_.stop_listening();
-    const std::vector<SessionPtr> sessions = (*self)->sessions_;
-    for (const SessionPtr& session : sessions) session->channel->close();
+    (*self)->sessions_.close_all();
     (*self)->on_finished_({exit_code, sentence});
   });
 }
 
 void Coordinator::Impl::broadcast(const Frame& frame) {
   const MessageKind kind = kind_of(frame);
-  for (const auto& [peer, session] : peers_)
+  for (const auto& [peer, session] : sessions_.seated())
     if (serves(session->seat) || kind == MessageKind::kShutdown ||
         (follows(session->seat) && kind == MessageKind::kPeerLost))
       session->channel->notify(frame);
@@ -431,38 +412,16 @@ void Coordinator::Impl::broadcast(const Frame& frame) {
 
 // To a peer, or to its shadow of another stage.
 void Coordinator::Impl::notify(const Seat& seat, Frame frame) {
-  const auto it = peers_.find(seat.peer);
-  if (it == peers_.end()) return;
-  if (shadows_.has(seat)) {
-    wire::ToShadow wrapped;
-    wrapped.set_stage(seat.stage.value);
-    wrapped.set_kind(frame.kind);
-    wrapped.set_meta(std::move(frame.meta));
-    frame = make_frame(MessageKind::kToShadow, wrapped);
-  }
-  it->second->channel->notify(std::move(frame));
+  outbox_.send(seat, std::move(frame));
+  outbox_.flush();
 }
 
 void Coordinator::Impl::event(const std::string& kind, const std::string& detail, LogLevel level) {
-  log(level, "{}: {}", kind, detail);
-  const double wall = runtime_.wall_seconds();
-  if (auto kept = journal_.record_event(wall, kind, detail); !kept)
-    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
-  if (options_.log_line) {
-    EventLogLine line;
-    line.kind = kind;
-    line.detail = detail;
-    line.wall_seconds = wall;
-    options_.log_line(to_json_line(line));
-  }
+  events_.event(kind, detail, level);
 }
 
 std::uint64_t Coordinator::Impl::control_bytes() const {
-  std::uint64_t bytes = bytes_of_closed_;
-  for (const SessionPtr& session : sessions_) {
-    const Connection::Counters counters = session->channel->connection().counters();
-    bytes += counters.bytes_sent + counters.bytes_received;
-  }
+  const std::uint64_t bytes = sessions_.bytes();
   return bytes - std::min(bytes, checkpoint_bytes_);
 }
 
@@ -481,6 +440,9 @@ Coordinator::~Coordinator() = default;
 
 Result<Address> Coordinator::start() {
   return impl_->start();
+}
+Result<bool> Coordinator::has_ended(Journal& journal) {
+  return RunJournal::has_ended(journal);
 }
 bool Coordinator::takes_peers() const {
   return impl_->takes_peers();

@@ -15,8 +15,6 @@ constexpr std::uint32_t kAgainMax = 16;
 // what stands between ends the connection soon.
 constexpr Duration kProbeTime = std::chrono::seconds(1);
 constexpr Duration kProbeStands = std::chrono::milliseconds(50);
-// Where all others are as silent as one that is silent for too long, it is not they.
-constexpr int kSilenceShare = 2;
 }  // namespace
 
 // With a standby it is that one's turn: peers may be with it already.
@@ -64,18 +62,6 @@ void Coordinator::Impl::probe(const std::weak_ptr<Impl*>& weak, const Seat& seat
         {.heard_nobody = false,
          .why = fmt::format("the link to {} broke ({}), which is the last of its stage and lives",
                             to_string(seat), why)});
-  });
-}
-
-bool Coordinator::Impl::hears_nobody(const std::vector<Seat>& silent) const {
-  const Instant now = runtime_.now();
-  Duration longest{};
-  for (const Seat& seat : silent)
-    longest = std::max(longest, now - membership_.members().at(seat.peer).last_heard);
-  return !silent.empty() && std::ranges::all_of(membership_.members(), [&](const auto& entry) {
-    const Member& member = entry.second;
-    return !membership_.is_current(member.seat) ||
-           now - member.last_heard > longest / kSilenceShare;
   });
 }
 

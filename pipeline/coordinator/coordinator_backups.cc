@@ -64,7 +64,7 @@ void Coordinator::Impl::back_up(const Phase& phase) {
     if (!other) continue;
     backed_up_.insert({phase, index});
     ledger_.expire(phase, index);
-    for (const Lease& lease : ledger_.lease(phase, peers_.at(*other)->seat, 1)) {
+    for (const Lease& lease : ledger_.lease(phase, sessions_.of(*other)->seat, 1)) {
       grant(*other, lease, granted[*other]);
       ++count;
     }

@@ -19,7 +19,7 @@ std::optional<StageId> Coordinator::Impl::place(const wire::Hello& hello) const 
 
 // Whose state it has from its last seat, as it is committed.
 std::optional<StageId> Coordinator::Impl::kept_stage(const wire::Hello& hello) const {
-  if (!hello.has_kept() || hello.kept().stage() >= stages_.size() ||
+  if (!hello.has_kept() || hello.kept().stage() >= shape_.stages.size() ||
       hello.kept().version() != sequence_.committed())
     return std::nullopt;
   return StageId{static_cast<std::uint16_t>(hello.kept().stage())};

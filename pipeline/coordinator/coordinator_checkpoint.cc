@@ -28,19 +28,20 @@ void Coordinator::Impl::begin_checkpoint(std::uint64_t version, bool final) {
   round.final = final;
   CheckpointSink::Description description{.name = round.name,
                                           .version = version,
-                                          .stages = stages_,
+                                          .stages = shape_.stages,
                                           .config_toml = options_.config_toml,
                                           .optimizer_state = options_.config.checkpoint.optimizer,
                                           .updates = updates_};
   if (auto begun = sink_.begin(description); !begun)
     return fail_run("the checkpoint can't be written: " + begun.error().what);
   if (final) state_ = State::kCheckpointing;
-  for (std::uint16_t s = 0; s < stages_.size(); ++s) {
+  for (std::uint16_t s = 0; s < shape_.stages.size(); ++s) {
     std::vector<Seat> seats = membership_.staying_of(StageId{s});
     if (seats.empty()) seats = membership_.ready_of(StageId{s});
     round.savers[s] = seats.front();
     round.bytes_max[s] =
-        saved_state(options_.config, layouts_[s], options_.config.checkpoint.optimizer).bytes +
+        saved_state(options_.config, shape_.layouts[s], options_.config.checkpoint.optimizer)
+            .bytes +
         Limits::safetensors_header_bytes_max;
     wire::SaveStage save;
     save.set_version(version);
@@ -56,7 +57,8 @@ void Coordinator::Impl::arm_checkpoint_deadline() {
       runtime_.call_after(kCheckpointDeadline, [weak = weak(), token = checkpoint_->token] {
         auto self = weak.lock();
         if (!self || !(*self)->checkpoint_ || (*self)->checkpoint_->token != token) return;
-        if ((*self)->was_stopped()) return (*self)->arm_checkpoint_deadline();
+        if ((*self)->detector_.was_stopped((*self)->runtime_.now()))
+          return (*self)->arm_checkpoint_deadline();
         (*self)->fail_run(fmt::format("checkpoint {} was not complete after {:.0f} s",
                                       (*self)->checkpoint_->name, to_seconds(kCheckpointDeadline)));
       });
@@ -101,7 +103,7 @@ void Coordinator::Impl::on_piece(const SessionPtr& session, const Frame& frame,
     checkpoint_->finished.insert(piece->stage());
   }
   respond(make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
-  if (checkpoint_->finished.size() == stages_.size()) finish_checkpoint();
+  if (checkpoint_->finished.size() == shape_.stages.size()) finish_checkpoint();
 }
 
 // Its file can't be ended by another: the bytes are the same, the version may be gone there.
@@ -134,8 +136,7 @@ void Coordinator::Impl::finish_checkpoint() {
   runtime_.cancel(checkpoint_->deadline);
   auto path = sink_.commit();
   if (!path) return fail_run("the checkpoint can't be written: " + path.error().what);
-  if (auto kept = journal_.put_meta("checkpoint", *path); !kept)
-    return journal_failed(kept.error());
+  if (auto kept = journal_.record_checkpoint(*path); !kept) return journal_failed(kept.error());
   last_checkpoint_ = *path;
   saved_version_ = checkpoint_->version;
   event("checkpoint", *path);

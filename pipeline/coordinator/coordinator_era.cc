@@ -1,6 +1,5 @@
 // Where a run begins, and what it goes back to: eras.
 #include <algorithm>
-#include <charconv>
 
 #include "base/hash.h"
 #include "base/limits.h"
@@ -30,48 +29,36 @@ constexpr std::size_t kHellosMax = static_cast<std::size_t>(Limits::peers_max);
 
 }  // namespace
 
-Result<std::uint64_t> Coordinator::Impl::journaled(const std::string& key) {
-  auto text = journal_.get_meta(key);
-  if (!text) return std::unexpected(std::move(text).error());
-  std::uint64_t number = 0;
-  if (!*text) return number;
-  const auto [end, error] =
-      std::from_chars((*text)->data(), (*text)->data() + (*text)->size(), number);
-  if (error != std::errc() || end != (*text)->data() + (*text)->size())
-    return fail(ErrorCode::kCorrupt, fmt::format("the journal's {} is \"{}\"", key, **text));
-  return number;
-}
-
 // ---- The journal --------------------------------------------------------------------------------
 
 // A journal that holds a run is gone on with.
 Result<void> Coordinator::Impl::open_journal() {
-  auto run_id = journal_.get_meta("run_id");
+  auto run_id = journal_.run_id();
   if (!run_id) return std::unexpected(std::move(run_id).error());
-  const auto term = journaled("term");
+  const auto term = journal_.term();
   if (!term) return std::unexpected(term.error());
+  // First: whoever is asked under it may know that no older one counts.
+  if (*term >= kTermMax)
+    return fail(ErrorCode::kRefused, fmt::format("this run was begun again {} times", kTermMax));
   term_ = Term{*term + 1};
-  SWARMLINE_TRY(begin_term());
-  if (!*run_id) return journal_.put_meta("run_id", options_.run_id);
+  ledger_.begin_term(term_);
+  SWARMLINE_TRY(journal_.record_term(term_));
+  if (!*run_id) return journal_.record_run_id(options_.run_id);
 
   options_.run_id = **run_id;
-  const auto era = journaled("era");
-  if (!era) return std::unexpected(era.error());
-  era_ = Era{static_cast<std::uint32_t>(*era)};
-  const auto codecs = journal_.get_meta("codecs");
-  if (!codecs) return std::unexpected(codecs.error());
-  if (*codecs && !boundaries_.restore(**codecs))
+  const auto run = journal_.read();
+  if (!run) return std::unexpected(run.error());
+  era_ = run->era;
+  if (run->codecs && !boundaries_.restore(*run->codecs))
     log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
-  const auto last = journal_.last_commit();
-  if (!last) return std::unexpected(last.error());
-  furthest_ = *last ? (*last)->version : 0;
-  const auto seats = journal_.seats();
-  if (!seats) return std::unexpected(seats.error());
-  const auto lives = was_training();
-  if (!lives) return std::unexpected(lives.error());
-  if (*lives) return begin_collecting(*last, *seats);
+  furthest_ = run->last_commit ? run->last_commit->version : 0;
+  trained_ = run->has_trained();
+  if (run->is_training()) {
+    begin_collecting(*run);
+    return {};
+  }
   std::set<PeerId> known;
-  for (SeatRecord seat : *seats) {
+  for (SeatRecord seat : run->seats) {
     membership_.begin_after(seat.seat.peer);
     known.insert(seat.seat.peer);
     if (seat.state != "active") continue;
@@ -82,15 +69,6 @@ Result<void> Coordinator::Impl::open_journal() {
   begin_from_checkpoint("the coordinator was started again");
   if (trained_) expected_ = known;  // for a while: nobody knows who of them lives
   return {};
-}
-
-// First where it begins: an era that is in the journal always has its beginning there.
-Result<void> Coordinator::Impl::record_era() {
-  SWARMLINE_TRY(journal_.put_meta("era_version", std::to_string(beginning_.version)));
-  SWARMLINE_TRY(journal_.put_meta("era_updates", std::to_string(beginning_.updates)));
-  SWARMLINE_TRY(journal_.put_meta("checkpoint", beginning_.path));
-  SWARMLINE_TRY(journal_.put_meta("evaluated", "0"));
-  return journal_.put_meta("era", std::to_string(era_.value));
 }
 
 // ---- A new era ----------------------------------------------------------------------------------
@@ -130,7 +108,10 @@ void Coordinator::Impl::begin_from_checkpoint(const std::string& why) {
 
 void Coordinator::Impl::begin_era(const std::string& why, std::uint64_t reached) {
   ++era_.value;
-  if (auto kept = record_era(); !kept) return journal_failed(kept.error());
+  if (auto kept =
+          journal_.record_era(era_, beginning_.version, beginning_.updates, beginning_.path);
+      !kept)
+    return journal_failed(kept.error());
   const std::string from = beginning_.path.empty() ? "the initial parameters" : beginning_.path;
   const std::string again =
       reached > beginning_.version
@@ -182,7 +163,7 @@ Result<void> Coordinator::Impl::take_beginning(
                 .updates = (*newest)->updates,
                 .path = (*newest)->path,
                 .saved = {}};
-  for (const ParameterLayout& layout : layouts_) {
+  for (const ParameterLayout& layout : shape_.layouts) {
     beginning_.saved.push_back(saved_state(options_.config, layout, true));
     SWARMLINE_TRY(check_saved(beginning_.saved.back(), [this](const std::string& name) {
       return options_.checkpoints->tensor(name);
@@ -194,7 +175,10 @@ Result<void> Coordinator::Impl::take_beginning(
 // Whatever they hold is of another era. They come back by themselves.
 void Coordinator::Impl::dismiss_everybody(const std::string& why) {
   expected_.clear();
-  for (const auto& [peer, session] : std::exchange(peers_, {})) {
+  const std::map<PeerId, SessionPtr> seated = sessions_.seated();
+  for (const auto& [peer, session] : seated) {
+    sessions_.unseat(peer);
+    detector_.forget(peer);
     const Seat seat = session->seat;
     const Member& member = membership_.at(peer);
     if (!member.draining || member.moves_to) expected_.insert(peer);
@@ -218,11 +202,10 @@ void Coordinator::Impl::forget_steps() {
   emptied_.clear();
   recent_commits_.clear();
   opened_.clear();
-  followers_ready_.clear();
   sources_.clear();
   failures_.clear();
   backed_up_.clear();
-  state_digests_.clear();
+  audit_.clear();
   reopened_.clear();
   broken_links_.clear();
   mismatches_.clear();
@@ -254,14 +237,14 @@ void Coordinator::Impl::fill_stages() {
   if (filling_ || (trained_ ? !gathered_ : !expected_.empty())) return;
   const auto wanted = [&](StageId stage) { return trained_ ? 1U : membership_.target_of(stage); };
   std::map<StageId, std::vector<Seat>> spare;  // what each has beyond what is wanted
-  for (const StageSpec& stage : stages_) {
+  for (const StageSpec& stage : shape_.stages) {
     std::vector<Seat> ready = membership_.ready_of(stage.stage);
     ready.erase(ready.begin(),
                 ready.begin() + std::min<std::ptrdiff_t>(std::ssize(ready), wanted(stage.stage)));
     spare[stage.stage] = std::move(ready);
   }
   std::vector<std::pair<Seat, StageId>> moves;
-  for (const StageSpec& stage : stages_) {
+  for (const StageSpec& stage : shape_.stages) {
     for (std::size_t live = membership_.live_of(stage.stage); live < wanted(stage.stage); ++live) {
       const auto most = std::max_element(
           spare.begin(), spare.end(),
@@ -288,7 +271,8 @@ void Coordinator::Impl::arm_peers_wait() {
     if (!self || (*self)->ended_ || (*self)->state_ != State::kWaiting) return;
     Impl& impl = **self;
     const std::vector<StageId> empty = impl.membership_.empty_stages();
-    if (empty.empty() || impl.was_stopped()) return impl.arm_peers_wait();
+    if (empty.empty() || impl.detector_.was_stopped(impl.runtime_.now()))
+      return impl.arm_peers_wait();
     impl.fail_run(
         fmt::format("{}; the run ends after step {} because stage {} has no peer and "
                     "nobody joined it within {:.0f} s",

@@ -12,16 +12,23 @@
 #include "base/log.h"
 #include "engine/net/rpc.h"
 #include "engine/optimizer/saved_state.h"
-#include "pipeline/coordinator/balance_desk.h"
-#include "pipeline/coordinator/boundary_board.h"
 #include "pipeline/coordinator/coordinator.h"
-#include "pipeline/coordinator/join_desk.h"
-#include "pipeline/coordinator/membership.h"
-#include "pipeline/coordinator/reduce_board.h"
-#include "pipeline/coordinator/report_pace.h"
-#include "pipeline/coordinator/run_sequence.h"
-#include "pipeline/coordinator/run_stats.h"
-#include "pipeline/coordinator/shadow_desk.h"
+#include "pipeline/coordinator/members/balance_desk.h"
+#include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/run_journal.h"
+#include "pipeline/coordinator/run/run_sequence.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/states/join_desk.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/boundary_board.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
+#include "pipeline/coordinator/steps/replica_audit.h"
+#include "pipeline/coordinator/steps/report_pace.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -48,14 +55,6 @@ class Coordinator::Impl {
  private:
   enum class Goes { kLost, kFailed, kLeft, kMoves };
   enum class State { kWaiting, kTraining, kDraining, kCheckpointing, kDone, kFailed, kCollecting };
-
-  // One connection: a peer after its Hello, or a tool that asks for the status.
-  struct Session {
-    std::shared_ptr<RpcChannel> channel;
-    Seat seat;  // peer 0 until Hello
-    bool closed = false;
-  };
-  using SessionPtr = std::shared_ptr<Session>;
 
   struct Beginning {  // of the era
     std::uint64_t version = 0;
@@ -125,7 +124,6 @@ class Coordinator::Impl {
   std::weak_ptr<Impl*> weak() const { return alive_; }
 
   // coordinator_members.cc: who is lost, and what follows
-  bool was_stopped() const;
   void watch();
   // Ends the seat: journaled, told to it and to everybody, its contributions missing.
   void fence(const Seat& seat, const std::string& why, Goes how = Goes::kLost);
@@ -146,7 +144,6 @@ class Coordinator::Impl {
   void doubt(const Seat& seat, const std::string& why);
   static void probe(const std::weak_ptr<Impl*>& weak, const Seat& seat, const std::string& why,
                     const std::shared_ptr<Connection>& connection);
-  bool hears_nobody(const std::vector<Seat>& silent) const;
   void begin_again(Again again);
 
   // coordinator_era.cc: where a run begins, and what it goes back to
@@ -160,8 +157,6 @@ class Coordinator::Impl {
   // It is answered when the run has ended, or when the next era is known.
   void hold_hello(const SessionPtr& session, const Frame& frame,
                   const RpcChannel::Respond& respond);
-  Result<void> record_era();
-  Result<std::uint64_t> journaled(const std::string& key);  // 0: not there
   void dismiss_everybody(const std::string& why);
   void forget_steps();
   SequenceOptions sequence_from(std::uint64_t version) const;
@@ -190,7 +185,7 @@ class Coordinator::Impl {
   bool settled_by_shadows(StageId stage, std::uint64_t version,
                           const std::map<std::uint64_t, std::vector<Seat>>& votes);
   void watch_shadows(Instant now);
-  std::vector<Seat> keepers_of(std::uint32_t group) const;
+  std::vector<Seat> keepers_of(GroupId group) const;
   bool has_result(const Seat& seat) const;
   std::optional<Seat> link_seat(const Seat& holder) const;
   std::set<StageId> stages_to_keep_for() const;
@@ -241,18 +236,14 @@ class Coordinator::Impl {
 
   // coordinator_reduce.cc: close, reduce, commit
   void seal(std::uint64_t step);
-  wire::ReduceGroup group_of(std::uint32_t id, const std::vector<Seat>& members,
-                             std::uint64_t elements, std::uint32_t attempt) const;
-  std::vector<StageId> stages_of(std::uint32_t group) const;
-  std::vector<Seat> members_of(std::uint32_t group) const;
-  std::uint64_t elements_of(std::uint32_t group) const;
-  void send_seals(const std::vector<std::uint32_t>& groups);
-  bool is_in(std::uint32_t group, StageId stage) const;
-  void send_fetch(std::uint32_t group, const std::vector<Seat>& to);
+  wire::ReduceGroup group_of(GroupId id) const;
+  std::vector<Seat> members_of(GroupId group) const;
+  void send_seals(const std::vector<GroupId>& groups);
+  void send_fetch(GroupId group, const std::vector<Seat>& to);
   // Members seated since the round began fetch its result, once somebody has it.
-  void fetch_late(std::uint32_t group);
+  void fetch_late(GroupId group);
   // Nobody who has not reported counts on its averaging any more.
-  void fetch_missing(std::uint32_t group);
+  void fetch_missing(GroupId group);
   void arm_reduce_deadline(std::uint64_t step);
   void on_reduce_deadline();
   void on_reduced(const wire::Reduced& reduced);
@@ -283,10 +274,7 @@ class Coordinator::Impl {
   // coordinator_resume.cc: begun again on its journal
   Result<Address> listen();
   Result<void> say_moved(const Address& from, const Address& to, const std::string& why);
-  Result<void> begin_term();
-  Result<bool> was_training();
-  Result<void> begin_collecting(const std::optional<CommitRecord>& last,
-                                const std::vector<SeatRecord>& seats);
+  void begin_collecting(const JournaledRun& run);
   void arm_collect_deadline();
   void arm_quiet();
   bool resumes(const wire::Hello& hello) const;
@@ -301,12 +289,6 @@ class Coordinator::Impl {
   wire::Commit said_again(const CommitRecord& record) const;
   void collect_phase(wire::OpenPhase& open);
   void name_coordinators(wire::Welcome& welcome) const;
-  std::uint32_t first_round_attempt() const;
-  std::uint64_t first_opening() const;
-  Result<void> record_started();
-  Result<void> record_stopping();
-  Result<void> record_evaluated(std::uint64_t version);
-  void record_end();
   void journal_failed(const Error& error);
   void check_reign();
   void step_down(const std::string& why);
@@ -315,16 +297,20 @@ class Coordinator::Impl {
 
   Runtime& runtime_;
   Network& network_;
-  Journal& journal_;
+  RunJournal journal_;
+  EventLog events_;
   CheckpointSink& sink_;
   CoordinatorOptions options_;
+  const RunShape shape_;
   std::function<void(RunOutcome)> on_finished_;
   Again again_;
   std::function<void(Again)> on_again_;
 
-  std::vector<StageSpec> stages_;
-  std::vector<ParameterLayout> layouts_;
   Membership membership_;
+  FailureDetector detector_;
+  SessionTable sessions_;
+  Outbox outbox_;
+  ReplicaAudit audit_;
   RunSequence sequence_;
   Ledger ledger_;
   ReduceBoard board_;
@@ -333,7 +319,6 @@ class Coordinator::Impl {
   std::map<StageId, Emptied> emptied_;
   std::deque<wire::Commit> recent_commits_;
   std::map<Phase, wire::OpenPhase> opened_;  // as it is said to newcomers
-  std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_ready_;  // version, digest
   RunStats stats_;
   BalanceDesk balancer_;
   BoundaryBoard boundaries_;
@@ -357,8 +342,6 @@ class Coordinator::Impl {
   bool ended_ = false;
   bool begins_again_ = false;  // in a moment
 
-  std::vector<SessionPtr> sessions_;
-  std::map<PeerId, SessionPtr> peers_;
   std::map<PeerId, LeaseBook> sources_;
   std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
   ReportPace report_pace_;
@@ -366,9 +349,7 @@ class Coordinator::Impl {
   bool tail_watched_ = false;
   std::set<MicrobatchId> backed_up_;  // of open steps
   std::uint64_t updates_ = 0;         // optimizer updates so far: commits that were not skipped
-  // After each step, what its members say they hold.
-  std::map<std::pair<StageId, std::uint64_t>, std::map<Seat, std::uint64_t>> state_digests_;
-  std::set<StageId> reopened_;                             // stages of the sealed step
+  std::set<StageId> reopened_;        // stages of the sealed step
   std::map<std::pair<PeerId, PeerId>, int> broken_links_;  // in averaging, of the open step
   std::map<Seat, int> mismatches_;
   int reduce_deadlines_ = 0;  // passed, for the sealed step
@@ -380,9 +361,7 @@ class Coordinator::Impl {
   std::uint64_t checkpoints_damaged_ = 0;
   std::string last_checkpoint_;
   std::uint64_t saved_version_ = ~std::uint64_t{0};
-  Instant expected_tick_{};
   TimerId reduce_deadline_;
-  std::uint64_t bytes_of_closed_ = 0;
   std::shared_ptr<Impl*> alive_;
 };
 

@@ -22,7 +22,7 @@ void Coordinator::Impl::on_want_state(const Seat& seat) {
 
 void Coordinator::Impl::freeze_states() {
   const std::uint64_t version = sequence_.committed();
-  for (std::uint16_t s = 0; s < stages_.size(); ++s) {
+  for (std::uint16_t s = 0; s < shape_.stages.size(); ++s) {
     std::vector<Seat> mates = membership_.ready_of(StageId{s});
     if (mates.size() > kFreezingMatesMax) mates.resize(kFreezingMatesMax);
     const bool frozen_already = desk_.offer(StageId{s}).has_value();
@@ -73,31 +73,26 @@ void Coordinator::Impl::offer_state(StageId stage) {
 
 void Coordinator::Impl::on_follower_ready(const Seat& seat, const wire::Ready& ready) {
   if (seat_heir(seat, ready)) return;
-  followers_ready_[seat] = {ready.version(), ready.state_digest()};
+  audit_.follower_ready(seat, ready.version(), ready.state_digest());
   seat_followers(seat.stage);
 }
 
 // A follower is seated when it holds the committed version, bit for bit as a mate says it is.
 void Coordinator::Impl::seat_followers(StageId stage) {
   const std::uint64_t version = sequence_.committed();
-  const auto said = state_digests_.find({stage, version});
-  if (said == state_digests_.end() || state_ != State::kTraining) return;
-  const std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> ready = followers_ready_;
-  for (const auto& [seat, state] : ready) {
-    if (seat.stage != stage || state.first != version || !membership_.is_current(seat)) continue;
-    std::optional<std::uint64_t> mates;
-    for (const auto& [mate, digest] : said->second)
-      if (mate != seat && membership_.is_current(mate)) mates = digest;
-    if (!mates) continue;
-    followers_ready_.erase(seat);
-    if (*mates != state.second) {
+  if (state_ != State::kTraining) return;
+  for (const ReplicaAudit::Follower& follower : audit_.followers_of(stage, version)) {
+    const Seat& seat = follower.seat;
+    if (!membership_.is_current(seat)) continue;
+    audit_.take_follower(seat);
+    if (!follower.same) {
       fence(seat, "the state it fetched is not the one of its stage");
       if (ended_ || state_ != State::kTraining) return;
       continue;
     }
     take_seat(seat, version);
     if (ended_) return;
-    said->second[seat] = state.second;
+    audit_.say(seat, version, follower.digest);
   }
 }
 
@@ -108,7 +103,7 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
       !kept)
     return journal_failed(kept.error());
   member.state = MemberState::kReady;
-  member.progress = runtime_.now();
+  detector_.works_from(seat, runtime_.now());
   member.stepped = version;
   desk_.seated(seat);
   balancer_.seats_changed();
@@ -121,8 +116,8 @@ void Coordinator::Impl::take_seat(const Seat& seat, std::uint64_t version) {
     if (open.sealed() && !reopened_.empty()) notify(seat, reopen_of(open, reopened_));
   }
   // The commit waits for it: were the round's members lost, nobody else would have the result.
-  for (std::uint32_t group = 0; board_.active() && group <= stages_.size(); ++group) {
-    if (!board_.has(group) || !is_in(group, seat.stage) || board_.is_member(group, seat)) continue;
+  for (const GroupId group : shape_.groups.groups_of(seat.stage)) {
+    if (!board_.active() || board_.is_member(group, seat)) continue;
     board_.add_late(group, seat);
     fetch_late(group);
   }

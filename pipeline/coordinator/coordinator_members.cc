@@ -4,64 +4,43 @@
 
 #include "base/log.h"
 #include "pipeline/coordinator/coordinator_impl.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
-namespace {
-// Silence is looked for so often in each heartbeat.
-constexpr int kLooksPerHeartbeat = 2;
-// A device that ends no job in so many of the times that one hop's work may take is stuck.
-constexpr double kStuckHopTimeouts = 2;
-constexpr int kStuckHeartbeats = 5;
-// A peer that lost so many seats to that without one contribution between is not taken again.
-constexpr std::uint32_t kStuckSeatsMax = 3;
-}  // namespace
-
-// Late by more than a period: it is this process that was stopped, not the peers.
-bool Coordinator::Impl::was_stopped() const {
-  return runtime_.now() - expected_tick_ > from_seconds(options_.config.net.heartbeat_seconds);
-}
-
 void Coordinator::Impl::watch() {
   const Instant now = runtime_.now();
-  const Duration period = from_seconds(options_.config.net.heartbeat_seconds);
-  if (was_stopped()) {
+  if (detector_.was_stopped(now)) {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
-        to_seconds(now - expected_tick_));
-    membership_.restart_deadlines(now);
+        to_seconds(detector_.lateness(now)));
+    detector_.restart_deadlines(now);
     shadows_.restart_deadlines(now);
   }
-  const Duration stuck =
-      std::max(from_seconds(kStuckHopTimeouts * options_.config.wiring.hop_timeout_seconds),
-               kStuckHeartbeats * period);
+  const std::vector<Seat> silent = detector_.silent(now);
+  if (may_begin_again() && detector_.hears_nobody(silent, now))
+    return begin_again({.heard_nobody = true,
+                        .why = fmt::format("nothing was heard from anybody for {:.3g} s",
+                                           to_seconds(detector_.silence(silent.front(), now)))});
   std::vector<std::pair<Seat, std::string>> lost;
-  const std::vector<Seat> silent =
-      membership_.silent(now, period, from_seconds(options_.config.net.peer_silence_seconds));
-  if (may_begin_again() && hears_nobody(silent))
-    return begin_again(
-        {.heard_nobody = true,
-         .why = fmt::format("nothing was heard from anybody for {:.3g} s",
-                            to_seconds(now - membership_.at(silent.front().peer).last_heard))});
   for (const Seat& seat : silent)
     lost.emplace_back(seat, fmt::format("nothing was heard from it for {:.3g} s",
-                                        to_seconds(now - membership_.at(seat.peer).last_heard)));
+                                        to_seconds(detector_.silence(seat, now))));
   for (const auto& [seat, why] : lost)
     if (!ended_) fence(seat, why);
-  for (const Seat& seat : membership_.stuck(stuck))
-    if (!ended_) fence_stuck(seat, stuck);
+  for (const Seat& seat : detector_.stuck())
+    if (!ended_) fence_stuck(seat, detector_.stuck_time());
   if (!ended_) watch_shadows(now);
-  expected_tick_ = now + period / kLooksPerHeartbeat;
-  runtime_.call_at(expected_tick_, [weak = weak()] {
+  runtime_.call_at(detector_.next_look(now), [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->ended_) (*self)->watch();
   });
 }
 
 void Coordinator::Impl::fence_stuck(const Seat& seat, Duration waited) {
   if (!membership_.is_current(seat)) return;
-  const std::uint32_t times = ++membership_.at(seat.peer).stuck;
+  const std::uint32_t times = detector_.count_stuck(seat.peer);
   std::string why =
       fmt::format("it answers, but its device has ended nothing for {:.3g} s", to_seconds(waited));
-  if (times < kStuckSeatsMax) return fence(seat, why);
+  if (times < knobs().stuck_seats_max) return fence(seat, why);
   why += fmt::format(", {} times without a contribution between", times);
   fence(seat, why, Goes::kLeft);
 }
@@ -78,24 +57,23 @@ void Coordinator::Impl::fence(const Seat& seat, const std::string& why, Goes how
     return journal_failed(kept.error());
   static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
   event(kEvents[static_cast<int>(how)], to_string(seat) + ": " + why);
-  auto session = peers_.extract(seat.peer);
-  if (!session.empty()) {
+  detector_.forget(seat.peer);
+  if (const SessionPtr session = sessions_.unseat(seat.peer)) {
     if (how == Goes::kLeft) {
       wire::Shutdown shutdown;
       shutdown.set_reason(why);
-      session.mapped()->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
-      session.mapped()->channel->close();
+      session->channel->notify(make_frame(MessageKind::kShutdown, shutdown));
+      session->channel->close();
     } else {
-      send_fenced(*session.mapped(), why, how == Goes::kLost,
+      send_fenced(*session, why, how == Goes::kLost,
                   takes_followed_stage ? member.moves_to : std::nullopt);
     }
   }
   sources_.erase(seat.peer);
-  followers_ready_.erase(seat);
   desk_.lost(seat);
   ledger_.seat_lost(seat);
   lose_shadows_of(seat);
-  for (auto& [key, digests] : state_digests_) digests.erase(seat);
+  audit_.forget(seat);
   expected_.erase(seat.peer);
   if (collecting_) {
     collecting_->holdings.erase(seat);
@@ -168,10 +146,8 @@ void Coordinator::Impl::release_drained() {
     for (const Phase& phase : ledger_.open_phases())
       needed = needed || (phase.kind == PhaseKind::kTrain &&
                           !ledger_.owned_by(phase, seat.stage, peer).empty());
-    if (board_.active()) {
-      const ReduceBoard::Members& round = board_.members(seat.stage.value);
-      needed = needed || std::find(round.begin(), round.end(), seat) != round.end();
-    }
+    if (board_.active())
+      needed = needed || board_.is_member(shape_.groups.groups_of(seat.stage).front(), seat);
     if (checkpoint_) {
       const auto saver = checkpoint_->savers.find(seat.stage.value);
       needed = needed || (saver != checkpoint_->savers.end() && saver->second == seat);

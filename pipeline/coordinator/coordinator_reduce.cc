@@ -27,38 +27,28 @@ constexpr std::uint64_t kSliceAlignment = 4096;
 
 // ---- Groups -------------------------------------------------------------------------------------
 
-std::vector<StageId> Coordinator::Impl::stages_of(std::uint32_t group) const {
-  const auto stages = static_cast<std::uint16_t>(stages_.size());
-  if (group < stages) return {StageId{static_cast<std::uint16_t>(group)}};
-  return {StageId{0}, StageId{static_cast<std::uint16_t>(stages - 1)}};
-}
-
-std::vector<Seat> Coordinator::Impl::members_of(std::uint32_t group) const {
+std::vector<Seat> Coordinator::Impl::members_of(GroupId group) const {
   std::vector<Seat> members;
-  for (const StageId stage : stages_of(group)) {
+  for (const StageId stage : shape_.groups.stages_of(group)) {
     const std::vector<Seat> seats = membership_.ready_of(stage);
     members.insert(members.end(), seats.begin(), seats.end());
   }
   return members;
 }
 
-std::uint64_t Coordinator::Impl::elements_of(std::uint32_t group) const {
-  const ParameterLayout& layout = layouts_[group < stages_.size() ? group : 0];
-  return group < stages_.size() ? layout.tied_offset : layout.elements - layout.tied_offset;
-}
-
-wire::ReduceGroup Coordinator::Impl::group_of(std::uint32_t id, const std::vector<Seat>& members,
-                                              std::uint64_t elements, std::uint32_t attempt) const {
+wire::ReduceGroup Coordinator::Impl::group_of(GroupId id) const {
+  const ReduceBoard::Members& members = board_.members(id);
   wire::ReduceGroup group;
-  group.set_group(id);
-  group.set_attempt(attempt);
+  group.set_group(id.value);
+  group.set_attempt(board_.attempt(id).value);
   for (const Seat& seat : members) {
     wire::GroupMember* member = group.add_members();
     *member->mutable_seat() = to_wire(seat);
     member->set_address(membership_.members().at(seat.peer).address);
   }
   const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
-  const std::vector<std::uint64_t> bounds = slice_bounds(elements, equal, kSliceAlignment);
+  const std::vector<std::uint64_t> bounds =
+      slice_bounds(shape_.elements_of(id), equal, kSliceAlignment);
   for (std::size_t i = 1; i < bounds.size(); ++i) group.add_slice_ends(bounds[i]);
   return group;
 }
@@ -67,21 +57,14 @@ wire::ReduceGroup Coordinator::Impl::group_of(std::uint32_t id, const std::vecto
 
 void Coordinator::Impl::seal(std::uint64_t step) {
   const Phase phase{PhaseKind::kTrain, step};
-  const auto stage_count = static_cast<std::uint16_t>(stages_.size());
-  std::map<std::uint32_t, ReduceBoard::Members> members;
-  for (std::uint16_t s = 0; s < stage_count; ++s) {
-    ledger_.begin_close(phase, StageId{s});
-    members[s] = members_of(s);
-  }
-  // An embedding that two stages share is a group of its own.
-  if (stage_count > 1 && layouts_[0].has_tied()) members[stage_count] = members_of(stage_count);
-  std::vector<std::uint32_t> groups;
-  std::map<std::uint32_t, ReduceBoard::Members> keepers;
-  for (const auto& [group, seats] : members) {
-    groups.push_back(group);
+  std::map<GroupId, ReduceBoard::Members> members, keepers;
+  for (const StageSpec& stage : shape_.stages) ledger_.begin_close(phase, stage.stage);
+  const std::vector<GroupId> groups = shape_.groups.groups();
+  for (const GroupId group : groups) {
+    members[group] = members_of(group);
     keepers[group] = keepers_of(group);
   }
-  board_.begin(step, std::move(members), std::move(keepers), first_round_attempt());
+  board_.begin(step, std::move(members), std::move(keepers), first_round_attempt(term_));
   reduce_deadlines_ = 0;
   send_seals(groups);
   sequence_.on_sealed(step);
@@ -89,12 +72,11 @@ void Coordinator::Impl::seal(std::uint64_t step) {
 }
 
 // Tells each member of these groups what its accumulator must hold and whom it averages with.
-void Coordinator::Impl::send_seals(const std::vector<std::uint32_t>& groups) {
+void Coordinator::Impl::send_seals(const std::vector<GroupId>& groups) {
   const Phase phase{PhaseKind::kTrain, board_.step()};
   std::map<Seat, wire::Seal> seals;
-  for (std::uint32_t group : groups) {
-    const wire::ReduceGroup round =
-        group_of(group, board_.members(group), elements_of(group), board_.attempt(group));
+  for (const GroupId group : groups) {
+    const wire::ReduceGroup round = group_of(group);
     for (const Seat& seat : board_.members(group)) *seals[seat].add_groups() = round;
   }
   for (auto& [seat, seal] : seals) {
@@ -119,12 +101,8 @@ void Coordinator::Impl::on_seal_mismatch(const Seat& seat, const wire::SealMisma
       ledger_.stage_state(phase, seat.stage) == StageState::kReduced)
     return fence(seat, "its sums are not what it reported");
   ledger_.release_owner(phase, seat.stage, seat);
-  for (std::uint32_t group = 0; group <= stages_.size(); ++group)
-    if (board_.has(group)) {
-      const auto& round = board_.members(group);
-      if (std::find(round.begin(), round.end(), seat) != round.end())
-        board_.give_up(group, board_.attempt(group));
-    }
+  for (const GroupId group : board_.groups())
+    if (board_.is_member(group, seat)) board_.give_up(group, board_.attempt(group));
   mend_rounds();
 }
 
@@ -139,19 +117,19 @@ void Coordinator::Impl::on_reduced(const wire::Reduced& reduced) {
     membership_.measured(seat, reduced.busy_ns(), reduced.contributions());
     boundaries_.on_reduced(reduced);
   }
-  const std::vector<Seat> wrong = board_.settle_differences(reduced.group());
+  const std::vector<Seat> wrong = board_.settle_differences(GroupId{reduced.group()});
   if (!wrong.empty()) {
     for (const Seat& seat : wrong)
       event("different_gradient", fmt::format("{} averaged step {} to other bits than its mates",
                                               to_string(seat), board_.step()));
-    send_fetch(reduced.group(), wrong);
+    send_fetch(GroupId{reduced.group()}, wrong);
   }
-  mark_held(stages_of(reduced.group()));
-  fetch_late(reduced.group());
+  mark_held(shape_.groups.stages_of(GroupId{reduced.group()}));
+  fetch_late(GroupId{reduced.group()});
   mend_rounds();
 }
 
-void Coordinator::Impl::fetch_late(std::uint32_t group) {
+void Coordinator::Impl::fetch_late(GroupId group) {
   if (!board_.held(group) || std::ranges::none_of(board_.holders(group), [this](const Seat& seat) {
         return link_seat(seat).has_value();
       }))
@@ -163,14 +141,9 @@ void Coordinator::Impl::fetch_late(std::uint32_t group) {
     if (shadows_.has(seat)) shadows_.asked(seat, runtime_.now());
 }
 
-void Coordinator::Impl::fetch_missing(std::uint32_t group) {
+void Coordinator::Impl::fetch_missing(GroupId group) {
   board_.all_late(group);
   fetch_late(group);
-}
-
-bool Coordinator::Impl::is_in(std::uint32_t group, StageId stage) const {
-  const std::vector<StageId> stages = stages_of(group);
-  return std::find(stages.begin(), stages.end(), stage) != stages.end();
 }
 
 // A stage is reduced once somebody holds each result that its contributions are in.
@@ -178,20 +151,18 @@ void Coordinator::Impl::mark_held(const std::vector<StageId>& stages) {
   const Phase phase{PhaseKind::kTrain, board_.step()};
   for (const StageId stage : stages) {
     bool held = true;
-    for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-      if (board_.has(group) && is_in(group, stage)) held = held && board_.held(group);
-    }
+    for (const GroupId group : shape_.groups.groups_of(stage)) held = held && board_.held(group);
     const StageState state = ledger_.stage_state(phase, stage);
     if (held && state == StageState::kClosing) ledger_.mark_reduced(phase, stage);
     if (!held && state == StageState::kReduced) ledger_.reduction_lost(phase, stage);
   }
 }
 
-void Coordinator::Impl::send_fetch(std::uint32_t group, const std::vector<Seat>& to) {
+void Coordinator::Impl::send_fetch(GroupId group, const std::vector<Seat>& to) {
   wire::FetchReduced fetch;
   *fetch.mutable_phase() = to_wire(Phase{PhaseKind::kTrain, board_.step()});
-  fetch.set_group(group);
-  fetch.set_attempt(board_.attempt(group));
+  fetch.set_group(group.value);
+  fetch.set_attempt(board_.attempt(group).value);
   fetch.set_digest(board_.digest(group));
   std::vector<Seat> holders;
   for (const Seat& seat : board_.holders(group))
@@ -211,15 +182,12 @@ void Coordinator::Impl::send_fetch(std::uint32_t group, const std::vector<Seat>&
 
 void Coordinator::Impl::after_loss_in_rounds(const Seat& lost) {
   if (!board_.active()) return;
-  std::vector<std::uint32_t> touched;
-  for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-    if (!board_.has(group)) continue;
-    const ReduceBoard::Members& round = board_.members(group);
-    if (std::find(round.begin(), round.end(), lost) != round.end()) touched.push_back(group);
-  }
+  std::vector<GroupId> touched;
+  for (const GroupId group : board_.groups())
+    if (board_.is_member(group, lost)) touched.push_back(group);
   board_.lose(lost);
-  for (std::uint32_t group : touched) {
-    mark_held(stages_of(group));
+  for (const GroupId group : touched) {
+    mark_held(shape_.groups.stages_of(group));
     // Its part may be what the others wait for; those that are done have it all.
     if (board_.held(group)) fetch_missing(group);
   }
@@ -229,13 +197,14 @@ void Coordinator::Impl::after_loss_in_rounds(const Seat& lost) {
 void Coordinator::Impl::on_round_broken(const wire::RoundBroken& broken) {
   const Seat reporter = from_wire(broken.seat()), beyond = from_wire(broken.beyond());
   if (!board_.active() || from_wire(broken.phase()) != Phase{PhaseKind::kTrain, board_.step()} ||
-      !board_.has(broken.group()) || board_.attempt(broken.group()) != broken.attempt() ||
+      !board_.has(GroupId{broken.group()}) ||
+      board_.attempt(GroupId{broken.group()}).value != broken.attempt() ||
       !membership_.is_current(beyond))
     return;
   const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
   runtime_.call_after(kRoundRetryDelay, [weak = weak(), reporter, beyond, pair,
-                                         step = board_.step(), group = broken.group(),
-                                         attempt = broken.attempt()] {
+                                         step = board_.step(), group = GroupId{broken.group()},
+                                         attempt = RoundAttempt{broken.attempt()}] {
     auto self = weak.lock();
     if (!self) return;
     Impl& impl = **self;
@@ -268,10 +237,10 @@ void Coordinator::Impl::mend_rounds() {
   if (!board_.active() || ended_) return;
   const Phase phase{PhaseKind::kTrain, board_.step()};
   std::set<StageId> incomplete;
-  std::vector<std::uint32_t> again;
-  for (std::uint32_t group : board_.broken()) {
+  std::vector<GroupId> again;
+  for (const GroupId group : board_.broken()) {
     bool complete = true;
-    for (const StageId stage : stages_of(group)) {
+    for (const StageId stage : shape_.groups.stages_of(group)) {
       if (ledger_.stage_complete(phase, stage)) continue;
       complete = false;
       incomplete.insert(stage);
@@ -289,11 +258,11 @@ void Coordinator::Impl::mend_rounds() {
   // A stage that is sealed computes no more; while one of them needs what the others compute, all
   // go on.
   if (!incomplete.empty()) return pump_leases();
-  for (std::uint32_t group : again) {
-    for (const StageId stage : stages_of(group))
+  for (const GroupId group : again) {
+    for (const StageId stage : shape_.groups.stages_of(group))
       if (ledger_.stage_state(phase, stage) == StageState::kOpen) ledger_.begin_close(phase, stage);
-    if (board_.restart(group, members_of(group), keepers_of(group)) >=
-        first_round_attempt() + kAttemptsMax)
+    if (board_.restart(group, members_of(group), keepers_of(group)).value >=
+        first_round_attempt(term_).value + kAttemptsMax)
       return fail_run(
           fmt::format("averaging step {} did not end in {} attempts", board_.step(), kAttemptsMax));
   }
@@ -306,7 +275,8 @@ void Coordinator::Impl::arm_reduce_deadline(std::uint64_t step) {
   reduce_deadline_ = runtime_.call_after(kReduceDeadline, [weak = weak(), step] {
     auto self = weak.lock();
     if (!self || !(*self)->board_.active() || (*self)->board_.step() != step) return;
-    if ((*self)->was_stopped()) return (*self)->arm_reduce_deadline(step);
+    if ((*self)->detector_.was_stopped((*self)->runtime_.now()))
+      return (*self)->arm_reduce_deadline(step);
     (*self)->on_reduce_deadline();
   });
 }
@@ -325,8 +295,7 @@ void Coordinator::Impl::on_reduce_deadline() {
                                       to_seconds(kReduceDeadline), who));
   arm_reduce_deadline(step);
   std::vector<Seat> late;
-  for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-    if (!board_.has(group)) continue;
+  for (const GroupId group : board_.groups()) {
     if (board_.held(group)) {
       for (const Seat& seat : board_.missing(group)) late.push_back(seat);
     } else if (ledger_.is_open({PhaseKind::kTrain, step})) {
@@ -364,32 +333,33 @@ void Coordinator::Impl::commit() {
   record.updates = updates_;
   record.clip_scale = scalars.clip_scale;
   record.learning_rate = scalars.learning_rate;
-  for (const wire::GroupDigest& group : board_.digests())
-    record.group_digests.push_back(group.digest());
+  for (const GroupResult& group : board_.results()) record.group_digests.push_back(group.digest);
   // Durable before anybody hears of it.
   if (auto kept = journal_.record_commit(record); !kept) return journal_failed(kept.error());
 
   // Where somebody was not in the round, the others keep the result for it.
   std::set<StageId> keepers = stages_to_keep_for();
-  for (const auto& [peer, session] : peers_) {
+  for (const auto& [peer, session] : sessions_.seated()) {
     const Seat& seat = session->seat;
     if (!serves(seat) && !follows(seat)) continue;
-    for (std::uint32_t group = 0; group <= stages_.size(); ++group) {
-      if (!board_.has(group) || !is_in(group, seat.stage)) continue;
-      const ReduceBoard::Members& round = board_.members(group);
-      if (std::find(round.begin(), round.end(), seat) == round.end()) keepers.insert(seat.stage);
-    }
+    for (const GroupId group : shape_.groups.groups_of(seat.stage))
+      if (!board_.is_member(group, seat)) keepers.insert(seat.stage);
   }
   wire::Commit commit;
   commit.set_step(step);
   commit.set_skipped(record.skipped);
-  for (const wire::GroupDigest& group : board_.digests()) *commit.add_groups() = group;
+  for (const GroupResult& group : board_.results()) {
+    wire::GroupDigest* digest = commit.add_groups();
+    digest->set_group(group.group.value);
+    digest->set_attempt(group.attempt.value);
+    digest->set_digest(group.digest);
+  }
   commit.set_learning_rate(scalars.learning_rate);
   commit.set_clip_scale(scalars.clip_scale);
   commit.set_bias_correction1(scalars.bias_correction1);
   commit.set_bias_correction2(scalars.bias_correction2);
   commit.set_loss(record.loss);
-  for (const auto& [peer, session] : peers_) {
+  for (const auto& [peer, session] : sessions_.seated()) {
     const Seat& seat = session->seat;
     if (!serves(seat) && !follows(seat)) continue;
     commit.set_keep(keepers.contains(seat.stage));
@@ -403,6 +373,7 @@ void Coordinator::Impl::commit() {
     for (const IndexRange& range : ledger_.owned_by(phase, member.seat.stage, peer))
       owned += range.count;
     membership_.contributed(peer, owned);
+    if (owned > 0) detector_.contributed(peer);
     shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
   }
   const std::uint64_t reduce_bytes = board_.reduce_bytes();
@@ -433,11 +404,11 @@ void Coordinator::Impl::commit() {
 // Phases that open from now on travel so; those that are open keep what they were opened with.
 void Coordinator::Impl::choose_codecs() {
   std::vector<std::uint32_t> peers;
-  for (const StageSpec& stage : stages_)
+  for (const StageSpec& stage : shape_.stages)
     peers.push_back(static_cast<std::uint32_t>(membership_.ready_of(stage.stage).size()));
   const std::vector<std::string> changes = boundaries_.on_commit(peers);
   if (changes.empty()) return;
-  if (auto kept = journal_.put_meta("codecs", boundaries_.to_text()); !kept)
+  if (auto kept = journal_.record_codecs(boundaries_.to_text()); !kept)
     return journal_failed(kept.error());
   for (const std::string& change : changes) event("codec", change);
 }
@@ -449,11 +420,9 @@ void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
                                 to_string(seat), stepped.version()));
   membership_.at(seat.peer).stepped =
       std::max(membership_.at(seat.peer).stepped, stepped.version());
-  state_digests_[{seat.stage, stepped.version()}][seat] = stepped.state_digest();
+  audit_.say(seat, stepped.version(), stepped.state_digest());
   compare_states(seat.stage, stepped.version());
-  std::erase_if(state_digests_,
-                [&](const auto& entry) { return entry.first.second + 2 < stepped.version(); });
-  if (!followers_ready_.empty()) seat_followers(seat.stage);
+  if (audit_.has_followers()) seat_followers(seat.stage);
   check_shadows(seat.stage);
   if (sequence_.finished()) advance();
 }
@@ -461,29 +430,16 @@ void Coordinator::Impl::on_stepped(const wire::Stepped& stepped) {
 // Replicas must hold the same bits. A minority is fenced and comes back with the others' state; of
 // two that differ nobody knows which is right: the run goes back.
 void Coordinator::Impl::compare_states(StageId stage, std::uint64_t version) {
-  const std::map<Seat, std::uint64_t>& said = state_digests_[{stage, version}];
-  std::map<std::uint64_t, std::vector<Seat>> votes;
-  for (const auto& [seat, digest] : said) votes[digest].push_back(seat);
-  if (votes.size() < 2) return;
-  const std::vector<Seat> all = membership_.ready_of(stage);
-  const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();
-  });
-  if (2 * most->second.size() > all.size()) {
-    std::vector<Seat> wrong;
-    for (const auto& [digest, seats] : votes)
-      if (digest != most->first) wrong.insert(wrong.end(), seats.begin(), seats.end());
-    for (const Seat& seat : wrong)
+  const ReplicaAudit::Verdict verdict =
+      audit_.compare(stage, version, membership_.ready_of(stage).size());
+  using Kind = ReplicaAudit::Verdict::Kind;
+  if (verdict.kind == Kind::kMinority)
+    for (const Seat& seat : verdict.wrong)
       fence(seat, fmt::format("it holds other parameters after step {} than most of its stage",
                               version - 1));
-    return;
-  }
-  if (said.size() < all.size()) return;  // the others may tell which is right
-  if (settled_by_shadows(stage, version, votes)) return;
-  const auto other = votes.begin()->first == most->first ? std::next(votes.begin()) : votes.begin();
+  if (verdict.kind != Kind::kTie || settled_by_shadows(stage, version, verdict.votes)) return;
   begin_from_checkpoint(fmt::format("{} and {} hold different parameters after step {}",
-                                    to_string(most->second.front()),
-                                    to_string(other->second.front()), version - 1));
+                                    to_string(verdict.one), to_string(verdict.other), version - 1));
 }
 
 }  // namespace swarmline

@@ -9,22 +9,13 @@
 #include "base/log.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "pipeline/coordinator/coordinator_impl.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
 namespace {
-constexpr const char* kStarted = "started";    // meta: training has begun, in the era before that
-constexpr const char* kEnded = "ended";        // meta: the run was over, or left by its user
-constexpr const char* kStopping = "stopping";  // meta: its user wants it to end after the open step
-constexpr const char* kAddress = "address";    // meta: where it listens
-constexpr const char* kEvaluated =
-    "evaluated";                           // meta: the newest version whose evaluation is over
 constexpr int kDeposed = 3;                // exit code
 constexpr std::size_t kHeldMax = 1 << 16;  // messages that wait for the collecting to end
-constexpr int kAttemptsOfTermBits = 8;     // of averaging: more than one term may use
-constexpr int kOpeningsOfTermBits = 32;    // of a phase: more than one term may use
-// Peers that live dial so often at least, whatever their heartbeats are.
-constexpr Duration kRedialTime = std::chrono::seconds(1);
 
 bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
   return std::any_of(holdings.phases().begin(), holdings.phases().end(),
@@ -34,67 +25,33 @@ bool names_step(const wire::Holdings& holdings, std::uint64_t step) {
 }
 }  // namespace
 
-// ---- The journal --------------------------------------------------------------------------------
-
-// Before anything else: whoever is asked under it may know that no older one counts.
-Result<void> Coordinator::Impl::begin_term() {
-  if (term_.value > kTermMax)
-    return fail(ErrorCode::kRefused, fmt::format("this run was begun again {} times", kTermMax));
-  ledger_.begin_term(term_);
-  return journal_.put_meta("term", std::to_string(term_.value));
-}
-
-// Its peers may be there still, with open steps.
-Result<bool> Coordinator::Impl::was_training() {
-  const auto started = journaled(kStarted);
-  if (!started) return std::unexpected(started.error());
-  const auto ended = journaled(kEnded);
-  if (!ended) return std::unexpected(ended.error());
-  trained_ = *started > 0 && *ended == 0;  // in this era, or in one before
-  return *started == era_.value + 1 && *ended == 0;
-}
-
-Result<void> Coordinator::Impl::begin_collecting(const std::optional<CommitRecord>& last,
-                                                 const std::vector<SeatRecord>& seats) {
-  const auto beginning = journaled("era_version");
-  if (!beginning) return std::unexpected(beginning.error());
-  const auto evaluated = journaled(kEvaluated);
-  if (!evaluated) return std::unexpected(evaluated.error());
+void Coordinator::Impl::begin_collecting(const JournaledRun& run) {
   collecting_ = std::make_unique<Collecting>();
-  collecting_->evaluated = *evaluated;
-  collecting_->committed = *beginning;
-  const auto updates = journal_.get_meta("era_updates");
-  if (!updates) return std::unexpected(updates.error());
-  const auto count = journaled("era_updates");
-  if (!count) return std::unexpected(count.error());
-  if (*updates || *beginning == 0) collecting_->updates = *count;
-  auto checkpoint = journal_.get_meta("checkpoint");
-  if (!checkpoint) return std::unexpected(std::move(checkpoint).error());
-  last_checkpoint_ = checkpoint->value_or("");
-  if (last && last->era == era_.value) {
-    collecting_->last_commit = last;
-    collecting_->committed = last->version;
+  collecting_->evaluated = run.evaluated;
+  collecting_->committed = run.era_version;
+  if (run.era_updates_known) collecting_->updates = run.era_updates;
+  last_checkpoint_ = run.checkpoint;
+  if (run.last_commit && run.last_commit->era == era_.value) {
+    collecting_->last_commit = run.last_commit;
+    collecting_->committed = run.last_commit->version;
   }
-  for (const SeatRecord& seat : seats) membership_.restore(seat, seat.state == "active");
+  for (const SeatRecord& seat : run.seats) membership_.restore(seat, seat.state == "active");
   for (const Seat& seat : membership_.away()) collecting_->awaited.insert(seat);
   collecting_->heard_nobody = again_.heard_nobody;
   state_ = State::kCollecting;
   trained_ = true;
-  const auto stopping = journaled(kStopping);
-  if (!stopping) return std::unexpected(stopping.error());
-  if (*stopping > 0) sequence_.drain();
+  if (run.stopping) sequence_.drain();
   event("begun_again", fmt::format("term {}, after step {}; waiting for {} peers", term_.value,
                                    collecting_->committed, collecting_->awaited.size()));
   arm_collect_deadline();
   if (collecting_->awaited.empty()) end_collecting_soon();  // it had sent everybody off
-  return {};
 }
 
 // Peers know the address that it had before.
 Result<Address> Coordinator::Impl::listen() {
   auto wanted = parse_address(options_.config.net.listen);
   if (!wanted) return wanted;
-  auto before = journal_.get_meta(kAddress);
+  auto before = journal_.address();
   if (!before) return std::unexpected(before.error());
   Result<Address> bound = fail(ErrorCode::kNotFound, "");
   const auto try_at = [&](const Address& address) {
@@ -109,18 +66,16 @@ Result<Address> Coordinator::Impl::listen() {
     if (!try_at(*wanted)) return bound;
     if (*before && known && wanted->port == 0) SWARMLINE_TRY(say_moved(*known, *bound, taken));
   }
-  SWARMLINE_TRY(journal_.put_meta(kAddress, to_string(*bound)));
+  SWARMLINE_TRY(journal_.record_address(to_string(*bound)));
   return bound;
 }
 
 // Better elsewhere than not at all: the peers may be gone, too.
 Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to,
                                           const std::string& why) {
-  const auto started = journaled(kStarted);
-  if (!started) return std::unexpected(started.error());
-  const auto ended = journaled(kEnded);
-  if (!ended) return std::unexpected(ended.error());
-  if (*started == 0 || *ended > 0) return {};  // nobody looks for it
+  const auto run = journal_.read();
+  if (!run) return std::unexpected(run.error());
+  if (!run->has_trained()) return {};  // nobody looks for it
   event("moved",
         fmt::format(
             "this coordinator listens on {}, the one before listened on {} ({}): peers that "
@@ -130,14 +85,6 @@ Result<void> Coordinator::Impl::say_moved(const Address& from, const Address& to
   return {};
 }
 
-std::uint32_t Coordinator::Impl::first_round_attempt() const {
-  return static_cast<std::uint32_t>((term_.value - 1) << kAttemptsOfTermBits);
-}
-
-std::uint64_t Coordinator::Impl::first_opening() const {
-  return term_.value << kOpeningsOfTermBits;
-}
-
 // ---- Collecting ---------------------------------------------------------------------------------
 
 // Where a standby may have taken over, peers first have to find out that it did.
@@ -145,14 +92,15 @@ void Coordinator::Impl::arm_collect_deadline() {
   runtime_.cancel(collecting_->deadline);
   Duration wait = from_seconds(options_.config.net.collect_seconds);
   if (!options_.config.net.standby.empty() && collecting_->holdings.empty())
-    wait +=
-        2 * std::max(kCoordinatorSilence, 10 * from_seconds(options_.config.net.heartbeat_seconds));
+    wait += 2 * std::max(knobs().coordinator_silence,
+                         10 * from_seconds(options_.config.net.heartbeat_seconds));
   if (collecting_->heard_nobody)
     wait = std::max(wait, from_seconds(options_.config.net.peers_wait_seconds));
   collecting_->deadline = runtime_.call_after(wait, [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;
-    if ((*self)->was_stopped()) return (*self)->arm_collect_deadline();
+    if ((*self)->detector_.was_stopped((*self)->runtime_.now()))
+      return (*self)->arm_collect_deadline();
     (*self)->end_collecting();
   });
 }
@@ -160,17 +108,15 @@ void Coordinator::Impl::arm_collect_deadline() {
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
 // lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
 void Coordinator::Impl::arm_quiet() {
-  const NetSection& net = options_.config.net;
   runtime_.cancel(collecting_->quiet);
-  if (!net.standby.empty()) return;
-  const Duration silence = Membership::silence_allowed(from_seconds(net.heartbeat_seconds),
-                                                       from_seconds(net.peer_silence_seconds));
-  collecting_->quiet = runtime_.call_after(std::max(kRedialTime, silence), [weak = weak()] {
+  if (!options_.config.net.standby.empty()) return;
+  const Duration silence = detector_.silence_allowed();
+  collecting_->quiet = runtime_.call_after(std::max(knobs().redial_time, silence), [weak = weak()] {
     auto self = weak.lock();
     if (!self || !(*self)->collecting_ || (*self)->ended_) return;
     Impl& impl = **self;
-    if (impl.was_stopped()) return impl.arm_quiet();
-    const bool held = std::ranges::none_of(impl.stages_, [&](const StageSpec& stage) {
+    if (impl.detector_.was_stopped(impl.runtime_.now())) return impl.arm_quiet();
+    const bool held = std::ranges::none_of(impl.shape_.stages, [&](const StageSpec& stage) {
       return impl.membership_.ready_of(stage.stage).empty();
     });
     if (held) impl.end_collecting();
@@ -193,13 +139,14 @@ bool Coordinator::Impl::resumes(const wire::Hello& hello) const {
 void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello& hello,
                                     const RpcChannel::Respond& respond) {
   const Seat seat = from_wire(hello.previous());
-  if (const auto before = peers_.find(seat.peer); before != peers_.end()) {
-    before->second->seat = {};  // it is here again before the end of that connection was seen
-    before->second->channel->close();
+  if (const SessionPtr before = sessions_.unseat(seat.peer)) {
+    before->seat = {};  // it is here again before the end of that connection was seen
+    before->channel->close();
   }
-  session->seat = seat;
-  peers_[seat.peer] = session;
-  membership_.resume(hello, runtime_.now());
+  sessions_.seat(session, seat);
+  detector_.watch(seat, runtime_.now());
+  detector_.works_from(seat, runtime_.now());
+  membership_.resume(hello);
   event("peer_resumed", fmt::format("{} at {}", to_string(seat), hello.address()));
   wire::Welcome welcome;
   welcome.set_term(term_.value);
@@ -220,7 +167,8 @@ void Coordinator::Impl::resume_seat(const SessionPtr& session, const wire::Hello
 bool Coordinator::Impl::awaited_again(const Session& session) {
   const Seat seat = session.seat;
   if (!collecting_ || collecting_->holdings.erase(seat) == 0) return false;
-  peers_.erase(seat.peer);
+  sessions_.unseat(seat.peer);
+  detector_.forget(seat.peer);
   membership_.at(seat.peer).state = MemberState::kAway;
   collecting_->awaited.insert(seat);
   arm_quiet();
@@ -271,7 +219,7 @@ void Coordinator::Impl::end_collecting() {
   const std::unique_ptr<Collecting> collected = std::move(collecting_);
   state_ = sequence_.draining() ? State::kDraining : State::kTraining;
   stats_.on_training_started(runtime_.now());
-  for (const StageSpec& stage : stages_)
+  for (const StageSpec& stage : shape_.stages)
     if (membership_.ready_of(stage.stage).empty())
       return begin_from_checkpoint(fmt::format(
           "none of the peers of stage {} came back to the coordinator", stage.stage.value));
@@ -314,12 +262,11 @@ void Coordinator::Impl::say_resume(const std::optional<CommitRecord>& last) {
       notify(seat, make_frame(MessageKind::kCommit, said_again(*last)));
     Member& member = membership_.at(seat.peer);
     member.stepped = holdings.stepped();
-    if (holdings.stepped() > 0)
-      state_digests_[{seat.stage, holdings.stepped()}][seat] = holdings.state_digest();
+    if (holdings.stepped() > 0) audit_.say(seat, holdings.stepped(), holdings.state_digest());
     if (seat.stage.value == 0)
       sources_[seat.peer] = {.wanted = holdings.wanted(), .granted = holdings.leased()};
   }
-  for (const StageSpec& stage : stages_)
+  for (const StageSpec& stage : shape_.stages)
     if (last && !ended_) compare_states(stage.stage, last->version);
 }
 
@@ -361,7 +308,7 @@ void Coordinator::Impl::collect_phase(wire::OpenPhase& open) {
   ledger_.had_been_leased(phase);
   const auto take = [&](const Seat& seat, const wire::Contribution& contribution) {
     const Verdict verdict = ledger_.collect(phase, seat.stage, contribution.index(), seat);
-    if (verdict == Verdict::kAccepted && seat.stage.value + 1U == stages_.size())
+    if (verdict == Verdict::kAccepted && seat.stage.value + 1U == shape_.stages.size())
       ledger_.record_loss(phase, contribution.index(), contribution.loss_sum());
     return verdict != Verdict::kRefused;
   };
@@ -389,34 +336,9 @@ void Coordinator::Impl::name_coordinators(wire::Welcome& welcome) const {
   for (const std::string& address : options_.config.net.standby) welcome.add_coordinators(address);
 }
 
-Result<void> Coordinator::Impl::record_started() {
-  SWARMLINE_TRY(journal_.put_meta(kEnded, "0"));
-  SWARMLINE_TRY(journal_.put_meta(kStopping, "0"));
-  return journal_.put_meta(kStarted, std::to_string(era_.value + 1));
-}
-
-Result<void> Coordinator::Impl::record_stopping() {
-  return journal_.put_meta(kStopping, "1");
-}
-
-Result<void> Coordinator::Impl::record_evaluated(std::uint64_t version) {
-  return journal_.put_meta(kEvaluated, std::to_string(version));
-}
-
-Result<bool> Coordinator::has_ended(Journal& journal) {
-  const auto ended = journal.get_meta(kEnded);
-  if (!ended) return std::unexpected(ended.error());
-  return ended->value_or("0") == "1";
-}
-
-void Coordinator::Impl::record_end() {
-  if (auto kept = journal_.put_meta(kEnded, "1"); !kept)
-    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
-}
-
 // A peer says that another coordinator came after this one: the journal knows.
 void Coordinator::Impl::check_reign() {
-  const auto term = journaled("term");
+  const auto term = journal_.term();
   if (!term ? term.error().code == ErrorCode::kRefused : *term != term_.value)
     step_down(term ? fmt::format("the journal is at term {}, this is {}", *term, term_.value)
                    : term.error().what);
@@ -437,8 +359,7 @@ void Coordinator::Impl::step_down(const std::string& why) {
     auto self = weak.lock();
     if (!self) return;
     (*self)->network_.stop_listening();
-    const std::vector<SessionPtr> sessions = (*self)->sessions_;
-    for (const SessionPtr& session : sessions) session->channel->close();
+    (*self)->sessions_.close_all();
     (*self)->on_finished_({kDeposed, (*self)->sentence_});
   });
 }

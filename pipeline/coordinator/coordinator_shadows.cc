@@ -28,7 +28,7 @@ void Coordinator::Impl::add_shadow(const Seat& host, StageId stage, const std::s
   event("shadow_added", fmt::format("{} follows stage {}: {}", to_string(host), stage.value, why));
   wire::Follow follow;
   follow.set_stage(stage.value);
-  peers_.at(host.peer)->channel->notify(make_frame(MessageKind::kFollow, follow));
+  sessions_.of(host.peer)->channel->notify(make_frame(MessageKind::kFollow, follow));
 }
 
 void Coordinator::Impl::drop_shadow(const Seat& shadow, const std::string& kind,
@@ -38,8 +38,8 @@ void Coordinator::Impl::drop_shadow(const Seat& shadow, const std::string& kind,
   wire::Follow follow;
   follow.set_stage(shadow.stage.value);
   follow.set_drop(true);
-  if (const auto host = peers_.find(shadow.peer); host != peers_.end())
-    host->second->channel->notify(make_frame(MessageKind::kFollow, follow));
+  if (const SessionPtr host = sessions_.of(shadow.peer))
+    host->channel->notify(make_frame(MessageKind::kFollow, follow));
   forget_shadow(shadow);
   balancer_.seats_changed();
   mend_rounds();
@@ -54,14 +54,13 @@ void Coordinator::Impl::forget_shadow(const Seat& shadow) {
 
 void Coordinator::Impl::lose_keeper(const Seat& keeper) {
   if (!board_.active()) return;
-  std::vector<std::uint32_t> held;
-  for (std::uint32_t group = 0; group <= stages_.size(); ++group)
-    if (board_.has(group) && is_in(group, keeper.stage) && board_.has_reported(group, keeper))
-      held.push_back(group);
+  std::vector<GroupId> held;
+  for (const GroupId group : shape_.groups.groups_of(keeper.stage))
+    if (board_.has_reported(group, keeper)) held.push_back(group);
   board_.lose(keeper);
   mark_held({keeper.stage});
   // Others may be fetching from it.
-  for (const std::uint32_t group : held)
+  for (const GroupId group : held)
     if (board_.held(group)) fetch_missing(group);
 }
 
@@ -137,11 +136,8 @@ void Coordinator::Impl::check_shadows(StageId stage) {
   for (const Seat& seat : shadows_.of_stage(stage)) {
     if (!shadows_.has(seat)) continue;
     const ShadowDesk::Shadow shadow = shadows_.all().at(seat);
-    const auto said = state_digests_.find({stage, shadow.version});
-    if (shadow.version == 0 || said == state_digests_.end() || said->second.empty()) continue;
-    const bool same = std::ranges::any_of(
-        said->second, [&](const auto& entry) { return entry.second == shadow.digest; });
-    if (!same) {
+    if (shadow.version == 0 || !audit_.knows(stage, shadow.version)) continue;
+    if (!audit_.has_said(stage, shadow.version, shadow.digest)) {
       drop_shadow(seat, "shadow_demoted", "it holds other parameters than the stage");
       continue;
     }
@@ -207,9 +203,9 @@ std::vector<Seat> Coordinator::Impl::shadow_hosts(StageId stage) const {
 
 // ---- Each step ----------------------------------------------------------------------------------
 
-std::vector<Seat> Coordinator::Impl::keepers_of(std::uint32_t group) const {
+std::vector<Seat> Coordinator::Impl::keepers_of(GroupId group) const {
   std::vector<Seat> keepers;
-  for (const StageId stage : stages_of(group)) {
+  for (const StageId stage : shape_.groups.stages_of(group)) {
     const std::vector<Seat> ready = shadows_.ready_of(stage);
     keepers.insert(keepers.end(), ready.begin(), ready.end());
   }
@@ -217,9 +213,9 @@ std::vector<Seat> Coordinator::Impl::keepers_of(std::uint32_t group) const {
 }
 
 bool Coordinator::Impl::has_result(const Seat& seat) const {
-  for (std::uint32_t group = 0; group <= stages_.size(); ++group)
-    if (board_.has(group) && is_in(group, seat.stage) && !board_.has_reported(group, seat))
-      return false;
+  if (!board_.active()) return true;
+  for (const GroupId group : shape_.groups.groups_of(seat.stage))
+    if (!board_.has_reported(group, seat)) return false;
   return true;
 }
 
@@ -371,13 +367,13 @@ bool Coordinator::Impl::seat_heir(const Seat& seat, const wire::Ready& ready) {
     return true;
   }
   emptied_.erase(found);
-  state_digests_[{seat.stage, version}][seat] = emptied.digest;
+  audit_.say(seat, version, emptied.digest);
   if (board_.active()) board_.seat_keeper(*emptied.heir, seat);
   event("taken_over", fmt::format("{} serves stage {} with version {}", to_string(seat),
                                   seat.stage.value, version));
   take_seat(seat, version);
-  for (std::uint32_t group = 0; board_.active() && group <= stages_.size(); ++group)
-    if (board_.has(group)) fetch_late(group);
+  if (board_.active())
+    for (const GroupId group : board_.groups()) fetch_late(group);
   for (const Phase& phase : ledger_.open_phases()) after_progress(phase);
   advance();
   return true;

@@ -84,7 +84,7 @@ std::string Coordinator::Impl::status_json() const {
   json.member("elapsed_seconds", elapsed);
   json.member("in_flight", in_flight);
   json.key("stages").begin_array();
-  for (const StageSpec& stage : stages_) {
+  for (const StageSpec& stage : shape_.stages) {
     json.begin_object();
     json.member("stage", stage.stage.value);
     json.member("first_layer", stage.first_layer).member("last_layer", stage.last_layer);
@@ -120,7 +120,7 @@ std::string Coordinator::Impl::status_json() const {
   }
   json.end_array();
   json.key("boundaries").begin_array();
-  for (std::size_t s = 0; s + 1 < stages_.size(); ++s)
+  for (std::size_t s = 0; s + 1 < shape_.stages.size(); ++s)
     write_boundary(json, s, stats_.boundaries()[s], boundaries_);
   json.end_array();
   json.member("reduce_bytes", stats_.reduce_bytes());

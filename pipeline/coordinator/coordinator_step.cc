@@ -38,7 +38,7 @@ bool Coordinator::Impl::is_sealed(const Phase& phase) const {
 // What a sealed step has lost is leased once those who are to add it have been told so.
 bool Coordinator::Impl::may_lease(const Phase& phase) const {
   if (!is_sealed(phase)) return true;
-  return std::ranges::all_of(stages_, [&](const StageSpec& stage) {
+  return std::ranges::all_of(shape_.stages, [&](const StageSpec& stage) {
     return reopened_.contains(stage.stage) || ledger_.stage_complete(phase, stage.stage);
   });
 }
@@ -58,7 +58,7 @@ void Coordinator::Impl::pump_leases() {
       progress = false;
       for (const auto& [peer, source] : sources_) {
         if (!takes_leases(peer, source)) continue;
-        for (const Lease& lease : ledger_.lease(phase, peers_.at(peer)->seat, 1)) {
+        for (const Lease& lease : ledger_.lease(phase, sessions_.of(peer)->seat, 1)) {
           grant(peer, lease, granted[peer]);
           progress = true;
         }
@@ -69,7 +69,8 @@ void Coordinator::Impl::pump_leases() {
 }
 
 bool Coordinator::Impl::takes_leases(PeerId peer, const LeaseBook& source) const {
-  return source.granted < source.wanted && peers_.contains(peer) && serves(peers_.at(peer)->seat) &&
+  const SessionPtr session = sessions_.of(peer);
+  return source.granted < source.wanted && session && serves(session->seat) &&
          !membership_.spared(membership_.members().at(peer));
 }
 
@@ -87,7 +88,7 @@ void Coordinator::Impl::grant(PeerId source, const Lease& lease, wire::Leases& l
 
 void Coordinator::Impl::send_leases(const std::map<PeerId, wire::Leases>& granted) {
   for (const auto& [peer, leases] : granted)
-    peers_.at(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
+    sessions_.of(peer)->channel->notify(make_frame(MessageKind::kLeases, leases));
 }
 
 // ---- Contributions ------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ void Coordinator::Impl::on_report(const wire::Report& report) {
       continue;
     }
     ack.add_accepted(contribution.index());
-    if (verdict == Verdict::kAccepted && seat.stage.value + 1U == stages_.size())
+    if (verdict == Verdict::kAccepted && seat.stage.value + 1U == shape_.stages.size())
       ledger_.record_loss(phase, contribution.index(), contribution.loss_sum());
   }
   notify(seat, make_frame(MessageKind::kReportAck, ack));
@@ -190,7 +191,7 @@ void Coordinator::Impl::finish_eval(const Phase& phase) {
   opened_.erase(phase);
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
   stats_.on_evaluated(loss);
-  if (auto kept = record_evaluated(phase.step); !kept) return journal_failed(kept.error());
+  if (auto kept = journal_.record_evaluated(phase.step); !kept) return journal_failed(kept.error());
   wire::RetirePhase retire;
   *retire.mutable_phase() = to_wire(phase);
   broadcast(make_frame(MessageKind::kRetirePhase, retire));

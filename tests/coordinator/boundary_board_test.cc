@@ -1,6 +1,6 @@
 // What the coordinator makes of reports about boundaries.
 
-#include "pipeline/coordinator/boundary_board.h"
+#include "pipeline/coordinator/steps/boundary_board.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/membership.h"
+#include "pipeline/coordinator/members/membership.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,17 +9,14 @@
 namespace swarmline {
 
 namespace {
-constexpr int kStoppedGaps = 3;        // of its usual gaps between heartbeats
 constexpr double kSpeedWeight = 0.25;  // of the newest step in a peer's measured speed
 
-void describe(Member& member, const wire::Hello& hello, Instant now) {
+void describe(Member& member, const wire::Hello& hello) {
   member.name = hello.name();
   member.address = hello.address();
   member.device = hello.device();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
-  member.last_heard = now;
-  member.progress = now;
 }
 }  // namespace
 
@@ -53,14 +50,13 @@ std::vector<Seat> Membership::away() const {
   return seats;
 }
 
-void Membership::resume(const wire::Hello& hello, Instant now) {
+void Membership::resume(const wire::Hello& hello) {
   Member& member = members_.at(PeerId{hello.previous().peer()});
-  describe(member, hello, now);
+  describe(member, hello);
   member.state = MemberState::kReady;
 }
 
-Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
-                              std::optional<StageId> chosen) {
+Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {
   if (members_.size() >= static_cast<std::size_t>(Limits::peers_max))
     return fail(ErrorCode::kRefused, "the run has as many peers as it takes");
   SwarmSnapshot snapshot;
@@ -79,13 +75,11 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   if (!stage) return std::unexpected(stage.error());
   Seat seat{id, *stage, Incarnation{1}};
   std::uint64_t contributions = 0;
-  std::uint32_t stuck = 0;
   double seconds = 0;
   if (const Member* before = former(hello)) {
     seat.peer = before->seat.peer;
     seat.incarnation.value = before->seat.incarnation.value + 1;
     contributions = before->contributions;
-    stuck = before->stuck;
     if (before->seat.stage == *stage) seconds = before->seconds_per_microbatch;
   } else {
     ++next_peer_;
@@ -94,19 +88,14 @@ Result<Seat> Membership::join(const wire::Hello& hello, Instant now,
   member = Member{};
   member.seat = seat;
   member.contributions = contributions;
-  member.stuck = stuck;
   member.seconds_per_microbatch = seconds;
-  describe(member, hello, now);
+  describe(member, hello);
   return member.seat;
 }
 
 bool Membership::is_current(const Seat& seat) const {
   auto it = members_.find(seat.peer);
   return it != members_.end() && it->second.seat == seat && it->second.state != MemberState::kLost;
-}
-
-void Membership::heard(const Seat& seat, Instant now) {
-  if (is_current(seat)) members_.at(seat.peer).last_heard = now;
 }
 
 void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
@@ -119,65 +108,15 @@ void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t
 }
 
 void Membership::contributed(PeerId peer, std::uint32_t microbatches) {
-  Member& member = members_.at(peer);
-  member.contributions += microbatches;
-  if (microbatches > 0) member.stuck = 0;
+  members_.at(peer).contributions += microbatches;
 }
 
-void Membership::heartbeat(const wire::Heartbeat& beat, Instant now) {
+void Membership::heartbeat(const wire::Heartbeat& beat) {
   const Seat seat = from_wire(beat.seat());
   if (!is_current(seat)) return;
   Member& member = members_.at(seat.peer);
-  if (member.last_beat != Instant{}) {
-    // As TCP judges round trips (RFC 6298).
-    const Duration gap = now - member.last_beat;
-    if (member.gap_mean == Duration{}) member.gap_mean = gap;
-    // Stopped, not stuck: its device could do nothing either.
-    if (gap > kStoppedGaps * member.gap_mean) member.progress = now;
-    const Duration off = gap > member.gap_mean ? gap - member.gap_mean : member.gap_mean - gap;
-    member.gap_deviation += (off - member.gap_deviation) / 4;
-    member.gap_mean += (gap - member.gap_mean) / 8;
-  }
-  member.last_heard = now;
-  member.last_beat = now;
-  if (beat.jobs_done() != member.jobs_done || beat.jobs_waiting() == 0) member.progress = now;
-  member.jobs_done = beat.jobs_done();
   member.in_flight = beat.in_flight();
   member.busy_ns = beat.busy_ns();
-}
-
-void Membership::restart_deadlines(Instant now) {
-  for (auto& [peer, member] : members_) {
-    member.last_heard = member.progress = now;
-    member.last_beat = Instant{};  // this gap was ours
-  }
-}
-
-Duration Membership::silence_allowed(Duration period, Duration configured) {
-  if (configured != Duration{}) return configured;
-  return std::chrono::duration_cast<Duration>(period * kSilentPeriods);
-}
-
-std::vector<Seat> Membership::silent(Instant now, Duration period, Duration configured) const {
-  const Duration least = silence_allowed(period, configured);
-  std::vector<Seat> seats;
-  for (const auto& [peer, member] : members_) {
-    if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
-    Duration allowed = least;
-    if (configured == Duration{})
-      allowed = std::max(least, std::min(member.gap_mean + 8 * member.gap_deviation,
-                                         std::max(kSilenceMax, least)));
-    if (now - member.last_heard > allowed) seats.push_back(member.seat);
-  }
-  return seats;
-}
-
-std::vector<Seat> Membership::stuck(Duration limit) const {
-  std::vector<Seat> seats;
-  for (const auto& [peer, member] : members_)
-    if (member.state == MemberState::kReady && member.last_beat - member.progress > limit)
-      seats.push_back(member.seat);
-  return seats;
 }
 
 void Membership::fence(const Seat& seat) {

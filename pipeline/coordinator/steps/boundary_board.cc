@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/boundary_board.h"
+#include "pipeline/coordinator/steps/boundary_board.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/run_stats.h"
+#include "pipeline/coordinator/run/run_stats.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/join_desk.h"
+#include "pipeline/coordinator/states/join_desk.h"
 
 #include <utility>
 

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
-#include "pipeline/coordinator/membership.h"
-#include "pipeline/coordinator/reduce_board.h"
-#include "pipeline/coordinator/report_pace.h"
-#include "pipeline/coordinator/run_sequence.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/run/run_sequence.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
+#include "pipeline/coordinator/steps/report_pace.h"
 
 namespace swarmline {
 namespace {
@@ -68,7 +68,7 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   std::map<StageId, int> seats;
   std::vector<Seat> joined;
   for (int i = 0; i < 3; ++i) {
-    const auto seat = membership.join(hello("a"), at(0s));
+    const auto seat = membership.join(hello("a"));
     ASSERT_TRUE(seat.has_value());
     ++seats[seat->stage];
     joined.push_back(*seat);
@@ -82,7 +82,7 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   }
   EXPECT_TRUE(membership.formed());
   // One more that still builds its stage is waited for.
-  const auto late = membership.join(hello("b"), at(0s));
+  const auto late = membership.join(hello("b"));
   ASSERT_TRUE(late.has_value());
   EXPECT_FALSE(membership.formed());
   membership.at(late->peer).state = MemberState::kReady;
@@ -91,7 +91,7 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
 
 TEST(Membership, OnlyTheCurrentSeatCounts) {
   Membership membership({1});
-  const Seat seat = *membership.join(hello("a"), at(0s));
+  const Seat seat = *membership.join(hello("a"));
   EXPECT_TRUE(membership.is_current(seat));
   EXPECT_FALSE(membership.is_current({seat.peer, seat.stage, Incarnation{2}}));
   EXPECT_FALSE(membership.is_current({PeerId{9}, seat.stage, seat.incarnation}));
@@ -99,85 +99,10 @@ TEST(Membership, OnlyTheCurrentSeatCounts) {
   EXPECT_FALSE(membership.is_current(seat));
 }
 
-TEST(Membership, SilenceEndsByAnyWordAndStartsOverAfterOnesOwnAbsence) {
-  Membership membership({2});
-  const Seat a = *membership.join(hello("a"), at(0s)), b = *membership.join(hello("b"), at(0s));
-  const auto silent = [&](Duration now) { return membership.silent(at(now), 500ms, 4s); };
-  EXPECT_TRUE(silent(4s).empty());
-  membership.heard(a, at(5s));
-  EXPECT_EQ(silent(5s), std::vector<Seat>{b});
-  wire::Heartbeat beat;
-  *beat.mutable_seat() = to_wire(b);
-  beat.set_in_flight(3);
-  membership.heartbeat(beat, at(6s));
-  EXPECT_TRUE(silent(9s).empty());
-  EXPECT_EQ(membership.at(b.peer).in_flight, 3U);
-  // A word under an old name changes nothing.
-  membership.heard({b.peer, b.stage, Incarnation{7}}, at(100s));
-  EXPECT_EQ(silent(50s), (std::vector<Seat>{a, b}));
-  membership.restart_deadlines(at(60s));
-  EXPECT_TRUE(silent(64s).empty());
-}
-
-// Heartbeats of half a second: a regular peer may be silent for little more than two seconds, one
-// whose heartbeats come unevenly for longer.
-TEST(Membership, SilenceAllowedFollowsHowEvenlyAPeerIsHeard) {
-  Membership membership({2});
-  const Seat even = *membership.join(hello("a"), at(0s)),
-             uneven = *membership.join(hello("b"), at(0s));
-  wire::Heartbeat beat;
-  Duration now{};
-  for (int i = 0; i < 40; ++i) {
-    now = 500ms * i;
-    *beat.mutable_seat() = to_wire(even);
-    membership.heartbeat(beat, at(now));
-    *beat.mutable_seat() = to_wire(uneven);
-    if (i % 3 == 0 || i % 7 == 0) membership.heartbeat(beat, at(now));
-  }
-  *beat.mutable_seat() = to_wire(uneven);
-  membership.heartbeat(beat, at(now));
-  EXPECT_TRUE(membership.silent(at(now + 2100ms), 500ms, Duration{}).empty());
-  EXPECT_EQ(membership.silent(at(now + 2300ms), 500ms, Duration{}), std::vector<Seat>{even});
-  EXPECT_EQ(membership.silent(at(now + 11s), 500ms, Duration{}), (std::vector<Seat>{even, uneven}));
-}
-
-// It answers, its device has work and ends none.
-TEST(Membership, AStuckDeviceIsSeenByJobsThatDoNotEnd) {
-  Membership membership({2});
-  const Seat stuck = *membership.join(hello("a"), at(0s)),
-             slow = *membership.join(hello("b"), at(0s));
-  for (const Seat& seat : {stuck, slow}) membership.at(seat.peer).state = MemberState::kReady;
-  for (int i = 0; i <= 100; ++i) {
-    wire::Heartbeat beat;
-    beat.set_jobs_waiting(2);
-    *beat.mutable_seat() = to_wire(stuck);
-    beat.set_jobs_done(7);
-    membership.heartbeat(beat, at(1s * i));
-    *beat.mutable_seat() = to_wire(slow);
-    beat.set_jobs_done(static_cast<std::uint64_t>(i / 50));
-    membership.heartbeat(beat, at(1s * i));
-  }
-  EXPECT_EQ(membership.stuck(60s), std::vector<Seat>{stuck});
-  membership.restart_deadlines(at(100s));
-  EXPECT_TRUE(membership.stuck(60s).empty());
-  // Nothing to do is no standstill.
-  wire::Heartbeat idle;
-  *idle.mutable_seat() = to_wire(stuck);
-  idle.set_jobs_done(7);
-  for (int i = 101; i < 300; ++i) membership.heartbeat(idle, at(1s * i));
-  EXPECT_TRUE(membership.stuck(60s).empty());
-  // Nor is a whole process that stood still.
-  wire::Heartbeat busy = idle;
-  busy.set_jobs_waiting(1);
-  membership.heartbeat(busy, at(300s));
-  membership.heartbeat(busy, at(400s));
-  EXPECT_TRUE(membership.stuck(60s).empty());
-}
-
 // Too slow for any of its work to count, it is not taken to be as fast as before.
 TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
   Membership membership({1});
-  const Seat seat = *membership.join(hello("a"), at(0s));
+  const Seat seat = *membership.join(hello("a"));
   const auto seconds = [&] { return membership.at(seat.peer).seconds_per_microbatch; };
   const auto ns = [](Duration busy) { return static_cast<std::uint64_t>(busy.count()); };
   membership.measured(seat, ns(2s), 0);  // of an unknown part of a microbatch
@@ -196,7 +121,7 @@ TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
 TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
   Membership membership({2, 40});
   for (int i = 0; i < 42; ++i) {
-    const auto seat = membership.join(hello("host:" + std::to_string(i + 1)), at(0s));
+    const auto seat = membership.join(hello("host:" + std::to_string(i + 1)));
     ASSERT_TRUE(seat.has_value());
     membership.at(seat->peer).state = MemberState::kReady;
   }
@@ -450,7 +375,7 @@ TEST(ReduceBoard, IsDoneWhenEveryMemberOfEveryGroupHasTheSameBits) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 1);
   EXPECT_FALSE(board.done());
-  board.begin(4, {{0, {a, b}}, {1, {c}}});
+  board.begin(4, {{GroupId{0}, {a, b}}, {GroupId{1}, {c}}});
   EXPECT_TRUE(board.report(reduced(a, 0, 77, 2)));
   EXPECT_FALSE(board.report(reduced(a, 0, 77, 2))) << "said twice, counted once";
   EXPECT_EQ(board.missing(), (std::vector<Seat>{b, c}));
@@ -460,14 +385,14 @@ TEST(ReduceBoard, IsDoneWhenEveryMemberOfEveryGroupHasTheSameBits) {
   EXPECT_TRUE(board.done());
   EXPECT_EQ(board.sum_of_squares(), 5) << "each group once, not each member";
   EXPECT_EQ(board.reduce_bytes(), 30U);
-  ASSERT_EQ(board.digests().size(), 2U);
-  EXPECT_EQ(board.digests()[0].digest(), 77U);
+  ASSERT_EQ(board.results().size(), 2U);
+  EXPECT_EQ(board.results()[0].digest, 77U);
 }
 
 TEST(ReduceBoard, StrangersAndOtherStepsChangeNothing) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0);
-  board.begin(4, {{0, {a}}});
+  board.begin(4, {{GroupId{0}, {a}}});
   EXPECT_FALSE(board.report(reduced(seat_of(9, 0), 0, 1)));
   EXPECT_FALSE(board.report(reduced(a, 3, 1)));
   wire::Reduced other = reduced(a, 0, 1);
@@ -482,24 +407,24 @@ TEST(ReduceBoard, StrangersAndOtherStepsChangeNothing) {
 TEST(ReduceBoard, AMinorityFetchesFromTheOthersAndATieIsAveragedAgain) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 0);
-  board.begin(4, {{0, {a, b, c}}});
+  board.begin(4, {{GroupId{0}, {a, b, c}}});
   EXPECT_TRUE(board.report(reduced(a, 0, 77)));
   EXPECT_TRUE(board.report(reduced(b, 0, 78)));
-  EXPECT_TRUE(board.settle_differences(0).empty()) << "the third may tell who is right";
+  EXPECT_TRUE(board.settle_differences(GroupId{0}).empty()) << "the third may tell who is right";
   EXPECT_TRUE(board.report(reduced(c, 0, 77)));
   EXPECT_FALSE(board.done());
-  EXPECT_EQ(board.settle_differences(0), std::vector<Seat>{b});
-  EXPECT_EQ(board.digest(0), 77U);
-  EXPECT_EQ(board.holders(0), (std::vector<Seat>{a, c}));
+  EXPECT_EQ(board.settle_differences(GroupId{0}), std::vector<Seat>{b});
+  EXPECT_EQ(board.digest(GroupId{0}), 77U);
+  EXPECT_EQ(board.holders(GroupId{0}), (std::vector<Seat>{a, c}));
   EXPECT_TRUE(board.report(reduced(b, 0, 77))) << "fetched";
   EXPECT_TRUE(board.done());
 
-  board.begin(4, {{0, {a, b}}});
+  board.begin(4, {{GroupId{0}, {a, b}}});
   EXPECT_TRUE(board.report(reduced(a, 0, 77)));
   EXPECT_TRUE(board.report(reduced(b, 0, 78)));
-  EXPECT_TRUE(board.settle_differences(0).empty());
-  EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{0});
-  EXPECT_EQ(board.restart(0, {a, b}), 1U);
+  EXPECT_TRUE(board.settle_differences(GroupId{0}).empty());
+  EXPECT_EQ(board.broken(), std::vector{GroupId{0}});
+  EXPECT_EQ(board.restart(GroupId{0}, {a, b}), RoundAttempt{1});
   EXPECT_FALSE(board.report(reduced(a, 0, 77))) << "of the first attempt";
 }
 
@@ -507,59 +432,59 @@ TEST(ReduceBoard, AFewFetchAtATimeAndEachIsOneMoreToFetchFrom) {
   ReduceBoard board;
   ReduceBoard::Members members;
   for (std::uint32_t peer = 1; peer <= 30; ++peer) members.push_back(seat_of(peer, 0));
-  board.begin(4, {{0, members}});
-  board.all_late(0);
-  EXPECT_TRUE(board.take_late(0).empty()) << "nobody has it";
+  board.begin(4, {{GroupId{0}, members}});
+  board.all_late(GroupId{0});
+  EXPECT_TRUE(board.take_late(GroupId{0}).empty()) << "nobody has it";
   EXPECT_TRUE(board.report(reduced(members[0], 0, 77)));
-  ReduceBoard::Members fetching = board.take_late(0);
+  ReduceBoard::Members fetching = board.take_late(GroupId{0});
   EXPECT_EQ(fetching, (ReduceBoard::Members{members[1], members[2]}));
-  EXPECT_TRUE(board.take_late(0).empty()) << "they are at it";
+  EXPECT_TRUE(board.take_late(GroupId{0}).empty()) << "they are at it";
   // Its own averaging ended.
   EXPECT_TRUE(board.report(reduced(members[3], 0, 77)));
-  EXPECT_EQ(board.take_late(0), (ReduceBoard::Members{members[4], members[5]}));
+  EXPECT_EQ(board.take_late(GroupId{0}), (ReduceBoard::Members{members[4], members[5]}));
   // Who is lost leaves its place; who is left is told again when all are late again.
   board.lose(members[1]);
-  EXPECT_EQ(board.take_late(0), (ReduceBoard::Members{members[6]}));
-  board.all_late(0);
-  EXPECT_EQ(board.take_late(0),
+  EXPECT_EQ(board.take_late(GroupId{0}), (ReduceBoard::Members{members[6]}));
+  board.all_late(GroupId{0});
+  EXPECT_EQ(board.take_late(GroupId{0}),
             (ReduceBoard::Members{members[2], members[4], members[5], members[6]}));
   for (int wave = 0; !board.done(); ++wave) {
     ASSERT_LT(wave, 4);
     if (wave == 0) fetching = {members[2], members[4], members[5], members[6]};
     for (const Seat& seat : fetching) EXPECT_TRUE(board.report(reduced(seat, 0, 77)));
-    fetching = board.take_late(0);
+    fetching = board.take_late(GroupId{0});
   }
 }
 
 TEST(ReduceBoard, AResultOutlivesItsMakersWhileOneHolderLives) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0), b = seat_of(2, 0), c = seat_of(3, 0), d = seat_of(4, 1);
-  board.begin(4, {{0, {a, b, c}}, {1, {d}}});
+  board.begin(4, {{GroupId{0}, {a, b, c}}, {GroupId{1}, {d}}});
   EXPECT_TRUE(board.report(reduced(a, 0, 77)));
   board.lose(b);
   EXPECT_TRUE(board.broken().empty());
-  EXPECT_EQ(board.missing(0), std::vector<Seat>{c});
+  EXPECT_EQ(board.missing(GroupId{0}), std::vector<Seat>{c});
   board.lose(a);  // the only holder, and c has nothing yet
-  EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{0});
-  EXPECT_FALSE(board.held(0));
-  EXPECT_EQ(board.restart(0, {c}), 1U);
+  EXPECT_EQ(board.broken(), std::vector{GroupId{0}});
+  EXPECT_FALSE(board.held(GroupId{0}));
+  EXPECT_EQ(board.restart(GroupId{0}, {c}), RoundAttempt{1});
   wire::Reduced again = reduced(c, 0, 79);
   again.set_attempt(1);
   EXPECT_TRUE(board.report(again));
   EXPECT_TRUE(board.report(reduced(d, 1, 5)));
   EXPECT_TRUE(board.done());
-  EXPECT_EQ(board.digests()[0].attempt(), 1U);
-  EXPECT_EQ(board.digests()[0].digest(), 79U);
+  EXPECT_EQ(board.results()[0].attempt, RoundAttempt{1});
+  EXPECT_EQ(board.results()[0].digest, 79U);
 }
 
 TEST(ReduceBoard, AnAttemptIsGivenUpOnlyWhileNobodyHasItsResult) {
   ReduceBoard board;
   const Seat a = seat_of(1, 0), b = seat_of(2, 0);
-  board.begin(4, {{0, {a, b}}});
-  board.give_up(0, 1);
+  board.begin(4, {{GroupId{0}, {a, b}}});
+  board.give_up(GroupId{0}, RoundAttempt{1});
   EXPECT_TRUE(board.broken().empty()) << "not that attempt";
   EXPECT_TRUE(board.report(reduced(a, 0, 77)));
-  board.give_up(0, 0);
+  board.give_up(GroupId{0}, RoundAttempt{0});
   EXPECT_TRUE(board.broken().empty()) << "b can fetch it from a";
 }
 

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/candidate_desk.h"
+#include "pipeline/coordinator/members/candidate_desk.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/balance_desk.h"
+#include "pipeline/coordinator/members/balance_desk.h"
 
 #include <algorithm>
 

@@ -18,8 +18,8 @@
 #include "balancer/plan.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
-#include "pipeline/coordinator/membership.h"
-#include "pipeline/coordinator/shadow_desk.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
 
 namespace swarmline {
 

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/store/journal.h"
-#include "pipeline/coordinator/candidate_desk.h"
+#include "pipeline/coordinator/members/candidate_desk.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -31,12 +31,6 @@ struct Member {
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
   MemberState state = MemberState::kBuilding;
-  Instant last_heard{};
-  Instant last_beat{};
-  Duration gap_mean{};  // between its heartbeats, as they arrive
-  Duration gap_deviation{};
-  Instant progress{};  // when its device last ended a job, or had none
-  std::uint64_t jobs_done = 0;
   bool draining = false;            // nothing new goes to it
   std::string let_go;               // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
@@ -46,7 +40,6 @@ struct Member {
   std::uint64_t busy_ns = 0;
   std::uint64_t stepped = 0;        // newest version whose commit it applied
   std::uint64_t contributions = 0;  // in committed steps
-  std::uint32_t stuck = 0;  // seats it lost since the last of them because its device ended nothing
 };
 
 class Membership {
@@ -57,7 +50,7 @@ class Membership {
   // Seats a newcomer at `chosen`, or at the emptiest stage against its target, then beyond targets
   // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
   // when the run takes no more peers.
-  Result<Seat> join(const wire::Hello& hello, Instant now, std::optional<StageId> chosen = {});
+  Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had; null: it is new.
   const Member* former(const wire::Hello& hello) const;
   // The process that had that seat asks: by its name, or by its address where only that is known.
@@ -66,27 +59,13 @@ class Membership {
   void restore(const SeatRecord& record, bool away);
   std::vector<Seat> away() const;
   // An away member is back at its seat.
-  void resume(const wire::Hello& hello, Instant now);
+  void resume(const wire::Hello& hello);
   // A step's device time and contributions. Without any contribution a peer may only turn out to be
   // slower than it was known to be.
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
   // To a committed step.
   void contributed(PeerId peer, std::uint32_t microbatches);
-  void heard(const Seat& seat, Instant now);
-  void heartbeat(const wire::Heartbeat& beat, Instant now);
-  // Every deadline starts over: the coordinator itself was stopped and must not judge by its own
-  // absence.
-  void restart_deadlines(Instant now);
-  // Members that have been silent for longer than they may. `configured` 0: what is usual for each:
-  // kSilentPeriods heartbeats, or more for one whose heartbeats come unevenly, at most
-  // kSilenceMax.
-  static constexpr double kSilentPeriods = 4.4;
-  static constexpr Duration kSilenceMax = std::chrono::seconds(10);
-  // The least of it: for one whose heartbeats come evenly.
-  static Duration silence_allowed(Duration period, Duration configured);
-  std::vector<Seat> silent(Instant now, Duration period, Duration configured) const;
-  // Ready members whose heartbeats have said for `limit` that there is work and none of it ends.
-  std::vector<Seat> stuck(Duration limit) const;
+  void heartbeat(const wire::Heartbeat& beat);
   // The seat is over.
   void fence(const Seat& seat);
 

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/report_pace.h"
+#include "pipeline/coordinator/steps/report_pace.h"
 
 #include <algorithm>
 #include <vector>

@@ -22,54 +22,62 @@
 
 namespace swarmline {
 
+// What a group averaged to.
+struct GroupResult {
+  GroupId group;
+  RoundAttempt attempt;
+  std::uint64_t digest = 0;
+};
+
 class ReduceBoard {
  public:
   using Members = std::vector<Seat>;
   static constexpr std::size_t kFetchersPerHolder = 2;
 
   // `attempt`: of every group's first averaging.
-  void begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
-             std::map<std::uint32_t, Members> keepers = {}, std::uint32_t attempt = 0);
+  void begin(std::uint64_t step, std::map<GroupId, Members> groups,
+             std::map<GroupId, Members> keepers = {}, RoundAttempt attempt = {});
   // True when the report counts: a member's or keeper's first one of this attempt.
   bool report(const wire::Reduced& reduced);
   // The seat is over. Groups it was a member of lose it and what it reported.
   void lose(const Seat& seat);
   // Seated at a stage of the group while it averages.
-  void add_late(std::uint32_t group, const Seat& seat);
+  void add_late(GroupId group, const Seat& seat);
   // A keeper sits down at the stage, with what it has fetched.
   void seat_keeper(const Seat& keeper, const Seat& seat);
   // Members and keepers that have not reported are late, whatever it was told before.
-  void all_late(std::uint32_t group);
+  void all_late(GroupId group);
   // Late members and keepers that shall fetch the result now: kFetchersPerHolder at
   // a time.
-  Members take_late(std::uint32_t group);
+  Members take_late(GroupId group);
   // This attempt can't end (a link broke, bits differ): broken, unless somebody has the result.
-  void give_up(std::uint32_t group, std::uint32_t attempt);
+  void give_up(GroupId group, RoundAttempt attempt);
   // A broken group's next attempt; returns its number.
-  std::uint32_t restart(std::uint32_t group, Members members, Members keepers = {});
+  RoundAttempt restart(GroupId group, Members members, Members keepers = {});
   void end() { active_ = false; }
 
   bool active() const { return active_; }
   std::uint64_t step() const { return step_; }
-  bool has(std::uint32_t group) const { return groups_.contains(group); }
-  std::vector<std::uint32_t> broken() const;
-  bool held(std::uint32_t group) const { return !groups_.at(group).digests.empty(); }
+  bool has(GroupId group) const { return groups_.contains(group); }
+  std::vector<GroupId> groups() const;  // of the step, in order
+  std::vector<GroupId> broken() const;
+  bool held(GroupId group) const { return !groups_.at(group).digests.empty(); }
   bool done() const;  // all members of all groups have the same bits
-  std::uint32_t attempt(std::uint32_t group) const { return groups_.at(group).attempt; }
-  const Members& members(std::uint32_t group) const { return groups_.at(group).members; }
-  bool is_member(std::uint32_t group, const Seat& seat) const;
-  bool has_reported(std::uint32_t group, const Seat& seat) const {
+  RoundAttempt attempt(GroupId group) const { return groups_.at(group).attempt; }
+  const Members& members(GroupId group) const { return groups_.at(group).members; }
+  bool is_member(GroupId group, const Seat& seat) const;
+  bool has_reported(GroupId group, const Seat& seat) const {
     return groups_.at(group).digests.contains(seat);
   }
-  Members holders(std::uint32_t group) const;       // those with digest()
-  Members missing(std::uint32_t group) const;       // members that have not reported
-  std::uint64_t digest(std::uint32_t group) const;  // of a held group: what most holders have
+  Members holders(GroupId group) const;       // those with digest()
+  Members missing(GroupId group) const;       // members that have not reported
+  std::uint64_t digest(GroupId group) const;  // of a held group: what most holders have
   // Members whose bits differ from what most have; they count as missing from now on, and keepers
   // that fetched such bits as late. A tie breaks the group. Empty while reports are missing.
-  Members settle_differences(std::uint32_t group);
+  Members settle_differences(GroupId group);
 
   double sum_of_squares() const;  // groups in order, each once
-  std::vector<wire::GroupDigest> digests() const;
+  std::vector<GroupResult> results() const;
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
   std::vector<Seat> missing() const;  // of all groups
 
@@ -79,7 +87,7 @@ class ReduceBoard {
     double sum_of_squares = 0;
   };
   struct Group {
-    std::uint32_t attempt = 0;
+    RoundAttempt attempt;
     Members members;
     Members keepers;
     std::map<Seat, Said> digests;
@@ -93,7 +101,7 @@ class ReduceBoard {
   bool active_ = false;
   std::uint64_t step_ = 0;
   std::uint64_t reduce_bytes_ = 0;
-  std::map<std::uint32_t, Group> groups_;
+  std::map<GroupId, Group> groups_;
 };
 
 }  // namespace swarmline

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/shadow_desk.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/reduce_board.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
 
 #include <algorithm>
 #include <utility>
@@ -32,8 +32,8 @@ bool ReduceBoard::Group::kept() const {
   return std::all_of(kept.begin(), kept.end(), [](const auto& entry) { return entry.second; });
 }
 
-void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> groups,
-                        std::map<std::uint32_t, Members> keepers, std::uint32_t attempt) {
+void ReduceBoard::begin(std::uint64_t step, std::map<GroupId, Members> groups,
+                        std::map<GroupId, Members> keepers, RoundAttempt attempt) {
   active_ = true;
   step_ = step;
   reduce_bytes_ = 0;
@@ -50,8 +50,8 @@ void ReduceBoard::begin(std::uint64_t step, std::map<std::uint32_t, Members> gro
 
 bool ReduceBoard::report(const wire::Reduced& reduced) {
   if (!active_ || reduced.phase().eval() || reduced.phase().step() != step_) return false;
-  auto it = groups_.find(reduced.group());
-  if (it == groups_.end() || it->second.attempt != reduced.attempt() || it->second.broken)
+  auto it = groups_.find(GroupId{reduced.group()});
+  if (it == groups_.end() || it->second.attempt.value != reduced.attempt() || it->second.broken)
     return false;
   Group& group = it->second;
   const Seat seat = from_wire(reduced.seat());
@@ -75,7 +75,7 @@ void ReduceBoard::lose(const Seat& seat) {
   }
 }
 
-bool ReduceBoard::is_member(std::uint32_t id, const Seat& seat) const {
+bool ReduceBoard::is_member(GroupId id, const Seat& seat) const {
   return contains(groups_.at(id).members, seat);
 }
 
@@ -90,13 +90,13 @@ void ReduceBoard::seat_keeper(const Seat& keeper, const Seat& seat) {
   }
 }
 
-void ReduceBoard::add_late(std::uint32_t id, const Seat& seat) {
+void ReduceBoard::add_late(GroupId id, const Seat& seat) {
   Group& group = groups_.at(id);
   group.members.push_back(seat);
   group.late.push_back(seat);
 }
 
-void ReduceBoard::all_late(std::uint32_t id) {
+void ReduceBoard::all_late(GroupId id) {
   Group& group = groups_.at(id);
   group.late = missing(id);
   for (const Seat& keeper : group.keepers)
@@ -104,7 +104,7 @@ void ReduceBoard::all_late(std::uint32_t id) {
   group.fetching.clear();
 }
 
-ReduceBoard::Members ReduceBoard::take_late(std::uint32_t id) {
+ReduceBoard::Members ReduceBoard::take_late(GroupId id) {
   Group& group = groups_.at(id);
   if (group.late.empty() || !held(id)) return {};
   const std::size_t places = kFetchersPerHolder * holders(id).size();
@@ -117,13 +117,13 @@ ReduceBoard::Members ReduceBoard::take_late(std::uint32_t id) {
   return taken;
 }
 
-void ReduceBoard::give_up(std::uint32_t id, std::uint32_t attempt) {
+void ReduceBoard::give_up(GroupId id, RoundAttempt attempt) {
   auto it = groups_.find(id);
   if (it == groups_.end() || it->second.attempt != attempt || !it->second.digests.empty()) return;
   it->second.broken = true;
 }
 
-std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members, Members keepers) {
+RoundAttempt ReduceBoard::restart(GroupId id, Members members, Members keepers) {
   Group& group = groups_.at(id);
   SWARMLINE_CHECK(group.broken);
   group.broken = false;
@@ -132,17 +132,24 @@ std::uint32_t ReduceBoard::restart(std::uint32_t id, Members members, Members ke
   group.late = keepers;
   group.keepers = std::move(keepers);
   group.fetching.clear();
-  return ++group.attempt;
+  ++group.attempt.value;
+  return group.attempt;
 }
 
-std::vector<std::uint32_t> ReduceBoard::broken() const {
-  std::vector<std::uint32_t> ids;
+std::vector<GroupId> ReduceBoard::groups() const {
+  std::vector<GroupId> ids;
+  for (const auto& [id, group] : groups_) ids.push_back(id);
+  return ids;
+}
+
+std::vector<GroupId> ReduceBoard::broken() const {
+  std::vector<GroupId> ids;
   for (const auto& [id, group] : groups_)
     if (group.broken) ids.push_back(id);
   return ids;
 }
 
-std::uint64_t ReduceBoard::digest(std::uint32_t id) const {
+std::uint64_t ReduceBoard::digest(GroupId id) const {
   const std::map<std::uint64_t, std::size_t> votes = groups_.at(id).votes();
   SWARMLINE_CHECK(!votes.empty());
   return std::max_element(votes.begin(), votes.end(),
@@ -150,7 +157,7 @@ std::uint64_t ReduceBoard::digest(std::uint32_t id) const {
       ->first;
 }
 
-ReduceBoard::Members ReduceBoard::holders(std::uint32_t id) const {
+ReduceBoard::Members ReduceBoard::holders(GroupId id) const {
   Members seats;
   const std::uint64_t wanted = digest(id);
   for (const auto& [seat, said] : groups_.at(id).digests)
@@ -158,7 +165,7 @@ ReduceBoard::Members ReduceBoard::holders(std::uint32_t id) const {
   return seats;
 }
 
-ReduceBoard::Members ReduceBoard::missing(std::uint32_t id) const {
+ReduceBoard::Members ReduceBoard::missing(GroupId id) const {
   Members seats;
   const Group& group = groups_.at(id);
   for (const Seat& seat : group.members)
@@ -166,7 +173,7 @@ ReduceBoard::Members ReduceBoard::missing(std::uint32_t id) const {
   return seats;
 }
 
-ReduceBoard::Members ReduceBoard::settle_differences(std::uint32_t id) {
+ReduceBoard::Members ReduceBoard::settle_differences(GroupId id) {
   Group& group = groups_.at(id);
   if (group.broken || group.members.empty() || !missing(id).empty()) return {};
   const std::uint64_t right = digest(id);
@@ -200,15 +207,11 @@ double ReduceBoard::sum_of_squares() const {
   return sum;
 }
 
-std::vector<wire::GroupDigest> ReduceBoard::digests() const {
-  std::vector<wire::GroupDigest> digests;
-  for (const auto& [id, group] : groups_) {
-    wire::GroupDigest& entry = digests.emplace_back();
-    entry.set_group(id);
-    entry.set_attempt(group.attempt);
-    entry.set_digest(digest(id));
-  }
-  return digests;
+std::vector<GroupResult> ReduceBoard::results() const {
+  std::vector<GroupResult> results;
+  for (const auto& [id, group] : groups_)
+    results.push_back({.group = id, .attempt = group.attempt, .digest = digest(id)});
+  return results;
 }
 
 std::vector<Seat> ReduceBoard::missing() const {

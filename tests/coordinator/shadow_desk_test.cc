@@ -1,8 +1,8 @@
-#include "pipeline/coordinator/shadow_desk.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/coordinator/reduce_board.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -95,14 +95,14 @@ wire::Reduced reduced(const Seat& seat, std::uint64_t digest) {
 
 struct Board : ReduceBoard {
   Seat a = shadow_of(1, 1), b = shadow_of(1, 2), k = shadow_of(1, 10), l = shadow_of(1, 11);
-  Board() { begin(3, {{1, {a, b}}}, {{1, {k, l}}}); }
+  Board() { begin(3, {{GroupId{1}, {a, b}}}, {{GroupId{1}, {k, l}}}); }
 };
 
 TEST(Keepers, AStepIsNotDoneBeforeOneOfThemHasItsResult) {
   Board board;
-  EXPECT_TRUE(board.take_late(1).empty()) << "nobody has it";
+  EXPECT_TRUE(board.take_late(GroupId{1}).empty()) << "nobody has it";
   EXPECT_TRUE(board.report(reduced(board.a, 5)));
-  EXPECT_EQ(board.take_late(1), (std::vector<Seat>{board.k, board.l}));
+  EXPECT_EQ(board.take_late(GroupId{1}), (std::vector<Seat>{board.k, board.l}));
   EXPECT_TRUE(board.report(reduced(board.b, 5)));
   EXPECT_FALSE(board.done());
   EXPECT_TRUE(board.report(reduced(board.l, 5)));
@@ -126,14 +126,14 @@ TEST(Keepers, TheResultOutlivesAllMembersWhereOneHasIt) {
   board.report(reduced(board.k, 5));
   board.lose(board.a);
   board.lose(board.b);
-  EXPECT_TRUE(board.held(1));
+  EXPECT_TRUE(board.held(GroupId{1}));
   EXPECT_TRUE(board.broken().empty());
   EXPECT_FALSE(board.done()) << "nobody serves the stage";
   const Seat seat{PeerId{10}, StageId{1}, Incarnation{2}};
-  board.take_late(1);
+  board.take_late(GroupId{1});
   board.seat_keeper(board.k, seat);
-  EXPECT_EQ(board.members(1), std::vector<Seat>{seat});
-  EXPECT_EQ(board.take_late(1), std::vector<Seat>{board.l}) << "who it was to ask is gone";
+  EXPECT_EQ(board.members(GroupId{1}), std::vector<Seat>{seat});
+  EXPECT_EQ(board.take_late(GroupId{1}), std::vector<Seat>{board.l}) << "who it was to ask is gone";
   EXPECT_FALSE(board.done());
   board.report(reduced(board.l, 5));
   EXPECT_TRUE(board.done());
@@ -144,20 +144,20 @@ TEST(Keepers, WithoutItTheRoundIsBroken) {
   board.report(reduced(board.a, 5));
   board.lose(board.a);
   board.lose(board.b);
-  EXPECT_EQ(board.broken(), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(board.broken(), std::vector{GroupId{1}});
 }
 
 TEST(Keepers, BitsThatMostMembersDoNotHaveAreFetchedAgain) {
   const Seat c = shadow_of(1, 3), k = shadow_of(1, 10);
   ReduceBoard board;
-  board.begin(3, {{1, {shadow_of(1, 1), shadow_of(1, 2), c}}}, {{1, {k}}});
+  board.begin(3, {{GroupId{1}, {shadow_of(1, 1), shadow_of(1, 2), c}}}, {{GroupId{1}, {k}}});
   board.report(reduced(c, 9));
-  board.take_late(1);
+  board.take_late(GroupId{1});
   board.report(reduced(k, 9));
   board.report(reduced(shadow_of(1, 1), 5));
   board.report(reduced(shadow_of(1, 2), 5));
-  EXPECT_EQ(board.settle_differences(1), std::vector<Seat>{c});
-  EXPECT_EQ(board.take_late(1), std::vector<Seat>{k});
+  EXPECT_EQ(board.settle_differences(GroupId{1}), std::vector<Seat>{c});
+  EXPECT_EQ(board.take_late(GroupId{1}), std::vector<Seat>{k});
   board.report(reduced(c, 5));
   EXPECT_FALSE(board.done());
   board.report(reduced(k, 5));

@@ -1,4 +1,4 @@
-#include "pipeline/coordinator/run_sequence.h"
+#include "pipeline/coordinator/run/run_sequence.h"
 
 #include <algorithm>
 #include <utility>

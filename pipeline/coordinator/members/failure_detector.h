@@ -1,0 +1,80 @@
+// Who is silent, whose device is stuck, and whether it is the coordinator itself that was stopped.
+//   What:      judges what heartbeats say and when they came. Slowness is nobody's failure: it is
+//              left to the wiring.
+//   Units:     instants of the coordinator's clock, passed in.
+//   Thread:    control thread. Pure.
+//   Bounds:    one entry a peer that has a seat, and a count for each that lost one.
+//   Source:    deviations of gaps as TCP judges round trips (RFC 6298).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/units.h"
+#include "engine/config/run_config.h"
+
+namespace swarmline {
+
+class FailureDetector {
+ public:
+  // A peer may be silent for so many heartbeats, where the config does not say for how long.
+  static constexpr double kSilentPeriods = 4.4;
+
+  FailureDetector(const NetSection& net, double hop_timeout_seconds);
+
+  // ---- What is heard ----
+  void watch(const Seat& seat, Instant now);  // it has this seat now, and was heard
+  void forget(PeerId peer);                   // the seat is over
+  void heard(const Seat& seat, Instant now);
+  void heartbeat(const Seat& seat, std::uint64_t jobs_done, std::uint64_t jobs_waiting,
+                 Instant now);
+  void works_from(const Seat& seat, Instant now);  // its device has nothing older to end
+  void contributed(PeerId peer) { stuck_seats_.erase(peer); }
+
+  // ---- What follows ----
+  // Silent for longer than they may be: the config's time, or what is usual for each (at least
+  // silence_allowed(), at most knobs().silence_max).
+  std::vector<Seat> silent(Instant now) const;
+  Duration silence_allowed() const;  // of one whose heartbeats come evenly
+  Duration silence(const Seat& seat, Instant now) const;
+  // Everybody is about as silent as the longest of these: it is not they that are gone.
+  bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
+  // Their heartbeats have said for stuck_time() that there is work and none of it ends.
+  std::vector<Seat> stuck() const;
+  Duration stuck_time() const;
+  // One more seat that the peer loses so; how many in a row, without a contribution between.
+  std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
+
+  // ---- Its own looks ----
+  Instant next_look(Instant now);       // when to look again
+  bool was_stopped(Instant now) const;  // late by more than a heartbeat: it was not they
+  Duration lateness(Instant now) const { return now - expected_look_; }
+  void begin(Instant now) { expected_look_ = now; }
+  void restart_deadlines(Instant now);
+
+  void check_invariants() const;
+
+ private:
+  struct Pulse {
+    Seat seat;
+    Instant last_heard{};
+    Instant last_beat{};
+    Duration gap_mean{};  // between its heartbeats, as they arrive
+    Duration gap_deviation{};
+    Instant progress{};  // when its device last ended a job, or had none
+    std::uint64_t jobs_done = 0;
+    bool works = false;
+  };
+  Pulse* find(const Seat& seat);
+
+  Duration period_;
+  Duration configured_silence_;
+  Duration hop_timeout_;
+  std::map<PeerId, Pulse> pulses_;
+  std::map<PeerId, std::uint32_t> stuck_seats_;
+  Instant expected_look_{};
+};
+
+}  // namespace swarmline

@@ -1,0 +1,51 @@
+#include "pipeline/coordinator/members/outbox.h"
+
+#include <utility>
+
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+void Outbox::send(const Seat& to, Frame frame) {
+  SessionPtr session = sessions_.of(to.peer);
+  if (!session) return;
+  if (session->seat.stage != to.stage) {
+    wire::ToShadow wrapped;
+    wrapped.set_stage(to.stage.value);
+    wrapped.set_kind(frame.kind);
+    wrapped.set_meta(std::move(frame.meta));
+    frame = make_frame(MessageKind::kToShadow, wrapped);
+  }
+  send(session, std::move(frame));
+}
+
+void Outbox::send(const SessionPtr& to, Frame frame) {
+  entries_.push_back(Message{to, std::move(frame)});
+}
+
+void Outbox::respond(RpcChannel::Respond respond, Result<Frame> answer) {
+  entries_.push_back(Answer{std::move(respond), std::move(answer)});
+}
+
+void Outbox::close(const SessionPtr& session) {
+  entries_.push_back(Close{session});
+}
+
+void Outbox::flush() {
+  while (!entries_.empty()) {
+    for (auto& entry : std::exchange(entries_, {}))
+      std::visit([](auto& what) { deliver(what); }, entry);
+  }
+}
+
+void Outbox::deliver(Message& message) {
+  message.to->channel->notify(std::move(message.frame));
+}
+void Outbox::deliver(Answer& answer) {
+  answer.respond(std::move(answer.frame));
+}
+void Outbox::deliver(Close& close) {
+  close.session->channel->close();
+}
+
+}  // namespace swarmline

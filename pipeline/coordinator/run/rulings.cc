@@ -1,0 +1,34 @@
+#include "pipeline/coordinator/run/rulings.h"
+
+#include <algorithm>
+
+namespace swarmline {
+
+void Rulings::lose(const Seat& seat, const std::string& why, Departure how) {
+  if (std::ranges::none_of(losses_, [&](const SeatLoss& loss) { return loss.seat == seat; }))
+    losses_.push_back({.seat = seat, .why = why, .how = how});
+}
+
+void Rulings::fail_run(const std::string& sentence) {
+  if (!failure_) failure_ = sentence;
+}
+
+void Rulings::roll_back(const std::string& why) {
+  if (!rollback_) rollback_ = why;
+}
+
+void Rulings::journal_failed(const Error& error) {
+  if (error.code != ErrorCode::kRefused)
+    return fail_run("the journal can't be written: " + error.what);
+  if (!step_down_) step_down_ = error.what;
+}
+
+void Rulings::begin_again(const std::string& why, bool heard_nobody) {
+  if (!self_restart_) self_restart_ = SelfRestart{.why = why, .heard_nobody = heard_nobody};
+}
+
+bool Rulings::any() const {
+  return !losses_.empty() || failure_ || rollback_ || step_down_ || self_restart_;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,57 @@
+// What parts of a coordinator have found and others have to carry out: seats to end, a run that
+// must go back, end, or be handed to another coordinator.
+//   What:      a part that finds such a thing says it here and goes on; the coordinator carries it
+//              out when it settles. So no part calls those above it.
+//   Thread:    control thread.
+//   Bounds:    one loss a seat; of everything else the first word counts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace swarmline {
+
+// How a seat ends: it vanished, its process failed, it left for good, or it goes to another stage.
+enum class Departure : std::uint8_t { kLost, kFailed, kLeft, kMoves };
+
+struct SeatLoss {
+  Seat seat;
+  std::string why;
+  Departure how = Departure::kLost;
+};
+
+class Rulings {
+ public:
+  void lose(const Seat& seat, const std::string& why, Departure how = Departure::kLost);
+  void fail_run(const std::string& sentence);
+  void roll_back(const std::string& why);  // nobody holds a stage's state any more
+  // kRefused: another coordinator leads. Anything else ends the run.
+  void journal_failed(const Error& error);
+  void begin_again(const std::string& why, bool heard_nobody);
+
+  bool any() const;
+  std::vector<SeatLoss> take_losses() { return std::exchange(losses_, {}); }
+  std::optional<std::string> take_failure() { return std::exchange(failure_, {}); }
+  std::optional<std::string> take_rollback() { return std::exchange(rollback_, {}); }
+  std::optional<std::string> take_step_down() { return std::exchange(step_down_, {}); }
+  struct SelfRestart {
+    std::string why;
+    bool heard_nobody = false;
+  };
+  std::optional<SelfRestart> take_self_restart() { return std::exchange(self_restart_, {}); }
+  void clear() { *this = Rulings(); }
+
+ private:
+  std::vector<SeatLoss> losses_;
+  std::optional<std::string> failure_;
+  std::optional<std::string> rollback_;
+  std::optional<std::string> step_down_;
+  std::optional<SelfRestart> self_restart_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,102 @@
+#include "pipeline/coordinator/steps/replica_audit.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/marks.h"
+
+namespace swarmline {
+
+void ReplicaAudit::say(const Seat& seat, std::uint64_t version, std::uint64_t digest) {
+  said_[{seat.stage, version}][seat] = digest;
+  std::erase_if(said_,
+                [&](const auto& entry) { return entry.first.second + kVersionsKept <= version; });
+}
+
+void ReplicaAudit::forget(const Seat& seat) {
+  for (auto& [key, digests] : said_) digests.erase(seat);
+  followers_.erase(seat);
+}
+
+void ReplicaAudit::clear() {
+  said_.clear();
+  followers_.clear();
+}
+
+ReplicaAudit::Verdict ReplicaAudit::compare(StageId stage, std::uint64_t version,
+                                            std::size_t members) const {
+  const auto said = said_.find({stage, version});
+  if (said == said_.end()) return {};
+  Verdict verdict;
+  for (const auto& [seat, digest] : said->second) verdict.votes[digest].push_back(seat);
+  const Votes& votes = verdict.votes;
+  if (votes.size() < 2) return {};
+  const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  if (2 * most->second.size() > members) {
+    SWARMLINE_MARK("replica_audit.minority");
+    verdict.kind = Verdict::Kind::kMinority;
+    for (const auto& [digest, seats] : votes)
+      if (digest != most->first)
+        verdict.wrong.insert(verdict.wrong.end(), seats.begin(), seats.end());
+    return verdict;
+  }
+  verdict.kind = said->second.size() < members ? Verdict::Kind::kUnknown : Verdict::Kind::kTie;
+  if (verdict.kind == Verdict::Kind::kTie) SWARMLINE_MARK("replica_audit.tie");
+  const auto other = votes.begin()->first == most->first ? std::next(votes.begin()) : votes.begin();
+  verdict.one = most->second.front();
+  verdict.other = other->second.front();
+  return verdict;
+}
+
+bool ReplicaAudit::knows(StageId stage, std::uint64_t version) const {
+  const auto said = said_.find({stage, version});
+  return said != said_.end() && !said->second.empty();
+}
+
+bool ReplicaAudit::has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const {
+  const auto said = said_.find({stage, version});
+  return said != said_.end() && std::ranges::any_of(said->second, [&](const auto& entry) {
+           return entry.second == digest;
+         });
+}
+
+std::optional<Seat> ReplicaAudit::first_to_differ(const Seat& from, std::uint64_t version) const {
+  const auto said = said_.find({from.stage, version});
+  if (said == said_.end()) return std::nullopt;
+  const auto& [first, digest] = *said->second.begin();
+  const auto own = said->second.find(from);
+  if (own == said->second.end() || own->second == digest) return std::nullopt;
+  return first;
+}
+
+void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest) {
+  followers_[seat] = {version, digest};
+}
+
+std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
+                                                               std::uint64_t version) const {
+  std::vector<Follower> followers;
+  const auto said = said_.find({stage, version});
+  if (said == said_.end()) return followers;
+  for (const auto& [seat, holds] : followers_) {
+    if (seat.stage != stage || holds.first != version) continue;
+    std::optional<std::uint64_t> mates;
+    for (const auto& [mate, digest] : said->second)
+      if (mate != seat) mates = digest;
+    if (!mates) continue;
+    followers.push_back({.seat = seat, .digest = holds.second, .same = *mates == holds.second});
+  }
+  return followers;
+}
+
+void ReplicaAudit::check_invariants() const {
+  for (const auto& [key, digests] : said_)
+    for (const auto& [seat, digest] : digests) SWARMLINE_CHECK(seat.stage == key.first);
+  std::map<StageId, std::uint64_t> versions;
+  for (const auto& [key, digests] : said_) ++versions[key.first];
+  for (const auto& [stage, count] : versions) SWARMLINE_CHECK(count <= kVersionsKept + 1);
+}
+
+}  // namespace swarmline
