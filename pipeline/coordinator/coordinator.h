@@ -113,13 +113,7 @@ class Coordinator {
   std::vector<Seat> shadow_hosts(StageId stage) const;
 
  private:
-  class Impl;
-  struct Again {                // why it begins again by itself
-    std::uint32_t times = 0;    // in a row, without a commit between
-    bool heard_nobody = false;  // it was cut off
-    std::string why;            // for people
-  };
-  std::function<std::unique_ptr<Impl>(Again)> make_impl_;  // one for each reign
+  class Impl;  // the reigns, one after the other
   std::unique_ptr<Impl> impl_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "balancer/cut.h"
 #include "base/order_statistics.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -40,7 +41,7 @@ std::optional<double> share_of_mates(const Membership& members, const Member& me
 
 // Where it serves, or will.
 std::optional<StageId> place_of(const Member& member, Instant now) {
-  const bool on_its_way = member.moves_to && now - member.moves_since < BalanceDesk::kMoveTime;
+  const bool on_its_way = member.moves_to && now - member.moves_since < knobs().move_time;
   if (on_its_way) return member.moves_to;
   if (member.state == MemberState::kLost || member.draining) return std::nullopt;
   return member.seat.stage;

@@ -25,9 +25,6 @@ namespace swarmline {
 
 class BalanceDesk {
  public:
-  // Who is told to move and has not come back by then is not counted on any more.
-  static constexpr Duration kMoveTime = std::chrono::seconds(60);
-
   BalanceDesk(const RunConfig& config, const ModelSpec& model,
               const std::vector<StageSpec>& stages);
 

@@ -98,6 +98,14 @@ bool Membership::is_current(const Seat& seat) const {
   return it != members_.end() && it->second.seat == seat && it->second.state != MemberState::kLost;
 }
 
+bool Membership::serves(const Seat& seat) const {
+  return is_current(seat) && members_.at(seat.peer).state == MemberState::kReady;
+}
+
+bool Membership::follows(const Seat& seat) const {
+  return is_current(seat) && members_.at(seat.peer).state == MemberState::kFollowing;
+}
+
 void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
   if (!is_current(seat) || busy_ns == 0) return;
   double& known = members_.at(seat.peer).seconds_per_microbatch;

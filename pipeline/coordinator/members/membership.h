@@ -70,6 +70,9 @@ class Membership {
   void fence(const Seat& seat);
 
   bool is_current(const Seat& seat) const;
+  // Serves its stage now: it hears of everything. Follows it: it hears of commits and losses.
+  bool serves(const Seat& seat) const;
+  bool follows(const Seat& seat) const;
   Member& at(PeerId peer) { return members_.at(peer); }
   const std::map<PeerId, Member>& members() const { return members_; }
   std::vector<Seat> ready_of(StageId stage) const;    // sorted by peer

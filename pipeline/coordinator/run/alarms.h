@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "base/callback_guard.h"
@@ -19,13 +20,10 @@ class Alarms {
   // `settle` follows each callback.
   Alarms(Runtime& runtime, Callback settle) : runtime_(runtime), settle_(std::move(settle)) {}
 
+  Runtime& runtime() { return runtime_; }  // for what keeps timers of its own
   Instant now() const { return runtime_.now(); }
-  TimerId at(Instant when, Callback callback) {
-    return runtime_.call_at(when, then_settle(std::move(callback)));
-  }
-  TimerId after(Duration wait, Callback callback) { return at(now() + wait, std::move(callback)); }
-  void cancel(TimerId timer) { runtime_.cancel(timer); }
-  void post(Callback callback) { runtime_.post(then_settle(std::move(callback))); }
+  std::weak_ptr<const char> watch() const { return guard_.watch(); }
+  void drop() { guard_.drop_callbacks(); }  // those that are under way do nothing
   // For answers of other doors: the callback, then settle.
   template <typename Function>
   auto then_settle(Function callback) {
@@ -35,6 +33,12 @@ class Alarms {
       if (!watch.expired()) (*settle)();
     });
   }
+  TimerId at(Instant when, Callback callback) {
+    return runtime_.call_at(when, then_settle(std::move(callback)));
+  }
+  TimerId after(Duration wait, Callback callback) { return at(now() + wait, std::move(callback)); }
+  void cancel(TimerId timer) { runtime_.cancel(timer); }
+  void post(Callback callback) { runtime_.post(then_settle(std::move(callback))); }
 
  private:
   Runtime& runtime_;

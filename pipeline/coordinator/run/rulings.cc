@@ -9,6 +9,10 @@ void Rulings::lose(const Seat& seat, const std::string& why, Departure how) {
     losses_.push_back({.seat = seat, .why = why, .how = how});
 }
 
+void Rulings::stage_is_gone(const SeatLoss& last) {
+  gone_.push_back(last);
+}
+
 void Rulings::fail_run(const std::string& sentence) {
   if (!failure_) failure_ = sentence;
 }
@@ -20,15 +24,26 @@ void Rulings::roll_back(const std::string& why) {
 void Rulings::journal_failed(const Error& error) {
   if (error.code != ErrorCode::kRefused)
     return fail_run("the journal can't be written: " + error.what);
-  if (!step_down_) step_down_ = error.what;
+  step_down(error.what);
+}
+
+void Rulings::step_down(const std::string& why) {
+  if (!step_down_) step_down_ = why;
 }
 
 void Rulings::begin_again(const std::string& why, bool heard_nobody) {
   if (!self_restart_) self_restart_ = SelfRestart{.why = why, .heard_nobody = heard_nobody};
 }
 
+void Rulings::clear_losses() {
+  losses_.clear();
+  gone_.clear();
+  rollback_.reset();
+  self_restart_.reset();
+}
+
 bool Rulings::any() const {
-  return !losses_.empty() || failure_ || rollback_ || step_down_ || self_restart_;
+  return !losses_.empty() || !gone_.empty() || failure_ || rollback_ || step_down_ || self_restart_;
 }
 
 }  // namespace swarmline

@@ -6,6 +6,7 @@
 //   Bounds:    one loss a seat; of everything else the first word counts.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,14 +29,18 @@ struct SeatLoss {
 class Rulings {
  public:
   void lose(const Seat& seat, const std::string& why, Departure how = Departure::kLost);
+  // A stage's last member is lost, and nobody is left who could take it over.
+  void stage_is_gone(const SeatLoss& last);
   void fail_run(const std::string& sentence);
   void roll_back(const std::string& why);  // nobody holds a stage's state any more
   // kRefused: another coordinator leads. Anything else ends the run.
   void journal_failed(const Error& error);
+  void step_down(const std::string& why);  // another coordinator leads
   void begin_again(const std::string& why, bool heard_nobody);
 
   bool any() const;
   std::vector<SeatLoss> take_losses() { return std::exchange(losses_, {}); }
+  std::vector<SeatLoss> take_gone_stages() { return std::exchange(gone_, {}); }
   std::optional<std::string> take_failure() { return std::exchange(failure_, {}); }
   std::optional<std::string> take_rollback() { return std::exchange(rollback_, {}); }
   std::optional<std::string> take_step_down() { return std::exchange(step_down_, {}); }
@@ -44,10 +49,11 @@ class Rulings {
     bool heard_nobody = false;
   };
   std::optional<SelfRestart> take_self_restart() { return std::exchange(self_restart_, {}); }
-  void clear() { *this = Rulings(); }
+  void clear_losses();  // all seats are over
 
  private:
   std::vector<SeatLoss> losses_;
+  std::vector<SeatLoss> gone_;
   std::optional<std::string> failure_;
   std::optional<std::string> rollback_;
   std::optional<std::string> step_down_;

@@ -113,13 +113,12 @@ std::vector<std::string> BoundaryBoard::on_commit(const std::vector<std::uint32_
   return changes;
 }
 
-void BoundaryBoard::fill(wire::OpenPhase& open) const {
-  for (std::uint32_t boundary = 0; boundary < links_.size(); ++boundary) {
-    wire::BoundaryCodecs* codecs = open.add_codecs();
-    codecs->set_boundary(boundary);
-    codecs->set_forward(std::string(name_of(links_[boundary][kForward].codec.kind)));
-    codecs->set_backward(std::string(name_of(links_[boundary][kBackward].codec.kind)));
-  }
+std::vector<BoundaryCodecs> BoundaryBoard::codecs() const {
+  std::vector<BoundaryCodecs> codecs;
+  for (const auto& link : links_)
+    codecs.push_back({.forward = std::string(name_of(link[kForward].codec.kind)),
+                      .backward = std::string(name_of(link[kBackward].codec.kind))});
+  return codecs;
 }
 
 std::string BoundaryBoard::to_text() const {

@@ -19,6 +19,11 @@
 
 namespace swarmline {
 
+// How tensors cross one boundary in a phase; names as in the config.
+struct BoundaryCodecs {
+  std::string forward, backward;
+};
+
 class BoundaryBoard {
  public:
   enum Way : std::uint8_t { kForward, kBackward };
@@ -30,7 +35,7 @@ class BoundaryBoard {
   void on_reduced(const wire::Reduced& reduced);
   // The step is committed; `peers` serve each stage. A sentence for every change of codec.
   std::vector<std::string> on_commit(const std::vector<std::uint32_t>& peers);
-  void fill(wire::OpenPhase& open) const;
+  std::vector<BoundaryCodecs> codecs() const;  // by boundary, of phases that open now
 
   // For the journal; restore() takes what to_text() gave, and nothing else.
   std::string to_text() const;

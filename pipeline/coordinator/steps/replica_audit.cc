@@ -9,6 +9,7 @@ namespace swarmline {
 
 void ReplicaAudit::say(const Seat& seat, std::uint64_t version, std::uint64_t digest) {
   said_[{seat.stage, version}][seat] = digest;
+  look_again(seat.stage, version);
   std::erase_if(said_,
                 [&](const auto& entry) { return entry.first.second + kVersionsKept <= version; });
 }
@@ -18,8 +19,9 @@ void ReplicaAudit::forget(const Seat& seat) {
   followers_.erase(seat);
 }
 
-void ReplicaAudit::clear() {
+void ReplicaAudit::on_rollback() {
   said_.clear();
+  unsettled_.clear();
   followers_.clear();
 }
 
@@ -73,6 +75,7 @@ std::optional<Seat> ReplicaAudit::first_to_differ(const Seat& from, std::uint64_
 
 void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest) {
   followers_[seat] = {version, digest};
+  look_again(seat.stage, version);
 }
 
 std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
@@ -94,9 +97,6 @@ std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
 void ReplicaAudit::check_invariants() const {
   for (const auto& [key, digests] : said_)
     for (const auto& [seat, digest] : digests) SWARMLINE_CHECK(seat.stage == key.first);
-  std::map<StageId, std::uint64_t> versions;
-  for (const auto& [key, digests] : said_) ++versions[key.first];
-  for (const auto& [stage, count] : versions) SWARMLINE_CHECK(count <= kVersionsKept + 1);
 }
 
 }  // namespace swarmline

@@ -9,14 +9,16 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "pipeline/coordinator/run/run_observer.h"
 
 namespace swarmline {
 
-class ReplicaAudit {
+class ReplicaAudit final : public RunObserver {
  public:
   static constexpr std::uint64_t kVersionsKept = 3;
   using Votes = std::map<std::uint64_t, std::vector<Seat>>;  // by digest
@@ -31,8 +33,13 @@ class ReplicaAudit {
   };
 
   void say(const Seat& seat, std::uint64_t version, std::uint64_t digest);
-  void forget(const Seat& seat);  // it is over
-  void clear();
+  void forget(const Seat& seat);
+  // What has been said since the last time this was asked, and has to be compared.
+  std::set<std::pair<StageId, std::uint64_t>> take_unsettled() {
+    return std::exchange(unsettled_, {});
+  }
+  bool is_due() const { return !unsettled_.empty(); }
+  void look_again(StageId stage, std::uint64_t version) { unsettled_.insert({stage, version}); }
   // What the stage's members hold after `version`; `members`: how many it has.
   Verdict compare(StageId stage, std::uint64_t version, std::size_t members) const;
   // Somebody of the stage has said what it holds of `version`.
@@ -53,11 +60,15 @@ class ReplicaAudit {
   std::vector<Follower> followers_of(StageId stage, std::uint64_t version) const;
   bool has_followers() const { return !followers_.empty(); }
 
+  void on_seat_lost(const SeatLoss& lost) override { forget(lost.seat); }
+  void on_rollback() override;
+
   void check_invariants() const;
 
  private:
   std::map<std::pair<StageId, std::uint64_t>, std::map<Seat, std::uint64_t>> said_;
   std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_;  // version, digest
+  std::set<std::pair<StageId, std::uint64_t>> unsettled_;
 };
 
 }  // namespace swarmline

@@ -1,6 +1,10 @@
 // What `status --json` and the live screen show; the members are listed in docs/formats/status.md.
+#include "pipeline/coordinator/run/status_report.h"
+
 #include "engine/store/json_writer.h"
-#include "pipeline/coordinator/coordinator_impl.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/steps/boundary_board.h"
 
 namespace swarmline {
 
@@ -48,52 +52,56 @@ void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& to
   json.end_object();
 }
 
+std::uint64_t control_bytes(const CoordinatorParts& parts) {
+  const std::uint64_t bytes = parts.sessions.bytes();
+  return bytes - std::min(bytes, parts.checkpointer.bytes());
+}
+
 }  // namespace
 
-std::string Coordinator::Impl::status_json() const {
-  static constexpr const char* kStates[] = {"waiting", "training", "draining",  "checkpointing",
-                                            "done",    "failed",   "collecting"};
-  const RunConfig& config = options_.config;
-  const Instant now = runtime_.now();
-  const double elapsed = stats_.elapsed_seconds(now);
+std::string coordinator_status_json(const CoordinatorParts& parts,
+                                    const std::string& era_sentence) {
+  const RunConfig& config = parts.shape.config;
+  const Instant now = parts.alarms.now();
+  const double elapsed = parts.stats.elapsed_seconds(now);
   std::uint64_t in_flight = 0;
-  for (const auto& [peer, member] : membership_.members())
+  for (const auto& [peer, member] : parts.members.members())
     if (member.seat.stage.value == 0) in_flight += member.in_flight;
   JsonWriter json;
   json.begin_object();
   json.member("format", kStatusFormat);
   json.member("run", config.run.name);
-  json.member("state", sequence_.open_evals() > 0 && state_ == State::kTraining
+  json.member("state", parts.sequence.open_evals() > 0 && parts.life.is<life::Training>()
                            ? "evaluating"
-                           : kStates[static_cast<int>(state_)]);
-  json.member("sentence", sentence_);
-  json.member("step", sequence_.committed()).member("steps", config.run.steps);
-  json.member("version", sequence_.committed());
-  json.member("era", era_.value).member("era_sentence", era_sentence_);
+                           : std::string(parts.life.shown()));
+  json.member("sentence", parts.life.sentence());
+  json.member("step", parts.sequence.committed()).member("steps", config.run.steps);
+  json.member("version", parts.sequence.committed());
+  json.member("era", parts.identity.era.value).member("era_sentence", era_sentence);
   json.key("loss");
-  stats_.losses().empty() ? json.null() : json.value(stats_.last_loss());
+  parts.stats.losses().empty() ? json.null() : json.value(parts.stats.last_loss());
   json.key("held_out_loss");
-  stats_.held_out_loss() < 0 ? json.null() : json.value(stats_.held_out_loss());
-  json.member("unigram_entropy", options_.unigram_entropy);
-  json.member("bigram_entropy", options_.bigram_entropy);
-  json.member("tokens", sequence_.committed() * config.tokens_per_step());
-  json.member("tokens_per_second", stats_.tokens_per_second());
-  json.member("mean_tokens_per_second", stats_.mean_tokens_per_second());
-  const auto left = static_cast<double>(config.run.steps - sequence_.committed());
-  json.member("eta_seconds", left * stats_.seconds_per_step());
+  parts.stats.held_out_loss() < 0 ? json.null() : json.value(parts.stats.held_out_loss());
+  json.member("unigram_entropy", parts.shape.options.unigram_entropy);
+  json.member("bigram_entropy", parts.shape.options.bigram_entropy);
+  json.member("tokens", parts.sequence.committed() * config.tokens_per_step());
+  json.member("tokens_per_second", parts.stats.tokens_per_second());
+  json.member("mean_tokens_per_second", parts.stats.mean_tokens_per_second());
+  const auto left = static_cast<double>(config.run.steps - parts.sequence.committed());
+  json.member("eta_seconds", left * parts.stats.seconds_per_step());
   json.member("elapsed_seconds", elapsed);
   json.member("in_flight", in_flight);
   json.key("stages").begin_array();
-  for (const StageSpec& stage : shape_.stages) {
+  for (const StageSpec& stage : parts.shape.stages) {
     json.begin_object();
     json.member("stage", stage.stage.value);
     json.member("first_layer", stage.first_layer).member("last_layer", stage.last_layer);
     json.member("wanted", config.pipeline.peers[stage.stage.value]);
     json.key("peers").begin_array();
     std::uint64_t stage_total = 0;
-    for (const auto& [peer, member] : membership_.members())
+    for (const auto& [peer, member] : parts.members.members())
       if (member.seat.stage == stage.stage) stage_total += member.contributions;
-    for (const auto& [peer, member] : membership_.members()) {
+    for (const auto& [peer, member] : parts.members.members()) {
       if (member.seat.stage != stage.stage) continue;
       json.begin_object();
       json.member("peer", peer.value).member("name", member.name).member("address", member.address);
@@ -107,11 +115,11 @@ std::string Coordinator::Impl::status_json() const {
       json.end_object();
     }
     json.end_array().key("shadows").begin_array();
-    for (const Seat& seat : shadows_.of_stage(stage.stage)) {
-      const ShadowDesk::Shadow& shadow = shadows_.all().at(seat);
+    for (const Seat& seat : parts.shadows.of_stage(stage.stage)) {
+      const ShadowDesk::Shadow& shadow = parts.shadows.all().at(seat);
       json.begin_object();
       json.member("peer", seat.peer.value);
-      json.member("name", membership_.members().at(seat.peer).name);
+      json.member("name", parts.members.members().at(seat.peer).name);
       json.member("serves", shadow.host_stage.value);
       json.member("state", shadow.ready ? "ready" : "fetching");
       json.end_object();
@@ -120,15 +128,15 @@ std::string Coordinator::Impl::status_json() const {
   }
   json.end_array();
   json.key("boundaries").begin_array();
-  for (std::size_t s = 0; s + 1 < shape_.stages.size(); ++s)
-    write_boundary(json, s, stats_.boundaries()[s], boundaries_);
+  for (std::size_t s = 0; s + 1 < parts.shape.stages.size(); ++s)
+    write_boundary(json, s, parts.stats.boundaries()[s], parts.boundaries);
   json.end_array();
-  json.member("reduce_bytes", stats_.reduce_bytes());
-  json.member("control_bytes", control_bytes());
-  json.member("checkpoint_bytes", checkpoint_bytes_);
-  json.member("checkpoint", last_checkpoint_);
+  json.member("reduce_bytes", parts.stats.reduce_bytes());
+  json.member("control_bytes", control_bytes(parts));
+  json.member("checkpoint_bytes", parts.checkpointer.bytes());
+  json.member("checkpoint", parts.checkpointer.last());
   json.key("losses").begin_array();
-  for (double loss : stats_.losses()) json.value(loss);
+  for (double loss : parts.stats.losses()) json.value(loss);
   json.end_array();
   json.end_object();
   return json.take();

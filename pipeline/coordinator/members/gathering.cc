@@ -1,0 +1,110 @@
+#include "pipeline/coordinator/members/gathering.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
+
+namespace swarmline {
+
+void Gathering::begin(const std::string& why, std::uint64_t furthest) {
+  why_ = why;
+  furthest_ = furthest;
+  dirty_ = true;
+  if (!has_trained_) return;
+  wait_for_those_who_lived();
+  arm_peers_wait();
+}
+
+void Gathering::stop() {
+  alarms_.cancel(gather_timer_);
+  alarms_.cancel(peers_wait_);
+  dirty_ = false;
+}
+
+void Gathering::wait_for_those_who_lived() {
+  gathered_ = false;
+  alarms_.cancel(gather_timer_);
+  gather_timer_ = alarms_.after(knobs().gather_time, [this] { gathered_ = dirty_ = true; });
+}
+
+void Gathering::arm_peers_wait() {
+  const Duration wait =
+      std::max<Duration>(knobs().gather_time, from_seconds(shape_.config.net.peers_wait_seconds));
+  alarms_.cancel(peers_wait_);
+  peers_wait_ = alarms_.after(wait, [this, wait] {
+    const std::vector<StageId> empty = members_.empty_stages();
+    if (empty.empty() || detector_.was_stopped(alarms_.now())) return arm_peers_wait();
+    SWARMLINE_MARK("gathering.nobody_joined");
+    rulings_.fail_run(fmt::format(
+        "{}; the run ends after step {} because stage {} has no peer and nobody joined it within "
+        "{:.0f} s",
+        why_, furthest_, empty.front().value, to_seconds(wait)));
+  });
+}
+
+void Gathering::ready(PeerId peer) {
+  expected_.erase(peer);
+  dirty_ = true;
+}
+
+void Gathering::failed(const Seat& seat, const std::string& why) {
+  why_ = fmt::format("{} failed: {}", to_string(seat), why);
+  dirty_ = true;
+}
+
+void Gathering::on_seat_lost(const SeatLoss& lost) {
+  expected_.erase(lost.seat.peer);
+  if (lost.how == Departure::kMoves) expected_.insert(lost.seat.peer);  // it is on its way
+  dirty_ = true;
+}
+
+bool Gathering::may_start(bool first_era) {
+  dirty_ = false;
+  if (members_.formed()) return true;
+  if (!first_era && has_trained_ && (gathered_ || expected_.empty()) && members_.covered()) {
+    SWARMLINE_MARK("gathering.goes_on_with_fewer");
+    return true;
+  }
+  fill_stages();
+  return false;
+}
+
+std::uint32_t Gathering::wanted(StageId stage) const {
+  return has_trained_ ? 1U : members_.target_of(stage);
+}
+
+// Whoever was to serve a stage was lost before the start, or before the era began: one of a stage
+// that has more than is wanted goes there.
+void Gathering::fill_stages() {
+  if (has_trained_ ? !gathered_ : !expected_.empty()) return;
+  std::map<StageId, std::vector<Seat>> spare;  // what each has beyond what is wanted
+  for (const StageSpec& stage : shape_.stages) {
+    std::vector<Seat> ready = members_.ready_of(stage.stage);
+    ready.erase(ready.begin(),
+                ready.begin() + std::min<std::ptrdiff_t>(std::ssize(ready), wanted(stage.stage)));
+    spare[stage.stage] = std::move(ready);
+  }
+  bool moved = false;
+  for (const StageSpec& stage : shape_.stages) {
+    for (std::size_t live = members_.live_of(stage.stage); live < wanted(stage.stage); ++live) {
+      const auto most = std::max_element(
+          spare.begin(), spare.end(),
+          [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+      if (most->second.empty()) break;
+      SWARMLINE_MARK("gathering.stage_filled");
+      rulings_.lose(most->second.back(), fmt::format("stage {} lacks a peer", stage.stage.value),
+                    Departure::kMoves);
+      most->second.pop_back();
+      moved = true;
+    }
+  }
+  if (moved && has_trained_) wait_for_those_who_lived();
+}
+
+}  // namespace swarmline

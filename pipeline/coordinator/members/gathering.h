@@ -1,0 +1,67 @@
+// The start of a run or an era: who is still to come, and whether enough have come.
+//   What:      a run's first start waits for all the peers that its config wants; one that goes back
+//              waits a while for those who lived, and then goes on with a peer at each stage. Where a
+//              stage has nobody and another has more than is wanted, one of them goes there.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained.
+//   Bounds:    knobs().gather_time for those who lived.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/rulings.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
+
+namespace swarmline {
+
+class Gathering final : public RunObserver {
+ public:
+  Gathering(const RunShape& shape, Alarms& alarms, const FailureDetector& detector,
+            const Membership& members, Rulings& rulings)
+      : shape_(shape), alarms_(alarms), detector_(detector), members_(members), rulings_(rulings) {}
+
+  bool has_trained() const { return has_trained_; }  // peers of this run are about
+  void set_trained() { has_trained_ = true; }
+  // Those lived when the era began.
+  void expect(const std::set<PeerId>& peers) { expected_ = peers; }
+  // Begins an era of a run that has trained; `furthest`: the version that it had reached.
+  void begin(const std::string& why, std::uint64_t furthest);
+  void ready(PeerId peer);  // it has built its stage
+  void failed(const Seat& seat, const std::string& why);
+  void stop();  // training goes on
+
+  void wake() { dirty_ = true; }
+  bool is_due() const { return dirty_; }
+  // Enough have come. Else those are sent to other stages who are needed there.
+  bool may_start(bool first_era);
+
+  void on_seat_lost(const SeatLoss& lost) override;
+
+ private:
+  void wait_for_those_who_lived();
+  void arm_peers_wait();
+  void fill_stages();
+  std::uint32_t wanted(StageId stage) const;
+
+  const RunShape& shape_;
+  Alarms& alarms_;
+  const FailureDetector& detector_;
+  const Membership& members_;
+  Rulings& rulings_;
+  bool has_trained_ = false;
+  std::set<PeerId> expected_;  // and are not back
+  bool gathered_ = false;      // whoever comes back has had the time
+  std::string why_;            // it waits, for people
+  std::uint64_t furthest_ = 0;
+  TimerId gather_timer_, peers_wait_;
+  bool dirty_ = false;
+};
+
+}  // namespace swarmline

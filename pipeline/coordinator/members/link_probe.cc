@@ -1,0 +1,48 @@
+#include "pipeline/coordinator/members/link_probe.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
+
+namespace swarmline {
+
+void LinkProbe::probe(const Seat& seat, const std::string& why) {
+  const auto address = parse_address(members_.members().at(seat.peer).address);
+  if (!address) return rulings_.lose(seat, why);
+  SWARMLINE_MARK("link_probe.probed");
+  log(LogLevel::kWarn, "{}: {}; it is the last of its stage: asking whether it lives",
+      to_string(seat), why);
+  auto reached =
+      alarms_.then_settle([this, seat, why](const std::shared_ptr<Connection>& connection,
+                                            const std::shared_ptr<bool>& stands) {
+        if (!connection) return rulings_.lose(seat, why);
+        alarms_.after(knobs().probe_stands, [this, seat, why, connection, stands] {
+          connection->close();
+          judge(seat, why, *stands);
+        });
+      });
+  network_.connect(*address, knobs().probe_time,
+                   [reached = std::move(reached),
+                    watch = alarms_.watch()](Result<std::shared_ptr<Connection>> dialled) mutable {
+                     auto stands = std::make_shared<bool>(true);
+                     if (!dialled) return reached(nullptr, stands);
+                     (*dialled)->start({.on_frame = [](Frame) {},
+                                        .on_closed = [stands](const Error&) { *stands = false; }});
+                     if (watch.expired()) return (*dialled)->close();
+                     reached(*dialled, stands);
+                   });
+}
+
+void LinkProbe::judge(const Seat& seat, const std::string& why, bool stands) {
+  if (!members_.is_current(seat)) return;
+  if (!stands || !may_begin_again_()) return rulings_.lose(seat, why);
+  SWARMLINE_MARK("link_probe.lives");
+  rulings_.begin_again(
+      fmt::format("the link to {} broke ({}), which is the last of its stage and lives",
+                  to_string(seat), why),
+      false);
+}
+
+}  // namespace swarmline

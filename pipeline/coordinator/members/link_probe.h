@@ -1,0 +1,45 @@
+// Whether a peer lives whose link to the coordinator broke, and that is the last of its stage: a
+// process that is gone takes the stage's state along, a link that broke does not.
+//   What:      dials its address: where the process is gone that refuses at once, or what stands
+//              between ends the connection soon. One that stands says that the peer lives, and the
+//              coordinator begins again on its journal, to take it back to its seat.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Bounds:    knobs().probe_time to reach it, probe_stands to stand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/ids.h"
+#include "engine/net/network.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/rulings.h"
+
+namespace swarmline {
+
+class LinkProbe {
+ public:
+  LinkProbe(Network& network, Alarms& alarms, const Membership& members, Rulings& rulings,
+            std::function<bool()> may_begin_again)
+      : network_(network),
+        alarms_(alarms),
+        members_(members),
+        rulings_(rulings),
+        may_begin_again_(std::move(may_begin_again)) {}
+
+  // `why`: how its link ended.
+  void probe(const Seat& seat, const std::string& why);
+
+ private:
+  void judge(const Seat& seat, const std::string& why, bool stands);
+
+  Network& network_;
+  Alarms& alarms_;
+  const Membership& members_;
+  Rulings& rulings_;
+  std::function<bool()> may_begin_again_;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,140 @@
+#include "pipeline/coordinator/members/relocation.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/marks.h"
+
+namespace swarmline {
+
+// ---- Newcomers ----------------------------------------------------------------------------------
+
+std::optional<StageId> Relocation::place(const wire::Hello& hello, bool forming,
+                                         std::uint64_t committed) const {
+  if (forming) return std::nullopt;
+  const Member* before = in_.members.former(hello);
+  if (before != nullptr && before->moves_to) return before->moves_to;
+  const std::optional<StageId> kept = kept_stage(hello, committed);
+  if (in_.balancer.moves())
+    return in_.balancer.place(in_.members, in_.shadows, hello.memory_bytes(), kept,
+                              in_.alarms.now());
+  if (kept && in_.members.live_of(*kept) < in_.members.target_of(*kept)) return kept;
+  return std::nullopt;
+}
+
+// Whose state it has from its last seat, as it is committed.
+std::optional<StageId> Relocation::kept_stage(const wire::Hello& hello,
+                                              std::uint64_t committed) const {
+  if (!hello.has_kept() || hello.kept().stage() >= in_.shape.stages.size() ||
+      hello.kept().version() != committed)
+    return std::nullopt;
+  return StageId{static_cast<std::uint16_t>(hello.kept().stage())};
+}
+
+// ---- Going --------------------------------------------------------------------------------------
+
+void Relocation::drain(Member& member) {
+  member.draining = true;
+  member.in_flight = 1;  // what it said before may be over; its next heartbeat says what it holds
+  views_changed_ = true;
+}
+
+void Relocation::on_leave(const Seat& seat) {
+  Member& member = in_.members.at(seat.peer);
+  if (member.draining && !member.moves_to) return;
+  member.moves_to.reset();
+  if (member.state != MemberState::kReady)
+    return in_.rulings.lose(seat, "it left", Departure::kLeft);
+  drain(member);
+  in_.events.event("peer_draining", to_string(seat));
+  dirty_ = true;
+}
+
+bool Relocation::is_needed(const Member& member) const {
+  const Seat& seat = member.seat;
+  // The last one of its stage stays until another holds the stage's state.
+  if (in_.members.staying_of(seat.stage).empty() || in_.takeovers.catches_up(member)) return true;
+  for (const Phase& phase : in_.ledger.open_phases())
+    if (phase.kind == PhaseKind::kTrain &&
+        !in_.ledger.owned_by(phase, seat.stage, seat.peer).empty())
+      return true;
+  if (in_.round.is_active() &&
+      in_.round.board().is_member(in_.shape.groups.groups_of(seat.stage).front(), seat))
+    return true;
+  return in_.checkpointer.is_saving(seat);
+}
+
+void Relocation::release_drained() {
+  dirty_ = false;
+  for (const auto& [peer, member] : in_.members.members()) {
+    if (!member.draining || !in_.members.serves(member.seat) || member.in_flight > 0 ||
+        is_needed(member))
+      continue;
+    if (member.moves_to) {
+      SWARMLINE_MARK("relocation.moved");
+      in_.rulings.lose(member.seat, fmt::format("to stage {}", member.moves_to->value),
+                       Departure::kMoves);
+    } else {
+      SWARMLINE_MARK("relocation.drained");
+      in_.rulings.lose(member.seat, member.let_go.empty() ? "drained" : member.let_go,
+                       Departure::kLeft);
+    }
+  }
+}
+
+// ---- Moves --------------------------------------------------------------------------------------
+
+void Relocation::plan() {
+  call_off_moves();
+  const Instant now = in_.alarms.now();
+  in_.balancer.watch_speeds(in_.members, now);
+  if (!in_.balancer.due(now)) return;
+  const SwarmPlan plan = in_.balancer.plan(in_.members, in_.shadows, now);
+  for (const PlanMove& move : plan.moves) begin_move(move, plan);
+  for (const ShadowChange& change : plan.shadows) {
+    const Member& host = in_.members.at(change.peer);
+    const Seat shadow{host.seat.peer, change.stage, host.seat.incarnation};
+    if (change.add && in_.members.serves(host.seat) && !host.draining)
+      in_.standbys.add(host.seat, change.stage, change.reason);
+    if (!change.add && in_.shadows.has(shadow))
+      in_.standbys.drop(shadow, "shadow_dropped", change.reason);
+  }
+}
+
+// Its stage has nobody else any more: it stays.
+void Relocation::call_off_moves() {
+  for (const auto& [peer, known] : in_.members.members()) {
+    Member& member = in_.members.at(peer);
+    if (!in_.members.serves(member.seat) || (!member.moves_to && member.let_go.empty()) ||
+        !in_.members.staying_of(member.seat.stage).empty())
+      continue;
+    SWARMLINE_MARK("relocation.called_off");
+    member.draining = false;
+    member.moves_to.reset();
+    member.let_go.clear();
+    in_.events.event("move_called_off", to_string(member.seat) + ": its stage has nobody else");
+    views_changed_ = true;
+  }
+}
+
+void Relocation::begin_move(const PlanMove& move, const SwarmPlan& plan) {
+  Member& member = in_.members.at(move.peer);
+  if (!move.from || !in_.members.serves(member.seat) || member.draining) return;
+  drain(member);
+  if (move.kind == MoveKind::kRetire) {
+    SWARMLINE_MARK("relocation.fail_slow");
+    member.let_go = move.reason;
+    in_.events.event("fail_slow",
+                     fmt::format("{} is let go: {}", to_string(member.seat), move.reason));
+    return;
+  }
+  member.moves_to = move.to;
+  member.moves_since = in_.alarms.now();
+  in_.events.event("move", fmt::format("{} to stage {}: {}; {:.3g} microbatches/s become {:.3g}",
+                                       to_string(member.seat), move.to.value, move.reason,
+                                       plan.throughput_before, plan.throughput_after));
+}
+
+}  // namespace swarmline

@@ -1,0 +1,74 @@
+// Who goes: peers that leave, that the planner sends to another stage, or that it lets go.
+//   What:      whoever is to go drains: it gets nothing new, and its seat ends when it owns nothing
+//              any more and its stage can do without it. A move comes back as a newcomer at the
+//              stage chosen. At commits the planner is asked, when seats have changed or a period has
+//              passed.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Bounds:    a look at each member a commit, and at each heartbeat of one that drains.
+#pragma once
+
+#include <optional>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/members/balance_desk.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/rulings.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/standby_replicas.h"
+#include "pipeline/coordinator/states/takeovers.h"
+#include "pipeline/coordinator/steps/commit_round.h"
+#include "pipeline/ledger/ledger.h"
+#include "pipeline/protocol/messages.pb.h"
+
+namespace swarmline {
+
+class Relocation {
+ public:
+  struct Needs {  // services, and parts below it
+    const RunShape& shape;
+    Alarms& alarms;
+    Membership& members;
+    BalanceDesk& balancer;
+    const Ledger& ledger;
+    const CommitRound& round;
+    const Checkpointer& checkpointer;
+    const ShadowDesk& shadows;
+    StandbyReplicas& standbys;
+    const Takeovers& takeovers;
+    EventLog& events;
+    Rulings& rulings;
+  };
+  explicit Relocation(const Needs& needs) : in_(needs) {}
+
+  // Where a newcomer should serve; `forming`: the config's numbers decide. Empty: where most is
+  // missing.
+  std::optional<StageId> place(const wire::Hello& hello, bool forming,
+                               std::uint64_t committed) const;
+  // It takes nothing new, averages what it has, and goes when it owns nothing. If its own time is
+  // shorter than that it goes sooner, and what it owned is computed again.
+  void on_leave(const Seat& seat);
+  // A step is committed: moves and shadows as the planner says.
+  void plan();
+
+  void wake() { dirty_ = true; }
+  bool is_due() const { return dirty_; }
+  void release_drained();
+  // Views of who serves have to be told anew.
+  bool take_views_changed() { return std::exchange(views_changed_, false); }
+
+ private:
+  void call_off_moves();
+  void begin_move(const PlanMove& move, const SwarmPlan& plan);
+  bool is_needed(const Member& member) const;
+  void drain(Member& member);
+  std::optional<StageId> kept_stage(const wire::Hello& hello, std::uint64_t committed) const;
+
+  Needs in_;
+  bool dirty_ = false;
+  bool views_changed_ = false;
+};
+
+}  // namespace swarmline

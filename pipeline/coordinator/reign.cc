@@ -1,0 +1,358 @@
+#include "pipeline/coordinator/reign.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/coordinator/run/status_report.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, SelfRestart begun_so,
+             RunEnds ends)
+    : network_(doors.network),
+      options_(std::move(options)),
+      begun_so_(begun_so),
+      parts_(doors, options_,
+             {.settle = [this] { settling_.settle(); },
+              .may_begin_again = [this] { return settling_.may_begin_again(); },
+              .cut_off = [this](const Seat& seat) { return settling_.is_cut_off(seat); }}),
+      settling_(parts_, doors.network, begun_so.times, std::move(ends)) {}
+
+Reign::~Reign() {
+  parts_.alarms.drop();
+}
+
+// ---- The beginning ------------------------------------------------------------------------------
+
+Result<Address> Reign::start() {
+  auto bound = listen();
+  if (!bound) return bound;
+  parts_.detector.begin(parts_.alarms.now());
+  SWARMLINE_TRY(settling_.open_journal(begun_so_.heard_nobody));
+  look();
+  settling_.settle();
+  return bound;
+}
+
+// Peers know the address that it had before.
+Result<Address> Reign::listen() {
+  auto wanted = parse_address(options_.config.net.listen);
+  if (!wanted) return wanted;
+  auto before = parts_.journal.address();
+  if (!before) return std::unexpected(before.error());
+  Result<Address> bound = swarmline::fail(ErrorCode::kNotFound, "");
+  const auto try_at = [&](const Address& address) {
+    bound = network_.listen(
+        address, parts_.alarms.then_settle([this](std::shared_ptr<Connection> connection) {
+          accept(std::move(connection));
+        }));
+    return bound.has_value();
+  };
+  const auto known = *before ? parse_address(**before) : Result<Address>(*wanted);
+  if (wanted->port != 0 || !known || !try_at(*known)) {
+    const std::string taken = bound ? "" : bound.error().what;
+    if (!try_at(*wanted)) return bound;
+    if (*before && known && wanted->port == 0) say_moved(*known, *bound, taken);
+  }
+  SWARMLINE_TRY(parts_.journal.record_address(to_string(*bound)));
+  return bound;
+}
+
+// Better elsewhere than not at all: the peers may be gone, too.
+void Reign::say_moved(const Address& from, const Address& to, const std::string& why) {
+  const auto run = parts_.journal.read();
+  if (!run || !run->has_trained()) return;  // nobody looks for it
+  parts_.events.event(
+      "moved",
+      fmt::format("this coordinator listens on {}, the one before listened on {} ({}): peers that "
+                  "look for it there give up after {:.0f} s and have to be started again",
+                  to_string(to), to_string(from), why,
+                  options_.config.net.coordinator_patience_seconds),
+      LogLevel::kWarn);
+}
+
+// ---- Sessions -----------------------------------------------------------------------------------
+
+void Reign::accept(std::shared_ptr<Connection> connection) {
+  auto session = std::make_shared<Session>();
+  session->channel = RpcChannel::make(parts_.alarms.runtime(), std::move(connection));
+  session->channel->start(
+      {.on_message = parts_.alarms.then_settle(
+           [this, session](const Frame& frame) { on_message(session, frame); }),
+       .on_request = parts_.alarms.then_settle(
+           [this, session](const Frame& frame, RpcChannel::Respond respond) {
+             on_request(session, frame, std::move(respond));
+           }),
+       .on_closed = parts_.alarms.then_settle(
+           [this, session](const Error& error) { on_closed(session, error); })});
+  parts_.sessions.add(session);
+}
+
+void Reign::on_closed(const SessionPtr& session, const Error& error) {
+  parts_.sessions.closed(session);
+  if (!session->has_seat() || parts_.life.is_over() || !parts_.members.is_current(session->seat) ||
+      parts_.recovery.is_awaited_again(*session))
+    return;
+  if (settling_.is_cut_off(session->seat)) return parts_.probe.probe(session->seat, error.what);
+  parts_.rulings.lose(session->seat, error.what);
+}
+
+void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond) {
+  const MessageKind kind = kind_of(frame);
+  if (parts_.life.is<life::RestartingItself>()) return parts_.outbox.close(session);
+  const bool shows = kind == MessageKind::kStatusRequest || kind == MessageKind::kStopRequest;
+  if (parts_.life.is_over() && !shows)
+    return parts_.outbox.respond(
+        std::move(respond),
+        swarmline::fail(ErrorCode::kRefused, "the run has ended: " + parts_.life.sentence()));
+  switch (kind) {
+    case MessageKind::kHello:
+      return parts_.arrivals.on_hello(session, frame, std::move(respond));
+    case MessageKind::kClaim:
+      if (parts_.recovery.hold(
+              session, [this, session, frame, respond] { on_request(session, frame, respond); }))
+        return;
+      return parts_.intake.on_claim(session->seat, frame, respond);
+    case MessageKind::kCheckpointPiece:
+      return parts_.checkpointer.on_piece(session->seat, frame, respond);
+    case MessageKind::kStatusRequest: {
+      wire::StatusReply reply;
+      reply.set_json(status_json());
+      return parts_.outbox.respond(std::move(respond),
+                                   make_frame(MessageKind::kStatusReply, reply));
+    }
+    case MessageKind::kStopRequest: {
+      auto stop = parse<wire::StopRequest>(frame);
+      if (!stop) return parts_.outbox.respond(std::move(respond), std::unexpected(stop.error()));
+      wire::StopReply reply;
+      reply.set_what(stop->now() ? "stopping at once"
+                                 : "finishing the open step, then writing a checkpoint");
+      parts_.outbox.respond(std::move(respond), make_frame(MessageKind::kStopReply, reply));
+      return parts_.alarms.post([this, now = stop->now()] { settling_.request_stop(now); });
+    }
+    default:
+      return parts_.outbox.respond(
+          std::move(respond),
+          swarmline::fail(ErrorCode::kRefused, "a coordinator does not answer that"));
+  }
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+
+void Reign::on_message(const SessionPtr& session, const Frame& frame) {
+  if (!session->has_seat() || parts_.life.is_over()) return;  // tools send requests only
+  const MessageKind kind = kind_of(frame);
+  parts_.detector.heard(session->seat, parts_.alarms.now());
+  if (kind != MessageKind::kHeartbeat && kind != MessageKind::kGoodbye &&
+      parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
+    return;
+  if (on_shadow_message(session, frame)) return;
+  const Seat seat = session->seat;
+  const auto with = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
+    const auto parsed = parse<Message>(frame);
+    if (!parsed) {
+      log(LogLevel::kWarn, "closing {}: {}", to_string(seat), parsed.error().what);
+      return parts_.outbox.close(session);
+    }
+    if (from_wire(parsed->seat()) == seat && parts_.members.is_current(seat)) handle(*parsed);
+  };
+  switch (kind) {
+    case MessageKind::kHeartbeat:
+      return with(std::type_identity<wire::Heartbeat>(), [&](const auto& m) {
+        parts_.detector.heartbeat(seat, m.jobs_done(), m.jobs_waiting(), parts_.alarms.now());
+        parts_.members.heartbeat(m);
+        parts_.outbox.send(session, make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
+        if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
+      });
+    case MessageKind::kLeave:
+      return with(std::type_identity<wire::Leave>(),
+                  [&](const auto&) { parts_.relocation.on_leave(seat); });
+    case MessageKind::kWantState:
+      return with(std::type_identity<wire::WantState>(), [&](const auto&) {
+        if (!parts_.life.is<life::Forming>() && !parts_.members.serves(seat))
+          parts_.states.want(seat);
+      });
+    case MessageKind::kPieceRequest:
+      return with(std::type_identity<wire::PieceRequest>(), [&](const auto& m) {
+        parts_.checkpointer.count_bytes(parts_.beginning.on_piece_request(session, m));
+      });
+    case MessageKind::kStateFrozen:
+      return with(std::type_identity<wire::StateFrozen>(),
+                  [&](const auto& m) { parts_.states.on_frozen(m); });
+    case MessageKind::kReleaseClaim:
+      return with(std::type_identity<wire::ReleaseClaim>(),
+                  [&](const auto& m) { parts_.intake.on_release_claim(m); });
+    case MessageKind::kRoundBroken:
+      return with(std::type_identity<wire::RoundBroken>(),
+                  [&](const auto& m) { parts_.round.on_round_broken(m); });
+    case MessageKind::kReady:
+      return with(std::type_identity<wire::Ready>(), [&](const auto& m) { on_ready(session, m); });
+    case MessageKind::kWantLeases:
+      return with(std::type_identity<wire::WantLeases>(), [&](const auto& m) {
+        if (seat.stage.value == 0) parts_.leases.want(seat, m.total());  // only it has the data
+      });
+    case MessageKind::kReport:
+      return with(std::type_identity<wire::Report>(), [&](const auto& m) {
+        parts_.intake.on_report(m);
+        parts_.stragglers.on_report(from_wire(m.phase()));
+        settling_.note_progress();
+      });
+    case MessageKind::kComputeFailed:
+      return with(std::type_identity<wire::ComputeFailed>(),
+                  [&](const auto& m) { parts_.intake.on_compute_failed(m); });
+    case MessageKind::kStallReport:
+      return with(std::type_identity<wire::StallReport>(),
+                  [&](const auto& m) { parts_.intake.on_stall(m); });
+    case MessageKind::kReduced:
+      return with(std::type_identity<wire::Reduced>(), [&](const auto& m) { on_reduced(m); });
+    case MessageKind::kStepped:
+      return with(std::type_identity<wire::Stepped>(), [&](const auto& m) { on_stepped(m); });
+    case MessageKind::kSealMismatch:
+      return with(std::type_identity<wire::SealMismatch>(),
+                  [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
+    case MessageKind::kGoodbye:
+      return with(std::type_identity<wire::Goodbye>(), [&](const auto& m) {
+        const std::string reason = m.reason().substr(0, Arrivals::kTextBytesMax);
+        parts_.rulings.lose(seat, reason.empty() ? "it left" : reason,
+                            reason.empty() ? Departure::kLeft : Departure::kFailed);
+      });
+    default:
+      log(LogLevel::kWarn, "{} sent a {}", to_string(seat), to_string(kind));
+  }
+}
+
+// What a peer says of a stage that it follows, under its shadow's name.
+bool Reign::on_shadow_message(const SessionPtr& session, const Frame& frame) {
+  if (parts_.shadows.empty()) return false;
+  const auto with = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
+    const auto parsed = parse<Message>(frame);
+    if (!parsed) return false;
+    const Seat shadow = from_wire(parsed->seat());
+    if (shadow.peer != session->seat.peer || shadow == session->seat || !parts_.shadows.has(shadow))
+      return false;
+    handle(shadow, *parsed);
+    parts_.takeovers.wake();
+    return true;
+  };
+  switch (kind_of(frame)) {
+    case MessageKind::kWantState:
+      return with(std::type_identity<wire::WantState>(),
+                  [&](const Seat& shadow, const auto&) { parts_.standbys.on_want_state(shadow); });
+    case MessageKind::kReady:
+      return with(std::type_identity<wire::Ready>(), [&](const Seat& shadow, const auto& m) {
+        parts_.standbys.on_ready(shadow, m.version(), m.state_digest());
+        parts_.audit.look_again(shadow.stage, m.version());
+      });
+    case MessageKind::kReduced:
+      return with(std::type_identity<wire::Reduced>(),
+                  [&](const Seat&, const auto& m) { parts_.round.on_reduced(m); });
+    case MessageKind::kGoodbye:
+      return with(std::type_identity<wire::Goodbye>(), [&](const Seat& shadow, const auto& m) {
+        parts_.standbys.on_goodbye(shadow, m.reason().substr(0, Arrivals::kTextBytesMax));
+      });
+    default:
+      return false;
+  }
+}
+
+void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
+  const Seat seat = session->seat;
+  Member& member = parts_.members.at(seat.peer);
+  if (member.state == MemberState::kFollowing) {
+    const auto arrival = parts_.takeovers.on_ready(seat, ready.version(), ready.state_digest());
+    if (arrival == Takeovers::Arrival::kNone)
+      parts_.audit.follower_ready(seat, ready.version(), ready.state_digest());
+    if (arrival != Takeovers::Arrival::kTakenOver) return;
+    parts_.audit.say(seat, ready.version(), ready.state_digest());
+    return settling_.take_seat(seat, ready.version());
+  }
+  if (member.state != MemberState::kBuilding || !parts_.life.is<life::Forming>() ||
+      ready.version() != parts_.beginning.version()) {
+    log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}", to_string(seat),
+        ready.version());
+    return parts_.outbox.close(session);
+  }
+  member.state = MemberState::kReady;
+  member.stepped = ready.version();
+  parts_.detector.works_from(seat, parts_.alarms.now());
+  parts_.gathering.ready(seat.peer);
+  parts_.audit.say(seat, ready.version(), ready.state_digest());
+  if (const auto first = parts_.audit.first_to_differ(seat, ready.version()))
+    parts_.rulings.fail_run(fmt::format("{} and {} start from different parameters of stage {}",
+                                        to_string(*first), to_string(seat), seat.stage.value));
+}
+
+void Reign::on_reduced(const wire::Reduced& reduced) {
+  if (!parts_.round.on_reduced(reduced)) return;
+  parts_.stats.on_reduced(reduced);
+  parts_.members.measured(from_wire(reduced.seat()), reduced.busy_ns(), reduced.contributions());
+  parts_.boundaries.on_reduced(reduced);
+}
+
+void Reign::on_stepped(const wire::Stepped& stepped) {
+  const Seat seat = from_wire(stepped.seat());
+  if (stepped.version() == 0 || stepped.version() > parts_.sequence.committed())
+    return parts_.rulings.fail_run(fmt::format("{} says it applied step {}, which is not committed",
+                                               to_string(seat), stepped.version()));
+  Member& member = parts_.members.at(seat.peer);
+  member.stepped = std::max(member.stepped, stepped.version());
+  parts_.audit.say(seat, stepped.version(), stepped.state_digest());
+  parts_.standbys.look_at(seat.stage);
+}
+
+// ---- Looks --------------------------------------------------------------------------------------
+
+void Reign::look() {
+  const Instant now = parts_.alarms.now();
+  if (parts_.detector.was_stopped(now)) {
+    log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
+        to_seconds(parts_.detector.lateness(now)));
+    parts_.detector.restart_deadlines(now);
+    parts_.shadows.restart_deadlines(now);
+    parts_.takeovers.restart_deadlines();
+  }
+  parts_.alarms.at(parts_.detector.next_look(now), [this] {
+    if (!parts_.life.is_over()) look();
+  });
+  const std::vector<Seat> silent = parts_.detector.silent(now);
+  const auto seconds = [&](const Seat& seat) {
+    return to_seconds(parts_.detector.silence(seat, now));
+  };
+  if (settling_.may_begin_again() && parts_.detector.hears_nobody(silent, now))
+    return parts_.rulings.begin_again(
+        fmt::format("nothing was heard from anybody for {:.3g} s", seconds(silent.front())), true);
+  for (const Seat& seat : silent)
+    parts_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s", seconds(seat)));
+  for (const Seat& seat : parts_.detector.stuck()) {
+    SWARMLINE_MARK("reign.stuck_device");
+    const std::uint32_t times = parts_.detector.count_stuck(seat.peer);
+    std::string why = fmt::format("it answers, but its device has ended nothing for {:.3g} s",
+                                  to_seconds(parts_.detector.stuck_time()));
+    const bool for_good = times >= knobs().stuck_seats_max;
+    if (for_good) why += fmt::format(", {} times without a contribution between", times);
+    parts_.rulings.lose(seat, why, for_good ? Departure::kLeft : Departure::kLost);
+  }
+  parts_.standbys.demote_late([this](StageId stage) { return parts_.takeovers.is_emptied(stage); });
+  parts_.takeovers.check_deadlines();
+}
+
+std::vector<Seat> Reign::shadow_hosts(StageId stage) const {
+  std::vector<Seat> hosts;
+  for (const Seat& shadow : parts_.shadows.ready_of(stage))
+    if (const auto member = parts_.members.members().find(shadow.peer);
+        member != parts_.members.members().end() && member->second.state != MemberState::kLost &&
+        member->second.seat.incarnation == shadow.incarnation)
+      hosts.push_back(member->second.seat);
+  return hosts;
+}
+
+std::string Reign::status_json() const {
+  return coordinator_status_json(parts_, settling_.era_sentence());
+}
+
+}  // namespace swarmline

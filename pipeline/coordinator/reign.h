@@ -1,0 +1,54 @@
+// One reign of a coordinator: routes what comes in to the parts.
+//   What:      a handler records what happened, in the part concerned; after each the coordinator
+//              settles (settling.h). No handler calls another.
+//   Ownership: what it is made with outlives it.
+//   Thread:    control thread.
+//   Errors:    what a peer says wrongly ends its connection, with a line in the log.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/coordinator/coordinator.h"
+#include "pipeline/coordinator/coordinator_parts.h"
+#include "pipeline/coordinator/settling.h"
+
+namespace swarmline {
+
+class Reign {
+ public:
+  Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, SelfRestart begun_so,
+        RunEnds ends);
+  ~Reign();
+  Reign(const Reign&) = delete;
+  Reign& operator=(const Reign&) = delete;
+
+  Result<Address> start();
+  void request_stop(bool now) { settling_.request_stop(now); }
+  std::string status_json() const;
+  void check_invariants() const { parts_.check_invariants(); }
+  bool takes_peers() const { return !parts_.life.is<life::RollingBack>(); }
+  bool serves(const Seat& seat) const { return parts_.members.serves(seat); }
+  std::vector<Seat> shadow_hosts(StageId stage) const;
+
+ private:
+  Result<Address> listen();
+  void say_moved(const Address& from, const Address& to, const std::string& why);
+  void accept(std::shared_ptr<Connection> connection);
+  void on_closed(const SessionPtr& session, const Error& error);
+  void on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
+  void on_message(const SessionPtr& session, const Frame& frame);
+  bool on_shadow_message(const SessionPtr& session, const Frame& frame);
+  void on_ready(const SessionPtr& session, const wire::Ready& ready);
+  void on_reduced(const wire::Reduced& reduced);
+  void on_stepped(const wire::Stepped& stepped);
+  void look();  // for those who are silent or late
+
+  Network& network_;
+  const CoordinatorOptions options_;
+  const SelfRestart begun_so_;
+  CoordinatorParts parts_;
+  Settling settling_;
+};
+
+}  // namespace swarmline

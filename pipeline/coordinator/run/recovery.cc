@@ -1,0 +1,179 @@
+#include "pipeline/coordinator/run/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/ledger/ledger.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+bool CollectedHoldings::names_step(std::uint64_t step) const {
+  return std::ranges::any_of(holdings, [&](const auto& entry) {
+    return std::ranges::any_of(entry.second.phases(), [&](const wire::PhaseHoldings& held) {
+      return !held.phase().eval() && held.phase().step() == step;
+    });
+  });
+}
+
+void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
+  CollectedHoldings& collected = collected_.emplace();
+  collected.era = run.era;
+  collected.evaluated = run.evaluated;
+  collected.committed = run.era_version;
+  if (run.era_updates_known) collected.updates = run.era_updates;
+  if (run.last_commit && run.last_commit->era == run.era.value) {
+    collected.last_commit = run.last_commit;
+    collected.committed = run.last_commit->version;
+  }
+  for (const SeatRecord& seat : run.seats) in_.members.restore(seat, seat.state == "active");
+  for (const Seat& seat : in_.members.away()) collected.awaited.insert(seat);
+  heard_nobody_ = heard_nobody;
+  over_ = false;
+  in_.events.event("begun_again",
+                   fmt::format("term {}, after step {}; waiting for {} peers", term.value,
+                               collected.committed, collected.awaited.size()));
+  arm_deadline();
+}
+
+// ---- Who comes ----------------------------------------------------------------------------------
+
+void Recovery::heard_somebody() {
+  if (!collected_ || !std::exchange(heard_nobody_, false)) return;
+  SWARMLINE_MARK("recovery.heard_somebody");
+  arm_deadline();
+}
+
+// What it holds fits what the journal says.
+bool Recovery::resumes(const wire::Hello& hello, const std::string& run_id) const {
+  if (!collected_ || !hello.has_holdings() || hello.run_id() != run_id) return false;
+  const Seat seat = from_wire(hello.previous());
+  if (!collected_->awaited.contains(seat) && !collected_->holdings.contains(seat)) return false;
+  const std::uint64_t committed = collected_->committed;
+  const std::uint64_t heard = hello.holdings().version();
+  if (hello.holdings().era() != collected_->era.value) return false;
+  return in_.members.members().at(seat.peer).address == hello.address() && heard <= committed &&
+         heard + 1 >= committed && hello.holdings().leased() <= hello.holdings().wanted() &&
+         static_cast<std::size_t>(hello.holdings().phases_size()) <= Ledger::kOpenPhasesMax;
+}
+
+void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
+  SWARMLINE_MARK("recovery.peer_resumed");
+  const Seat seat = from_wire(hello.previous());
+  if (const SessionPtr before = in_.sessions.unseat(seat.peer)) {
+    before->seat = {};  // it is here again before the end of that connection was seen
+    in_.outbox.close(before);
+  }
+  in_.sessions.seat(session, seat);
+  in_.detector.watch(seat, in_.alarms.now());
+  in_.detector.works_from(seat, in_.alarms.now());
+  in_.members.resume(hello);
+  in_.events.event("peer_resumed", fmt::format("{} at {}", to_string(seat), hello.address()));
+  const bool first = collected_->holdings.empty();
+  collected_->holdings[seat] = hello.holdings();
+  collected_->awaited.erase(seat);
+  if (first) arm_deadline();
+  arm_quiet();
+}
+
+bool Recovery::is_awaited_again(const Session& session) {
+  const Seat seat = session.seat;
+  if (!collected_ || collected_->holdings.erase(seat) == 0) return false;
+  SWARMLINE_MARK("recovery.awaited_again");
+  in_.sessions.unseat(seat.peer);
+  in_.detector.forget(seat.peer);
+  in_.members.at(seat.peer).state = MemberState::kAway;
+  collected_->awaited.insert(seat);
+  arm_quiet();
+  return true;
+}
+
+void Recovery::on_seat_lost(const SeatLoss& lost) {
+  if (!collected_) return;
+  collected_->holdings.erase(lost.seat);
+  collected_->awaited.erase(lost.seat);
+}
+
+// One whose message would be lost says all of it again, when it comes back; what it said over a
+// connection that has ended it knows to be lost.
+bool Recovery::hold(const SessionPtr& session, std::function<void()> handle) {
+  if (!collected_) return false;
+  if (collected_->held.size() < kHeldMax) {
+    collected_->held.push_back([session, handle = std::move(handle)] {
+      if (!session->closed) handle();
+    });
+  } else {
+    log(LogLevel::kWarn, "closing {}: {} messages wait for the collecting to end already",
+        to_string(session->seat), kHeldMax);
+    in_.outbox.close(session);
+  }
+  return true;
+}
+
+// ---- How long -----------------------------------------------------------------------------------
+
+// Where a standby may have taken over, peers first have to find out that it did.
+void Recovery::arm_deadline() {
+  const NetSection& net = in_.shape.config.net;
+  in_.alarms.cancel(deadline_);
+  Duration wait = from_seconds(net.collect_seconds);
+  if (!net.standby.empty() && collected_->holdings.empty())
+    wait += 2 * std::max<Duration>(knobs().coordinator_silence,
+                                   10 * from_seconds(net.heartbeat_seconds));
+  if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
+  deadline_ = in_.alarms.after(wait, [this] {
+    if (!collected_) return;
+    if (in_.detector.was_stopped(in_.alarms.now())) return arm_deadline();
+    SWARMLINE_MARK("recovery.deadline");
+    over_ = true;
+  });
+}
+
+// Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
+// lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
+void Recovery::arm_quiet() {
+  in_.alarms.cancel(quiet_);
+  if (!in_.shape.config.net.standby.empty()) return;
+  const Duration wait = std::max<Duration>(knobs().redial_time, in_.detector.silence_allowed());
+  quiet_ = in_.alarms.after(wait, [this] {
+    if (!collected_) return;
+    if (in_.detector.was_stopped(in_.alarms.now())) return arm_quiet();
+    const bool held = std::ranges::none_of(in_.shape.stages, [&](const StageSpec& stage) {
+      return in_.members.ready_of(stage.stage).empty();
+    });
+    if (held) SWARMLINE_MARK("recovery.quiet");
+    over_ = over_ || held;
+  });
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+std::set<Seat> Recovery::take_missing() {
+  over_ = true;
+  return std::exchange(collected_->awaited, {});
+}
+
+CollectedHoldings Recovery::take() {
+  SWARMLINE_CHECK(is_due() && collected_->awaited.empty());
+  in_.alarms.cancel(deadline_);
+  in_.alarms.cancel(quiet_);
+  over_ = false;
+  CollectedHoldings collected = std::move(*collected_);
+  collected_.reset();
+  return collected;
+}
+
+void Recovery::check_invariants() const {
+  SWARMLINE_CHECK(collected_ || !over_);
+  if (!collected_) return;
+  for (const Seat& seat : collected_->awaited)
+    SWARMLINE_CHECK(!collected_->holdings.contains(seat));
+}
+
+}  // namespace swarmline

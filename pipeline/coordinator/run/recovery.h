@@ -1,0 +1,95 @@
+// A coordinator that is begun again on its journal: hears from every seat that the journal knows
+// what it holds, and says what is to go on.
+//   What:      takes peers back to their seats; over when every seat has come, when each stage has
+//              somebody and nobody came for as long as a peer may be silent, or when
+//              [net] collect_seconds have passed. What peers say meanwhile waits, in order.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Errors:    who holds what does not fit the journal is not taken back.
+//   Bounds:    kHeldMax messages wait; one more ends its connection, and is said again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/store/journal.h"
+#include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/run_journal.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/protocol/messages.pb.h"
+
+namespace swarmline {
+
+// What the journal and those who came back say of the run.
+struct CollectedHoldings {
+  Era era;
+  std::uint64_t committed = 0;
+  std::uint64_t evaluated = 0;
+  std::optional<std::uint64_t> updates;     // when the era began; empty: the journal does not say
+  std::optional<CommitRecord> last_commit;  // of this era
+  std::map<Seat, wire::Holdings> holdings;
+  std::set<Seat> awaited;
+  std::vector<std::function<void()>> held;
+
+  bool names_step(std::uint64_t step) const;  // somebody holds something of it
+};
+
+class Recovery final : public RunObserver {
+ public:
+  static constexpr std::size_t kHeldMax = 1 << 16;
+  struct Needs {  // services, and parts below it
+    const RunShape& shape;
+    Alarms& alarms;
+    FailureDetector& detector;
+    SessionTable& sessions;
+    Membership& members;
+    Outbox& outbox;
+    EventLog& events;
+  };
+  explicit Recovery(const Needs& needs) : in_(needs) {}
+
+  // `heard_nobody`: of those that it had; they are waited for longer, until anybody is heard.
+  void begin(const JournaledRun& run, Term term, bool heard_nobody);
+  bool is_active() const { return collected_.has_value(); }
+
+  void heard_somebody();
+  bool resumes(const wire::Hello& hello, const std::string& run_id) const;
+  void resume(const SessionPtr& session, const wire::Hello& hello);
+  // Its connection has ended: it may come again. False: it was not back.
+  bool is_awaited_again(const Session& session);
+  // What a peer says waits; false: nothing is being collected.
+  bool hold(const SessionPtr& session, std::function<void()> handle);
+
+  void on_seat_lost(const SeatLoss& lost) override;
+
+  // ---- The end ----
+  bool is_due() const { return collected_ && (over_ || collected_->awaited.empty()); }
+  // Those that did not come; asked again once they are lost, there are none.
+  std::set<Seat> take_missing();
+  CollectedHoldings take();
+
+  void check_invariants() const;
+
+ private:
+  void arm_deadline();
+  void arm_quiet();
+
+  Needs in_;
+  std::optional<CollectedHoldings> collected_;
+  bool heard_nobody_ = false;
+  bool over_ = false;
+  TimerId deadline_;  // whoever has not come by then is lost
+  TimerId quiet_;     // nobody has come or gone for a while
+};
+
+}  // namespace swarmline

@@ -1,0 +1,17 @@
+// Which run this is, under whose reign, and in which era. Plain values; the coordinator's reign
+// writes them, its parts read.
+#pragma once
+
+#include <string>
+
+#include "base/ids.h"
+
+namespace swarmline {
+
+struct RunIdentity {
+  std::string run_id;
+  Term term{1};
+  Era era{0};
+};
+
+}  // namespace swarmline

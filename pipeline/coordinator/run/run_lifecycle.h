@@ -1,0 +1,78 @@
+// The life of a run, as its coordinator sees it: one state at a time, and a table of what may follow
+// what.
+//   What:    code, page (pipeline/coordinator/README.md) and test share the table.
+//   Thread:  control thread. Pure.
+//   Errors:  a step that the table does not have is CHECKed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace swarmline {
+
+namespace life {
+struct Forming {};     // an era has begun: it waits for a peer at each stage
+struct Recovering {};  // begun again on its journal: it hears what its peers hold
+struct Training {};
+struct Draining {};         // ends after the open step
+struct FinalCheckpoint {};  // all steps are done
+struct RollingBack {        // looks for the checkpoint to go back to
+  std::string why;
+};
+struct RestartingItself {};  // it may be the one who was cut off: another reign follows
+struct SteppedDown {         // another coordinator leads
+  std::string why;
+};
+struct Ended {
+  int exit_code = 0;
+  std::string sentence;
+};
+}  // namespace life
+
+class RunLifecycle {
+ public:
+  using State = std::variant<life::Forming, life::Recovering, life::Training, life::Draining,
+                             life::FinalCheckpoint, life::RollingBack, life::RestartingItself,
+                             life::SteppedDown, life::Ended>;
+  static constexpr std::array<std::string_view, std::variant_size_v<State>> kNames = {
+      "Forming",     "Recovering",       "Training",    "Draining", "FinalCheckpoint",
+      "RollingBack", "RestartingItself", "SteppedDown", "Ended"};
+  struct Transition {
+    std::string_view from, to, when;
+  };
+  static std::span<const Transition> transitions();
+
+  void move_to(State next);
+  template <typename Life>
+  bool is() const {
+    return std::holds_alternative<Life>(state_);
+  }
+  template <typename Life>
+  const Life& as() const {
+    return std::get<Life>(state_);
+  }
+  std::string_view name() const { return kNames[state_.index()]; }
+  // This reign does nothing more.
+  bool is_over() const {
+    return is<life::RestartingItself>() || is<life::SteppedDown>() || is<life::Ended>();
+  }
+  // Steps are open, or may be opened.
+  bool is_running() const {
+    return is<life::Training>() || is<life::Draining>() || is<life::FinalCheckpoint>();
+  }
+  // As `status --json` names it.
+  std::string_view shown() const { return shown_; }
+  std::string sentence() const;  // of an end; empty before
+
+  void check_invariants() const;
+
+ private:
+  State state_ = life::Forming{};
+  std::string_view shown_ = "waiting";
+};
+
+}  // namespace swarmline

@@ -1,0 +1,330 @@
+// What follows from what was recorded: settle() and what it carries out.
+#include "pipeline/coordinator/settling.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/marks.h"
+#include "engine/store/log_lines.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+void Settling::settle() {
+  if (is_settling_) return;
+  is_settling_ = true;
+  std::uint32_t rounds = 0;
+  while (!parts_.life.is_over() && settle_one()) SWARMLINE_CHECK(++rounds < kRoundsMax);
+  is_settling_ = false;
+  parts_.outbox.flush();
+}
+
+// The first of the list that is due; false: nothing is.
+bool Settling::settle_one() {
+  CoordinatorParts& p = parts_;
+  if (p.rulings.any()) return carry_out_rulings(), true;
+  if (p.recovery.is_due()) return end_recovery(), true;
+  if (const auto found = p.beginning.take_found()) return begin_era(*found), true;
+  if (p.arrivals.is_due()) return p.arrivals.admit(), true;
+  if (p.life.is<life::Forming>() && p.gathering.is_due()) {
+    if (p.gathering.may_start(p.identity.era.value == 0)) start_training();
+    return true;
+  }
+  return p.life.is_running() && settle_steps();
+}
+
+bool Settling::settle_steps() {
+  CoordinatorParts& p = parts_;
+  if (p.standbys.is_due()) return p.standbys.check(), p.takeovers.wake(), true;
+  if (p.audit.is_due()) return compare_states(), true;
+  if (p.takeovers.is_due()) return p.takeovers.send_candidates(), true;
+  if (p.relocation.take_views_changed()) return tell_views(), true;
+  if (p.round.is_due()) {
+    if (p.round.mend()) commit();
+    return true;
+  }
+  if (std::exchange(progress_, false)) return close_complete_phases(), true;
+  if (std::exchange(phases_due_, false)) return open_phases(), true;
+  if (p.relocation.is_due()) return p.relocation.release_drained(), true;
+  if (p.states.is_due()) return p.states.freeze(), true;
+  if (p.leases.is_due()) return p.leases.pump(), true;
+  return finish();
+}
+
+void Settling::carry_out_rulings() {
+  Rulings& rulings = parts_.rulings;
+  if (const auto why = rulings.take_step_down()) return step_down(*why);
+  if (const auto sentence = rulings.take_failure()) return fail(*sentence);
+  if (const auto restart = rulings.take_self_restart()) return restart_itself(*restart);
+  for (const SeatLoss& loss : rulings.take_losses()) end_seat(loss);
+  for (const SeatLoss& last : rulings.take_gone_stages()) stage_is_gone(last);
+  if (const auto why = rulings.take_rollback()) roll_back(*why);
+}
+
+// ---- A seat ends --------------------------------------------------------------------------------
+
+// Journaled first, then told to it and to everybody; what it owned in steps not yet reduced is
+// missing.
+void Settling::end_seat(const SeatLoss& loss) {
+  CoordinatorParts& p = parts_;
+  if (!p.members.is_current(loss.seat)) return;
+  const Member member = p.members.members().at(loss.seat.peer);
+  const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
+  p.members.fence(loss.seat);
+  p.detector.forget(loss.seat.peer);
+  if (auto kept =
+          p.journal.record_seat({.seat = loss.seat,
+                                 .address = member.address,
+                                 .state = loss.how == Departure::kLeft ? "left" : "fenced"});
+      !kept)
+    return p.rulings.journal_failed(kept.error());
+  tell_end_of_seat(loss, member, takes_followed);
+  for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
+  after_lost_seat(loss);
+}
+
+void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed) {
+  static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
+  parts_.events.event(kEvents[static_cast<int>(loss.how)], to_string(loss.seat) + ": " + loss.why);
+  const SessionPtr session = parts_.sessions.unseat(loss.seat.peer);
+  if (!session) return;
+  if (loss.how == Departure::kLeft) {
+    wire::Shutdown shutdown;
+    shutdown.set_reason(loss.why);
+    parts_.outbox.send(session, make_frame(MessageKind::kShutdown, shutdown));
+  } else {
+    wire::Fenced fenced;
+    *fenced.mutable_seat() = to_wire(loss.seat);
+    fenced.set_reason(loss.why);
+    fenced.set_keeps(loss.how == Departure::kLost);
+    fenced.set_takes_stage(takes_followed);
+    if (takes_followed) fenced.set_stage(member.moves_to->value);
+    parts_.outbox.send(session, make_frame(MessageKind::kFenced, fenced));
+  }
+  parts_.outbox.close(session);
+}
+
+void Settling::after_lost_seat(const SeatLoss& loss) {
+  CoordinatorParts& p = parts_;
+  if (p.life.is<life::Forming>() && loss.how == Departure::kFailed) {
+    if (!p.gathering.has_trained()) return stage_is_gone(loss);
+    return p.gathering.failed(loss.seat, loss.why);
+  }
+  if (!p.life.is_running()) return;
+  if (p.members.ready_of(loss.seat.stage).empty() && !p.takeovers.await_candidate(loss))
+    return p.rulings.stage_is_gone(loss);
+  p.balancer.seats_changed();
+  wire::PeerLost lost;
+  *lost.mutable_seat() = to_wire(loss.seat);
+  lost.set_reason(loss.why);
+  p.audience.tell_following(make_frame(MessageKind::kPeerLost, lost));
+  tell_views();
+  p.takeovers.wake();
+  progress_ = true;
+}
+
+void Settling::stage_is_gone(const SeatLoss& last) {
+  const Member& member = parts_.members.at(last.seat.peer);
+  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.seat.peer.value,
+                                      member.name, last.seat.stage.value, member.address);
+  if (last.how == Departure::kFailed)
+    return parts_.rulings.fail_run(fmt::format("{} failed: {}", who, last.why));
+  parts_.rulings.roll_back(fmt::format("{} was lost: {}", who, last.why));
+}
+
+void Settling::tell_views() {
+  const std::set<Seat> changed = parts_.members.refresh_views();
+  for (const Seat& seat : changed)
+    parts_.outbox.send(seat, make_frame(MessageKind::kMembership, parts_.members.view_for(seat)));
+  parts_.standbys.tell_views(changed, parts_.members);
+}
+
+// ---- Replicas -----------------------------------------------------------------------------------
+
+void Settling::compare_states() {
+  for (const auto& [stage, version] : parts_.audit.take_unsettled()) {
+    compare_state(stage, version);
+    seat_followers(stage);
+  }
+}
+
+// A minority is fenced and comes back with the others' state; of two that differ nobody knows which
+// is right, unless a shadow does: else the run goes back.
+void Settling::compare_state(StageId stage, std::uint64_t version) {
+  using Kind = ReplicaAudit::Verdict::Kind;
+  const auto verdict = parts_.audit.compare(stage, version, parts_.members.ready_of(stage).size());
+  if (verdict.kind == Kind::kMinority)
+    for (const Seat& seat : verdict.wrong)
+      parts_.rulings.lose(
+          seat, fmt::format("it holds other parameters after step {} than most of its stage",
+                            version - 1));
+  if (verdict.kind != Kind::kTie || parts_.standbys.settle_tie(stage, version, verdict.votes))
+    return;
+  parts_.rulings.roll_back(fmt::format("{} and {} hold different parameters after step {}",
+                                       to_string(verdict.one), to_string(verdict.other),
+                                       version - 1));
+}
+
+// A follower is seated when it holds the committed version, bit for bit as a mate says it is.
+void Settling::seat_followers(StageId stage) {
+  if (!parts_.life.is<life::Training>()) return;
+  const std::uint64_t version = parts_.sequence.committed();
+  for (const ReplicaAudit::Follower& follower : parts_.audit.followers_of(stage, version)) {
+    parts_.audit.take_follower(follower.seat);
+    if (!parts_.members.is_current(follower.seat)) continue;
+    if (!follower.same) {
+      SWARMLINE_MARK("settling.wrong_state_fetched");
+      parts_.rulings.lose(follower.seat, "the state it fetched is not the one of its stage");
+      continue;
+    }
+    take_seat(follower.seat, version);
+    parts_.audit.say(follower.seat, version, follower.digest);
+  }
+}
+
+void Settling::take_seat(const Seat& seat, std::uint64_t version) {
+  CoordinatorParts& p = parts_;
+  Member& member = p.members.at(seat.peer);
+  if (auto kept =
+          p.journal.record_seat({.seat = seat, .address = member.address, .state = "active"});
+      !kept)
+    return p.rulings.journal_failed(kept.error());
+  member.state = MemberState::kReady;
+  member.stepped = version;
+  p.detector.works_from(seat, p.alarms.now());
+  p.states.arrived(seat);
+  p.balancer.seats_changed();
+  p.events.event("peer_seated", fmt::format("{} holds version {}", to_string(seat), version));
+  tell_views();
+  p.phases.greet(seat);
+  p.round.add_late(seat);
+  p.leases.wake();
+  progress_ = true;
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+void Settling::open_phases(const CollectedHoldings* collected) {
+  for (const RunSequence::Opening& opening : parts_.sequence.take_openings()) {
+    parts_.phases.open(opening, parts_.identity.term, parts_.boundaries.codecs());
+    if (collected != nullptr) parts_.resumption.collect(opening, *collected);
+    parts_.phases.announce(opening.phase);
+  }
+  parts_.leases.wake();
+}
+
+void Settling::close_complete_phases() {
+  CoordinatorParts& p = parts_;
+  for (const Phase& phase : p.ledger.open_phases()) {
+    if (p.phases.is_sealed(phase)) {
+      p.round.wake();
+    } else if (!p.ledger.complete(phase)) {
+      continue;
+    } else if (phase.kind == PhaseKind::kEval) {
+      finish_eval(phase);
+    } else if (!p.round.is_active() && p.sequence.may_seal(phase.step)) {
+      p.round.begin(phase.step, p.identity.term);
+      p.sequence.on_sealed(phase.step);
+      phases_due_ = true;
+    }
+  }
+}
+
+void Settling::finish_eval(const Phase& phase) {
+  CoordinatorParts& p = parts_;
+  const auto tokens = static_cast<double>(std::uint64_t{p.ledger.indices(phase)} *
+                                          parts_.shape.options.config.batch.microbatch *
+                                          parts_.shape.options.config.batch.sequence);
+  const double loss = p.ledger.loss_sum(phase) / tokens;
+  p.ledger.commit(phase);
+  for (RunObserver* observer : p.observers) observer->on_retired(phase);
+  p.stats.on_evaluated(loss);
+  if (auto kept = p.journal.record_evaluated(phase.step); !kept)
+    return p.rulings.journal_failed(kept.error());
+  wire::RetirePhase retire;
+  *retire.mutable_phase() = to_wire(phase);
+  p.audience.tell_serving(make_frame(MessageKind::kRetirePhase, retire));
+  if (p.events.takes_lines()) {
+    EvalLogLine line;
+    line.version = phase.step;
+    line.loss = loss;
+    line.sequences = parts_.shape.options.eval_sequences;
+    line.tokens = static_cast<std::uint64_t>(tokens);
+    line.wall_seconds = p.events.wall_seconds();
+    p.events.line(to_json_line(line));
+  }
+  p.sequence.on_evaluated(phase.step);
+  progress_ = phases_due_ = true;  // a step that only waited for this evaluation can close now
+}
+
+void Settling::commit() {
+  CoordinatorParts& p = parts_;
+  const std::optional<CommitRecord> record = p.committer.commit(p.identity.era);
+  if (!record) return;
+  const Phase phase = p.round.phase();
+  std::vector<PeerContributions> shares;
+  for (const auto& [peer, member] : p.members.members()) {
+    std::uint32_t owned = 0;
+    for (const IndexRange& range : p.ledger.owned_by(phase, member.seat.stage, peer))
+      owned += range.count;
+    if (owned > 0) p.detector.contributed(peer);
+    shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
+  }
+  for (const PeerContributions& share : shares)
+    p.members.contributed(share.peer, share.microbatches);
+  const std::uint64_t reduce_bytes = p.round.board().reduce_bytes();
+  p.round.end();
+  p.ledger.commit(phase);
+  for (RunObserver* observer : p.observers) observer->on_retired(phase);
+  p.sequence.on_committed(record->step);
+  restarts_ = 0;
+  p.stats.on_commit(*record, reduce_bytes, p.alarms.now());
+  choose_codecs();
+  if (p.events.takes_lines())
+    p.events.line(
+        p.stats.log_line(*record, shares, p.boundaries, reduce_bytes, p.events.wall_seconds()));
+  const std::uint64_t every = parts_.shape.options.config.checkpoint.every_steps;
+  if (every > 0 && record->version % every == 0 &&
+      record->version < parts_.shape.options.config.run.steps)
+    p.checkpointer.begin(record->version, p.committer.updates());
+  if (p.life.is<life::Training>() && !p.sequence.finished()) p.relocation.plan();
+  progress_ = phases_due_ = true;
+  p.takeovers.wake();
+  p.relocation.wake();
+}
+
+// Phases that open from now on travel so; those that are open keep what they were opened with.
+void Settling::choose_codecs() {
+  CoordinatorParts& p = parts_;
+  std::vector<std::uint32_t> peers;
+  for (const StageSpec& stage : p.shape.stages)
+    peers.push_back(static_cast<std::uint32_t>(p.members.ready_of(stage.stage).size()));
+  const std::vector<std::string> changes = p.boundaries.on_commit(peers);
+  if (changes.empty()) return;
+  if (auto kept = p.journal.record_codecs(p.boundaries.to_text()); !kept)
+    return p.rulings.journal_failed(kept.error());
+  for (const std::string& change : changes) p.events.event("codec", change);
+}
+
+// The last version is in a checkpoint before the run ends.
+bool Settling::finish() {
+  CoordinatorParts& p = parts_;
+  if (!p.sequence.finished() || p.checkpointer.is_active() || p.takeovers.any()) return false;
+  const std::uint64_t version = p.sequence.committed();
+  for (const auto& [peer, member] : p.members.members())
+    if (member.state == MemberState::kReady && member.stepped < version) return false;
+  if (!p.checkpointer.has_saved(version)) {
+    if (!p.life.is<life::FinalCheckpoint>()) p.life.move_to(life::FinalCheckpoint{});
+    p.checkpointer.begin(version, p.committer.updates());
+    return p.checkpointer.is_active() || p.rulings.any();
+  }
+  end(0, p.sequence.draining() && version < parts_.shape.options.config.run.steps
+             ? fmt::format("drained after step {} of {}", version,
+                           parts_.shape.options.config.run.steps)
+             : fmt::format("finished {} steps", version));
+  return true;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,91 @@
+// What follows from what a coordinator's parts have recorded.
+//   What:      settle() carries out one thing at a time, always the first of its list that is due:
+//              rulings (seats end, the run goes back or ends), newcomers, digests, takeovers, rounds
+//              and commits, complete phases, states to freeze, leases, the end. Then the outbox says
+//              all of it, in order.
+//   Invariant: nothing of it calls a handler, and nothing is said before all is settled.
+//   Ownership: what it is made with outlives it.
+//   Thread:    control thread.
+//   Bounds:    kRoundsMax things an event; more is a broken invariant.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "pipeline/coordinator/coordinator_parts.h"
+
+namespace swarmline {
+
+// Why another reign follows a reign, in the same process.
+struct SelfRestart {
+  std::uint32_t times = 0;    // in a row, without a commit between
+  bool heard_nobody = false;  // it was cut off
+};
+struct RunEnds {
+  std::function<void(RunOutcome)> finished;
+  std::function<void(SelfRestart)> again;  // ends the reign
+};
+
+class Settling {
+ public:
+  static constexpr std::uint32_t kRoundsMax = 10'000;
+
+  Settling(CoordinatorParts& parts, Network& network, std::uint32_t restarts, RunEnds ends)
+      : parts_(parts), network_(network), restarts_(restarts), ends_(std::move(ends)) {}
+
+  // If the journal already holds a run, it goes on. `heard_nobody`: this coordinator was cut off.
+  Result<void> open_journal(bool heard_nobody);
+  void settle();
+  void request_stop(bool now);
+  void note_progress() { progress_ = true; }  // cells have owners that they had not
+  void take_seat(const Seat& seat, std::uint64_t version);
+
+  bool may_begin_again() const;
+  // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
+  bool is_cut_off(const Seat& seat) const;
+  const std::string& era_sentence() const { return era_sentence_; }
+
+ private:
+  // ---- settling.cc ----
+  bool settle_one();
+  bool settle_steps();
+  void carry_out_rulings();
+  void end_seat(const SeatLoss& loss);
+  void tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed);
+  void after_lost_seat(const SeatLoss& loss);
+  void stage_is_gone(const SeatLoss& last);
+  void compare_states();
+  void compare_state(StageId stage, std::uint64_t version);
+  void seat_followers(StageId stage);
+  void tell_views();
+  void close_complete_phases();
+  void finish_eval(const Phase& phase);
+  void commit();
+  void choose_codecs();
+  void open_phases(const CollectedHoldings* collected = nullptr);
+  bool finish();
+
+  // ---- settling_life.cc: eras, recovery, ends ----
+  void start_training();
+  void end_recovery();
+  void roll_back(const std::string& why);
+  void dismiss_everybody(const std::string& why);
+  void begin_era(const Result<void>& found);
+  void restart_itself(const Rulings::SelfRestart& why);
+  void fail(const std::string& sentence);
+  void end(int exit_code, const std::string& sentence);
+  void step_down(const std::string& why);
+
+  CoordinatorParts& parts_;
+  Network& network_;
+  std::uint32_t restarts_;  // of its own, in a row, without a commit between
+  RunEnds ends_;
+  bool is_settling_ = false;
+  bool progress_ = false;        // cells have owners that they had not, or seats were lost
+  bool phases_due_ = false;      // to be opened
+  bool first_era_here_ = false;  // on a journal that held a run
+  std::string era_sentence_;     // why the newest era began, and where
+};
+
+}  // namespace swarmline

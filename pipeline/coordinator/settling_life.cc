@@ -1,0 +1,293 @@
+// The life of a run: how training starts, goes back, is handed over, and ends.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/coordinator/settling.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+namespace {
+constexpr int kDeposed = 3;  // exit code: another coordinator leads
+}  // namespace
+
+// ---- The journal --------------------------------------------------------------------------------
+
+// If the journal already holds a run, it goes on: with the peers that still serve it, else from the
+// newest checkpoint.
+Result<void> Settling::open_journal(bool heard_nobody) {
+  auto run_id = parts_.journal.run_id();
+  if (!run_id) return std::unexpected(std::move(run_id).error());
+  const auto term = parts_.journal.term();
+  if (!term) return std::unexpected(term.error());
+  if (*term >= kTermMax)
+    return swarmline::fail(ErrorCode::kRefused,
+                           fmt::format("this run was begun again {} times", kTermMax));
+  parts_.identity.term = Term{*term + 1};
+  parts_.ledger.begin_term(parts_.identity.term);
+  // First: whoever is asked under it may know that no older one counts.
+  SWARMLINE_TRY(parts_.journal.record_term(parts_.identity.term));
+  if (!*run_id) return parts_.journal.record_run_id(parts_.shape.options.run_id);
+
+  parts_.identity.run_id = **run_id;
+  const auto run = parts_.journal.read();
+  if (!run) return std::unexpected(run.error());
+  parts_.identity.era = run->era;
+  if (run->codecs && !parts_.boundaries.restore(*run->codecs))
+    log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
+  parts_.beginning.reached(run->last_commit ? run->last_commit->version : 0);
+  if (run->has_trained()) parts_.gathering.set_trained();
+  if (run->is_training()) {
+    parts_.checkpointer.found(run->checkpoint);
+    if (run->stopping) parts_.sequence.drain();
+    parts_.life.move_to(life::Recovering{});
+    parts_.recovery.begin(*run, parts_.identity.term, heard_nobody);
+    return {};
+  }
+  std::set<PeerId> known;
+  for (SeatRecord seat : run->seats) {
+    parts_.members.begin_after(seat.seat.peer);
+    known.insert(seat.seat.peer);
+    if (seat.state != "active") continue;
+    seat.state = "fenced";
+    SWARMLINE_TRY(parts_.journal.record_seat(seat));
+  }
+  first_era_here_ = true;
+  roll_back("the coordinator was started again");
+  // For a while: nobody knows who of them lives.
+  if (parts_.gathering.has_trained()) parts_.gathering.expect(known);
+  return {};
+}
+
+// ---- Starting -----------------------------------------------------------------------------------
+
+void Settling::start_training() {
+  CoordinatorParts& p = parts_;
+  if (auto kept = p.journal.record_started(p.identity.era); !kept)
+    return p.rulings.journal_failed(kept.error());
+  if (!p.gathering.has_trained() && parts_.shape.options.config.checkpoint.every_steps == 0 &&
+      parts_.shape.options.config.balance.shadows == "0")
+    p.events.event(
+        "unprotected",
+        "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "
+        "the run back to where it began",
+        LogLevel::kWarn);
+  p.gathering.stop();
+  p.gathering.set_trained();
+  p.life.move_to(life::Training{});
+  tell_views();
+  p.stats.on_training_started(p.alarms.now());
+  p.events.event("start",
+                 fmt::format("{} peers in {} stages, version {}", p.sessions.seated().size(),
+                             p.shape.stages.size(), p.beginning.version()));
+  progress_ = phases_due_ = true;
+}
+
+void Settling::end_recovery() {
+  CoordinatorParts& p = parts_;
+  if (const std::set<Seat> missing = p.recovery.take_missing(); !missing.empty()) {
+    SWARMLINE_MARK("settling.did_not_come_back");
+    for (const Seat& seat : missing)
+      p.rulings.lose(seat, "it did not come back to the coordinator");
+    return;
+  }
+  CollectedHoldings collected = p.recovery.take();
+  p.gathering.set_trained();
+  p.gathering.stop();
+  if (p.sequence.draining()) {
+    p.life.move_to(life::Draining{});
+  } else {
+    p.life.move_to(life::Training{});
+  }
+  p.stats.on_training_started(p.alarms.now());
+  for (const StageSpec& stage : p.shape.stages)
+    if (p.members.ready_of(stage.stage).empty())
+      return p.rulings.roll_back(fmt::format(
+          "none of the peers of stage {} came back to the coordinator", stage.stage.value));
+  if (!collected.last_commit && !collected.updates)
+    return p.rulings.roll_back("nobody knows how many updates the run has had");
+  p.committer.begin_with(collected.last_commit ? collected.last_commit->updates
+                                               : *collected.updates);
+  // With a delay, the next step but one may have been open.
+  const bool ahead = parts_.shape.options.config.pipeline.delay == 1 &&
+                     collected.names_step(collected.committed + 1);
+  p.sequence.restore(collected.committed, ahead, collected.evaluated);
+  p.resumption.tell(collected);
+  open_phases(&collected);
+  for (auto& handle : collected.held) handle();
+  progress_ = true;
+}
+
+// ---- Going back ---------------------------------------------------------------------------------
+
+void Settling::roll_back(const std::string& why) {
+  CoordinatorParts& p = parts_;
+  if (p.life.is<life::RollingBack>()) return;
+  const bool further = p.beginning.count_rollback(p.sequence.committed());
+  if (p.sequence.draining())
+    return fail(
+        fmt::format("{}; the run was ending, and goes on from {} when it is started again", why,
+                    p.checkpointer.last().empty() ? "its beginning" : p.checkpointer.last()));
+  if (!further)
+    return fail(fmt::format("{}; the run went back {} times without getting beyond step {}", why,
+                            knobs().fruitless_eras_max, p.beginning.furthest()));
+  SWARMLINE_MARK("settling.rolled_back");
+  dismiss_everybody("the run goes back to a checkpoint: " + why);
+  for (RunObserver* observer : p.observers) observer->on_rollback();
+  p.stats.on_new_era();
+  p.rulings.clear_losses();
+  progress_ = phases_due_ = false;
+  p.life.move_to(life::RollingBack{why});
+  p.beginning.look();
+}
+
+// Whatever they hold is of another era. They come back by themselves.
+void Settling::dismiss_everybody(const std::string& why) {
+  CoordinatorParts& p = parts_;
+  std::set<PeerId> expected;
+  const std::map<PeerId, SessionPtr> seated = p.sessions.seated();
+  for (const auto& [peer, session] : seated) {
+    const Member& member = p.members.at(peer);
+    if (!member.draining || member.moves_to) expected.insert(peer);
+    p.members.fence(session->seat);
+    p.detector.forget(peer);
+    p.sessions.unseat(peer);
+    if (auto kept = p.journal.record_seat(
+            {.seat = session->seat, .address = member.address, .state = "fenced"});
+        !kept)
+      p.rulings.journal_failed(kept.error());
+    wire::Fenced fenced;
+    *fenced.mutable_seat() = to_wire(session->seat);
+    fenced.set_reason(why);
+    p.outbox.send(session, make_frame(MessageKind::kFenced, fenced));
+    p.outbox.close(session);
+  }
+  p.gathering.expect(expected);
+}
+
+void Settling::begin_era(const Result<void>& found) {
+  CoordinatorParts& p = parts_;
+  if (!p.life.is<life::RollingBack>()) return;
+  const std::string why = p.life.as<life::RollingBack>().why;
+  if (!found) return fail(fmt::format("{}; the run can't go back: {}", why, found.error().what));
+  ++p.identity.era.value;
+  const std::uint64_t version = p.beginning.version();
+  const std::string& path = p.beginning.path();
+  if (auto kept = p.journal.record_era(p.identity.era, version, p.beginning.updates(), path); !kept)
+    return p.rulings.journal_failed(kept.error());
+  const std::uint64_t reached = p.beginning.furthest();
+  const std::string again =
+      reached > version ? fmt::format("; steps {} to {} are computed again", version, reached - 1)
+                        : "";
+  era_sentence_ = fmt::format("era {} begins with version {} ({}): {}{}", p.identity.era.value,
+                              version, path.empty() ? "the initial parameters" : path, why, again);
+  p.sequence = RunSequence(sequence_from(parts_.shape.options, version));
+  p.committer.begin_with(p.beginning.updates());
+  p.checkpointer.began_with(path, version);
+  p.events.event("new_era", era_sentence_);
+  p.life.move_to(life::Forming{});
+  if (std::exchange(first_era_here_, false) && version == parts_.shape.options.config.run.steps)
+    return end(0, fmt::format("finished {} steps", version));  // killed as it said so
+  p.gathering.begin(why, reached);
+  p.arrivals.wake();
+}
+
+// ---- Another reign ------------------------------------------------------------------------------
+
+bool Settling::may_begin_again() const {
+  // With a standby it is that one's turn: peers may be with it already.
+  return (parts_.life.is<life::Training>() || parts_.life.is<life::Draining>()) &&
+         parts_.shape.options.config.net.standby.empty() && restarts_ < knobs().self_restarts_max;
+}
+
+// Nobody else holds its stage's state: before that is given up for lost, it may be this end.
+bool Settling::is_cut_off(const Seat& seat) const {
+  return may_begin_again() && parts_.members.serves(seat) &&
+         !parts_.takeovers.is_emptied(seat.stage) &&
+         parts_.members.ready_of(seat.stage).size() == 1 &&
+         !parts_.takeovers.candidate_for(seat.stage);
+}
+
+// On its journal, in this process: whoever lives comes back with its seat and with what it holds.
+void Settling::restart_itself(const Rulings::SelfRestart& why) {
+  if (!may_begin_again()) return;
+  SWARMLINE_MARK("settling.restarted_itself");
+  parts_.events.event("lost_touch", why.why, LogLevel::kWarn);
+  parts_.checkpointer.abandon("the coordinator begins again");
+  parts_.life.move_to(life::RestartingItself{});
+  network_.stop_listening();
+  parts_.alarms.post(
+      [this, next = SelfRestart{.times = restarts_ + 1, .heard_nobody = why.heard_nobody}] {
+        const auto again = ends_.again;
+        again(next);
+      });
+}
+
+void Settling::step_down(const std::string& why) {
+  SWARMLINE_MARK("settling.stepped_down");
+  parts_.life.move_to(life::SteppedDown{why});
+  log(LogLevel::kWarn, "{}", parts_.life.sentence());
+  parts_.alarms.post([this] {
+    network_.stop_listening();
+    parts_.sessions.close_all();
+    const auto finished = ends_.finished;
+    finished({kDeposed, parts_.life.sentence()});
+  });
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+void Settling::request_stop(bool now) {
+  CoordinatorParts& p = parts_;
+  if (p.life.is_over()) return;
+  if (now) {
+    end(130, "interrupted");
+  } else if (p.life.is<life::RollingBack>()) {
+    end(0, "stopped before the run went back to a checkpoint");
+  } else if (p.life.is<life::Forming>()) {
+    end(0, fmt::format("stopped before step {}", p.beginning.version()));
+  } else if (p.life.is<life::Training>() || p.life.is<life::Recovering>()) {
+    p.sequence.drain();
+    if (auto kept = p.journal.record_stopping(); !kept) {
+      p.rulings.journal_failed(kept.error());
+    } else if (p.life.is<life::Training>()) {
+      p.life.move_to(life::Draining{});
+      p.events.event("drain", fmt::format("after step {}", p.sequence.committed()));
+      phases_due_ = true;
+    }
+  }
+  settle();
+}
+
+void Settling::fail(const std::string& sentence) {
+  log(LogLevel::kError, "{}", sentence);
+  parts_.events.event("failed", sentence);
+  parts_.checkpointer.abandon("the run has failed");
+  end(1, sentence);
+}
+
+void Settling::end(int exit_code, const std::string& sentence) {
+  CoordinatorParts& p = parts_;
+  p.life.move_to(life::Ended{.exit_code = exit_code, .sentence = sentence});
+  p.events.event("end", sentence);
+  if (auto kept = p.journal.record_ended(); !kept)
+    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
+  wire::Shutdown shutdown;
+  shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
+  shutdown.set_reason(sentence);
+  p.audience.tell_everybody(make_frame(MessageKind::kShutdown, shutdown));
+  p.arrivals.refuse_all("the run has ended: " + sentence);
+  // Peers get so long to hear the end before the coordinator's process goes.
+  p.alarms.after(knobs().farewell_time, [this, exit_code, sentence] {
+    network_.stop_listening();
+    parts_.sessions.close_all();
+    const auto finished = ends_.finished;
+    finished({exit_code, sentence});
+  });
+}
+
+}  // namespace swarmline

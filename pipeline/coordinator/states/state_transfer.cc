@@ -1,0 +1,115 @@
+#include "pipeline/coordinator/states/state_transfer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/marks.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+namespace {
+constexpr std::size_t kHashBytes = 64;  // SHA-256 in hexadecimal
+}  // namespace
+
+void StateTransfer::want(const Seat& joiner) {
+  desk_.lost(joiner);
+  desk_.want(joiner);
+  dirty_ = true;
+}
+
+void StateTransfer::freeze() {
+  dirty_ = false;
+  const std::uint64_t version = sequence_.committed();
+  for (const StageSpec& stage : shape_.stages) {
+    std::vector<Seat> mates = members_.ready_of(stage.stage);
+    if (mates.size() > kFreezingMatesMax) mates.resize(kFreezingMatesMax);
+    const bool frozen_already = desk_.offer(stage.stage).has_value();
+    const std::vector<Seat> joiners = desk_.begin(stage.stage, version, mates);
+    if (joiners.empty()) continue;
+    SWARMLINE_MARK("state_transfer.frozen");
+    for (const Seat& joiner : joiners) {
+      if (shadows_.has(joiner)) {
+        shadows_.begin(joiner, alarms_.now());
+      } else {
+        members_.at(joiner.peer).state = MemberState::kFollowing;
+      }
+      outbox_.send(joiner, make_frame(MessageKind::kMembership, members_.view_for(joiner)));
+    }
+    wire::FreezeState freeze;
+    freeze.set_version(version);
+    if (version > 0 && !frozen_already)
+      for (const Seat& mate : mates)
+        outbox_.send(mate, make_frame(MessageKind::kFreezeState, freeze));
+    offer(stage.stage);
+  }
+}
+
+void StateTransfer::on_frozen(const wire::StateFrozen& frozen) {
+  const Seat seat = from_wire(frozen.seat());
+  std::vector<std::string> hashes(frozen.hashes().begin(), frozen.hashes().end());
+  const std::uint64_t pieces =
+      (frozen.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+  bool fits = hashes.size() == pieces;
+  for (const std::string& hash : hashes) fits = fits && hash.size() == kHashBytes;
+  if (!fits || !desk_.frozen(seat, frozen.version(), frozen.bytes(), std::move(hashes))) return;
+  offer(seat.stage);
+}
+
+void StateTransfer::offer(StageId stage) {
+  const auto offer = desk_.offer(stage);
+  if (!offer) return;
+  wire::StateOffer message;
+  message.set_version(offer->version);
+  message.set_bytes(offer->bytes);
+  for (const std::string& hash : offer->hashes) message.add_hashes(hash);
+  for (const Seat& seat : offer->holders) {
+    wire::GroupMember* holder = message.add_holders();
+    *holder->mutable_seat() = to_wire(seat);
+    holder->set_address(members_.members().at(seat.peer).address);
+  }
+  for (const Seat& follower : offer->followers)
+    outbox_.send(follower, make_frame(MessageKind::kStateOffer, message));
+}
+
+void StateTransfer::forget(const Seat& joiner) {
+  desk_.lost(joiner);
+  dirty_ = true;  // others may wait for a newer state
+}
+
+void StateTransfer::arrived(const Seat& joiner) {
+  desk_.seated(joiner);
+  dirty_ = true;  // others may have waited for the next frozen state
+}
+
+bool StateTransfer::can_follow_on(std::uint64_t version) const {
+  const std::uint64_t committed = sequence_.committed();
+  return version > 0 && version <= committed && committed - version <= recent_commits_.size();
+}
+
+void StateTransfer::follow_on(const Seat& seat, std::uint64_t version) {
+  SWARMLINE_MARK("state_transfer.followed_on");
+  members_.at(seat.peer).state = MemberState::kFollowing;
+  outbox_.send(seat, make_frame(MessageKind::kMembership, members_.view_for(seat)));
+  for (const CommitOrder& commit : recent_commits_)
+    if (commit.step >= version)
+      outbox_.send(seat, make_frame(MessageKind::kCommit, commit.to_wire(false)));
+}
+
+void StateTransfer::remember(CommitOrder order) {
+  recent_commits_.push_back(std::move(order));
+  if (recent_commits_.size() > kRecentCommitsMax) recent_commits_.pop_front();
+}
+
+void StateTransfer::on_seat_lost(const SeatLoss& lost) {
+  forget(lost.seat);
+}
+
+void StateTransfer::on_rollback() {
+  desk_ = JoinDesk();
+  recent_commits_.clear();
+  dirty_ = false;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,380 @@
+#include "pipeline/coordinator/steps/commit_round.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/marks.h"
+#include "engine/collective/slices.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+namespace {
+// Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
+constexpr std::uint64_t kSliceAlignment = 4096;
+}  // namespace
+
+// ---- Seals --------------------------------------------------------------------------------------
+
+void CommitRound::begin(std::uint64_t step, Term term) {
+  in_.phases.seal(step);
+  first_attempt_ = first_round_attempt(term);
+  const std::vector<GroupId> groups = in_.shape.groups.groups();
+  std::map<GroupId, ReduceBoard::Members> members, keepers;
+  for (const GroupId group : groups) {
+    members[group] = members_of(group);
+    keepers[group] = keepers_of(group);
+  }
+  board_.begin(step, std::move(members), std::move(keepers), first_attempt_);
+  deadlines_ = 0;
+  send_seals(groups);
+}
+
+std::vector<Seat> CommitRound::members_of(GroupId group) const {
+  std::vector<Seat> members;
+  for (const StageId stage : in_.shape.groups.stages_of(group)) {
+    const std::vector<Seat> seats = in_.members.ready_of(stage);
+    members.insert(members.end(), seats.begin(), seats.end());
+  }
+  return members;
+}
+
+std::vector<Seat> CommitRound::keepers_of(GroupId group) const {
+  std::vector<Seat> keepers;
+  for (const StageId stage : in_.shape.groups.stages_of(group)) {
+    const std::vector<Seat> ready = in_.shadows.ready_of(stage);
+    keepers.insert(keepers.end(), ready.begin(), ready.end());
+  }
+  return keepers;
+}
+
+wire::ReduceGroup CommitRound::group_of(GroupId id) const {
+  const ReduceBoard::Members& members = board_.members(id);
+  wire::ReduceGroup group;
+  group.set_group(id.value);
+  group.set_attempt(board_.attempt(id).value);
+  for (const Seat& seat : members) {
+    wire::GroupMember* member = group.add_members();
+    *member->mutable_seat() = to_wire(seat);
+    member->set_address(in_.members.members().at(seat.peer).address);
+  }
+  const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
+  const std::vector<std::uint64_t> bounds =
+      slice_bounds(in_.shape.elements_of(id), equal, kSliceAlignment);
+  for (std::size_t i = 1; i < bounds.size(); ++i) group.add_slice_ends(bounds[i]);
+  return group;
+}
+
+// Tells each member of these groups what its accumulator must hold and whom it averages with.
+void CommitRound::send_seals(const std::vector<GroupId>& groups) {
+  std::map<Seat, wire::Seal> seals;
+  for (const GroupId group : groups) {
+    const wire::ReduceGroup round = group_of(group);
+    for (const Seat& seat : board_.members(group)) *seals[seat].add_groups() = round;
+  }
+  for (auto& [seat, seal] : seals) {
+    *seal.mutable_phase() = to_wire(phase());
+    for (const IndexRange& range : in_.ledger.owned_by(phase(), seat.stage, seat.peer)) {
+      wire::Range* owned = seal.add_owned();
+      owned->set_first(range.first);
+      owned->set_count(range.count);
+    }
+    in_.outbox.send(seat, make_frame(MessageKind::kSeal, seal));
+  }
+  arm_deadline();
+}
+
+// The ledger says it owns what it does not hold: it has emptied its accumulator.
+void CommitRound::on_seal_mismatch(const Seat& seat, const wire::SealMismatch& mismatch) {
+  if (!board_.active() || from_wire(mismatch.phase()) != phase()) return;
+  SWARMLINE_MARK("commit_round.seal_mismatch");
+  in_.events.event("seal_mismatch",
+                   fmt::format("{} does not hold {} microbatches of {} that it owns",
+                               to_string(seat), mismatch.missing_size(), to_string(phase())));
+  if (++mismatches_[seat] >= knobs().mismatches_max ||
+      in_.ledger.stage_state(phase(), seat.stage) == StageState::kReduced)
+    return in_.rulings.lose(seat, "its sums are not what it reported");
+  in_.ledger.release_owner(phase(), seat.stage, seat);
+  for (const GroupId group : board_.groups())
+    if (board_.is_member(group, seat)) board_.give_up(group, board_.attempt(group));
+  wake();
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+bool CommitRound::on_reduced(const wire::Reduced& reduced) {
+  if (!board_.report(reduced)) return false;
+  const Seat seat = from_wire(reduced.seat());
+  const GroupId group{reduced.group()};
+  if (in_.shadows.has(seat) && has_result(seat)) in_.shadows.answered(seat);
+  const std::vector<Seat> wrong = board_.settle_differences(group);
+  for (const Seat& other : wrong) {
+    SWARMLINE_MARK("commit_round.different_gradient");
+    in_.events.event("different_gradient",
+                     fmt::format("{} averaged step {} to other bits than its mates",
+                                 to_string(other), board_.step()));
+  }
+  if (!wrong.empty()) send_fetch(group, wrong);
+  mark_held(in_.shape.groups.stages_of(group));
+  fetch_late(group);
+  wake();
+  return true;
+}
+
+// A stage is reduced once somebody holds each result that its contributions are in.
+void CommitRound::mark_held(const std::vector<StageId>& stages) {
+  for (const StageId stage : stages) {
+    bool held = true;
+    for (const GroupId group : in_.shape.groups.groups_of(stage)) held = held && board_.held(group);
+    const StageState state = in_.ledger.stage_state(phase(), stage);
+    if (held && state == StageState::kClosing) in_.ledger.mark_reduced(phase(), stage);
+    if (!held && state == StageState::kReduced) {
+      SWARMLINE_MARK("commit_round.result_lost");
+      in_.ledger.reduction_lost(phase(), stage);
+    }
+  }
+}
+
+bool CommitRound::has_result(const Seat& seat) const {
+  if (!board_.active()) return true;
+  for (const GroupId group : in_.shape.groups.groups_of(seat.stage))
+    if (!board_.has_reported(group, seat)) return false;
+  return true;
+}
+
+// ---- Fetching -----------------------------------------------------------------------------------
+
+// The seat under which others reach whoever holds something; none while its host is on its way to
+// another seat.
+std::optional<Seat> CommitRound::link_seat(const Seat& holder) const {
+  const auto member = in_.members.members().find(holder.peer);
+  if (member == in_.members.members().end() || member->second.state == MemberState::kLost ||
+      member->second.seat.incarnation != holder.incarnation)
+    return std::nullopt;
+  return member->second.seat;
+}
+
+void CommitRound::send_fetch(GroupId group, const std::vector<Seat>& to) {
+  constexpr std::size_t kHoldersNamedMax = 4;
+  wire::FetchReduced fetch;
+  *fetch.mutable_phase() = to_wire(phase());
+  fetch.set_group(group.value);
+  fetch.set_attempt(board_.attempt(group).value);
+  fetch.set_digest(board_.digest(group));
+  std::vector<Seat> holders;
+  for (const Seat& seat : board_.holders(group))
+    if (const std::optional<Seat> reached = link_seat(seat)) holders.push_back(*reached);
+  const std::size_t named = std::min(holders.size(), kHoldersNamedMax);
+  for (const Seat& seat : to) {
+    fetch.clear_holders();
+    for (std::size_t i = 0; i < named; ++i) {  // others to others
+      const Seat& from = holders[(seat.peer.value + i) % holders.size()];
+      wire::GroupMember* holder = fetch.add_holders();
+      *holder->mutable_seat() = to_wire(from);
+      holder->set_address(in_.members.members().at(from.peer).address);
+    }
+    in_.outbox.send(seat, make_frame(MessageKind::kFetchReduced, fetch));
+  }
+}
+
+void CommitRound::fetch_late(GroupId group) {
+  if (!board_.held(group) || std::ranges::none_of(board_.holders(group), [this](const Seat& seat) {
+        return link_seat(seat).has_value();
+      }))
+    return;
+  const std::vector<Seat> late = board_.take_late(group);
+  if (late.empty()) return;
+  SWARMLINE_MARK("commit_round.late_fetch");
+  send_fetch(group, late);
+  for (const Seat& seat : late)
+    if (in_.shadows.has(seat)) in_.shadows.asked(seat, in_.alarms.now());
+}
+
+// Nobody who has not reported counts on its averaging any more.
+void CommitRound::fetch_missing(GroupId group) {
+  board_.all_late(group);
+  fetch_late(group);
+}
+
+// ---- Who comes and goes -------------------------------------------------------------------------
+
+void CommitRound::on_seat_lost(const SeatLoss& lost) {
+  if (!board_.active()) return;
+  std::vector<GroupId> touched;
+  for (const GroupId group : board_.groups())
+    if (board_.is_member(group, lost.seat)) touched.push_back(group);
+  board_.lose(lost.seat);
+  for (const GroupId group : touched) {
+    mark_held(in_.shape.groups.stages_of(group));
+    // Its part may be what the others wait for; those that are done have it all.
+    if (board_.held(group)) fetch_missing(group);
+  }
+  wake();
+}
+
+void CommitRound::lose_keeper(const Seat& keeper) {
+  if (!board_.active()) return;
+  std::vector<GroupId> held;
+  for (const GroupId group : in_.shape.groups.groups_of(keeper.stage))
+    if (board_.has_reported(group, keeper)) held.push_back(group);
+  board_.lose(keeper);
+  mark_held({keeper.stage});
+  // Others may be fetching from it.
+  for (const GroupId group : held)
+    if (board_.held(group)) fetch_missing(group);
+  wake();
+}
+
+void CommitRound::seat_keeper(const Seat& keeper, const Seat& seat) {
+  if (!board_.active()) return;
+  board_.seat_keeper(keeper, seat);
+  for (const GroupId group : board_.groups()) fetch_late(group);
+  wake();
+}
+
+// The commit waits for it: were the round's members lost, nobody else would have the result.
+void CommitRound::add_late(const Seat& seat) {
+  if (!board_.active()) return;
+  for (const GroupId group : in_.shape.groups.groups_of(seat.stage)) {
+    if (board_.is_member(group, seat)) continue;
+    board_.add_late(group, seat);
+    fetch_late(group);
+  }
+}
+
+// ---- Mending ------------------------------------------------------------------------------------
+
+bool CommitRound::mend() {
+  dirty_ = false;
+  const std::vector<GroupId> again = complete_again();
+  // A stage that is sealed computes no more; while one of them needs what the others compute, all
+  // go on.
+  if (in_.phases.is_reopened()) return false;
+  restart(again);
+  return board_.done();
+}
+
+// Broken groups whose contributions are all there again; the others' stages are reopened.
+std::vector<GroupId> CommitRound::complete_again() {
+  std::set<StageId> incomplete;
+  std::vector<GroupId> again;
+  for (const GroupId group : board_.broken()) {
+    bool complete = true;
+    for (const StageId stage : in_.shape.groups.stages_of(group)) {
+      if (in_.ledger.stage_complete(phase(), stage)) continue;
+      complete = false;
+      incomplete.insert(stage);
+    }
+    if (complete) again.push_back(group);
+  }
+  if (in_.phases.reopen(incomplete))
+    in_.events.event("reopened", fmt::format("{} lost contributions of {} stages",
+                                             to_string(phase()), incomplete.size()));
+  if (!incomplete.empty()) in_.leases.wake();
+  return again;
+}
+
+void CommitRound::restart(const std::vector<GroupId>& groups) {
+  if (groups.empty()) return;
+  SWARMLINE_MARK("commit_round.averaged_again");
+  for (const GroupId group : groups) {
+    for (const StageId stage : in_.shape.groups.stages_of(group))
+      if (in_.ledger.stage_state(phase(), stage) == StageState::kOpen)
+        in_.ledger.begin_close(phase(), stage);
+    if (board_.restart(group, members_of(group), keepers_of(group)).value >=
+        first_attempt_.value + knobs().round_attempts_max)
+      return in_.rulings.fail_run(fmt::format("averaging step {} did not end in {} attempts",
+                                              board_.step(), knobs().round_attempts_max));
+  }
+  send_seals(groups);
+}
+
+void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
+  const GroupId group{broken.group()};
+  if (!board_.active() || from_wire(broken.phase()) != phase() || !board_.has(group) ||
+      board_.attempt(group).value != broken.attempt() ||
+      !in_.members.is_current(from_wire(broken.beyond())))
+    return;
+  // It may be its end that is gone: that is heard soon.
+  in_.alarms.after(knobs().round_retry_delay,
+                   [this, broken, step = board_.step()] { retry_over_broken_link(broken, step); });
+}
+
+void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step) {
+  const Seat reporter = from_wire(broken.seat()), beyond = from_wire(broken.beyond());
+  const GroupId group{broken.group()};
+  if (!board_.active() || board_.step() != step ||
+      board_.attempt(group).value != broken.attempt() || !in_.members.is_current(reporter) ||
+      !in_.members.is_current(beyond))
+    return;
+  SWARMLINE_MARK("commit_round.broken_link");
+  in_.events.event("round_broken",
+                   fmt::format("the link between {} and {} broke while they averaged",
+                               to_string(reporter), to_string(beyond)));
+  if (board_.held(group)) return fetch_missing(group);
+  // Two that can't reach each other can't reduce together: one is released.
+  const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
+  if (++broken_links_[pair] >= knobs().broken_links_max) {
+    SWARMLINE_MARK("commit_round.link_given_up");
+    return in_.rulings.lose(reporter.peer > beyond.peer ? reporter : beyond,
+                            fmt::format("lost the link between {} and {} again and again",
+                                        to_string(reporter), to_string(beyond)));
+  }
+  board_.give_up(group, board_.attempt(group));
+  wake();
+}
+
+void CommitRound::arm_deadline() {
+  in_.alarms.cancel(deadline_);
+  deadline_ = in_.alarms.after(knobs().reduce_deadline, [this, step = board_.step()] {
+    if (!board_.active() || board_.step() != step) return;
+    if (in_.detector.was_stopped(in_.alarms.now())) return arm_deadline();
+    on_deadline();
+  });
+}
+
+// Where somebody is done, those that are not are at fault; else nobody knows who is.
+void CommitRound::on_deadline() {
+  SWARMLINE_MARK("commit_round.deadline");
+  const double seconds = to_seconds(knobs().reduce_deadline);
+  std::string who;
+  for (const Seat& seat : board_.missing()) who += (who.empty() ? "" : ", ") + to_string(seat);
+  if (++deadlines_ >= knobs().reduce_deadlines_max)
+    return in_.rulings.fail_run(
+        fmt::format("averaging step {} did not end in {} times {:.0f} s; still missing: {}",
+                    board_.step(), deadlines_, seconds, who));
+  in_.events.event("averaging_late", fmt::format("step {} after {:.0f} s; still missing: {}",
+                                                 board_.step(), seconds, who));
+  arm_deadline();
+  for (const GroupId group : board_.groups()) {
+    if (board_.held(group)) {
+      for (const Seat& seat : board_.missing(group))
+        in_.rulings.lose(seat, "it did not end its averaging in time");
+    } else {
+      board_.give_up(group, board_.attempt(group));
+    }
+  }
+  wake();
+}
+
+void CommitRound::end() {
+  in_.alarms.cancel(deadline_);
+  board_.end();
+  broken_links_.clear();
+  mismatches_.clear();
+  dirty_ = false;
+}
+
+void CommitRound::check_invariants() const {
+  SWARMLINE_CHECK(board_.active() || broken_links_.empty());
+  if (!board_.active()) return;
+  SWARMLINE_CHECK(in_.phases.is_sealed(phase()) && in_.ledger.is_open(phase()));
+  for (const GroupId group : board_.groups())
+    for (const Seat& seat : board_.members(group))
+      SWARMLINE_CHECK_MSG(in_.members.is_current(seat), to_string(seat) + " averages and is over");
+}
+
+}  // namespace swarmline

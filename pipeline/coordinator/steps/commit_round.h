@@ -1,0 +1,107 @@
+// The sealed step: its groups' rounds of averaging, and what mends them.
+//   What:      tells members what their accumulators must hold and whom they average with; hears
+//              what they averaged to; lets those fetch a result who can't average it; gives a broken
+//              round another attempt once what it reduces is complete. done(): every member of every
+//              group has the same bits, and one keeper of each followed stage has them, too.
+//   Losses:    a member lost before anybody has its group's result breaks the round; finished groups
+//              stand. What lacks contributions is reopened, at the stages concerned.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Errors:    members that can't be averaged with are lost by a ruling; a step that no number of
+//              attempts ends, ends the run.
+//   Bounds:    knobs().round_attempts_max attempts a group and term; reduce_deadlines_max deadlines.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/leases.h"
+#include "pipeline/coordinator/steps/open_phases.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
+#include "pipeline/ledger/ledger.h"
+
+namespace swarmline {
+
+class CommitRound final : public RunObserver {
+ public:
+  struct Needs {  // services, and parts below it
+    const RunShape& shape;
+    Alarms& alarms;
+    const FailureDetector& detector;
+    const Membership& members;
+    ShadowDesk& shadows;
+    Ledger& ledger;
+    OpenPhases& phases;
+    Leases& leases;
+    Outbox& outbox;
+    EventLog& events;
+    Rulings& rulings;
+  };
+  explicit CommitRound(const Needs& needs) : in_(needs) {}
+
+  // The step is complete: seals it and begins its rounds.
+  void begin(std::uint64_t step, Term term);
+  bool is_active() const { return board_.active(); }
+  const ReduceBoard& board() const { return board_; }
+  Phase phase() const { return {PhaseKind::kTrain, board_.step()}; }
+
+  // ---- What members say; false: it does not count ----
+  bool on_reduced(const wire::Reduced& reduced);
+  void on_round_broken(const wire::RoundBroken& broken);
+  void on_seal_mismatch(const Seat& seat, const wire::SealMismatch& mismatch);
+  // ---- Who comes and goes ----
+  void on_seat_lost(const SeatLoss& lost) override;
+  void lose_keeper(const Seat& keeper);
+  void seat_keeper(const Seat& keeper, const Seat& seat);  // it takes its stage over
+  void add_late(const Seat& seat);  // seated meanwhile: it fetches each result, and is waited for
+  // The seat's stage has nothing that it has yet to fetch.
+  bool has_result(const Seat& seat) const;
+
+  // ---- Settling ----
+  void wake() { dirty_ = true; }
+  bool is_due() const { return dirty_ && board_.active(); }
+  // Reopens what is incomplete, starts again what is broken. True: all is done, and to be committed.
+  bool mend();
+  void end();  // it is committed
+
+  void on_rollback() override { end(); }
+  void check_invariants() const;
+
+ private:
+  void send_seals(const std::vector<GroupId>& groups);
+  wire::ReduceGroup group_of(GroupId id) const;
+  std::vector<Seat> members_of(GroupId group) const;
+  std::vector<Seat> keepers_of(GroupId group) const;
+  std::optional<Seat> link_seat(const Seat& holder) const;
+  void send_fetch(GroupId group, const std::vector<Seat>& to);
+  void fetch_late(GroupId group);
+  void fetch_missing(GroupId group);
+  void mark_held(const std::vector<StageId>& stages);
+  std::vector<GroupId> complete_again();
+  void restart(const std::vector<GroupId>& groups);
+  void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
+  void arm_deadline();
+  void on_deadline();
+
+  Needs in_;
+  ReduceBoard board_;
+  RoundAttempt first_attempt_;  // of this term
+  TimerId deadline_;
+  std::uint32_t deadlines_ = 0;                                      // passed, for this step
+  std::map<std::pair<PeerId, PeerId>, std::uint32_t> broken_links_;  // in this step
+  std::map<Seat, std::uint32_t> mismatches_;
+  bool dirty_ = false;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,136 @@
+#include "pipeline/coordinator/steps/leases.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/marks.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+namespace {
+
+// Of the fastest source's time for a microbatch: a slower one would be what the step waits for
+// next.
+constexpr double kSlowerMax = 2;
+
+std::string pack_mask(const StageMask& mask) {
+  if (std::all_of(mask.begin(), mask.end(), [](bool wanted) { return wanted; })) return {};
+  std::string packed((mask.size() + 7) / 8, '\0');
+  for (std::size_t s = 0; s < mask.size(); ++s)
+    if (mask[s]) packed[s / 8] = static_cast<char>(packed[s / 8] | 1 << (s % 8));
+  return packed;
+}
+
+}  // namespace
+
+void Leases::want(const Seat& source, std::uint64_t total) {
+  Source& known = sources_[source.peer];
+  known.seat = source;
+  known.wanted = std::max(known.wanted, total);
+  dirty_ = true;
+}
+
+void Leases::restore(const Seat& source, std::uint64_t wanted, std::uint64_t granted) {
+  sources_[source.peer] = {.seat = source, .wanted = wanted, .granted = granted};
+  dirty_ = true;
+}
+
+void Leases::pump() {
+  dirty_ = false;
+  std::vector<Phase> phases = ledger_.open_phases();
+  std::sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) {
+    return a.kind != b.kind ? a.kind > b.kind : a.step < b.step;
+  });
+  Granted granted;
+  for (const Phase& phase : phases) {
+    if (!phases_.may_lease(phase)) continue;
+    bool progress = true;
+    while (progress && ledger_.leasable(phase) > 0) {
+      progress = false;
+      for (auto& [peer, source] : sources_)
+        if (takes(source)) progress = grant_one(phase, source, granted) || progress;
+    }
+  }
+  send(granted);
+}
+
+bool Leases::takes(const Source& source) const {
+  return source.granted < source.wanted && members_.serves(source.seat) &&
+         !members_.spared(members_.members().at(source.seat.peer));
+}
+
+bool Leases::grant_one(const Phase& phase, Source& source, Granted& granted) {
+  bool any = false;
+  for (const Lease& lease : ledger_.lease(phase, source.seat, 1)) {
+    for (std::uint32_t i = 0; i < lease.count; ++i) {
+      wire::Lease* out = granted[source.seat.peer].add_leases();
+      *out->mutable_phase() = to_wire(lease.phase);
+      out->set_index(lease.first + i);
+      out->set_attempt(lease.attempt.value);
+      out->set_opening(phases_.epoch(lease.phase).value);
+      if (lease.phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
+    }
+    source.granted += lease.count;
+    any = true;
+  }
+  return any;
+}
+
+void Leases::send(const Granted& granted) {
+  for (const auto& [peer, leases] : granted)
+    outbox_.send(sources_.at(peer).seat, make_frame(MessageKind::kLeases, leases));
+}
+
+std::optional<PeerId> Leases::idlest(PeerId holder) const {
+  const auto seconds = [this](PeerId peer) {
+    return members_.members().at(peer).seconds_per_microbatch;
+  };
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const auto& [peer, source] : sources_)
+    if (seconds(peer) > 0) fastest = std::min(fastest, seconds(peer));
+  std::optional<PeerId> idlest;
+  std::uint64_t most = 0;
+  for (const auto& [peer, source] : sources_) {
+    if (peer == holder || !takes(source) || seconds(peer) > kSlowerMax * fastest) continue;
+    if (const std::uint64_t room = source.wanted - source.granted; room > most) {
+      idlest = peer;
+      most = room;
+    }
+  }
+  return idlest;
+}
+
+bool Leases::lease_again(const Phase& phase, std::uint32_t index) {
+  const std::optional<Seat> holder = ledger_.source(phase, index);
+  if (!holder) return false;
+  const std::optional<PeerId> other = idlest(holder->peer);
+  if (!other) return false;
+  SWARMLINE_MARK("leases.leased_again");
+  ledger_.expire(phase, index);
+  grant_one(phase, sources_.at(*other), again_);
+  return true;
+}
+
+void Leases::send_again() {
+  send(std::exchange(again_, {}));
+}
+
+void Leases::on_seat_lost(const SeatLoss& lost) {
+  sources_.erase(lost.seat.peer);
+  dirty_ = true;  // what it was leased is free
+}
+
+void Leases::on_rollback() {
+  sources_.clear();
+  again_.clear();
+}
+
+void Leases::check_invariants() const {
+  for (const auto& [peer, source] : sources_) SWARMLINE_CHECK(source.seat.peer == peer);
+  SWARMLINE_CHECK(again_.empty());
+}
+
+}  // namespace swarmline

@@ -1,0 +1,65 @@
+// Which source starts which microbatch: what sources want, what they were given.
+//   What:      hands out what the ledger has to lease, one index at a time in turn; evaluations
+//              first, since the step on their version follows them.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Bounds:    one entry a source; a pump costs what it hands out, and one look at each source.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/steps/open_phases.h"
+#include "pipeline/ledger/ledger.h"
+#include "pipeline/protocol/messages.pb.h"
+
+namespace swarmline {
+
+class Leases final : public RunObserver {
+ public:
+  Leases(Ledger& ledger, const OpenPhases& phases, const Membership& members, Outbox& outbox)
+      : ledger_(ledger), phases_(phases), members_(members), outbox_(outbox) {}
+
+  // Counted since the source was seated, so that messages may cross.
+  void want(const Seat& source, std::uint64_t total);
+  void restore(const Seat& source, std::uint64_t wanted, std::uint64_t granted);
+  // Something can be leased that could not before.
+  void wake() { dirty_ = true; }
+  bool is_due() const { return dirty_; }
+  void pump();
+
+  // Leases an index that is out once more, to the source with most room that is not its holder, and
+  // not much slower than the fastest. False: there is none.
+  bool lease_again(const Phase& phase, std::uint32_t index);
+  void send_again();  // what lease_again() gave since
+
+  void on_seat_lost(const SeatLoss& lost) override;
+  void on_rollback() override;
+  void check_invariants() const;
+
+ private:
+  struct Source {
+    Seat seat;
+    std::uint64_t wanted = 0;
+    std::uint64_t granted = 0;
+  };
+  using Granted = std::map<PeerId, wire::Leases>;
+  bool takes(const Source& source) const;
+  std::optional<PeerId> idlest(PeerId holder) const;
+  bool grant_one(const Phase& phase, Source& source, Granted& granted);
+  void send(const Granted& granted);
+
+  Ledger& ledger_;
+  const OpenPhases& phases_;
+  const Membership& members_;
+  Outbox& outbox_;
+  std::map<PeerId, Source> sources_;
+  Granted again_;
+  bool dirty_ = false;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,66 @@
+// What peers say of microbatches: contributions, claims, failures to compute.
+//   What:      enters it in the ledger and answers. A microbatch that fails on as many peers as may
+//              try it is poison: the run ends with its name and the errors.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Errors:    what does not fit (a seat that is over, a phase that is retired, an index out of
+//              range) is refused, and the sender told so.
+//   Bounds:    kFailuresKept sentences of kFailureBytesMax a microbatch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/net/rpc.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/steps/leases.h"
+#include "pipeline/ledger/ledger.h"
+#include "pipeline/protocol/messages.pb.h"
+
+namespace swarmline {
+
+class ReportIntake final : public RunObserver {
+ public:
+  static constexpr std::size_t kFailuresKept = 8;
+  static constexpr std::size_t kFailureBytesMax = 1024;
+
+  ReportIntake(const RunShape& shape, Ledger& ledger, Leases& leases, const Membership& members,
+               Outbox& outbox, Rulings& rulings)
+      : shape_(shape),
+        ledger_(ledger),
+        leases_(leases),
+        members_(members),
+        outbox_(outbox),
+        rulings_(rulings) {}
+
+  void on_report(const wire::Report& report);
+  // `seat`: of the session that asks.
+  void on_claim(const Seat& seat, const Frame& frame, const RpcChannel::Respond& respond);
+  void on_release_claim(const wire::ReleaseClaim& release);
+  void on_compute_failed(const wire::ComputeFailed& failed);
+  // A peer whose gradient nobody acknowledges says so: the stalled peer's senders are told.
+  void on_stall(const wire::StallReport& stall);
+
+  // Cells have changed owner since the last time this was asked.
+  bool take_progress() { return std::exchange(progress_, false); }
+
+  void on_rollback() override { failures_.clear(); }
+  void on_retired(const Phase& phase) override;
+
+ private:
+  const RunShape& shape_;
+  Ledger& ledger_;
+  Leases& leases_;
+  const Membership& members_;
+  Outbox& outbox_;
+  Rulings& rulings_;
+  std::map<MicrobatchId, std::vector<std::string>> failures_;  // of open phases
+  bool progress_ = false;
+};
+
+}  // namespace swarmline

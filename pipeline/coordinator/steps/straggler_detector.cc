@@ -1,0 +1,71 @@
+#include "pipeline/coordinator/steps/straggler_detector.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/marks.h"
+
+namespace swarmline {
+
+namespace {
+// A timer that fires so late says that this machine stood still: reports may have come meanwhile.
+constexpr Duration kOversleptMin = std::chrono::milliseconds(50);
+}  // namespace
+
+void StragglerDetector::on_report(const Phase& phase) {
+  if (phase.kind != PhaseKind::kTrain || !ledger_.is_open(phase) || phases_.is_sealed(phase))
+    return;
+  pace_.on_report(phase.step, alarms_.now());
+  if (ledger_.complete(phase)) pace_.on_complete(phase.step);
+  reported_ = phase;
+  const std::optional<Duration> patience = pace_.patience();
+  if (patience && !watched_) watch_tail(alarms_.now() + *patience);
+}
+
+// One timer, which looks when the last report came: reports are too many for one each.
+void StragglerDetector::watch_tail(Instant due) {
+  watched_ = true;
+  alarms_.at(due, [this, due] { on_tail_timer(due); });
+}
+
+void StragglerDetector::on_tail_timer(Instant due) {
+  watched_ = false;
+  const std::optional<Instant> last = pace_.last_report();
+  if (!last || life_.is_over() || !ledger_.is_open(reported_) || phases_.is_sealed(reported_))
+    return;
+  const Instant now = alarms_.now();
+  const Duration patience = *pace_.patience();
+  const bool silent = now >= *last + patience && now - due < kOversleptMin;
+  if (silent && is_held_up(reported_)) back_up(reported_);
+  watch_tail(now < *last + patience ? *last + patience : now + patience);
+}
+
+// Fixed routes stay as they are; an evaluation holds a step up, and is no fault.
+bool StragglerDetector::is_held_up(const Phase& phase) const {
+  if (!life_.is_running() || shape_.config.pipeline.wiring == "static" || ledger_.complete(phase))
+    return false;
+  const std::vector<Phase> open = ledger_.open_phases();
+  return ledger_.leasable(phase) == 0 &&
+         std::ranges::none_of(open, [](const Phase& p) { return p.kind == PhaseKind::kEval; });
+}
+
+void StragglerDetector::back_up(const Phase& phase) {
+  std::uint32_t count = 0;
+  for (std::uint32_t index = 0; index < ledger_.indices(phase); ++index) {
+    if (!ledger_.source(phase, index) || backed_up_.contains({phase, index})) continue;
+    if (!leases_.lease_again(phase, index)) continue;
+    backed_up_.insert({phase, index});
+    ++count;
+  }
+  if (count == 0) return;
+  SWARMLINE_MARK("straggler_detector.backed_up");
+  log(LogLevel::kInfo, "{} is held up: {} of its microbatches are leased a second time",
+      to_string(phase), count);
+  leases_.send_again();
+}
+
+void StragglerDetector::on_retired(const Phase& phase) {
+  std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
+}
+
+}  // namespace swarmline

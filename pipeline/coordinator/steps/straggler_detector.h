@@ -1,0 +1,57 @@
+// The end of a step that somebody slow holds up: what is still out is leased a second time, to
+// sources that have nothing else to do. Whichever try ends first counts; the ledger sees to that.
+//   What:      knows how long a step's reports usually pause; when they have paused for longer, and
+//              all is leased, leases each microbatch that is out once more.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Bounds:    one timer; each microbatch of an open step once.
+//   Source:    backup tasks: Dean and Ghemawat, OSDI 2004, section 3.6.
+#pragma once
+
+#include <set>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/run_lifecycle.h"
+#include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/steps/leases.h"
+#include "pipeline/coordinator/steps/open_phases.h"
+#include "pipeline/coordinator/steps/report_pace.h"
+#include "pipeline/ledger/ledger.h"
+
+namespace swarmline {
+
+class StragglerDetector final : public RunObserver {
+ public:
+  StragglerDetector(const RunShape& shape, Alarms& alarms, const RunLifecycle& life,
+                    const Ledger& ledger, const OpenPhases& phases, Leases& leases)
+      : shape_(shape),
+        alarms_(alarms),
+        life_(life),
+        ledger_(ledger),
+        phases_(phases),
+        leases_(leases) {}
+
+  void on_report(const Phase& phase);
+  void on_rollback() override { backed_up_.clear(); }
+  void on_retired(const Phase& phase) override;
+
+ private:
+  void watch_tail(Instant due);
+  void on_tail_timer(Instant due);
+  bool is_held_up(const Phase& phase) const;
+  void back_up(const Phase& phase);
+
+  const RunShape& shape_;
+  Alarms& alarms_;
+  const RunLifecycle& life_;
+  const Ledger& ledger_;
+  const OpenPhases& phases_;
+  Leases& leases_;
+  ReportPace pace_;
+  Phase reported_;  // the last report's
+  bool watched_ = false;
+  std::set<MicrobatchId> backed_up_;  // of open steps
+};
+
+}  // namespace swarmline
