@@ -131,10 +131,11 @@ std::uint32_t Ledger::Book::leasable() const {
   return static_cast<std::uint32_t>(leasable_.size()) + indices_ - next_fresh_;
 }
 
-void Ledger::Book::mark_unowned_missing(std::uint32_t index, bool spare_claimed) {
+// While a claim stands its cell is not leased, missing or not.
+void Ledger::Book::mark_unowned_missing(std::uint32_t index) {
   for (std::uint32_t c = 0; c < columns_; ++c) {
     const std::size_t at = cell(c, index);
-    if (cells_[at] == kPending && !(spare_claimed && claims_.contains(at))) cells_[at] = kMissing;
+    if (cells_[at] == kPending) cells_[at] = kMissing;
   }
   refresh_leasable(index);
 }
@@ -143,7 +144,7 @@ void Ledger::Book::expire(std::uint32_t index) {
   SWARMLINE_CHECK(index < indices_);
   if (index >= next_fresh_) return;
   SWARMLINE_MARK("ledger.lease_expired");
-  mark_unowned_missing(index, /*spare_claimed=*/true);
+  mark_unowned_missing(index);
 }
 
 std::optional<Seat> Ledger::Book::source(std::uint32_t index) const {
@@ -198,8 +199,7 @@ void Ledger::Book::had_been_leased() {
   SWARMLINE_CHECK(next_fresh_ == 0);
   SWARMLINE_MARK("ledger.resumed");
   next_fresh_ = indices_;
-  for (std::uint32_t index = 0; index < indices_; ++index)
-    mark_unowned_missing(index, /*spare_claimed=*/false);
+  for (std::uint32_t index = 0; index < indices_; ++index) mark_unowned_missing(index);
 }
 
 Verdict Ledger::Book::collect(StageId stage, std::uint32_t index, Seat seat) {

@@ -50,8 +50,7 @@ void Ledger::Book::end_claims_of(Seat seat) {
 void Ledger::Book::doubt(Seat lost) {
   if (phase_.kind == PhaseKind::kEval) {  // a hop forgets an evaluation once the next one has it
     SWARMLINE_MARK("ledger.evaluation_doubted");
-    for (std::uint32_t index = 0; index < next_fresh_; ++index)
-      mark_unowned_missing(index, /*spare_claimed=*/true);
+    for (std::uint32_t index = 0; index < next_fresh_; ++index) mark_unowned_missing(index);
     return;
   }
   if (!knows(lost.stage, 0)) return;
@@ -90,7 +89,7 @@ std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnatio
     for (std::uint32_t index = 0; index < next_fresh_; ++index) {
       if (!leased_to(index, number)) continue;
       if (source_[index] != number) SWARMLINE_MARK("ledger.earlier_source_lost");
-      mark_unowned_missing(index, /*spare_claimed=*/false);
+      mark_unowned_missing(index);
     }
   }
   // A seat that only claimed is not in seats_.
