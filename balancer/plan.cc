@@ -13,6 +13,7 @@
 #include "balancer/plan_shadows.h"
 #include "balancer/seating.h"
 #include "base/check.h"
+#include "base/marks.h"
 
 namespace swarmline {
 namespace {
@@ -75,6 +76,7 @@ class Planner {
     for (std::size_t p = 0; p < board_.peers() && room_for_moves(); ++p) {
       const PlanPeer& peer = board_.peer(p);
       if (!is_slow(p) || !peer.stage || !board_.can_leave(p)) continue;
+      SWARMLINE_MARK("balancer.slow_peer_retired");
       move_of_[p] = plan_.moves.size();
       ++moves_;
       plan_.moves.push_back(
@@ -95,7 +97,9 @@ class Planner {
     for (std::size_t s = 0; s < board_.stages() && room_for_moves(); ++s) {
       if (board_.present(s) > 0) continue;
       const std::size_t p = best_filler(s, /*only_holders=*/board_.serving(s) > 0);
-      if (p != kNowhere) move(p, s, fmt::format("stage {} has nobody", s));
+      if (p == kNowhere) continue;
+      SWARMLINE_MARK("balancer.empty_stage_filled");
+      move(p, s, fmt::format("stage {} has nobody", s));
     }
   }
   // Who knows the stage, then who is missed least, then who downloads fastest.
@@ -127,6 +131,7 @@ class Planner {
       if (board_.seat(p) != kNowhere || board_.is_moved(p) || is_slow(p)) continue;
       const std::size_t stage = weakest_stage(p);
       if (stage == kNowhere) continue;
+      SWARMLINE_MARK("balancer.newcomer_seated");
       move(p, stage, fmt::format("new here; stage {} had the lowest throughput", stage));
     }
   }
@@ -148,6 +153,7 @@ class Planner {
     while (room_for_moves()) {
       const Step step = best_step(/*only_instant=*/true);
       if (step.peer == kNowhere || step.gain <= options_.hysteresis) return;
+      SWARMLINE_MARK("balancer.instant_move");
       take(step);
     }
   }
@@ -178,11 +184,13 @@ class Planner {
       const double value = gained * (options_.horizon_seconds - seconds) - lost * seconds;
       if (gained <= kPlanRounding * before) continue;
       if (value <= options_.hysteresis * before * options_.horizon_seconds) continue;
+      SWARMLINE_MARK("balancer.group_moved");
       for (const std::size_t p : group) {
         plan_.moves[move_of_[p]].reason += gain_in_words(before, seconds);
       }
       return true;
     }
+    if (!group.empty()) SWARMLINE_MARK("balancer.group_does_not_pay");
     board_.go_back(mark);
     plan_.moves = kept;
     move_of_ = kept_places;
@@ -201,6 +209,7 @@ class Planner {
       return move(step.peer, step.to,
                   fmt::format("stage {} can spare it, stage {} is slower", from, step.to));
     }
+    SWARMLINE_MARK("balancer.places_changed");
     move(step.peer, step.to,
          fmt::format("changes places with the slower peer {}",
                      board_.peer(step.swapped).peer.value));

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/marks.h"
+
 namespace swarmline {
 namespace {
 
@@ -123,6 +125,7 @@ class ShadowPlanner {
           ++i;
           continue;
         }
+        SWARMLINE_MARK("balancer.shadow_dropped");
         const Hosted shadow = hosted_[p][i];
         count(p, shadow, -1U);
         hosted_[p].erase(hosted_[p].begin() + static_cast<std::ptrdiff_t>(i));
@@ -145,7 +148,10 @@ class ShadowPlanner {
       return too_many ? "the stage has enough shadows" : nullptr;
     }
     const bool last = shadow.ready && counts.spare_ready == 0 && counts.critical == 1;
-    if (last && board_.serving(shadow.stage) <= kTooFewToDrop) return nullptr;
+    if (last && board_.serving(shadow.stage) <= kTooFewToDrop) {
+      SWARMLINE_MARK("balancer.last_shadow_kept");
+      return nullptr;
+    }
     return "its host serves a slowest stage";
   }
 
@@ -164,7 +170,11 @@ class ShadowPlanner {
       }
     }
     if (best == kNowhere) return;
-    if (is_auto() && best_room < slowest_ * (1 - options_.shadow_loss_max)) return;
+    if (is_auto() && best_room < slowest_ * (1 - options_.shadow_loss_max)) {
+      SWARMLINE_MARK("balancer.shadow_costs_too_much");
+      return;
+    }
+    SWARMLINE_MARK("balancer.shadow_added");
     charge(best, options_.download_load);
     hosted_[best].push_back({stage, false});
     changed_[best] = true;

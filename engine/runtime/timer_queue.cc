@@ -7,7 +7,7 @@
 
 namespace swarmline {
 
-TimerId TimerQueue::add(Instant when, std::function<void()> fn, std::uint32_t tag) {
+TimerId TimerQueue::add(Instant when, std::function<void()> fn, std::uint64_t tag) {
   const TimerId id{++last_};
   timers_.emplace(id.value, Timer{tag, std::move(fn)});
   heap_.push_back({when, id.value});

@@ -20,12 +20,12 @@ class TimerQueue {
   struct Due {
     TimerId id;
     Instant when;
-    std::uint32_t tag = 0;
+    std::uint64_t tag = 0;
     std::function<void()> fn;
   };
 
   // `tag`: the caller's, given back with the function.
-  TimerId add(Instant when, std::function<void()> fn, std::uint32_t tag = 0);
+  TimerId add(Instant when, std::function<void()> fn, std::uint64_t tag = 0);
   void cancel(TimerId id);
   bool empty() const { return timers_.empty(); }
   std::size_t size() const { return timers_.size(); }
@@ -41,7 +41,7 @@ class TimerQueue {
     auto operator<=>(const Key&) const = default;
   };
   struct Timer {
-    std::uint32_t tag;
+    std::uint64_t tag;
     std::function<void()> fn;
   };
   void drop_cancelled();  // from the front

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 
 namespace swarmline {
 
@@ -98,7 +99,10 @@ std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
   std::uint32_t left = count_max;
   for (auto next = leasable_.begin(); left > 0 && next != leasable_.end();) {
     const std::uint32_t index = *next++;
-    if (failed_on(index, source.peer)) continue;
+    if (failed_on(index, source.peer)) {
+      SWARMLINE_MARK("ledger.not_where_it_failed");
+      continue;
+    }
     --left;
     StageMask mask = missing_stages(index);
     const bool extends = !leases.empty() && leases.back().stages == mask &&
@@ -110,6 +114,7 @@ std::vector<Lease> Ledger::Book::lease(Seat source, std::uint32_t count_max,
       leases.push_back({phase_, index, 1, Attempt(++attempts), std::move(mask)});
     }
     take_missing(index, *number);
+    SWARMLINE_MARK("ledger.missing_leased_again");
     leasable_.erase(index);
   }
   const std::uint32_t fresh = std::min(left, indices_ - next_fresh_);
@@ -126,17 +131,20 @@ std::uint32_t Ledger::Book::leasable() const {
   return static_cast<std::uint32_t>(leasable_.size()) + indices_ - next_fresh_;
 }
 
-void Ledger::Book::mark_unowned_missing(std::uint32_t index, bool spare_claimed) {
+// While a claim stands its cell is not leased, missing or not.
+void Ledger::Book::mark_unowned_missing(std::uint32_t index) {
   for (std::uint32_t c = 0; c < columns_; ++c) {
     const std::size_t at = cell(c, index);
-    if (cells_[at] == kPending && !(spare_claimed && claims_.contains(at))) cells_[at] = kMissing;
+    if (cells_[at] == kPending) cells_[at] = kMissing;
   }
   refresh_leasable(index);
 }
 
 void Ledger::Book::expire(std::uint32_t index) {
   SWARMLINE_CHECK(index < indices_);
-  if (index < next_fresh_) mark_unowned_missing(index, /*spare_claimed=*/true);
+  if (index >= next_fresh_) return;
+  SWARMLINE_MARK("ledger.lease_expired");
+  mark_unowned_missing(index);
 }
 
 std::optional<Seat> Ledger::Book::source(std::uint32_t index) const {
@@ -153,19 +161,33 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
   const std::uint32_t c = column(stage);
   const std::size_t at = cell(c, index);
   if (cells_[at] >= kFirstSeat) {
-    return seats_[cells_[at] - kFirstSeat] == seat ? Verdict::kDuplicate : Verdict::kRefused;
+    if (seats_[cells_[at] - kFirstSeat] == seat) {
+      SWARMLINE_MARK("ledger.report_repeated");
+      return Verdict::kDuplicate;
+    }
+    SWARMLINE_MARK("ledger.second_owner_refused");
+    return Verdict::kRefused;
   }
   // Nobody can have computed an index that no source was given.
   if (states_[c] != StageState::kOpen || index >= next_fresh_) return Verdict::kRefused;
   const auto claimed = claims_.find(at);
   const bool has_claim = claimed != claims_.end();
-  if (has_claim && claimed->second != Claim{seat, attempt}) return Verdict::kRefused;
+  if (has_claim && claimed->second != Claim{seat, attempt}) {
+    SWARMLINE_MARK("ledger.report_against_claim_refused");
+    return Verdict::kRefused;
+  }
   // An evaluation adds nothing: whichever attempt ends first has the loss.
   const bool adds = phase_.kind == PhaseKind::kTrain;
-  if (adds && !has_claim && attempt != Attempt(0)) return Verdict::kRefused;
+  if (adds && !has_claim && attempt != Attempt(0)) {
+    SWARMLINE_MARK("ledger.unclaimed_report_refused");
+    return Verdict::kRefused;
+  }
   const auto number = enter(seat);
   if (!number) return Verdict::kRefused;
-  if (has_claim) claims_.erase(claimed);
+  if (has_claim) {
+    SWARMLINE_MARK("ledger.claim_kept");
+    claims_.erase(claimed);
+  }
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
   ++owned_[c];
   refresh_leasable(index);
@@ -175,16 +197,20 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
 
 void Ledger::Book::had_been_leased() {
   SWARMLINE_CHECK(next_fresh_ == 0);
+  SWARMLINE_MARK("ledger.resumed");
   next_fresh_ = indices_;
-  for (std::uint32_t index = 0; index < indices_; ++index)
-    mark_unowned_missing(index, /*spare_claimed=*/false);
+  for (std::uint32_t index = 0; index < indices_; ++index) mark_unowned_missing(index);
 }
 
 Verdict Ledger::Book::collect(StageId stage, std::uint32_t index, Seat seat) {
   const std::uint32_t c = column(stage);
   const std::size_t at = cell(c, index);
-  if (cells_[at] >= kFirstSeat)
-    return seats_[cells_[at] - kFirstSeat] == seat ? Verdict::kDuplicate : Verdict::kRefused;
+  if (cells_[at] >= kFirstSeat) {
+    if (seats_[cells_[at] - kFirstSeat] == seat) return Verdict::kDuplicate;
+    SWARMLINE_MARK("ledger.second_holder_refused");
+    return Verdict::kRefused;
+  }
+  SWARMLINE_MARK("ledger.collected");
   const auto number = enter(seat);
   if (!number) return Verdict::kRefused;
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
@@ -197,11 +223,17 @@ bool Ledger::Book::claim(StageId stage, std::uint32_t index, Seat seat, Attempt 
   const std::uint32_t c = column(stage);
   const std::size_t at = cell(c, index);
   if (cells_[at] >= kFirstSeat || states_[c] != StageState::kOpen || index >= next_fresh_) {
+    SWARMLINE_MARK("ledger.claim_of_owned_refused");
     return false;
   }
   const Claim wanted{seat, attempt};
   const auto [claimed, inserted] = claims_.try_emplace(at, wanted);
-  if (!inserted) return claimed->second == wanted;
+  if (!inserted) {
+    if (claimed->second == wanted) return true;
+    SWARMLINE_MARK("ledger.second_claim_refused");
+    return false;
+  }
+  SWARMLINE_MARK("ledger.claim_granted");
   refresh_leasable(index);
   return true;
 }
@@ -210,120 +242,12 @@ void Ledger::Book::release_claim(StageId stage, std::uint32_t index, Seat seat, 
   const std::size_t at = cell(column(stage), index);
   const auto claimed = claims_.find(at);
   if (claimed == claims_.end() || claimed->second != Claim{seat, attempt}) return;
+  SWARMLINE_MARK("ledger.claim_given_up");
   claims_.erase(claimed);
   // Whoever was refused while the claim stood has passed by: only a new lease brings this cell
   // back.
   cells_[at] = kMissing;
   refresh_leasable(index);
-}
-
-// Losses of owners
-
-void Ledger::Book::disown(std::uint32_t c, std::uint32_t index) {
-  cells_[cell(c, index)] = kMissing;
-  --owned_[c];
-  if (c + 1 == columns_) {
-    losses_[index] = 0.0;
-    loss_recorded_[index] = 0;
-  }
-  refresh_leasable(index);
-}
-
-bool Ledger::Book::disown_all(std::uint32_t c, std::uint16_t number) {
-  const auto own = static_cast<Cell>(number + kFirstSeat);
-  bool any = false;
-  for (std::uint32_t index = 0; index < indices_; ++index) {
-    if (cells_[cell(c, index)] != own) continue;
-    disown(c, index);
-    any = true;
-  }
-  if (any) states_[c] = StageState::kOpen;
-  return any;
-}
-
-void Ledger::Book::end_claims_of(Seat seat) {
-  for (auto claim = claims_.begin(); claim != claims_.end();) {
-    if (claim->second.seat != seat) {
-      ++claim;
-      continue;
-    }
-    const std::size_t at = claim->first;
-    claim = claims_.erase(claim);
-    cells_[at] = kMissing;
-    refresh_leasable(static_cast<std::uint32_t>(at % indices_));
-  }
-}
-
-// A lost seat may have added a contribution and sent its gradient on, unseen by the ledger: then
-// nobody holds that try any more. Whether it did shows when a lower stage reports the index.
-void Ledger::Book::doubt(Seat lost) {
-  if (phase_.kind == PhaseKind::kEval) {  // a hop forgets an evaluation once the next one has it
-    for (std::uint32_t index = 0; index < next_fresh_; ++index)
-      mark_unowned_missing(index, /*spare_claimed=*/true);
-    return;
-  }
-  if (!knows(lost.stage, 0)) return;
-  const std::uint32_t c = column(lost.stage);
-  for (std::uint32_t index = 0; index < next_fresh_; ++index) {
-    const std::size_t at = cell(c, index);
-    if (cells_[at] != kPending || claims_.contains(at)) continue;
-    doubtful_.insert(at);
-    for (std::uint32_t below = 0; below < c; ++below)
-      if (cells_[cell(below, index)] >= kFirstSeat) resolve_doubt(below, index);
-  }
-}
-
-void Ledger::Book::resolve_doubt(std::uint32_t c, std::uint32_t index) {
-  for (std::uint32_t above = c + 1; above < columns_; ++above) {
-    const std::size_t at = cell(above, index);
-    if (doubtful_.erase(at) == 0 || cells_[at] != kPending || claims_.contains(at)) continue;
-    cells_[at] = kMissing;
-    refresh_leasable(index);
-  }
-}
-
-std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
-  std::vector<StageId> touched;
-  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
-    const Seat seat = seats_[number];
-    if (seat.peer != lost.peer || seat.incarnation > lost.incarnation) continue;
-    if (fenced_before && seat.incarnation <= *fenced_before) continue;
-    if (knows(seat.stage, 0) && states_[column(seat.stage)] != StageState::kReduced &&
-        disown_all(column(seat.stage), number)) {
-      touched.push_back(seat.stage);
-    }
-    for (std::uint32_t index = 0; index < next_fresh_; ++index) {
-      if (leased_to(index, number)) mark_unowned_missing(index, /*spare_claimed=*/false);
-    }
-  }
-  // A seat that only claimed is not in seats_.
-  std::vector<Seat> claimers;
-  for (const auto& [at, claim] : claims_) {
-    if (claim.seat.peer == lost.peer && claim.seat.incarnation <= lost.incarnation) {
-      claimers.push_back(claim.seat);
-    }
-  }
-  for (const Seat seat : claimers) end_claims_of(seat);
-  doubt(lost);
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-  return touched;
-}
-
-void Ledger::Book::release_owner(StageId stage, Seat seat) {
-  SWARMLINE_CHECK(state(stage) != StageState::kReduced);
-  const auto number = number_of(seat);
-  if (number) disown_all(column(stage), *number);
-}
-
-void Ledger::Book::reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences) {
-  move(stage, StageState::kReduced, StageState::kOpen);
-  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
-    const auto fence = fences.find(seats_[number].peer);
-    if (fence != fences.end() && seats_[number].incarnation <= fence->second) {
-      disown_all(column(stage), number);
-    }
-  }
 }
 
 // Closing
@@ -404,6 +328,7 @@ std::uint32_t Ledger::Book::report_failure(std::uint32_t index, PeerId peer) {
   if (index >= indices_) return 0;
   std::vector<PeerId>& peers = failures_[index];
   const bool full = peers.size() >= static_cast<std::size_t>(Limits::failures_per_microbatch_max);
+  SWARMLINE_MARK("ledger.failure_noted");
   if (!full && std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
   return static_cast<std::uint32_t>(peers.size());
 }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 #include "pipeline/ledger/book.h"
 
 namespace swarmline {
@@ -78,9 +79,11 @@ std::uint32_t Ledger::leasable(Phase phase) const {
 Verdict Ledger::report(Phase phase, StageId stage, std::uint32_t index, Seat seat,
                        Attempt attempt) {
   Book* book = find(phase);
-  if (book == nullptr || !book->knows(stage, index) || seat.stage != stage || fenced(seat)) {
+  if (book == nullptr || fenced(seat)) {
+    SWARMLINE_MARK("ledger.stale_report_refused");
     return Verdict::kRefused;
   }
+  if (!book->knows(stage, index) || seat.stage != stage) return Verdict::kRefused;
   return book->report(stage, index, seat, attempt);
 }
 
@@ -97,9 +100,11 @@ Verdict Ledger::collect(Phase phase, StageId stage, std::uint32_t index, Seat se
 bool Ledger::claim(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
   SWARMLINE_CHECK(attempt != Attempt(0));
   Book* book = find(phase);
-  if (book == nullptr || !book->knows(stage, index) || seat.stage != stage || fenced(seat)) {
+  if (book == nullptr || fenced(seat)) {
+    SWARMLINE_MARK("ledger.stale_claim_refused");
     return false;
   }
+  if (!book->knows(stage, index) || seat.stage != stage) return false;
   return book->claim(stage, index, seat, attempt);
 }
 
@@ -170,6 +175,7 @@ void Ledger::begin_close(Phase phase, StageId stage) {
 }
 
 void Ledger::reopen(Phase phase, StageId stage) {
+  SWARMLINE_MARK("ledger.closing_stage_reopened");
   at(phase).move(stage, StageState::kClosing, StageState::kOpen);
 }
 
@@ -189,6 +195,7 @@ void Ledger::commit(Phase phase) {
 }
 
 void Ledger::abandon(Phase phase) {
+  SWARMLINE_MARK("ledger.phase_abandoned");
   at(phase);
   books_.erase(phase);
 }

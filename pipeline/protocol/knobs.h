@@ -83,6 +83,8 @@ struct KnobInfo {
   std::uint32_t Knobs::* count = nullptr;
   double low = 1;   // times the default: the least that the protocol must bear
   double high = 1;  // ... and the most
+  // Whoever has tried so often gives up: goes up with deadlines that are turned down.
+  bool gives_up = false;
 };
 std::span<const KnobInfo> knob_table();
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 
 namespace swarmline {
 
@@ -42,7 +43,10 @@ std::optional<PeerId> StaticWiring::pick(const MicrobatchId& microbatch,
   for (std::size_t step = 0; step < n; ++step) {
     PeerShare& candidate = candidates_[(microbatch.index + step) % n];
     if (std::find(exclude.begin(), exclude.end(), candidate.peer) != exclude.end()) continue;
-    if (candidate.banned || candidate.full || candidate.in_flight >= in_flight_max_) break;
+    if (candidate.banned || candidate.full || candidate.in_flight >= in_flight_max_) {
+      SWARMLINE_MARK("wiring.static_route_waits");
+      break;
+    }
     ++candidate.in_flight;
     ++candidate.picks;
     return candidate.peer;
@@ -68,7 +72,10 @@ void StaticWiring::on_settled(PeerId peer) {
 }
 
 void StaticWiring::on_timeout(PeerId peer, Duration) {
-  if (PeerShare* candidate = find(peer)) candidate->banned = true;
+  PeerShare* candidate = find(peer);
+  if (candidate == nullptr) return;
+  SWARMLINE_MARK("wiring.static_banned");
+  candidate->banned = true;
 }
 
 void StaticWiring::on_full(PeerId peer) {
@@ -86,7 +93,10 @@ void StaticWiring::on_credit(PeerId peer) {
 }
 
 void StaticWiring::on_heard(PeerId peer) {
-  if (PeerShare* candidate = find(peer)) candidate->banned = false;
+  PeerShare* candidate = find(peer);
+  if (candidate == nullptr || !candidate->banned) return;
+  SWARMLINE_MARK("wiring.static_back_from_a_ban");
+  candidate->banned = false;
 }
 
 std::vector<PeerShare> StaticWiring::shares() const {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 #include "base/order_statistics.h"
 #include "base/rng.h"
 
@@ -50,12 +51,16 @@ bool WiringRouter::add(PeerId peer, const ServicePrior& prior) {
     known->prior = prior;
     return true;
   }
-  if (candidates_.size() >= static_cast<std::size_t>(Limits::next_candidates_max)) return false;
+  if (candidates_.size() >= static_cast<std::size_t>(Limits::next_candidates_max)) {
+    SWARMLINE_MARK("wiring.more_candidates_than_room");
+    return false;
+  }
   Candidate candidate;
   candidate.peer = peer;
   candidate.prior = prior;
   candidate.cumulative = entry_of(peer);
   candidate.tie = mix(options_.seed, peer.value);
+  if (candidate.cumulative > 0) SWARMLINE_MARK("wiring.joined_at_the_highest");
   const auto at = std::lower_bound(candidates_.begin(), candidates_.end(), peer,
                                    [](const Candidate& c, PeerId p) { return c.peer < p; });
   candidates_.insert(at, candidate);
@@ -123,7 +128,10 @@ bool WiringRouter::can_take(const Candidate& candidate, const std::vector<PeerId
   const std::uint32_t room = candidate.joining
                                  ? std::min(options_.warmup_in_flight, options_.in_flight_max)
                                  : options_.in_flight_max;
-  if (candidate.in_flight >= room) return false;
+  if (candidate.in_flight >= room) {
+    if (candidate.in_flight < options_.in_flight_max) SWARMLINE_MARK("wiring.joiner_spared");
+    return false;
+  }
   return std::find(exclude.begin(), exclude.end(), candidate.peer) == exclude.end();
 }
 
@@ -136,7 +144,10 @@ std::optional<PeerId> WiringRouter::pick(const MicrobatchId& microbatch,
                         (candidate.cumulative == best->cumulative && candidate.tie < best->tie);
     if (better) best = &candidate;
   }
-  if (best == nullptr) return std::nullopt;
+  if (best == nullptr) {
+    SWARMLINE_MARK("wiring.nobody_has_room");
+    return std::nullopt;
+  }
   bound_lag(best->cumulative, microbatch.phase.kind);
   return take(*best, microbatch.phase.kind);
 }
@@ -154,6 +165,7 @@ std::optional<PeerId> WiringRouter::pick_soonest(const MicrobatchId& microbatch,
     soonest = end;
   }
   if (best == nullptr) return std::nullopt;
+  SWARMLINE_MARK("wiring.picked_the_soonest");
   return take(*best, kind);
 }
 
@@ -171,7 +183,9 @@ PeerId WiringRouter::take(Candidate& candidate, PhaseKind kind) {
 void WiringRouter::bound_lag(double now, PhaseKind kind) {
   for (Candidate& candidate : candidates_) {
     const double lag_max = options_.in_flight_max * expected_seconds(candidate, kind);
-    candidate.cumulative = std::max(candidate.cumulative, now - lag_max);
+    if (candidate.cumulative >= now - lag_max) continue;
+    SWARMLINE_MARK("wiring.lag_bounded");
+    candidate.cumulative = now - lag_max;
   }
 }
 
@@ -179,6 +193,7 @@ void WiringRouter::rebase() {
   double lowest = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates_) lowest = std::min(lowest, candidate.cumulative);
   if (lowest < kRebaseSeconds) return;
+  SWARMLINE_MARK("wiring.rebased");
   for (Candidate& candidate : candidates_) candidate.cumulative -= lowest;
 }
 
@@ -190,7 +205,9 @@ void WiringRouter::observe(PeerId peer, Average Candidate::* average, Duration s
   end_ban(*candidate);
   (candidate->*average).add(service, options_.alpha);
   const std::uint32_t samples = candidate->forward.samples;
-  if (samples >= options_.warmup_samples) candidate->joining = false;
+  if (!candidate->joining || samples < options_.warmup_samples) return;
+  SWARMLINE_MARK("wiring.warmed_up");
+  candidate->joining = false;
 }
 
 void WiringRouter::on_sent(PeerId peer, Duration link) {
@@ -214,6 +231,7 @@ void WiringRouter::on_settled(PeerId peer) {
 void WiringRouter::on_timeout(PeerId peer, Duration charged) {
   Candidate* candidate = find(peer);
   if (candidate == nullptr || candidate->banned) return;
+  SWARMLINE_MARK("wiring.banned");
   candidate->banned = true;
   candidate->cumulative += believable_seconds(charged);
 }
@@ -221,6 +239,7 @@ void WiringRouter::on_timeout(PeerId peer, Duration charged) {
 void WiringRouter::on_full(PeerId peer) {
   Candidate* candidate = find(peer);
   if (candidate == nullptr) return;
+  SWARMLINE_MARK("wiring.full");
   candidate->full = true;
   if (candidate->in_flight == 0) return;  // removed and added again meanwhile
   --candidate->in_flight;
@@ -232,6 +251,7 @@ void WiringRouter::on_full(PeerId peer) {
 void WiringRouter::on_credit(PeerId peer) {
   Candidate* candidate = find(peer);
   if (candidate == nullptr) return;
+  if (candidate->full) SWARMLINE_MARK("wiring.has_room_again");
   candidate->full = false;
   end_ban(*candidate);
 }
@@ -242,6 +262,7 @@ void WiringRouter::on_heard(PeerId peer) {
 
 void WiringRouter::end_ban(Candidate& candidate) {
   if (!candidate.banned) return;
+  SWARMLINE_MARK("wiring.back_from_a_ban");
   candidate.banned = false;
   candidate.cumulative = std::max(candidate.cumulative, entry_of(candidate.peer));
 }

@@ -23,6 +23,14 @@ constexpr std::uint64_t kStreamBytes = Limits::frame_payload_bytes_max;
 
 using NodePair = std::pair<SimNodeId, SimNodeId>;  // from, to
 
+// Ports and the numbers of connections' ends share one space.
+SimEventSource socket_of(std::uint64_t end) {
+  return (kSimSocketMin + 65'536 + static_cast<SimEventSource>(end)) & ~kSimSocketEnd;
+}
+SimEventSource listening_socket(std::uint16_t port) {
+  return kSimSocketMin + port;
+}
+
 class SimConnection;
 
 }  // namespace
@@ -153,16 +161,22 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
         route_(route),
         delivered_(core_->counters[{route.second, route.first}]),
         remote_(std::move(remote)) {}
-  void join(const std::shared_ptr<SimConnection>& twin) { twin_ = twin; }
+  void join(const std::shared_ptr<SimConnection>& twin) {
+    twin_ = twin;
+    twin_socket_ = twin->socket();
+  }
 
   void start(Handlers handlers) override {
     SWARMLINE_CHECK(!started_);
     started_ = true;
     handlers_ = std::move(handlers);
-    core_->runtime.schedule(route_.first, core_->runtime.now(), [self = shared_from_this()] {
-      if (self->early_end_) return self->finish(*self->early_end_);
-      self->drain();
-    });
+    core_->runtime.schedule(
+        route_.first, core_->runtime.now(),
+        [self = shared_from_this()] {
+          if (self->early_end_) return self->finish(*self->early_end_);
+          self->drain();
+        },
+        kSimPosted);
   }
 
   void send(Frame frame) override {
@@ -218,6 +232,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::string remote() const override { return remote_; }
 
   NodePair route() const { return route_; }
+  SimEventSource socket() const { return socket_of(id_); }
   void not_before(Instant when) { last_arrival_ = std::max(last_arrival_, when); }
 
   std::size_t release() {
@@ -241,7 +256,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     notify_twin();
     core_->runtime.schedule(
         route_.first, core_->runtime.now(),
-        [self = shared_from_this(), error = std::move(error)] { self->finish(error); });
+        [self = shared_from_this(), error = std::move(error)] { self->finish(error); },
+        socket() | kSimSocketEnd);
   }
 
   // The process is gone: no callback here.
@@ -289,13 +305,17 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     const std::uint64_t bytes = item.frame ? core_->bytes_of(route_, *item.frame) : 0;
     const auto [leaves, comes] = core_->passage(route_, bytes);
     const Instant arrives = std::max(comes + item.delay, last_arrival_);
+    const bool is_end = !item.frame;
     if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
     last_arrival_ = arrives;
     if (!item.frame) {
       const Instant flushed = std::min(leaves, *cutoff_);
-      core_->runtime.schedule(route_.first, flushed, [self = shared_from_this()] {
-        self->finish({ErrorCode::kStopped, "closed by this end"});
-      });
+      core_->runtime.schedule(
+          route_.first, flushed,
+          [self = shared_from_this()] {
+            self->finish({ErrorCode::kStopped, "closed by this end"});
+          },
+          socket() | kSimSocketEnd);
     } else {
       in_flight_.push_back({leaves, bytes, cutoff_});
       in_flight_bytes_ += bytes;
@@ -305,7 +325,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
         [twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)]() mutable {
           if (item.frame && leaves > *cutoff) return;
           if (const auto self = twin.lock()) self->arrived(std::move(item));
-        });
+        },
+        is_end ? twin_socket_ | kSimSocketEnd : twin_socket_);
   }
 
   // What the link's rate makes of a payload: how long it takes, and where it stands on the way.
@@ -320,12 +341,14 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     join_payload(frame);
     for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
       const Instant when = arrives - frame.received_over * (4 - quarter) / 4;
-      core_->runtime.schedule(route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
-                              [twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
-                                const auto self = twin.lock();
-                                if (leaves <= *cutoff && self)
-                                  self->arriving(frame, frame.payload_bytes() * quarter / 4);
-                              });
+      core_->runtime.schedule(
+          route_.second, std::max({when, last_arrival_, core_->runtime.now()}),
+          [twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
+            const auto self = twin.lock();
+            if (leaves <= *cutoff && self)
+              self->arriving(frame, frame.payload_bytes() * quarter / 4);
+          },
+          twin_socket_);
     }
   }
 
@@ -402,11 +425,15 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   }
 
   void notify_twin() {
-    core_->when_open(route_, [core = core_, route = route_, twin = twin_, last = last_arrival_] {
+    core_->when_open(route_, [core = core_, route = route_, twin = twin_, socket = twin_socket_,
+                              last = last_arrival_] {
       const Instant arrives = std::max(core->runtime.now() + core->link_of(route).latency, last);
-      core->runtime.schedule(route.second, arrives, [twin] {
-        if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
-      });
+      core->runtime.schedule(
+          route.second, arrives,
+          [twin] {
+            if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
+          },
+          socket | kSimSocketEnd);
     });
   }
 
@@ -427,6 +454,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::shared_ptr<Core> core_;
   const std::uint64_t id_;
   std::weak_ptr<SimConnection> twin_;
+  SimEventSource twin_socket_ = kSimSocketMin;
   const NodePair route_;  // this node, the other one
   SimNetwork::Counters& delivered_;
   const std::string remote_;
@@ -474,7 +502,8 @@ class SimNetwork::NodeNetwork final : public Network {
 
   void connect(const Address& address, Duration timeout, Connected on_connected) override {
     SimRuntime& runtime = core_->runtime;
-    auto attempt = std::make_shared<Attempt>(Attempt{std::move(on_connected), {}});
+    auto attempt = std::make_shared<Attempt>(
+        Attempt{std::move(on_connected), {}, socket_of(++core_->last_end)});
     attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt, address, timeout] {
       attempt->settle(
           fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
@@ -486,8 +515,10 @@ class SimNetwork::NodeNetwork final : public Network {
     }
     const SimNodeId to = listener->second.node;
     core_->when_open({node_, to}, [this, attempt, address, to] {
-      core_->runtime.schedule(to, core_->runtime.now() + core_->one_way({node_, to}),
-                              [this, attempt, address, to] { answer(attempt, address, to); });
+      core_->runtime.schedule(
+          to, core_->runtime.now() + core_->one_way({node_, to}),
+          [this, attempt, address, to] { answer(attempt, address, to); },
+          listening_socket(address.port));
     });
   }
 
@@ -495,6 +526,7 @@ class SimNetwork::NodeNetwork final : public Network {
   struct Attempt {
     Connected on_connected;
     TimerId timer;
+    SimEventSource socket;
     bool settled = false;
 
     bool settle(Result<std::shared_ptr<Connection>> result) {
@@ -520,12 +552,15 @@ class SimNetwork::NodeNetwork final : public Network {
 
   void refuse(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after) {
     SimRuntime& runtime = core_->runtime;
-    runtime.schedule(node_, runtime.now() + after, [core = core_, attempt, address] {
-      core->runtime.cancel(attempt->timer);
-      attempt->settle(
-          fail(ErrorCode::kPeerGone,
-               fmt::format("cannot connect to {}: connection refused", to_string(address))));
-    });
+    runtime.schedule(
+        node_, runtime.now() + after,
+        [core = core_, attempt, address] {
+          core->runtime.cancel(attempt->timer);
+          attempt->settle(
+              fail(ErrorCode::kPeerGone,
+                   fmt::format("cannot connect to {}: connection refused", to_string(address))));
+        },
+        attempt->socket);
   }
 
   // Runs at the listening node, one latency after connect().
@@ -534,8 +569,10 @@ class SimNetwork::NodeNetwork final : public Network {
     if (attempt->settled) return;  // its deadline has passed
     if (core_->is_blocked({to, node_})) {
       return core_->when_open({to, node_}, [this, attempt, address, to] {
-        core_->runtime.schedule(to, core_->runtime.now(),
-                                [this, attempt, address, to] { answer(attempt, address, to); });
+        core_->runtime.schedule(
+            to, core_->runtime.now(),
+            [this, attempt, address, to] { answer(attempt, address, to); },
+            listening_socket(address.port));
       });
     }
     const Duration back = core_->one_way({to, node_});
@@ -553,10 +590,13 @@ class SimNetwork::NodeNetwork final : public Network {
     core_->ends.emplace(ours_id, ours);
     core_->ends.emplace(theirs_id, theirs);
     theirs->not_before(runtime.now() + back);  // nothing overtakes the handshake
-    runtime.schedule(node_, runtime.now() + back, [core = core_, attempt, ours] {
-      core->runtime.cancel(attempt->timer);
-      if (!attempt->settle(std::shared_ptr<Connection>(ours))) ours->abandon();
-    });
+    runtime.schedule(
+        node_, runtime.now() + back,
+        [core = core_, attempt, ours] {
+          core->runtime.cancel(attempt->timer);
+          if (!attempt->settle(std::shared_ptr<Connection>(ours))) ours->abandon();
+        },
+        attempt->socket);
     const Accepted on_accepted = listener->second.on_accepted;  // it may stop listening
     on_accepted(theirs);
   }

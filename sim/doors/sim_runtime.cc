@@ -13,6 +13,17 @@ namespace {
 constexpr Instant kSimStart = Instant(std::chrono::seconds(1));
 constexpr double kSimStartWallSeconds = 1'767'225'600;  // 2026-01-01T00:00:00Z
 
+// An event's tag in the queue.
+std::uint64_t tag_of(SimNodeId node, SimEventSource source) {
+  return std::uint64_t{source} << 32 | node;
+}
+SimNodeId node_in(std::uint64_t tag) {
+  return static_cast<SimNodeId>(tag);
+}
+SimEventSource source_in(std::uint64_t tag) {
+  return static_cast<SimEventSource>(tag >> 32);
+}
+
 }  // namespace
 
 class SimRuntime::Node final : public Runtime {
@@ -24,15 +35,17 @@ class SimRuntime::Node final : public Runtime {
     return world_.schedule(id_, when, std::move(fn));
   }
   void cancel(TimerId id) override { world_.cancel(id); }
-  void post(std::function<void()> fn) override { world_.schedule(id_, world_.now_, std::move(fn)); }
+  void post(std::function<void()> fn) override {
+    world_.schedule(id_, world_.now_, std::move(fn), kSimPosted);
+  }
   double wall_seconds() const override {
     return kSimStartWallSeconds + to_seconds(world_.now_ - kSimStart);
   }
 
   bool alive = true;
   bool frozen = false;
-  TimerId revived;                          // events up to that one were its predecessor's
-  std::vector<std::function<void()>> held;  // events that came due while frozen
+  TimerId revived;                  // events up to that one were its predecessor's
+  std::vector<std::uint64_t> held;  // events that came due while frozen, as they did
 
  private:
   SimRuntime& world_;
@@ -52,21 +65,34 @@ SimRuntime::Node& SimRuntime::made(SimNodeId node) {
   return *at;
 }
 
-TimerId SimRuntime::schedule(SimNodeId node, Instant when, std::function<void()> fn) {
-  return queue_.add(std::max(when, now_), std::move(fn), node);
+TimerId SimRuntime::schedule(SimNodeId node, Instant when, std::function<void()> fn,
+                             SimEventSource source) {
+  return queue_.add(std::max(when, now_), std::move(fn), tag_of(node, source));
 }
 
-void SimRuntime::deliver(SimNodeId node, TimerId event, std::function<void()> fn) {
+void SimRuntime::cancel(TimerId id) {
+  // The function may own what cancels other timers when it dies: take it out of the map first.
+  if (const auto held = held_.extract(id.value); held.empty()) queue_.cancel(id);
+}
+
+void SimRuntime::deliver(TimerQueue::Due due) {
+  const SimNodeId node = node_in(due.tag);
   Node& at = made(node);
-  if (!at.alive || event.value <= at.revived.value) return;
+  if (!at.alive || due.id.value <= at.revived.value) return;
   if (at.frozen) {
-    at.held.push_back(std::move(fn));
+    at.held.push_back(due.id.value);
+    held_.emplace(due.id.value, Held{node, source_in(due.tag), std::move(due.fn)});
     return;
   }
   hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
   hash_.add(node);
   ++events_;
-  fn();
+  due.fn();
+}
+
+void SimRuntime::deliver_held(std::uint64_t event) {
+  const auto held = held_.extract(event);
+  if (!held.empty()) held.mapped().fn();
 }
 
 bool SimRuntime::step() {
@@ -77,7 +103,7 @@ bool SimRuntime::step() {
   SWARMLINE_CHECK_MSG(events_at_this_instant_ < kEventsAtOneInstantMax,
                       std::string("virtual time stands still: some node posts for ever"));
   now_ = due.when;
-  deliver(due.tag, due.id, std::move(due.fn));
+  deliver(std::move(due));
   return true;
 }
 
@@ -100,6 +126,7 @@ void SimRuntime::kill(SimNodeId node) {
   Node& at = made(node);
   at.alive = false;
   at.held.clear();
+  std::erase_if(held_, [node](const auto& held) { return held.second.node == node; });
 }
 
 void SimRuntime::revive(SimNodeId node) {
@@ -118,8 +145,36 @@ void SimRuntime::thaw(SimNodeId node) {
   Node& at = made(node);
   if (!at.frozen) return;
   at.frozen = false;
+  // As the reactor does: first what was posted before; then the sockets that are readable, in the
+  // order in which they became so, each until it is empty; then the one timer that stands for all.
+  std::map<SimEventSource, std::size_t> places{{kSimPosted, 0}};
+  std::map<std::size_t, std::vector<std::uint64_t>> turns;
+  std::vector<std::uint64_t> timers, ends;
+  for (const std::uint64_t event : std::exchange(at.held, {})) {
+    const auto held = held_.find(event);
+    if (held == held_.end()) continue;  // cancelled
+    const SimEventSource source = held->second.source;
+    const SimEventSource socket = source & ~kSimSocketEnd;
+    if (source == kSimTimer) {
+      timers.push_back(event);
+    } else if (source != socket && places.contains(socket)) {
+      ends.push_back(event);  // a read that finds bytes does not see yet that none will follow
+    } else {
+      turns[places.emplace(socket, places.size()).first->second].push_back(event);
+    }
+  }
   // Scheduled now, hence before whatever the node schedules from here on.
-  for (std::function<void()>& fn : std::exchange(at.held, {})) schedule(node, now_, std::move(fn));
+  const auto take_turn = [&](std::uint64_t event) {
+    schedule(node, now_, [this, event] { deliver_held(event); }, held_.at(event).source);
+  };
+  for (const auto& [place, events] : turns) std::ranges::for_each(events, take_turn);
+  std::ranges::for_each(timers, take_turn);
+  if (ends.empty()) return;
+  // The reactor's next round.
+  schedule(node, now_, [this, node, ends] {
+    for (const std::uint64_t event : ends)
+      schedule(node, now_, [this, event] { deliver_held(event); }, held_.at(event).source);
+  });
 }
 
 bool SimRuntime::is_alive(SimNodeId node) const {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -20,6 +21,13 @@
 namespace swarmline {
 
 using SimNodeId = std::uint32_t;
+
+// What wakes a process: decides the order of events that waited while it was stopped.
+using SimEventSource = std::uint32_t;
+inline constexpr SimEventSource kSimTimer = 0;
+inline constexpr SimEventSource kSimPosted = 1;
+inline constexpr SimEventSource kSimSocketMin = 2;         // from here on: one of its sockets each
+inline constexpr SimEventSource kSimSocketEnd = 1U << 31;  // with a socket's: no more comes there
 
 class SimRuntime {
  public:
@@ -48,16 +56,21 @@ class SimRuntime {
   void kill(SimNodeId node);
   // A process begins anew on that node: what the one before had scheduled stays dropped.
   void revive(SimNodeId node);
-  // Its events wait until thaw(), then come at once, in order: the process was stopped (SIGSTOP)
-  // and goes on.
+  // Its events wait until thaw(), then come at once: the process was stopped (SIGSTOP) and goes on.
+  // They come in the order of the real backends: what it had posted itself; then one connection
+  // after another, all that has arrived over it, the one first that something arrived over first;
+  // then the timers that are due, but for those that one of the events before has cancelled; then
+  // what these have posted (a device's completed jobs are posted), and the ends of connections over
+  // which something had arrived.
   void freeze(SimNodeId node);
   void thaw(SimNodeId node);
   bool is_alive(SimNodeId node) const;
   bool is_frozen(SimNodeId node) const;
 
   // For the other doors: an event on behalf of `node`, and words about it for the trace.
-  TimerId schedule(SimNodeId node, Instant when, std::function<void()> fn);
-  void cancel(TimerId id) { queue_.cancel(id); }
+  TimerId schedule(SimNodeId node, Instant when, std::function<void()> fn,
+                   SimEventSource source = kSimTimer);
+  void cancel(TimerId id);
   void trace(std::uint64_t word) { hash_.add(word); }
 
   std::uint64_t trace_hash() const { return hash_.value(); }
@@ -65,13 +78,21 @@ class SimRuntime {
 
  private:
   class Node;
+  // An event that came due while its node was frozen.
+  struct Held {
+    SimNodeId node;
+    SimEventSource source;
+    std::function<void()> fn;
+  };
 
   Node& made(SimNodeId node);
-  void deliver(SimNodeId node, TimerId event, std::function<void()> fn);
+  void deliver(TimerQueue::Due due);
+  void deliver_held(std::uint64_t event);
 
   std::uint64_t seed_;
   Instant now_;
   TimerQueue queue_;
+  std::map<std::uint64_t, Held> held_;  // by the event's number, until delivered or cancelled
   RollingHash hash_;
   std::uint64_t events_ = 0;
   std::uint64_t events_at_this_instant_ = 0;

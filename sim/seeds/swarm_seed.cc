@@ -203,11 +203,12 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s{}",
+      "{{{}}} every {:.3g} s{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       config.balance.shadows, config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
-      to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "");
+      to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
+      scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
 }
 
 // The scenario once; fills in what it saw.
@@ -218,7 +219,8 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
   const auto ended = [&] { return cluster.outcome().has_value(); };
-  const Duration formed = scenario.faults_at_once ? 3600s : kLivenessTime;
+  const Duration waits = kLivenessWaits * scenario.knobs.patience;
+  const Duration formed = scenario.faults_at_once ? 3600s : kLivenessTime + waits;
   if (scenario.faults_at_once) faults.start();
   if (!watch.run_until([&] { return watch.trains(); }, formed))
     watch.violate("the swarm does not form");
@@ -227,7 +229,7 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   const bool calm =
       watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
   if (!calm) watch.violate("the faults do not end");
-  const Duration patience = kLivenessTime + kLivenessRuns * reference.time;
+  const Duration patience = kLivenessTime + kLivenessRuns * reference.time + waits;
   if (!watch.run_until(ended, patience))
     watch.violate(fmt::format("no end within {:.0f} s after the last fault: {}",
                               to_seconds(patience), cluster.coordinator().status_json()));
@@ -276,6 +278,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
   faults.grace = silence + 1s;
   faults.machines_min = swarm.config.pipeline.stages;
   if (swarm.config.balance.shadows != "0") faults.shadowed_stages = swarm.config.pipeline.stages;
+  scenario.knobs = draw_knobs(root.split("knobs"));
   scenario.summary = summary_of(scenario);
   return scenario;
 }
@@ -283,6 +286,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
 SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame) {
   SeedOutcome outcome;
   outcome.summary = scenario.summary;
+  const TurnedKnobs turned(scenario.knobs.knobs);
   const Reference reference = run_reference(scenario.swarm);
   run_once(scenario, reference, outcome, on_frame);
   if (!outcome.violation.empty()) return outcome;

@@ -1,7 +1,8 @@
 // One seed: a swarm, its links and its faults, all drawn from it; run, and judged.
 //   What:      the real coordinator and peers with the exact stand-in model (fake_stage_model.h).
 //              Each seed switches on its own half of the kinds of faults: what only shows when
-//              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012).
+//              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012). A
+//              quarter of the seeds turns a few knobs of the protocol to hostile values.
 //   Judged:    at every event, the ledger's invariants; at every commit sent, that the journal has
 //              it, and at every coordinator's death that its disk has kept it, and every seat that
 //              was given; at every version that a peer says it holds, that its parameters and
@@ -17,19 +18,23 @@
 #include <vector>
 
 #include "sim/faults/random_faults.h"
+#include "sim/seeds/hostile_knobs.h"
 
 namespace swarmline {
 
 // After the last fault a run may take as long as so many without faults, and this besides: every
-// deadline that a fault may have set off passes in it. Virtual.
+// deadline that a fault may have set off passes in it; so many waits of a knob that is turned up,
+// as well. Virtual.
 inline constexpr int kLivenessRuns = 4;
 inline constexpr Duration kLivenessTime = std::chrono::seconds(60);
+inline constexpr int kLivenessWaits = 4;
 
 struct SeedScenario {
   SimClusterOptions swarm;
   RandomFaultOptions faults;
   bool faults_at_once = false;  // else once it trains
-  std::string summary;          // one line, for people
+  HostileKnobs knobs;
+  std::string summary;  // one line, for people
 };
 SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed
 

@@ -224,18 +224,39 @@ TEST(SimNetwork, ADamagedFrameEndsItsConnection) {
   EXPECT_EQ(star.client_ends_, std::string(to_string(ErrorCode::kPeerGone)) + " ");
 }
 
-TEST(SimRuntime, AFrozenNodeCatchesUpInOrderWhenItThaws) {
+// Its order is in thaw_contract_test.cc. Frozen again at once, it still has all of that before it.
+TEST(SimRuntime, AFrozenNodeCatchesUpWhenItThaws) {
   Star star(1, kFastLink, 1);
   star.runtime_.freeze(1);
   star.send(0, "a");
-  star.runtime_.node(1).call_after(5ms, [&] { star.got_ += "timer "; });
+  const auto timer = [&](std::string name) {
+    return star.runtime_.node(1).call_after(5ms, [&, name] { star.got_ += name + " "; });
+  };
+  timer("timer");
+  const TimerId cancelled = timer("cancelled");
   star.runtime_.run_for(10ms);
   star.send(0, "b");
   star.runtime_.run_for(10s);
+  star.runtime_.thaw(1);
+  star.runtime_.freeze(1);
+  star.runtime_.run_for(10s);
   EXPECT_EQ(star.got_, "");
+  star.runtime_.cancel(cancelled);
   star.runtime_.thaw(1);
   star.runtime_.run_for(1ms);
-  EXPECT_EQ(star.got_, "2:a timer 2:b ");
+  EXPECT_EQ(star.got_, "2:a 2:b timer ");
+}
+
+TEST(SimRuntime, WhatAFrozenNodeHeldDiesWithIt) {
+  Star star(1, kFastLink, 1);
+  star.runtime_.freeze(1);
+  star.send(0, "a");
+  star.runtime_.run_for(1s);
+  star.runtime_.thaw(1);
+  star.runtime_.kill(1);
+  star.runtime_.revive(1);
+  star.runtime_.run_for(1s);
+  EXPECT_EQ(star.got_, "");
 }
 
 TEST(SimRuntime, RunStopsAtItsDeadlineAndAtTheLastEvent) {

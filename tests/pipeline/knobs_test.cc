@@ -11,6 +11,8 @@ TEST(Knobs, TheTableHasEveryKnob) {
     EXPECT_NE(knob.duration == nullptr, knob.count == nullptr) << knob.name;
     EXPECT_LE(knob.low, 1) << knob.name;
     EXPECT_GE(knob.high, 1) << knob.name;
+    EXPECT_TRUE(knob.low < 1 || knob.high > 1) << knob.name << " has no hostile value";
+    if (knob.gives_up) EXPECT_EQ(knob.low, 1) << knob.name;
     bytes += knob.duration != nullptr ? sizeof(Duration) : sizeof(std::uint32_t);
   }
   EXPECT_LE(bytes, sizeof(Knobs));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "engine/net/rpc.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/crash.h"
 #include "tests/pipeline/swarm_harness.h"
@@ -136,6 +137,52 @@ TEST(RestartWithLosses, APeerThatDiesMeanwhileIsGivenUp) {
           if (testing::Test::HasFailure()) return;
         }
   EXPECT_GT(crashes, 0U);
+}
+
+// It says that it holds everything, but on another version than that step's: whoever believes it
+// adds gradients of two versions.
+TEST(RestartWithLosses, WhatIsHeldOnAnotherVersionDoesNotCount) {
+  constexpr SimNodeId kLiar = 50;
+  for (const bool lies : {false, true}) {
+    const RunConfig config = run_of({1, 1}, 0);
+    Swarm swarm(options_of(config));
+    SimCluster& cluster = swarm.cluster();
+    swarm.until_committed(1);
+    const std::uint64_t open_step = 1;
+    const SimNodeId gone = swarm.node(1, 0);
+    Crash crash(swarm, {MessageKind::kSeal, 1, false});
+    ASSERT_TRUE(crash.happens(0ms));
+    swarm.kill(gone);
+    cluster.restart_coordinator();
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    const Seat seat = cluster.peer(gone - 1).seat();
+    *hello.mutable_previous() = to_wire(seat);
+    for (const SeatRecord& record : *cluster.journal().seats())
+      if (record.seat == seat) hello.set_address(record.address);
+    hello.set_run_id("simulated");
+    hello.mutable_holdings()->set_version(1);
+    wire::PhaseHoldings& held = *hello.mutable_holdings()->add_phases();
+    *held.mutable_phase() = to_wire(Phase{PhaseKind::kTrain, open_step});
+    held.set_version(lies ? open_step - 1 : open_step);
+    wire::BoundaryCodecs* codecs = held.add_codecs();
+    codecs->set_forward("none");
+    codecs->set_backward("none");
+    for (std::uint32_t i = 0; i < config.microbatches_per_step(); ++i)
+      held.add_acknowledged()->set_index(i);
+    std::shared_ptr<RpcChannel> channel;
+    cluster.network().node(kLiar).connect(*parse_address(kCoordinatorAddress), 1s, [&](auto made) {
+      channel = RpcChannel::make(cluster.runtime().node(kLiar), *made);
+      channel->start({.on_message = [](Frame) {}});
+      channel->call(make_frame(MessageKind::kHello, hello), 1s,
+                    [](const Result<Frame>& reply) { EXPECT_TRUE(reply.has_value()); });
+    });
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kOpenPhase, 1, kCoordinatorNode, kLiar));
+    const std::uint64_t acknowledged =
+        swarm.delivered(MessageKind::kReportAck, kCoordinatorNode, kLiar);
+    EXPECT_EQ(acknowledged, lies ? 0U : 1U);
+    channel->close();
+  }
 }
 
 // Nobody of a stage comes back: the run goes back to its newest checkpoint.

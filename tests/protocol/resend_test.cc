@@ -1,5 +1,8 @@
 // A peer that stands still in the middle of its work: whoever waits for it sends past it, both ways
 // may end, each index counts once.
+#include <algorithm>
+
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -79,6 +82,8 @@ class ResendPastAFrozenPeer : public Protocol {
 };
 
 TEST_P(ResendPastAFrozenPeer, AfterItForwardedMeetsAtTheNextStage) {
+  // Awake again it reads A's cancel before D's gradient: A's socket was readable first.
+  late_add_ = false;
   meets_at_the_next_stage(
       [](SimNodeId, SimNodeId, const Frame& frame) {
         return kind_of(frame) == MessageKind::kForward;
@@ -100,6 +105,47 @@ TEST_P(ResendPastAFrozenPeer, BetweenGradientReceivedAndGradientSent) {
         return kind_of(frame) == MessageKind::kGradientArrived;
       },
       {});
+}
+
+// B wakes and adds what C owns by now: it is refused, takes its own back, and is the one that adds
+// it when C is lost.
+TEST_P(ResendPastAFrozenPeer, WhoWasRefusedAddsItOnceItsOwnerIsLost) {
+  RunConfig config = run_of({1, 2, 1});
+  config.wiring.hop_timeout_seconds = 0.5;
+  config.net.peer_silence_seconds = 20;
+  Swarm swarm(options_for(config));
+  swarm.until_started();
+  const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0), c = swarm.node(1, 1);
+  std::optional<MicrobatchId> stuck;
+  swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) {
+    const auto id = attempt_of(frame);
+    if (stuck || from != b || kind_of(frame) != MessageKind::kGradientArrived ||
+        id->microbatch.phase != kDisturbed)
+      return FrameFate{};
+    stuck = id->microbatch;
+    swarm.freeze(b);
+    return FrameFate{};
+  });
+  bool owned = false, refused = false;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (!stuck || kind_of(frame) != MessageKind::kReportAck || (to != b && to != c)) return;
+    const auto ack = parse<wire::ReportAck>(frame);
+    if (from_wire(ack->phase()) != kDisturbed) return;
+    if (to == c) owned |= std::ranges::find(ack->accepted(), stuck->index) != ack->accepted().end();
+    if (to == b) refused |= std::ranges::find(ack->refused(), stuck->index) != ack->refused().end();
+  });
+  ASSERT_TRUE(swarm.until([&] { return owned; })) << history(swarm);
+  swarm.hold(a, kCoordinatorNode);  // what it lacks of A keeps the step open
+  {
+    const MarkExpected second("ledger.second_owner_refused");
+    swarm.thaw(b);
+    ASSERT_TRUE(swarm.until([&] { return refused; })) << history(swarm);
+  }
+  swarm.kill(c);
+  swarm.release(a, kCoordinatorNode);
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > kStep; })) << history(swarm);
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), reference_of(config));
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, ResendPastAFrozenPeer, testing::Values(0U, 1U));

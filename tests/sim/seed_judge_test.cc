@@ -1,5 +1,7 @@
 // That the judge of seeds sees what it is there to see, and draws what it says.
 #include <set>
+#include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -81,6 +83,48 @@ TEST(SeedJudge, SeedsDifferAndEachIsTheSameTwice) {
   }
   EXPECT_EQ(summaries.size(), 30U);
   EXPECT_EQ(kinds.size(), kFaultKinds.size());
+}
+
+TEST(SeedJudge, AQuarterOfTheSeedsTurnsKnobs) {
+  int turned = 0;
+  std::set<std::string_view> names;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    const SeedScenario scenario = scenario_of(seed);
+    const HostileKnobs& hostile = scenario.knobs;
+    turned += hostile.words.empty() ? 0 : 1;
+    bool shortened = false, gives_up_later = true;
+    for (const KnobInfo& knob : knob_table()) {
+      const auto is_below = [&](auto member) { return hostile.knobs.*member < Knobs().*member; };
+      const auto is_above = [&](auto member) { return hostile.knobs.*member > Knobs().*member; };
+      const bool below = knob.count ? is_below(knob.count) : is_below(knob.duration);
+      const bool above = knob.count ? is_above(knob.count) : is_above(knob.duration);
+      shortened |= below;
+      if (knob.gives_up) {
+        gives_up_later &= above;
+        continue;
+      }
+      if (below || above) names.insert(knob.name);
+      const bool said = hostile.words.find(std::string(knob.name) + " ") != std::string::npos;
+      EXPECT_EQ(below || above, said) << knob.name << " in " << scenario.summary;
+    }
+    EXPECT_EQ(shortened, shortened && gives_up_later) << scenario.summary;
+  }
+  EXPECT_GT(turned, 60);
+  EXPECT_LT(turned, 140);
+  EXPECT_GT(names.size(), knob_table().size() * 3 / 4);
+}
+
+TEST(SeedJudge, ASeedRunsWithTheKnobsThatItTurns) {
+  SeedScenario scenario = scenario_of(1);
+  scenario.knobs.knobs.report_delay = 7ms;
+  scenario.faults.count = 0;
+  bool seen = false;
+  EXPECT_EQ(run_scenario(scenario, [&](Duration, SimNodeId, SimNodeId,
+                                       const Frame&) { seen |= knobs().report_delay == 7ms; })
+                .violation,
+            "");
+  EXPECT_TRUE(seen);
+  EXPECT_NE(knobs().report_delay, 7ms) << "only while it runs";
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
 // Runs seeds of sim/seeds, each in a process of its own, so that a broken CHECK costs one seed.
 // Ends with 0 when no seed failed, else with 1 and a line for each that did.
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <new>
 #include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <tuple>
 #include <unistd.h>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/seeds/swarm_seed.h"
 
@@ -31,6 +35,7 @@ struct Flags {
   std::string regressions;
   std::string pins;
   bool pin = false;  // write them anew
+  bool marks = false;
   bool verbose = false;
   bool frames = false;
 };
@@ -42,23 +47,38 @@ struct Totals {
   std::atomic<std::uint64_t> faults[kFaultKinds.size()]{};
 };
 
-// The trace hash of each seed; written by the children.
-class SharedHashes {
+// Of a mark, over all seeds; written by the children.
+struct MarkTotals {
+  std::atomic<std::uint64_t> hits{0};
+  std::atomic<std::uint64_t> seeds{0};  // that hit it
+};
+
+// Zeroes that the children share with their parent.
+template <typename T>
+class SharedArray {
  public:
-  explicit SharedHashes(std::size_t seeds)
-      : bytes_(std::max<std::size_t>(seeds, 1) * sizeof(std::uint64_t)) {
+  explicit SharedArray(std::size_t size) : bytes_(std::max<std::size_t>(size, 1) * sizeof(T)) {
     void* shared = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) throw std::runtime_error("no memory");
-    hashes_ = static_cast<std::uint64_t*>(shared);
+    first_ = static_cast<T*>(shared);
+    for (std::size_t i = 0; i < size; ++i) new (first_ + i) T;
   }
-  ~SharedHashes() { munmap(hashes_, bytes_); }
-  SharedHashes(const SharedHashes&) = delete;
-  SharedHashes& operator=(const SharedHashes&) = delete;
-  std::uint64_t& operator[](std::size_t at) { return hashes_[at]; }
+  ~SharedArray() { munmap(first_, bytes_); }
+  SharedArray(const SharedArray&) = delete;
+  SharedArray& operator=(const SharedArray&) = delete;
+  T& operator[](std::size_t at) { return first_[at]; }
 
  private:
   std::size_t bytes_;
-  std::uint64_t* hashes_ = nullptr;
+  T* first_ = nullptr;
+};
+
+// What the children tell their parent.
+struct Shared {
+  explicit Shared(std::size_t seeds) : totals(1), marks(Mark::all().size()), hashes(seeds) {}
+  SharedArray<Totals> totals;
+  SharedArray<MarkTotals> marks;      // in the order of Mark::all()
+  SharedArray<std::uint64_t> hashes;  // by seed, in the order given
 };
 
 // Trace hashes that seeds are pinned to: a change that says it changes no behaviour changes none.
@@ -115,6 +135,15 @@ void print_frame(Duration time, SimNodeId from, SimNodeId to, const Frame& frame
     return;
   fmt::print("{:.6f} {} -> {} {} {} bytes\n", to_seconds(time), from, to, to_string(kind_of(frame)),
              frame.wire_bytes());
+}
+
+void add_marks(SharedArray<MarkTotals>& shared) {
+  const std::vector<const Mark*> marks = Mark::all();
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    if (marks[i]->hits() == 0) continue;
+    shared[i].hits += marks[i]->hits();
+    ++shared[i].seeds;
+  }
 }
 
 int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint64_t& hash) {
@@ -182,28 +211,55 @@ class Pool {
   std::uint64_t done_ = 0;
 };
 
+// Rarest last: what no seed hit is what no seed can have tested.
+void print_marks(SharedArray<MarkTotals>& shared, std::size_t seeds) {
+  struct Line {
+    std::string_view name;
+    std::uint64_t hits, seeds;
+  };
+  std::vector<Line> lines;
+  for (const Mark* mark : Mark::all()) {
+    const MarkTotals& total = shared[lines.size()];
+    lines.push_back({mark->name(), total.hits, total.seeds});
+  }
+  std::ranges::sort(lines, [](const Line& a, const Line& b) {
+    return std::tie(b.seeds, a.name) < std::tie(a.seeds, b.name);
+  });
+  fmt::print("marks, hits, share of the seeds that hit them:\n");
+  std::string none;
+  for (const Line& line : lines) {
+    if (line.seeds == 0)
+      none += fmt::format(" {}", line.name);
+    else
+      fmt::print("  {:<44} {:>10} {:>6.1f} %\n", line.name, line.hits,
+                 100 * static_cast<double>(line.seeds) / static_cast<double>(seeds));
+  }
+  fmt::print("marks that no seed hit:{}\n", none.empty() ? " none" : none);
+}
+
 int run(const Flags& flags) {
   init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});
-  void* shared =
-      mmap(nullptr, sizeof(Totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) throw std::runtime_error("no memory");
-  auto& totals = *new (shared) Totals;
   const std::vector<std::uint64_t> seeds = seeds_of(flags);
   if (seeds.empty()) {
     fmt::print(stderr, "swarm_seeds: no seeds; expected --count N or --regressions FILE\n");
     return 2;
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  SharedHashes hashes(seeds.size());
+  Shared shared(seeds.size());
   Pool pool(flags.jobs);
   for (std::size_t i = 0; i < seeds.size(); ++i) {
-    pool.start(seeds[i], [&] { return run_child(seeds[i], flags, totals, hashes[i]); });
+    pool.start(seeds[i], [&] {
+      const int status = run_child(seeds[i], flags, shared.totals[0], shared.hashes[i]);
+      add_marks(shared.marks);
+      return status;
+    });
     if (terminal)
       fmt::print(stderr, "\r{} of {} seeds, {} failed ", pool.done(), seeds.size(),
                  pool.failed().size());
   }
   pool.wait_all();
   if (terminal) fmt::print(stderr, "\r\x1b[K");
+  const Totals& totals = shared.totals[0];
   std::string faults;
   for (std::size_t i = 0; i < kFaultKinds.size(); ++i)
     faults += fmt::format(" {} {}", totals.faults[i].load(), kFaultKinds[i].name);
@@ -212,10 +268,11 @@ int run(const Flags& flags) {
              static_cast<double>(totals.virtual_ms.load()) / 1e3, faults);
   std::string failed;
   for (const std::uint64_t seed : pool.failed()) failed += fmt::format(" {}", seed);
+  if (flags.marks) print_marks(shared.marks, seeds.size());
   if (!failed.empty()) fmt::print("failed:{}\n", failed);
   if (flags.pins.empty()) return failed.empty() ? 0 : 1;
   Pins found;
-  for (std::size_t i = 0; i < seeds.size(); ++i) found[seeds[i]] = hashes[i];
+  for (std::size_t i = 0; i < seeds.size(); ++i) found[seeds[i]] = shared.hashes[i];
   if (flags.pin) write_pins(flags.pins, found);
   return count_changed(read_pins(flags.pins), found) == 0 && failed.empty() ? 0 : 1;
 }
@@ -236,6 +293,7 @@ int main(int argc, char** argv) {
   auto* pins =
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
+  app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");
   CLI11_PARSE(app, argc, argv);

@@ -1,0 +1,126 @@
+// Seats that are lost: what they owned, claimed or may have added unseen.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/marks.h"
+#include "pipeline/ledger/book.h"
+
+namespace swarmline {
+
+void Ledger::Book::disown(std::uint32_t c, std::uint32_t index) {
+  cells_[cell(c, index)] = kMissing;
+  --owned_[c];
+  if (c + 1 == columns_) {
+    losses_[index] = 0.0;
+    loss_recorded_[index] = 0;
+  }
+  refresh_leasable(index);
+}
+
+bool Ledger::Book::disown_all(std::uint32_t c, std::uint16_t number) {
+  const auto own = static_cast<Cell>(number + kFirstSeat);
+  bool any = false;
+  for (std::uint32_t index = 0; index < indices_; ++index) {
+    if (cells_[cell(c, index)] != own) continue;
+    disown(c, index);
+    any = true;
+  }
+  if (!any) return false;
+  if (states_[c] == StageState::kClosing) SWARMLINE_MARK("ledger.closing_stage_lost_an_owner");
+  states_[c] = StageState::kOpen;
+  return true;
+}
+
+void Ledger::Book::end_claims_of(Seat seat) {
+  for (auto claim = claims_.begin(); claim != claims_.end();) {
+    if (claim->second.seat != seat) {
+      ++claim;
+      continue;
+    }
+    SWARMLINE_MARK("ledger.claim_ended_with_its_seat");
+    const std::size_t at = claim->first;
+    claim = claims_.erase(claim);
+    cells_[at] = kMissing;
+    refresh_leasable(static_cast<std::uint32_t>(at % indices_));
+  }
+}
+
+// A lost seat may have added a contribution and sent its gradient on, unseen by the ledger: then
+// nobody holds that try any more. Whether it did shows when a lower stage reports the index.
+void Ledger::Book::doubt(Seat lost) {
+  if (phase_.kind == PhaseKind::kEval) {  // a hop forgets an evaluation once the next one has it
+    SWARMLINE_MARK("ledger.evaluation_doubted");
+    for (std::uint32_t index = 0; index < next_fresh_; ++index) mark_unowned_missing(index);
+    return;
+  }
+  if (!knows(lost.stage, 0)) return;
+  const std::uint32_t c = column(lost.stage);
+  for (std::uint32_t index = 0; index < next_fresh_; ++index) {
+    const std::size_t at = cell(c, index);
+    if (cells_[at] != kPending || claims_.contains(at)) continue;
+    SWARMLINE_MARK("ledger.doubted");
+    doubtful_.insert(at);
+    for (std::uint32_t below = 0; below < c; ++below)
+      if (cells_[cell(below, index)] >= kFirstSeat) resolve_doubt(below, index);
+  }
+}
+
+void Ledger::Book::resolve_doubt(std::uint32_t c, std::uint32_t index) {
+  for (std::uint32_t above = c + 1; above < columns_; ++above) {
+    const std::size_t at = cell(above, index);
+    if (doubtful_.erase(at) == 0 || cells_[at] != kPending || claims_.contains(at)) continue;
+    SWARMLINE_MARK("ledger.doubt_resolved");
+    cells_[at] = kMissing;
+    refresh_leasable(index);
+  }
+}
+
+std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
+  std::vector<StageId> touched;
+  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
+    const Seat seat = seats_[number];
+    if (seat.peer != lost.peer || seat.incarnation > lost.incarnation) continue;
+    if (fenced_before && seat.incarnation <= *fenced_before) continue;
+    if (knows(seat.stage, 0) && states_[column(seat.stage)] != StageState::kReduced &&
+        disown_all(column(seat.stage), number)) {
+      SWARMLINE_MARK("ledger.owner_lost");
+      touched.push_back(seat.stage);
+    }
+    for (std::uint32_t index = 0; index < next_fresh_; ++index) {
+      if (!leased_to(index, number)) continue;
+      if (source_[index] != number) SWARMLINE_MARK("ledger.earlier_source_lost");
+      mark_unowned_missing(index);
+    }
+  }
+  // A seat that only claimed is not in seats_.
+  std::vector<Seat> claimers;
+  for (const auto& [at, claim] : claims_) {
+    if (claim.seat.peer == lost.peer && claim.seat.incarnation <= lost.incarnation) {
+      claimers.push_back(claim.seat);
+    }
+  }
+  for (const Seat seat : claimers) end_claims_of(seat);
+  doubt(lost);
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  return touched;
+}
+
+void Ledger::Book::release_owner(StageId stage, Seat seat) {
+  SWARMLINE_CHECK(state(stage) != StageState::kReduced);
+  const auto number = number_of(seat);
+  if (number && disown_all(column(stage), *number)) SWARMLINE_MARK("ledger.owner_released");
+}
+
+void Ledger::Book::reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences) {
+  SWARMLINE_MARK("ledger.reduction_lost");
+  move(stage, StageState::kReduced, StageState::kOpen);
+  for (std::uint16_t number = 0; number < seats_.size(); ++number) {
+    const auto fence = fences.find(seats_[number].peer);
+    if (fence != fences.end() && seats_[number].incarnation <= fence->second) {
+      disown_all(column(stage), number);
+    }
+  }
+}
+
+}  // namespace swarmline
