@@ -8,7 +8,7 @@
 
 #include "balancer/cut.h"
 #include "balancer/seating.h"
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 #include "pipeline/source/lease_window.h"
 
 namespace swarmline {

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "balancer/cut.h"
+#include "base/nearest.h"
 #include "cli/run_status.h"
 #include "engine/config/load.h"
-#include "engine/config/nearest.h"
 #include "engine/config/raw_toml.h"
 #include "engine/store/files.h"
 

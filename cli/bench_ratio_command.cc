@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/screen.h"
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 #include "engine/config/load.h"
 #include "engine/net/link_proxy/link_shape.h"
 #include "engine/runtime/asio_runtime.h"

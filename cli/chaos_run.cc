@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "cli/admin_client.h"
+#include "cli/chaos_faults.h"
 #include "cli/child_process.h"
 #include "cli/exit_codes.h"
 #include "cli/run_status.h"
@@ -30,36 +31,6 @@ constexpr Duration kPeersLeave = std::chrono::seconds(5);     // after the coord
 constexpr Duration kRedraw = std::chrono::seconds(1);         // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
 
-enum class Stage : std::uint8_t { kWaiting, kArmed, kDone };
-
-// One fault of the plan on its way.
-struct Pending {
-  ChaosFault fault;
-  Stage stage = Stage::kWaiting;
-  std::string newcomer;  // started for it
-  bool drawn = false;    // of the random ones: its victim is drawn when it is due
-};
-
-std::string where(const ChaosFault& fault, std::uint64_t step) {
-  if (!fault.phase) return {};
-  switch (*fault.phase) {
-    case ChaosPhase::kJoining:
-      return ", joining";
-    case ChaosPhase::kDownload:
-      return ", downloading the state";
-    case ChaosPhase::kCheckpoint:
-      return fmt::format(", writing checkpoint {}", step);
-    case ChaosPhase::kReduce:
-      return fmt::format(", averaging step {}", step);
-    case ChaosPhase::kCommit:
-      return fmt::format(", committing step {}", step);
-    case ChaosPhase::kForward:
-    case ChaosPhase::kBackward:
-      break;
-  }
-  return fmt::format(", {} of step {}", to_string(*fault.phase), step);
-}
-
 class ChaosRun {
  public:
   ChaosRun(ChaosRunOptions options, std::string program);
@@ -75,16 +46,16 @@ class ChaosRun {
   void watch_peers();
   void end(const std::string& why);
 
-  void drive(Pending& pending, std::size_t id);
-  bool is_due(const Pending& pending) const;
-  void arm(Pending& pending, std::size_t id);
-  void watch(const Pending& pending, std::size_t id, const std::string& process);
+  void drive(PendingFault& pending, std::size_t id);
+  bool is_due(const PendingFault& pending) const;
+  void arm(PendingFault& pending, std::size_t id);
+  void watch(const PendingFault& pending, std::size_t id, const std::string& process);
   void reached(const std::string& process, std::uint64_t id, std::uint64_t step);
-  bool concerns(const Pending& pending, const std::string& process) const;
-  std::vector<std::string> victims(const Pending& pending, const std::string& trigger) const;
+  bool concerns(const PendingFault& pending, const std::string& process) const;
+  std::vector<std::string> victims(const PendingFault& pending, const std::string& trigger) const;
   std::vector<std::string> peers_of_stage(std::uint32_t stage) const;
   std::optional<std::string> spare_peer();
-  void apply(Pending& pending, std::size_t id, const std::vector<std::string>& who,
+  void apply(PendingFault& pending, std::size_t id, const std::vector<std::string>& who,
              std::uint64_t step);
   void begin(const ChaosFault& fault, const std::string& process);
   void heal(const ChaosFault& fault, const std::string& process);
@@ -101,7 +72,7 @@ class ChaosRun {
   std::optional<AdminClient> admin_;
   bool asked_ = false;
   RunStatus status_;
-  std::vector<Pending> pending_;
+  std::vector<PendingFault> pending_;
   Rng rng_;
   std::multimap<std::string, double> hurting_;  // now: what each fault leaves of its speed
   std::set<std::string> ended_;                 // peers, for good
@@ -128,27 +99,16 @@ ChaosRun::ChaosRun(ChaosRunOptions options, std::string program)
               .on_started =
                   [this](const std::string& process) {
                     for (std::size_t id = 0; id < pending_.size(); ++id)
-                      if (pending_[id].stage == Stage::kArmed) watch(pending_[id], id, process);
+                      if (pending_[id].state == FaultState::kArmed)
+                        watch(pending_[id], id, process);
                   }}),
       rng_(Rng(options_.plan.random.seed)) {
-  for (const ChaosFault& fault : options_.plan.faults)
-    pending_.push_back({.fault = fault, .newcomer = {}});
-  const RandomChaos& random = options_.plan.random;
-  for (std::uint64_t i = 0; i < random.count; ++i) {
-    ChaosFault fault;
-    fault.name = fmt::format("random-{}", i + 1);
-    fault.kind = random.kinds[rng_.below(random.kinds.size())];
-    fault.at_seconds = random.after + random.seconds * (static_cast<double>(i) + rng_.uniform()) /
-                                          static_cast<double>(random.count);
-    fault.seconds = random.longest * (0.25 + 0.75 * rng_.uniform());
-    fault.factor = random.factor;
-    pending_.push_back({.fault = fault, .newcomer = {}, .drawn = true});
-  }
+  pending_ = pending_faults(options_.plan, rng_);
   result_.name = options_.plan.name;
   result_.run = options_.folder.path();
   result_.stages = options_.config.pipeline.stages;
   result_.microbatches = options_.config.microbatches_per_step();
-  for (const Pending& pending : pending_) {
+  for (const PendingFault& pending : pending_) {
     ChaosDone done;
     done.name = pending.fault.name;
     done.what = fmt::format("{} {}", to_string(pending.fault.kind),
@@ -226,7 +186,7 @@ void ChaosRun::start_peers() {
     }
   }
   // Those who join later are started along: how long a process takes to start is not the point.
-  for (Pending& pending : pending_)
+  for (PendingFault& pending : pending_)
     if (!over_ && (pending.fault.needs_newcomer() || pending.fault.kind == ChaosKind::kJoin))
       if (const auto name = start_peer(false)) pending.newcomer = *name;
 }
@@ -297,7 +257,7 @@ void ChaosRun::watch_run() {
 
 // ---- When ---------------------------------------------------------------------------------------
 
-bool ChaosRun::is_due(const Pending& pending) const {
+bool ChaosRun::is_due(const PendingFault& pending) const {
   const ChaosFault& fault = pending.fault;
   // A phase of a step is waited for by those who come to it.
   if (fault.phase && !fault.needs_newcomer()) return true;
@@ -305,8 +265,8 @@ bool ChaosRun::is_due(const Pending& pending) const {
          runtime_.now() >= *training_ + from_seconds(fault.at_seconds);
 }
 
-void ChaosRun::drive(Pending& pending, std::size_t id) {
-  if (pending.stage != Stage::kWaiting || !is_due(pending)) return;
+void ChaosRun::drive(PendingFault& pending, std::size_t id) {
+  if (pending.state != FaultState::kWaiting || !is_due(pending)) return;
   if (pending.fault.phase) return arm(pending, id);
   if (pending.drawn) {
     const auto victim = spare_peer();
@@ -323,13 +283,13 @@ void ChaosRun::drive(Pending& pending, std::size_t id) {
   if (const auto who = victims(pending, {}); !who.empty()) apply(pending, id, who, 0);
 }
 
-void ChaosRun::arm(Pending& pending, std::size_t id) {
-  pending.stage = Stage::kArmed;
+void ChaosRun::arm(PendingFault& pending, std::size_t id) {
+  pending.state = FaultState::kArmed;
   for (const std::string& process : swarm_.names()) watch(pending, id, process);
   if (pending.fault.needs_newcomer()) let_in(pending.newcomer);
 }
 
-void ChaosRun::watch(const Pending& pending, std::size_t id, const std::string& process) {
+void ChaosRun::watch(const PendingFault& pending, std::size_t id, const std::string& process) {
   if (coordinator_comes_to(pending.fault) != (process == kCoordinatorName)) return;
   const auto& peers = options_.config.pipeline.peers;
   const std::uint32_t stage = pending.fault.who.stage;
@@ -340,15 +300,15 @@ void ChaosRun::watch(const Pending& pending, std::size_t id, const std::string& 
 }
 
 void ChaosRun::reached(const std::string& process, std::uint64_t id, std::uint64_t step) {
-  if (id >= pending_.size() || pending_[id].stage != Stage::kArmed) return;
-  Pending& pending = pending_[id];
+  if (id >= pending_.size() || pending_[id].state != FaultState::kArmed) return;
+  PendingFault& pending = pending_[id];
   if (!concerns(pending, process)) return;
   apply(pending, id, victims(pending, process), step);
 }
 
 // ---- Who ----------------------------------------------------------------------------------------
 
-bool ChaosRun::concerns(const Pending& pending, const std::string& process) const {
+bool ChaosRun::concerns(const PendingFault& pending, const std::string& process) const {
   const auto seat = swarm_.seat_of(process);
   switch (pending.fault.who.kind) {
     case ChaosTarget::Kind::kCoordinator:
@@ -375,7 +335,7 @@ std::vector<std::string> ChaosRun::peers_of_stage(std::uint32_t stage) const {
 }
 
 // `trigger`: who came to the phase; empty for a fault at a time or a step.
-std::vector<std::string> ChaosRun::victims(const Pending& pending,
+std::vector<std::string> ChaosRun::victims(const PendingFault& pending,
                                            const std::string& trigger) const {
   const ChaosTarget& who = pending.fault.who;
   std::vector<std::string> found;
@@ -417,7 +377,7 @@ std::optional<std::string> ChaosRun::spare_peer() {
 
 // ---- What ---------------------------------------------------------------------------------------
 
-void ChaosRun::apply(Pending& pending, std::size_t id, const std::vector<std::string>& who,
+void ChaosRun::apply(PendingFault& pending, std::size_t id, const std::vector<std::string>& who,
                      std::uint64_t step) {
   const ChaosFault& fault = pending.fault;
   ChaosDone& done = result_.faults[id];
@@ -430,8 +390,8 @@ void ChaosRun::apply(Pending& pending, std::size_t id, const std::vector<std::st
     if (seat && fault.kind != ChaosKind::kJoin) done.peers.push_back(seat->peer);
     done.coordinator = done.coordinator || process == kCoordinatorName;
   }
-  done.what += where(fault, step);
-  pending.stage = Stage::kDone;
+  done.what += point_text(fault, step);
+  pending.state = FaultState::kDone;
   for (const std::string& process : who) begin(fault, process);
   if (fault.phase) swarm_.unwatch(id);
   if (options_.says) {

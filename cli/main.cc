@@ -5,9 +5,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
-#include "engine/config/nearest.h"
 
 namespace swarmline {
 namespace {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "base/limits.h"
+#include "base/nearest.h"
 #include "engine/config/assign.h"
-#include "engine/config/nearest.h"
 #include "engine/config/raw_toml.h"
 #include "engine/config/schema.h"
 #include "engine/config/validate.h"

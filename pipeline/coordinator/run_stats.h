@@ -12,7 +12,6 @@
 #include "engine/store/journal.h"
 #include "engine/store/log_lines.h"
 #include "pipeline/coordinator/boundary_board.h"
-#include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/membership.h"
 
 namespace swarmline {

@@ -1,4 +1,4 @@
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 
 #include "base/check.h"
 

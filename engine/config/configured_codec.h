@@ -1,4 +1,4 @@
-// Codecs as a checked config names them.
+// Codecs as a checked config names them. Pure.
 #pragma once
 
 #include "compression/codec.h"

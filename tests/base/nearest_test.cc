@@ -1,4 +1,4 @@
-#include "engine/config/nearest.h"
+#include "base/nearest.h"
 
 #include <string>
 
