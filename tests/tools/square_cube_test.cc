@@ -8,52 +8,6 @@
 namespace swarmline {
 namespace {
 
-constexpr double kPoints = 2;  // percent, of each of the paper's figures
-
-TEST(SquareCube, TheFormulaGivesThePapersTwentyCells) {
-  for (const PaperColumn& column : kPaperColumns) {
-    // As many bytes as take the recalled time on the wire.
-    const double bytes = column.wire_seconds * kPaperBitsPerSecond / 8;
-    const StageLoad load{.forward_seconds = 2 * column.compute_seconds / 3,
-                         .backward_seconds = 4 * column.compute_seconds / 3,
-                         .forward_bytes = bytes,
-                         .backward_bytes = bytes};
-    for (std::size_t i = 0; i < kPaperRttSeconds.size(); ++i) {
-      const LinkSpeed link{kPaperBitsPerSecond, kPaperRttSeconds[i]};
-      EXPECT_NEAR(100 * one_in_flight(load, link), column.percent[i], kPoints)
-          << column.name << " at " << kPaperRttSeconds[i] << " s";
-    }
-  }
-}
-
-TEST(SquareCube, TheV100ModelGivesThePapersTwentyCells) {
-  for (const PaperColumn& column : kPaperColumns) {
-    const PaperStage stage{column.hidden, column.layers, column.sequence,
-                           column.bits8 ? 8.0 : 16.0};
-    for (std::size_t i = 0; i < kPaperRttSeconds.size(); ++i) {
-      const LinkSpeed link{kPaperBitsPerSecond, kPaperRttSeconds[i]};
-      EXPECT_NEAR(100 * v100_one_in_flight(stage, link), column.percent[i], kPoints) << column.name;
-      EXPECT_EQ(paper_percent(stage, link), column.percent[i]);
-    }
-    EXPECT_EQ(paper_percent(stage, {kPaperBitsPerSecond, 0.07}), std::nullopt);
-    EXPECT_EQ(paper_percent(stage, {1e9, 0}), std::nullopt);
-    PaperStage other = stage;
-    other.bits_per_element *= 2;
-    EXPECT_EQ(paper_percent(other, {kPaperBitsPerSecond, 0}), std::nullopt);
-  }
-}
-
-TEST(SquareCube, BetweenThePapersSizesAV100IsBetween) {
-  const LinkSpeed link{kPaperBitsPerSecond, 0.05};
-  double last = 0;
-  for (const std::uint32_t hidden : {512U, 768U, 1024U, 2048U, 4096U, 8192U, 12288U, 16384U}) {
-    const double share = v100_one_in_flight({hidden, 1, 512, 16}, link);
-    EXPECT_GT(share, last) << hidden;
-    EXPECT_LT(share, 1);
-    last = share;
-  }
-}
-
 // forward 1, backward 2, no codec; a second on the wire each way.
 constexpr StageLoad kLoad{.forward_seconds = 1,
                           .backward_seconds = 2,

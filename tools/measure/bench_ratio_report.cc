@@ -21,23 +21,13 @@ double total_seconds(const RatioStage& stage) {
 
 // What a stage with a codec makes of a link.
 struct Utilization {
-  double one = 0, many = 0, v100 = 0;
-  std::optional<double> paper_percent;
+  double one = 0, many = 0;
 };
 
 Utilization utilization(const RatioReport& report, const RatioStage& stage, const RatioWire& wire,
                         const LinkSpeed& link) {
   const StageLoad load = stage.load(wire);
-  const std::uint32_t tokens = stage.shape.sequence * report.microbatch;
-  const double elements = static_cast<double>(tokens) * stage.shape.hidden;
-  const PaperStage like{.hidden = stage.shape.hidden,
-                        .layers = stage.shape.layers,
-                        .sequence = tokens,
-                        .bits_per_element = 8 * load.forward_bytes / elements};
-  return {.one = one_in_flight(load, link),
-          .many = many_in_flight(load, link, report.chain),
-          .v100 = v100_one_in_flight(like, link),
-          .paper_percent = report.microbatch == 1 ? paper_percent(like, link) : std::nullopt};
+  return {.one = one_in_flight(load, link), .many = many_in_flight(load, link, report.chain)};
 }
 
 // A number of a stage that was not measured stands behind a "~".
@@ -108,33 +98,25 @@ std::vector<std::vector<LinkSpeed>> by_bandwidth(const RatioReport& report) {
   return groups;
 }
 
-// Three lines: this device, the V100, and the paper's figures where there are any.
-std::string utilization_lines(const RatioReport& report, const RatioStage& stage,
-                              const RatioWire& wire, const std::vector<LinkSpeed>& links) {
-  std::string here, v100, paper;
-  bool has_paper = false;
+std::string utilization_line(const RatioReport& report, const RatioStage& stage,
+                             const RatioWire& wire, const std::vector<LinkSpeed>& links) {
+  std::string shares;
   for (const LinkSpeed& link : links) {
     const Utilization u = utilization(report, stage, wire, link);
-    here +=
+    shares +=
         fmt::format(" {:>10}", fmt::format("{:.1f}/{:.1f}", kPercent * u.one, kPercent * u.many));
-    v100 += fmt::format(" {:>10.1f}", kPercent * u.v100);
-    paper += fmt::format(" {:>10}", u.paper_percent ? fmt::format("{:g}", *u.paper_percent) : "-");
-    has_paper = has_paper || u.paper_percent;
   }
   const char* mark = stage.source == RatioSource::kMeasured ? "" : "~";
-  std::string text = fmt::format("{:>6} {:>2} {:>4} {:<9}{:>5g}{}\n",
-                                 fmt::format("{}{}", mark, stage.shape.hidden), stage.shape.layers,
-                                 stage.shape.sequence, to_string(wire.codec),
-                                 links.front().bits_per_second / kMega, here);
-  text += fmt::format("{:>29}{}\n", "V100, one", v100);
-  if (has_paper) text += fmt::format("{:>29}{}\n", "paper's V100", paper);
-  return text;
+  return fmt::format("{:>6} {:>2} {:>4} {:<9}{:>5g}{}\n",
+                     fmt::format("{}{}", mark, stage.shape.hidden), stage.shape.layers,
+                     stage.shape.sequence, to_string(wire.codec),
+                     links.front().bits_per_second / kMega, shares);
 }
 
 std::string utilization_table(const RatioReport& report) {
   const Chain& chain = report.chain;
   std::string text = fmt::format(
-      "Utilization in percent by round trip: one microbatch in flight as in the paper, and\n"
+      "Utilization in percent by round trip: one microbatch in flight, and\n"
       "{} in flight in a chain of {} such stages{}\n"
       "{:>6} {:>2} {:>4} {:<9}{:>5}",
       chain.in_flight, chain.stages,
@@ -146,10 +128,10 @@ std::string utilization_table(const RatioReport& report) {
   text += "\n";
   for (const RatioStage& stage : report.stages) {
     for (const RatioWire& wire : stage.wires) {
-      for (const auto& links : groups) text += utilization_lines(report, stage, wire, links);
+      for (const auto& links : groups) text += utilization_line(report, stage, wire, links);
     }
   }
-  return text + "V100, one: modelled from the paper's figures; they are recalled, not verified\n";
+  return text;
 }
 
 std::string fit_lines(const RatioReport& report) {
@@ -189,9 +171,7 @@ void write_wire(JsonWriter& json, const RatioReport& report, const RatioStage& s
     const Utilization u = utilization(report, stage, wire, link);
     json.begin_object().member("bits_per_second", link.bits_per_second);
     json.member("rtt_seconds", link.rtt_seconds).member("one_in_flight", u.one);
-    json.member("many_in_flight", u.many).member("v100_one_in_flight", u.v100);
-    json.member("paper_percent", u.paper_percent);
-    json.end_object();
+    json.member("many_in_flight", u.many).end_object();
   }
   json.end_array().end_object();
 }
@@ -319,7 +299,7 @@ std::string to_csv(const RatioReport& report) {
       "hidden,layers,sequence,parameters,flops,source,forward_seconds,backward_seconds,"
       "flops_per_second,product_flops_per_second,codec,codec_seconds,forward_bytes,backward_bytes,"
       "flops_per_byte,break_even_bits_per_second,bits_per_second,rtt_seconds,one_in_flight,"
-      "many_in_flight,v100_one_in_flight,paper_percent\n";
+      "many_in_flight\n";
   const auto cell = [](const std::optional<double>& value) {
     return value ? fmt::format("{}", *value) : "";
   };
@@ -328,13 +308,13 @@ std::string to_csv(const RatioReport& report) {
       for (const LinkSpeed& link : report.links) {
         const Utilization u = utilization(report, stage, wire, link);
         text += fmt::format(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-            stage.shape.hidden, stage.shape.layers, stage.shape.sequence, stage.parameters,
-            stage.flops, name_of(stage.source), stage.forward_seconds, stage.backward_seconds,
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", stage.shape.hidden,
+            stage.shape.layers, stage.shape.sequence, stage.parameters, stage.flops,
+            name_of(stage.source), stage.forward_seconds, stage.backward_seconds,
             stage.flops / total_seconds(stage), cell(stage.product_flops_per_second),
             to_string(wire.codec), wire.codec_seconds, wire.forward_bytes, wire.backward_bytes,
             stage.flops / total_bytes(wire), break_even_bits_per_second(stage.load(wire)),
-            link.bits_per_second, link.rtt_seconds, u.one, u.many, u.v100, cell(u.paper_percent));
+            link.bits_per_second, link.rtt_seconds, u.one, u.many);
       }
     }
   }

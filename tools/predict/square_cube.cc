@@ -1,7 +1,7 @@
 #include "tools/predict/square_cube.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <deque>
 #include <queue>
 #include <vector>
@@ -113,50 +113,6 @@ class ChainPlay {
   std::vector<double> back_;
 };
 
-// y at x on the line through points of rising x, straight in log x; level beyond the ends.
-double between(std::span<const std::pair<double, double>> points, double x) {
-  if (x <= points.front().first) return points.front().second;
-  for (std::size_t i = 1; i < points.size(); ++i) {
-    const auto& [x0, y0] = points[i - 1];
-    const auto& [x1, y1] = points[i];
-    if (x <= x1) return y0 + (y1 - y0) * std::log(x / x0) / std::log(x1 / x0);
-  }
-  return points.back().second;
-}
-
-// The paper's count: 6 FLOP a parameter and token, attention left out.
-double paper_flops(const PaperStage& stage) {
-  const double d = stage.hidden;
-  return 6 * 12 * d * d * stage.layers * stage.sequence;
-}
-
-double activation_bytes(const PaperStage& stage) {
-  return stage.bits_per_element / kBitsPerByte * stage.hidden * stage.sequence;
-}
-
-PaperStage stage_of(const PaperColumn& column) {
-  return {column.hidden, column.layers, column.sequence, column.bits8 ? 8.0 : 16.0};
-}
-
-double v100_compute_seconds(const PaperStage& stage) {
-  std::array<std::pair<double, double>, 3> rates;  // FLOP/s of the columns of one layer
-  for (std::size_t i = 0; i < rates.size(); ++i) {
-    const PaperColumn& column = kPaperColumns[i];
-    rates[i] = {column.hidden, paper_flops(stage_of(column)) / (2 * column.compute_seconds)};
-  }
-  return paper_flops(stage) / between(rates, stage.hidden) / 2;
-}
-
-double v100_exposed_share(double compute_over_wire) {
-  std::array<std::pair<double, double>, kPaperColumns.size()> shares;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const PaperColumn& column = kPaperColumns[i];
-    const double wire = kBitsPerByte * activation_bytes(stage_of(column)) / kPaperBitsPerSecond;
-    shares[i] = {column.compute_seconds / wire, column.wire_seconds / wire};
-  }
-  return between(shares, compute_over_wire);
-}
-
 }  // namespace
 
 double one_in_flight(const StageLoad& load, const LinkSpeed& link) {
@@ -182,26 +138,6 @@ double many_in_flight(const StageLoad& load, const LinkSpeed& link, const Chain&
 
 double break_even_bits_per_second(const StageLoad& load) {
   return kBitsPerByte * (load.forward_bytes + load.backward_bytes) / load.busy_seconds();
-}
-
-double v100_one_in_flight(const PaperStage& stage, const LinkSpeed& link) {
-  const double compute = v100_compute_seconds(stage);
-  const double wire = wire_seconds(activation_bytes(stage), link);
-  return compute / (compute + v100_exposed_share(compute / wire) * wire + link.rtt_seconds);
-}
-
-std::optional<double> paper_percent(const PaperStage& stage, const LinkSpeed& link) {
-  constexpr double kScalesBitsMax = 1;  // an element's share of scales and headers
-  if (link.bits_per_second != kPaperBitsPerSecond) return std::nullopt;
-  for (const PaperColumn& column : kPaperColumns) {
-    const double more_bits = stage.bits_per_element - stage_of(column).bits_per_element;
-    if (stage.hidden != column.hidden || stage.layers != column.layers ||
-        stage.sequence != column.sequence || more_bits < 0 || more_bits > kScalesBitsMax)
-      continue;
-    for (std::size_t i = 0; i < kPaperRttSeconds.size(); ++i)
-      if (std::abs(link.rtt_seconds - kPaperRttSeconds[i]) < 1e-9) return column.percent[i];
-  }
-  return std::nullopt;
 }
 
 LineFit fit_line(std::span<const std::pair<double, double>> points) {

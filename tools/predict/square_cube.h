@@ -1,16 +1,12 @@
 // The square-cube law of pipeline training: what a stage computes for a microbatch grows with the
 // square of the hidden size, what it sends only with the hidden size. Pure.
 //   Units:   seconds, bits per second, shares of 1. Thread: any. Errors: none; sizes are above 0.
-//   Source:  SWARM (Ryabinin et al., ICML 2023), section 4.1. Its figures here are recalled from
-//            the paper and were not checked against its text.
+//   Source:  SWARM (Ryabinin et al., ICML 2023), section 4.1.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 
 namespace swarmline {
@@ -31,7 +27,7 @@ struct LinkSpeed {
   double rtt_seconds = 0;  // to the peers of the neighbouring stages
 };
 
-// The paper's regime: a peer waits for each answer, u = C / (C + X + RTT) with C half of forward
+// A peer waits for each answer: u = C / (C + X + RTT) with C half of forward
 // and backward and X the mean time on the wire. Codec time counts as lost.
 double one_in_flight(const StageLoad& load, const LinkSpeed& link);
 
@@ -56,39 +52,6 @@ double many_in_flight(const StageLoad& load, const LinkSpeed& link, const Chain&
 // The bandwidth each way from which on a middle stage, which sends activations and gradients, can
 // compute all the time.
 double break_even_bits_per_second(const StageLoad& load);
-
-// ---- The paper's V100s, as recalled -----------------------------------------------------------
-
-inline constexpr double kPaperBitsPerSecond = 500e6;
-inline constexpr std::array<double, 5> kPaperRttSeconds = {0, 0.010, 0.050, 0.100, 0.200};
-
-struct PaperColumn {
-  std::string_view name;
-  std::uint32_t hidden, layers, sequence;
-  bool bits8;              // how activations travel: 8 bits an element, else 16
-  double compute_seconds;  // C and X that the column's five figures obey
-  double wire_seconds;
-  std::array<double, 5> percent;  // utilization, by kPaperRttSeconds
-};
-// "Ours" fits its figures with 2048 tokens only; its sequence length is inferred from that.
-inline constexpr std::array<PaperColumn, 4> kPaperColumns = {{
-    {"base", 768, 1, 512, false, 0.00333, 0.0151, {18.0, 11.8, 4.88, 2.78, 1.53}},
-    {"xxlarge", 4096, 1, 512, false, 0.0287, 0.0614, {32.1, 28.9, 20.1, 14.9, 10.1}},
-    {"GPT-3", 12288, 1, 512, false, 0.235, 0.0512, {82.1, 79.3, 70.3, 60.2, 48.5}},
-    {"Ours", 4096, 3, 2048, true, 0.351, 0.0410, {89.5, 87.2, 79.5, 71.5, 59.2}},
-}};
-
-// One microbatch of one sequence, of blocks with 12 d^2 parameters each.
-struct PaperStage {
-  std::uint32_t hidden = 0, layers = 0, sequence = 0;
-  double bits_per_element = 16;  // on the wire
-};
-// One in flight on a V100: FLOP/s and the share of the wire time that computing does not hide lie
-// between those of the columns, which come out as they are (by the logarithms of the hidden size
-// and of C over the wire time; beyond the outermost as at them).
-double v100_one_in_flight(const PaperStage& stage, const LinkSpeed& link);
-// The paper's own figure, where it has one for this.
-std::optional<double> paper_percent(const PaperStage& stage, const LinkSpeed& link);
 
 // ---- Fits -------------------------------------------------------------------------------------
 
