@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "cli/bench_codec_report.h"
-#include "cli/bench_machine.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
 #include "compression/sample_tensors.h"
+#include "console/exit_codes.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "kernels/kernels.h"
+#include "tools/measure/bench_codec_report.h"
+#include "tools/measure/bench_machine.h"
 
 namespace swarmline {
 namespace {

@@ -1,10 +1,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/bench_fleet_file.h"
-#include "cli/bench_fleet_report.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
+#include "console/exit_codes.h"
+#include "tools/predict/bench_fleet_file.h"
+#include "tools/predict/bench_fleet_report.h"
 
 namespace swarmline {
 namespace {

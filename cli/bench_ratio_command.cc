@@ -4,18 +4,18 @@
 
 #include <fmt/format.h>
 
-#include "cli/bench_machine.h"
-#include "cli/bench_ratio.h"
-#include "cli/bench_ratio_report.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/screen.h"
-#include "compression/configured.h"
+#include "console/exit_codes.h"
+#include "console/screen.h"
+#include "engine/config/configured_codec.h"
 #include "engine/config/load.h"
-#include "engine/net/link_proxy/link_shape.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "pipeline/source/lease_window.h"
+#include "tools/link_proxy/link_shape.h"
+#include "tools/measure/bench_machine.h"
+#include "tools/measure/bench_ratio.h"
+#include "tools/measure/bench_ratio_report.h"
 
 namespace swarmline {
 namespace {

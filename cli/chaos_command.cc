@@ -5,16 +5,16 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "cli/chaos_compare.h"
-#include "cli/chaos_run.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
-#include "cli/exit_codes.h"
-#include "cli/run_data.h"
-#include "cli/stage_table.h"
+#include "console/exit_codes.h"
 #include "engine/config/load.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "node/run_data.h"
+#include "node/stage_table.h"
+#include "tools/chaos/chaos_compare.h"
+#include "tools/chaos/chaos_run.h"
 
 namespace swarmline {
 namespace {

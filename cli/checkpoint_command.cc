@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
+#include "console/exit_codes.h"
 #include "engine/checkpoint/checkpoint_diff.h"
 
 namespace swarmline {

@@ -5,11 +5,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include "node/network_factory.h"
+
 namespace swarmline {
 
 void add_launch_command(CLI::App& app, int& exit_code);
-void add_coordinator_command(CLI::App& app, int& exit_code);
-void add_peer_command(CLI::App& app, int& exit_code);
+void add_coordinator_command(CLI::App& app, int& exit_code, NetworkFactory network);
+void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network);
+void add_tapped_command(CLI::App& app, int& exit_code);  // hidden: what chaos starts
 void add_status_command(CLI::App& app, int& exit_code);
 void add_stop_command(CLI::App& app, int& exit_code);
 void add_checkpoint_command(CLI::App& app, int& exit_code);

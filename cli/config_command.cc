@@ -2,8 +2,8 @@
 
 #include "cli/commands.h"
 #include "cli/config_flags.h"
-#include "cli/exit_codes.h"
-#include "cli/stage_table.h"
+#include "console/exit_codes.h"
+#include "node/stage_table.h"
 
 namespace swarmline {
 namespace {

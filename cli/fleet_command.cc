@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
+#include "console/exit_codes.h"
 #include "engine/store/files.h"
 #include "sim/fleet/fleet.h"
 

@@ -8,13 +8,13 @@
 
 #include "cli/commands.h"
 #include "cli/config_flags.h"
-#include "cli/exit_codes.h"
-#include "cli/reference_run.h"
-#include "cli/stage_table.h"
-#include "cli/summary.h"
-#include "cli/supervisor.h"
+#include "console/exit_codes.h"
 #include "engine/config/load.h"
 #include "engine/net/network.h"
+#include "node/reference_run.h"
+#include "node/stage_table.h"
+#include "node/summary.h"
+#include "node/supervisor.h"
 
 namespace swarmline {
 namespace {

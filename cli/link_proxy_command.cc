@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "engine/net/link_proxy/link_control.h"
-#include "engine/net/link_proxy/link_proxy.h"
+#include "console/exit_codes.h"
+#include "tools/link_proxy/link_control.h"
+#include "tools/link_proxy/link_proxy.h"
 
 namespace swarmline {
 namespace {

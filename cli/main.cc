@@ -5,9 +5,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "engine/config/nearest.h"
+#include "console/exit_codes.h"
 
 namespace swarmline {
 namespace {
@@ -48,7 +48,8 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int ar
     return kExitUserMistake;
   }
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // not hidden
   const std::vector<std::string_view> known(names.begin(), names.end());
   const std::string meant(nearest(word, known));
   std::fprintf(stderr, "swarmline: there is no command \"%s\"%s; \"swarmline --help\" shows all\n",
@@ -65,8 +66,8 @@ int run(int argc, char** argv) {
 
   int exit_code = kExitDone;
   add_launch_command(app, exit_code);
-  add_coordinator_command(app, exit_code);
-  add_peer_command(app, exit_code);
+  add_coordinator_command(app, exit_code, make_tcp_network);
+  add_peer_command(app, exit_code, make_tcp_network);
   add_status_command(app, exit_code);
   add_stop_command(app, exit_code);
   add_checkpoint_command(app, exit_code);
@@ -76,6 +77,7 @@ int run(int argc, char** argv) {
   add_fleet_command(app, exit_code);
   add_simulate_command(app, exit_code);
   add_chaos_command(app, exit_code);
+  add_tapped_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
 

@@ -1,47 +1,27 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <optional>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/rng.h"
-#include "cli/chaos_tap.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
-#include "cli/exit_codes.h"
-#include "cli/run_data.h"
-#include "engine/device/cpu_device.h"
-#include "engine/runtime/asio_runtime.h"
-#include "pipeline/stage/stage_peer.h"
+#include "console/exit_codes.h"
+#include "engine/model/stage_model.h"
+#include "node/peer_node.h"
 
 namespace swarmline {
 namespace {
-
-// Last words reach the coordinator and the neighbours.
-// What clouds give a spot machine before it is taken, less a little.
-constexpr Duration kNotice = std::chrono::seconds(28);
-constexpr Duration kLinger = std::chrono::milliseconds(300);
 
 struct PeerCommandFlags {
   std::string join;
   std::string name;
   std::string log_level = "info";
-  std::string chaos;
   PeerFlags machine;
 };
-
-Duration from_ms(double ms) {
-  return from_seconds(ms / 1000);
-}
-
-Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config) {
-  auto dataset = open_dataset(config);
-  if (!dataset) return std::unexpected(std::move(dataset).error());
-  return make_dataset_source(config, std::move(*dataset));
-}
 
 Result<std::vector<Address>> coordinators_of(const std::string& join) {
   std::vector<Address> addresses;
@@ -60,7 +40,7 @@ Result<std::vector<Address>> coordinators_of(const std::string& join) {
   return addresses;
 }
 
-Result<int> run_peer(const PeerCommandFlags& flags) {
+Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& network) {
   auto coordinators = coordinators_of(flags.join);
   if (!coordinators) return std::unexpected(std::move(coordinators).error());
   auto machine = load_peer(flags.machine);
@@ -70,37 +50,27 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
 
   set_compute_threads(static_cast<int>(machine->threads));
   AsioRuntime runtime;
-  CpuDevice device(runtime, {.name = machine->device,
-                             .emulation = {.forward = from_ms(machine->emulate_forward_ms),
-                                           .backward = from_ms(machine->emulate_backward_ms),
-                                           .jitter = machine->emulate_jitter},
-                             .seed = hash_name(name),
-                             .on_thread_start = {}});
-  auto network = open_network(runtime, flags.chaos, name,
-                              [&device](double factor) { device.slow_down(factor); });
-  if (!network) return std::unexpected(std::move(network).error());
   PeerOutcome outcome;
-  StagePeer peer(runtime, **network, device,
-                 {.coordinator = coordinators->front(),
-                  .standby = {coordinators->begin() + 1, coordinators->end()},
-                  .machine = *machine,
-                  .name = name,
-                  .make_source = open_source,
-                  .make_model = make_stage_model},
-                 [&](PeerOutcome ended) {
-                   outcome = std::move(ended);
-                   runtime.call_after(kLinger, [&] { runtime.request_stop(); });
-                 });
+  PeerNode node(runtime,
+                {.coordinators = std::move(*coordinators),
+                 .machine = *machine,
+                 .name = name,
+                 .make_model = make_stage_model,
+                 .network = network},
+                [&](PeerOutcome ended) {
+                  outcome = std::move(ended);
+                  runtime.request_stop();
+                });
+  SWARMLINE_TRY(node.open());
   bool leaving = false;
   runtime.on_signals([&](int signal) {
     if (signal == SIGTERM && !std::exchange(leaving, true))
-      peer.request_drain(kNotice);
+      node.request_drain();
     else
-      peer.request_stop();
+      node.request_stop();
   });
-  peer.start();
+  node.start();
   runtime.run();
-  device.stop();
   if (outcome.exit_code == kExitDone) {
     std::printf("%s\n", outcome.sentence.c_str());
   } else {
@@ -111,7 +81,7 @@ Result<int> run_peer(const PeerCommandFlags& flags) {
 
 }  // namespace
 
-void add_peer_command(CLI::App& app, int& exit_code) {
+void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   auto flags = std::make_shared<PeerCommandFlags>();
   CLI::App* command = app.add_subcommand("peer", "Help a run: serve one stage on this machine");
   command->add_option("--join", flags->join, "The run's coordinator, and its standbys")
@@ -121,14 +91,13 @@ void add_peer_command(CLI::App& app, int& exit_code) {
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
-  command->add_option("--chaos", flags->chaos)->group("");  // by swarmline chaos
   add_peer_flags(*command, flags->machine);
   command->footer(
       "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"
       "data, whose files must be at the same paths on its machine.\n"
       "Example: swarmline peer --join 127.0.0.1:7400 --threads 4");
-  command->callback([flags, &exit_code] {
-    auto code = run_peer(*flags);
+  command->callback([flags, &exit_code, network = std::move(network)] {
+    auto code = run_peer(*flags, network);
     exit_code = code ? *code : report_error(code.error());
   });
 }

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/plan_report.h"
+#include "console/exit_codes.h"
 #include "engine/store/files.h"
+#include "tools/predict/plan_report.h"
 
 namespace swarmline {
 namespace {

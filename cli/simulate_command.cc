@@ -5,10 +5,10 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/screen.h"
-#include "cli/simulate_report.h"
+#include "console/exit_codes.h"
+#include "console/screen.h"
 #include "engine/store/files.h"
+#include "tools/predict/simulate_report.h"
 
 namespace swarmline {
 namespace {

@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "cli/admin_client.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/run_folder.h"
-#include "cli/screen.h"
-#include "cli/summary.h"
+#include "console/exit_codes.h"
+#include "console/screen.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "node/admin_client.h"
+#include "node/run_folder.h"
+#include "node/summary.h"
 
 namespace swarmline {
 namespace {

@@ -1,9 +1,9 @@
 #include <cstdio>
 
-#include "cli/admin_client.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/run_folder.h"
+#include "console/exit_codes.h"
+#include "node/admin_client.h"
+#include "node/run_folder.h"
 
 namespace swarmline {
 namespace {

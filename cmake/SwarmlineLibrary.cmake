@@ -1,8 +1,9 @@
-# swarmline_library(): a static library in a layer, with three checks that hold the architecture up.
+# swarmline_library(): a static library, with three checks that hold the architecture up. Its layer is
+# that of its folder (layers.txt).
 #
-#   swarmline_library(NAME net LAYER 2
+#   swarmline_library(NAME net
 #     SOURCES tcp.cc HEADERS network.h      # HEADERS: what other folders may include
-#     DEPS base runtime                     # libraries of this project, each of a lower layer
+#     DEPS base runtime                     # libraries of this project, of lower layers or this one
 #     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
 #     CUDA_SOURCES reduce.cu                # C++20; built with CUDA parts, compiled as a check otherwise
 #     OWN_FLAGS)                            # its files are compiled with flags of their own
@@ -11,10 +12,12 @@
 # EXTERNAL is handed on to users, except torch, whose headers stay inside: a test that needs them
 # says EXTERNAL torch itself.
 #
-# Checks: (a) configure refuses a DEP whose layer is not lower; (b) <name>_link_test, target
+# Checks: (a) configure refuses a DEP of a higher layer; (b) <name>_link_test, target
 # layer_checks; (c) every header compiled alone, target header_checks.
 
+include(Layers)
 define_property(TARGET PROPERTY SWARMLINE_LAYER BRIEF_DOCS "Layer of a library of this project")
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SWARMLINE_LAYERS_FILE})
 add_custom_target(layer_checks)
 add_custom_target(header_checks)
 set_property(GLOBAL PROPERTY SWARMLINE_CUDA_SOURCES "")
@@ -74,14 +77,11 @@ function(swarmline_complete result target)
   endif()
 endfunction()
 
-function(swarmline_check_layer target layer)
+function(swarmline_check_layer name layer)
   foreach(dep IN LISTS ARGN)
     if(TARGET swarmline_${dep})
       get_target_property(dep_layer swarmline_${dep} SWARMLINE_LAYER)
-      if(NOT dep_layer VERSION_LESS layer AND NOT dep_layer EQUAL -1)
-        message(FATAL_ERROR "Layering: ${target} (layer ${layer}) depends on ${dep} (layer "
-          "${dep_layer}); a library may depend on lower layers only.")
-      endif()
+      swarmline_check_layers(${name} ${layer} ${dep} ${dep_layer})
     endif()
   endforeach()
 endfunction()
@@ -130,11 +130,11 @@ function(swarmline_add_cuda_sources target)
 endfunction()
 
 function(swarmline_library)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS" "NAME;LAYER"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS" "NAME"
     "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
-  if(NOT arg_NAME OR NOT DEFINED arg_LAYER OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "swarmline_library(NAME LAYER SOURCES HEADERS DEPS EXTERNAL CUDA_SOURCES): NAME "
-      "\"${arg_NAME}\", LAYER \"${arg_LAYER}\", not understood: \"${arg_UNPARSED_ARGUMENTS}\".")
+  if(NOT arg_NAME OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "swarmline_library(NAME SOURCES HEADERS DEPS EXTERNAL CUDA_SOURCES): NAME "
+      "\"${arg_NAME}\", not understood: \"${arg_UNPARSED_ARGUMENTS}\".")
   endif()
   swarmline_complete(buildable ${arg_NAME} DEPS ${arg_DEPS}
     FILES ${arg_SOURCES} ${arg_HEADERS} ${arg_CUDA_SOURCES})
@@ -142,14 +142,16 @@ function(swarmline_library)
     return()
   endif()
   set(target swarmline_${arg_NAME})
-  swarmline_check_layer(${arg_NAME} ${arg_LAYER} ${arg_DEPS})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  swarmline_layer_of(layer ${folder})
+  swarmline_check_layer(${arg_NAME} ${layer} ${arg_DEPS})
   if(NOT arg_SOURCES)  # headers only: an archive needs one object
     set(arg_SOURCES ${CMAKE_BINARY_DIR}/header_checks/${arg_NAME}_empty.cc)
     file(CONFIGURE OUTPUT ${arg_SOURCES} CONTENT "// Headers only.\n" @ONLY)
   endif()
   add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
   add_library(swarmline::${arg_NAME} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES SWARMLINE_LAYER ${arg_LAYER})
+  set_target_properties(${target} PROPERTIES SWARMLINE_LAYER ${layer})
   target_link_libraries(${target} PUBLIC swarmline_common PRIVATE $<BUILD_INTERFACE:swarmline_warnings>)
   swarmline_link_deps(${target} PUBLIC ${arg_DEPS})
   swarmline_link_external(${target} PUBLIC ${arg_EXTERNAL})

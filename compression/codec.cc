@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "engine/config/nearest.h"
+#include "base/nearest.h"
 
 namespace swarmline {
 namespace {

@@ -197,7 +197,6 @@ RunConfig config_of(const SimPlan& plan) {
   config.wiring.in_flight_per_peer = plan.in_flight_per_peer;
   config.wiring.hop_timeout_seconds = kNever;
   config.net.peer_silence_seconds = kNever;
-  config.net.connect_timeout_seconds = kNever;
   return config;
 }
 

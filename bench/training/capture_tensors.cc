@@ -17,12 +17,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "cli/run_data.h"
-#include "cli/stage_table.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/config/load.h"
 #include "engine/model/stage_model.h"
+#include "node/run_data.h"
+#include "node/stage_table.h"
 
 namespace swarmline {
 namespace {

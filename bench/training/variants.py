@@ -5,7 +5,7 @@ import dataclasses
 EVAL_SEQUENCES = 512  # held-out sequences of the last evaluation; the config's own 64 are noisier
 
 # Runs share the machine with others, and several run at a time: nobody is lost because he is slow.
-PATIENCE = {"net.peer_silence_seconds": 300, "net.connect_timeout_seconds": 120, "wiring.hop_timeout_seconds": 900}
+PATIENCE = {"net.peer_silence_seconds": 300, "wiring.hop_timeout_seconds": 900}
 COMMON = {"codec.forward": "none", "codec.backward": "none", "codec.averaging": "none",
           "eval.every_steps": 0, "eval.sequences_max": EVAL_SEQUENCES} | PATIENCE
 

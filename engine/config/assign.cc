@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/config/nearest.h"
+#include "base/nearest.h"
 
 namespace swarmline {
 namespace {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "base/limits.h"
+#include "base/nearest.h"
 #include "engine/config/assign.h"
-#include "engine/config/nearest.h"
 #include "engine/config/raw_toml.h"
 #include "engine/config/schema.h"
 #include "engine/config/validate.h"
@@ -124,6 +124,14 @@ Result<void> Loader::apply_entry(const RawEntry& entry, const std::string& place
     return mistake(place, path, unknown_section(entry.section));
   if (entry.key.empty()) return {};  // the header of a known section
   const KeySpec* spec = find_key(keys_, entry.section, entry.key);
+  const RetiredKey* retired = find_retired(entry.section, entry.key);
+  if (retired && !is_override && (retired->only.empty() || shown(entry.value) == retired->only))
+    return {};
+  if (retired)
+    return mistake(
+        place, path,
+        fmt::format("found a key of earlier versions, which does nothing: {} Take it out",
+                    retired->doc));
   if (!spec) return mistake(place, path, unknown_key(entry.section, entry.key));
   if (auto assigned = assign(*spec, entry.value, roots_); !assigned)
     return mistake(place, path, assigned.error().what);

@@ -47,10 +47,20 @@ std::string sections(std::span<const KeySpec> keys) {
   return text;
 }
 
+std::string retired() {
+  std::string text =
+      "\n## Keys of earlier versions\n\nThey did nothing. A file may still hold them, as those of "
+      "older run folders do; they are passed over.\n\n| key | what is so |\n|---|---|\n";
+  for (const RetiredKey& key : retired_keys())
+    text += fmt::format("| `{}.{}` | {} |\n", key.section, key.key, cell(key.doc));
+  return text;
+}
+
 }  // namespace
 
 std::string config_reference() {
-  return std::string(kHead) + sections(run_keys()) + std::string(kPeerHead) + sections(peer_keys());
+  return std::string(kHead) + sections(run_keys()) + retired() + std::string(kPeerHead) +
+         sections(peer_keys());
 }
 
 }  // namespace swarmline

@@ -109,7 +109,6 @@ struct CodecSection {
   std::string forward = "h8";
   std::string backward = "h8";
   std::string averaging = "none";  // the same but auto, and topk
-  std::string state = "none";      // only "none": replicas of a stage are bit-equal
   std::uint32_t block = 0;         // lin8, dyn8: elements per scale, 64..4096; 0: 256
   std::string scales = "fp32";     // "fp32" | "bf16"
   bool stochastic = false;         // gradients: backward and averaging
@@ -148,8 +147,7 @@ struct EvalSection {
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
-  double connect_timeout_seconds = 10;
-  std::uint64_t admit_bytes = 0;  // activations a peer admits; 0: from its memory
+  std::uint64_t admit_bytes = 0;       // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
   double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
   double collect_seconds = 5;       // a coordinator begun again waits so long for its peers

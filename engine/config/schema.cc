@@ -45,7 +45,6 @@ constexpr Choice kBoundaryCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"
 constexpr Choice kAveragingCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
                                        {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"topk"}};
 constexpr Choice kScales[] = {{"fp32"}, {"bf16"}};
-constexpr Choice kExactCodecs[] = {{"none"}};
 constexpr Choice kShadows[] = {{"auto"}};
 constexpr Choice kLogLevels[] = {{"debug"}, {"info"}, {"warn"}, {"error"}};
 
@@ -230,9 +229,6 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(codec, averaging), one_of(kAveragingCodecs),
    "How gradients of parameters travel inside a stage. topk: only the largest, the rest is kept "
    "for the next step."},
-  {RUN(codec, state), one_of(kExactCodecs),
-   "How parameters travel to a joiner; lossless only, since replicas of a stage are equal bit "
-   "for bit."},
   {RUN(codec, block), ints(0, 4096),
    "lin8 and dyn8: elements that share a scale, a power of two from 64. 0: 256."},
   {RUN(codec, scales), one_of(kScales),
@@ -280,8 +276,6 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
 
   {RUN(net, listen), text(),
    "HOST:PORT of the coordinator; port 0: chosen by the system."},
-  {RUN(net, connect_timeout_seconds), above_zero_to(kDaySeconds),
-   "How long to try to reach a peer."},
   {RUN(net, admit_bytes), ints(0, kAny),
    "Activations a peer admits, in bytes. 0: from its memory."},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
@@ -345,13 +339,28 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
 #undef RUN
 #undef PEER
 
+constexpr RetiredKey kRetiredKeys[] = {
+    {"codec", "state", "\"none\"", "A joiner gets its state as it is, bit for bit."},
+    {"net", "connect_timeout_seconds", {}, "Peers try a connection for ten seconds."},
+};
+
 }  // namespace
+
+std::span<const RetiredKey> retired_keys() {
+  return kRetiredKeys;
+}
 
 std::span<const KeySpec> run_keys() {
   return kRunKeys;
 }
 std::span<const KeySpec> peer_keys() {
   return kPeerKeys;
+}
+
+const RetiredKey* find_retired(std::string_view section, std::string_view key) {
+  for (const RetiredKey& retired : kRetiredKeys)
+    if (retired.section == section && retired.key == key) return &retired;
+  return nullptr;
 }
 
 std::vector<std::string_view> section_names(std::span<const KeySpec> keys) {

@@ -68,10 +68,22 @@ struct KeySpec {
   std::string_view example;  // TOML for "write for example"; empty: the default
 };
 
+// A run's key of earlier versions that did nothing. Files may still hold it, above all those of run
+// folders: it is passed over. `only`: the one value (TOML) that it could have; empty: any.
+struct RetiredKey {
+  std::string_view section;
+  std::string_view key;
+  std::string_view only;
+  std::string_view doc;  // what is so instead
+};
+
 inline constexpr std::string_view kConfigVersionKey = "config_version";
 
 std::span<const KeySpec> run_keys();  // without config_version, which is not a setting
 std::span<const KeySpec> peer_keys();
+
+std::span<const RetiredKey> retired_keys();
+const RetiredKey* find_retired(std::string_view section, std::string_view key);
 
 // Sections in the table's order, each once.
 std::vector<std::string_view> section_names(std::span<const KeySpec> keys);

@@ -1,7 +1,8 @@
 // The fourth door, control half, as a coordinator opens it: one run's journal, and who may write
 // it. At any time at most one process leads a run; only it writes.
 //   Backends: embedded (journal.sqlite and coordinator.lock in the run folder: leads until the
-//             process ends), etcd (for fleets: leads while its lease lives).
+//             process ends), etcd (for fleets: leads while its lease lives); simulated
+//             (sim/doors/sim_control_store.h).
 //   Thread:   the control thread of the coordinator. Calls block: a file's fsync, or one exchange
 //             with etcd of at most kEtcdDeadline.
 //   Errors:   kRefused: another process leads, or may by now: step down, touch nothing. kIo: no

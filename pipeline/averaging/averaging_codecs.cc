@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 
 namespace swarmline {
 

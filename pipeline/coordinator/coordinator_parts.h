@@ -7,7 +7,6 @@
 #include <array>
 #include <functional>
 
-#include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/members/arrivals.h"
 #include "pipeline/coordinator/members/audience.h"
 #include "pipeline/coordinator/members/balance_desk.h"
@@ -19,6 +18,7 @@
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/members/session_table.h"
 #include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/coordinator/run/era_beginning.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/recovery.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/coordinator_parts.h"
+#include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/coordinator/settling.h"
 
 namespace swarmline {

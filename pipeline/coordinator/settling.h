@@ -1,8 +1,8 @@
 // What follows from what a coordinator's parts have recorded.
 //   What:      settle() carries out one thing at a time, always the first of its list that is due:
-//              rulings (seats end, the run goes back or ends), newcomers, digests, takeovers, rounds
-//              and commits, complete phases, states to freeze, leases, the end. Then the outbox says
-//              all of it, in order.
+//              rulings (seats end, the run goes back or ends), newcomers, digests, takeovers,
+//              rounds and commits, complete phases, states to freeze, leases, the end. Then the
+//              outbox says all of it, in order.
 //   Invariant: nothing of it calls a handler, and nothing is said before all is settled.
 //   Ownership: what it is made with outlives it.
 //   Thread:    control thread.

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "compression/codec_choice.h"
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 
 namespace swarmline {
 

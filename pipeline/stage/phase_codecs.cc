@@ -1,6 +1,6 @@
 #include "pipeline/stage/phase_codecs.h"
 
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 
 namespace swarmline {
 

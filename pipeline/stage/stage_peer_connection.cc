@@ -68,7 +68,6 @@ void StagePeer::Impl::say_hello() {
   hello.set_name(options_.name);
   hello.set_address(advertised_);
   hello.set_device(device_.name());
-  hello.set_threads(options_.machine.threads);
   hello.set_memory_bytes(options_.machine.memory_bytes);
   hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
   hello.set_zone(options_.machine.zone);

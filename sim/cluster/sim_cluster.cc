@@ -87,45 +87,12 @@ class SimCluster::Source final : public CheckpointSource {
   std::map<std::string, BytesView> tensors_;
 };
 
-class SimCluster::LedJournal final : public Journal {
- public:
-  LedJournal(Journal& journal, const std::uint64_t& reign)
-      : journal_(journal), reign_(reign), own_(reign) {}
-  Result<void> put_meta(const std::string& key, const std::string& value) override {
-    return led([&] { return journal_.put_meta(key, value); });
-  }
-  Result<std::optional<std::string>> get_meta(const std::string& key) override {
-    return led([&] { return journal_.get_meta(key); });
-  }
-  Result<void> record_seat(const SeatRecord& seat) override {
-    return led([&] { return journal_.record_seat(seat); });
-  }
-  Result<std::vector<SeatRecord>> seats() override {
-    return led([&] { return journal_.seats(); });
-  }
-  Result<void> record_commit(const CommitRecord& commit) override {
-    return led([&] { return journal_.record_commit(commit); });
-  }
-  Result<std::optional<CommitRecord>> last_commit() override {
-    return led([&] { return journal_.last_commit(); });
-  }
-  Result<void> record_event(double wall_seconds, const std::string& kind,
-                            const std::string& detail) override {
-    return led([&] { return journal_.record_event(wall_seconds, kind, detail); });
-  }
-  Result<std::vector<EventRecord>> events(std::size_t count_max) override {
-    return led([&] { return journal_.events(count_max); });
-  }
-
- private:
-  template <typename F>
-  auto led(F call) -> decltype(call()) {
-    if (own_ != reign_) return fail(ErrorCode::kRefused, "another process leads");
-    return call();
-  }
-  Journal& journal_;
-  const std::uint64_t& reign_;
-  const std::uint64_t own_;
+// What a coordinator's process has of the lead.
+struct SimCluster::Leading {
+  Leading(Runtime& runtime, SimLead& lead)
+      : store(lead.open()), leadership(runtime, *store, "a coordinator", [](const auto&) {}) {}
+  std::unique_ptr<ControlStore> store;
+  Leadership leadership;
 };
 
 SimCluster::Node::Node(SimRuntime& runtime, SimNodeId id, SimPeer peer_machine,
@@ -162,7 +129,10 @@ SimCluster::SimCluster(SimClusterOptions options)
 
 void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   ++reign_;
-  led_.push_back(std::make_unique<LedJournal>(journal_, reign_));
+  lead_.expire();  // whoever led before is dead, or does not know it yet
+  leading_.push_back(std::make_unique<Leading>(runtime_.node(node), lead_));
+  const auto journal = leading_.back()->leadership.try_lead();
+  SWARMLINE_CHECK(journal && *journal != nullptr);
   CoordinatorOptions control;
   control.config = options_.config;
   control.config.net.listen = address;
@@ -176,7 +146,7 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
   coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), *led_.back(), sink_,
+      std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), **journal, sink_,
                                     control, [this, reign = reign_](RunOutcome outcome) {
                                       if (reign == reign_) outcome_ = std::move(outcome);
                                     });

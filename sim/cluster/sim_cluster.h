@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "engine/store/journal.h"
+#include "node/leadership.h"
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/stage/stage_peer.h"
+#include "sim/doors/sim_control_store.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_journal.h"
 #include "sim/doors/sim_network.h"
@@ -157,11 +159,12 @@ class SimCluster {
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
-  class Source;      // of the checkpoints, for one coordinator
-  class LedJournal;  // refuses whoever does not lead any more
+  class Source;  // of the checkpoints, for one coordinator
+  struct Leading;
   SimJournal journal_;
+  SimLead lead_{journal_};
   std::uint64_t reign_ = 0;
-  std::vector<std::unique_ptr<LedJournal>> led_;
+  std::vector<std::unique_ptr<Leading>> leading_;  // of all coordinators that ever led
   MemoryCheckpoint sink_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::string> log_lines_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "balancer/cut.h"
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 #include "engine/model/model_spec.h"
 #include "pipeline/protocol/message_kinds.h"
 

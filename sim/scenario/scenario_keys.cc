@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/config/nearest.h"
+#include "base/nearest.h"
 
 namespace swarmline {
 

@@ -6,7 +6,7 @@
 
 #include "balancer/cut.h"
 #include "bench/compare/sim_run.h"
-#include "cli/bench_fleet.h"
+#include "tools/predict/bench_fleet.h"
 
 namespace swarmline::bench {
 namespace {

@@ -118,7 +118,6 @@ sequences_max = 6
 [net]
 peers_wait_seconds = 7
 listen = "0.0.0.0:4700"
-connect_timeout_seconds = 2
 admit_bytes = 123
 heartbeat_seconds = 0.25
 peer_silence_seconds = 1
@@ -133,7 +132,7 @@ level = "debug"
   Result<RunConfig> config = run_config_from_text(text, "t");
   ASSERT_TRUE(config) << config.error().what;
   for (const KeySpec& spec : run_keys()) {
-    // One legal value; compute = "fp8" has no fp64.
+    // compute = "fp8" and state = "8bit" have no fp64.
     if (spec.key == "state" || spec.key == "compute") continue;
     EXPECT_NE(value_text(spec, {.run = &*config}), default_text(spec))
         << spec.section << "." << spec.key;
@@ -286,6 +285,19 @@ TEST(LoadPeerConfig, NeedsNoFile) {
   expected.device = "cuda";
   expected.emulate_jitter = 0.5;
   EXPECT_EQ(*config, expected);
+}
+
+// As a run folder of an earlier version has it.
+TEST(LoadRunConfig, KeysOfEarlierVersionsArePassedOver) {
+  const auto config = run_config_from_text(
+      "config_version = 1\n[data]\nfiles = [\"x\"]\n[codec]\nstate = \"none\"\n"
+      "[net]\nconnect_timeout_seconds = 10.0\nheartbeat_seconds = 2\n",
+      "t");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->net.heartbeat_seconds, 2);
+  EXPECT_EQ(to_toml(*config).find("connect_timeout_seconds"), std::string::npos);
+  for (const RetiredKey& retired : retired_keys())
+    EXPECT_EQ(find_key(run_keys(), retired.section, retired.key), nullptr) << retired.key;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/json_value.h"
+#include "engine/store/json_value.h"
 
 namespace swarmline::oracle {
 

@@ -14,10 +14,10 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "cli/child_process.h"
-#include "cli/json_value.h"
-#include "cli/run_data.h"
 #include "engine/config/load.h"
+#include "engine/store/json_value.h"
+#include "node/child_process.h"
+#include "node/run_data.h"
 #include "tests/oracle/oracle_case.h"
 #include "tests/oracle/oracle_log.h"
 #include "tests/store/temp_folder.h"

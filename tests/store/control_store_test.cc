@@ -1,4 +1,4 @@
-// Who leads: what both stores promise, and what a lease adds.
+// Who leads: what all stores promise, and what a lease adds.
 
 #include "engine/store/control_store.h"
 
@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/doors/sim_control_store.h"
 #include "tests/runtime/comes_true.h"
 #include "tests/store/etcd_process.h"
 #include "tests/store/temp_folder.h"
@@ -28,15 +29,20 @@ class ControlStoreContract : public testing::TestWithParam<const char*> {
     options_.etcd = {etcd_->endpoint()};
   }
   bool in_etcd() const { return GetParam() == std::string("etcd"); }
+  std::unique_ptr<ControlStore> open() {
+    return GetParam() == std::string("simulated") ? lead_.open() : open_control_store(options_);
+  }
 
   TempFolder folder_;
   std::unique_ptr<EtcdProcess> etcd_;
   ControlStoreOptions options_{
       .etcd = {}, .run_folder = folder_.path(), .run = "run", .lease = 10s};
+  std::unique_ptr<Journal> journal_ = make_memory_journal();
+  SimLead lead_{*journal_};
 };
 
 TEST_P(ControlStoreContract, OneLeadsTheOtherWaits) {
-  const auto first = open_control_store(options_), second = open_control_store(options_);
+  const auto first = open(), second = open();
   EXPECT_EQ(*first->leader(), std::nullopt);
   EXPECT_EQ(first->journal().error().code, ErrorCode::kRefused);
   ASSERT_TRUE(*first->try_lead("127.0.0.1:1"));
@@ -52,8 +58,23 @@ TEST_P(ControlStoreContract, OneLeadsTheOtherWaits) {
   EXPECT_FALSE(*first->try_lead("127.0.0.1:1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ControlStoreContract, testing::Values("embedded", "etcd"),
+INSTANTIATE_TEST_SUITE_P(All, ControlStoreContract,
+                         testing::Values("embedded", "etcd", "simulated"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(SimLead, WhoDoesNotLeadAnyMoreWritesNothing) {
+  const auto journal = make_memory_journal();
+  SimLead lead(*journal);
+  const auto first = lead.open(), second = lead.open();
+  ASSERT_TRUE(*first->try_lead("first"));
+  Journal* old = *first->journal();
+  lead.expire();
+  ASSERT_TRUE(*second->try_lead("second"));
+  ASSERT_TRUE((*second->journal())->put_meta("term", "2"));
+  EXPECT_EQ(old->put_meta("term", "1").error().code, ErrorCode::kRefused);
+  EXPECT_EQ(first->renew().error().code, ErrorCode::kRefused);
+  EXPECT_EQ(*journal->get_meta("term"), "2");
+}
 
 // What a lease adds.
 class EtcdLease : public testing::Test {

@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/admin_client.h"
 #include "engine/checkpoint/checkpoint_diff.h"
+#include "node/admin_client.h"
 
 namespace swarmline {
 namespace {

@@ -10,10 +10,10 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "cli/child_process.h"
-#include "cli/json_value.h"
-#include "cli/run_folder.h"
-#include "cli/run_status.h"
+#include "engine/store/json_value.h"
+#include "node/child_process.h"
+#include "node/run_folder.h"
+#include "pipeline/protocol/run_status.h"
 #include "tests/runtime/comes_true.h"
 #include "tests/store/temp_folder.h"
 

@@ -1,13 +1,42 @@
 #!/usr/bin/env python3
 """Every rule of lint.py finds its offender and leaves its neighbour alone."""
 
+import os
+import subprocess
+import tempfile
 import unittest
 
-from lint import FILE_LINES_MAX, blank_comments_and_strings, lint_text
+from layers import House, circle_of, circles
+from lint import FILE_LINES_MAX, LONGER, blank_comments_and_strings, lint_text
+
+# A small house.
+TABLE = """
+# words
+layer base      # what everybody may use
+  base          parts
+layer engine
+  engine/net
+  engine/data
+  engine/model
+layer roles
+  pipeline/stage   parts
+  pipeline/wiring
+"""
+CMAKE_LISTS = {
+    "base": "swarmline_library(NAME base SOURCES ids.cc HEADERS ids.h)",
+    "engine/net": "swarmline_library(\n  NAME net\n  SOURCES frame.cc\n  HEADERS frame.h  # words\n  DEPS base)",
+    "engine/data": "swarmline_library(NAME data HEADERS tokens.h DEPS base net)",
+    "engine/model": "swarmline_library(NAME model_spec SOURCES spec.cc HEADERS spec.h DEPS base)\n"
+                    "swarmline_library(NAME model SOURCES model.cc HEADERS model.h DEPS base data model_spec)",
+    "pipeline/stage": "swarmline_proto(NAME words PROTOS words.proto)\n"
+                      "swarmline_library(NAME stage SOURCES stage.cc DEPS wiring words)",
+    "pipeline/wiring": "swarmline_library(NAME wiring SOURCES wiring.cc)",
+}
+HOUSE = House(TABLE, CMAKE_LISTS)
 
 
 def problems(path, text):
-    return [problem for _, problem in lint_text(path, text)]
+    return [problem for _, problem in lint_text(HOUSE, path, text)]
 
 
 HEADER = "// What it is for.\n#pragma once\n"
@@ -53,21 +82,93 @@ class LintTest(unittest.TestCase):
         self.assert_good("base/a.cc", "std::thread::id id;\n")
 
     def test_includes_go_down(self):
-        up = '#include "pipeline/ledger/ledger.h"\n'
-        self.assert_bad("balancer/plan.cc", up, "only lower layers")
-        self.assert_bad("engine/data/a.cc", '#include "engine/model/stage.h"\n', "only lower layers")
+        stage, net = '#include "pipeline/stage/stage.h"\n', '#include "engine/net/tcp/socket.h"\n'
+        self.assert_bad("base/ids.cc", net, "only lower layers")
+        self.assert_bad("engine/net/frame.cc", stage, "only lower layers")
+        self.assert_bad("engine/net/tcp/socket.cc", stage, "only lower layers")
+        self.assert_good("pipeline/stage/stage.cc", net)
+        self.assert_good("tests/x/a.cc", stage)
         self.assert_bad("base/a.cc", '#include "tests/helper.h"\n', "no tests")
-        self.assert_good("pipeline/wiring/a.cc", up)
-        self.assert_good("sim/a.cc", up)
-        self.assert_good("tests/x/a.cc", up)
-        self.assert_bad("cli/status.cc", '#include "sim/world.h"\n', "only lower layers")
-        self.assert_good("cli/simulate.cc", '#include "sim/world.h"\n')
+        self.assert_bad("base/a.cc", '#include "bench/helper.h"\n', "no tests")
+
+    def test_a_library_names_what_it_uses_of_its_layer(self):
+        net, spec = '#include "engine/net/frame.h"\n', '#include "engine/model/spec.h"\n'
+        self.assert_good("engine/data/tokens.cc", net)
+        self.assert_bad("engine/model/model.cc", net, "the DEPS of model do not name")
+        self.assert_bad("engine/net/frame.cc", '#include "engine/data/tokens.h"\n', "the DEPS of net do not name")
+        # Of two libraries in one folder each has DEPS of its own.
+        self.assert_good("engine/model/model.cc", spec)
+        self.assert_good("engine/model/model.cc", '#include "engine/data/tokens.h"\n')
+        self.assert_bad("engine/model/spec.cc", '#include "engine/data/tokens.h"\n', "the DEPS of model_spec")
+        self.assert_bad("engine/model/spec.cc", '#include "engine/model/model.h"\n', "the DEPS of model_spec")
+        # Files that no list names: of the library of their part, or of their folder.
+        self.assert_bad("engine/model/spec_impl.h", HEADER + '#include "engine/model/model.h"\n', "model_spec")
+        self.assert_bad("engine/net/tcp/socket.cc", '#include "engine/data/tokens.h"\n', "the DEPS of net")
+        self.assert_good("pipeline/stage/stage.cc", '#include "pipeline/stage/words.pb.h"\n')
+        self.assert_good("pipeline/stage/stage.cc", '#include "pipeline/wiring/wiring.h"\n')
+        self.assert_bad("pipeline/wiring/wiring.cc", '#include "pipeline/stage/words.pb.h"\n', "the DEPS of wiring")
+
+    def test_parts_know_each_other_in_no_circle(self):
+        def found(*includes):
+            return circles(HOUSE, {path: others for path, *others in includes})
+
+        a, b, c = (f"pipeline/stage/{part}" for part in "abc")
+        self.assertEqual(found((a + ".cc", a + ".h", b + ".h"), (b + ".cc", b + ".h", c + ".h")), [])
+        self.assertEqual(found((a + ".cc", a + ".h", b + ".h"), (b + ".cc", b + ".h", a + ".h")), [[a, b]])
+        self.assertEqual(found((a + ".h", b + ".h"), (b + ".cc", c + ".h"), (c + ".cc", a + ".h")), [[a, b, c]])
+        # What a part is made of is in it.
+        self.assertEqual(found((a + ".cc", a + "_impl.h"), (a + "_impl.h", a + ".h", b + ".h"), (b + ".cc", b + ".h")),
+                         [])
+        self.assertEqual(found((a + "_impl.h", b + ".h"), (b + ".cc", a + ".h")), [[a, b]])
+        # Not asked of this folder, and not of two folders.
+        self.assertEqual(found(("engine/net/a.cc", "engine/net/b.h"), ("engine/net/b.cc", "engine/net/a.h")), [])
+        self.assertEqual(found((a + ".cc", "base/x.h"), ("base/x.h", a + ".h")), [])
+        self.assertEqual(circle_of({"x": {"x"}}), ["x"])
+
+    def test_the_table_names_the_folders_that_are_there(self):
+        with tempfile.TemporaryDirectory() as root:
+            for row in HOUSE.rows:
+                os.makedirs(os.path.join(root, row))
+            paths = ["base/ids.h", "engine/net/tcp/socket.h", "tests/x/a.cc", "bench/a.cc"]
+            self.assertEqual(list(HOUSE.table_problems(root, paths)), [])
+            self.assertEqual(list(HOUSE.table_problems(root, paths + ["engine/new/a.h"])),
+                             ["engine/new has no row: which layer is it in?"])
+            os.rmdir(os.path.join(root, "engine/data"))
+            self.assertEqual(list(HOUSE.table_problems(root, paths)), ["engine/data has a row and is no folder"])
+
+    def test_cmake_reads_the_same_table(self):
+        def configure(command):
+            with tempfile.TemporaryDirectory() as root:
+                with open(os.path.join(root, "layers.txt"), "w", encoding="utf-8") as table:
+                    table.write(TABLE)
+                with open(os.path.join(root, "script.cmake"), "w", encoding="utf-8") as script:
+                    layers = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cmake/Layers.cmake")
+                    script.write(f'set(SWARMLINE_LAYERS_FILE {root}/layers.txt)\ninclude("{layers}")\n{command}\n')
+                ran = subprocess.run(["cmake", "-P", script.name], capture_output=True, text=True, check=False)
+                return ran.returncode, " ".join(ran.stderr.split())
+
+        self.assertEqual(configure("swarmline_check_layers(stage roles net engine)"), (0, ""))
+        self.assertEqual(configure("swarmline_check_layers(data engine net engine)"), (0, ""))
+        code, said = configure("swarmline_check_layers(net engine stage roles)")
+        self.assertNotEqual(code, 0)
+        self.assertIn("net (engine) depends on stage (roles)", said)
+        for folder, layer in (("engine/net", "engine"), ("engine/net/tcp", "engine"), ("pipeline/stage", "roles")):
+            self.assertEqual(configure(f"swarmline_layer_of(layer {folder})\nmessage(WARNING ${{layer}})")[0], 0)
+            self.assertIn(layer, configure(f"swarmline_layer_of(layer {folder})\nmessage(WARNING ${{layer}})")[1])
+        code, said = configure("swarmline_layer_of(layer engine/new)")
+        self.assertNotEqual(code, 0)
+        self.assertIn("engine/new is in no layer", said)
 
     def test_shape(self):
         self.assert_bad("sim/a.cc", "//" + "x" * 99 + "\n", "100 columns")
         self.assert_good("sim/a.cc", "//" + "x" * 98 + "\n")
         self.assert_bad("sim/a.cc", "\n" * (FILE_LINES_MAX + 1), "lines")
         self.assert_good("sim/a.cc", "\n" * FILE_LINES_MAX)
+        path, (lines, why) = next(iter(LONGER.items()))
+        self.assertTrue(why)
+        self.assert_good(path, "\n" * lines)
+        self.assert_bad(path, "\n" * (lines + 1), "lines")
+        self.assert_bad(path, "\n" * FILE_LINES_MAX, "short enough")
         self.assert_bad("sim/a.cc", "int x; \n", "white space")
         self.assert_bad("sim/a.cc", "// TO" + "DO later\n", "marker")
 
@@ -80,7 +181,7 @@ class LintTest(unittest.TestCase):
     def test_line_numbers_survive_blanking(self):
         text = "/* a\n b */ int x; // c\n\"d\"\n"
         self.assertEqual(blank_comments_and_strings(text).count("\n"), text.count("\n"))
-        self.assertEqual([n for n, _ in lint_text("sim/a.cc", "/*\n*/\nco_await x;\n")], [3])
+        self.assertEqual([n for n, _ in lint_text(HOUSE, "sim/a.cc", "/*\n*/\nco_await x;\n")], [3])
 
 
 if __name__ == "__main__":

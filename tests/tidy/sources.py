@@ -3,7 +3,7 @@
 import os
 
 # Folders with code, relative to the repository's root.
-FOLDERS = ("base", "kernels", "compression", "engine", "balancer", "pipeline", "cli", "sim", "tests", "bench",
+FOLDERS = ("base", "kernels", "compression", "engine", "balancer", "pipeline", "sim", "console", "node", "tools", "cli", "tests", "bench",
            "cmake", "scripts")
 CXX_SUFFIXES = (".h", ".cc", ".cu", ".cuh")
 

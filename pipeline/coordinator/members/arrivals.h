@@ -2,8 +2,8 @@
 //   What:      checks what they say, gives each a seat (or takes it back to the one it has), and
 //              welcomes it. While nobody knows how the run goes on, they wait for the answer.
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Errors:    who speaks another protocol, says too much, or finds the run full is refused with its
-//              reason.
+//   Errors:    who speaks another protocol, says too much, or finds the run full is refused with
+//              its reason.
 //   Bounds:    kHellosMax wait; more of them ask again. kTextBytesMax of each text.
 #pragma once
 

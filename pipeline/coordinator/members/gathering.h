@@ -1,7 +1,8 @@
 // The start of a run or an era: who is still to come, and whether enough have come.
-//   What:      a run's first start waits for all the peers that its config wants; one that goes back
-//              waits a while for those who lived, and then goes on with a peer at each stage. Where a
-//              stage has nobody and another has more than is wanted, one of them goes there.
+//   What:      a run's first start waits for all the peers that its config wants; one that goes
+//              back waits a while for those who lived, and then goes on with a peer at each stage.
+//              Where a stage has nobody and another has more than is wanted, one of them goes
+//              there.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained.
 //   Bounds:    knobs().gather_time for those who lived.

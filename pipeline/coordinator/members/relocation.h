@@ -1,8 +1,8 @@
 // Who goes: peers that leave, that the planner sends to another stage, or that it lets go.
 //   What:      whoever is to go drains: it gets nothing new, and its seat ends when it owns nothing
 //              any more and its stage can do without it. A move comes back as a newcomer at the
-//              stage chosen. At commits the planner is asked, when seats have changed or a period has
-//              passed.
+//              stage chosen. At commits the planner is asked, when seats have changed or a period
+//              has passed.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    a look at each member a commit, and at each heartbeat of one that drains.
 #pragma once

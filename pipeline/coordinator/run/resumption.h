@@ -1,9 +1,9 @@
-// Going on after a recovery: who did not hear of the last commit hears of it now, what peers hold is
-// theirs, what nobody holds is leased anew.
-//   What:      voids what the coordinator before began (seals, averaging, shadows), restores sources
-//              and digests, and collects an open phase from what is in its peers' sums: acknowledged
-//              first; of two that say the same index the first keeps it, and the other takes it
-//              back.
+// Going on after a recovery: who did not hear of the last commit hears of it now, what peers hold
+// is theirs, what nobody holds is leased anew.
+//   What:      voids what the coordinator before began (seals, averaging, shadows), restores
+//              sources and digests, and collects an open phase from what is in its peers' sums:
+//              acknowledged first; of two that say the same index the first keeps it, and the
+//              other takes it back.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds as acknowledged what is another's loses its seat.
 #pragma once

@@ -1,5 +1,5 @@
-// The life of a run, as its coordinator sees it: one state at a time, and a table of what may follow
-// what.
+// The life of a run, as its coordinator sees it: one state at a time, and a table of what may
+// follow what.
 //   What:    code, page (pipeline/coordinator/README.md) and test share the table.
 //   Thread:  control thread. Pure.
 //   Errors:  a step that the table does not have is CHECKed.

@@ -10,7 +10,7 @@
 
 #include "base/ids.h"
 #include "engine/model/model_spec.h"
-#include "pipeline/coordinator/coordinator.h"
+#include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/protocol/group_plan.h"
 
 namespace swarmline {

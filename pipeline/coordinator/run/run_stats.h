@@ -11,7 +11,6 @@
 #include "base/units.h"
 #include "engine/store/journal.h"
 #include "engine/store/log_lines.h"
-#include "pipeline/coordinator/coordinator.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/steps/boundary_board.h"
 

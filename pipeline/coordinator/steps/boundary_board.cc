@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "compression/configured.h"
+#include "engine/config/configured_codec.h"
 
 namespace swarmline {
 namespace {

@@ -1,14 +1,16 @@
 // The sealed step: its groups' rounds of averaging, and what mends them.
 //   What:      tells members what their accumulators must hold and whom they average with; hears
-//              what they averaged to; lets those fetch a result who can't average it; gives a broken
-//              round another attempt once what it reduces is complete. done(): every member of every
-//              group has the same bits, and one keeper of each followed stage has them, too.
-//   Losses:    a member lost before anybody has its group's result breaks the round; finished groups
-//              stand. What lacks contributions is reopened, at the stages concerned.
+//              what they averaged to; lets those fetch a result who can't average it; gives a
+//              broken round another attempt once what it reduces is complete. done(): every member
+//              of every group has the same bits, and one keeper of each followed stage has them,
+//              too.
+//   Losses:    a member lost before anybody has its group's result breaks the round; finished
+//              groups stand. What lacks contributions is reopened, at the stages concerned.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    members that can't be averaged with are lost by a ruling; a step that no number of
 //              attempts ends, ends the run.
-//   Bounds:    knobs().round_attempts_max attempts a group and term; reduce_deadlines_max deadlines.
+//   Bounds:    knobs().round_attempts_max attempts a group and term; reduce_deadlines_max
+//              deadlines.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +73,8 @@ class CommitRound final : public RunObserver {
   // ---- Settling ----
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_ && board_.active(); }
-  // Reopens what is incomplete, starts again what is broken. True: all is done, and to be committed.
+  // Reopens what is incomplete, starts again what is broken. True: all is done, and to be
+  // committed.
   bool mend();
   void end();  // it is committed
 

@@ -1,7 +1,7 @@
 // The commit of a step whose rounds are done: the numbers that every replica steps with, durable in
 // the journal before anybody hears of them.
-//   What:      makes the record and the order from what was reduced, writes the one, tells the other
-//              to all who hold the stage's state or follow it.
+//   What:      makes the record and the order from what was reduced, writes the one, tells the
+//              other to all who hold the stage's state or follow it.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a norm that is not finite is a skip, or ends the run, as the config says; a journal
 //              that can't be written is a ruling, and nobody hears of the commit.

@@ -2,8 +2,8 @@
 // opened, and whether it is sealed.
 //   What:      opens phases in the ledger and says so; seals; reopens a sealed step at the stages
 //              that lost contributions; greets whoever is seated meanwhile.
-//   Epochs:    a phase that is opened again has a higher one: whoever has not heard of it keeps what
-//              comes under it, and what was leased under a sealed one is refused.
+//   Epochs:    a phase that is opened again has a higher one: whoever has not heard of it keeps
+//              what comes under it, and what was leased under a sealed one is refused.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    Ledger::kOpenPhasesMax phases, of which one is sealed.
 #pragma once

@@ -1,7 +1,7 @@
 // Replicas must hold the same bits: after each step every member of a stage says the digest of what
 // it holds, and so does whoever follows the stage and would like a seat.
-//   What:    collects digests by (stage, version) and says who differs, who can't be told from whom,
-//            and which followers hold what their mates hold.
+//   What:    collects digests by (stage, version) and says who differs, who can't be told from
+//            whom, and which followers hold what their mates hold.
 //   Thread:  control thread. Pure.
 //   Bounds:  the last kVersionsKept versions of each stage; one digest a seat.
 #pragma once

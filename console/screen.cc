@@ -1,0 +1,237 @@
+#include "console/screen.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "console/text.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::size_t kColumnsMin = 40;
+constexpr std::size_t kRowsMin = 8;
+
+constexpr std::string_view kBold = "1";
+constexpr std::string_view kDim = "2";
+constexpr std::string_view kGreen = "32";
+constexpr std::string_view kYellow = "33";
+constexpr std::string_view kRed = "31";
+
+class Painter {
+ public:
+  explicit Painter(const ScreenStyle& style) : style_(style) {}
+
+  std::string paint(std::string_view code, std::string_view text) const {
+    return style_.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  }
+  // `left`, and `right` at the end of the line.
+  std::string spread(const std::string& left, const std::string& right) const {
+    const std::size_t used = display_columns(left) + display_columns(right);
+    return left + std::string(used < style_.columns ? style_.columns - used : 1, ' ') + right;
+  }
+  const ScreenStyle& style() const { return style_; }
+  std::string_view arrow() const { return style_.utf8 ? "→" : "->"; }
+
+ private:
+  const ScreenStyle& style_;
+};
+
+std::string_view state_color(const RunStatus& status) {
+  if (status.state == "failed") return kRed;
+  if (status.state == "training" || status.state == "done") return kGreen;
+  return kYellow;
+}
+
+std::string or_dash(std::optional<double> value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+std::string progress_line(const RunStatus& status, const Painter& painter) {
+  const double fraction =
+      status.steps > 0 ? static_cast<double>(status.step) / static_cast<double>(status.steps) : 0;
+  const std::string step = fmt::format("step {:>{}} / {}", status.step,
+                                       std::to_string(status.steps).size(), status.steps);
+  const std::string right = fmt::format(
+      "{:3.0f} %  ETA {}", 100 * fraction,
+      status.eta_seconds && !status.over() ? human_seconds(*status.eta_seconds) : std::string("-"));
+  const std::size_t used = step.size() + right.size() + 4;
+  const std::size_t width = painter.style().columns > used ? painter.style().columns - used : 1;
+  return fmt::format("{}  {}  {}", painter.paint(kBold, step),
+                     painter.paint(kGreen, progress_bar(fraction, width, painter.style().utf8)),
+                     right);
+}
+
+std::string loss_line(const RunStatus& status, const Painter& painter) {
+  std::string line = fmt::format("loss {}", painter.paint(kBold, or_dash(status.loss, 4)));
+  const std::size_t room = painter.style().columns > 24 ? painter.style().columns - 24 : 0;
+  line += "  " + sparkline(status.losses, std::min<std::size_t>(room, 60), painter.style().utf8);
+  return line;
+}
+
+std::string compare_line(const RunStatus& status) {
+  return fmt::format("held-out {}   data entropy: unigram {}, bigram {} nats a token",
+                     or_dash(status.held_out_loss, 4), or_dash(status.unigram_entropy, 3),
+                     or_dash(status.bigram_entropy, 3));
+}
+
+std::string speed_line(const RunStatus& status) {
+  std::string line = fmt::format(
+      "{} tokens/s   {} tokens so far",
+      status.tokens_per_second ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
+                               : std::string("-"),
+      human_count(static_cast<double>(status.tokens)));
+  if (!status.over()) line += fmt::format("   {} microbatches in flight", status.in_flight);
+  return line;
+}
+
+std::string peer_text(const PeerStatus& peer, const Painter& painter) {
+  const std::string_view color = peer.state == "ready"  ? kGreen
+                                 : peer.state == "lost" ? kRed
+                                                        : kYellow;
+  const std::string_view dot = painter.style().utf8 ? "●" : "*";
+  return fmt::format("{} {} {:.0f} %", painter.paint(color, dot), peer.name, 100 * peer.share);
+}
+
+std::string shadows_text(const StageStatus& stage, const Painter& painter) {
+  if (stage.shadows.empty()) return "";
+  const auto ready = std::ranges::count(stage.shadows, "ready", &ShadowStatus::state);
+  return painter.paint(ready > 0 ? kGreen : kYellow,
+                       fmt::format("  {}/{} shadows", ready, stage.shadows.size()));
+}
+
+// As many peers as the line has room for; the others are counted.
+std::string stage_line(const StageStatus& stage, const Painter& painter) {
+  const std::string layers = stage.last_layer > stage.first_layer + 1
+                                 ? fmt::format("{}-{}", stage.first_layer, stage.last_layer - 1)
+                                 : fmt::format("{}", stage.first_layer);
+  std::string line = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
+  if (stage.peers.empty()) return line + painter.paint(kYellow, "waiting for a peer");
+  const std::string shadows = shadows_text(stage, painter);
+  for (std::size_t i = 0; i < stage.peers.size(); ++i) {
+    const auto others = [&](std::size_t from) {
+      const std::size_t left = stage.peers.size() - from;
+      return left > 0 ? fmt::format("  and {} more", left) : std::string();
+    };
+    const std::string longer = line + (i > 0 ? "  " : "") + peer_text(stage.peers[i], painter);
+    if (i > 0 && display_columns(longer + others(i + 1) + shadows) > painter.style().columns) {
+      line += others(i);
+      break;
+    }
+    line = longer;
+  }
+  return line + shadows;
+}
+
+double each(std::uint64_t bytes, std::uint64_t microbatches) {
+  return microbatches == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(microbatches);
+}
+
+std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter) {
+  const std::uint64_t forward =
+      boundary.forward_codec_bytes + boundary.forward_token_bytes + boundary.forward_framing_bytes;
+  const std::uint64_t backward = boundary.backward_codec_bytes + boundary.backward_framing_bytes;
+  return fmt::format("boundary {} {} {}   {} forward, {} back a microbatch   {}", boundary.from,
+                     painter.arrow(), boundary.to,
+                     human_bytes(each(forward, boundary.microbatches)),
+                     human_bytes(each(backward, boundary.gradients)),
+                     human_bytes(static_cast<double>(forward + backward)));
+}
+
+// The middle gives way first when the terminal is low.
+void add_limited(std::vector<std::string>& lines, const std::vector<std::string>& more,
+                 std::size_t room) {
+  if (more.size() <= room) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  } else if (room > 0) {
+    lines.insert(lines.end(), more.begin(), more.begin() + static_cast<std::ptrdiff_t>(room - 1));
+    lines.push_back(fmt::format("and {} more", more.size() - room + 1));
+  }
+}
+
+}  // namespace
+
+bool output_is_terminal() {
+  const char* term = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+ScreenStyle terminal_style() {
+  ScreenStyle style;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    style.columns = std::max<std::size_t>(size.ws_col, kColumnsMin);
+    style.rows = std::max<std::size_t>(size.ws_row, kRowsMin);
+  }
+  const char* no_color = std::getenv("NO_COLOR");
+  style.color = no_color == nullptr || *no_color == '\0';
+  style.utf8 = false;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale(value);
+    style.utf8 = locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos;
+    break;
+  }
+  return style;
+}
+
+std::vector<std::string> render_screen(const RunStatus& status, const std::string& note,
+                                       const ScreenStyle& style) {
+  const Painter painter(style);
+  std::vector<std::string> stages, boundaries;
+  for (const StageStatus& stage : status.stages) stages.push_back(stage_line(stage, painter));
+  for (const BoundaryStatus& boundary : status.boundaries) {
+    boundaries.push_back(boundary_line(boundary, painter));
+  }
+
+  const std::string state = status.state.empty() ? "starting" : status.state;
+  std::vector<std::string> lines{
+      painter.spread(painter.paint(kBold, "swarmline  " + status.run),
+                     fmt::format("{}  {}", painter.paint(state_color(status), state),
+                                 human_seconds(status.elapsed_seconds))),
+      progress_line(status, painter), loss_line(status, painter), compare_line(status),
+      speed_line(status)};
+  const std::size_t room =
+      style.rows - 1 > lines.size() + 3 ? style.rows - 1 - lines.size() - 3 : 0;
+  const std::size_t stage_room = std::min(
+      stages.size(), std::max(room / 2, room > boundaries.size() ? room - boundaries.size() : 0));
+  lines.emplace_back();
+  add_limited(lines, stages, stage_room);
+  add_limited(lines, boundaries, room - stage_room);
+  const std::string& said = status.sentence.empty() ? status.era_sentence : status.sentence;
+  lines.push_back(said.empty() ? "" : painter.paint(kDim, said));
+  lines.push_back(painter.paint(kDim, note));
+  for (std::string& line : lines) line = cut_columns(line, style.columns);
+  if (lines.size() > style.rows - 1) lines.resize(style.rows - 1);
+  return lines;
+}
+
+LiveScreen::LiveScreen() {
+  std::fputs("\x1b[?25l", stdout);
+  std::fflush(stdout);
+}
+
+LiveScreen::~LiveScreen() {
+  std::fputs("\x1b[?25h", stdout);
+  std::fflush(stdout);
+}
+
+// One write a frame, between the marks of a synchronized update: no half-drawn frame is shown.
+void LiveScreen::draw(const std::vector<std::string>& lines) {
+  std::string out = "\x1b[?2026h";
+  if (drawn_lines_ > 0) out += fmt::format("\x1b[{}A", drawn_lines_);
+  out += '\r';
+  for (const std::string& line : lines) out += line + "\x1b[K\n";
+  out += "\x1b[J\x1b[?2026l";
+  drawn_lines_ = lines.size();
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace swarmline

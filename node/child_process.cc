@@ -1,0 +1,114 @@
+#include "node/child_process.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace swarmline {
+namespace {
+
+constexpr int kExecFailed = 127;
+
+int exit_code_from(int wait_status) {
+  if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
+  return 128 + WTERMSIG(wait_status);
+}
+
+// Between fork and exec: only what a signal handler may call.
+[[noreturn]] void become(char* const* argv, int output, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kExecFailed);  // the parent died before the prctl
+  ::setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  ::execv(argv[0], argv);
+  ::_exit(kExecFailed);
+}
+
+}  // namespace
+
+Result<ChildProcess> ChildProcess::start(const Options& options) {
+  const int output =
+      ::open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (output < 0) {
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot write {}: {}", options.output_file, std::strerror(errno)));
+  }
+  std::vector<char*> argv{const_cast<char*>(options.program.c_str())};
+  for (const std::string& argument : options.arguments) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  argv.push_back(nullptr);
+
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) become(argv.data(), output, parent);
+  const int fork_error = errno;
+  ::close(output);
+  if (pid < 0) {
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot start {}: {}", options.program, std::strerror(fork_error)));
+  }
+  return ChildProcess(pid);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), exit_code_(other.exit_code_) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  if (this != &other) {
+    kill_and_wait();
+    pid_ = std::exchange(other.pid_, 0);
+    exit_code_ = other.exit_code_;
+  }
+  return *this;
+}
+
+ChildProcess::~ChildProcess() {
+  kill_and_wait();
+}
+
+std::optional<int> ChildProcess::poll() {
+  if (pid_ == 0 || exit_code_) return exit_code_;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = exit_code_from(status);
+  return exit_code_;
+}
+
+void ChildProcess::send_signal(int signal) {
+  if (pid_ != 0 && !poll()) ::kill(pid_, signal);
+}
+
+void ChildProcess::kill_and_wait() {
+  if (pid_ == 0 || poll()) return;
+  ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  exit_code_ = exit_code_from(status);
+}
+
+Result<std::string> own_program_path() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
+  if (length <= 0 || length == static_cast<ssize_t>(sizeof(path))) {
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot find the own program: {}", std::strerror(errno)));
+  }
+  return std::string(path, static_cast<std::size_t>(length));
+}
+
+}  // namespace swarmline

@@ -1,0 +1,203 @@
+#include "node/coordinator_node.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "console/exit_codes.h"
+#include "engine/config/load.h"
+
+namespace swarmline {
+namespace {
+
+// What is still queued for closing connections gets out.
+constexpr Duration kLinger = std::chrono::milliseconds(200);
+// A coordinator that reads a checkpoint is asked so often whether it is done.
+constexpr Duration kBeginningLook = std::chrono::milliseconds(10);
+
+std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
+  const auto microseconds = static_cast<std::uint64_t>(runtime.wall_seconds() * 1e6);
+  return fmt::format("{}-{}", config.run.name, hex64(mix(microseconds, config.run.seed)));
+}
+
+}  // namespace
+
+CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions options,
+                                 Handlers handlers)
+    : runtime_(runtime),
+      options_(std::move(options)),
+      handlers_(std::move(handlers)),
+      folder_(options_.config.run_folder()),
+      reader_(runtime_, {.name = "checkpoints"}),
+      source_(folder_.checkpoints(), reader_) {}
+
+CoordinatorNode::~CoordinatorNode() = default;
+
+Result<void> CoordinatorNode::begin_folder(const std::function<Result<RunStart>()>& begin) {
+  const auto start = begin();
+  if (!start) return std::unexpected(start.error());
+  nothing_to_do_ = *start == RunStart::kFinished;
+  if (handlers_.on_begun) handlers_.on_begun(*start);
+  return {};
+}
+
+Result<void> CoordinatorNode::open() {
+  const RunConfig& config = options_.config;
+  if (options_.standby) {
+    SWARMLINE_TRY(make_folders(folder_.logs()));
+  } else if (!options_.prepared) {
+    SWARMLINE_TRY(begin_folder([&] { return folder_.prepare_or_resume(config, options_.fresh); }));
+    if (nothing_to_do_) return {};
+  }
+  auto network = options_.network(
+      runtime_, {.name = options_.standby ? "standby" : "coordinator", .slow_down = {}});
+  if (!network) return std::unexpected(std::move(network).error());
+  network_ = std::move(*network);
+  auto data = open_run_data(config, true);
+  if (!data) return std::unexpected(std::move(data).error());
+  data_.emplace(std::move(*data));
+  store_ = open_control_store({.etcd = config.run.etcd,
+                               .run_folder = folder_.path(),
+                               .run = config.run.name,
+                               .lease = from_seconds(config.run.etcd_lease_seconds)});
+  leadership_.emplace(runtime_, *store_, own_name(),
+                      [this](const std::string& why) { step_down(why); });
+  return options_.standby ? Result<void>() : take_the_lead();
+}
+
+Result<void> CoordinatorNode::take_the_lead() {
+  auto journal = leadership_->try_lead();
+  if (!journal) return std::unexpected(std::move(journal).error());
+  if (*journal == nullptr) {
+    const auto leader = store_->leader();
+    return fail(
+        ErrorCode::kUserMistake,
+        fmt::format("another coordinator ({}) leads the run {}; end that one first, or give "
+                    "this run another name by --name NAME",
+                    leader ? leader->value_or("just gone") : "unknown", options_.config.run.name));
+  }
+  journal_ = *journal;
+  return {};
+}
+
+void CoordinatorNode::start() {
+  if (nothing_to_do_) return finish(RunOutcome{});
+  SWARMLINE_CHECK(leadership_.has_value());
+  if (!options_.standby) {
+    if (auto led = lead(); !led) finish(std::unexpected(std::move(led).error()));
+    return;
+  }
+  if (handlers_.on_standing_by) handlers_.on_standing_by();
+  leadership_->stand_by([this](Result<Journal*> journal) { leads_after_all(std::move(journal)); });
+}
+
+// The one who led before is gone.
+void CoordinatorNode::leads_after_all(Result<Journal*> journal) {
+  if (over_) return;
+  const auto go_on = [&]() -> Result<void> {
+    if (!journal) return std::unexpected(std::move(journal).error());
+    journal_ = *journal;
+    const auto ended = Coordinator::has_ended(*journal_);
+    if (!ended) return std::unexpected(ended.error());
+    nothing_to_do_ = *ended;
+    if (nothing_to_do_) return {};
+    SWARMLINE_TRY(begin_folder([this] { return folder_.take_over(options_.config); }));
+    return nothing_to_do_ ? Result<void>() : lead();
+  };
+  if (auto led = go_on(); !led) return finish(std::unexpected(std::move(led).error()));
+  if (nothing_to_do_) finish(RunOutcome{});
+}
+
+Result<void> CoordinatorNode::open_files() {
+  auto log_file = LineFile::open_append(folder_.log());
+  if (!log_file) return std::unexpected(std::move(log_file).error());
+  log_.emplace(std::move(*log_file));
+  sink_.emplace(folder_.checkpoints(), manifest_for(options_.config, data_->model),
+                options_.config.checkpoint.keep);
+  log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
+      data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
+      data_->dataset.held_out_sequences());
+  return {};
+}
+
+Result<void> CoordinatorNode::lead() {
+  SWARMLINE_TRY(open_files());
+  CoordinatorOptions options{
+      .config = options_.config,
+      .config_toml = to_toml(options_.config),
+      .run_id = make_run_id(options_.config, runtime_),
+      .model = data_->model,
+      .eval_sequences = data_->eval_sequences,
+      .unigram_entropy = data_->entropy.unigram_nats,
+      .bigram_entropy = data_->entropy.bigram_nats.value_or(0),
+      .log_line =
+          [this](const std::string& line) {
+            if (auto written = log_->append(line); !written) {
+              log(LogLevel::kWarn, "{}", written.error().what);
+            }
+          },
+      .checkpoints = &source_,
+  };
+  coordinator_.emplace(
+      runtime_, *network_, *journal_, *sink_, std::move(options),
+      guard_.wrap([this](RunOutcome outcome) { coordinator_finished(std::move(outcome)); }));
+  auto bound = coordinator_->start();
+  if (!bound) {
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{}; give another address by --set net.listen=HOST:PORT (port 0: any "
+                            "free one)",
+                            bound.error().what));
+  }
+  look_whether_it_takes_peers(*bound);
+  return {};
+}
+
+// Peers come once they are answered: the folder tells nobody the address before.
+void CoordinatorNode::look_whether_it_takes_peers(const Address& bound) {
+  if (over_) return;
+  if (!coordinator_->takes_peers()) {
+    runtime_.call_after(kBeginningLook,
+                        guard_.wrap([this, bound] { look_whether_it_takes_peers(bound); }));
+    return;
+  }
+  if (auto written = folder_.write_address(bound); !written)
+    return finish(std::unexpected(std::move(written).error()));
+  if (handlers_.on_listening) handlers_.on_listening(bound);
+}
+
+// Another leads by now: the run is its, and so are the peers and the folder.
+void CoordinatorNode::step_down(const std::string& why) {
+  finish(RunOutcome{kExitRefused, why});
+}
+
+void CoordinatorNode::coordinator_finished(RunOutcome outcome) {
+  if (over_) return;
+  if (outcome.exit_code == kExitRefused) return step_down(outcome.sentence);
+  over_ = true;
+  if (auto written = write_text_file_atomically(folder_.status(), coordinator_->status_json());
+      !written) {
+    log(LogLevel::kWarn, "{}", written.error().what);
+  }
+  runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
+    folder_.remove_address();
+    handlers_.on_finished(outcome);
+  }));
+}
+
+void CoordinatorNode::finish(Result<RunOutcome> outcome) {
+  if (std::exchange(over_, true)) return;
+  runtime_.post(
+      guard_.wrap([this, outcome = std::move(outcome)] { handlers_.on_finished(outcome); }));
+}
+
+void CoordinatorNode::request_stop() {
+  const bool again = std::exchange(stop_asked_, true);
+  if (coordinator_) return coordinator_->request_stop(again);
+  finish(RunOutcome{});
+}
+
+}  // namespace swarmline

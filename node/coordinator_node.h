@@ -1,0 +1,99 @@
+// A run's control process as one object: its folder, data, journal and checkpoints, the lead of the
+// run and its renewal, and the coordinator over all of it. What `swarmline coordinator` runs, and
+// what a program embeds.
+//   What:      open() does what takes its time and can be the user's mistake; from start() on it
+//              leads, or waits until it can, and tells how it goes by its handlers.
+//   Ownership: the runtime outlives it. It owns its network, store and files.
+//   Thread:    control thread. open() blocks: it reads the data, and may ask who runs there.
+//   Errors:    of open(): kUserMistake as a sentence; kIo. Later ones end it: on_finished.
+//   Bounds:    those of the coordinator; kLinger from its end to on_finished.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/callback_guard.h"
+#include "base/result.h"
+#include "engine/config/run_config.h"
+#include "engine/device/cpu_device.h"
+#include "engine/store/control_store.h"
+#include "engine/store/files.h"
+#include "node/folder_sink.h"
+#include "node/folder_source.h"
+#include "node/leadership.h"
+#include "node/network_factory.h"
+#include "node/run_data.h"
+#include "node/run_folder.h"
+#include "pipeline/coordinator/coordinator.h"
+
+namespace swarmline {
+
+struct CoordinatorNodeOptions {
+  RunConfig config;
+  bool fresh = false;     // an older run of this name moves aside
+  bool prepared = false;  // somebody else made the run folder
+  bool standby = false;   // waits until nobody leads the run
+  NetworkFactory network = make_tcp_network;
+};
+
+class CoordinatorNode {
+ public:
+  struct Handlers {
+    // How the run begins; not when the folder is `prepared`.
+    std::function<void(RunStart)> on_begun = {};
+    std::function<void()> on_standing_by = {};
+    // Peers that come are answered from now on.
+    std::function<void(const Address&)> on_listening = {};
+    // Once, the last thing that it does. An empty sentence: there was nothing to do, or a standby
+    // was not needed.
+    std::function<void(Result<RunOutcome>)> on_finished;
+  };
+
+  CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions options, Handlers handlers);
+  ~CoordinatorNode();
+  CoordinatorNode(const CoordinatorNode&) = delete;
+  CoordinatorNode& operator=(const CoordinatorNode&) = delete;
+
+  Result<void> open();
+  void start();  // after open()
+  // First: finish the open step, write a checkpoint, end. Again: end at once. A standby ends.
+  void request_stop();
+
+  const RunFolder& folder() const { return folder_; }
+  // What `status --json` shows; empty before it leads.
+  std::string status_json() const { return coordinator_ ? coordinator_->status_json() : ""; }
+
+ private:
+  Result<void> begin_folder(const std::function<Result<RunStart>()>& begin);
+  Result<void> open_files();
+  Result<void> take_the_lead();
+  void leads_after_all(Result<Journal*> journal);
+  Result<void> lead();
+  void look_whether_it_takes_peers(const Address& bound);
+  void step_down(const std::string& why);
+  void coordinator_finished(RunOutcome outcome);
+  void finish(Result<RunOutcome> outcome);
+
+  AsioRuntime& runtime_;
+  CoordinatorNodeOptions options_;
+  Handlers handlers_;
+  RunFolder folder_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<ControlStore> store_;
+  std::optional<Leadership> leadership_;
+  Journal* journal_ = nullptr;  // of store_
+  std::optional<RunData> data_;
+  std::optional<LineFile> log_;
+  std::optional<FolderSink> sink_;
+  CpuDevice reader_;
+  FolderSource source_;
+  std::optional<Coordinator> coordinator_;
+  bool nothing_to_do_ = false;  // the run had been finished
+  bool stop_asked_ = false;
+  bool over_ = false;
+  CallbackGuard guard_;
+};
+
+}  // namespace swarmline

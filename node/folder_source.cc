@@ -1,0 +1,67 @@
+#include "node/folder_source.h"
+
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/checkpoint/checkpoint_folder.h"
+
+namespace swarmline {
+namespace {
+
+Result<Manifest> read_whole(const std::string& path) {
+  auto manifest = read_checkpoint(path, Verify::kContents);
+  if (manifest && !manifest->optimizer_state)
+    return fail(ErrorCode::kIncompatible, path + " holds no optimizer state");
+  return manifest;
+}
+
+struct Opening {
+  std::optional<CheckpointReader> reader;
+  std::optional<CheckpointSource::Saved> saved;
+};
+
+Result<void> open_newest_of(const std::string& folder, Opening& opening) {
+  auto entries = list_checkpoints(folder);
+  if (!entries) return std::unexpected(std::move(entries).error());
+  for (; !entries->empty(); entries->pop_back()) {
+    const std::string& path = entries->back().path;
+    const auto manifest = read_whole(path);
+    if (!manifest) {
+      log(LogLevel::kWarn, "checkpoint passed over: {}", manifest.error().what);
+      continue;
+    }
+    auto reader = CheckpointReader::open(path);
+    if (!reader) return std::unexpected(std::move(reader).error());
+    opening.reader.emplace(std::move(*reader));
+    opening.saved = {.version = manifest->version, .updates = manifest->updates, .path = path};
+    return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+void FolderSource::open_newest(Opened done) {
+  open_.reset();
+  auto opening = std::make_shared<Opening>();
+  Job job;
+  job.body = [folder = folder_, opening] { return open_newest_of(folder, *opening); };
+  const auto submitted =
+      device_.submit(std::move(job), [this, opening, done = std::move(done)](JobReport report) {
+        if (!report.result) return done(std::unexpected(std::move(report.result).error()));
+        open_ = std::move(opening->reader);
+        done(std::move(opening->saved));
+      });
+  SWARMLINE_CHECK(submitted.has_value());  // one call at a time
+}
+
+Result<BytesView> FolderSource::tensor(const std::string& name) const {
+  if (!open_) return fail(ErrorCode::kNotFound, "no checkpoint is open");
+  return open_->find(name);
+}
+
+}  // namespace swarmline

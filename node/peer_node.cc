@@ -1,0 +1,78 @@
+#include "node/peer_node.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "node/run_data.h"
+
+namespace swarmline {
+namespace {
+
+// Last words reach the coordinator and the neighbours.
+constexpr Duration kLinger = std::chrono::milliseconds(300);
+
+Duration from_ms(double ms) {
+  return from_seconds(ms / 1000);
+}
+
+Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config) {
+  auto dataset = open_dataset(config);
+  if (!dataset) return std::unexpected(std::move(dataset).error());
+  return make_dataset_source(config, std::move(*dataset));
+}
+
+CpuDeviceOptions device_options(const PeerNodeOptions& options) {
+  const PeerConfig& machine = options.machine;
+  return {.name = machine.device,
+          .emulation = {.forward = from_ms(machine.emulate_forward_ms),
+                        .backward = from_ms(machine.emulate_backward_ms),
+                        .jitter = machine.emulate_jitter},
+          .seed = hash_name(options.name),
+          .on_thread_start = {}};
+}
+
+}  // namespace
+
+PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
+                   std::function<void(PeerOutcome)> on_finished)
+    : runtime_(runtime),
+      options_(std::move(options)),
+      on_finished_(std::move(on_finished)),
+      device_(runtime_, device_options(options_)) {
+  SWARMLINE_CHECK(!options_.coordinators.empty());
+}
+
+PeerNode::~PeerNode() = default;
+
+Result<void> PeerNode::open() {
+  auto network = options_.network(
+      runtime_,
+      {.name = options_.name, .slow_down = [this](double factor) { device_.slow_down(factor); }});
+  if (!network) return std::unexpected(std::move(network).error());
+  network_ = std::move(*network);
+  const auto& coordinators = options_.coordinators;
+  peer_.emplace(
+      runtime_, *network_, device_,
+      StagePeerOptions{.coordinator = coordinators.front(),
+                       .standby = {coordinators.begin() + 1, coordinators.end()},
+                       .machine = options_.machine,
+                       .name = options_.name,
+                       .make_source = options_.make_source ? options_.make_source : open_source,
+                       .make_model = options_.make_model,
+                       .make_wiring = {}},
+      [this](PeerOutcome outcome) {
+        runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
+          device_.stop();
+          on_finished_(outcome);
+        }));
+      });
+  return {};
+}
+
+void PeerNode::start() {
+  SWARMLINE_CHECK(peer_.has_value());
+  peer_->start();
+}
+
+}  // namespace swarmline

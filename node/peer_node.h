@@ -1,0 +1,62 @@
+// A peer as one object: its device, its network and the stage peer over both. What `swarmline peer`
+// runs, and what a program embeds.
+//   Ownership: the runtime outlives it. It owns device and network.
+//   Thread:    control thread.
+//   Errors:    of open(): as sentences. Later ones end it: on_finished.
+//   Bounds:    kPeerNotice to hand in what it holds; kLinger from its end to on_finished.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/callback_guard.h"
+#include "base/result.h"
+#include "engine/config/run_config.h"
+#include "engine/device/cpu_device.h"
+#include "node/network_factory.h"
+#include "pipeline/stage/stage_peer.h"
+
+namespace swarmline {
+
+// What clouds give a spot machine before it is taken, less a little.
+inline constexpr Duration kPeerNotice = std::chrono::seconds(28);
+
+struct PeerNodeOptions {
+  std::vector<Address> coordinators;  // at least one: the run's, and its standbys
+  PeerConfig machine;
+  std::string name;
+  decltype(StagePeerOptions::make_model) make_model;
+  // Empty: from the data that the run's config names.
+  decltype(StagePeerOptions::make_source) make_source = {};
+  NetworkFactory network = make_tcp_network;
+};
+
+class PeerNode {
+ public:
+  PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
+           std::function<void(PeerOutcome)> on_finished);
+  ~PeerNode();
+  PeerNode(const PeerNode&) = delete;
+  PeerNode& operator=(const PeerNode&) = delete;
+
+  Result<void> open();
+  void start();  // after open()
+  // Its machine goes soon: takes nothing new, hands in what it holds, leaves.
+  void request_drain() { peer_->request_drain(kPeerNotice); }
+  void request_stop() { peer_->request_stop(); }
+  const StagePeer& peer() const { return *peer_; }
+
+ private:
+  AsioRuntime& runtime_;
+  PeerNodeOptions options_;
+  std::function<void(PeerOutcome)> on_finished_;
+  CpuDevice device_;
+  std::unique_ptr<Network> network_;
+  std::optional<StagePeer> peer_;
+  CallbackGuard guard_;
+};
+
+}  // namespace swarmline

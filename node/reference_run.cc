@@ -1,0 +1,188 @@
+#include "node/reference_run.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/limits.h"
+#include "console/exit_codes.h"
+#include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/sha256.h"
+#include "engine/checkpoint/stage_file_image.h"
+#include "engine/config/load.h"
+#include "engine/runtime/asio_runtime.h"
+#include "engine/store/files.h"
+#include "engine/store/log_lines.h"
+#include "node/folder_sink.h"
+#include "node/run_data.h"
+#include "node/run_folder.h"
+#include "node/summary.h"
+#include "pipeline/reference/reference_trainer.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kLinePeriod = std::chrono::seconds(2);
+constexpr std::size_t kLossesShown = 60;
+
+Result<ReferenceMutation> mutation_named(const std::string& name) {
+  using Kind = ReferenceMutation::Kind;
+  constexpr std::pair<const char*, Kind> names[] = {
+      {"", Kind::kNone},
+      {"drop", Kind::kDropMicrobatch},
+      {"double", Kind::kDoubleMicrobatch},
+      {"miss", Kind::kMissAtOneStage},
+      {"lr", Kind::kLearningRate},
+      {"clip", Kind::kClipBeforeReduce},
+  };
+  for (const auto& [known, kind] : names) {
+    if (name == known) return ReferenceMutation{kind};
+  }
+  return fail(ErrorCode::kUserMistake,
+              fmt::format("--mutate {}: expected drop, double, miss, lr or clip", name));
+}
+
+// Prints and logs what a swarm's coordinator would.
+class StepReporter {
+ public:
+  StepReporter(const RunConfig& config, Runtime& runtime, LineFile log)
+      : config_(config),
+        runtime_(runtime),
+        log_(std::move(log)),
+        start_(runtime.now()),
+        before_(start_),
+        printed_(start_ - kLinePeriod) {
+    status_.steps = config.run.steps;
+  }
+
+  void step(const ReferenceStep& report) {
+    const Instant now = runtime_.now();
+    note(log_.append(to_json_line(line_for(report, now))));
+    before_ = now;
+
+    status_.step = report.step + 1;
+    status_.version = status_.step;
+    status_.loss = report.loss;
+    status_.losses.push_back(report.loss);
+    if (status_.losses.size() > kLossesShown) status_.losses.erase(status_.losses.begin());
+    status_.tokens = status_.step * config_.tokens_per_step();
+    status_.elapsed_seconds = to_seconds(now - start_);
+    status_.tokens_per_second = static_cast<double>(status_.tokens) / status_.elapsed_seconds;
+    status_.mean_tokens_per_second = status_.tokens_per_second;
+    status_.eta_seconds = status_.elapsed_seconds / static_cast<double>(status_.step) *
+                          static_cast<double>(config_.run.steps - status_.step);
+    if (now - printed_ < kLinePeriod && status_.step < config_.run.steps) return;
+    printed_ = now;
+    std::printf("%s\n", plain_line(status_).c_str());
+    std::fflush(stdout);
+  }
+
+  void evaluation(double loss, std::uint64_t sequences) {
+    status_.held_out_loss = loss;
+    note(log_.append(to_json_line(EvalLogLine{.version = config_.run.steps,
+                                              .loss = loss,
+                                              .sequences = sequences,
+                                              .tokens = sequences * config_.batch.sequence,
+                                              .wall_seconds = runtime_.wall_seconds()})));
+  }
+  RunStatus& status() { return status_; }
+
+ private:
+  StepLogLine line_for(const ReferenceStep& report, Instant now) const {
+    StepLogLine line;
+    line.step = report.step;
+    line.version = report.step + 1;
+    line.loss = report.loss;
+    line.tokens = config_.tokens_per_step();
+    line.seconds = to_seconds(now - before_);
+    line.wall_seconds = runtime_.wall_seconds();
+    line.gradient_norm = report.gradient_norm;
+    line.learning_rate = report.learning_rate;
+    return line;
+  }
+  // A full disk does not end a run whose result is still in memory; it is said once.
+  void note(Result<void> written) {
+    if (!written && !complained_) std::fprintf(stderr, "%s\n", written.error().what.c_str());
+    complained_ = complained_ || !written;
+  }
+
+  const RunConfig& config_;
+  Runtime& runtime_;
+  LineFile log_;
+  Instant start_, before_, printed_;
+  RunStatus status_;
+  bool complained_ = false;
+};
+
+Result<std::string> save(const RunConfig& config, const ModelSpec& model,
+                         const ReferenceResult& result, const std::string& folder) {
+  SWARMLINE_TRY(make_folders(folder));
+  auto writer = CheckpointWriter::begin(folder, config.run.steps, 1);
+  if (!writer) return std::unexpected(std::move(writer).error());
+  const StageFileImage image(
+      {ArenaPart{.prefix = {}, .layout = result.layout, .arena = result.parameters.bytes()}});
+  Sha256 hash;
+  for (std::uint64_t at = 0; at < image.size_bytes();) {
+    const Buffer piece = image.piece(at, Limits::checkpoint_piece_bytes);
+    SWARMLINE_TRY(writer->write_piece(0, at, piece.bytes()));
+    hash.update(piece.bytes());
+    at += piece.size();
+  }
+  SWARMLINE_TRY(writer->finish_stage(0, image.size_bytes(), hash.finish_hex()));
+  Manifest manifest = manifest_for(config, model);
+  manifest.version = config.run.steps;
+  manifest.boundaries = result.boundaries;
+  manifest.stages.push_back(
+      {.file = {}, .sha256 = {}, .bytes = 0, .first_layer = 0, .last_layer = model.shape.layers});
+  return writer->commit(std::move(manifest));
+}
+
+}  // namespace
+
+Result<int> run_reference_here(ReferenceRunOptions options) {
+  RunConfig& config = options.config;
+  config.run.name += "-reference";
+  auto mutation = mutation_named(options.mutate);
+  if (!mutation) return std::unexpected(std::move(mutation).error());
+  auto data = open_run_data(config, true);
+  if (!data) return std::unexpected(std::move(data).error());
+  const RunFolder folder(config.run_folder());
+  SWARMLINE_TRY(folder.prepare(to_toml(config), options.fresh));
+  auto log_file = LineFile::open_append(folder.log());
+  if (!log_file) return std::unexpected(std::move(log_file).error());
+
+  AsioRuntime runtime;
+  StepReporter reporter(config, runtime, std::move(*log_file));
+  const ReferenceOptions reference{.config = config,
+                                   .model = data->model,
+                                   .device = options.device,
+                                   .threads = options.threads,
+                                   .permute_sums = options.permute_sums,
+                                   .eval_sequences = data->eval_sequences,
+                                   .mutation = *mutation};
+  const auto source = make_dataset_source(config, std::move(data->dataset));
+  set_compute_threads(options.threads);
+  auto result = run_reference(reference, *source,
+                              [&](const ReferenceStep& report) { reporter.step(report); });
+  if (!result) return std::unexpected(std::move(result).error());
+  if (data->eval_sequences > 0) reporter.evaluation(result->eval_loss, data->eval_sequences);
+
+  auto saved =
+      save(config, data->model, *result,
+           options.checkpoint_folder.empty() ? folder.checkpoints() : options.checkpoint_folder);
+  if (!saved) return std::unexpected(std::move(saved).error());
+  RunStatus& status = reporter.status();
+  status.state = "done";
+  status.sentence = fmt::format("finished {} steps without a swarm", config.run.steps);
+  status.run = config.run.name;
+  status.unigram_entropy = data->entropy.unigram_nats;
+  status.bigram_entropy = data->entropy.bigram_nats;
+  status.checkpoint = *saved;
+  SWARMLINE_TRY(write_text_file_atomically(folder.status(), to_json(status) + "\n"));
+  std::fputs(summary(status, folder, false).c_str(), stdout);
+  return kExitDone;
+}
+
+}  // namespace swarmline

@@ -1,0 +1,132 @@
+#include "node/summary.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "console/text.h"
+
+namespace swarmline {
+namespace {
+
+std::string nats(std::optional<double> value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
+std::string loss_lines(const RunStatus& status) {
+  std::string out =
+      fmt::format("  loss            {} nats a token in the last step\n", nats(status.loss));
+  if (status.held_out_loss) {
+    out += fmt::format("  held-out loss   {}\n", nats(status.held_out_loss));
+  }
+  if (status.unigram_entropy) {
+    out += fmt::format("  data            unigram entropy {}, bigram entropy {}\n",
+                       nats(status.unigram_entropy), nats(status.bigram_entropy));
+  }
+  if (status.held_out_loss && status.bigram_entropy) {
+    out += *status.held_out_loss < *status.bigram_entropy
+               ? "                  below the bigram entropy: it predicts better than any table "
+                 "of pairs\n"
+               : "                  not yet below the bigram entropy: train for more steps\n";
+  }
+  return out;
+}
+
+double each(std::uint64_t bytes, std::uint64_t messages) {
+  return static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(messages, 1));
+}
+
+std::string boundary_lines(const RunStatus& status) {
+  std::string out;
+  for (const BoundaryStatus& boundary : status.boundaries) {
+    const std::uint64_t codec = boundary.forward_codec_bytes + boundary.backward_codec_bytes;
+    const std::uint64_t framing = boundary.forward_framing_bytes + boundary.backward_framing_bytes;
+    out += fmt::format(
+        "  boundary {}->{}   {} forward, {} back a microbatch, target tokens {}, framing {:.2f} "
+        "%; {} in all\n",
+        boundary.from, boundary.to,
+        human_bytes(each(boundary.forward_codec_bytes, boundary.microbatches)),
+        human_bytes(each(boundary.backward_codec_bytes, boundary.gradients)),
+        human_bytes(each(boundary.forward_token_bytes, boundary.microbatches)),
+        100 * each(framing, codec),
+        human_bytes(static_cast<double>(codec + framing + boundary.forward_token_bytes)));
+  }
+  return out;
+}
+
+std::string hints(const RunFolder& folder) {
+  return fmt::format(
+      "Next:\n"
+      "  swarmline launch {0}/config.toml --reference\n"
+      "  swarmline checkpoint diff {0} {0}-reference\n"
+      "      the same run in one process, and how far the two models are apart\n",
+      folder.path());
+}
+
+}  // namespace
+
+std::string plain_line(const RunStatus& status) {
+  std::string line = fmt::format(
+      "step {}/{}  loss {}  {} tokens/s", status.step, status.steps, nats(status.loss),
+      status.tokens_per_second ? with_commas(static_cast<std::uint64_t>(*status.tokens_per_second))
+                               : std::string("-"));
+  if (status.over()) return line;
+  return line + fmt::format("  ETA {}  {} in flight",
+                            status.eta_seconds ? human_seconds(*status.eta_seconds) : "-",
+                            status.in_flight);
+}
+
+std::string summary(const RunStatus& status, const RunFolder& folder, bool hint) {
+  const auto speed =
+      status.mean_tokens_per_second ? status.mean_tokens_per_second : status.tokens_per_second;
+  std::string out = fmt::format(
+      "Run {}: {} of {} steps, {} tokens in {}{}\n", status.run, status.step, status.steps,
+      with_commas(status.tokens), human_seconds(status.elapsed_seconds),
+      speed ? fmt::format(" ({} tokens/s)", with_commas(static_cast<std::uint64_t>(*speed)))
+            : std::string());
+  out += loss_lines(status);
+  out += boundary_lines(status);
+  if (!status.boundaries.empty() || status.reduce_bytes > 0) {
+    out += fmt::format("  averaging       {} between the peers of a stage; coordinator {}\n",
+                       human_bytes(static_cast<double>(status.reduce_bytes)),
+                       human_bytes(static_cast<double>(status.control_bytes)));
+  }
+  if (!status.checkpoint.empty()) {
+    out += fmt::format("  model           {}\n", status.checkpoint);
+  }
+  out += fmt::format("  log             {}\n", folder.log());
+  if (hint) out += hints(folder);
+  return out;
+}
+
+std::string describe_start(RunStart start, const RunFolder& folder, const RunConfig& config) {
+  if (start == RunStart::kResumes)
+    return fmt::format("{} holds this run already: it goes on from its newest checkpoint\n",
+                       folder.path());
+  if (start == RunStart::kFinished)
+    return fmt::format(
+        "{} has finished its {} steps; raise run.steps to train on, or move it aside by --fresh\n",
+        folder.path(), config.run.steps);
+  return {};
+}
+
+std::string describe(const RunStatus& status) {
+  std::string out =
+      fmt::format("{}: {}{}\n  {}\n", status.run, status.state,
+                  status.sentence.empty() ? "" : " (" + status.sentence + ")", plain_line(status));
+  if (status.era > 0) out += fmt::format("  {}\n", status.era_sentence);
+  for (const StageStatus& stage : status.stages) {
+    out += fmt::format("  stage {}  layers [{}, {})\n", stage.stage, stage.first_layer,
+                       stage.last_layer);
+    for (const PeerStatus& peer : stage.peers) {
+      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %\n",
+                         peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
+                         100 * peer.busy);
+    }
+  }
+  out += boundary_lines(status);
+  if (!status.checkpoint.empty()) out += fmt::format("  checkpoint {}\n", status.checkpoint);
+  return out;
+}
+
+}  // namespace swarmline

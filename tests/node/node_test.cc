@@ -1,0 +1,192 @@
+// A whole swarm of nodes in one process and on one runtime, as a program would embed them: no
+// command, no child process, sockets on loopback.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/checkpoint/checkpoint_folder.h"
+#include "node/coordinator_node.h"
+#include "node/peer_node.h"
+#include "pipeline/protocol/run_status.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kRunLimit = std::chrono::seconds(60);
+
+// A coordinator and as many peers as the run wants, started once it listens.
+class Swarm {
+ public:
+  Swarm(AsioRuntime& runtime, RunConfig config) : runtime_(runtime), config_(std::move(config)) {
+    coordinator_.emplace(
+        runtime_, CoordinatorNodeOptions{.config = config_},
+        CoordinatorNode::Handlers{
+            .on_begun = [this](RunStart start) { begun_ = start; },
+            .on_listening = [this](const Address& at) { start_peers(at); },
+            .on_finished = [this](Result<RunOutcome> ended) { outcome_ = std::move(ended); }});
+  }
+
+  // Until the coordinator and all peers have ended.
+  bool run() {
+    const auto opened = coordinator_->open();
+    EXPECT_TRUE(opened) << opened.error().what;
+    if (!opened) return false;
+    coordinator_->start();
+    return runtime_.run_until([this] { return outcome_ && peers_ended_.size() == peers_.size(); },
+                              kRunLimit);
+  }
+
+  CoordinatorNode& coordinator() { return *coordinator_; }
+  std::optional<RunStart> begun() const { return begun_; }
+  const std::optional<Result<RunOutcome>>& outcome() const { return outcome_; }
+  const std::vector<PeerOutcome>& peers_ended() const { return peers_ended_; }
+
+ private:
+  void start_peers(const Address& at) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      peers_.push_back(std::make_unique<PeerNode>(
+          runtime_,
+          PeerNodeOptions{.coordinators = {at},
+                          .machine = {},
+                          .name = "peer-" + std::to_string(i + 1),
+                          .make_model = make_fake_model},
+          [this](PeerOutcome ended) { peers_ended_.push_back(std::move(ended)); }));
+      const auto opened = peers_.back()->open();
+      ASSERT_TRUE(opened) << opened.error().what;
+      peers_.back()->start();
+    }
+  }
+
+  AsioRuntime& runtime_;
+  RunConfig config_;
+  std::optional<CoordinatorNode> coordinator_;
+  std::vector<std::unique_ptr<PeerNode>> peers_;
+  std::optional<RunStart> begun_;
+  std::optional<Result<RunOutcome>> outcome_;
+  std::vector<PeerOutcome> peers_ended_;
+};
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeTest() {
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += std::to_string(i * i) + (i % 9 == 0 ? "\n" : " ");
+    config_.run.name = "embedded";
+    config_.run.dir = folder_.at("runs");
+    config_.run.steps = 4;
+    config_.data.files = {folder_.write("text.txt", text)};
+    config_.model.layers = 4;
+    config_.model.d_model = 16;
+    config_.model.heads = 2;
+    config_.model.dtype = DType::kF64;
+    config_.batch = {.batch = 4, .microbatch = 1, .sequence = 8};
+    config_.pipeline.stages = 2;
+    config_.pipeline.peers = {1, 2};
+    config_.codec.forward = config_.codec.backward = "none";
+    config_.eval.sequences_max = 2;
+    config_.checkpoint.optimizer = true;
+  }
+
+  void expect_trained(Swarm& swarm, std::uint64_t steps) {
+    ASSERT_TRUE(swarm.run());
+    const Result<RunOutcome>& outcome = *swarm.outcome();
+    ASSERT_TRUE(outcome) << outcome.error().what;
+    EXPECT_EQ(outcome->exit_code, 0) << outcome->sentence;
+    EXPECT_EQ(swarm.peers_ended().size(), 3U);
+    for (const PeerOutcome& peer : swarm.peers_ended())
+      EXPECT_EQ(peer.exit_code, 0) << peer.sentence;
+    const RunFolder& folder = swarm.coordinator().folder();
+    const auto status = parse_status(folder.final_status().value_or(""));
+    ASSERT_TRUE(status) << status.error().what;
+    EXPECT_EQ(status->state, "done");
+    EXPECT_EQ(status->step, steps);
+    EXPECT_FALSE(folder.read_address());
+    const auto newest = latest_checkpoint(folder.checkpoints());
+    ASSERT_TRUE(newest && *newest);
+    EXPECT_EQ((*newest)->step, steps);
+  }
+
+  TempFolder folder_;
+  RunConfig config_;
+  AsioRuntime runtime_;
+};
+
+TEST_F(NodeTest, ASwarmInOneProcessTrains) {
+  Swarm swarm(runtime_, config_);
+  expect_trained(swarm, 4);
+  EXPECT_EQ(swarm.begun(), RunStart::kNew);
+}
+
+TEST_F(NodeTest, AFinishedRunIsNotBegunAgainAndALongerOneGoesOn) {
+  {
+    Swarm swarm(runtime_, config_);
+    expect_trained(swarm, 4);
+  }
+  {
+    Swarm again(runtime_, config_);
+    ASSERT_TRUE(again.run());
+    EXPECT_EQ(again.begun(), RunStart::kFinished);
+    ASSERT_TRUE(*again.outcome());
+    EXPECT_EQ((*again.outcome())->exit_code, 0);
+    EXPECT_TRUE((*again.outcome())->sentence.empty());
+    EXPECT_TRUE(again.peers_ended().empty());
+  }
+  config_.run.steps = 6;
+  Swarm longer(runtime_, config_);
+  expect_trained(longer, 6);
+  EXPECT_EQ(longer.begun(), RunStart::kResumes);
+}
+
+TEST_F(NodeTest, AStopEndsTheRunWithACheckpoint) {
+  config_.run.steps = 100'000;
+  Swarm swarm(runtime_, config_);
+  std::function<void()> look = [&] {
+    const auto status = parse_status(swarm.coordinator().status_json());
+    if (status && status->step > 2) return swarm.coordinator().request_stop();
+    runtime_.call_after(std::chrono::milliseconds(10), look);
+  };
+  look();
+  ASSERT_TRUE(swarm.run());
+  ASSERT_TRUE(*swarm.outcome());
+  EXPECT_EQ((*swarm.outcome())->exit_code, 0) << (*swarm.outcome())->sentence;
+  const auto newest = latest_checkpoint(swarm.coordinator().folder().checkpoints());
+  ASSERT_TRUE(newest && *newest);
+  EXPECT_GT((*newest)->step, 0U);
+}
+
+TEST_F(NodeTest, AMistakeIsSaidBeforeAnythingRuns) {
+  config_.data.files = {folder_.at("nowhere.txt")};
+  CoordinatorNode node(runtime_, {.config = config_}, {.on_finished = [](auto) { FAIL(); }});
+  const auto opened = node.open();
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::kUserMistake);
+}
+
+TEST_F(NodeTest, AStandbyLeadsWhenNobodyElseDoes) {
+  std::vector<std::string> seen;
+  CoordinatorNode standby(runtime_, {.config = config_, .standby = true},
+                          {.on_begun = [&](RunStart) { seen.push_back("begun"); },
+                           .on_standing_by = [&] { seen.push_back("stands by"); },
+                           .on_listening = [&](const Address&) { seen.push_back("listens"); },
+                           .on_finished = [&](auto) { seen.push_back("finished"); }});
+  const auto opened = standby.open();
+  ASSERT_TRUE(opened) << opened.error().what;
+  standby.start();
+  EXPECT_EQ(seen, (std::vector<std::string>{"stands by"}));
+  EXPECT_TRUE(runtime_.run_until([&] { return seen.size() == 3; }, kRunLimit));
+  standby.request_stop();
+  standby.request_stop();  // nobody is there to finish a step
+  EXPECT_TRUE(runtime_.run_until([&] { return seen.size() == 4; }, kRunLimit));
+  EXPECT_EQ(seen, (std::vector<std::string>{"stands by", "begun", "listens", "finished"}));
+}
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,79 @@
+#include "pipeline/protocol/run_status.h"
+
+#include <gtest/gtest.h>
+
+#include "node/summary.h"
+#include "tests/golden/golden.h"
+
+namespace swarmline {
+namespace {
+
+const std::string kGolden = "cli/status.json";
+
+TEST(RunStatus, ReadsTheGoldenStatus) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status) << status.error().what;
+  EXPECT_EQ(status->run, "quickstart");
+  EXPECT_EQ(status->state, "training");
+  EXPECT_EQ(status->step, 143U);
+  EXPECT_EQ(status->steps, 400U);
+  EXPECT_DOUBLE_EQ(*status->loss, 2.4312);
+  EXPECT_FALSE(status->held_out_loss);
+  EXPECT_FALSE(status->over());
+  ASSERT_EQ(status->stages.size(), 2U);
+  EXPECT_EQ(status->peers(), 3U);
+  EXPECT_EQ(status->stages[1].peers[0].name, "peer-2");
+  EXPECT_DOUBLE_EQ(status->stages[1].peers[0].share, 0.75);
+  ASSERT_EQ(status->boundaries.size(), 1U);
+  EXPECT_EQ(status->boundaries[0].forward_codec_bytes, 4194304U);
+  EXPECT_EQ(status->boundaries[0].gradients, 64U);
+  EXPECT_EQ(status->boundaries[0].forward_codec, "h8");
+  EXPECT_EQ(status->boundaries[0].forward_error, 0.006);
+  EXPECT_EQ(status->boundaries[0].forward_bytes_per_second, 125e6);
+  EXPECT_FALSE(status->boundaries[0].backward_error);
+  EXPECT_EQ(status->losses.size(), 4U);
+}
+
+TEST(RunStatus, IsWrittenAsItIsRead) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status) << status.error().what;
+  expect_golden(kGolden, to_json(*status) + "\n");
+}
+
+TEST(RunStatus, RefusesAnotherFormatAndNonsense) {
+  auto newer = parse_status(R"({"format":2})");
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().code, ErrorCode::kIncompatible);
+  EXPECT_NE(newer.error().what.find("format 2"), std::string::npos);
+  EXPECT_FALSE(parse_status("training"));
+  EXPECT_FALSE(parse_status("[]"));
+}
+
+TEST(RunStatus, MissingMembersAreAbsentNotZero) {
+  auto status = parse_status(R"({"format":1,"loss":null,"bigram_entropy":0})");
+  ASSERT_TRUE(status);
+  EXPECT_FALSE(status->loss);
+  EXPECT_FALSE(status->bigram_entropy);
+  EXPECT_EQ(plain_line(*status), "step 0/0  loss -  - tokens/s  ETA -  0 in flight");
+}
+
+TEST(Summary, ComparesWithTheEntropiesOfTheData) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status);
+  const RunFolder folder("runs/quickstart");
+  status->held_out_loss = *status->bigram_entropy - 0.1;
+  EXPECT_NE(summary(*status, folder, true).find("below the bigram entropy: it predicts"),
+            std::string::npos);
+  status->held_out_loss = *status->bigram_entropy + 0.1;
+  const std::string text = summary(*status, folder, true);
+  EXPECT_NE(text.find("not yet below"), std::string::npos);
+  EXPECT_NE(text.find("boundary 0->1   64.0 KiB forward, 64.0 KiB back a microbatch"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("framing 0.50 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("Next:"), std::string::npos);
+  EXPECT_EQ(summary(*status, folder, false).find("Next:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace swarmline

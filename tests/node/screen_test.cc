@@ -1,0 +1,103 @@
+#include "console/screen.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "console/text.h"
+#include "node/summary.h"
+
+namespace swarmline {
+namespace {
+
+RunStatus busy_status(std::size_t stages, std::size_t peers) {
+  RunStatus status;
+  status.run = "quickstart";
+  status.state = "training";
+  status.sentence = std::string(200, 'x');
+  status.step = 143;
+  status.steps = 400;
+  status.loss = 2.4312;
+  status.tokens_per_second = 12345.6;
+  status.eta_seconds = 85;
+  status.losses.assign(60, 2.5);
+  for (std::size_t s = 0; s < stages; ++s) {
+    StageStatus stage{.stage = s, .first_layer = s, .last_layer = s + 1, .peers = {}};
+    for (std::size_t p = 0; p < peers; ++p) {
+      stage.peers.push_back({.peer = p, .name = "peer-" + std::to_string(p), .state = "ready"});
+    }
+    status.stages.push_back(stage);
+    if (s > 0) status.boundaries.push_back({.from = s - 1, .to = s});
+  }
+  return status;
+}
+
+// Where the run went back to is said until it ends and there is more to say.
+TEST(Screen, SaysWhereTheNewestEraBegan) {
+  RunStatus status;
+  status.run = "r";
+  status.state = "training";
+  status.era = 2;
+  status.era_sentence =
+      "era 2 begins with version 40 (runs/r/checkpoints/step-40): peer 3 was lost";
+  const ScreenStyle style{.columns = 120, .rows = 24, .color = false, .utf8 = false};
+  const auto shows = [&](const std::string& text) {
+    const std::vector<std::string> lines = render_screen(status, "", style);
+    return std::ranges::find(lines, text) != lines.end();
+  };
+  EXPECT_TRUE(shows(status.era_sentence));
+  EXPECT_NE(describe(status).find(status.era_sentence), std::string::npos);
+  status.sentence = "finished 60 steps";
+  EXPECT_TRUE(shows("finished 60 steps"));
+  EXPECT_FALSE(shows(status.era_sentence));
+}
+
+TEST(Screen, FitsEveryTerminal) {
+  for (const std::size_t rows : {8, 12, 24, 60}) {
+    for (const std::size_t columns : {40, 80, 200}) {
+      for (const std::size_t stages : {0, 1, 4, 40}) {
+        const ScreenStyle style{.columns = columns, .rows = rows, .color = true, .utf8 = true};
+        const auto lines = render_screen(busy_status(stages, 20), "note", style);
+        EXPECT_LT(lines.size(), rows);
+        for (const std::string& line : lines) EXPECT_LE(display_columns(line), columns) << line;
+      }
+    }
+  }
+}
+
+// A line that is too long loses peers, not their number, nor the shadows.
+TEST(Screen, CountsPeersThatHaveNoRoom) {
+  RunStatus status = busy_status(1, 20);
+  status.stages[0].shadows = {{.state = "ready"}, {.state = "fetching"}};
+  const auto stage_of = [&](std::size_t columns) {
+    const ScreenStyle style{.columns = columns, .rows = 24, .color = false, .utf8 = false};
+    for (const std::string& line : render_screen(status, "", style))
+      if (line.starts_with("stage 0")) return line;
+    return std::string();
+  };
+  const std::string line = stage_of(80);
+  EXPECT_TRUE(line.ends_with("* peer-1 0 %  and 18 more  1/2 shadows")) << line;
+  EXPECT_TRUE(stage_of(400).ends_with("* peer-19 0 %  1/2 shadows"));
+}
+
+TEST(Screen, ShowsWhatMatters) {
+  const auto lines = render_screen(busy_status(4, 2), "note", {});
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  for (const char* part : {"quickstart", "training", "143 / 400", "36 %", "ETA 1m 25s", "2.4312",
+                           "12,345 tokens/s", "stage 3", "boundary 2", "peer-1", "note"}) {
+    EXPECT_NE(all.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Screen, WithoutColorAndUtf8IsPlainAscii) {
+  const ScreenStyle style{.columns = 80, .rows = 24, .color = false, .utf8 = false};
+  for (const std::string& line : render_screen(busy_status(4, 2), "note", style)) {
+    for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
+  }
+}
+
+}  // namespace
+}  // namespace swarmline
