@@ -1,0 +1,119 @@
+// What parts of a coordinator are made with, without a coordinator and without a network: a virtual
+// clock, a journal in memory, peers whose channels keep what is said to them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/coordinator/members/audience.h"
+#include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/run_journal.h"
+#include "pipeline/coordinator/run/run_lifecycle.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/run/rulings.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/leases.h"
+#include "pipeline/coordinator/steps/open_phases.h"
+#include "pipeline/ledger/ledger.h"
+#include "sim/doors/sim_runtime.h"
+#include "tests/coordinator/fake_session.h"
+
+namespace swarmline {
+
+inline CoordinatorOptions bench_options(std::uint32_t stages, std::uint32_t microbatches) {
+  CoordinatorOptions options;
+  RunConfig& config = options.config;
+  config.run.steps = 4;
+  config.model.layers = 4;
+  config.model.d_model = 8;
+  config.model.heads = 2;
+  config.data.files = {"synthetic"};
+  config.batch = {.batch = microbatches, .microbatch = 1, .sequence = 4};
+  config.pipeline.stages = stages;
+  config.pipeline.peers.assign(stages, 1);
+  options.model = *resolve_model(config, 31);
+  options.run_id = "run";
+  return options;
+}
+
+struct PartsBench {
+  explicit PartsBench(std::uint32_t stages = 2, std::uint32_t microbatches = 4)
+      : options(bench_options(stages, microbatches)) {}
+
+  // A member that serves its stage.
+  Seat seated(std::uint16_t stage) {
+    wire::Hello hello;
+    hello.set_address("host:" + std::to_string(peers.size() + 1));
+    const Seat seat = *members.join(hello, StageId{stage});
+    members.at(seat.peer).state = MemberState::kReady;
+    detector.watch(seat, alarms.now());
+    FakeSession& fake = peers[seat];
+    sessions.add(fake.session);
+    sessions.seat(fake.session, seat);
+    return seat;
+  }
+  // As the coordinator ends a seat, but for the observers.
+  SeatLoss lost(const Seat& seat) {
+    members.fence(seat);
+    sessions.unseat(seat.peer);
+    return {.seat = seat, .why = "lost", .how = Departure::kLost};
+  }
+  // Messages of that kind that the peer has been told, in order.
+  template <typename Message>
+  std::vector<Message> told(const Seat& seat, MessageKind kind) {
+    outbox.flush();
+    std::vector<Message> messages;
+    for (const Frame& frame : peers.at(seat).channel->said)
+      if (kind_of(frame) == kind) messages.push_back(*parse<Message>(frame));
+    return messages;
+  }
+  std::size_t count(const Seat& seat, MessageKind kind) {
+    outbox.flush();
+    std::size_t count = 0;
+    for (const Frame& frame : peers.at(seat).channel->said) count += kind_of(frame) == kind;
+    return count;
+  }
+  void open_step(std::uint64_t step) {
+    const Phase phase{PhaseKind::kTrain, step};
+    phases.open({.phase = phase, .version = Version{step}}, Term{1}, {});
+    phases.announce(phase);
+  }
+  // Every index of the step is owned: by the first peer of each stage.
+  void complete_step(std::uint64_t step) {
+    const Phase phase{PhaseKind::kTrain, step};
+    const Seat source = members.ready_of(StageId{0}).front();
+    ledger.lease(phase, source, ledger.indices(phase));
+    for (const StageSpec& stage : shape.stages)
+      for (std::uint32_t index = 0; index < ledger.indices(phase); ++index)
+        ledger.report(phase, stage.stage, index, members.ready_of(stage.stage).front(), Attempt{});
+  }
+
+  const CoordinatorOptions options;
+  SimRuntime clock{1};
+  std::unique_ptr<Journal> store = make_memory_journal();
+  const RunShape shape{options};
+  RunJournal journal{*store};
+  EventLog events{clock.node(0), journal, {}};
+  std::size_t settled = 0;
+  Alarms alarms{clock.node(0), [this] { ++settled; }};
+  Rulings rulings;
+  RunLifecycle life;
+  std::map<Seat, FakeSession> peers;
+  SessionTable sessions;
+  Outbox outbox{sessions};
+  Membership members{options.config.pipeline.peers};
+  FailureDetector detector{options.config.net, options.config.wiring.hop_timeout_seconds};
+  Ledger ledger;
+  ShadowDesk shadows;
+  Audience audience{sessions, members, outbox};
+  OpenPhases phases{shape, ledger, audience, outbox};
+  Leases leases{ledger, phases, members, outbox};
+};
+
+}  // namespace swarmline

@@ -1,0 +1,343 @@
+// Open phases, leases, reports and rounds, each without what is above it.
+#include <gtest/gtest.h>
+
+#include "pipeline/coordinator/steps/commit_round.h"
+#include "pipeline/coordinator/steps/report_intake.h"
+#include "pipeline/coordinator/steps/straggler_detector.h"
+#include "pipeline/protocol/knobs.h"
+#include "tests/coordinator/parts_bench.h"
+#include "tests/harness/mark_expected.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Phase kStep0{PhaseKind::kTrain, 0};
+
+class Steps : public ::testing::Test {
+ protected:
+  PartsBench bench;
+  const Seat a = bench.seated(0), b = bench.seated(1);
+};
+
+// ---- OpenPhases ---------------------------------------------------------------------------------
+
+TEST_F(Steps, APhaseIsAnnouncedAndANewcomerIsGreetedWithIt) {
+  bench.open_step(0);
+  const auto told = bench.told<wire::OpenPhase>(a, MessageKind::kOpenPhase);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].microbatches(), 4U);
+  EXPECT_EQ(told[0].opening(), first_phase_epoch(Term{1}).value);
+  const Seat newcomer = bench.seated(1);
+  bench.phases.greet(newcomer);
+  EXPECT_EQ(bench.count(newcomer, MessageKind::kOpenPhase), 1U);
+  EXPECT_EQ(bench.count(newcomer, MessageKind::kReopen), 0U);
+  bench.phases.check_invariants();
+}
+
+TEST_F(Steps, ASealedStepIsReopenedUnderAHigherEpochAndSaidOnce) {
+  bench.open_step(0);
+  bench.complete_step(0);
+  bench.phases.seal(0);
+  EXPECT_TRUE(bench.phases.is_sealed(kStep0));
+  const MarkExpected reopened("open_phases.reopened");
+  EXPECT_TRUE(bench.phases.reopen({StageId{1}}));
+  EXPECT_FALSE(bench.phases.reopen({StageId{1}})) << "they know";
+  const auto told = bench.told<wire::Reopen>(a, MessageKind::kReopen);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].opening(), first_phase_epoch(Term{1}).value + 1);
+  const Seat newcomer = bench.seated(1);
+  bench.phases.greet(newcomer);
+  EXPECT_TRUE(bench.told<wire::OpenPhase>(newcomer, MessageKind::kOpenPhase)[0].sealed());
+  EXPECT_EQ(bench.count(newcomer, MessageKind::kReopen), 1U);
+}
+
+// ---- Leases -------------------------------------------------------------------------------------
+
+TEST_F(Steps, ASourceGetsWhatItWantsAndNoMore) {
+  bench.open_step(0);
+  bench.leases.want(a, 3);
+  EXPECT_TRUE(bench.leases.is_due());
+  bench.leases.pump();
+  EXPECT_FALSE(bench.leases.is_due());
+  EXPECT_EQ(bench.told<wire::Leases>(a, MessageKind::kLeases)[0].leases_size(), 3);
+  bench.leases.want(a, 2);  // an older word
+  bench.leases.pump();
+  EXPECT_EQ(bench.count(a, MessageKind::kLeases), 1U);
+  bench.leases.want(a, 9);
+  bench.leases.pump();
+  EXPECT_EQ(bench.told<wire::Leases>(a, MessageKind::kLeases)[1].leases_size(), 1);
+}
+
+TEST_F(Steps, WhatALostSourceHadIsLeasedToAnother) {
+  const Seat other = bench.seated(0);
+  bench.open_step(0);
+  bench.leases.want(a, 4);
+  bench.leases.pump();
+  const SeatLoss loss = bench.lost(a);
+  bench.leases.on_seat_lost(loss);
+  bench.phases.on_seat_lost(loss);
+  bench.leases.want(other, 9);
+  bench.leases.pump();
+  EXPECT_EQ(bench.told<wire::Leases>(other, MessageKind::kLeases)[0].leases_size(), 4);
+}
+
+TEST_F(Steps, WhatIsOutIsLeasedAgainToSomebodyElse) {
+  bench.open_step(0);
+  bench.leases.want(a, 9);
+  bench.leases.pump();
+  EXPECT_FALSE(bench.leases.lease_again(kStep0, 0)) << "nobody else is there";
+  const Seat other = bench.seated(0);
+  bench.leases.want(other, 1);
+  const MarkExpected again("leases.leased_again");
+  EXPECT_TRUE(bench.leases.lease_again(kStep0, 0));
+  EXPECT_FALSE(bench.leases.lease_again(kStep0, 1)) << "it has no room";
+  bench.leases.send_again();
+  EXPECT_EQ(bench.told<wire::Leases>(other, MessageKind::kLeases)[0].leases_size(), 1);
+  bench.leases.check_invariants();
+}
+
+// ---- ReportIntake -------------------------------------------------------------------------------
+
+class Reports : public Steps {
+ protected:
+  static wire::Report report(const Seat& seat, std::uint32_t index, double loss = 0) {
+    wire::Report report;
+    *report.mutable_seat() = to_wire(seat);
+    *report.mutable_phase() = to_wire(kStep0);
+    wire::Contribution* contribution = report.add_contributions();
+    contribution->set_index(index);
+    contribution->set_loss_sum(loss);
+    return report;
+  }
+  wire::ComputeFailed failed(const Seat& seat, std::uint32_t index) {
+    wire::ComputeFailed failed;
+    *failed.mutable_seat() = to_wire(seat);
+    *failed.mutable_id() = to_wire(AttemptId{{kStep0, index}, Attempt{}});
+    failed.set_what("nan");
+    return failed;
+  }
+  ReportIntake intake{bench.shape,   bench.ledger, bench.leases,
+                      bench.members, bench.outbox, bench.rulings};
+};
+
+TEST_F(Reports, AContributionCountsOnceAndItsLossWithIt) {
+  const Seat mate = bench.seated(1);
+  bench.open_step(0);
+  bench.leases.want(a, 4);
+  bench.leases.pump();
+  intake.on_report(report(b, 2, 1.5));
+  EXPECT_TRUE(intake.take_progress());
+  EXPECT_EQ(bench.ledger.owner(kStep0, StageId{1}, 2), b);
+  EXPECT_EQ(bench.ledger.loss_sum(kStep0), 1.5);
+  const MarkExpected refused("report_intake.refused");
+  intake.on_report(report(mate, 2, 7));
+  EXPECT_EQ(bench.told<wire::ReportAck>(mate, MessageKind::kReportAck)[0].refused_size(), 1);
+  EXPECT_EQ(bench.ledger.loss_sum(kStep0), 1.5);
+}
+
+TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
+  const Seat second = bench.seated(1);
+  bench.open_step(0);
+  intake.on_compute_failed(failed(b, 1));
+  EXPECT_FALSE(bench.rulings.any()) << "another peer of the stage may do better";
+  const MarkExpected poison("report_intake.poison");
+  intake.on_compute_failed(failed(second, 1));
+  const auto sentence = bench.rulings.take_failure();
+  ASSERT_TRUE(sentence.has_value());
+  EXPECT_NE(sentence->find("step 0 microbatch 1 failed on 2 peers"), std::string::npos);
+  EXPECT_NE(sentence->find("nan"), std::string::npos);
+}
+
+TEST_F(Reports, AClaimOfAnothersSeatIsRefused) {
+  bench.open_step(0);
+  wire::Claim claim;
+  *claim.mutable_seat() = to_wire(a);
+  *claim.mutable_id() = to_wire(AttemptId{{kStep0, 0}, resend_attempt(a.peer, 1)});
+  std::vector<bool> granted;
+  const auto respond = [&](const Result<Frame>& frame) {
+    granted.push_back(parse<wire::ClaimReply>(*frame)->granted());
+  };
+  intake.on_claim(b, make_frame(MessageKind::kClaim, claim), respond);
+  intake.on_claim(a, make_frame(MessageKind::kClaim, claim), respond);
+  bench.outbox.flush();
+  EXPECT_EQ(granted, (std::vector{false, true}));
+}
+
+// ---- StragglerDetector --------------------------------------------------------------------------
+
+TEST_F(Steps, AStepWhoseReportsPauseForLongIsBackedUp) {
+  StragglerDetector stragglers(bench.shape, bench.alarms, bench.life, bench.ledger, bench.phases,
+                               bench.leases);
+  bench.life.move_to(life::Training{});
+  const Seat idle = bench.seated(0);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    const Phase phase{PhaseKind::kTrain, step};
+    bench.open_step(step);
+    bench.leases.want(a, 4 * (step + 1));
+    bench.leases.pump();
+    if (step == 3) break;
+    for (int report = 0; report < 3; ++report) {
+      bench.clock.run_for(100ms);
+      stragglers.on_report(phase);
+    }
+    bench.complete_step(step);
+    stragglers.on_report(phase);
+    bench.ledger.abandon(phase);
+    bench.phases.on_retired(phase);
+  }
+  stragglers.on_report({PhaseKind::kTrain, 3});
+  bench.leases.want(idle, 4);
+  const MarkExpected backed_up("straggler_detector.backed_up");
+  bench.clock.run_for(1s);
+  EXPECT_EQ(bench.told<wire::Leases>(idle, MessageKind::kLeases)[0].leases_size(), 4);
+  bench.clock.run_for(5s);
+  EXPECT_EQ(bench.count(idle, MessageKind::kLeases), 1U) << "each microbatch once";
+}
+
+// ---- CommitRound --------------------------------------------------------------------------------
+
+class Rounds : public Steps {
+ protected:
+  Rounds() {
+    bench.open_step(0);
+    bench.complete_step(0);
+    round.begin(0, Term{1});
+  }
+  wire::Reduced reduced(const Seat& seat, std::uint64_t digest) {
+    wire::Reduced said;
+    *said.mutable_seat() = to_wire(seat);
+    said.mutable_phase()->set_step(0);
+    said.set_group(seat.stage.value);
+    said.set_attempt(round.board().attempt(GroupId{seat.stage.value}).value);
+    said.set_digest(digest);
+    return said;
+  }
+  const Seat mate = bench.seated(1);
+  CommitRound round{{.shape = bench.shape,
+                     .alarms = bench.alarms,
+                     .detector = bench.detector,
+                     .members = bench.members,
+                     .shadows = bench.shadows,
+                     .ledger = bench.ledger,
+                     .phases = bench.phases,
+                     .leases = bench.leases,
+                     .outbox = bench.outbox,
+                     .events = bench.events,
+                     .rulings = bench.rulings}};
+};
+
+TEST_F(Rounds, MembersAreToldWhatTheyOwnAndTheStepIsDoneWhenAllHaveTheSameBits) {
+  const auto seal = bench.told<wire::Seal>(b, MessageKind::kSeal);
+  ASSERT_EQ(seal.size(), 1U);
+  EXPECT_EQ(seal[0].owned(0).count(), 4U);
+  EXPECT_EQ(bench.told<wire::Seal>(mate, MessageKind::kSeal)[0].owned_size(), 0);
+  EXPECT_FALSE(round.mend());
+  round.on_reduced(reduced(a, 1));
+  round.on_reduced(reduced(b, 2));
+  EXPECT_FALSE(round.mend());
+  round.on_reduced(reduced(mate, 2));
+  EXPECT_TRUE(round.mend());
+  round.check_invariants();
+  round.end();
+  EXPECT_FALSE(round.is_active());
+  round.check_invariants();
+}
+
+TEST_F(Rounds, ALossBeforeAnyResultReopensTheStepAndAveragesAgain) {
+  const MarkExpected again("commit_round.averaged_again");
+  const SeatLoss loss = bench.lost(b);
+  bench.phases.on_seat_lost(loss);
+  round.on_seat_lost(loss);
+  ASSERT_TRUE(round.is_due());
+  EXPECT_FALSE(round.mend());
+  EXPECT_TRUE(bench.phases.is_reopened());
+  EXPECT_TRUE(bench.leases.is_due()) << "what it owned is to be computed again";
+  for (const Lease& lease : bench.ledger.lease(kStep0, a, 4))
+    for (std::uint32_t i = 0; i < lease.count; ++i) {
+      bench.ledger.claim(kStep0, StageId{1}, lease.first + i, mate, lease.attempt);
+      bench.ledger.report(kStep0, StageId{1}, lease.first + i, mate, lease.attempt);
+    }
+  round.wake();
+  EXPECT_FALSE(round.mend());
+  EXPECT_FALSE(bench.phases.is_reopened());
+  const auto seals = bench.told<wire::Seal>(mate, MessageKind::kSeal);
+  ASSERT_EQ(seals.size(), 2U);
+  EXPECT_EQ(seals[1].groups(0).attempt(), 1U);
+  EXPECT_EQ(seals[1].owned(0).count(), 4U);
+  EXPECT_EQ(bench.count(a, MessageKind::kSeal), 1U) << "its group goes on";
+}
+
+TEST_F(Rounds, AResultOutlivesWhoAveragedItAndOthersFetchIt) {
+  const MarkExpected late("commit_round.late_fetch");
+  round.on_reduced(reduced(b, 2));
+  EXPECT_EQ(bench.ledger.stage_state(kStep0, StageId{1}), StageState::kReduced);
+  const Seat newcomer = bench.seated(1);
+  round.add_late(newcomer);
+  const auto fetch = bench.told<wire::FetchReduced>(newcomer, MessageKind::kFetchReduced);
+  ASSERT_EQ(fetch.size(), 1U);
+  EXPECT_EQ(from_wire(fetch[0].holders(0).seat()), b);
+  EXPECT_FALSE(round.has_result(newcomer));
+  round.on_reduced(reduced(newcomer, 2));
+  EXPECT_TRUE(round.has_result(newcomer));
+}
+
+TEST_F(Rounds, AMemberWhoseSumsAreNotWhatItReportedIsLostInTheEnd) {
+  wire::SealMismatch mismatch;
+  *mismatch.mutable_seat() = to_wire(mate);
+  mismatch.mutable_phase()->set_step(0);
+  const MarkExpected mark("commit_round.seal_mismatch");
+  for (std::uint32_t times = 1; times < knobs().mismatches_max; ++times) {
+    round.on_seal_mismatch(mate, mismatch);
+    EXPECT_FALSE(bench.rulings.any());
+    round.mend();
+  }
+  round.on_seal_mismatch(mate, mismatch);
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, mate);
+}
+
+TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
+  wire::RoundBroken broken;
+  *broken.mutable_seat() = to_wire(b);
+  *broken.mutable_beyond() = to_wire(mate);
+  broken.mutable_phase()->set_step(0);
+  broken.set_group(1);
+  const MarkExpected given_up("commit_round.link_given_up");
+  for (std::uint32_t times = 0; times < knobs().broken_links_max; ++times) {
+    broken.set_attempt(round.board().attempt(GroupId{1}).value);
+    round.on_round_broken(broken);
+    bench.clock.run_for(knobs().round_retry_delay + 1ms);
+    round.mend();
+  }
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, mate) << "the one that came later";
+}
+
+TEST_F(Rounds, WhoDoesNotEndItsAveragingInTimeIsLostWhereOthersHaveTheResult) {
+  round.on_reduced(reduced(b, 2));
+  const MarkExpected deadline("commit_round.deadline");
+  bench.detector.begin(bench.alarms.now() + knobs().reduce_deadline);
+  bench.clock.run_for(knobs().reduce_deadline + 1ms);
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, mate);
+  EXPECT_GT(bench.settled, 0U);
+}
+
+TEST_F(Rounds, ARunWhoseAveragingNeverEndsEndsWithASentence) {
+  for (std::uint32_t times = 0; times < knobs().reduce_deadlines_max; ++times) {
+    bench.detector.begin(bench.alarms.now() + knobs().reduce_deadline);
+    bench.clock.run_for(knobs().reduce_deadline + 1ms);
+    round.mend();
+  }
+  const auto sentence = bench.rulings.take_failure();
+  ASSERT_TRUE(sentence.has_value());
+  EXPECT_NE(sentence->find("averaging step 0 did not end"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace swarmline
