@@ -173,12 +173,25 @@ TEST(Program, BenchRatioPrintsAndWritesItsTables) {
                               "--bandwidth", "100M,1G", "--rtt", "0,50", "--rounds", "1", "--json",
                               "ratio.json", "--csv", "ratio.csv", "--svg", "ratio.svg"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  for (const char* part : {"GFLOP/s", "even Mb/s", "V100, one", "100 Mb/s"})
+  for (const char* part : {"GFLOP/s", "even Mb/s", "in flight in a chain of", "100 Mb/s"})
     EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
   EXPECT_TRUE(has(folder.read("ratio.json"), "\"kind\": \"ratio\""));
   EXPECT_TRUE(has(folder.read("ratio.svg"), "</svg>"));
   const std::string table = folder.read("ratio.csv");
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 2 * 2 * 2) << table;
+}
+
+TEST(Program, NoCommandThatPeopleUseHasTheTapOfAChaosRun) {
+  const ScratchFolder folder;
+  const Ran help = folder.run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_FALSE(has(help.out, "tapped")) << help.out;
+  for (const char* command : {"coordinator", "peer", "launch"}) {
+    const Ran ran = folder.run({command, "--parent", "127.0.0.1:1"});
+    EXPECT_EQ(ran.exit_code, 2) << command;
+  }
+  const Ran alone = folder.run({"tapped", "--parent", "127.0.0.1:1"});
+  EXPECT_EQ(alone.exit_code, 2) << alone.err;
 }
 
 TEST(Program, PlansASnapshotAndReplaysAFleet) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/checkpoint/checkpoint_diff.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "node/coordinator_node.h"
 #include "node/peer_node.h"
@@ -123,6 +124,23 @@ TEST_F(NodeTest, ASwarmInOneProcessTrains) {
   Swarm swarm(runtime_, config_);
   expect_trained(swarm, 4);
   EXPECT_EQ(swarm.begun(), RunStart::kNew);
+}
+
+// Its sums are exact: whoever computes, each microbatch counts once.
+TEST_F(NodeTest, OtherPeersMakeTheSameBits) {
+  std::vector<std::string> folders;
+  for (const std::vector<std::uint32_t>& peers :
+       {std::vector<std::uint32_t>{1, 2}, std::vector<std::uint32_t>{2, 1}}) {
+    config_.run.name = "run-" + std::to_string(folders.size());
+    config_.pipeline.peers = peers;
+    Swarm swarm(runtime_, config_);
+    expect_trained(swarm, 4);
+    folders.push_back(swarm.coordinator().folder().path());
+  }
+  const auto diff = diff_checkpoints(folders[0], folders[1]);
+  ASSERT_TRUE(diff) << diff.error().what;
+  EXPECT_FALSE(diff->tensors.empty());
+  EXPECT_TRUE(diff->equal_bits()) << to_text(*diff);
 }
 
 TEST_F(NodeTest, AFinishedRunIsNotBegunAgainAndALongerOneGoesOn) {
