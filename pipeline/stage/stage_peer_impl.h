@@ -7,8 +7,8 @@
 
 #include "engine/metrics/metrics.h"
 #include "engine/net/rpc.h"
-#include "pipeline/stage/seated_stage.h"
-#include "pipeline/stage/shadow_stages.h"
+#include "pipeline/stage/seat/seated_stage.h"
+#include "pipeline/stage/seat/shadow_stages.h"
 #include "pipeline/stage/stage_peer.h"
 
 namespace swarmline {

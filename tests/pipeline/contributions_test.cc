@@ -1,6 +1,6 @@
 // What is in the sums and what the ledger says of it: reports, acknowledgements, taking back,
 // settling.
-#include "pipeline/stage/contributions.h"
+#include "pipeline/stage/microbatches/contributions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // When a leg of a hop counts as late.
-#include "pipeline/stage/hop_clock.h"
+#include "pipeline/stage/microbatches/hop_clock.h"
 
 #include <gtest/gtest.h>
 

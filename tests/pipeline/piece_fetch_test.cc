@@ -1,4 +1,4 @@
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/stage/common/piece_fetch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Bytes that change on the way, beyond what a connection's own checks see: the tensor is sent
 // again, nobody is blamed, each index counts once.
 #include "compression/codec.h"
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/stage/common/piece_fetch.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {

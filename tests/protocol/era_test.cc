@@ -1,6 +1,6 @@
 // Stages that lose every holder of their state: the run goes back to its newest complete checkpoint
 // by itself, under the next era, and ends with the reference's parameters.
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/stage/common/piece_fetch.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {

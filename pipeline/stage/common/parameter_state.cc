@@ -1,4 +1,4 @@
-#include "pipeline/stage/parameter_state.h"
+#include "pipeline/stage/common/parameter_state.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
 

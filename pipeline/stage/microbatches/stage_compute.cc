@@ -1,4 +1,4 @@
-#include "pipeline/stage/stage_compute.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 #include <cstring>
 

@@ -33,14 +33,14 @@
 #include <vector>
 
 #include "pipeline/protocol/message_kinds.h"
-#include "pipeline/stage/codec_monitor.h"
-#include "pipeline/stage/contributions.h"
-#include "pipeline/stage/early_decode.h"
-#include "pipeline/stage/hop_clock.h"
-#include "pipeline/stage/microbatch_order.h"
-#include "pipeline/stage/microbatch_task.h"
-#include "pipeline/stage/phase_book.h"
-#include "pipeline/stage/stage_context.h"
+#include "pipeline/stage/common/phase_book.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/codec_monitor.h"
+#include "pipeline/stage/microbatches/contributions.h"
+#include "pipeline/stage/microbatches/early_decode.h"
+#include "pipeline/stage/microbatches/hop_clock.h"
+#include "pipeline/stage/microbatches/microbatch_order.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline {

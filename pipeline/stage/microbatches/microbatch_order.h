@@ -19,7 +19,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
-#include "pipeline/stage/microbatch_task.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
 

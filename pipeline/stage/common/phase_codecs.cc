@@ -1,4 +1,4 @@
-#include "pipeline/stage/phase_codecs.h"
+#include "pipeline/stage/common/phase_codecs.h"
 
 #include "compression/configured.h"
 

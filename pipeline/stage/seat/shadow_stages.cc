@@ -1,9 +1,9 @@
-#include "pipeline/stage/shadow_stages.h"
+#include "pipeline/stage/seat/shadow_stages.h"
 
 #include <utility>
 
 #include "base/log.h"
-#include "pipeline/stage/arena_model.h"
+#include "pipeline/stage/common/arena_model.h"
 
 namespace swarmline {
 

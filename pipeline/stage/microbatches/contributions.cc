@@ -1,4 +1,4 @@
-#include "pipeline/stage/contributions.h"
+#include "pipeline/stage/microbatches/contributions.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "pipeline/stage/codec_monitor.h"
+#include "pipeline/stage/microbatches/codec_monitor.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "pipeline/stage/peer_links.h"
+#include "pipeline/stage/common/peer_links.h"
 
 #include <algorithm>
 

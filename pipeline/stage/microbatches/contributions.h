@@ -13,8 +13,8 @@
 
 #include "base/ids.h"
 #include "pipeline/protocol/messages.pb.h"
-#include "pipeline/stage/microbatch_task.h"
-#include "pipeline/stage/stage_context.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
 

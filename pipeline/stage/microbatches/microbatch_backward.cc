@@ -6,8 +6,8 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "pipeline/stage/microbatch_flow.h"
-#include "pipeline/stage/stage_compute.h"
+#include "pipeline/stage/microbatches/microbatch_flow.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
 

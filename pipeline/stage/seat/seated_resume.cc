@@ -2,7 +2,7 @@
 // next one, and how it goes on there.
 #include <algorithm>
 
-#include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
 

@@ -19,11 +19,11 @@
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/source/lease_window.h"
 #include "pipeline/source/microbatch_source.h"
-#include "pipeline/stage/contributions.h"
-#include "pipeline/stage/microbatch_flow.h"
-#include "pipeline/stage/phase_book.h"
-#include "pipeline/stage/piece_fetch.h"
-#include "pipeline/stage/stage_context.h"
+#include "pipeline/stage/common/phase_book.h"
+#include "pipeline/stage/common/piece_fetch.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/contributions.h"
+#include "pipeline/stage/microbatches/microbatch_flow.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline {

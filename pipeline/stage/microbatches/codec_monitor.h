@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "compression/measure.h"
-#include "pipeline/stage/stage_compute.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
 

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "pipeline/stage/microbatch_task.h"
-#include "pipeline/stage/stage_context.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
 

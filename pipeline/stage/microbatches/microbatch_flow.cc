@@ -1,4 +1,4 @@
-#include "pipeline/stage/microbatch_flow.h"
+#include "pipeline/stage/microbatches/microbatch_flow.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "pipeline/stage/microbatch_memory.h"
-#include "pipeline/stage/stage_compute.h"
+#include "pipeline/stage/microbatches/microbatch_memory.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
 

@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "pipeline/stage/microbatch_flow.h"
+#include "pipeline/stage/microbatches/microbatch_flow.h"
 
 namespace swarmline {
 

@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "engine/checkpoint/sha256.h"
-#include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
 

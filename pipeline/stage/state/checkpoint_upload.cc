@@ -1,4 +1,4 @@
-#include "pipeline/stage/checkpoint_upload.h"
+#include "pipeline/stage/state/checkpoint_upload.h"
 
 #include <utility>
 

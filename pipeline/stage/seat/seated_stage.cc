@@ -1,4 +1,4 @@
-#include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/seat/seated_stage.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "pipeline/stage/checkpoint_upload.h"
+#include "pipeline/stage/state/checkpoint_upload.h"
 #include "pipeline/wiring/static_wiring.h"
 #include "pipeline/wiring/wiring_router.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/stage/device_queue.h"
+#include "pipeline/stage/common/device_queue.h"
 
 #include <memory>
 #include <utility>

@@ -10,10 +10,10 @@
 #include "engine/model/stage_model.h"
 #include "engine/net/frame.h"
 #include "engine/runtime/runtime.h"
-#include "pipeline/stage/device_queue.h"
-#include "pipeline/stage/parameter_state.h"
-#include "pipeline/stage/peer_links.h"
-#include "pipeline/stage/phase_codecs.h"
+#include "pipeline/stage/common/device_queue.h"
+#include "pipeline/stage/common/parameter_state.h"
+#include "pipeline/stage/common/peer_links.h"
+#include "pipeline/stage/common/phase_codecs.h"
 
 namespace swarmline {
 

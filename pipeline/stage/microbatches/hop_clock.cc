@@ -1,4 +1,4 @@
-#include "pipeline/stage/hop_clock.h"
+#include "pipeline/stage/microbatches/hop_clock.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "pipeline/stage/microbatch_order.h"
+#include "pipeline/stage/microbatches/microbatch_order.h"
 
 #include <algorithm>
 #include <utility>

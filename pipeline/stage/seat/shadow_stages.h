@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/metrics/metrics.h"
-#include "pipeline/stage/seated_stage.h"
+#include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
 
