@@ -10,15 +10,13 @@
 #include "base/log.h"
 #include "engine/config/load.h"
 #include "engine/metrics/render.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/stage_peer_impl.h"
 
 namespace swarmline {
 
 namespace {
 constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
-// A peer that stops goes on sending for as long as its last word may need.
-constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
-
 // From the coordinator while a stage is built that begins with what its shadow holds.
 constexpr std::size_t kEarlyFramesMax = 4096;
 
@@ -46,7 +44,7 @@ int exit_code_of(const Error& error) {
 
 void StagePeer::Impl::start() {
   links_ = std::make_unique<PeerLinks>(
-      runtime_, network_, kConnectTimeout,
+      runtime_, network_, knobs().connect_timeout,
       PeerLinks::Handlers{
           .on_frame = [this](const Seat& from, Frame frame) { on_peer(from, std::move(frame)); },
           .on_lost =
@@ -377,7 +375,7 @@ void StagePeer::Impl::finish(int exit_code, std::string sentence) {
     goodbye.set_reason(exit_code == 0 ? "" : sentence);
     coordinator_->notify(make_frame(MessageKind::kGoodbye, goodbye));
   }
-  runtime_.call_after(kGoodbyeTime, [weak = weak(), exit_code, sentence] {
+  runtime_.call_after(knobs().goodbye_time, [weak = weak(), exit_code, sentence] {
     auto self = weak.lock();
     if (!self) return;
     Impl& peer = **self;

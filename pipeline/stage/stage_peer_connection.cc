@@ -5,21 +5,17 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/stage_peer_impl.h"
 
 namespace swarmline {
 
 namespace {
-constexpr Duration kRejoinPause = std::chrono::milliseconds(200);
-// For one of many tries: that machine may be gone, and another coordinator be elsewhere.
-constexpr Duration kReachTimeout = std::chrono::seconds(2);
 constexpr std::size_t kCoordinatorsMax = 16;
-// One that is stopped takes connections and answers nothing: then the next is asked.
-constexpr Duration kWelcomeTimeout = std::chrono::seconds(4);
 }  // namespace
 
 void StagePeer::Impl::connect() {
-  network_.connect(next_coordinator(), kReachTimeout,
+  network_.connect(next_coordinator(), knobs().reach_timeout,
                    [weak = weak()](Result<std::shared_ptr<Connection>> connected) {
                      auto self = weak.lock();
                      if (!self || (*self)->finished_) return;
@@ -90,7 +86,7 @@ void StagePeer::Impl::say_hello() {
   if (adrift_) *hello.mutable_holdings() = stage_->holdings();
   const bool others = coordinators_.size() > 1;
   coordinator_->call(make_frame(MessageKind::kHello, hello),
-                     others ? kWelcomeTimeout : Limits::rpc_deadline,
+                     others ? knobs().welcome_timeout : Limits::rpc_deadline,
                      [weak = weak(), connection = connection_](Result<Frame> reply) {
                        auto self = weak.lock();
                        if (!self || (*self)->finished_ || (*self)->connection_ != connection)
@@ -143,7 +139,7 @@ void StagePeer::Impl::resumed(const wire::Welcome& welcome) {
 
 void StagePeer::Impl::connect_again() {
   if (runtime_.now() > search_until_) return finish(1, why_searching_);
-  runtime_.call_after(kRejoinPause, [weak = weak()] {
+  runtime_.call_after(knobs().rejoin_pause, [weak = weak()] {
     if (auto self = weak.lock(); self && !(*self)->finished_) (*self)->connect();
   });
 }
@@ -162,7 +158,8 @@ bool StagePeer::Impl::coordinator_silent() {
   const Instant now = runtime_.now();
   if (now - beat_due_ > heartbeat_period_) coordinator_heard_ = now;
   return coordinator_ && coordinators_.size() > 1 &&
-         now - coordinator_heard_ > std::max<Duration>(kCoordinatorSilence, 10 * heartbeat_period_);
+         now - coordinator_heard_ >
+             std::max<Duration>(knobs().coordinator_silence, 10 * heartbeat_period_);
 }
 
 // Whatever it holds is nobody's any more: it starts over, as a newcomer.

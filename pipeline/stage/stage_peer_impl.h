@@ -14,7 +14,6 @@
 namespace swarmline {
 
 inline constexpr const char* kLeftEarly = "left before all it held was handed in";
-inline constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 
 class StagePeer::Impl {
  public:

@@ -7,8 +7,7 @@
 
 namespace swarmline {
 
-DeviceQueue::DeviceQueue(Device& device)
-    : device_(device), alive_(std::make_shared<DeviceQueue*>(this)) {}
+DeviceQueue::DeviceQueue(Device& device) : device_(device) {}
 
 DeviceQueue::~DeviceQueue() = default;
 
@@ -33,7 +32,7 @@ void DeviceQueue::drop(const Phase& phase) {
 void DeviceQueue::stop() {
   stopped_ = true;
   waiting_.clear();
-  alive_.reset();
+  guard_.drop_callbacks();
 }
 
 void DeviceQueue::clear(std::function<void()> done) {
@@ -47,20 +46,18 @@ void DeviceQueue::feed() {
     auto node = waiting_.extract(waiting_.begin());
     StageJob& next = node.mapped();
     ++on_device_;
-    std::weak_ptr<DeviceQueue*> weak = alive_;
-    auto taken =
-        device_.submit(std::move(next.job), [weak, done = std::move(next.done)](JobReport report) {
-          auto self = weak.lock();
-          if (!self) return;
-          --(*self)->on_device_;
-          ++(*self)->finished_;
-          if ((*self)->cleared_) {
-            if ((*self)->on_device_ == 0) std::exchange((*self)->cleared_, nullptr)();
-            return;
-          }
-          done(std::move(report));
-          if (auto still = weak.lock()) (*still)->feed();
-        });
+    auto taken = device_.submit(std::move(next.job),
+                                guard_.wrap([this, done = std::move(next.done)](JobReport report) {
+                                  --on_device_;
+                                  ++finished_;
+                                  if (cleared_) {
+                                    if (on_device_ == 0) std::exchange(cleared_, nullptr)();
+                                    return;
+                                  }
+                                  const std::weak_ptr<const char> alive = guard_.watch();
+                                  done(std::move(report));
+                                  if (!alive.expired()) feed();
+                                }));
     SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kAheadJobs jobs");
   }
 }

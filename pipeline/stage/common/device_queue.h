@@ -11,6 +11,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/callback_guard.h"
 #include "base/ids.h"
 #include "engine/device/device.h"
 
@@ -53,7 +54,7 @@ class DeviceQueue {
   std::uint64_t finished_ = 0;
   bool stopped_ = false;
   std::function<void()> cleared_;
-  std::shared_ptr<DeviceQueue*> alive_;
+  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

@@ -24,18 +24,16 @@ PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeou
     : runtime_(runtime),
       network_(network),
       connect_timeout_(connect_timeout),
-      handlers_(std::move(handlers)),
-      alive_(std::make_shared<PeerLinks*>(this)) {}
+      handlers_(std::move(handlers)) {}
 
 PeerLinks::~PeerLinks() {
   close_all();
 }
 
 Result<Address> PeerLinks::listen(const Address& address) {
-  std::weak_ptr<PeerLinks*> weak = alive_;
-  return network_.listen(address, [weak](std::shared_ptr<Connection> connection) {
-    if (auto self = weak.lock()) (*self)->accept(std::move(connection));
-  });
+  return network_.listen(address, guard_.wrap([this](std::shared_ptr<Connection> connection) {
+    accept(std::move(connection));
+  }));
 }
 
 void PeerLinks::set_identity(RunIdentity identity) {
@@ -53,31 +51,21 @@ void PeerLinks::accept(std::shared_ptr<Connection> connection) {
   }
   ungreeted_.push_back(connection);
   auto from = std::make_shared<Seat>();
-  std::weak_ptr<PeerLinks*> weak = alive_;
   std::weak_ptr<Connection> link = connection;
   connection->start({
-      .on_frame =
-          [weak, link, from](Frame frame) {
-            auto self = weak.lock();
-            auto alive_link = link.lock();
-            if (!self || !alive_link) return;
-            if (from->peer.value == 0) return (*self)->greet(alive_link, from, std::move(frame));
-            (*self)->handlers_.on_frame(*from, std::move(frame));
-          },
-      .on_closed =
-          [weak, link, from](Error error) {
-            auto self = weak.lock();
-            if (!self) return;
-            std::erase_if((*self)->ungreeted_, [&](const auto& c) { return c == link.lock(); });
-            if (from->peer.value != 0)
-              (*self)->lost((*self)->accepted_, *from, link.lock().get(), error);
-          },
-      .on_arriving =
-          [weak, from](const Arrival& arrival) {
-            auto self = weak.lock();
-            if (self && from->peer.value != 0 && (*self)->handlers_.on_arriving)
-              (*self)->handlers_.on_arriving(*from, arrival);
-          },
+      .on_frame = guard_.wrap([this, link, from](Frame frame) {
+        auto alive_link = link.lock();
+        if (!alive_link) return;
+        if (from->peer.value == 0) return greet(alive_link, from, std::move(frame));
+        handlers_.on_frame(*from, std::move(frame));
+      }),
+      .on_closed = guard_.wrap([this, link, from](const Error& error) {
+        std::erase_if(ungreeted_, [&](const auto& c) { return c == link.lock(); });
+        if (from->peer.value != 0) lost(accepted_, *from, link.lock().get(), error);
+      }),
+      .on_arriving = guard_.wrap([this, from](const Arrival& arrival) {
+        if (from->peer.value != 0 && handlers_.on_arriving) handlers_.on_arriving(*from, arrival);
+      }),
   });
 }
 
@@ -137,12 +125,11 @@ Frame PeerLinks::hello_for(const Seat& to) const {
 }
 
 void PeerLinks::send(const Seat& to, Frame frame) {
-  if (fenced(to)) return;
+  if (closed_ || fenced(to)) return;
   if (to == identity_.self) {
-    std::weak_ptr<PeerLinks*> weak = alive_;
-    return runtime_.post([weak, to, frame = std::move(frame)] {
-      if (auto self = weak.lock()) (*self)->handlers_.on_frame(to, frame);
-    });
+    runtime_.post(
+        guard_.wrap([this, to, frame = std::move(frame)] { handlers_.on_frame(to, frame); }));
+    return;
   }
   for (auto* links : {&dialled_, &accepted_}) {
     const auto it = links->find(to.peer);
@@ -169,49 +156,41 @@ void PeerLinks::send(const Seat& to, Frame frame) {
 
 void PeerLinks::dial(const Seat& to) {
   auto address = parse_address(addresses_[to.peer]);
-  std::weak_ptr<PeerLinks*> weak = alive_;
   if (!address) {
-    const Error error = address.error();
-    runtime_.post([weak, to, error] {
-      if (auto self = weak.lock()) (*self)->lost((*self)->dialled_, to, nullptr, error);
-    });
+    runtime_.post(
+        guard_.wrap([this, to, error = address.error()] { lost(dialled_, to, nullptr, error); }));
     return;
   }
-  network_.connect(
-      *address, connect_timeout_, [weak, to](Result<std::shared_ptr<Connection>> dialled) {
-        auto self = weak.lock();
-        if (!self) {
-          if (dialled) refuse_link(*dialled);
-          return;
-        }
-        if (!dialled) return (*self)->lost((*self)->dialled_, to, nullptr, dialled.error());
-        auto it = (*self)->dialled_.find(to.peer);
-        // Forgotten meanwhile, or dialled again and that one was quicker.
-        if (it == (*self)->dialled_.end() || it->second.connection || it->second.seat != to)
-          return refuse_link(*dialled);
-        const std::shared_ptr<Connection> connection = *dialled;
-        const Connection* raw = connection.get();
-        connection->start({
-            .on_frame =
-                [weak, to](Frame frame) {
-                  if (auto owner = weak.lock()) (*owner)->handlers_.on_frame(to, std::move(frame));
-                },
-            .on_closed =
-                [weak, to, raw](Error error) {
-                  if (auto owner = weak.lock()) (*owner)->lost((*owner)->dialled_, to, raw, error);
-                },
-            .on_arriving =
-                [weak, to](const Arrival& arrival) {
-                  auto owner = weak.lock();
-                  if (owner && (*owner)->handlers_.on_arriving)
-                    (*owner)->handlers_.on_arriving(to, arrival);
-                },
-        });
-        it->second.connection = connection;
-        connection->send((*self)->hello_for(to));
-        for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
-        it->second.waiting.clear();
-      });
+  network_.connect(*address, connect_timeout_,
+                   [this, alive = guard_.watch(), to](Result<std::shared_ptr<Connection>> made) {
+                     if (alive.expired()) {
+                       if (made) refuse_link(*made);
+                       return;
+                     }
+                     if (!made) return lost(dialled_, to, nullptr, made.error());
+                     dialled(to, *made);
+                   });
+}
+
+void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& connection) {
+  auto it = dialled_.find(to.peer);
+  // Forgotten meanwhile, or dialled again and that one was quicker.
+  if (it == dialled_.end() || it->second.connection || it->second.seat != to)
+    return refuse_link(connection);
+  connection->start({
+      .on_frame =
+          guard_.wrap([this, to](Frame frame) { handlers_.on_frame(to, std::move(frame)); }),
+      .on_closed = guard_.wrap([this, to, raw = connection.get()](const Error& error) {
+        lost(dialled_, to, raw, error);
+      }),
+      .on_arriving = guard_.wrap([this, to](const Arrival& arrival) {
+        if (handlers_.on_arriving) handlers_.on_arriving(to, arrival);
+      }),
+  });
+  it->second.connection = connection;
+  connection->send(hello_for(to));
+  for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
+  it->second.waiting.clear();
 }
 
 void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
@@ -241,7 +220,8 @@ void PeerLinks::disconnect(const Seat& peer, const Error& why) {
 }
 
 void PeerLinks::close_all() {
-  alive_.reset();
+  closed_ = true;
+  guard_.drop_callbacks();
   for (auto* links : {&dialled_, &accepted_})
     for (auto& [peer, link] : *links)
       if (link.connection) link.connection->close();

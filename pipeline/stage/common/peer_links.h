@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/callback_guard.h"
 #include "base/ids.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
@@ -69,6 +70,7 @@ class PeerLinks {
   void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
              Frame frame);
   void dial(const Seat& to);
+  void dialled(const Seat& to, const std::shared_ptr<Connection>& connection);
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
@@ -87,8 +89,8 @@ class PeerLinks {
   std::vector<std::shared_ptr<Connection>> ungreeted_;
   std::uint64_t rejected_links_ = 0;
   std::uint64_t bytes_of_closed_links_ = 0;
-  // Callbacks of a network may outlive this object; they hold a weak reference to it.
-  std::shared_ptr<PeerLinks*> alive_;
+  bool closed_ = false;  // for good
+  CallbackGuard guard_;  // callbacks of a network may outlive this object
 };
 
 }  // namespace swarmline

@@ -1,9 +1,11 @@
 // Which phases this peer knows: announced by the coordinator, active (computed here), sealed (may
 // become active again when contributions are lost), retired. A phase that is opened again has a
-// higher opening, and so has all that is leased from then on: a message of an opening that this
-// peer has not heard of, or of a phase that is not active, is held; one of a retired phase is
-// refused, and one of an opening that was sealed, since the step had all of it then.
-//   Thread: control thread; pure.
+// higher epoch, and so has all that is leased from then on: a message of an epoch that this peer
+// has not heard of, or of a phase that is not active, is held; one of a retired phase is refused,
+// and one of an epoch that was sealed, since the step had all of it then.
+//   Ownership: PhaseRunner writes it; the other parts read it.
+//   Thread:    control thread; pure.
+//   Bounds:    the owner opens a few phases at a time.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +23,19 @@ class PhaseBook {
  public:
   static constexpr std::uint64_t kStepsAheadMax = 2;
 
-  void announce(const Phase& phase, Version version, std::uint32_t microbatches,
-                std::uint64_t opening) {
-    open_[phase] = {.version = version, .microbatches = microbatches, .opening = opening};
+  void announce(const Phase& phase, Version version, std::uint32_t microbatches, PhaseEpoch epoch) {
+    open_[phase] = {.version = version, .microbatches = microbatches, .epoch = epoch};
   }
-  void reopen(const Phase& phase, std::uint64_t opening) { open_.at(phase).opening = opening; }
+  void reopen(const Phase& phase, PhaseEpoch epoch) { open_.at(phase).epoch = epoch; }
   void activate(const Phase& phase) {
     if (auto it = open_.find(phase); it != open_.end()) it->second.active = true;
   }
-  // Nothing of it is computed until it is activated again, and nothing of this opening ever.
+  // Nothing of it is computed until it is activated again, and nothing of this epoch ever.
   void seal(const Phase& phase) {
     auto it = open_.find(phase);
     if (it == open_.end()) return;
     it->second.active = false;
-    it->second.over_below = it->second.opening + 1;
+    it->second.over_below = PhaseEpoch{it->second.epoch.value + 1};
   }
   // Nothing more is computed for it, nor for older phases of its kind.
   void retire(const Phase& phase) {
@@ -47,11 +48,11 @@ class PhaseBook {
     auto it = open_.find(phase);
     return it != open_.end() && it->second.active ? PhaseStatus::kActive : PhaseStatus::kFuture;
   }
-  // Of what was leased in that opening.
-  PhaseStatus status(const Phase& phase, std::uint64_t opening) const {
+  // Of what was leased in that epoch.
+  PhaseStatus status(const Phase& phase, PhaseEpoch epoch) const {
     if (auto it = open_.find(phase); it != open_.end()) {
-      if (opening < it->second.over_below) return PhaseStatus::kOver;
-      if (opening > it->second.opening) return PhaseStatus::kFuture;
+      if (epoch < it->second.over_below) return PhaseStatus::kOver;
+      if (epoch > it->second.epoch) return PhaseStatus::kFuture;
     }
     return status(phase);
   }
@@ -83,8 +84,8 @@ class PhaseBook {
     Version version;
     std::uint32_t microbatches = 0;
     bool active = false;
-    std::uint64_t opening = 0;
-    std::uint64_t over_below = 0;  // openings
+    PhaseEpoch epoch;
+    PhaseEpoch over_below;
   };
   std::map<Phase, Entry> open_;
   std::uint64_t over_below_[2] = {0, 0};

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "engine/checkpoint/sha256.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -91,7 +92,7 @@ bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes
 void PieceFetch::note_damage(const Seat& holder, std::uint32_t piece) {
   holders_.at(holder).erase(piece);
   want(piece);
-  if (++damaged_in_a_row_[holder] < kDamagedInARowMax) return;
+  if (++damaged_in_a_row_[holder] < knobs().damaged_in_a_row) return;
   drop(holder);
   resting_.insert(holder);
 }

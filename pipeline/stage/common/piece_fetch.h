@@ -2,7 +2,7 @@
 // what, and takes what comes.
 //   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
 //   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose pieces come
-//              so kDamagedInARowMax times in a row rests until it is forgiven. One whose content is
+//              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose content is
 //              not what the hashes say is not asked again.
 //   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
 //              allows. Deadlines are the owner's: it says when a holder is lost.
@@ -24,7 +24,6 @@ namespace swarmline {
 class PieceFetch {
  public:
   static constexpr std::size_t kWindow = 2;
-  static constexpr int kDamagedInARowMax = 3;
   static constexpr std::size_t kPiecesMax = std::numeric_limits<std::size_t>::max();
 
   struct Ask {
@@ -69,7 +68,7 @@ class PieceFetch {
   std::uint32_t first_wanted_ = 0;                   // pieces below are not wanted
   std::map<Seat, std::set<std::uint32_t>> holders_;  // and what each is asked for
   std::set<Seat> refused_;
-  std::map<Seat, int> damaged_in_a_row_;
+  std::map<Seat, std::uint32_t> damaged_in_a_row_;
   std::set<Seat> resting_;
   std::map<PeerId, std::uint32_t> served_;
 };

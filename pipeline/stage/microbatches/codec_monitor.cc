@@ -9,8 +9,7 @@
 
 namespace swarmline {
 
-CodecMonitor::CodecMonitor(StageContext& context)
-    : context_(context), alive_(std::make_shared<CodecMonitor*>(this)) {}
+CodecMonitor::CodecMonitor(StageContext& context) : context_(context) {}
 
 std::uint32_t CodecMonitor::boundary(Way way) const {
   const std::uint32_t stage = context_.self.stage.value;
@@ -62,16 +61,13 @@ void CodecMonitor::try_codec(Way way, const Phase& phase, const CodecSpec& codec
     *measured = *result;
     return {};
   };
-  std::weak_ptr<CodecMonitor*> weak = alive_;
-  job.done = [weak, way, kind = codec.kind, measured,
-              elements = sample->elements()](JobReport report) {
-    auto self = weak.lock();
-    if (!self) return;
+  job.done = guard_.wrap([this, way, kind = codec.kind, measured,
+                          elements = sample->elements()](const JobReport& report) {
     if (!report.result)
       return log(LogLevel::kWarn, "codec {} could not be measured: {}", name_of(kind),
                  report.result.error().what);
-    (*self)->add(way, kind, measured->error, elements, measured->time.value_or(report.service));
-  };
+    add(way, kind, measured->error, elements, measured->time.value_or(report.service));
+  });
   context_.queue.submit(std::move(job));
 }
 
@@ -90,9 +86,9 @@ void CodecMonitor::add(Way way, CodecKind kind, const CodecError& error, std::ui
 
 void CodecMonitor::on_arrival(Way way, const Phase& phase, const Frame& frame) {
   if (phase.kind != PhaseKind::kTrain || frame.received_over <= Duration{}) return;
-  wire::ArrivalRate& rate = arrivals_[way];
-  rate.set_bytes(rate.bytes() + frame.payload_bytes());
-  rate.set_ns(rate.ns() + static_cast<std::uint64_t>(frame.received_over.count()));
+  Arrivals& arrivals = arrivals_[way];
+  arrivals.bytes += frame.payload_bytes();
+  arrivals.ns += static_cast<std::uint64_t>(frame.received_over.count());
 }
 
 void CodecMonitor::take(const Phase& phase, wire::BoundaryBytes& report) {
@@ -106,9 +102,12 @@ void CodecMonitor::take(const Phase& phase, wire::BoundaryBytes& report) {
     sample->set_elements(sums.elements);
     sample->set_codec_ns(sums.codec_ns);
   }
-  for (const auto& [way, rate] : std::exchange(arrivals_, {}))
-    *(way == Way::kForward ? report.mutable_forward_arrivals()
-                           : report.mutable_backward_arrivals()) = rate;
+  for (const auto& [way, arrivals] : std::exchange(arrivals_, {})) {
+    wire::ArrivalRate* rate = way == Way::kForward ? report.mutable_forward_arrivals()
+                                                   : report.mutable_backward_arrivals();
+    rate->set_bytes(arrivals.bytes);
+    rate->set_ns(arrivals.ns);
+  }
 }
 
 }  // namespace swarmline

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "base/callback_guard.h"
 #include "compression/measure.h"
 #include "pipeline/stage/microbatches/stage_compute.h"
 
@@ -49,8 +50,12 @@ class CodecMonitor {
   StageContext& context_;
   std::map<Way, std::uint32_t> sent_;
   std::map<Key, Sums> sums_;
-  std::map<Way, wire::ArrivalRate> arrivals_;
-  std::shared_ptr<CodecMonitor*> alive_;
+  struct Arrivals {
+    std::uint64_t bytes = 0;
+    std::uint64_t ns = 0;
+  };
+  std::map<Way, Arrivals> arrivals_;
+  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

@@ -4,13 +4,13 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
 Contributions::Contributions(StageContext& context, Subtract subtract)
-    : context_(context),
-      subtract_(std::move(subtract)),
-      alive_(std::make_shared<Contributions*>(this)) {}
+    : context_(context), subtract_(std::move(subtract)) {}
 
 void Contributions::open(const Phase& phase) {
   books_[phase];
@@ -52,10 +52,7 @@ void Contributions::report(const TaskPtr& task) {
   contribution->set_attempt(task->id.attempt.value);
   contribution->set_loss_sum(task->loss_sum);
   if (std::exchange(flush_armed_, true)) return;
-  std::weak_ptr<Contributions*> weak = alive_;
-  context_.runtime.call_after(kReportDelay, [weak] {
-    if (auto self = weak.lock()) (*self)->flush();
-  });
+  context_.runtime.call_after(knobs().report_delay, guard_.wrap([this] { flush(); }));
 }
 
 void Contributions::flush() {
@@ -82,18 +79,16 @@ void Contributions::take_back(const Phase& phase, std::uint32_t index) {
   if (task.empty()) return;  // already taken back
   log(LogLevel::kInfo, "{}: taking back {}", to_string(context_.self),
       to_string(MicrobatchId{phase, index}));
+  SWARMLINE_MARK("contributions.taken_back");
   ++book.subtracting;
   book.cells.at(index).state = CellState::kLeaving;
-  std::weak_ptr<Contributions*> weak = alive_;
-  subtract_(task.mapped(), [weak, phase, index] {
-    auto self = weak.lock();
-    if (!self) return;
-    auto open = (*self)->books_.find(phase);
-    if (open == (*self)->books_.end()) return;
+  subtract_(task.mapped(), guard_.wrap([this, phase, index] {
+    auto open = books_.find(phase);
+    if (open == books_.end()) return;
     open->second.cells.erase(index);
     if (--open->second.subtracting == 0 && open->second.on_quiet)
       std::exchange(open->second.on_quiet, nullptr)();
-  });
+  }));
 }
 
 void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& owned,

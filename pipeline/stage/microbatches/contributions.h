@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "base/callback_guard.h"
 #include "base/ids.h"
 #include "pipeline/protocol/messages.pb.h"
 #include "pipeline/stage/common/stage_context.h"
@@ -20,8 +21,6 @@ namespace swarmline {
 
 class Contributions {
  public:
-  static constexpr Duration kReportDelay = std::chrono::milliseconds(1);
-
   // `subtract` recomputes the task and takes its weight gradients out of the open accumulator;
   // calls back when done.
   using Subtract = std::function<void(const TaskPtr&, std::function<void()> done)>;
@@ -72,7 +71,7 @@ class Contributions {
   std::map<Phase, Book> books_;
   std::map<Phase, wire::Report> pending_;
   bool flush_armed_ = false;
-  std::shared_ptr<Contributions*> alive_;
+  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

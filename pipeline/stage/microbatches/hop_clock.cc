@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pipeline/protocol/knobs.h"
+
 namespace swarmline {
 namespace {
 
@@ -77,7 +79,8 @@ Duration HopClock::patience(const AttemptId& id) const {
   const Estimate& estimate = known->second[static_cast<std::size_t>(leg->second.leg)];
   if (estimate.samples < kSamplesMin) return timeout_;
   const double late = kMargin * (estimate.smoothed + kDeviations * estimate.deviation);
-  return std::min(timeout_, std::max(kLateMin, from_seconds(std::min(late, to_seconds(timeout_)))));
+  return std::min(
+      timeout_, std::max(knobs().hop_late_min, from_seconds(std::min(late, to_seconds(timeout_)))));
 }
 
 bool HopClock::may_pass(const AttemptId& id) const {
@@ -88,7 +91,7 @@ bool HopClock::may_pass(const AttemptId& id) const {
     return entry.second.superseded && entry.second.peer == peer;
   });
   return answered_.contains({id.microbatch.phase, peer}) &&
-         owed < static_cast<std::ptrdiff_t>(kOwedMax);
+         owed < static_cast<std::ptrdiff_t>(knobs().hop_owed_max);
 }
 
 }  // namespace swarmline

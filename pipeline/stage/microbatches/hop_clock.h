@@ -7,6 +7,11 @@
 // step wait until the receiver has stepped, and a step's calm ones must not make the next such wait
 // look late. Answers of attempts that were given up count too, so that a peer that stays slow is
 // soon known as what it is.
+//   Knobs:  hop_late_min: nothing is late before; what disturbs a machine for less costs less than a
+//           second try. hop_owed_max: attempts of one sender that were given up and that a peer
+//           still owes answers to, before none is early any more; bounds the work that early tries
+//           add to a stage whose queues grow, and how often a peer is passed by before what it
+//           answers is known.
 //   Thread: control thread; pure: the time is passed in.
 //   Bounds: one leg per attempt on its way, of open phases; two estimates and one note per open
 //           phase of each candidate.
@@ -30,14 +35,8 @@ class HopClock {
   static constexpr std::uint32_t kSamplesMin = 8;  // of a peer and leg, before anything is late
   static constexpr double kMargin = 2;             // times (smoothed + kDeviations deviations)
   static constexpr double kDeviations = 4;
-  // Nothing is late before. What disturbs a machine for less costs less than a second try.
-  static constexpr Duration kLateMin = std::chrono::milliseconds(400);
   // A timer that fires so late says that this machine stood still: answers may have come meanwhile.
   static constexpr Duration kOversleptMin = std::chrono::milliseconds(50);
-  // Attempts of one sender that were given up and that a peer still owes answers to, before none is
-  // early any more. Bounds the work that early tries add to a stage whose queues grow, and how
-  // often a peer is passed by before what it answers is known.
-  static constexpr std::uint32_t kOwedMax = 4;
 
   // `timeout`: no leg is waited for longer, and each so long of which too little is known.
   explicit HopClock(Duration timeout) : timeout_(timeout) {}
@@ -62,7 +61,7 @@ class HopClock {
     return waited >= patience(id) && overslept < kOversleptMin;
   }
   // The peer of that leg has answered something of its phase, so that it does not just wait for the
-  // commit before it, and owes answers to fewer than kOwedMax attempts that were given up.
+  // commit before it, and owes answers to fewer than hop_owed_max attempts that were given up.
   bool may_pass(const AttemptId& id) const;
   Duration timeout() const { return timeout_; }
 

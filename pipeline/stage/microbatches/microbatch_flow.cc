@@ -48,7 +48,7 @@ void MicrobatchFlow::set_share(std::uint32_t rank, std::uint32_t members) {
 }
 
 Attempt MicrobatchFlow::new_attempt() {
-  return Attempt{std::uint64_t{context_.self.peer.value} << 32 | next_attempt_++};
+  return resend_attempt(context_.self.peer, next_attempt_++);
 }
 
 std::function<void(JobReport)> MicrobatchFlow::guarded(std::function<void(JobReport)> done) {
@@ -66,10 +66,10 @@ bool MicrobatchFlow::has_room(std::uint64_t bytes) const {
   return admitted_bytes_ == 0 || admitted_bytes_ + bytes <= admit_bytes_max_;
 }
 
-void MicrobatchFlow::start_local(const AttemptId& id, std::uint64_t opening, std::string mask,
+void MicrobatchFlow::start_local(const AttemptId& id, PhaseEpoch epoch, std::string mask,
                                  std::uint32_t rows, SharedBytes tokens, SharedBytes targets) {
   auto task = std::make_shared<MicrobatchTask>(id);
-  task->opening = opening;
+  task->epoch = epoch;
   task->mask = std::move(mask);
   task->rows = rows;
   task->input = std::move(tokens);
@@ -89,13 +89,13 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
   const AttemptId id = from_wire(message->id());
   SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value ||
-      phases_.status(id.microbatch.phase, message->opening()) == PhaseStatus::kOver) {
+      phases_.status(id.microbatch.phase, PhaseEpoch{message->opening()}) == PhaseStatus::kOver) {
     refuse(from, id, wire::Refused::RETIRED);
     return {};
   }
   if (context_.first() || from.stage.value + 1U != context_.self.stage.value)
     return fail(ErrorCode::kCorrupt, "activations that are not those of the stage before");
-  if (phases_.beyond_reach(id.microbatch.phase) || !takes(id.attempt))
+  if (phases_.beyond_reach(id.microbatch.phase) || is_second_run(id.attempt))
     return fail(ErrorCode::kCorrupt, "a forward of a phase or an attempt that can't be");
   if (tasks_.contains(id)) return {};
   if (message->rows() != context_.config.batch.microbatch)
@@ -111,7 +111,7 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
     return fail(ErrorCode::kCorrupt, "targets or a stage mask of another length");
 
   auto task = std::make_shared<MicrobatchTask>(id);
-  task->opening = message->opening();
+  task->epoch = PhaseEpoch{message->opening()};
   task->upstream = from;
   task->mask = message->stage_mask();
   task->rows = message->rows();
@@ -143,7 +143,7 @@ void MicrobatchFlow::admit(const TaskPtr& task) {
 }
 
 PhaseStatus MicrobatchFlow::status(const MicrobatchTask& task) const {
-  return phases_.status(task.id.microbatch.phase, task.opening);
+  return phases_.status(task.id.microbatch.phase, task.epoch);
 }
 
 void MicrobatchFlow::queue_or_hold(const TaskPtr& task) {

@@ -47,10 +47,6 @@ namespace swarmline {
 
 class MicrobatchFlow {
  public:
-  // A peer whose link broke and who is the only one left is tried again so much later; those who
-  // all got damaged bytes after so much, doubled with every other try.
-  static constexpr Duration kRelinkDelay = std::chrono::milliseconds(100);
-
   MicrobatchFlow(StageContext& context, PhaseBook& phases, Contributions& contributions,
                  Wiring& wiring, std::uint64_t admit_bytes_max,
                  std::function<void()> on_local_finished);
@@ -62,9 +58,9 @@ class MicrobatchFlow {
   void set_next_seats(std::vector<Seat> seats);
   // This peer's place among the members of its stage, by id.
   void set_share(std::uint32_t rank, std::uint32_t members);
-  // A microbatch that starts here (stage 0), leased in that opening of its phase. Tokens and
+  // A microbatch that starts here (stage 0), leased in that epoch of its phase. Tokens and
   // targets: (rows, sequence) int32. The attempt must be unknown (knows()).
-  void start_local(const AttemptId& id, std::uint64_t opening, std::string mask, std::uint32_t rows,
+  void start_local(const AttemptId& id, PhaseEpoch epoch, std::string mask, std::uint32_t rows,
                    SharedBytes tokens, SharedBytes targets);
   Result<void> on_frame(const Seat& from, Frame frame);
   // Some of a large tensor is here: what is complete of it is decoded.
@@ -80,7 +76,7 @@ class MicrobatchFlow {
   // The phase can be computed now: what was held goes on.
   void on_active(const Phase& phase);
   // Drops what is over of the phase; nothing of that is computed any more (jobs on the device are
-  // ignored when they end). What was leased in an opening still to come stays.
+  // ignored when they end). What was leased in an epoch still to come stays.
   void drop(const Phase& phase);
   // Recomputes a contribution and subtracts it; for Contributions.
   void subtract(const TaskPtr& task, std::function<void()> done);
@@ -154,7 +150,6 @@ class MicrobatchFlow {
   void refuse(const Seat& to, const AttemptId& id, wire::Refused::Why why);
   void offer_credit();
   void retry_seeking();
-  static bool takes(Attempt attempt);
   TaskPtr outgoing(const AttemptId& id, const Seat& from);
   Attempt new_attempt();
   std::function<void(JobReport)> guarded(std::function<void(JobReport)> done);

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/microbatches/microbatch_flow.h"
 
 namespace swarmline {
@@ -43,7 +44,7 @@ void MicrobatchFlow::send_to(const TaskPtr& task, const Seat& next) {
   forward.set_rows(task->rows);
   forward.set_stage_mask(task->mask);
   forward.set_targets(task->targets_wire);
-  forward.set_opening(task->opening);
+  forward.set_opening(task->epoch.value);
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   send_next(task->next, task->id.microbatch.phase, std::move(frame), task->targets_wire.size());
   wiring_.on_sent(task->next.peer, Duration{});
@@ -63,7 +64,7 @@ void MicrobatchFlow::arm_hop_timer(const TaskPtr& task) {
   Instant due = task->hop_began + clock_.timeout();
   if (may_be_passed_by(*task)) {
     const Instant late = task->hop_began + clock_.patience(task->outgoing);
-    due = std::min(due, late > now ? late : now + HopClock::kLateMin);
+    due = std::min(due, late > now ? late : now + knobs().hop_late_min);
   }
   std::weak_ptr<MicrobatchFlow*> weak = alive_;
   task->hop_timer = context_.runtime.call_at(due, [weak, task, due] {
@@ -179,7 +180,7 @@ void MicrobatchFlow::resend(const TaskPtr& task, Why why) {
 // Pauses double: all of them together outlast the longest silence that makes a peer lost. A
 // newcomer gets it at once.
 void MicrobatchFlow::try_all_again_later(const TaskPtr& task) {
-  const Duration pause = kRelinkDelay * (1 << (task->sends - 1));
+  const Duration pause = knobs().relink_delay * (1 << (task->sends - 1));
   task->state = TaskState::kSeeking;
   task->rests_until = context_.runtime.now() + pause;
   seeking_.push_back(task);
@@ -191,11 +192,6 @@ void MicrobatchFlow::retry_seeking_after(Duration pause) {
   context_.runtime.call_after(pause, [weak] {
     if (auto self = weak.lock()) (*self)->retry_seeking();
   });
-}
-
-// The highest bit of an attempt names the second run of a contribution that is taken back.
-bool MicrobatchFlow::takes(Attempt attempt) {
-  return attempt.value >> 63 == 0;
 }
 
 TaskPtr MicrobatchFlow::outgoing(const AttemptId& id, const Seat& from) {
@@ -295,7 +291,7 @@ void MicrobatchFlow::on_link_lost(const Seat& peer) {
   seeking.swap(seeking_);
   for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
   for (const TaskPtr& task : seeking) seeking_.push_back(task);
-  if (!seeking_.empty()) retry_seeking_after(kRelinkDelay);
+  if (!seeking_.empty()) retry_seeking_after(knobs().relink_delay);
   order_.lift();
   go_on_in_order();
 }

@@ -26,9 +26,9 @@ struct MicrobatchTask {
   explicit MicrobatchTask(const AttemptId& attempt) : id(attempt), outgoing(attempt) {}
 
   AttemptId id;
-  std::uint64_t opening = 0;  // of its phase, that it was leased in
-  Seat upstream;              // peer 0: started here, by the source
-  std::string mask;           // stages that want weight gradients; empty = all
+  PhaseEpoch epoch;  // of its phase, that it was leased in
+  Seat upstream;     // peer 0: started here, by the source
+  std::string mask;  // stages that want weight gradients; empty = all
   std::uint32_t rows = 0;
   Version version;           // the parameters it is computed on; set when it goes to the device
   SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens

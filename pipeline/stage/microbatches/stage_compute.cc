@@ -5,10 +5,6 @@
 namespace swarmline {
 namespace {
 
-// Bit 63 of an attempt marks the second run of a contribution that is taken back, so that its graph
-// has its own name.
-constexpr std::uint64_t kTakeBackBit = std::uint64_t{1} << 63;
-
 // A tensor on its way into the model: its wire buffer where the model takes that, else its values,
 // decoded on arrival or kept here for the call.
 struct Incoming {
@@ -125,7 +121,7 @@ std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task)
     Incoming hidden, gradient;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
-    input->id.attempt.value |= kTakeBackBit;
+    input->id.attempt = second_run(input->id.attempt);  // its graph has its own name
     input->give_hidden = false;
     if (auto output = context.model.forward(*input); !output)
       return std::unexpected(output.error());

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
@@ -18,30 +19,25 @@ wire::BlobId blob_of(const RoundKey& key) {
   wire::BlobId blob;
   wire::ReducedId* reduced = blob.mutable_reduced();
   *reduced->mutable_phase() = to_wire(key.phase);
-  reduced->set_group(key.group);
-  reduced->set_attempt(key.attempt);
+  reduced->set_group(key.group.value);
+  reduced->set_attempt(key.attempt.value);
   return blob;
 }
 
 RoundKey key_of(const wire::ReducedId& reduced) {
-  return {from_wire(reduced.phase()), reduced.group(), reduced.attempt()};
+  return {from_wire(reduced.phase()), GroupId{reduced.group()}, RoundAttempt{reduced.attempt()}};
 }
 
 }  // namespace
 
-// A group is a stage, or the embedding that the first and the last one share.
-bool SeatedStage::has_group(std::uint32_t group) const {
-  return group == context_.self.stage.value ||
-         (group == context_.stage.stages && model_->layout().has_tied());
+bool SeatedStage::has_group(GroupId group) const {
+  return groups_.has(group) && groups_.contains(group, context_.self.stage);
 }
 
-SeatedStage::Region SeatedStage::region_of(std::uint32_t group) const {
-  const ParameterLayout& layout = model_->layout();
-  const bool tied = group == context_.stage.stages;
-  const std::uint64_t width = size_bytes(layout.dtype);
-  const std::uint64_t first = tied ? layout.tied_offset : 0;
-  const std::uint64_t end = tied ? layout.elements : layout.tied_offset;
-  return {first * width, (end - first) * width};
+SeatedStage::Region SeatedStage::region_of(GroupId group) const {
+  const std::uint64_t width = size_bytes(model_->layout().dtype);
+  const GroupPlan::Region region = groups_.region_of(group, model_->layout());
+  return {region.first * width, region.elements * width};
 }
 
 // ---- Seal and reopen ----------------------------------------------------------------------------
@@ -60,7 +56,7 @@ Result<void> SeatedStage::on_seal(const wire::Seal& seal) {
     for (std::uint32_t i = 0; i < range.count(); ++i) owned.insert(range.first() + i);
   }
   for (const wire::ReduceGroup& group : seal.groups())
-    if (!has_group(group.group()))
+    if (!has_group(GroupId{group.group()}))
       return fail(ErrorCode::kIncompatible, "a seal names a group that this peer is not in");
   sealing_ = true;
   sealing_phase_ = phase;
@@ -106,9 +102,9 @@ void SeatedStage::sealed(const wire::Seal& seal) {
   const Phase phase = from_wire(seal.phase());
   std::erase_if(digests_, [&](const auto& entry) { return entry.first.phase != phase; });
   for (const wire::ReduceGroup& group : seal.groups()) {
-    std::erase_if(digests_, [&](const auto& e) { return e.first.group == group.group(); });
+    std::erase_if(digests_, [&](const auto& e) { return e.first.group == GroupId{group.group()}; });
     std::erase_if(fetches_, [&](const auto& e) {
-      return e.first.phase == phase && e.first.group == group.group();
+      return e.first.phase == phase && e.first.group == GroupId{group.group()};
     });
     start_round(phase, group);
   }
@@ -123,7 +119,7 @@ Result<void> SeatedStage::on_reopen(const wire::Reopen& reopen) {
   if (phase.kind != PhaseKind::kTrain || phase.step != committed_.value ||
       phases_.microbatches(phase) == 0)
     return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be reopened now");
-  phases_.reopen(phase, reopen.opening());
+  phases_.reopen(phase, PhaseEpoch{reopen.opening()});
   const bool adds = std::find(reopen.stages().begin(), reopen.stages().end(),
                               context_.self.stage.value) != reopen.stages().end();
   if (adds) {
@@ -138,9 +134,9 @@ Result<void> SeatedStage::on_reopen(const wire::Reopen& reopen) {
 
 void SeatedStage::start_round(const Phase& phase, const wire::ReduceGroup& group) {
   const ParameterLayout& layout = model_->layout();
-  const Region region = region_of(group.group());
+  const Region region = region_of(GroupId{group.group()});
   StageAverager::Round round;
-  round.key = {phase, group.group(), group.attempt()};
+  round.key = {phase, GroupId{group.group()}, RoundAttempt{group.attempt()}};
   bool member_of_it = false;
   for (const wire::GroupMember& member : group.members()) {
     const Seat seat = from_wire(member.seat());
@@ -187,10 +183,10 @@ void SeatedStage::report_reduced(const RoundKey& key, std::uint64_t bytes_sent,
   digests_[key] = message->digest();
   *message->mutable_seat() = to_wire(context_.self);
   *message->mutable_phase() = to_wire(key.phase);
-  message->set_group(key.group);
-  message->set_attempt(key.attempt);
+  message->set_group(key.group.value);
+  message->set_attempt(key.attempt.value);
   message->set_reduce_bytes(bytes_sent);
-  if (key.group != context_.stage.stages) {
+  if (!groups_.is_shared(key.group)) {
     *message->mutable_boundary() = flow_.take_boundary_bytes(key.phase);
     message->set_busy_ns(flow_.take_busy_ns(key.phase));
     message->set_contributions(contributions_.count(key.phase));
@@ -201,7 +197,8 @@ void SeatedStage::report_reduced(const RoundKey& key, std::uint64_t bytes_sent,
 // ---- Fetching what others have ------------------------------------------------------------------
 
 Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
-  const RoundKey key{from_wire(message.phase()), message.group(), message.attempt()};
+  const RoundKey key{from_wire(message.phase()), GroupId{message.group()},
+                     RoundAttempt{message.attempt()}};
   if (key.phase.kind != PhaseKind::kTrain || key.phase.step != committed_.value ||
       !has_group(key.group))
     return fail(ErrorCode::kCorrupt, to_string(key.phase) + " can't be fetched now");
@@ -253,7 +250,7 @@ void SeatedStage::pump_fetch(const RoundKey& key) {
 void SeatedStage::wait_for_holder(const RoundKey& key) {
   if (std::exchange(fetches_.at(key).waiting, true)) return;
   std::weak_ptr<SeatedStage*> weak = alive_;
-  context_.runtime.call_after(kRefetchDelay, [weak, key] {
+  context_.runtime.call_after(knobs().refetch_delay, [weak, key] {
     auto self = weak.lock();
     if (!self || !(*self)->fetches_.contains(key)) return;
     SeatedStage& stage = **self;
@@ -263,7 +260,7 @@ void SeatedStage::wait_for_holder(const RoundKey& key) {
       return commit.step() == key.phase.step;
     });
     const bool mates_have_it = committed || !fetch.report;
-    if (mates_have_it && !stage.mates_.empty() && ++fetch.tries > kFetchTriesMax)
+    if (mates_have_it && !stage.mates_.empty() && ++fetch.tries > knobs().fetch_tries_max)
       return stage.context_.fail(
           {ErrorCode::kNotFound,
            fmt::format("no mate keeps the reduced gradient of {} any more", to_string(key.phase))});
@@ -289,7 +286,7 @@ BytesView SeatedStage::reduced_bytes(const RoundKey& key) const {
 bool SeatedStage::holds(const wire::BlobId& blob) const {
   if (blob.has_state())
     return frozen_ && blob.state() == frozen_->version && blob.stage() == stage().value;
-  return blob.has_reduced() && has_group(blob.reduced().group()) &&
+  return blob.has_reduced() && has_group(GroupId{blob.reduced().group()}) &&
          !reduced_bytes(key_of(blob.reduced())).empty();
 }
 
@@ -302,7 +299,7 @@ Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRe
     bytes = frozen_->bytes.view();
     frozen_used_ = context_.runtime.now();
   }
-  if (request.blob().has_reduced() && has_group(request.blob().reduced().group()))
+  if (request.blob().has_reduced() && has_group(GroupId{request.blob().reduced().group()}))
     bytes = reduced_bytes(key_of(request.blob().reduced()));
   const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;
   if (first >= bytes.size()) {
@@ -359,7 +356,7 @@ void SeatedStage::fetched(const RoundKey& key) {
           return advance_commits();
         }
         // Each piece was right and the whole is not: somebody holds something else.
-        if (++entry->second.tries > kFetchTriesMax)
+        if (++entry->second.tries > knobs().fetch_tries_max)
           return context_.fail({ErrorCode::kCorrupt,
                                 fmt::format("the reduced gradient of {} can't be fetched: what the "
                                             "others hold is not what was committed",
@@ -414,8 +411,10 @@ void SeatedStage::advance_commits() {
     const wire::Commit& commit = commits_.front();
     bool here = true;
     for (const wire::GroupDigest& group : commit.groups()) {
-      if (commit.skipped() || !has_group(group.group())) continue;
-      const RoundKey key{{PhaseKind::kTrain, commit.step()}, group.group(), group.attempt()};
+      if (commit.skipped() || !has_group(GroupId{group.group()})) continue;
+      const RoundKey key{{PhaseKind::kTrain, commit.step()},
+                         GroupId{group.group()},
+                         RoundAttempt{group.attempt()}};
       const auto mine = digests_.find(key);
       if (mine != digests_.end() && mine->second == group.digest()) continue;
       here = false;

@@ -67,7 +67,7 @@ Result<void> SeatedStage::open_again(const wire::OpenPhase& open) {
   if (open.version() != phases_.version(phase).value ||
       open.microbatches() != phases_.microbatches(phase))
     return fail(ErrorCode::kCorrupt, to_string(phase) + " is opened again as another one");
-  phases_.reopen(phase, open.opening());
+  phases_.reopen(phase, PhaseEpoch{open.opening()});
   contributions_.reopen(phase);
   control([]() -> Result<void> { return {}; }, [this, phase] { activate(phase); });
   return {};
@@ -77,9 +77,9 @@ Result<void> SeatedStage::open_again(const wire::OpenPhase& open) {
 void SeatedStage::name_attempts(wire::Commit& commit) const {
   for (wire::GroupDigest& group : *commit.mutable_groups())
     for (const auto& [key, digest] : digests_)
-      if (key.phase == Phase{PhaseKind::kTrain, commit.step()} && key.group == group.group() &&
-          digest == group.digest())
-        group.set_attempt(key.attempt);
+      if (key.phase == Phase{PhaseKind::kTrain, commit.step()} &&
+          key.group == GroupId{group.group()} && digest == group.digest())
+        group.set_attempt(key.attempt.value);
 }
 
 }  // namespace swarmline

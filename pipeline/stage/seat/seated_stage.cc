@@ -53,6 +53,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       model_(std::move(parts.model)),
       source_(std::move(parts.source)),
       state_(*model_, config_),
+      groups_(parts.stage.stages, model_->layout().has_tied()),
       context_{.runtime = runtime,
                .queue = queue,
                .model = *model_,
@@ -256,8 +257,8 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
     wire::RoundBroken broken;
     *broken.mutable_seat() = to_wire(context_.self);
     *broken.mutable_phase() = to_wire(key.phase);
-    broken.set_group(key.group);
-    broken.set_attempt(key.attempt);
+    broken.set_group(key.group.value);
+    broken.set_attempt(key.attempt.value);
     *broken.mutable_beyond() = to_wire(peer);
     context_.notify_coordinator(make_frame(MessageKind::kRoundBroken, broken));
   }
@@ -334,7 +335,7 @@ Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
                 fmt::format("{} needs version {}, this peer has {}", to_string(phase),
                             version.value, committed_.value));
   SWARMLINE_TRY(context_.codecs.open(phase, open));
-  phases_.announce(phase, version, open.microbatches(), open.opening());
+  phases_.announce(phase, version, open.microbatches(), PhaseEpoch{open.opening()});
   if (train) contributions_.open(phase);
   if (open.sealed())  // frozen, with nothing in it
     contributions_.settle(phase, {}, [](const Result<std::vector<std::uint32_t>>&) {});
@@ -374,7 +375,7 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
     if (phases_.status(id.phase) != PhaseStatus::kOver &&
         id.index >= phases_.microbatches(id.phase))
       return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
-    if (phases_.status(id.phase, lease.opening()) == PhaseStatus::kOver ||
+    if (phases_.status(id.phase, PhaseEpoch{lease.opening()}) == PhaseStatus::kOver ||
         flow_.knows({id, Attempt{lease.attempt()}})) {
       window_.on_finished();
       continue;
@@ -386,8 +387,9 @@ Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
       context_.fail(read.error());
       return {};
     }
-    flow_.start_local({id, Attempt{lease.attempt()}}, lease.opening(), lease.stage_mask(), rows,
-                      SharedBytes(std::move(tokens)), SharedBytes(std::move(targets)));
+    flow_.start_local({id, Attempt{lease.attempt()}}, PhaseEpoch{lease.opening()},
+                      lease.stage_mask(), rows, SharedBytes(std::move(tokens)),
+                      SharedBytes(std::move(targets)));
   }
   return {};
 }

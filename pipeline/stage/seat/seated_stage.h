@@ -17,6 +17,7 @@
 
 #include "pipeline/averaging/averaging_codecs.h"
 #include "pipeline/averaging/stage_averager.h"
+#include "pipeline/protocol/group_plan.h"
 #include "pipeline/source/lease_window.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/stage/common/phase_book.h"
@@ -71,11 +72,6 @@ class SeatedStage {
   static constexpr std::size_t kInboxMax = 4096;
   static constexpr std::uint64_t kRetainedSteps = 4;
   static constexpr std::size_t kFollowedCommitsMax = 64;  // commits behind; then a newer state
-  static constexpr Duration kFrozenIdle = std::chrono::seconds(60);
-  static constexpr Duration kStateRetry = std::chrono::seconds(1);
-  static constexpr Duration kRestMax = std::chrono::seconds(10);
-  static constexpr int kFetchTriesMax = 25;
-  static constexpr Duration kRefetchDelay = std::chrono::milliseconds(200);
 
   SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links, SeatedStageParts parts);
 
@@ -136,7 +132,7 @@ class SeatedStage {
     std::uint64_t digest = 0;
     std::uint64_t size = 0;
     bool report = false;  // the coordinator waits for it
-    int tries = 0;
+    std::uint32_t tries = 0;
     bool waiting = false;  // nobody has it now
   };
   // seated_state.cc
@@ -148,10 +144,10 @@ class SeatedStage {
   struct StateFetch {
     std::uint64_t version = 0;
     PieceFetch pieces;
-    bool waiting = false;   // nobody has it now
-    bool saved = false;     // of a checkpoint
-    int damaged_times = 0;  // in a row: what nobody sent whole was waited for
-    Instant asked{};        // the newest piece
+    bool waiting = false;             // nobody has it now
+    bool saved = false;               // of a checkpoint
+    std::uint32_t damaged_times = 0;  // in a row: what nobody sent whole was waited for
+    Instant asked{};                  // the newest piece
     bool resting = false;
     bool comparing = false;  // what was kept with what is offered
   };
@@ -174,8 +170,8 @@ class SeatedStage {
   Result<void> follow(const wire::Commit& commit);
   std::vector<Seat> mates() const;
 
-  Region region_of(std::uint32_t group) const;
-  bool has_group(std::uint32_t group) const;
+  Region region_of(GroupId group) const;
+  bool has_group(GroupId group) const;
   void settled(const wire::Seal& seal, const std::vector<std::uint32_t>& missing);
   void sealed(const wire::Seal& seal);
   void start_round(const Phase& phase, const wire::ReduceGroup& group);
@@ -203,6 +199,7 @@ class SeatedStage {
   std::unique_ptr<StageModel> model_;
   std::unique_ptr<MicrobatchSource> source_;
   ParameterState state_;
+  GroupPlan groups_;
   StageContext context_;
   PhaseBook phases_;
   std::unique_ptr<Wiring> wiring_;

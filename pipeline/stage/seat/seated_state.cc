@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "engine/checkpoint/sha256.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/seat/seated_stage.h"
 
 namespace swarmline {
@@ -64,10 +65,10 @@ void SeatedStage::hash_next(const std::shared_ptr<FrozenState>& frozen) {
 
 void SeatedStage::expire_frozen() {
   std::weak_ptr<SeatedStage*> weak = alive_;
-  context_.runtime.call_after(kFrozenIdle, [weak, frozen = frozen_] {
+  context_.runtime.call_after(knobs().frozen_idle, [weak, frozen = frozen_] {
     auto self = weak.lock();
     if (!self || (*self)->frozen_ != frozen) return;
-    if ((*self)->context_.runtime.now() - (*self)->frozen_used_ < kFrozenIdle)
+    if ((*self)->context_.runtime.now() - (*self)->frozen_used_ < knobs().frozen_idle)
       return (*self)->expire_frozen();
     (*self)->frozen_.reset();
   });
@@ -191,13 +192,13 @@ void SeatedStage::pump_state() {
                           fmt::format("the coordinator's checkpoint of version {} does not fit "
                                       "this stage",
                                       state_fetch_->version)});
-  if (state_fetch_->pieces.damaged() && ++state_fetch_->damaged_times > kFetchTriesMax)
+  if (state_fetch_->pieces.damaged() && ++state_fetch_->damaged_times > knobs().fetch_tries_max)
     return context_.fail({ErrorCode::kCorrupt,
                           fmt::format("version {} of this stage's parameters came damaged {} times",
-                                      state_fetch_->version, kFetchTriesMax)});
+                                      state_fetch_->version, knobs().fetch_tries_max)});
   state_fetch_->waiting = true;
   std::weak_ptr<SeatedStage*> weak = alive_;
-  context_.runtime.call_after(kStateRetry, [weak, version = state_fetch_->version] {
+  context_.runtime.call_after(knobs().state_retry, [weak, version = state_fetch_->version] {
     auto self = weak.lock();
     if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
     (*self)->state_fetch_->waiting = false;
@@ -231,12 +232,13 @@ void SeatedStage::rest_and_pump_state() {
   if (std::exchange(state_fetch_->resting, true)) return;
   const Duration took = context_.runtime.now() - state_fetch_->asked;
   std::weak_ptr<SeatedStage*> weak = alive_;
-  context_.runtime.call_after(std::min(took, kRestMax), [weak, version = state_fetch_->version] {
-    auto self = weak.lock();
-    if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
-    (*self)->state_fetch_->resting = false;
-    (*self)->pump_state();
-  });
+  context_.runtime.call_after(
+      std::min(took, knobs().rest_max), [weak, version = state_fetch_->version] {
+        auto self = weak.lock();
+        if (!self || !(*self)->state_fetch_ || (*self)->state_fetch_->version != version) return;
+        (*self)->state_fetch_->resting = false;
+        (*self)->pump_state();
+      });
 }
 
 void SeatedStage::load_state(Buffer state) {
@@ -330,8 +332,9 @@ Result<void> SeatedStage::follow(const wire::Commit& commit) {
   }
   commits_.push_back(commit);
   for (const wire::GroupDigest& group : commit.groups()) {
-    if (commit.skipped() || !has_group(group.group())) continue;
-    const RoundKey key{{PhaseKind::kTrain, commit.step()}, group.group(), group.attempt()};
+    if (commit.skipped() || !has_group(GroupId{group.group()})) continue;
+    const RoundKey key{
+        {PhaseKind::kTrain, commit.step()}, GroupId{group.group()}, RoundAttempt{group.attempt()}};
     if (!digests_.contains(key) && !fetched_.contains(key) && !fetches_.contains(key) &&
         !placing_.contains(key))
       fetch(key, group.digest(), mates(), false);
