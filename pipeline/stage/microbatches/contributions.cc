@@ -6,11 +6,26 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
 
 Contributions::Contributions(StageContext& context, Subtract subtract)
     : context_(context), subtract_(std::move(subtract)) {}
+
+Contributions::Subtract Contributions::subtract_on_device(StageContext& context) {
+  return [&context](const TaskPtr& task, std::function<void()> done) {
+    StageJob job;
+    job.phase = task->id.microbatch.phase;
+    job.job.kind = JobKind::kBackward;
+    job.job.body = subtract_body(context, task);
+    job.done = [&context, done = std::move(done)](const JobReport& report) {
+      if (!report.result) return context.fail(report.result.error());
+      done();
+    };
+    context.queue.submit(std::move(job));
+  };
+}
 
 void Contributions::open(const Phase& phase) {
   books_[phase];
@@ -151,6 +166,20 @@ void Contributions::list(wire::PhaseHoldings& holdings) const {
     out->set_index(index);
     out->set_attempt(cell.attempt.value);
     out->set_loss_sum(cell.loss_sum);
+  }
+}
+
+void Contributions::check_invariants() const {
+  for (const auto& [phase, book] : books_) {
+    int leaving = 0;
+    for (const auto& [index, cell] : book.cells) {
+      leaving += cell.state == CellState::kLeaving ? 1 : 0;
+      SWARMLINE_CHECK(!book.frozen || cell.state != CellState::kReserved);
+      SWARMLINE_CHECK(!book.unacknowledged.contains(index) || cell.state == CellState::kAdded);
+    }
+    SWARMLINE_CHECK(leaving == book.subtracting);
+    for (const auto& [index, task] : book.unacknowledged)
+      SWARMLINE_CHECK(book.cells.contains(index));
   }
 }
 

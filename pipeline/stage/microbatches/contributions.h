@@ -25,6 +25,8 @@ class Contributions {
   // calls back when done.
   using Subtract = std::function<void(const TaskPtr&, std::function<void()> done)>;
   Contributions(StageContext& context, Subtract subtract);
+  // As a job of the stage's device.
+  static Subtract subtract_on_device(StageContext& context);
 
   void open(const Phase& phase);
   // True when no other attempt of this index is added, being added or claimed and the accumulator
@@ -47,6 +49,7 @@ class Contributions {
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
   // What is in the accumulator and stays there, as far as this peer knows.
   void list(wire::PhaseHoldings& holdings) const;
+  void check_invariants() const;
 
  private:
   enum class CellState : std::uint8_t { kReserved, kAdded, kLeaving };

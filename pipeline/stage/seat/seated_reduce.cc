@@ -187,8 +187,9 @@ void SeatedStage::report_reduced(const RoundKey& key, std::uint64_t bytes_sent,
   message->set_attempt(key.attempt.value);
   message->set_reduce_bytes(bytes_sent);
   if (!groups_.is_shared(key.group)) {
-    *message->mutable_boundary() = flow_.take_boundary_bytes(key.phase);
-    message->set_busy_ns(flow_.take_busy_ns(key.phase));
+    std::uint64_t busy_ns = 0;
+    flow_.take_account(key.phase, *message->mutable_boundary(), busy_ns);
+    message->set_busy_ns(busy_ns);
     message->set_contributions(contributions_.count(key.phase));
   }
   context_.notify_coordinator(make_frame(MessageKind::kReduced, *message));
@@ -446,8 +447,9 @@ void SeatedStage::apply(const wire::Commit& commit) {
   contributions_.retire(phase);
   phases_.retire(phase);
   flow_.drop(phase);
-  flow_.take_boundary_bytes(phase);
-  flow_.take_busy_ns(phase);
+  wire::BoundaryBytes unreported;
+  std::uint64_t busy_ns = 0;
+  flow_.take_account(phase, unreported, busy_ns);
   committed_ = Version{commit.step() + 1};
   std::erase_if(fetches_, [&](const auto& e) { return e.first.phase.step <= commit.step(); });
   std::erase_if(fetched_, [&](const auto& e) { return e.first.phase.step <= commit.step(); });

@@ -70,12 +70,9 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .call_coordinator = std::move(parts.call_coordinator),
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
-      wiring_(parts.wiring ? std::move(parts.wiring) : make_wiring()),
-      contributions_(context_,
-                     [this](const TaskPtr& task, std::function<void()> done) {
-                       flow_.subtract(task, std::move(done));
-                     }),
-      flow_(context_, phases_, contributions_, *wiring_, parts.admit_bytes,
+      contributions_(context_, Contributions::subtract_on_device(context_)),
+      flow_(context_, phases_, contributions_,
+            parts.wiring ? std::move(parts.wiring) : make_wiring(), parts.admit_bytes,
             [this] {
               window_.on_finished();
               want_leases();
@@ -217,8 +214,9 @@ Result<void> SeatedStage::in_order(const Frame& frame) {
       phases_.retire(phase);
       flow_.drop(phase);
       contributions_.retire(phase);
-      flow_.take_boundary_bytes(phase);
-      flow_.take_busy_ns(phase);
+      wire::BoundaryBytes unreported;
+      std::uint64_t busy_ns = 0;
+      flow_.take_account(phase, unreported, busy_ns);
       return {};
     }
     default:
@@ -238,7 +236,7 @@ Result<void> SeatedStage::on_peer(const Seat& from, Frame frame) {
     case MessageKind::kPiece:
       return on_piece(from, frame);
     default:
-      return flow_.on_frame(from, std::move(frame));
+      return flow_.on_frame(from, frame);
   }
 }
 
@@ -271,7 +269,6 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
 void SeatedStage::on_peer_lost(const Seat& lost) {
   const auto over = [&](const auto& entry) { return is_over_with(entry.second, lost); };
   std::erase_if(mates_, over);
-  std::erase_if(next_, over);
   flow_.on_peer_lost(lost);
   if (state_fetch_) state_fetch_->pieces.on_lost(lost);
   pump_state();
@@ -283,22 +280,14 @@ void SeatedStage::on_peer_lost(const Seat& lost) {
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
-  std::set<PeerId> next;
-  for (const wire::PeerInfo& info : membership.next()) next.insert(PeerId{info.seat().peer()});
-  // First: the wiring takes no more than so many.
-  for (const auto& [peer, seat] : next_)
-    if (!next.contains(peer)) wiring_->remove(peer);
-  next_.clear();
-  std::vector<Seat> seats;
+  std::vector<Forwarder::Candidate> candidates;
   for (const wire::PeerInfo& info : membership.next()) {
-    const Seat seat = from_wire(info.seat());
-    context_.links.set_address(seat, info.address());
-    if (!wiring_->add(seat.peer, {.forward = believable(info.forward_seconds()),
-                                  .backward = believable(info.backward_seconds())}))
-      continue;
-    next_[seat.peer] = seat;
-    seats.push_back(seat);
+    candidates.push_back({.seat = from_wire(info.seat()),
+                          .prior = {.forward = believable(info.forward_seconds()),
+                                    .backward = believable(info.backward_seconds())}});
+    context_.links.set_address(candidates.back().seat, info.address());
   }
+  flow_.set_candidates(candidates);
   mates_.clear();
   std::uint32_t rank = 0;
   for (const wire::PeerInfo& info : membership.mates()) {
@@ -312,7 +301,7 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
     if (!fetch.report)
       for (const auto& [peer, mate] : mates_) fetch.pieces.add_holder(mate);
   for (const auto& [key, fetch] : fetches_) pump_fetch(key);
-  flow_.set_next_seats(std::move(seats));
+  flow_.retry_seeking();
   return {};
 }
 

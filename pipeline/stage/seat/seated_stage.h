@@ -202,7 +202,6 @@ class SeatedStage {
   GroupPlan groups_;
   StageContext context_;
   PhaseBook phases_;
-  std::unique_ptr<Wiring> wiring_;
   Contributions contributions_;
   MicrobatchFlow flow_;
   StageAverager averager_;
@@ -239,7 +238,6 @@ class SeatedStage {
   std::map<std::uint64_t, SharedBytes> retained_;  // reduced gradients of commits, by step
   std::map<RoundKey, std::uint64_t> retained_keys_;  // what is in retained_, and its digest
   std::map<PeerId, Seat> mates_;                     // who serves the stage, too
-  std::map<PeerId, Seat> next_;
   std::shared_ptr<SeatedStage*> alive_;
 };
 
