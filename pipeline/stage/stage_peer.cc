@@ -105,7 +105,7 @@ Result<SeatedStageParts> StagePeer::Impl::parts_from(const wire::Welcome& welcom
   parts.recompute = wants_recompute(parts);
   parts.joining = welcome.joining();
   patience_ = from_seconds(parts.config.net.coordinator_patience_seconds);
-  parts.version = welcome.version();
+  parts.version = Version{welcome.version()};
   return parts;
 }
 

@@ -2,8 +2,8 @@
 // what, and takes what comes.
 //   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
 //   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose pieces come
-//              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose content is
-//              not what the hashes say is not asked again.
+//              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose
+//              content is not what the hashes say is not asked again.
 //   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
 //              allows. Deadlines are the owner's: it says when a holder is lost.
 #pragma once

@@ -7,8 +7,8 @@
 // step wait until the receiver has stepped, and a step's calm ones must not make the next such wait
 // look late. Answers of attempts that were given up count too, so that a peer that stays slow is
 // soon known as what it is.
-//   Knobs:  hop_late_min: nothing is late before; what disturbs a machine for less costs less than a
-//           second try. hop_owed_max: attempts of one sender that were given up and that a peer
+//   Knobs:  hop_late_min: nothing is late before; what disturbs a machine for less costs less than
+//           a second try. hop_owed_max: attempts of one sender that were given up and that a peer
 //           still owes answers to, before none is early any more; bounds the work that early tries
 //           add to a stage whose queues grow, and how often a peer is passed by before what it
 //           answers is known.

@@ -1,12 +1,14 @@
 #include "pipeline/stage/seat/seated_stage.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
+#include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/log.h"
+#include "base/marks.h"
 #include "pipeline/stage/state/checkpoint_upload.h"
 #include "pipeline/wiring/static_wiring.h"
 #include "pipeline/wiring/wiring_router.h"
@@ -15,20 +17,7 @@ namespace swarmline {
 
 namespace {
 
-std::uint32_t total_peers(const RunConfig& config) {
-  return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
-}
-
-// In a fixed order every source has its share of the step at once, so that leases go round.
-std::uint32_t window_of(const RunConfig& config) {
-  const std::uint32_t sources = config.pipeline.peers.front();
-  const std::uint32_t share = (config.microbatches_per_step() + sources - 1) / sources;
-  const bool fixed = config.pipeline.order != OrderKind::kFree && config.pipeline.in_flight == 0;
-  return window_for(fixed ? share : config.pipeline.in_flight, total_peers(config), sources);
-}
-
-// A session's phases: two steps and as many evaluations, and those whose end is still on its way.
-constexpr std::size_t kOpenPhasesMax = 8;
+constexpr std::uint64_t kAllSteps = std::numeric_limits<std::uint64_t>::max();
 
 // Others' measurements; what can't be one counts as unknown.
 Duration believable(double seconds) {
@@ -36,12 +25,11 @@ Duration believable(double seconds) {
   return seconds > 0 && seconds < kSecondsMax ? from_seconds(seconds) : Duration{};
 }
 
-template <typename Message>
-Result<void> handle(const Frame& frame, SeatedStage* stage,
-                    Result<void> (SeatedStage::*member)(const Message&)) {
+template <typename Message, typename Handler>
+Result<void> handle(const Frame& frame, Handler handler) {
   auto message = parse<Message>(frame);
   if (!message) return std::unexpected(message.error());
-  return (stage->*member)(*message);
+  return handler(*message);
 }
 
 }  // namespace
@@ -51,9 +39,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
     : config_(std::move(parts.config)),
       spec_(std::move(parts.spec)),
       model_(std::move(parts.model)),
-      source_(std::move(parts.source)),
       state_(*model_, config_),
-      groups_(parts.stage.stages, model_->layout().has_tied()),
       context_{.runtime = runtime,
                .queue = queue,
                .model = *model_,
@@ -70,24 +56,47 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .call_coordinator = std::move(parts.call_coordinator),
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
+      jobs_(context_),
+      leases_(context_, std::move(parts.source)),
       contributions_(context_, Contributions::subtract_on_device(context_)),
       flow_(context_, phases_, contributions_,
             parts.wiring ? std::move(parts.wiring) : make_wiring(), parts.admit_bytes,
             [this] {
-              window_.on_finished();
-              want_leases();
+              leases_.on_finished();
+              leases_.want();
             }),
-      averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); },
-                [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); }),
-      averaging_codecs_(config_, model_->layout().bytes()),
-      window_(window_of(config_)),
-      begins_with_(parts.joining ? 0 : parts.version),
-      following_(parts.joining),
-      shadow_(parts.shadow),
-      loaded_(!parts.joining && parts.version == 0),
-      heritage_(std::move(parts.heritage)),
-      kept_(std::move(parts.kept)),
-      alive_(std::make_shared<SeatedStage*>(this)) {}
+      gradients_(context_, jobs_,
+                 {.account =
+                      [this](const Phase& phase, wire::Reduced& report) {
+                        std::uint64_t busy_ns = 0;
+                        flow_.take_account(phase, *report.mutable_boundary(), busy_ns);
+                        report.set_busy_ns(busy_ns);
+                        report.set_contributions(contributions_.count(phase));
+                      },
+                  .on_here = [this] { commits_.advance(); }}),
+      commits_(context_, jobs_, gradients_, parts.joining, parts.joining || parts.version.value > 0,
+               {.on_over = [this](const Phase& phase) { runner_.end(phase); },
+                .on_idle = [this] { drain_inbox(); },
+                .on_too_far_behind =
+                    [this] {
+                      gradients_.drop_fetches(0, kAllSteps);
+                      states_.want();
+                    }}),
+      states_(context_, jobs_, !parts.joining && parts.version.value == 0, parts.shadow,
+              std::move(parts.kept),
+              {.on_offered =
+                   [this](Version version) {
+                     commits_.drop_below(version);
+                     gradients_.drop_fetches(0, version.value);
+                   },
+               .on_lost = [this] { commits_.drop_all(); },
+               .on_here = [this](Version version, std::uint64_t digest,
+                                 bool saved) { on_state_here(version, digest, saved); }}),
+      frozen_(context_, jobs_),
+      runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
+              [this] { drain_inbox(); }),
+      begins_with_(parts.joining ? Version{} : parts.version),
+      heritage_(std::move(parts.heritage)) {}
 
 std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
   if (config_.pipeline.wiring == "static")
@@ -99,26 +108,26 @@ std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
   return std::make_unique<WiringRouter>(options);
 }
 
-void SeatedStage::control(std::function<Result<void>()> body, std::function<void()> done) {
-  StageJob job;
-  job.job.kind = JobKind::kOther;
-  job.job.body = std::move(body);
-  std::weak_ptr<SeatedStage*> weak = alive_;
-  job.done = [weak, done = std::move(done)](JobReport report) {
-    auto self = weak.lock();
-    if (!self) return;
-    if (!report.result) return (*self)->context_.fail(report.result.error());
-    done();
-  };
-  context_.queue.submit(std::move(job));
+void SeatedStage::silence() {
+  jobs_.silence();
+  gradients_.silence();
+  states_.silence();
+  frozen_.silence();
+  guard_.drop_callbacks();
 }
+
+// ---- Where its state comes from -----------------------------------------------------------------
 
 void SeatedStage::begin() {
   if (heritage_) return inherit();
-  if (following_) return want_state();
-  if (begins_with_ > 0) return fetch_saved(begins_with_);
+  if (commits_.following()) return states_.want();
+  if (begins_with_.value > 0) return states_.fetch_saved(begins_with_);
+  make_initial_state();
+}
+
+void SeatedStage::make_initial_state() {
   auto digest = std::make_shared<std::uint64_t>();
-  control(
+  jobs_.run(
       [this, digest]() -> Result<void> {
         auto made = state_.digest();
         if (!made) return std::unexpected(std::move(made).error());
@@ -126,157 +135,152 @@ void SeatedStage::begin() {
         return {};
       },
       [this, digest] {
-        say_ready(*digest);
-        want_leases();
+        commits_.say_ready(*digest);
+        leases_.want();
       });
 }
 
-void SeatedStage::want_leases() {
-  if (!source_ || window_.total_wanted() <= wanted_) return;
-  wanted_ = window_.total_wanted();
-  wire::WantLeases want;
-  *want.mutable_seat() = to_wire(context_.self);
-  want.set_total(wanted_);
-  context_.notify_coordinator(make_frame(MessageKind::kWantLeases, want));
+// From the shadow of the stage that this peer has been: nothing is fetched.
+void SeatedStage::inherit() {
+  auto digest = std::make_shared<std::uint64_t>();
+  jobs_.run(
+      [this, digest]() -> Result<void> {
+        SWARMLINE_TRY(state_.adopt(heritage_->state_));
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest] {
+        states_.taken_over();
+        begin_at(heritage_->committed());
+        gradients_.inherit(heritage_->gradients_);
+        heritage_.reset();
+        commits_.say_ready(*digest);
+        gradients_.announce_held();
+        commits_.advance();
+      });
 }
+
+void SeatedStage::begin_at(Version version) {
+  commits_.begin_at(version);
+  runner_.begin_at(version);
+}
+
+void SeatedStage::on_state_here(Version version, std::uint64_t digest, bool saved) {
+  begin_at(version);
+  // With a delay the version before is in use, too: it comes with the next commit.
+  if (saved || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
+  if (saved) leases_.want();
+  commits_.advance();
+}
+
+// ---- What the coordinator says ------------------------------------------------------------------
 
 Result<void> SeatedStage::on_coordinator(const Frame& frame) {
   switch (kind_of(frame)) {
     case MessageKind::kMembership:
-      return handle<wire::Membership>(frame, this, &SeatedStage::on_membership);
-    case MessageKind::kReportAck: {
-      auto ack = parse<wire::ReportAck>(frame);
-      if (!ack) return std::unexpected(ack.error());
-      contributions_.on_ack(*ack);
-      return {};
-    }
-    case MessageKind::kStallReport: {
-      auto stall = parse<wire::StallReport>(frame);
-      if (!stall) return std::unexpected(stall.error());
-      flow_.on_stall(from_wire(stall->stalled()), from_wire(stall->id()));
-      return {};
-    }
+      return handle<wire::Membership>(
+          frame, [this](const auto& membership) { return on_membership(membership); });
+    case MessageKind::kReportAck:
+      return handle<wire::ReportAck>(frame, [this](const auto& ack) -> Result<void> {
+        contributions_.on_ack(ack);
+        return {};
+      });
+    case MessageKind::kStallReport:
+      return handle<wire::StallReport>(frame, [this](const auto& stall) -> Result<void> {
+        flow_.on_stall(from_wire(stall.stalled()), from_wire(stall.id()));
+        return {};
+      });
     case MessageKind::kResume:
       return on_resume();
     case MessageKind::kPiece:
       return on_piece({}, frame);
     case MessageKind::kStateOffer:
-      return handle<wire::StateOffer>(frame, this, &SeatedStage::on_offer);
+      return handle<wire::StateOffer>(
+          frame, [this](const auto& offer) { return states_.on_offer(offer); });
     case MessageKind::kCommit:
       // Before it has a seat a joiner hears of nothing else, and can't wait until one is applied.
-      if (following_ && inbox_.empty())
-        return handle<wire::Commit>(frame, this, &SeatedStage::follow);
+      if (commits_.following() && inbox_.empty())
+        return handle<wire::Commit>(frame,
+                                    [this](const auto& commit) { return commits_.follow(commit); });
       [[fallthrough]];
     default:
       if (!busy()) return in_order(frame);
-      if (inbox_.size() >= kInboxMax)
-        return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
-      inbox_.push_back(frame);
-      return {};
+      if (inbox_.push(frame)) return {};
+      return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
   }
 }
 
 void SeatedStage::drain_inbox() {
-  while (!busy() && !inbox_.empty()) {
-    const Frame frame = std::move(inbox_.front());
-    inbox_.pop_front();
-    if (auto handled = in_order(frame); !handled)
+  while (!busy()) {
+    const std::optional<Frame> frame = inbox_.pop();
+    if (!frame) return;
+    if (auto handled = in_order(*frame); !handled)
       return context_.fail(
           {handled.error().code, fmt::format("{} from the coordinator does not fit: {}",
-                                             to_string(kind_of(frame)), handled.error().what)});
+                                             to_string(kind_of(*frame)), handled.error().what)});
   }
 }
 
 Result<void> SeatedStage::in_order(const Frame& frame) {
+  const Version here = committed();
   switch (kind_of(frame)) {
     case MessageKind::kOpenPhase:
-      return handle<wire::OpenPhase>(frame, this, &SeatedStage::on_open);
+      return handle<wire::OpenPhase>(frame, [this](const auto& open) { return on_open(open); });
     case MessageKind::kLeases:
-      return handle<wire::Leases>(frame, this, &SeatedStage::on_leases);
+      return handle<wire::Leases>(frame,
+                                  [this](const auto& leases) { return runner_.on_leases(leases); });
     case MessageKind::kSeal:
-      return handle<wire::Seal>(frame, this, &SeatedStage::on_seal);
+      return handle<wire::Seal>(frame,
+                                [&](const auto& seal) { return runner_.on_seal(seal, here); });
     case MessageKind::kReopen:
-      return handle<wire::Reopen>(frame, this, &SeatedStage::on_reopen);
+      return handle<wire::Reopen>(
+          frame, [&](const auto& reopen) { return runner_.on_reopen(reopen, here); });
     case MessageKind::kFreezeState:
-      return handle<wire::FreezeState>(frame, this, &SeatedStage::on_freeze);
+      return handle<wire::FreezeState>(frame,
+                                       [this](const auto& freeze) { return on_freeze(freeze); });
     case MessageKind::kFetchReduced:
-      return handle<wire::FetchReduced>(frame, this, &SeatedStage::on_fetch);
+      return handle<wire::FetchReduced>(frame,
+                                        [this](const auto& fetch) { return on_fetch(fetch); });
     case MessageKind::kCommit:
-      return handle<wire::Commit>(frame, this, &SeatedStage::on_commit);
+      return handle<wire::Commit>(
+          frame, [this](const auto& commit) { return commits_.on_commit(commit); });
     case MessageKind::kSaveStage:
-      return handle<wire::SaveStage>(frame, this, &SeatedStage::on_save);
-    case MessageKind::kRetirePhase: {
-      auto retire = parse<wire::RetirePhase>(frame);
-      if (!retire) return std::unexpected(retire.error());
-      const Phase phase = from_wire(retire->phase());
-      if (phase.kind != PhaseKind::kEval)
-        return fail(ErrorCode::kCorrupt, "a step ends by its seal");
-      phases_.retire(phase);
-      flow_.drop(phase);
-      contributions_.retire(phase);
-      wire::BoundaryBytes unreported;
-      std::uint64_t busy_ns = 0;
-      flow_.take_account(phase, unreported, busy_ns);
-      return {};
-    }
+      return handle<wire::SaveStage>(frame, [this](const auto& save) { return on_save(save); });
+    case MessageKind::kRetirePhase:
+      return handle<wire::RetirePhase>(
+          frame, [this](const auto& retire) { return runner_.on_retire(retire); });
     default:
       return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
   }
 }
 
-Result<void> SeatedStage::on_peer(const Seat& from, Frame frame) {
-  switch (kind_of(frame)) {
-    case MessageKind::kReduceChunk:
-      return averager_.on_chunk(from, frame);
-    case MessageKind::kPieceRequest: {
-      auto request = parse<wire::PieceRequest>(frame);
-      if (!request) return std::unexpected(request.error());
-      return on_piece_request(from, *request);
-    }
-    case MessageKind::kPiece:
-      return on_piece(from, frame);
-    default:
-      return flow_.on_frame(from, frame);
-  }
+Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
+  SWARMLINE_TRY(runner_.on_open(open, committed()));
+  if (commits_.take_seat()) leases_.want();
+  return {};
 }
 
-// It came before its round began: only now it is known not to fit.
-void SeatedStage::on_bad_chunk(const Seat& from, const Error& error) {
-  const Labels labels = {{"kind", std::string(to_string(MessageKind::kReduceChunk))}};
-  if (context_.metrics) context_.metrics->counter("swarmline_bad_frames_total", labels).add();
-  context_.links.disconnect(from, error);
+Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
+  const RoundKey key{from_wire(message.phase()), GroupId{message.group()},
+                     RoundAttempt{message.attempt()}};
+  if (key.phase.kind != PhaseKind::kTrain || key.phase.step != committed().value ||
+      !gradients_.in_group(key.group))
+    return fail(ErrorCode::kCorrupt, to_string(key.phase) + " can't be fetched now");
+  std::vector<SealedGroup::Member> holders;
+  for (const wire::GroupMember& holder : message.holders())
+    holders.push_back({from_wire(holder.seat()), holder.address()});
+  gradients_.on_fetch(key, message.digest(), holders);
+  return {};
 }
 
-void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
-  log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
-  flow_.on_link_lost(peer);
-  // Chunks may be lost with it: whether it is the link or its end, the coordinator finds out.
-  for (const RoundKey& key : averager_.waiting_for(peer)) {
-    wire::RoundBroken broken;
-    *broken.mutable_seat() = to_wire(context_.self);
-    *broken.mutable_phase() = to_wire(key.phase);
-    broken.set_group(key.group.value);
-    broken.set_attempt(key.attempt.value);
-    *broken.mutable_beyond() = to_wire(peer);
-    context_.notify_coordinator(make_frame(MessageKind::kRoundBroken, broken));
-  }
-  if (state_fetch_) state_fetch_->pieces.on_link_lost(peer);
-  pump_state();
-  for (auto& [key, fetch] : fetches_) fetch.pieces.on_link_lost(peer);
-  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
-}
-
-void SeatedStage::on_peer_lost(const Seat& lost) {
-  const auto over = [&](const auto& entry) { return is_over_with(entry.second, lost); };
-  std::erase_if(mates_, over);
-  flow_.on_peer_lost(lost);
-  if (state_fetch_) state_fetch_->pieces.on_lost(lost);
-  pump_state();
-  for (auto& [key, fetch] : fetches_) {
-    std::erase_if(fetch.named, [&](const Seat& seat) { return is_over_with(seat, lost); });
-    fetch.pieces.on_lost(lost);
-  }
-  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
+Result<void> SeatedStage::on_freeze(const wire::FreezeState& freeze) {
+  if (freeze.version() != committed().value)
+    return fail(ErrorCode::kIncompatible, fmt::format("asked to freeze version {}, has {}",
+                                                      freeze.version(), committed().value));
+  frozen_.freeze(committed());
+  return {};
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
@@ -288,108 +292,26 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
     context_.links.set_address(candidates.back().seat, info.address());
   }
   flow_.set_candidates(candidates);
-  mates_.clear();
+  std::vector<Seat> mates;
   std::uint32_t rank = 0;
   for (const wire::PeerInfo& info : membership.mates()) {
-    const Seat mate = from_wire(info.seat());
-    context_.links.set_address(mate, info.address());
-    mates_[mate.peer] = mate;
-    rank += mate.peer < context_.self.peer ? 1 : 0;
+    mates.push_back(from_wire(info.seat()));
+    context_.links.set_address(mates.back(), info.address());
+    rank += mates.back().peer < context_.self.peer ? 1 : 0;
   }
-  flow_.set_share(rank, static_cast<std::uint32_t>(mates_.size()) + 1);
-  for (auto& [key, fetch] : fetches_)
-    if (!fetch.report)
-      for (const auto& [peer, mate] : mates_) fetch.pieces.add_holder(mate);
-  for (const auto& [key, fetch] : fetches_) pump_fetch(key);
+  flow_.set_share(rank, static_cast<std::uint32_t>(mates.size()) + 1);
+  gradients_.set_mates(mates);
   flow_.retry_seeking();
   return {};
 }
 
-// ---- Phases -------------------------------------------------------------------------------------
-
-Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
-  const Phase phase = from_wire(open.phase());
-  const Version version{open.version()};
-  const bool train = phase.kind == PhaseKind::kTrain;
-  if (opened_before_.contains(phase)) return open_again(open);
-  if (phases_.open_phases() >= kOpenPhasesMax || phases_.beyond_reach(phase) ||
-      phases_.status(phase) == PhaseStatus::kOver || phases_.microbatches(phase) > 0 ||
-      open.microbatches() == 0 || open.microbatches() > Limits::microbatches_per_step_max ||
-      (train && open.microbatches() != config_.microbatches_per_step()))
-    return fail(ErrorCode::kCorrupt, to_string(phase) + " can't be opened now");
-  const bool here = version == committed_ ||
-                    (config_.pipeline.delay == 1 && version.value + 1 == committed_.value);
-  if (!here)
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("{} needs version {}, this peer has {}", to_string(phase),
-                            version.value, committed_.value));
-  SWARMLINE_TRY(context_.codecs.open(phase, open));
-  phases_.announce(phase, version, open.microbatches(), PhaseEpoch{open.opening()});
-  if (train) contributions_.open(phase);
-  if (open.sealed())  // frozen, with nothing in it
-    contributions_.settle(phase, {}, [](const Result<std::vector<std::uint32_t>>&) {});
-  control(
-      [this, phase, version, train]() -> Result<void> {
-        if (train) state_.begin(phase.step);
-        return state_.use(version);  // ready before the first microbatch comes
-      },
-      [this, phase, sealed = open.sealed()] {
-        if (!sealed) activate(phase);
-      });
-  if (std::exchange(following_, false)) want_leases();
-  return {};
-}
-
-std::vector<Seat> SeatedStage::mates() const {
-  std::vector<Seat> seats;
-  for (const auto& [peer, mate] : mates_) seats.push_back(mate);
-  return seats;
-}
-
-void SeatedStage::activate(const Phase& phase) {
-  // Over, or about to be sealed, before the device came to it.
-  if (phases_.microbatches(phase) == 0 || (sealing_ && sealing_phase_ == phase)) return;
-  phases_.activate(phase);
-  flow_.on_active(phase);
-}
-
-Result<void> SeatedStage::on_leases(const wire::Leases& leases) {
-  if (!source_) return fail(ErrorCode::kCorrupt, "leases for a peer that is no source");
-  const std::uint32_t rows = config_.batch.microbatch;
-  const std::uint64_t count = std::uint64_t{rows} * spec_.sequence;
-  leased_ += static_cast<std::uint64_t>(leases.leases_size());
-  if (leased_ > wanted_) return fail(ErrorCode::kCorrupt, "more leases than were asked for");
-  for (const wire::Lease& lease : leases.leases()) {
-    const MicrobatchId id{from_wire(lease.phase()), lease.index()};
-    if (phases_.status(id.phase) != PhaseStatus::kOver &&
-        id.index >= phases_.microbatches(id.phase))
-      return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
-    if (phases_.status(id.phase, PhaseEpoch{lease.opening()}) == PhaseStatus::kOver ||
-        flow_.knows({id, Attempt{lease.attempt()}})) {
-      window_.on_finished();
-      continue;
-    }
-    Buffer tokens(count * sizeof(std::int32_t));
-    Buffer targets(count * sizeof(std::int32_t));
-    auto read = source_->read(id, tokens.as<std::int32_t>(), targets.as<std::int32_t>());
-    if (!read) {
-      context_.fail(read.error());
-      return {};
-    }
-    flow_.start_local({id, Attempt{lease.attempt()}}, PhaseEpoch{lease.opening()},
-                      lease.stage_mask(), rows, SharedBytes(std::move(tokens)),
-                      SharedBytes(std::move(targets)));
-  }
-  return {};
-}
-
 Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
-  if (save.version() != committed_.value)
+  if (save.version() != committed().value)
     return fail(ErrorCode::kIncompatible,
-                fmt::format("asked to save version {}, has {}", save.version(), committed_.value));
+                fmt::format("asked to save version {}, has {}", save.version(), committed().value));
   auto copy = std::make_shared<Buffer>();
   const bool whole = config_.checkpoint.optimizer;
-  control(
+  jobs_.run(
       [this, copy, whole]() -> Result<void> {
         auto made = whole ? state_.save() : Buffer::copy_of(state_.committed_parameters());
         if (!made) return std::unexpected(std::move(made).error());
@@ -399,17 +321,135 @@ Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
       [this, copy, whole, name = save.checkpoint()] {
         std::make_shared<CheckpointUpload>(
             context_.self, name, saved_state(config_, model_->layout(), whole), std::move(*copy),
-            [weak = std::weak_ptr<SeatedStage*>(alive_)](auto body, auto done) {
-              if (auto self = weak.lock()) (*self)->control(std::move(body), std::move(done));
-            },
+            guard_.wrap(
+                [this](auto body, auto done) { jobs_.run(std::move(body), std::move(done)); }),
             context_.call_coordinator,
-            [](Result<void> done) {
+            [](const Result<void>& done) {
               if (!done)
                 log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);
             })
             ->start();
       });
   return {};
+}
+
+// ---- What peers say -----------------------------------------------------------------------------
+
+Result<void> SeatedStage::on_peer(const Seat& from, const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kReduceChunk:
+      return gradients_.on_chunk(from, frame);
+    case MessageKind::kPieceRequest:
+      return handle<wire::PieceRequest>(
+          frame, [&](const auto& request) { return on_piece_request(from, request); });
+    case MessageKind::kPiece:
+      return on_piece(from, frame);
+    default:
+      return flow_.on_frame(from, frame);
+  }
+}
+
+bool SeatedStage::holds(const wire::BlobId& blob) const {
+  if (blob.has_state()) return frozen_.holds(blob.state()) && blob.stage() == stage().value;
+  return blob.has_reduced() && !gradients_.bytes(round_key(blob.reduced())).empty();
+}
+
+Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
+  wire::Piece reply;
+  *reply.mutable_blob() = request.blob();
+  reply.set_piece(request.piece());
+  BytesView bytes;
+  if (holds(request.blob()))
+    bytes = request.blob().has_state() ? frozen_.use()
+                                       : gradients_.bytes(round_key(request.blob().reduced()));
+  const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;
+  if (first >= bytes.size()) {
+    SWARMLINE_MARK("pieces.not_held");
+    reply.set_missing(true);
+    context_.links.send(from, make_frame(MessageKind::kPiece, reply));
+    return {};
+  }
+  const SharedBytes piece(Buffer::copy_of(bytes.subspan(
+      first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first))));
+  reply.set_checksum(xxh3(piece.view()));
+  context_.links.send(from, make_frame(MessageKind::kPiece, reply, {piece}));
+  return {};
+}
+
+Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
+  return handle<wire::Piece>(frame, [&](const auto& piece) -> Result<void> {
+    if (!piece.blob().has_state() && !piece.blob().has_saved())
+      return gradients_.on_piece(from, piece, frame.received_payload());
+    states_.on_piece(from, piece, frame.received_payload());
+    return {};
+  });
+}
+
+// ---- Losses -------------------------------------------------------------------------------------
+
+void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
+  log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
+  flow_.on_link_lost(peer);
+  gradients_.report_broken_rounds(peer);
+  states_.on_link_lost(peer);
+  gradients_.on_link_lost(peer);
+}
+
+void SeatedStage::on_peer_lost(const Seat& lost) {
+  flow_.on_peer_lost(lost);
+  states_.on_peer_lost(lost);
+  gradients_.on_peer_lost(lost);
+}
+
+// A seal that settles and whatever waits behind it were begun by one that is gone; the sums, the
+// committed state and the reduced gradients of commits stay.
+void SeatedStage::on_coordinator_lost() {
+  runner_.on_coordinator_lost();
+  inbox_.clear();
+  flow_.set_led(false);
+}
+
+Result<void> SeatedStage::on_resume() {
+  SWARMLINE_MARK("stage.resumed_under_a_new_term");
+  on_coordinator_lost();
+  flow_.set_led(true);
+  gradients_.drop_fetches(commits_.heard().value, kAllSteps);
+  runner_.on_resume(commits_.heard());
+  return {};
+}
+
+wire::Holdings SeatedStage::holdings() const {
+  wire::Holdings holdings;
+  holdings.set_era(context_.era.value);
+  holdings.set_version(commits_.heard().value);
+  holdings.set_stepped(commits_.reached().version.value);
+  holdings.set_state_digest(commits_.reached().digest);
+  holdings.set_wanted(leases_.wanted());
+  holdings.set_leased(leases_.leased());
+  runner_.list(holdings, commits_.heard());
+  return holdings;
+}
+
+Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
+  auto frozen = state_.freeze();
+  if (!frozen) return std::unexpected(std::move(frozen).error());
+  return std::make_shared<KeptState>(KeptState{.stage = stage(),
+                                               .era = context_.era,
+                                               .version = state_.committed_version(),
+                                               .bytes = std::move(*frozen)});
+}
+
+void SeatedStage::check_invariants() const {
+  flow_.check_invariants();
+  gradients_.check_invariants();
+  commits_.check_invariants();
+  states_.check_invariants();
+  frozen_.check_invariants();
+  runner_.check_invariants();
+  leases_.check_invariants();
+  inbox_.check_invariants();
+  SWARMLINE_CHECK(gradients_.next_step() == committed().value);
+  SWARMLINE_CHECK(commits_.paused() == !states_.here());
 }
 
 }  // namespace swarmline
