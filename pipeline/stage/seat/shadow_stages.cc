@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "pipeline/stage/common/arena_model.h"
 
@@ -80,6 +81,13 @@ std::shared_ptr<SeatedStage> ShadowStages::take(StageId stage) {
 void ShadowStages::clear() {
   stages_.clear();
   ending_.clear();
+}
+
+void ShadowStages::check_invariants() const {
+  for (const auto& [stage, shadow] : stages_) {
+    SWARMLINE_CHECK(shadow->stage() == stage && !shadow->serves());
+    shadow->check_invariants();
+  }
 }
 
 }  // namespace swarmline
