@@ -7,6 +7,8 @@
 //   Thread:    control thread; hashing and copying are jobs.
 //   Errors:    frames that do not fit return kCorrupt. A gradient that nobody keeps, or that is
 //              not what was committed, ends the peer.
+//   Size:      averaging, fetching and keeping move one entry from state to state, so they are one
+//              class; the fetching is in gradient_exchange_fetch.cc.
 //   Bounds:    kRetainedSteps copies; entries of open steps, of those copies and, for a joiner, of
 //              the commits that it follows.
 #pragma once

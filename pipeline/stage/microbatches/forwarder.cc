@@ -16,7 +16,7 @@ Forwarder::Forwarder(StageContext& context, const PhaseBook& phases, BoundaryTra
     : context_(context),
       phases_(phases),
       traffic_(traffic),
-      wiring_(std::move(wiring)),
+      next_(std::move(wiring)),
       hooks_(std::move(hooks)),
       free_routes_(context_.config.pipeline.wiring != "static"),
       clock_(from_seconds(context_.config.wiring.hop_timeout_seconds)) {}
@@ -25,35 +25,16 @@ Forwarder::~Forwarder() {
   for (auto& [id, task] : outgoing_) context_.runtime.cancel(task->hop_timer);
 }
 
-void Forwarder::set_candidates(const std::vector<Candidate>& candidates) {
-  std::map<PeerId, Seat> now;
-  for (const Candidate& candidate : candidates) now[candidate.seat.peer] = candidate.seat;
-  const auto before = std::exchange(candidates_, {});
-  // First: the wiring takes no more than so many.
-  for (const auto& [peer, seat] : before)
-    if (!now.contains(peer)) wiring_->remove(peer);
-  for (const auto& [seat, prior] : candidates)
-    if (wiring_->add(seat.peer, prior)) candidates_[seat.peer] = seat;
-  for (const auto& [peer, seat] : before)
-    if (!candidates_.contains(peer)) clock_.forget(peer);
+void Forwarder::set_candidates(const std::vector<NextStage::Candidate>& candidates) {
+  for (const PeerId gone : next_.set(candidates)) clock_.forget(gone);
 }
 
 // ---- Sending ------------------------------------------------------------------------------------
 
-std::optional<Seat> Forwarder::pick_next(const MicrobatchId& microbatch,
-                                         const std::vector<PeerId>& exclude, bool late) {
-  const auto picked =
-      late ? wiring_->pick_soonest(microbatch, exclude) : wiring_->pick(microbatch, exclude);
-  if (!picked) return std::nullopt;
-  if (const auto next = candidates_.find(*picked); next != candidates_.end()) return next->second;
-  wiring_->on_settled(*picked);
-  return std::nullopt;
-}
-
 void Forwarder::send_on(const TaskPtr& task) {
   // Any try but the first is one that the step waits for.
   const bool late = task->outgoing.attempt.value != 0;
-  if (const auto next = pick_next(task->id.microbatch, task->tried, late))
+  if (const auto next = next_.pick(task->id.microbatch, task->tried, late))
     return send_to(task, *next);
   task->state = TaskState::kSeeking;
   seeking_.push_back(task);
@@ -77,7 +58,7 @@ void Forwarder::send_to(const TaskPtr& task, const Seat& next) {
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   traffic_.send_next(task->next, task->id.microbatch.phase, std::move(frame),
                      task->targets_wire.size());
-  wiring_->on_sent(task->next.peer, Duration{});
+  next_.wiring().on_sent(task->next.peer, Duration{});
   begin_leg(task, HopClock::Leg::kForward);
 }
 
@@ -142,7 +123,7 @@ void Forwarder::stop_hop_timer(const TaskPtr& task) {
 
 void Forwarder::settle(const TaskPtr& task) {
   stop_hop_timer(task);
-  if (std::exchange(task->hop_open, false)) wiring_->on_settled(task->next.peer);
+  if (std::exchange(task->hop_open, false)) next_.wiring().on_settled(task->next.peer);
 }
 
 // ---- Second tries -------------------------------------------------------------------------------
@@ -158,14 +139,14 @@ bool Forwarder::pass_by(const TaskPtr& task) {
   if (!may_be_passed_by(*task) || !clock_.may_pass(task->outgoing)) return false;
   std::vector<PeerId> exclude = task->tried;
   exclude.push_back(slow.peer);
-  const auto next = pick_next(task->id.microbatch, exclude, true);
+  const auto next = next_.pick(task->id.microbatch, exclude, true);
   if (!next) return false;
   SWARMLINE_MARK("forwarder.early_second_try");
   const Duration waited = context_.runtime.now() - task->hop_began;
   log(LogLevel::kInfo, "{} has been slow with {} for {:.1f} s; {} gets it too", to_string(slow),
       to_string(task->id.microbatch), to_seconds(waited), to_string(*next));
   if (context_.metrics) context_.metrics->counter("swarmline_early_second_tries").add();
-  wiring_->on_timeout(slow.peer, waited);
+  next_.wiring().on_timeout(slow.peer, waited);
   cancel_at(slow, task->outgoing);
   clock_.supersede(task->outgoing);
   supersede(task);
@@ -195,16 +176,14 @@ void Forwarder::supersede(const TaskPtr& task) {
 }
 
 bool Forwarder::tried_all(const MicrobatchTask& task) const {
-  return std::ranges::all_of(candidates_, [&](const auto& entry) {
-    return std::ranges::find(task.tried, entry.first) != task.tried.end();
-  });
+  return next_.all_in(task.tried);
 }
 
 void Forwarder::report_stall(const TaskPtr& task, const Seat& stalled) {
   SWARMLINE_MARK("forwarder.stalled_hop_sent_again");
   log(LogLevel::kWarn, "{} did not answer for {} in time; sending it to another peer",
       to_string(stalled), to_string(task->id.microbatch));
-  wiring_->on_timeout(stalled.peer, from_seconds(context_.config.wiring.hop_timeout_seconds));
+  next_.wiring().on_timeout(stalled.peer, from_seconds(context_.config.wiring.hop_timeout_seconds));
   wire::StallReport stall;
   *stall.mutable_seat() = to_wire(context_.self);
   *stall.mutable_stalled() = to_wire(stalled);
@@ -233,7 +212,7 @@ void Forwarder::resend(const TaskPtr& task, Why why) {
     // moment, or its end is being found out.
     if (why == Why::kLinkLost || why == Why::kBroken) return try_all_again_later(task);
     task->tried.clear();
-    if (candidates_.size() > 1) task->tried = {old.peer};
+    if (next_.size() > 1) task->tried = {old.peer};
   }
   send_on(task);
 }
@@ -273,7 +252,7 @@ void Forwarder::try_all_again_later(const TaskPtr& task) {
 // ---- Answers ------------------------------------------------------------------------------------
 
 TaskPtr Forwarder::outgoing(const AttemptId& id, const Seat& from) {
-  wiring_->on_heard(from.peer);
+  next_.wiring().on_heard(from.peer);
   if (auto it = outgoing_.find(id); it != outgoing_.end())
     return it->second->next.peer == from.peer ? it->second : nullptr;
   if (auto it = stale_outgoing_.find(id); it != stale_outgoing_.end()) {
@@ -285,7 +264,8 @@ TaskPtr Forwarder::outgoing(const AttemptId& id, const Seat& from) {
 
 Result<void> Forwarder::on_forward_done(const Seat& from, const wire::ForwardDone& message) {
   const AttemptId id = from_wire(message.id());
-  wiring_->on_forward_done(from.peer, Duration(static_cast<std::int64_t>(message.service_ns())));
+  next_.wiring().on_forward_done(from.peer,
+                                 Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
   const TaskPtr task = outgoing(id, from);
   if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
@@ -310,7 +290,7 @@ TaskPtr Forwarder::on_gradient(const Seat& from, const AttemptId& id, Duration s
   wire::GradientArrived arrived;
   *arrived.mutable_id() = to_wire(id);
   traffic_.send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
-  wiring_->on_backward_done(from.peer, service);
+  next_.wiring().on_backward_done(from.peer, service);
   clock_.end(id, from.peer, context_.runtime.now());
   const TaskPtr task = outgoing(id, from);
   const bool waits =
@@ -327,7 +307,7 @@ void Forwarder::on_refused(const Seat& from, const wire::Refused& message) {
       SWARMLINE_MARK("forwarder.refused_by_a_full_peer");
       context_.runtime.cancel(task->hop_timer);
       task->hop_open = false;  // on_full gives the pick back
-      wiring_->on_full(from.peer);
+      next_.wiring().on_full(from.peer);
       outgoing_.erase(id);
       clock_.drop(id);
       --task->sends;
@@ -344,7 +324,7 @@ void Forwarder::on_refused(const Seat& from, const wire::Refused& message) {
 }
 
 void Forwarder::on_credit(const Seat& from) {
-  wiring_->on_credit(from.peer);
+  next_.wiring().on_credit(from.peer);
   retry_seeking();
 }
 
@@ -365,7 +345,7 @@ void Forwarder::on_link_lost(const Seat& peer) {
     if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
   clock_.on_link_lost(peer.peer);
   // The word that would end a ban, or the credit we wait for, may have been lost with the link.
-  wiring_->on_credit(peer.peer);
+  next_.wiring().on_credit(peer.peer);
   std::deque<TaskPtr> seeking;
   seeking.swap(seeking_);
   for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
@@ -374,12 +354,7 @@ void Forwarder::on_link_lost(const Seat& peer) {
 }
 
 void Forwarder::on_peer_lost(const Seat& lost, const std::vector<TaskPtr>& tasks) {
-  if (auto next = candidates_.find(lost.peer);
-      next != candidates_.end() && is_over_with(next->second, lost)) {
-    candidates_.erase(next);
-    wiring_->remove(lost.peer);
-    clock_.forget(lost.peer);
-  }
+  if (next_.remove(lost)) clock_.forget(lost.peer);
   std::vector<TaskPtr> waiting;
   for (const TaskPtr& task : tasks) {
     std::erase(task->tried, lost.peer);

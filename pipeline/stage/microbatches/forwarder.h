@@ -11,8 +11,8 @@
 //              Fixed routes stay as they are.
 //   Losses:    what was sent to a lost seat goes to another at once. Of a link that broke nothing
 //              can be counted on, either.
-//   Ownership: owns the wiring, the candidates of the next stage, and the names by which tasks went
-//              on. Of a task it alone writes `next` to `hop_timer`.
+//   Ownership: owns the candidates of the next stage and the names by which tasks went on. Of a
+//              task it alone writes its way on: `next` to `hop_timer`, but for the output.
 //   Thread:    control thread.
 //   Errors:    frames that do not fit return kCorrupt. A task that nobody took is given to
 //              Hooks::on_failed.
@@ -24,7 +24,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/callback_guard.h"
@@ -33,7 +32,7 @@
 #include "pipeline/stage/microbatches/boundary_traffic.h"
 #include "pipeline/stage/microbatches/hop_clock.h"
 #include "pipeline/stage/microbatches/microbatch_task.h"
-#include "pipeline/wiring/wiring.h"
+#include "pipeline/stage/microbatches/next_stage.h"
 
 namespace swarmline {
 
@@ -43,18 +42,14 @@ class Forwarder {
     std::function<void(const TaskPtr&)> on_end;  // an evaluation that the next hop has computed
     std::function<void(const TaskPtr&, const Error&)> on_failed;
   };
-  struct Candidate {
-    Seat seat;
-    ServicePrior prior;
-  };
   enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
 
   Forwarder(StageContext& context, const PhaseBook& phases, BoundaryTraffic& traffic,
             std::unique_ptr<Wiring> wiring, Hooks hooks);
   ~Forwarder();
 
-  // Who may be named from now on; the wiring may have no room for all. retry_seeking() follows.
-  void set_candidates(const std::vector<Candidate>& candidates);
+  // Who may take what goes on, from now on; retry_seeking() follows.
+  void set_candidates(const std::vector<NextStage::Candidate>& candidates);
   void send_on(const TaskPtr& task);
   // Its way is given up, and it goes another one.
   void resend(const TaskPtr& task, Why why);
@@ -93,8 +88,6 @@ class Forwarder {
     TaskPtr task;
     PeerId sent_to;
   };
-  std::optional<Seat> pick_next(const MicrobatchId& microbatch, const std::vector<PeerId>& exclude,
-                                bool late);
   void send_to(const TaskPtr& task, const Seat& next);
   void report_stall(const TaskPtr& task, const Seat& stalled);
   bool count_failed_try(const TaskPtr& task, const Seat& old, Why why);
@@ -114,12 +107,11 @@ class Forwarder {
   StageContext& context_;
   const PhaseBook& phases_;
   BoundaryTraffic& traffic_;
-  const std::unique_ptr<Wiring> wiring_;
+  NextStage next_;
   Hooks hooks_;
   const bool free_routes_;
   HopClock clock_;
   bool led_ = true;
-  std::map<PeerId, Seat> candidates_;
   std::map<AttemptId, TaskPtr> outgoing_;           // by the attempt they were sent on as
   std::map<AttemptId, Superseded> stale_outgoing_;  // their answers still count
   std::deque<TaskPtr> seeking_;

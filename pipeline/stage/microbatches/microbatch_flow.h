@@ -38,7 +38,7 @@ class MicrobatchFlow {
   void stop();
 
   // Who may take what goes on, from now on; retry_seeking() follows.
-  void set_candidates(const std::vector<Forwarder::Candidate>& candidates) {
+  void set_candidates(const std::vector<NextStage::Candidate>& candidates) {
     forwarder_.set_candidates(candidates);
   }
   void retry_seeking() { forwarder_.retry_seeking(); }

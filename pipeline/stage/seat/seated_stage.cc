@@ -5,13 +5,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
-#include "pipeline/stage/state/checkpoint_upload.h"
-#include "pipeline/wiring/static_wiring.h"
-#include "pipeline/wiring/wiring_router.h"
+#include "pipeline/stage/common/piece_reply.h"
 
 namespace swarmline {
 
@@ -60,7 +56,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       leases_(context_, std::move(parts.source)),
       contributions_(context_, Contributions::subtract_on_device(context_)),
       flow_(context_, phases_, contributions_,
-            parts.wiring ? std::move(parts.wiring) : make_wiring(), parts.admit_bytes,
+            parts.wiring ? std::move(parts.wiring) : make_wiring(config_, parts.self),
+            parts.admit_bytes,
             [this] {
               leases_.on_finished();
               leases_.want();
@@ -93,27 +90,18 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .on_here = [this](Version version, std::uint64_t digest,
                                  bool saved) { on_state_here(version, digest, saved); }}),
       frozen_(context_, jobs_),
+      save_(context_, jobs_),
       runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
               [this] { drain_inbox(); }),
       begins_with_(parts.joining ? Version{} : parts.version),
       heritage_(std::move(parts.heritage)) {}
-
-std::unique_ptr<Wiring> SeatedStage::make_wiring() const {
-  if (config_.pipeline.wiring == "static")
-    return std::make_unique<StaticWiring>(config_.wiring.in_flight_per_peer);
-  WiringOptions options;
-  options.alpha = config_.wiring.alpha;
-  options.in_flight_max = config_.wiring.in_flight_per_peer;
-  options.seed = config_.run.seed ^ context_.self.peer.value;
-  return std::make_unique<WiringRouter>(options);
-}
 
 void SeatedStage::silence() {
   jobs_.silence();
   gradients_.silence();
   states_.silence();
   frozen_.silence();
-  guard_.drop_callbacks();
+  save_.silence();
 }
 
 // ---- Where its state comes from -----------------------------------------------------------------
@@ -238,8 +226,8 @@ Result<void> SeatedStage::in_order(const Frame& frame) {
       return handle<wire::Reopen>(
           frame, [&](const auto& reopen) { return runner_.on_reopen(reopen, here); });
     case MessageKind::kFreezeState:
-      return handle<wire::FreezeState>(frame,
-                                       [this](const auto& freeze) { return on_freeze(freeze); });
+      return handle<wire::FreezeState>(
+          frame, [&](const auto& freeze) { return frozen_.freeze(freeze.version(), here); });
     case MessageKind::kFetchReduced:
       return handle<wire::FetchReduced>(frame,
                                         [this](const auto& fetch) { return on_fetch(fetch); });
@@ -247,7 +235,9 @@ Result<void> SeatedStage::in_order(const Frame& frame) {
       return handle<wire::Commit>(
           frame, [this](const auto& commit) { return commits_.on_commit(commit); });
     case MessageKind::kSaveStage:
-      return handle<wire::SaveStage>(frame, [this](const auto& save) { return on_save(save); });
+      return handle<wire::SaveStage>(frame, [&](const auto& save) {
+        return save_.begin(save.version(), here, save.checkpoint());
+      });
     case MessageKind::kRetirePhase:
       return handle<wire::RetirePhase>(
           frame, [this](const auto& retire) { return runner_.on_retire(retire); });
@@ -275,16 +265,8 @@ Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
   return {};
 }
 
-Result<void> SeatedStage::on_freeze(const wire::FreezeState& freeze) {
-  if (freeze.version() != committed().value)
-    return fail(ErrorCode::kIncompatible, fmt::format("asked to freeze version {}, has {}",
-                                                      freeze.version(), committed().value));
-  frozen_.freeze(committed());
-  return {};
-}
-
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
-  std::vector<Forwarder::Candidate> candidates;
+  std::vector<NextStage::Candidate> candidates;
   for (const wire::PeerInfo& info : membership.next()) {
     candidates.push_back({.seat = from_wire(info.seat()),
                           .prior = {.forward = believable(info.forward_seconds()),
@@ -302,34 +284,6 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
   flow_.set_share(rank, static_cast<std::uint32_t>(mates.size()) + 1);
   gradients_.set_mates(mates);
   flow_.retry_seeking();
-  return {};
-}
-
-Result<void> SeatedStage::on_save(const wire::SaveStage& save) {
-  if (save.version() != committed().value)
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("asked to save version {}, has {}", save.version(), committed().value));
-  auto copy = std::make_shared<Buffer>();
-  const bool whole = config_.checkpoint.optimizer;
-  jobs_.run(
-      [this, copy, whole]() -> Result<void> {
-        auto made = whole ? state_.save() : Buffer::copy_of(state_.committed_parameters());
-        if (!made) return std::unexpected(std::move(made).error());
-        *copy = std::move(*made);
-        return {};
-      },
-      [this, copy, whole, name = save.checkpoint()] {
-        std::make_shared<CheckpointUpload>(
-            context_.self, name, saved_state(config_, model_->layout(), whole), std::move(*copy),
-            guard_.wrap(
-                [this](auto body, auto done) { jobs_.run(std::move(body), std::move(done)); }),
-            context_.call_coordinator,
-            [](const Result<void>& done) {
-              if (!done)
-                log(LogLevel::kError, "the checkpoint could not be sent: {}", done.error().what);
-            })
-            ->start();
-      });
   return {};
 }
 
@@ -355,24 +309,11 @@ bool SeatedStage::holds(const wire::BlobId& blob) const {
 }
 
 Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
-  wire::Piece reply;
-  *reply.mutable_blob() = request.blob();
-  reply.set_piece(request.piece());
-  BytesView bytes;
-  if (holds(request.blob()))
-    bytes = request.blob().has_state() ? frozen_.use()
-                                       : gradients_.bytes(round_key(request.blob().reduced()));
-  const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;
-  if (first >= bytes.size()) {
-    SWARMLINE_MARK("pieces.not_held");
-    reply.set_missing(true);
-    context_.links.send(from, make_frame(MessageKind::kPiece, reply));
-    return {};
-  }
-  const SharedBytes piece(Buffer::copy_of(bytes.subspan(
-      first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first))));
-  reply.set_checksum(xxh3(piece.view()));
-  context_.links.send(from, make_frame(MessageKind::kPiece, reply, {piece}));
+  const wire::BlobId& blob = request.blob();
+  BytesView held;
+  if (holds(blob))
+    held = blob.has_state() ? frozen_.use() : gradients_.bytes(round_key(blob.reduced()));
+  context_.links.send(from, piece_reply(request, held));
   return {};
 }
 
@@ -431,12 +372,7 @@ wire::Holdings SeatedStage::holdings() const {
 }
 
 Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
-  auto frozen = state_.freeze();
-  if (!frozen) return std::unexpected(std::move(frozen).error());
-  return std::make_shared<KeptState>(KeptState{.stage = stage(),
-                                               .era = context_.era,
-                                               .version = state_.committed_version(),
-                                               .bytes = std::move(*frozen)});
+  return keep_state(state_, stage(), context_.era);
 }
 
 void SeatedStage::check_invariants() const {

@@ -13,7 +13,6 @@
 #include <functional>
 #include <memory>
 
-#include "base/callback_guard.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/stage/common/phase_book.h"
 #include "pipeline/stage/common/stage_context.h"
@@ -27,6 +26,7 @@
 #include "pipeline/stage/phases/phase_runner.h"
 #include "pipeline/stage/state/frozen_state.h"
 #include "pipeline/stage/state/kept_state.h"
+#include "pipeline/stage/state/stage_save.h"
 #include "pipeline/stage/state/state_exchange.h"
 #include "pipeline/wiring/wiring.h"
 
@@ -98,8 +98,6 @@ class SeatedStage {
   Result<void> on_membership(const wire::Membership& membership);
   Result<void> on_open(const wire::OpenPhase& open);
   Result<void> on_fetch(const wire::FetchReduced& message);
-  Result<void> on_freeze(const wire::FreezeState& freeze);
-  Result<void> on_save(const wire::SaveStage& save);
   Result<void> on_resume();
   Result<void> on_piece_request(const Seat& from, const wire::PieceRequest& request);
   Result<void> on_piece(const Seat& from, const Frame& frame);
@@ -107,7 +105,6 @@ class SeatedStage {
   void inherit();
   void begin_at(Version version);
   void on_state_here(Version version, std::uint64_t digest, bool saved);
-  std::unique_ptr<Wiring> make_wiring() const;
 
   RunConfig config_;
   ModelSpec spec_;
@@ -123,11 +120,11 @@ class SeatedStage {
   CommitQueue commits_;
   StateExchange states_;
   FrozenState frozen_;
+  StageSave save_;
   PhaseRunner runner_;
   CoordinatorInbox inbox_;
   Version begins_with_;                    // a checkpoint's; 0: none
   std::shared_ptr<SeatedStage> heritage_;  // until its state is here
-  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

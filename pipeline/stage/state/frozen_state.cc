@@ -12,9 +12,12 @@
 
 namespace swarmline {
 
-void FrozenState::freeze(Version version) {
+Result<void> FrozenState::freeze(std::uint64_t version, Version committed) {
+  if (version != committed.value)
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("asked to freeze version {}, has {}", version, committed.value));
   auto frozen = std::make_shared<Copy>();
-  frozen->version = version;
+  frozen->version = committed;
   auto copy = std::make_shared<Buffer>();
   jobs_.run(
       [this, copy]() -> Result<void> {
@@ -27,6 +30,7 @@ void FrozenState::freeze(Version version) {
         frozen->bytes = SharedBytes(std::move(*copy));
         hash_next(frozen);
       });
+  return {};
 }
 
 void FrozenState::hash_next(const std::shared_ptr<Copy>& copy) {

@@ -2,7 +2,8 @@
 // between the jobs of the training.
 //   Ownership: owns the copy.
 //   Thread:    control thread; copying and hashing are jobs.
-//   Errors:    none of its own; a copy that fails ends the peer.
+//   Errors:    kIncompatible for another version than the one committed here; a copy that fails
+//              ends the peer.
 //   Bounds:    one version at a time; let go of after knobs().frozen_idle without a request.
 #pragma once
 
@@ -22,7 +23,7 @@ class FrozenState {
   FrozenState(StageContext& context, StageJobs& jobs) : context_(context), jobs_(jobs) {}
 
   // Tells the coordinator once it is hashed; until then the one before stays.
-  void freeze(Version version);
+  Result<void> freeze(std::uint64_t version, Version committed);
   bool holds(std::uint64_t version) const { return here_ && here_->version.value == version; }
   // Somebody asks for it: the bytes of the version that is here.
   BytesView use();

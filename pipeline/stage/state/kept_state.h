@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "pipeline/stage/common/parameter_state.h"
 
 namespace swarmline {
 
@@ -23,5 +26,16 @@ struct KeptState {
         first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first));
   }
 };
+
+// [device] A copy of the committed state.
+inline Result<std::shared_ptr<KeptState>> keep_state(const ParameterState& state, StageId stage,
+                                                     Era era) {
+  auto frozen = state.freeze();
+  if (!frozen) return std::unexpected(std::move(frozen).error());
+  return std::make_shared<KeptState>(KeptState{.stage = stage,
+                                               .era = era,
+                                               .version = state.committed_version(),
+                                               .bytes = std::move(*frozen)});
+}
 
 }  // namespace swarmline
