@@ -1,5 +1,5 @@
 // A running peer: its life, its link to the coordinator, its stage and the shadows beside it. Only
-// life/stage_peer*.cc and stage_peer.cc see this header.
+// life/stage_peer*.cc see this header.
 //   What:      hands what coordinator and peers say to the stage or the shadow that it concerns,
 //              and takes the peer from one life to the next.
 //   Ownership: owns its parts; the doors outlive it.
@@ -63,7 +63,7 @@ class StagePeer::Impl {
   bool has_room_to_keep() const;
   void let_go(const std::function<void()>& then);
 
-  // stage_peer.cc: what is said
+  // life/stage_peer.cc: what is said
   void on_coordinator(const Frame& frame);
   void on_stage_message(const Frame& frame);
   void on_peer(const Seat& from, const Frame& frame);

@@ -1,4 +1,8 @@
 // One attempt at one microbatch at this stage, from its arrival to the gradient sent on.
+//   Ownership: handed from part to part; each writes its own share of it: Admission how it came and
+//              its output, Forwarder the way on, Returner the way back. `state` is written by the
+//              part that has it, kOver by the router alone.
+//   Thread:    control thread; jobs on the device read it. Bounds: those of Admission.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +46,7 @@ struct MicrobatchTask {
   bool has_graph = false;  // the model keeps a graph that backward has not consumed
   std::uint64_t admitted_bytes = 0;
 
-  // The way on.
+  // The way on: Forwarder's, but for the output.
   Seat next;
   AttemptId outgoing;  // the name it goes on by; until it is sent a second time, its own
   SharedBytes
@@ -55,13 +59,12 @@ struct MicrobatchTask {
   Instant hop_began{};     // what the timer runs for; one leg of the hop
   TimerId hop_timer;
 
-  // The way back.
+  // The way back: Returner's.
   SharedBytes
       gradient;  // wire buffer of the output's gradient, kept until the report is acknowledged
   SharedBytes gradient_values;  // the same decoded on arrival; until the backward has used it
   TimerId arrival_timer;        // waits for the upstream's word that it has our gradient
   double loss_sum = 0;
-  std::uint64_t backward_ns = 0;
 
   bool train() const { return id.microbatch.phase.kind == PhaseKind::kTrain; }
   bool local() const { return upstream.peer.value == 0; }
