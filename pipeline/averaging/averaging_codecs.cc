@@ -19,7 +19,7 @@ void AveragingCodecs::set_up(StageAverager::Round& round, std::uint64_t first) {
   spec.gather =
       codec_.kind == CodecKind::kTopK ? codec_of_sum(codec_, spec.ranks, spec.dtype) : codec_;
   if (config_.codec.stochastic)
-    spec.key = codec_key(config_.run.seed, round.key.phase.step, round.key.group, 0);
+    spec.key = codec_key(config_.run.seed, round.key.phase.step, round.key.group.value, 0);
   if (feedback_)
     round.residual = {.current = current_.bytes().subspan(first, round.input.size()),
                       .next = next_.bytes().subspan(first, round.input.size())};

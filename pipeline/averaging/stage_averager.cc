@@ -48,7 +48,8 @@ Result<void> StageAverager::feed_early(Running& running, const Early& early) {
 Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
   auto chunk = parse<wire::ReduceChunk>(frame);
   if (!chunk) return std::unexpected(chunk.error());
-  const RoundKey key{from_wire(chunk->phase()), chunk->group(), chunk->attempt()};
+  const RoundKey key{from_wire(chunk->phase()), GroupId{chunk->group()},
+                     RoundAttempt{chunk->attempt()}};
   if (auto it = running_.find(key); it != running_.end()) {
     SWARMLINE_TRY(feed(it->second, from, *chunk, frame.received_payload()));
     announce(it->second);
@@ -88,8 +89,8 @@ void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sen
   for (const ChunkSend& send : sends) {
     wire::ReduceChunk chunk;
     *chunk.mutable_phase() = to_wire(key.phase);
-    chunk.set_group(key.group);
-    chunk.set_attempt(key.attempt);
+    chunk.set_group(key.group.value);
+    chunk.set_attempt(key.attempt.value);
     chunk.set_gather(send.part == ReducePart::kGather);
     chunk.set_chunk(send.chunk);
     send_(running.round.members[send.to],
@@ -119,7 +120,7 @@ void StageAverager::forget_before(const RoundKey& key) {
   }
 }
 
-void StageAverager::abandon(const Phase& phase, std::optional<std::uint32_t> group) {
+void StageAverager::abandon(const Phase& phase, std::optional<GroupId> group) {
   std::erase_if(running_, [&](const auto& entry) {
     return entry.first.phase == phase && !entry.second.announced &&
            (!group || entry.first.group == *group);

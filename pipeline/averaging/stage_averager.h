@@ -24,8 +24,8 @@ namespace swarmline {
 
 struct RoundKey {
   Phase phase;
-  std::uint32_t group = 0;
-  std::uint32_t attempt = 0;
+  GroupId group;
+  RoundAttempt attempt;
   auto operator<=>(const RoundKey&) const = default;
 };
 
@@ -52,7 +52,7 @@ class StageAverager {
   Result<void> on_chunk(const Seat& from, const Frame& frame);
   void retire(const Phase& phase);
   // Ends unfinished rounds of the phase (of one group): their members are not those any more.
-  void abandon(const Phase& phase, std::optional<std::uint32_t> group = {});
+  void abandon(const Phase& phase, std::optional<GroupId> group = {});
   bool reducing() const;
   // Unfinished rounds that have `peer` as a member.
   std::vector<RoundKey> waiting_for(const Seat& peer) const;
@@ -82,7 +82,7 @@ class StageAverager {
   std::size_t early_chunks_ = 0;
   std::map<PeerId, std::size_t> early_of_;
   std::map<PhaseKind, std::uint64_t> retired_below_;
-  std::map<std::pair<Phase, std::uint32_t>, std::uint32_t> attempts_;  // of a group, the newest
+  std::map<std::pair<Phase, GroupId>, RoundAttempt> attempts_;  // of a group, the newest
 };
 
 }  // namespace swarmline

@@ -72,6 +72,7 @@ class StagePeer {
   const ParameterLayout* layout() const;
   Seat seat() const;
   bool serves() const;  // it has its seat and its state
+  void check_invariants() const;
 
  private:
   class Impl;

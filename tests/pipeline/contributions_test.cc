@@ -1,6 +1,6 @@
 // What is in the sums and what the ledger says of it: reports, acknowledgements, taking back,
 // settling.
-#include "pipeline/stage/contributions.h"
+#include "pipeline/stage/microbatches/contributions.h"
 
 #include <gtest/gtest.h>
 
@@ -19,6 +19,7 @@ const Phase kPhase{PhaseKind::kTrain, 0};
 
 class ContributionsTest : public testing::Test {
  protected:
+  ~ContributionsTest() override { contributions_.check_invariants(); }
   static AttemptId id(std::uint32_t index, std::uint64_t attempt = 0) {
     return {{kPhase, index}, Attempt{attempt}};
   }
@@ -114,6 +115,7 @@ TEST_F(ContributionsTest, ARefusedOneIsTakenBackOnce) {
   add(1);
   add(2);
   contributions_.on_ack(ack({1}, {2}));
+  contributions_.check_invariants();
   contributions_.on_ack(ack({}, {2, 1, 9}));
   EXPECT_EQ(taken_back_, std::vector<std::uint32_t>{2})
       << "1 was accepted, 9 is unknown, 2 is under way";

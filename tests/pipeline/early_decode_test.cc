@@ -1,4 +1,4 @@
-#include "pipeline/stage/early_decode.h"
+#include "pipeline/stage/microbatches/early_decode.h"
 
 #include <algorithm>
 

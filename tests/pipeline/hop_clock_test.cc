@@ -1,7 +1,9 @@
 // When a leg of a hop counts as late.
-#include "pipeline/stage/hop_clock.h"
+#include "pipeline/stage/microbatches/hop_clock.h"
 
 #include <gtest/gtest.h>
+
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 namespace {
@@ -63,16 +65,16 @@ TEST_F(HopClockTest, WaitsForTheTimeoutUntilAPeerIsKnown) {
 
 TEST_F(HopClockTest, StaysBetweenTheLeastAndTheTimeout) {
   legs(a_, Leg::kForward, 1ms, 64);
-  EXPECT_EQ(patience(a_, Leg::kForward), HopClock::kLateMin);
+  EXPECT_EQ(patience(a_, Leg::kForward), knobs().hop_late_min);
   legs(b_, Leg::kForward, 50s, 64);
   EXPECT_EQ(patience(b_, Leg::kForward), kTimeout);
-  HopClock hasty(HopClock::kLateMin / 2);
+  HopClock hasty(knobs().hop_late_min / 2);
   for (std::uint32_t i = 0; i < 64; ++i) {
     hasty.begin(attempt(i), a_, Leg::kForward, now_);
     hasty.end(attempt(i), a_, now_ + 1ms);
   }
   hasty.begin(attempt(64), a_, Leg::kForward, now_);
-  EXPECT_EQ(hasty.patience(attempt(64)), HopClock::kLateMin / 2);
+  EXPECT_EQ(hasty.patience(attempt(64)), knobs().hop_late_min / 2);
 }
 
 // A machine that is slow from the start is waited for as long as it takes.
@@ -116,13 +118,13 @@ TEST_F(HopClockTest, WhatWasGivenUpCountsWhenItIsAnsweredLate) {
 TEST_F(HopClockTest, WhoStoodStillItselfFindsNobodyLate) {
   legs(a_, Leg::kForward, 100ms, 64);
   clock_.begin(attempt(next_), a_, Leg::kForward, now_);
-  EXPECT_FALSE(clock_.is_late(attempt(next_), HopClock::kLateMin - 1ms, 0ms));
+  EXPECT_FALSE(clock_.is_late(attempt(next_), knobs().hop_late_min - 1ms, 0ms));
   EXPECT_TRUE(clock_.is_late(attempt(next_), 2s, 0ms));
   EXPECT_FALSE(clock_.is_late(attempt(next_), 2s, HopClock::kOversleptMin));
 }
 
 TEST_F(HopClockTest, AnAnswerOfAnotherPeerIsNone) {
-  owe(a_, 0, HopClock::kOwedMax);
+  owe(a_, 0, knobs().hop_owed_max);
   clock_.end(attempt(0), b_, now_ + 1s);
   EXPECT_FALSE(may_pass(a_)) << "the first is still owed";
 }
@@ -130,7 +132,7 @@ TEST_F(HopClockTest, AnAnswerOfAnotherPeerIsNone) {
 TEST_F(HopClockTest, APeerThatOwesAnswersIsNotPassedByAgain) {
   legs(a_, Leg::kForward, 100ms, 1);
   legs(b_, Leg::kForward, 100ms, 1);
-  owe(a_, 0, HopClock::kOwedMax - 1);
+  owe(a_, 0, knobs().hop_owed_max - 1);
   EXPECT_TRUE(may_pass(a_));
   owe(a_, 500, 1);
   EXPECT_FALSE(may_pass(a_));
@@ -154,19 +156,19 @@ TEST_F(HopClockTest, WhoHasNotBegunWithAPhaseIsNotPassedBy) {
 // Three ways in which an answer never comes.
 TEST_F(HopClockTest, WhatIsNeverAnsweredIsNotOwedForEver) {
   legs(a_, Leg::kForward, 100ms, HopClock::kSamplesMin);
-  owe(a_, 0, HopClock::kOwedMax);
+  owe(a_, 0, knobs().hop_owed_max);
   EXPECT_FALSE(may_pass(a_));
   clock_.on_link_lost(a_);
   EXPECT_TRUE(may_pass(a_));
 
-  owe(a_, 0, HopClock::kOwedMax);
+  owe(a_, 0, knobs().hop_owed_max);
   clock_.forget(a_);
   EXPECT_FALSE(may_pass(a_)) << "a stranger";
   legs(a_, Leg::kForward, 100ms, HopClock::kSamplesMin);
   EXPECT_TRUE(may_pass(a_));
 
   const Duration before = patience(a_, Leg::kForward);
-  owe(a_, 0, HopClock::kOwedMax, 3);
+  owe(a_, 0, knobs().hop_owed_max, 3);
   clock_.on_over({PhaseKind::kTrain, 2}, now_ + 5s);
   EXPECT_FALSE(may_pass(a_));
   clock_.on_over({PhaseKind::kTrain, 3}, now_ + 5s);

@@ -1,10 +1,10 @@
 // A stage's state that was saved and loaded elsewhere is the same state: its bits, and what the
 // next steps make of it.
-#include "pipeline/stage/parameter_state.h"
+#include "pipeline/stage/common/parameter_state.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/stage/arena_model.h"
+#include "pipeline/stage/common/arena_model.h"
 #include "tests/optimizer/layouts.h"
 
 namespace swarmline {

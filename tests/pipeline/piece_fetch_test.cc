@@ -1,4 +1,4 @@
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/stage/common/piece_fetch.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/rng.h"
 #include "engine/checkpoint/sha256.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 namespace {
@@ -40,7 +41,7 @@ struct Source {
 
 // The only piece of holder 1, of another length each time.
 void damage_until_it_rests(PieceFetch& fetch) {
-  for (int i = 0; i < PieceFetch::kDamagedInARowMax; ++i) {
+  for (std::uint32_t i = 0; i < knobs().damaged_in_a_row; ++i) {
     ASSERT_EQ(fetch.asks().size(), 1U);
     EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0));
   }
@@ -142,7 +143,7 @@ TEST(PieceFetch, ADamagedPieceIsAskedForAgain) {
   fetch.add_holder(holder(1));
   std::vector<PieceFetch::Ask> asks = fetch.asks();
   ASSERT_EQ(asks.size(), 2U);
-  for (int i = 1; i < PieceFetch::kDamagedInARowMax; ++i) {
+  for (std::uint32_t i = 1; i < knobs().damaged_in_a_row; ++i) {
     EXPECT_FALSE(fetch.on_piece(holder(1), 0, source.piece(1), xxh3(source.piece(0))));
     EXPECT_EQ(fetch.asks(), (std::vector<PieceFetch::Ask>{{holder(1), 0}}));
   }

@@ -9,9 +9,9 @@
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/source/lease_window.h"
-#include "pipeline/stage/device_queue.h"
-#include "pipeline/stage/peer_links.h"
-#include "pipeline/stage/phase_book.h"
+#include "pipeline/stage/common/device_queue.h"
+#include "pipeline/stage/common/peer_links.h"
+#include "pipeline/stage/common/phase_book.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
@@ -65,7 +65,7 @@ TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
 TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
   PhaseBook book;
   EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture);
-  book.announce(train(0), Version{0}, 8, 1);
+  book.announce(train(0), Version{0}, 8, PhaseEpoch{1});
   EXPECT_EQ(book.status(train(0)), PhaseStatus::kFuture)
       << "announced, and its parameters are not there yet";
   EXPECT_EQ(book.microbatches(train(0)), 8U);
@@ -84,23 +84,24 @@ TEST(PhaseBook, APhaseIsFutureThenActiveThenOver) {
 
 TEST(PhaseBook, WhatWasLeasedBeforeASealIsOverAndWhatComesAfterwardsWaits) {
   PhaseBook book;
-  book.announce(train(0), Version{0}, 8, 5);
+  book.announce(train(0), Version{0}, 8, PhaseEpoch{5});
   book.activate(train(0));
-  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kActive);
-  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture) << "nobody has said so here yet";
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{5}), PhaseStatus::kActive);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{6}), PhaseStatus::kFuture)
+      << "nobody has said so here yet";
   book.seal(train(0));
-  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kOver);
-  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture);
-  book.reopen(train(0), 7);
-  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kFuture) << "not active yet";
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{5}), PhaseStatus::kOver);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{6}), PhaseStatus::kFuture);
+  book.reopen(train(0), PhaseEpoch{7});
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{6}), PhaseStatus::kFuture) << "not active yet";
   book.activate(train(0));
-  EXPECT_EQ(book.status(train(0), 5), PhaseStatus::kOver);
-  EXPECT_EQ(book.status(train(0), 6), PhaseStatus::kActive)
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{5}), PhaseStatus::kOver);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{6}), PhaseStatus::kActive)
       << "opened again twice, and not sealed in between: it still counts";
-  EXPECT_EQ(book.status(train(0), 7), PhaseStatus::kActive);
-  EXPECT_EQ(book.status(train(0), 8), PhaseStatus::kFuture);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{7}), PhaseStatus::kActive);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{8}), PhaseStatus::kFuture);
   book.retire(train(0));
-  EXPECT_EQ(book.status(train(0), 8), PhaseStatus::kOver);
+  EXPECT_EQ(book.status(train(0), PhaseEpoch{8}), PhaseStatus::kOver);
 }
 
 TEST(PhaseBook, NobodyIsFurtherAheadThanASealAllows) {
@@ -375,7 +376,7 @@ class StageAveragerTest : public testing::Test {
     }
   }
 
-  const RoundKey key_{train(3), 0, 0};
+  const RoundKey key_{.phase = train(3), .group = {}, .attempt = {}};
   std::array<Member, 3> members_;
   std::deque<std::tuple<std::uint32_t, std::uint32_t, Frame>> wire_;
   std::vector<std::pair<std::uint32_t, Seat>> disconnected_;

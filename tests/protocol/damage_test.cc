@@ -1,7 +1,7 @@
 // Bytes that change on the way, beyond what a connection's own checks see: the tensor is sent
 // again, nobody is blamed, each index counts once.
 #include "compression/codec.h"
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/protocol/knobs.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -130,7 +130,7 @@ TEST_P(Damage, ASumThatIsFetchedDamagedIsFetchedAgain) {
     return {};
   });
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > 1; }, 10s));
-  EXPECT_GT(hurt, 2U * PieceFetch::kDamagedInARowMax) << "of both that have it";
+  EXPECT_GT(hurt, 2U * knobs().damaged_in_a_row) << "of both that have it";
   expect_reference(swarm, config);
   EXPECT_EQ(events(swarm, "peer_lost"), 0U);
 }

@@ -1,6 +1,6 @@
 // Stages that lose every holder of their state: the run goes back to its newest complete checkpoint
 // by itself, under the next era, and ends with the reference's parameters.
-#include "pipeline/stage/piece_fetch.h"
+#include "pipeline/protocol/knobs.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -172,7 +172,7 @@ TEST_P(Era, AnErasStateThatComesDamagedIsFetchedAgain) {
   std::uint64_t hurt = 0;
   swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) -> FrameFate {
     if (from != kCoordinatorNode || kind_of(frame) != MessageKind::kPiece ||
-        hurt == 5 * PieceFetch::kDamagedInARowMax)
+        hurt == 5 * knobs().damaged_in_a_row)
       return {};
     const_cast<Frame&>(frame).payload = {SharedBytes(Buffer(frame.payload_bytes()))};
     ++hurt;

@@ -14,8 +14,8 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/protocol/message_kinds.h"
-#include "pipeline/stage/device_queue.h"
-#include "pipeline/stage/stage_compute.h"
+#include "pipeline/stage/common/device_queue.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
 namespace {

@@ -1,0 +1,60 @@
+// What a peer's device does next: control work first, then older steps before newer, backward
+// before forward before measurements, then in the order of arrival. Hands the device at most
+// kAheadJobs, so that a gradient that arrives late still goes first.
+//   Thread:  control thread. Errors: a job's Result goes to its `done`. Dropped jobs: neither body
+//            nor done run.
+//   Bounds:  the owner admits by bytes; control jobs are a few per phase.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "base/callback_guard.h"
+#include "base/ids.h"
+#include "engine/device/device.h"
+
+namespace swarmline {
+
+enum class JobClass : std::uint8_t { kControl = 0, kBackward = 1, kForward = 2, kMonitor = 3 };
+
+struct StageJob {
+  JobClass job_class = JobClass::kControl;
+  Phase phase;
+  Job job;
+  std::function<void(JobReport)> done;
+};
+
+class DeviceQueue {
+ public:
+  static constexpr int kAheadJobs = 2;
+
+  explicit DeviceQueue(Device& device);
+  ~DeviceQueue();
+  void submit(StageJob job);
+  // Drops the waiting forward and backward jobs of `phase`; those on the device run to their end.
+  void drop(const Phase& phase);
+  void stop();
+  // Drops everything that waits and the completions of what is on the device; `done` once that has
+  // ended and nothing refers to the stage any more. Then jobs are taken again.
+  void clear(std::function<void()> done);
+  std::size_t waiting() const { return waiting_.size(); }
+  std::size_t unfinished() const { return waiting_.size() + static_cast<std::size_t>(on_device_); }
+  std::uint64_t finished() const { return finished_; }
+
+ private:
+  using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
+  void feed();
+
+  Device& device_;
+  std::map<Key, StageJob> waiting_;
+  std::uint64_t next_sequence_ = 0;
+  int on_device_ = 0;
+  std::uint64_t finished_ = 0;
+  bool stopped_ = false;
+  std::function<void()> cleared_;
+  CallbackGuard guard_;
+};
+
+}  // namespace swarmline

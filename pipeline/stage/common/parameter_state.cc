@@ -1,0 +1,198 @@
+#include "pipeline/stage/common/parameter_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace swarmline {
+namespace {
+
+Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
+  const float* const on_device = model.device_parameters();
+  if (on_device == nullptr || options.state_memory == "host") {
+    return FlatOptimizer(options, model.layout());
+  }
+  auto device = make_device_optimizer(options, model.layout(), on_device);
+  if (!device) return std::unexpected(std::move(device).error());
+  return FlatOptimizer(options, model.layout(), std::move(*device));
+}
+
+}  // namespace
+
+ParameterState::ParameterState(StageModel& model, const RunConfig& config)
+    : model_(model),
+      delayed_(config.pipeline.delay == 1),
+      optimizer_(make_optimizer(model, config.optimizer)),
+      committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
+      reduced_(Buffer::zeroed(model.layout().bytes())) {}
+
+MutableBytes ParameterState::committed_bytes() {
+  return delayed_ ? committed_.bytes() : model_.parameters();
+}
+
+BytesView ParameterState::committed_parameters() const {
+  return const_cast<ParameterState*>(this)->committed_bytes();
+}
+
+void ParameterState::begin(std::uint64_t step) {
+  Buffer& sums = accumulators_[slot(step)];
+  if (sums.size() == 0) sums = Buffer(layout().bytes());
+  std::memset(sums.data(), 0, sums.size());
+}
+
+Result<void> ParameterState::use(Version version) {
+  if (computing_version_ == version) return {};
+  const MutableBytes arena = model_.parameters();
+  if (other_.size() > 0 && other_version_ == version) {
+    std::swap_ranges(arena.begin(), arena.end(), other_.bytes().begin());
+    std::swap(computing_version_, other_version_);
+  } else if (delayed_ && committed_version_ == version) {
+    // Of the two older versions the older one is committed past: nobody asks for it again.
+    if (other_.size() == 0) other_ = Buffer(arena.size());
+    if (other_version_ <= computing_version_) {
+      std::memcpy(other_.data(), arena.data(), arena.size());
+      other_version_ = computing_version_;
+    }
+    std::memcpy(arena.data(), committed_.data(), committed_.size());
+    computing_version_ = version;
+  } else {
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("asked to compute on version {}; version {} is committed here",
+                            version.value, committed_version_.value));
+  }
+  model_.parameters_changed();
+  return {};
+}
+
+Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  // With a delay the next step computes on the version that this commit replaces.
+  if (delayed_ && !(other_.size() > 0 && other_version_ == committed_version_))
+    SWARMLINE_TRY(use(committed_version_));
+  if (!skipped) {
+    // With a delay, the device's parameters are another version.
+    float* const in_place = delayed_ ? nullptr : model_.device_parameters();
+    SWARMLINE_TRY(optimizer_->step(scalars, reduced_.bytes(), committed_bytes(), in_place));
+  }
+  ++committed_version_.value;
+  if (delayed_) return {};
+  computing_version_ = committed_version_;
+  if (skipped) return {};
+  if (optimizer_->on_device()) {
+    model_.device_parameters_changed();
+  } else {
+    model_.parameters_changed();
+  }
+  return {};
+}
+
+Result<std::uint64_t> ParameterState::digest() const {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  RollingHash hash;
+  hash.add(committed_parameters());
+  SWARMLINE_TRY(optimizer_->add_state_to(hash));
+  return hash.value();
+}
+
+std::uint64_t ParameterState::frozen_bytes() const {
+  return committed_parameters().size() + (optimizer_ ? optimizer_->state_bytes() : 0);
+}
+
+std::uint64_t ParameterState::saved_bytes() const {
+  return frozen_bytes() + (delayed_ ? committed_.size() : 0);
+}
+
+Result<Buffer> ParameterState::freeze() const {
+  return copy_state(frozen_bytes());
+}
+
+Result<Buffer> ParameterState::save() const {
+  auto saved = copy_state(saved_bytes());
+  if (!saved || !delayed_) return saved;
+  // The next step computes on the version before.
+  const Version before{committed_version_.value - 1};
+  BytesView found;
+  if (computing_version_ == before) found = model_.parameters();
+  if (other_.size() > 0 && other_version_ == before) found = other_.bytes();
+  if (committed_version_.value == 0 || found.empty())
+    return fail(ErrorCode::kIncompatible,
+                fmt::format("version {} is not here to be saved", before.value));
+  std::ranges::copy(found, saved->data() + frozen_bytes());
+  return saved;
+}
+
+Result<Buffer> ParameterState::copy_state(std::uint64_t bytes) const {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  Buffer frozen(bytes);
+  std::byte* to = frozen.data();
+  const auto append = [&](BytesView bytes) { to = std::copy(bytes.begin(), bytes.end(), to); };
+  append(committed_parameters());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto state = optimizer_->moment(moment);
+    if (!state) return std::unexpected(std::move(state).error());
+    append(*state);
+  }
+  return frozen;
+}
+
+Result<void> ParameterState::load(Version version, BytesView state) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  if (state.size() != frozen_bytes() && state.size() != saved_bytes())
+    return fail(ErrorCode::kIncompatible, "a stage's state of another size");
+  const std::byte* from = state.data();
+  const auto take = [&](MutableBytes to) {
+    std::copy_n(from, to.size(), to.begin());
+    from += to.size();
+  };
+  take(committed_bytes());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto values = optimizer_->moment(moment);
+    if (!values) return std::unexpected(std::move(values).error());
+    take(*values);
+  }
+  SWARMLINE_TRY(optimizer_->moments_changed());
+  committed_version_ = version;
+  other_ = Buffer();
+  computing_version_ = version;
+  if (delayed_ && state.size() == saved_bytes()) {
+    take(model_.parameters());
+    --computing_version_.value;
+  } else if (delayed_) {
+    std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+  }
+  model_.parameters_changed();
+  return {};
+}
+
+Result<void> ParameterState::adopt(ParameterState& from) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  if (!from.optimizer_) return std::unexpected(from.optimizer_.error());
+  SWARMLINE_CHECK(layout().bytes() == from.layout().bytes() && delayed_ == from.delayed_);
+  const auto copy = [](BytesView bytes, MutableBytes to) {
+    std::copy(bytes.begin(), bytes.end(), to.begin());
+  };
+  copy(from.model_.parameters(), model_.parameters());
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto state = from.optimizer_->moment(moment);
+    if (!state) return std::unexpected(std::move(state).error());
+    auto place = optimizer_->moment(moment);
+    if (!place) return std::unexpected(std::move(place).error());
+    copy(*state, *place);
+  }
+  SWARMLINE_TRY(optimizer_->moments_changed());
+  committed_version_ = from.committed_version_;
+  computing_version_ = from.computing_version_;
+  other_version_ = from.other_version_;
+  committed_ = std::move(from.committed_);
+  other_ = std::move(from.other_);
+  reduced_ = std::move(from.reduced_);
+  model_.parameters_changed();
+  return {};
+}
+
+}  // namespace swarmline

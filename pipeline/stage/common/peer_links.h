@@ -1,0 +1,96 @@
+// The links of one peer to others: dials on demand, accepts, and says who is at the other end.
+// Every link begins with the dialler's LinkHello; a link that names another run, era or seat is
+// closed and counted.
+//   Order:   frames sent to one peer arrive in order as long as the link lives.
+//   Thread:  control thread.
+//   Errors:  on_lost once per link that broke, never for links closed here.
+//   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent
+//            bytes bounded by the network.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/callback_guard.h"
+#include "base/ids.h"
+#include "engine/net/network.h"
+#include "engine/runtime/runtime.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+
+struct RunIdentity {
+  Term term;
+  Era era;
+  std::string run_id;
+  Seat self;
+};
+
+class PeerLinks {
+ public:
+  struct Handlers {
+    std::function<void(const Seat& from, Frame)> on_frame;
+    std::function<void(const Seat& peer, const Error&)> on_lost;
+    std::function<void(const Seat& from, const Arrival&)> on_arriving = {};  // may be empty
+  };
+
+  PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers);
+  ~PeerLinks();
+
+  Result<Address> listen(const Address& address);
+  void set_identity(RunIdentity identity);
+  void set_address(const Seat& peer, const std::string& address);
+  // Uses the dialled link, else the accepted one, else dials. The peer's address must be known.
+  // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
+  // to be over is dropped.
+  void send(const Seat& to, Frame frame);
+  // Bad bytes of that peer's: closes its links; on_lost follows with `why`.
+  void disconnect(const Seat& peer, const Error& why);
+  // The seat is over: its links are closed, what is sent to it is dropped, and no link from it or
+  // an earlier incarnation is taken. on_lost does not follow.
+  void fence(const Seat& seat);
+  // Closes all links and forgets who was fenced: this peer asks for a new seat.
+  void reset();
+  void close_all();
+  std::uint64_t rejected_links() const { return rejected_links_; }
+  std::uint64_t bytes_sent() const;
+
+ private:
+  struct Link {
+    std::shared_ptr<Connection> connection;  // null while dialling
+    std::vector<Frame> waiting;              // until dialled
+    Seat seat;                               // of the other end
+  };
+
+  void accept(std::shared_ptr<Connection> connection);
+  void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
+             Frame frame);
+  void dial(const Seat& to);
+  void dialled(const Seat& to, const std::shared_ptr<Connection>& connection);
+  void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
+            const Error& error);
+  void forget(std::map<PeerId, Link>& links, PeerId peer);
+  Frame hello_for(const Seat& to) const;
+  bool fenced(const Seat& seat) const;
+
+  Runtime& runtime_;
+  Network& network_;
+  Duration connect_timeout_;
+  Handlers handlers_;
+  RunIdentity identity_;
+  std::map<PeerId, std::string> addresses_;
+  std::map<PeerId, Incarnation> fenced_;  // the highest
+  std::map<PeerId, Link> dialled_;
+  std::map<PeerId, Link> accepted_;
+  std::vector<std::shared_ptr<Connection>> ungreeted_;
+  std::uint64_t rejected_links_ = 0;
+  std::uint64_t bytes_of_closed_links_ = 0;
+  bool closed_ = false;  // for good
+  CallbackGuard guard_;  // callbacks of a network may outlive this object
+};
+
+}  // namespace swarmline

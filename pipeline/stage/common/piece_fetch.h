@@ -1,0 +1,76 @@
+// Fetches immutable bytes piece by piece from several holders at once. Pure: says whom to ask for
+// what, and takes what comes.
+//   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
+//   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose pieces come
+//              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose
+//              content is not what the hashes say is not asked again.
+//   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
+//              allows. Deadlines are the owner's: it says when a holder is lost.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+
+namespace swarmline {
+
+class PieceFetch {
+ public:
+  static constexpr std::size_t kWindow = 2;
+  static constexpr std::size_t kPiecesMax = std::numeric_limits<std::size_t>::max();
+
+  struct Ask {
+    Seat holder;
+    std::uint32_t piece = 0;
+    bool operator==(const Ask&) const = default;
+  };
+
+  // `hashes`: SHA-256 of each piece, 64 hex digits; none: only transport checksums are checked.
+  PieceFetch(std::uint64_t bytes, std::vector<std::string> hashes = {});
+
+  void forgive() { refused_.clear(); }  // whoever had nothing may have it now
+  bool forgive_damaged();               // those that rest are asked again; false: nobody rests
+  void add_holder(const Seat& holder);  // known, resting or refused ones are ignored
+  // Asks to send now; each is outstanding until its piece or a loss.
+  std::vector<Ask> asks(std::size_t under_way_max = kPiecesMax);
+  // False: the piece is of no use.
+  bool on_piece(const Seat& from, std::uint32_t piece, BytesView bytes, std::uint64_t checksum);
+  void on_missing(const Seat& from);  // it has none of it
+  void on_lost(const Seat& lost);
+  void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked again
+
+  bool done() const { return left_ == 0; }
+  bool stuck() const { return !done() && holders_.empty(); }
+  bool damaged() const { return !resting_.empty(); }
+  std::uint64_t bytes() const { return buffer_.size(); }
+  std::map<PeerId, std::uint32_t> pieces_by_holder() const { return served_; }
+  Buffer take() { return std::move(buffer_); }
+
+ private:
+  enum class State : std::uint8_t { kWanted, kAsked, kHere };
+  std::uint64_t length(std::uint32_t piece) const;
+  void drop(const Seat& holder);
+  void refuse(const Seat& holder);
+  void note_damage(const Seat& holder, std::uint32_t piece);
+  void want(std::uint32_t piece);
+
+  Buffer buffer_;
+  std::vector<std::string> hashes_;
+  std::vector<State> pieces_;
+  std::uint32_t left_ = 0;
+  std::uint32_t first_wanted_ = 0;                   // pieces below are not wanted
+  std::map<Seat, std::set<std::uint32_t>> holders_;  // and what each is asked for
+  std::set<Seat> refused_;
+  std::map<Seat, std::uint32_t> damaged_in_a_row_;
+  std::set<Seat> resting_;
+  std::map<PeerId, std::uint32_t> served_;
+};
+
+}  // namespace swarmline

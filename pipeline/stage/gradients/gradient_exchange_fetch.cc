@@ -1,0 +1,211 @@
+// Averaged gradients that come from members that hold them.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/marks.h"
+#include "engine/optimizer/flat_optimizer.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/gradients/gradient_exchange.h"
+
+namespace swarmline {
+
+using enum GradientState;
+
+RoundKey round_key(const wire::ReducedId& reduced) {
+  return {from_wire(reduced.phase()), GroupId{reduced.group()}, RoundAttempt{reduced.attempt()}};
+}
+
+// ---- Who may have it ----------------------------------------------------------------------------
+
+std::vector<Seat> GradientExchange::mates() const {
+  std::vector<Seat> seats;
+  for (const auto& [peer, mate] : mates_) seats.push_back(mate);
+  return seats;
+}
+
+void GradientExchange::set_mates(const std::vector<Seat>& mates) {
+  mates_.clear();
+  for (const Seat& mate : mates) mates_[mate.peer] = mate;
+  for (auto& [key, entry] : entries_)
+    if (entry.fetch && !entry.fetch->coordinator_waits) entry.fetch->add_mates(mates_);
+  pump_all();
+}
+
+void GradientExchange::on_link_lost(const Seat& peer) {
+  for (auto& [key, entry] : entries_)
+    if (entry.fetch) entry.fetch->pieces().on_link_lost(peer);
+  pump_all();
+}
+
+void GradientExchange::on_peer_lost(const Seat& lost) {
+  std::erase_if(mates_, [&](const auto& entry) { return is_over_with(entry.second, lost); });
+  for (auto& [key, entry] : entries_)
+    if (entry.fetch) entry.fetch->on_peer_lost(lost);
+  pump_all();
+}
+
+// ---- Asking -------------------------------------------------------------------------------------
+
+void GradientExchange::on_fetch(const RoundKey& key, std::uint64_t digest,
+                                const std::vector<SealedGroup::Member>& holders) {
+  // Its report and this question have crossed: who holds it may let go of it now.
+  const auto mine = entries_.find(key);
+  const GradientState state = state_of(key);
+  if (in_place(state) && mine->second.digest == digest) return;
+  SWARMLINE_MARK("gradients.fetched_instead_of_averaged");
+  averager_.abandon(key.phase, key.group);
+  std::vector<Seat> seats;
+  for (const auto& [seat, address] : holders) {
+    seats.push_back(seat);
+    context_.links.set_address(seat, address);
+  }
+  fetch(key, digest, seats, true);
+}
+
+void GradientExchange::fetch(const RoundKey& key, std::uint64_t digest,
+                             const std::vector<Seat>& holders, bool coordinator_waits) {
+  const auto entry = entries_.try_emplace(key).first;
+  if (entry->second.state == kChecked || entry->second.state == kPlacing) return;
+  if (entry->second.state != kFetching) become(entry, kFetching);
+  if (!entry->second.fetch) entry->second.fetch.emplace(region_of(key.group).size, digest);
+  entry->second.fetch->coordinator_waits |= coordinator_waits;
+  entry->second.fetch->add_holders(holders);
+  pump(key);
+}
+
+void GradientExchange::pump(const RoundKey& key) {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end() || !entry->second.fetch) return;
+  PieceFetch& pieces = entry->second.fetch->pieces();
+  if (pieces.stuck()) return pause(key);
+  for (const PieceFetch::Ask& ask : pieces.asks()) {
+    wire::PieceRequest request;
+    wire::ReducedId* reduced = request.mutable_blob()->mutable_reduced();
+    *reduced->mutable_phase() = to_wire(key.phase);
+    reduced->set_group(key.group.value);
+    reduced->set_attempt(key.attempt.value);
+    request.set_piece(ask.piece);
+    context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+  }
+}
+
+void GradientExchange::pump_all() {
+  std::vector<RoundKey> keys;
+  for (const auto& [key, entry] : entries_)
+    if (entry.fetch) keys.push_back(key);
+  for (const RoundKey& key : keys) pump(key);
+}
+
+// Nobody we know has it, or nobody's comes whole: a moment later that may be otherwise. Before the
+// commit it is the coordinator's deadline that ends this, or the other way that it names.
+void GradientExchange::pause(const RoundKey& key) {
+  if (std::exchange(entries_.at(key).fetch->paused, true)) return;
+  context_.runtime.call_after(knobs().refetch_delay,
+                              guard_.wrap([this, key] { after_pause(key); }));
+}
+
+void GradientExchange::after_pause(const RoundKey& key) {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end() || !entry->second.fetch) return;
+  SWARMLINE_MARK("gradients.holders_asked_again");
+  GradientFetch& fetch = *entry->second.fetch;
+  fetch.paused = false;
+  const bool mates_have_it = !fetch.coordinator_waits;
+  if (mates_have_it && !mates_.empty() && !fetch.count_try())
+    return context_.fail(
+        {ErrorCode::kNotFound,
+         fmt::format("no mate keeps the reduced gradient of {} any more", to_string(key.phase))});
+  fetch.try_again();
+  if (mates_have_it) fetch.add_mates(mates_);
+  pump(key);
+}
+
+// ---- What comes ---------------------------------------------------------------------------------
+
+Result<void> GradientExchange::on_piece(const Seat& from, const wire::Piece& piece,
+                                        BytesView bytes) {
+  const RoundKey key = round_key(piece.blob().reduced());
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end() || !entry->second.fetch) return {};  // late
+  PieceFetch& pieces = entry->second.fetch->pieces();
+  if (pieces.done()) return {};
+  if (piece.missing())
+    pieces.on_missing(from);
+  else
+    pieces.on_piece(from, piece.piece(), bytes, piece.checksum());
+  if (pieces.done())
+    all_pieces_here(key);
+  else
+    pump(key);
+  return {};
+}
+
+void GradientExchange::all_pieces_here(const RoundKey& key) {
+  auto bytes = std::make_shared<Buffer>(entries_.at(key).fetch->pieces().take());
+  auto digest = std::make_shared<std::uint64_t>();
+  jobs_.run(
+      [bytes, digest]() -> Result<void> {
+        *digest = xxh3(bytes->bytes());
+        return {};
+      },
+      [this, key, bytes, digest] { checked(key, std::move(*bytes), *digest); });
+}
+
+void GradientExchange::checked(const RoundKey& key, Buffer bytes, std::uint64_t digest) {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end() || !entry->second.fetch) return;  // not needed any more
+  GradientFetch& fetch = *entry->second.fetch;
+  if (digest == fetch.digest()) {
+    const bool report_now = fetch.coordinator_waits && key.phase.step == next_step_;
+    if (entry->second.state == kBoth) {
+      become(entry, kHeld);
+      if (report_now) hash(key, 0);
+      return hooks_.on_here();
+    }
+    become(entry, kChecked);
+    entry->second.fetched = std::move(bytes);
+    if (report_now) place(key);
+    return hooks_.on_here();
+  }
+  // Each piece was right and the whole is not: somebody holds something else.
+  SWARMLINE_MARK("gradients.wrong_whole_fetched_again");
+  if (!fetch.count_try())
+    return context_.fail(
+        {ErrorCode::kCorrupt, fmt::format("the reduced gradient of {} can't be fetched: what the "
+                                          "others hold is not what was committed",
+                                          to_string(key.phase))});
+  fetch.start_over(mates_);
+  pump(key);
+}
+
+// Where an averaging of its own would have put it.
+void GradientExchange::place(const RoundKey& key) {
+  begin(key.phase);
+  take_place(key);
+  const auto entry = entries_.find(key);
+  auto bytes = std::make_shared<Buffer>(std::exchange(entry->second.fetched, Buffer()));
+  become(entry, kPlacing);
+  const Region region = region_of(key.group);
+  auto message = std::make_shared<wire::Reduced>();
+  jobs_.run(
+      [this, bytes, region, message]() -> Result<void> {
+        const MutableBytes place = context_.state.reduced().subspan(region.first, region.size);
+        std::copy(bytes->bytes().begin(), bytes->bytes().end(), place.begin());
+        message->set_digest(xxh3(place));
+        message->set_sum_of_squares(sum_of_squares(place, context_.model.layout().dtype));
+        return {};
+      },
+      [this, key, message] {
+        if (key.phase.step == next_step_)
+          report(key, 0, *message);
+        else if (state_of(key) == kPlacing)
+          become(entries_.find(key), kNone);
+        hooks_.on_here();
+      });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,185 @@
+#include "pipeline/stage/life/coordinator_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
+
+namespace swarmline {
+
+CoordinatorLink::CoordinatorLink(Runtime& runtime, Network& network, Hooks hooks)
+    : runtime_(runtime), network_(network), hooks_(std::move(hooks)) {}
+
+void CoordinatorLink::add_address(const Address& address) {
+  if (addresses_.size() < kCoordinatorsMax &&
+      std::ranges::find(addresses_, address) == addresses_.end())
+    addresses_.push_back(address);
+}
+
+// ---- Searching ----------------------------------------------------------------------------------
+
+void CoordinatorLink::search(const std::string& why) {
+  why_searching_ = why;
+  search_until_ = runtime_.now() + patience_;
+}
+
+void CoordinatorLink::connect() {
+  network_.connect(next_address(), knobs().reach_timeout,
+                   guard_.wrap([this](const Result<std::shared_ptr<Connection>>& connected) {
+                     if (finished_) return;
+                     if (!connected) return try_next(connected.error());
+                     channel_ = RpcChannel::make(runtime_, *connected);
+                     say_hello();
+                   }));
+}
+
+void CoordinatorLink::try_next(const Error& error) {
+  if (run_id_.empty()) {  // a newcomer: there may be none yet, or never
+    const bool first = why_searching_.empty();
+    why_searching_ =
+        fmt::format("no coordinator answers at {}: {}", to_string(next_address()), error.what);
+    if (first)
+      log(LogLevel::kWarn, "{}; trying for {:.0f} s", why_searching_, to_seconds(patience_));
+  }
+  ++tried_;
+  connect_again();
+}
+
+void CoordinatorLink::connect_again() {
+  if (runtime_.now() > search_until_) return hooks_.on_end(1, why_searching_);
+  runtime_.call_after(knobs().rejoin_pause, guard_.wrap([this] {
+    if (!finished_) connect();
+  }));
+}
+
+// ---- Hello and welcome --------------------------------------------------------------------------
+
+void CoordinatorLink::say_hello() {
+  ++connection_;
+  channel_->start({
+      .on_message = guard_.wrap([this, connection = connection_](const Frame& frame) {
+        if (connection_ == connection) on_message(frame);
+      }),
+      .on_request =
+          [](const Frame&, const RpcChannel::Respond& respond) {
+            respond(fail(ErrorCode::kRefused, "peers answer no requests"));
+          },
+      .on_closed = guard_.wrap([this, connection = connection_](const Error& error) {
+        if (connection_ == connection) on_closed(error);
+      }),
+  });
+  wire::Hello hello = hooks_.hello();
+  hello.set_run_id(run_id_);
+  hello.set_term(term_.value);
+  // One that is stopped takes connections and answers nothing: then the next is asked.
+  const bool others = addresses_.size() > 1;
+  channel_->call(make_frame(MessageKind::kHello, hello),
+                 others ? knobs().welcome_timeout : Limits::rpc_deadline,
+                 guard_.wrap([this, connection = connection_](const Result<Frame>& reply) {
+                   if (finished_ || connection_ != connection) return;
+                   if (!reply) return on_hello_failed(reply.error());
+                   auto welcome = parse<wire::Welcome>(*reply);
+                   if (!welcome) return hooks_.on_end(1, welcome.error().what);
+                   on_welcome(*welcome);
+                 }));
+}
+
+void CoordinatorLink::on_hello_failed(const Error& error) {
+  if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
+  if (error.code == ErrorCode::kDeadline) {
+    SWARMLINE_MARK("link.no_welcome");
+    return channel_->close();
+  }
+  hooks_.on_end(error.code == ErrorCode::kRefused ? 3 : 1,
+                "the coordinator did not take this peer: " + error.what);
+}
+
+void CoordinatorLink::on_welcome(const wire::Welcome& welcome) {
+  const bool same_run = welcome.run_id() == run_id_;
+  if (same_run && welcome.term() < term_.value) {  // its reign is over, it only does not know
+    SWARMLINE_MARK("link.lower_term_left");
+    return channel_->close();
+  }
+  term_ = Term{welcome.term()};
+  run_id_ = welcome.run_id();
+  heard_ = runtime_.now();
+  for (const std::string& text : welcome.coordinators())
+    if (const auto address = parse_address(text)) add_address(*address);
+  hooks_.on_welcome(welcome, same_run);
+}
+
+// ---- What it says -------------------------------------------------------------------------------
+
+void CoordinatorLink::on_message(const Frame& frame) {
+  if (kind_of(frame) != MessageKind::kShutdown) heard_ = runtime_.now();
+  if (kind_of(frame) != MessageKind::kHeartbeatAck) hooks_.on_message(frame);
+}
+
+void CoordinatorLink::on_closed(const Error& error) {
+  ++connection_;
+  channel_.reset();
+  if (!finished_) hooks_.on_closed(error);
+}
+
+void CoordinatorLink::drop() {
+  ++connection_;
+  if (channel_) std::exchange(channel_, nullptr)->close();
+}
+
+void CoordinatorLink::close() {
+  if (channel_) channel_->close();
+}
+
+void CoordinatorLink::finish() {
+  finished_ = true;
+  end_heartbeats();
+}
+
+void CoordinatorLink::notify(Frame frame) {
+  if (channel_) channel_->notify(std::move(frame));
+}
+
+void CoordinatorLink::call(Frame request, RpcChannel::Reply reply) {
+  if (channel_) return channel_->call(std::move(request), Limits::rpc_deadline, std::move(reply));
+  runtime_.post(guard_.wrap([reply = std::move(reply)] {
+    reply(fail(ErrorCode::kPeerGone, "there is no coordinator now"));
+  }));
+}
+
+// ---- Heartbeats ---------------------------------------------------------------------------------
+
+void CoordinatorLink::begin_heartbeats(Duration period) {
+  if (period > Duration{}) period_ = period;
+  ++beats_;
+  beat();
+}
+
+void CoordinatorLink::beat() {
+  const wire::Heartbeat message = hooks_.heartbeat();
+  if (silent()) {
+    SWARMLINE_MARK("link.silent_coordinator_left");
+    channel_->close();
+  }
+  notify(make_frame(MessageKind::kHeartbeat, message));
+  beat_due_ = runtime_.now() + period_;
+  runtime_.call_after(period_, guard_.wrap([this, beats = beats_] {
+    if (beats_ == beats) beat();
+  }));
+}
+
+// Late itself, this process was stopped: then it can't say who is silent.
+bool CoordinatorLink::silent() {
+  const Instant now = runtime_.now();
+  if (now - beat_due_ > period_) heard_ = now;
+  return channel_ && addresses_.size() > 1 &&
+         now - heard_ > std::max<Duration>(knobs().coordinator_silence, 10 * period_);
+}
+
+void CoordinatorLink::check_invariants() const {
+  SWARMLINE_CHECK(addresses_.size() <= kCoordinatorsMax);
+}
+
+}  // namespace swarmline

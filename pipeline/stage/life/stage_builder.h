@@ -1,0 +1,43 @@
+// What a welcome says a peer is to be, as plain values, and the stage made of it.
+//   Ownership: values. Thread: build_stage() on the device's, the rest anywhere.
+//   Errors:    a config, model or cut that can't be: kCorrupt or kUserMistake, with a sentence.
+//   Bounds:    Limits of the config.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "pipeline/protocol/messages.pb.h"
+#include "pipeline/stage/seat/seated_stage.h"
+#include "pipeline/stage/stage_peer.h"
+
+namespace swarmline {
+
+struct SeatOffer {
+  struct Cut {
+    std::uint32_t first_layer = 0;
+    std::uint32_t last_layer = 0;
+  };
+  Seat seat;
+  Term term;
+  Era era;
+  std::string run_id;
+  std::string config;  // TOML
+  std::uint32_t vocab = 0;
+  std::vector<Cut> cuts;
+  Version version;              // of the checkpoint that the era begins with
+  bool joining = false;         // the run has started
+  bool resumed = false;         // by another coordinator: the peer keeps what it holds
+  bool keeps_followed = false;  // it begins with what its shadow of the stage holds
+  Duration heartbeat{};         // zero: the default
+};
+SeatOffer offer_of(const wire::Welcome& welcome);
+
+// Without model, source and wiring.
+Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& machine);
+// [device] Makes them: a large stage takes longer to make than a coordinator waits for a heartbeat.
+Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& parts);
+
+}  // namespace swarmline

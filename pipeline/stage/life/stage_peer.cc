@@ -1,0 +1,218 @@
+// What coordinator and peers say, handed to the stage or the shadow that it concerns.
+#include "pipeline/stage/stage_peer.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/marks.h"
+#include "engine/metrics/render.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/life/stage_peer_impl.h"
+
+namespace swarmline {
+
+using enum PeerState;
+
+StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
+                      std::function<void(PeerOutcome)> on_finished)
+    : runtime_(runtime),
+      device_(device),
+      queue_(device),
+      options_(std::move(options)),
+      on_finished_(std::move(on_finished)),
+      links_(runtime, network, knobs().connect_timeout,
+             {.on_frame = [this](const Seat& from, const Frame& frame) { on_peer(from, frame); },
+              .on_lost =
+                  [this](const Seat& peer, const Error& error) {
+                    // What it held is nobody's any more: nothing is asked or sent again.
+                    if (!stage_ || !life_.has_seat()) return;
+                    stage_->on_link_lost(peer, error);
+                    shadows_.on_link_lost(peer, error);
+                  },
+              .on_arriving =
+                  [this](const Seat& from, const Arrival& arrival) {
+                    if (stage_ && !life_.finished()) stage_->on_arriving(from, arrival);
+                  }}),
+      link_(runtime, network,
+            {.hello = [this] { return hello(); },
+             .on_welcome = [this](const wire::Welcome& welcome,
+                                  bool same_run) { on_welcome(offer_of(welcome), same_run); },
+             .on_message = [this](const Frame& frame) { on_coordinator(frame); },
+             .on_closed = [this](const Error& error) { on_coordinator_closed(error); },
+             .on_end = [this](int exit_code, const std::string& why) { finish(exit_code, why); },
+             .heartbeat = [this] { return heartbeat(); }}),
+      shadows_(runtime, queue_, links_) {}
+
+// ---- The coordinator ----------------------------------------------------------------------------
+
+void StagePeer::Impl::on_coordinator(const Frame& frame) {
+  if (kind_of(frame) == MessageKind::kShutdown) {
+    auto shutdown = parse<wire::Shutdown>(frame);
+    return finish(shutdown ? static_cast<int>(shutdown->exit_code()) : 1,
+                  shutdown ? shutdown->reason() : "the coordinator ended the run");
+  }
+  if (!life_.has_seat()) return;
+  if (kind_of(frame) == MessageKind::kFenced) {
+    auto fenced = parse<wire::Fenced>(frame);
+    return fenced ? on_fenced(*fenced) : rejoin("fenced: " + fenced.error().what);
+  }
+  if (life_.is(kInheriting)) {
+    if (early_.size() >= kEarlyFramesMax)
+      return finish(1, "too much to do before it has its stage");
+    early_.push_back(frame);
+  }
+  if (kind_of(frame) == MessageKind::kPeerLost) {
+    auto lost = parse<wire::PeerLost>(frame);
+    return lost ? on_peer_lost(from_wire(lost->seat())) : finish(1, lost.error().what);
+  }
+  if (stage_) on_stage_message(frame);
+}
+
+void StagePeer::Impl::on_peer_lost(const Seat& lost) {
+  links_.fence(lost);
+  if (stage_) stage_->on_peer_lost(lost);
+  shadows_.on_peer_lost(lost);
+}
+
+void StagePeer::Impl::on_stage_message(const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kFollow: {
+      auto follow = parse<wire::Follow>(frame);
+      return follow ? on_follow(*follow) : finish(1, follow.error().what);
+    }
+    case MessageKind::kToShadow: {
+      auto message = parse<wire::ToShadow>(frame);
+      if (!message) return finish(1, message.error().what);
+      if (auto heard = shadows_.on_coordinator(*message); !heard)
+        shadow_failed(
+            {seat_.peer, StageId{static_cast<std::uint16_t>(message->stage())}, seat_.incarnation},
+            heard.error());
+      return;
+    }
+    case MessageKind::kResume: {
+      auto resume = parse<wire::Resume>(frame);
+      if (!resume) return finish(1, resume.error().what);
+      on_resume(*resume);
+      break;
+    }
+    default:
+      break;
+  }
+  if (auto handled = stage_->on_coordinator(frame); !handled)
+    finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
+                          handled.error().what));
+}
+
+void StagePeer::Impl::on_resume(const wire::Resume& resume) {
+  for (const wire::Seat& lost : resume.lost()) {
+    links_.fence(from_wire(lost));
+    stage_->on_peer_lost(from_wire(lost));
+  }
+  shadows_.drop_all();
+}
+
+void StagePeer::Impl::connect_parts(SeatedStageParts& parts) {
+  parts.notify_coordinator = guard_.wrap([this](Frame frame) { link_.notify(std::move(frame)); });
+  parts.call_coordinator = guard_.wrap([this](Frame frame, RpcChannel::Reply reply) {
+    link_.call(std::move(frame), std::move(reply));
+  });
+}
+
+wire::Heartbeat StagePeer::Impl::heartbeat() const {
+  wire::Heartbeat beat;
+  *beat.mutable_seat() = to_wire(seat_);
+  beat.set_in_flight(stage_ ? stage_->in_flight() : 0);
+  beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
+  beat.set_jobs_done(queue_.finished());
+  beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
+  return beat;
+}
+
+// ---- Shadows ------------------------------------------------------------------------------------
+
+void StagePeer::Impl::on_follow(const wire::Follow& follow) {
+  const StageId stage{static_cast<std::uint16_t>(follow.stage())};
+  if (follow.drop()) return shadows_.drop(stage);
+  // As a joiner of that stage would be welcomed.
+  SeatOffer offer = offer_;
+  offer.seat = {seat_.peer, stage, seat_.incarnation};
+  offer.joining = true;
+  auto parts = parts_of(offer, options_.machine);
+  if (!parts || stage == seat_.stage)
+    return shadow_failed(
+        offer.seat, parts ? Error{ErrorCode::kCorrupt, "it serves that stage"} : parts.error());
+  parts->shadow = true;
+  connect_parts(*parts);
+  parts->fail = guard_.wrap([this, shadow = offer.seat, life = life_.life()](const Error& error) {
+    runtime_.post(guard_.wrap([this, shadow, error, life] {
+      if (!life_.finished() && life_.life() == life) shadow_failed(shadow, error);
+    }));
+  });
+  shadows_.follow(std::move(*parts));
+}
+
+void StagePeer::Impl::shadow_failed(const Seat& shadow, const Error& error) {
+  SWARMLINE_MARK("peer.shadow_failed");
+  log(LogLevel::kWarn, "{} follows stage {} no more: {}", to_string(seat_), shadow.stage.value,
+      error.what);
+  shadows_.drop(shadow.stage);
+  wire::Goodbye goodbye;
+  *goodbye.mutable_seat() = to_wire(shadow);
+  goodbye.set_reason(error.what);
+  link_.notify(make_frame(MessageKind::kGoodbye, goodbye));
+}
+
+// ---- Peers --------------------------------------------------------------------------------------
+
+void StagePeer::Impl::on_peer(const Seat& from, const Frame& frame) {
+  if (!stage_ || life_.finished()) return;
+  const Result<bool> taken = shadows_.on_peer(from, frame);
+  if (taken && *taken) return;
+  const Result<void> handled =
+      taken ? stage_->on_peer(from, frame) : std::unexpected(taken.error());
+  if (handled) return;
+  metrics_.counter("swarmline_bad_frames_total", {{"kind", std::string(to_string(kind_of(frame)))}})
+      .add();
+  links_.disconnect(from, handled.error());
+}
+
+void StagePeer::Impl::log_metrics() {
+  metrics_.gauge("swarmline_rejected_links").set(static_cast<double>(links_.rejected_links()));
+  metrics_.gauge("swarmline_link_bytes_sent").set(static_cast<double>(links_.bytes_sent()));
+  metrics_.gauge("swarmline_device_busy_seconds").set(to_seconds(device_.busy_total()));
+  log(LogLevel::kInfo, "metrics {}", to_json_line(metrics_.snapshot()));
+}
+
+// ---- StagePeer ----------------------------------------------------------------------------------
+
+StagePeer::StagePeer(Runtime& runtime, Network& network, Device& device, StagePeerOptions options,
+                     std::function<void(PeerOutcome)> on_finished)
+    : impl_(std::make_unique<Impl>(runtime, network, device, std::move(options),
+                                   std::move(on_finished))) {}
+StagePeer::~StagePeer() = default;
+void StagePeer::start() {
+  impl_->start();
+}
+void StagePeer::request_drain(Duration notice) {
+  impl_->drain(notice);
+}
+void StagePeer::request_stop() {
+  impl_->finish(130, "interrupted");
+}
+BytesView StagePeer::committed_parameters() const {
+  return impl_->committed_parameters();
+}
+const ParameterLayout* StagePeer::layout() const {
+  return impl_->layout();
+}
+Seat StagePeer::seat() const {
+  return impl_->seat();
+}
+bool StagePeer::serves() const {
+  return impl_->serves();
+}
+void StagePeer::check_invariants() const {
+  impl_->check_invariants();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,26 @@
+// What one microbatch holds of a stage's memory at most, from its admission until the report of its
+// contribution is acknowledged: its input as it came, what the model keeps for the backward, its
+// output as it was sent on (until the gradient has been decoded), and one decoded tensor: first the
+// input, then the gradient.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
+
+namespace swarmline {
+
+inline std::uint64_t microbatch_bytes(const StageContext& context, const MicrobatchTask& task) {
+  const std::uint64_t elements = context.activation_elements(task.rows);
+  const DType dtype = context.spec.shape.dtype;
+  std::uint64_t bytes = task.input.size() + elements * size_bytes(dtype) +
+                        retained_bytes(context.spec, context.stage, task.rows, context.recompute);
+  if (!context.last()) {
+    const auto& codecs = context.codecs.of(task.id.microbatch.phase, context.stage.stage.value);
+    bytes += encoded_bytes(codecs.forward, elements, dtype);
+  }
+  return bytes;
+}
+
+}  // namespace swarmline

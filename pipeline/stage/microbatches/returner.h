@@ -1,0 +1,79 @@
+// The way back: the gradient of a task's output is here, the ledger is asked where it must be, the
+// weights' share is added, and the gradient of the input goes upstream.
+//   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it
+//              adds, until it knows: a claim that nobody uses blocks the step.
+//   Damage:    a gradient that does not decode is asked again: the output is kept until then.
+//   Losses:    a try whose upstream is lost is computed to its end where it adds, and sends nothing
+//              back.
+//   Ownership: owns which gradients wait for the upstream's word; says what was added to
+//              Contributions. Of a task it alone writes `gradient` to `arrival_timer`.
+//   Thread:    control thread; the backward is a device job.
+//   Errors:    check() says kCorrupt of a gradient that does not fit. A backward that fails while
+//              it adds ends the peer: nobody knows which half is in the sums.
+//   Bounds:    one entry per task; a hop timeout each.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "base/callback_guard.h"
+#include "pipeline/stage/common/phase_book.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/boundary_traffic.h"
+#include "pipeline/stage/microbatches/codec_monitor.h"
+#include "pipeline/stage/microbatches/contributions.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
+
+namespace swarmline {
+
+class Returner {
+ public:
+  struct Hooks {
+    std::function<void(const TaskPtr&)> on_end;
+    std::function<void(const TaskPtr&, const Error&)> on_failed;
+    std::function<void(const TaskPtr&)> on_damaged;  // its next hop is to compute it once more
+  };
+
+  Returner(StageContext& context, const PhaseBook& phases, CodecMonitor& monitor,
+           BoundaryTraffic& traffic, Contributions& contributions, Hooks hooks);
+  ~Returner();
+
+  Result<void> check(const MicrobatchTask& task, const wire::Gradient& message,
+                     const Frame& frame) const;
+  // `values`: the tensor, where it was decoded on arrival. Checked, and its hop is settled.
+  void on_gradient(const TaskPtr& task, const wire::Gradient& message, const Frame& frame,
+                   SharedBytes values);
+  // At the last stage: its loss is known.
+  void on_turn(const TaskPtr& task);
+  // The upstream has that gradient; false: it is none that we sent there.
+  bool on_arrived(const Seat& from, const AttemptId& id);
+  void on_peer_lost(const Seat& lost);
+  void drop(const Phase& phase);
+  void stop() { guard_.drop_callbacks(); }
+  void check_invariants() const;
+
+ private:
+  void begin(const TaskPtr& task);
+  void ask_claim(const TaskPtr& task);
+  void on_claim_answer(const TaskPtr& task, const Result<Frame>& answer);
+  void release_claim(const AttemptId& id);
+  void queue_backward(const TaskPtr& task, bool weight_gradients);
+  void after_backward(const TaskPtr& task, bool added, const JobReport& report,
+                      const struct BackwardResult& result);
+  void backward_failed(const TaskPtr& task, bool added, const Error& error);
+  void gradient_damaged(const TaskPtr& task, bool claimed, const Error& error);
+  void nothing_below(const TaskPtr& task);
+  void reply(const MicrobatchTask& task, Frame frame);
+  void arm_arrival_timer(const TaskPtr& task);
+
+  StageContext& context_;
+  const PhaseBook& phases_;
+  CodecMonitor& monitor_;
+  BoundaryTraffic& traffic_;
+  Contributions& contributions_;
+  Hooks hooks_;
+  std::map<AttemptId, TaskPtr> awaiting_arrival_;  // gradient sent up; its end has yet to say so
+  CallbackGuard guard_;
+};
+
+}  // namespace swarmline

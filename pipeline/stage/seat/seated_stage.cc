@@ -1,0 +1,391 @@
+#include "pipeline/stage/seat/seated_stage.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/marks.h"
+#include "pipeline/stage/common/piece_reply.h"
+
+namespace swarmline {
+
+namespace {
+
+constexpr std::uint64_t kAllSteps = std::numeric_limits<std::uint64_t>::max();
+
+// Others' measurements; what can't be one counts as unknown.
+Duration believable(double seconds) {
+  constexpr double kSecondsMax = 3600;
+  return seconds > 0 && seconds < kSecondsMax ? from_seconds(seconds) : Duration{};
+}
+
+template <typename Message, typename Handler>
+Result<void> handle(const Frame& frame, Handler handler) {
+  auto message = parse<Message>(frame);
+  if (!message) return std::unexpected(message.error());
+  return handler(*message);
+}
+
+}  // namespace
+
+SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
+                         SeatedStageParts parts)
+    : config_(std::move(parts.config)),
+      spec_(std::move(parts.spec)),
+      model_(std::move(parts.model)),
+      state_(*model_, config_),
+      context_{.runtime = runtime,
+               .queue = queue,
+               .model = *model_,
+               .state = state_,
+               .links = links,
+               .config = config_,
+               .spec = spec_,
+               .stage = parts.stage,
+               .self = parts.self,
+               .era = parts.era,
+               .recompute = parts.recompute,
+               .codecs = PhaseCodecs(config_),
+               .notify_coordinator = std::move(parts.notify_coordinator),
+               .call_coordinator = std::move(parts.call_coordinator),
+               .metrics = parts.metrics,
+               .fail = std::move(parts.fail)},
+      jobs_(context_),
+      leases_(context_, std::move(parts.source)),
+      contributions_(context_, Contributions::subtract_on_device(context_)),
+      flow_(context_, phases_, contributions_,
+            parts.wiring ? std::move(parts.wiring) : make_wiring(config_, parts.self),
+            parts.admit_bytes,
+            [this] {
+              leases_.on_finished();
+              leases_.want();
+            }),
+      gradients_(context_, jobs_,
+                 {.account =
+                      [this](const Phase& phase, wire::Reduced& report) {
+                        std::uint64_t busy_ns = 0;
+                        flow_.take_account(phase, *report.mutable_boundary(), busy_ns);
+                        report.set_busy_ns(busy_ns);
+                        report.set_contributions(contributions_.count(phase));
+                      },
+                  .on_here = [this] { commits_.advance(); }}),
+      commits_(context_, jobs_, gradients_, parts.joining, parts.joining || parts.version.value > 0,
+               {.on_over = [this](const Phase& phase) { runner_.end(phase); },
+                .on_idle = [this] { drain_inbox(); },
+                .on_too_far_behind =
+                    [this] {
+                      gradients_.drop_fetches(0, kAllSteps);
+                      states_.want();
+                    }}),
+      states_(context_, jobs_, !parts.joining && parts.version.value == 0, parts.shadow,
+              std::move(parts.kept),
+              {.on_offered =
+                   [this](Version version) {
+                     commits_.drop_below(version);
+                     gradients_.drop_fetches(0, version.value);
+                   },
+               .on_lost = [this] { commits_.drop_all(); },
+               .on_here = [this](Version version, std::uint64_t digest,
+                                 bool saved) { on_state_here(version, digest, saved); }}),
+      frozen_(context_, jobs_),
+      save_(context_, jobs_),
+      runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
+              [this] { drain_inbox(); }),
+      begins_with_(parts.joining ? Version{} : parts.version),
+      heritage_(std::move(parts.heritage)) {}
+
+void SeatedStage::silence() {
+  jobs_.silence();
+  gradients_.silence();
+  states_.silence();
+  frozen_.silence();
+  save_.silence();
+}
+
+// ---- Where its state comes from -----------------------------------------------------------------
+
+void SeatedStage::begin() {
+  if (heritage_) return inherit();
+  if (commits_.following()) return states_.want();
+  if (begins_with_.value > 0) return states_.fetch_saved(begins_with_);
+  make_initial_state();
+}
+
+void SeatedStage::make_initial_state() {
+  auto digest = std::make_shared<std::uint64_t>();
+  jobs_.run(
+      [this, digest]() -> Result<void> {
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest] {
+        commits_.say_ready(*digest);
+        leases_.want();
+      });
+}
+
+// From the shadow of the stage that this peer has been: nothing is fetched.
+void SeatedStage::inherit() {
+  auto digest = std::make_shared<std::uint64_t>();
+  jobs_.run(
+      [this, digest]() -> Result<void> {
+        SWARMLINE_TRY(state_.adopt(heritage_->state_));
+        auto made = state_.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest] {
+        states_.taken_over();
+        begin_at(heritage_->committed());
+        gradients_.inherit(heritage_->gradients_);
+        heritage_.reset();
+        commits_.say_ready(*digest);
+        gradients_.announce_held();
+        commits_.advance();
+      });
+}
+
+void SeatedStage::begin_at(Version version) {
+  commits_.begin_at(version);
+  runner_.begin_at(version);
+}
+
+void SeatedStage::on_state_here(Version version, std::uint64_t digest, bool saved) {
+  begin_at(version);
+  // With a delay the version before is in use, too: it comes with the next commit.
+  if (saved || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
+  if (saved) leases_.want();
+  commits_.advance();
+}
+
+// ---- What the coordinator says ------------------------------------------------------------------
+
+Result<void> SeatedStage::on_coordinator(const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kMembership:
+      return handle<wire::Membership>(
+          frame, [this](const auto& membership) { return on_membership(membership); });
+    case MessageKind::kReportAck:
+      return handle<wire::ReportAck>(frame, [this](const auto& ack) -> Result<void> {
+        contributions_.on_ack(ack);
+        return {};
+      });
+    case MessageKind::kStallReport:
+      return handle<wire::StallReport>(frame, [this](const auto& stall) -> Result<void> {
+        flow_.on_stall(from_wire(stall.stalled()), from_wire(stall.id()));
+        return {};
+      });
+    case MessageKind::kResume:
+      return on_resume();
+    case MessageKind::kPiece:
+      return on_piece({}, frame);
+    case MessageKind::kStateOffer:
+      return handle<wire::StateOffer>(
+          frame, [this](const auto& offer) { return states_.on_offer(offer); });
+    case MessageKind::kCommit:
+      // Before it has a seat a joiner hears of nothing else, and can't wait until one is applied.
+      if (commits_.following() && inbox_.empty())
+        return handle<wire::Commit>(frame,
+                                    [this](const auto& commit) { return commits_.follow(commit); });
+      [[fallthrough]];
+    default:
+      if (!busy()) return in_order(frame);
+      if (inbox_.push(frame)) return {};
+      return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
+  }
+}
+
+void SeatedStage::drain_inbox() {
+  while (!busy()) {
+    const std::optional<Frame> frame = inbox_.pop();
+    if (!frame) return;
+    if (auto handled = in_order(*frame); !handled)
+      return context_.fail(
+          {handled.error().code, fmt::format("{} from the coordinator does not fit: {}",
+                                             to_string(kind_of(*frame)), handled.error().what)});
+  }
+}
+
+Result<void> SeatedStage::in_order(const Frame& frame) {
+  const Version here = committed();
+  switch (kind_of(frame)) {
+    case MessageKind::kOpenPhase:
+      return handle<wire::OpenPhase>(frame, [this](const auto& open) { return on_open(open); });
+    case MessageKind::kLeases:
+      return handle<wire::Leases>(frame,
+                                  [this](const auto& leases) { return runner_.on_leases(leases); });
+    case MessageKind::kSeal:
+      return handle<wire::Seal>(frame,
+                                [&](const auto& seal) { return runner_.on_seal(seal, here); });
+    case MessageKind::kReopen:
+      return handle<wire::Reopen>(
+          frame, [&](const auto& reopen) { return runner_.on_reopen(reopen, here); });
+    case MessageKind::kFreezeState:
+      return handle<wire::FreezeState>(
+          frame, [&](const auto& freeze) { return frozen_.freeze(freeze.version(), here); });
+    case MessageKind::kFetchReduced:
+      return handle<wire::FetchReduced>(frame,
+                                        [this](const auto& fetch) { return on_fetch(fetch); });
+    case MessageKind::kCommit:
+      return handle<wire::Commit>(
+          frame, [this](const auto& commit) { return commits_.on_commit(commit); });
+    case MessageKind::kSaveStage:
+      return handle<wire::SaveStage>(frame, [&](const auto& save) {
+        return save_.begin(save.version(), here, save.checkpoint());
+      });
+    case MessageKind::kRetirePhase:
+      return handle<wire::RetirePhase>(
+          frame, [this](const auto& retire) { return runner_.on_retire(retire); });
+    default:
+      return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
+  }
+}
+
+Result<void> SeatedStage::on_open(const wire::OpenPhase& open) {
+  SWARMLINE_TRY(runner_.on_open(open, committed()));
+  if (commits_.take_seat()) leases_.want();
+  return {};
+}
+
+Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
+  const RoundKey key{from_wire(message.phase()), GroupId{message.group()},
+                     RoundAttempt{message.attempt()}};
+  if (key.phase.kind != PhaseKind::kTrain || key.phase.step != committed().value ||
+      !gradients_.in_group(key.group))
+    return fail(ErrorCode::kCorrupt, to_string(key.phase) + " can't be fetched now");
+  std::vector<SealedGroup::Member> holders;
+  for (const wire::GroupMember& holder : message.holders())
+    holders.push_back({from_wire(holder.seat()), holder.address()});
+  gradients_.on_fetch(key, message.digest(), holders);
+  return {};
+}
+
+Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
+  std::vector<NextStage::Candidate> candidates;
+  for (const wire::PeerInfo& info : membership.next()) {
+    candidates.push_back({.seat = from_wire(info.seat()),
+                          .prior = {.forward = believable(info.forward_seconds()),
+                                    .backward = believable(info.backward_seconds())}});
+    context_.links.set_address(candidates.back().seat, info.address());
+  }
+  flow_.set_candidates(candidates);
+  std::vector<Seat> mates;
+  std::uint32_t rank = 0;
+  for (const wire::PeerInfo& info : membership.mates()) {
+    mates.push_back(from_wire(info.seat()));
+    context_.links.set_address(mates.back(), info.address());
+    rank += mates.back().peer < context_.self.peer ? 1 : 0;
+  }
+  flow_.set_share(rank, static_cast<std::uint32_t>(mates.size()) + 1);
+  gradients_.set_mates(mates);
+  flow_.retry_seeking();
+  return {};
+}
+
+// ---- What peers say -----------------------------------------------------------------------------
+
+Result<void> SeatedStage::on_peer(const Seat& from, const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kReduceChunk:
+      return gradients_.on_chunk(from, frame);
+    case MessageKind::kPieceRequest:
+      return handle<wire::PieceRequest>(
+          frame, [&](const auto& request) { return on_piece_request(from, request); });
+    case MessageKind::kPiece:
+      return on_piece(from, frame);
+    default:
+      return flow_.on_frame(from, frame);
+  }
+}
+
+bool SeatedStage::holds(const wire::BlobId& blob) const {
+  if (blob.has_state()) return frozen_.holds(blob.state()) && blob.stage() == stage().value;
+  return blob.has_reduced() && !gradients_.bytes(round_key(blob.reduced())).empty();
+}
+
+Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
+  const wire::BlobId& blob = request.blob();
+  BytesView held;
+  if (holds(blob))
+    held = blob.has_state() ? frozen_.use() : gradients_.bytes(round_key(blob.reduced()));
+  context_.links.send(from, piece_reply(request, held));
+  return {};
+}
+
+Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
+  return handle<wire::Piece>(frame, [&](const auto& piece) -> Result<void> {
+    if (!piece.blob().has_state() && !piece.blob().has_saved())
+      return gradients_.on_piece(from, piece, frame.received_payload());
+    states_.on_piece(from, piece, frame.received_payload());
+    return {};
+  });
+}
+
+// ---- Losses -------------------------------------------------------------------------------------
+
+void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
+  log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
+  flow_.on_link_lost(peer);
+  gradients_.report_broken_rounds(peer);
+  states_.on_link_lost(peer);
+  gradients_.on_link_lost(peer);
+}
+
+void SeatedStage::on_peer_lost(const Seat& lost) {
+  flow_.on_peer_lost(lost);
+  states_.on_peer_lost(lost);
+  gradients_.on_peer_lost(lost);
+}
+
+// A seal that settles and whatever waits behind it were begun by one that is gone; the sums, the
+// committed state and the reduced gradients of commits stay.
+void SeatedStage::on_coordinator_lost() {
+  runner_.on_coordinator_lost();
+  inbox_.clear();
+  flow_.set_led(false);
+}
+
+Result<void> SeatedStage::on_resume() {
+  SWARMLINE_MARK("stage.resumed_under_a_new_term");
+  on_coordinator_lost();
+  flow_.set_led(true);
+  gradients_.drop_fetches(commits_.heard().value, kAllSteps);
+  runner_.on_resume(commits_.heard());
+  return {};
+}
+
+wire::Holdings SeatedStage::holdings() const {
+  wire::Holdings holdings;
+  holdings.set_era(context_.era.value);
+  holdings.set_version(commits_.heard().value);
+  holdings.set_stepped(commits_.reached().version.value);
+  holdings.set_state_digest(commits_.reached().digest);
+  holdings.set_wanted(leases_.wanted());
+  holdings.set_leased(leases_.leased());
+  runner_.list(holdings, commits_.heard());
+  return holdings;
+}
+
+Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
+  return keep_state(state_, stage(), context_.era);
+}
+
+void SeatedStage::check_invariants() const {
+  flow_.check_invariants();
+  gradients_.check_invariants();
+  commits_.check_invariants();
+  states_.check_invariants();
+  frozen_.check_invariants();
+  runner_.check_invariants();
+  leases_.check_invariants();
+  inbox_.check_invariants();
+  SWARMLINE_CHECK(gradients_.next_step() == committed().value);
+  SWARMLINE_CHECK(commits_.paused() == !states_.here());
+}
+
+}  // namespace swarmline

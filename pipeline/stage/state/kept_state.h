@@ -1,0 +1,41 @@
+// What a peer keeps of a seat that it lost, in host memory: were nothing committed until it has the
+// next one at that stage, nothing need be fetched. Thread: written once, then read.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "pipeline/stage/common/parameter_state.h"
+
+namespace swarmline {
+
+struct KeptState {
+  StageId stage;
+  Era era;
+  Version version;
+  Buffer bytes;  // as ParameterState freezes it
+
+  BytesView piece(std::size_t index) const {
+    const std::uint64_t first = index * Limits::state_piece_bytes;
+    return bytes.bytes().subspan(
+        first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first));
+  }
+};
+
+// [device] A copy of the committed state.
+inline Result<std::shared_ptr<KeptState>> keep_state(const ParameterState& state, StageId stage,
+                                                     Era era) {
+  auto frozen = state.freeze();
+  if (!frozen) return std::unexpected(std::move(frozen).error());
+  return std::make_shared<KeptState>(KeptState{.stage = stage,
+                                               .era = era,
+                                               .version = state.committed_version(),
+                                               .bytes = std::move(*frozen)});
+}
+
+}  // namespace swarmline

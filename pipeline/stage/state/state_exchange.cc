@@ -1,0 +1,243 @@
+#include "pipeline/stage/state/state_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/marks.h"
+#include "engine/checkpoint/sha256.h"
+#include "pipeline/protocol/knobs.h"
+
+namespace swarmline {
+
+namespace {
+constexpr Seat kCoordinatorSeat{};  // peer 0
+}
+
+using enum StateProgress;
+
+StateExchange::StateExchange(StageContext& context, StageJobs& jobs, bool here, bool shadow,
+                             std::shared_ptr<KeptState> kept, Hooks hooks)
+    : context_(context),
+      jobs_(jobs),
+      shadow_(shadow),
+      hooks_(std::move(hooks)),
+      progress_(here ? kHere : kWanted),
+      kept_(std::move(kept)) {}
+
+void StateExchange::become(StateProgress progress) {
+  SWARMLINE_CHECK_MSG(may_follow(progress_, progress),
+                      fmt::format("a stage's state goes from {} to {}", static_cast<int>(progress_),
+                                  static_cast<int>(progress)));
+  progress_ = progress;
+}
+
+// ---- Which state --------------------------------------------------------------------------------
+
+void StateExchange::want() {
+  if (progress_ != kWanted) become(kWanted);
+  fetch_.reset();
+  wire::WantState want;
+  *want.mutable_seat() = to_wire(context_.self);
+  context_.notify_coordinator(make_frame(MessageKind::kWantState, want));
+}
+
+void StateExchange::fetch_saved(Version version) {
+  SWARMLINE_MARK("state.fetched_from_a_checkpoint");
+  become(kFetching);
+  ++fetches_;
+  fetch_.emplace(
+      Fetch{.version = version, .pieces = PieceFetch(context_.state.saved_bytes()), .saved = true});
+  fetch_->pieces.add_holder(kCoordinatorSeat);
+  pump();
+}
+
+void StateExchange::taken_over() {
+  SWARMLINE_MARK("state.taken_over_from_a_shadow");
+  become(kHere);
+}
+
+Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
+  if (progress_ == kHere || progress_ == kLoading || (fetch_ && fetch_->saved)) return {};
+  const std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
+  const std::uint64_t pieces =
+      (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+  const bool initial = offer.version() == 0 && offer.bytes() == 0;
+  if (!initial && (offer.bytes() != context_.state.frozen_bytes() || hashes.size() != pieces))
+    return fail(ErrorCode::kIncompatible, "a state of another size than this stage's");
+  const Version version{offer.version()};
+  if (!fetch_ || fetch_->version != version) {
+    ++fetches_;
+    fetch_.emplace(
+        Fetch{.version = version, .pieces = PieceFetch(offer.bytes(), hashes), .hashes = hashes});
+    if (progress_ != kFetching) become(kFetching);
+    hooks_.on_offered(version);
+  }
+  for (const wire::GroupMember& holder : offer.holders()) {
+    const Seat seat = from_wire(holder.seat());
+    context_.links.set_address(seat, holder.address());
+    fetch_->pieces.add_holder(seat);
+  }
+  if (initial) {
+    load({});
+  } else if (kept_ && kept_->version == version && kept_->bytes.size() == offer.bytes()) {
+    become(kComparing);
+    compare(std::exchange(kept_, nullptr), 0);
+  } else {
+    pump();
+  }
+  return {};
+}
+
+void StateExchange::compare(const std::shared_ptr<KeptState>& kept, std::size_t piece) {
+  if (piece == fetch_->hashes.size()) {
+    SWARMLINE_MARK("state.kept_one_reused");
+    log(LogLevel::kInfo, "{}: it kept version {}, nothing is fetched", to_string(context_.self),
+        kept->version.value);
+    return load(std::move(kept->bytes));
+  }
+  auto same = std::make_shared<bool>(false);
+  jobs_.run(
+      [kept, piece, hash = fetch_->hashes[piece], same]() -> Result<void> {
+        *same = sha256_hex(kept->piece(piece)) == hash;
+        return {};
+      },
+      [this, kept, piece, same, fetch = fetches_] {
+        if (progress_ != kComparing || fetch != fetches_) return;
+        if (*same) return compare(kept, piece + 1);
+        SWARMLINE_MARK("state.kept_one_differs");
+        log(LogLevel::kWarn, "{}: the version {} that it kept is not its mates'",
+            to_string(context_.self), kept->version.value);
+        become(kFetching);
+        pump();
+      });
+}
+
+// ---- Fetching it --------------------------------------------------------------------------------
+
+void StateExchange::ask(const PieceFetch::Ask& ask) {
+  fetch_->asked = context_.runtime.now();
+  wire::PieceRequest request;
+  request.mutable_blob()->set_stage(context_.self.stage.value);
+  request.set_piece(ask.piece);
+  if (fetch_->saved) {
+    request.mutable_blob()->set_saved(fetch_->version.value);
+    *request.mutable_seat() = to_wire(context_.self);
+    context_.notify_coordinator(make_frame(MessageKind::kPieceRequest, request));
+  } else {
+    request.mutable_blob()->set_state(fetch_->version.value);
+    context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+  }
+}
+
+void StateExchange::pump() {
+  if (progress_ != kFetching || fetch_->resting) return;
+  for (const PieceFetch::Ask& wanted : fetch_->pieces.asks(shadow_ ? 1 : PieceFetch::kPiecesMax))
+    ask(wanted);
+  if (fetch_->pieces.stuck() && !fetch_->paused) on_stuck();
+}
+
+void StateExchange::on_stuck() {
+  const bool damaged = fetch_->pieces.damaged();
+  if (fetch_->saved && !damaged)
+    return context_.fail({ErrorCode::kIncompatible,
+                          fmt::format("the coordinator's checkpoint of version {} does not fit "
+                                      "this stage",
+                                      fetch_->version.value)});
+  if (damaged && ++fetch_->damaged_times > knobs().fetch_tries_max)
+    return context_.fail({ErrorCode::kCorrupt,
+                          fmt::format("version {} of this stage's parameters came damaged {} times",
+                                      fetch_->version.value, knobs().fetch_tries_max)});
+  fetch_->paused = true;
+  context_.runtime.call_after(knobs().state_retry, guard_.wrap([this, version = fetch_->version] {
+    if (fetch_ && fetch_->version == version) after_pause();
+  }));
+}
+
+void StateExchange::after_pause() {
+  fetch_->paused = false;
+  if (!fetch_->pieces.stuck()) return;
+  if (fetch_->pieces.forgive_damaged()) {
+    SWARMLINE_MARK("state.damaged_pieces_asked_again");
+    return pump();
+  }
+  // Nobody has it any more: the coordinator has another frozen, if it does not know already.
+  SWARMLINE_MARK("state.wanted_anew");
+  hooks_.on_lost();
+  want();
+}
+
+void StateExchange::on_piece(const Seat& from, const wire::Piece& piece, BytesView bytes) {
+  if (!fetch_ || progress_ == kLoading || piece.blob().has_saved() != fetch_->saved ||
+      (piece.blob().has_saved() ? piece.blob().saved() : piece.blob().state()) !=
+          fetch_->version.value ||
+      piece.blob().stage() != context_.self.stage.value)
+    return;
+  if (piece.missing())
+    fetch_->pieces.on_missing(from);
+  else if (fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum()))
+    fetch_->damaged_times = 0;
+  if (fetch_->pieces.done())
+    load(fetch_->pieces.take());
+  else
+    shadow_ ? rest_and_pump() : pump();
+}
+
+void StateExchange::rest_and_pump() {
+  if (std::exchange(fetch_->resting, true)) return;
+  const Duration took = context_.runtime.now() - fetch_->asked;
+  context_.runtime.call_after(std::min(took, knobs().rest_max),
+                              guard_.wrap([this, version = fetch_->version] {
+                                if (!fetch_ || fetch_->version != version) return;
+                                fetch_->resting = false;
+                                pump();
+                              }));
+}
+
+void StateExchange::on_link_lost(const Seat& peer) {
+  if (!fetch_) return;
+  fetch_->pieces.on_link_lost(peer);
+  pump();
+}
+
+void StateExchange::on_peer_lost(const Seat& lost) {
+  if (!fetch_) return;
+  fetch_->pieces.on_lost(lost);
+  pump();
+}
+
+// ---- Loading it ---------------------------------------------------------------------------------
+
+void StateExchange::load(Buffer state) {
+  become(kLoading);
+  const Version version = fetch_->version;
+  for (const auto& [peer, pieces] : fetch_->pieces.pieces_by_holder())
+    log(LogLevel::kInfo, "{}: {} pieces of version {} from peer {}", to_string(context_.self),
+        pieces, version.value, peer.value);
+  auto bytes = std::make_shared<Buffer>(std::move(state));
+  auto digest = std::make_shared<std::uint64_t>();
+  jobs_.run(
+      [this, bytes, digest, version]() -> Result<void> {
+        if (bytes->size() > 0) SWARMLINE_TRY(context_.state.load(version, bytes->bytes()));
+        auto made = context_.state.digest();
+        if (!made) return std::unexpected(std::move(made).error());
+        *digest = *made;
+        return {};
+      },
+      [this, digest, version, saved = fetch_->saved, fetch = fetches_] {
+        // Too far behind meanwhile: another one is wanted.
+        if (progress_ != kLoading || fetch != fetches_) return;
+        fetch_.reset();
+        become(kHere);
+        hooks_.on_here(version, *digest, saved);
+      });
+}
+
+void StateExchange::check_invariants() const {
+  SWARMLINE_CHECK(fetch_.has_value() == (progress_ != kHere && progress_ != kWanted));
+  if (fetch_ && progress_ == kFetching) SWARMLINE_CHECK(!fetch_->pieces.done());
+}
+
+}  // namespace swarmline

@@ -1,0 +1,116 @@
+// How a stage gets the state that it begins with: made from the seed, fetched from members that
+// hold a frozen version, from the coordinator's checkpoint, or from what this peer kept of an
+// earlier seat.
+//
+//     Here <- Loading <- Fetching <- Wanted        (and back to Wanted when nobody has it any more,
+//       ^        ^------ Comparing <---'            or when it is too far behind)
+//
+//   Comparing: what was kept is compared with what is offered by the hashes, piece by piece between
+//              other jobs, as it was frozen: a version's number says nothing of its bits.
+//   Shadows:   one piece at a time, then a rest as long as it took: half of the link is left to the
+//              stage that this peer serves.
+//   Ownership: owns what is fetched until it is loaded, and what was kept until a state is offered.
+//   Thread:    control thread; hashing and loading are jobs.
+//   Errors:    a state of another size is kIncompatible; one that keeps coming damaged ends the
+//              peer.
+//   Bounds:    one version at a time, once its size; knobs().fetch_tries_max damaged in a row.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/callback_guard.h"
+#include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/common/piece_fetch.h"
+#include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/common/stage_jobs.h"
+#include "pipeline/stage/state/kept_state.h"
+
+namespace swarmline {
+
+enum class StateProgress : std::uint8_t { kHere, kWanted, kComparing, kFetching, kLoading };
+inline constexpr std::size_t kStateProgresses = 5;
+
+constexpr bool may_follow(StateProgress from, StateProgress to) {
+  using enum StateProgress;
+  constexpr auto set = [](auto... states) {
+    return static_cast<std::uint8_t>(((1U << static_cast<unsigned>(states)) | ... | 0U));
+  };
+  constexpr std::array<std::uint8_t, kStateProgresses> kAfter = {
+      set(kWanted),                                   // here
+      set(kHere, kComparing, kFetching, kLoading),    // wanted; here: a shadow's was taken over
+      set(kComparing, kFetching, kLoading, kWanted),  // comparing
+      set(kComparing, kFetching, kLoading, kWanted),  // fetching
+      set(kHere, kWanted),                            // loading
+  };
+  return (kAfter[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1U) != 0;
+}
+
+class StateExchange {
+ public:
+  struct Hooks {
+    std::function<void(Version)> on_offered;  // another than before: what it has applied is over
+    std::function<void()> on_lost;            // nobody has it any more
+    // It is here. `saved`: a checkpoint's, in which everybody begins.
+    std::function<void(Version, std::uint64_t digest, bool saved)> on_here;
+  };
+
+  // `here`: the model begins with it. `shadow`: its peer serves another stage over the same link.
+  StateExchange(StageContext& context, StageJobs& jobs, bool here, bool shadow,
+                std::shared_ptr<KeptState> kept, Hooks hooks);
+
+  // Asks for a state: a joiner's first one, or one that is newer.
+  void want();
+  // In an era that begins with a checkpoint: from the coordinator.
+  void fetch_saved(Version version);
+  // This peer's shadow of the stage had it all.
+  void taken_over();
+  Result<void> on_offer(const wire::StateOffer& offer);
+  void on_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
+  void on_link_lost(const Seat& peer);
+  void on_peer_lost(const Seat& lost);
+  void silence() { guard_.drop_callbacks(); }
+
+  bool here() const { return progress_ == StateProgress::kHere; }
+  StateProgress progress() const { return progress_; }
+  void check_invariants() const;
+
+ private:
+  struct Fetch {
+    Version version;
+    PieceFetch pieces;
+    std::vector<std::string> hashes = {};
+    bool saved = false;               // of a checkpoint
+    bool paused = false;              // nobody has it now
+    bool resting = false;             // between two pieces of a shadow
+    std::uint32_t damaged_times = 0;  // in a row: what nobody sent whole was waited for
+    Instant asked{};                  // the newest piece
+  };
+  void become(StateProgress progress);
+  void compare(const std::shared_ptr<KeptState>& kept, std::size_t piece);
+  void pump();
+  void ask(const PieceFetch::Ask& ask);
+  void on_stuck();
+  void after_pause();
+  void rest_and_pump();
+  void load(Buffer state);
+
+  StageContext& context_;
+  StageJobs& jobs_;
+  const bool shadow_;
+  Hooks hooks_;
+  StateProgress progress_;
+  std::optional<Fetch> fetch_;
+  std::uint32_t fetches_ = 0;        // counts them: what comes of an earlier one is late
+  std::shared_ptr<KeptState> kept_;  // until a state is offered
+  CallbackGuard guard_;
+};
+
+}  // namespace swarmline

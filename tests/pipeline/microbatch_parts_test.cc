@@ -1,0 +1,308 @@
+// The parts that a microbatch goes through, each alone: the way in, the way on, the way back.
+#include <gtest/gtest.h>
+
+#include "compression/codec.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/microbatches/admission.h"
+#include "pipeline/stage/microbatches/boundary_traffic.h"
+#include "pipeline/stage/microbatches/forwarder.h"
+#include "pipeline/stage/microbatches/returner.h"
+#include "pipeline/stage/microbatches/stage_compute.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/stage_bench.h"
+
+namespace swarmline {
+namespace {
+
+const Phase kStep{PhaseKind::kTrain, 0};
+
+AttemptId attempt(std::uint32_t index, std::uint64_t of = 0) {
+  return {{kStep, index}, Attempt{of}};
+}
+
+SharedBytes activation(const StageBench& bench, const StageContext& context) {
+  const std::uint64_t elements = context.activation_elements(bench.config().batch.microbatch);
+  const DType dtype = bench.spec().shape.dtype;
+  const Buffer values = Buffer::zeroed(elements * size_bytes(dtype));
+  return SharedBytes(encode(CodecSpec{}, values.bytes(), dtype, nullptr));
+}
+
+// ---- Admission ----------------------------------------------------------------------------------
+
+class AdmissionTest : public testing::Test {
+ protected:
+  AdmissionTest() {
+    phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+    bench_.state().begin(0);
+  }
+  Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1) {
+    wire::Forward message;
+    *message.mutable_id() = to_wire(attempt(index));
+    message.set_rows(bench_.config().batch.microbatch);
+    message.set_opening(epoch);
+    message.set_targets(std::string(bench_.config().batch.microbatch * bench_.spec().sequence *
+                                        target_bytes(bench_.spec().shape.vocab),
+                                    '\0'));
+    const Frame frame =
+        make_frame(MessageKind::kForward, message, {activation(bench_, bench_.context())});
+    return admission_.on_forward(bench_.other(), message, frame, {});
+  }
+
+  StageBench bench_{2, 1, 0};
+  PhaseBook phases_;
+  CodecMonitor monitor_{bench_.context()};
+  BoundaryTraffic traffic_{bench_.context(), phases_};
+  std::vector<std::uint32_t> turns_;
+  Admission admission_{
+      bench_.context(),
+      phases_,
+      monitor_,
+      traffic_,
+      1,
+      {.on_output = [](const TaskPtr&) { ADD_FAILURE() << "no stage follows"; },
+       .on_turn = [this](const TaskPtr& task) { turns_.push_back(task->id.microbatch.index); },
+       .on_end = [](const TaskPtr&) {},
+       .on_failed = [](const TaskPtr&, const Error& error) { ADD_FAILURE() << error.what; }}};
+};
+
+TEST_F(AdmissionTest, WhatComesBeforeItsPhaseIsHeldUntilThatIsActive) {
+  ASSERT_TRUE(forward(3).has_value());
+  bench_.run();
+  EXPECT_TRUE(turns_.empty());
+  admission_.check_invariants();
+  phases_.activate(kStep);
+  admission_.on_active(kStep);
+  bench_.run();
+  EXPECT_EQ(turns_, std::vector<std::uint32_t>{3});
+  EXPECT_EQ(bench_.sent<wire::ForwardDone>(MessageKind::kForwardDone).size(), 1U);
+}
+
+TEST_F(AdmissionTest, AFullPeerRefusesAndSaysWhenThereIsRoom) {
+  const MarkExpected full("admission.full_refused");
+  ASSERT_TRUE(forward(1).has_value()) << "an empty one takes anything";
+  ASSERT_TRUE(forward(2).has_value());
+  const auto refused = bench_.sent<wire::Refused>(MessageKind::kRefused);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].why(), wire::Refused::FULL);
+  EXPECT_EQ(admission_.in_flight(), 1U);
+  const TaskPtr task = admission_.find(attempt(1));
+  task->state = TaskState::kOver;
+  admission_.leave(task);
+  EXPECT_EQ(bench_.sent<wire::Credit>(MessageKind::kCredit).size(), 1U);
+  EXPECT_EQ(admission_.admitted_bytes(), 0U);
+  admission_.check_invariants();
+}
+
+TEST_F(AdmissionTest, AForwardOfASealedEpochIsRefused) {
+  const MarkExpected stale("admission.stale_forward_refused");
+  phases_.seal(kStep);
+  ASSERT_TRUE(forward(1).has_value());
+  const auto refused = bench_.sent<wire::Refused>(MessageKind::kRefused);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].why(), wire::Refused::RETIRED);
+  ASSERT_TRUE(forward(1, 2).has_value()) << "the next epoch's is held";
+  EXPECT_EQ(admission_.in_flight(), 1U);
+}
+
+TEST_F(AdmissionTest, ASecondRunsNameIsNobodysForward) {
+  wire::Forward message;
+  *message.mutable_id() = to_wire(AttemptId{{kStep, 1}, second_run(Attempt{7})});
+  message.set_opening(1);
+  EXPECT_FALSE(admission_.on_forward(bench_.other(), message, Frame(), {}).has_value());
+}
+
+// ---- Forwarder ----------------------------------------------------------------------------------
+
+class ForwarderTest : public testing::Test {
+ protected:
+  ForwarderTest() {
+    phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+    phases_.activate(kStep);
+    forwarder_.set_candidates({{.seat = bench_.other(), .prior = {}}});
+  }
+  TaskPtr computed(std::uint32_t index) {
+    auto task = std::make_shared<MicrobatchTask>(attempt(index));
+    task->rows = bench_.config().batch.microbatch;
+    task->output = activation(bench_, bench_.context());
+    return task;
+  }
+  std::vector<wire::Forward> forwards() {
+    return bench_.sent<wire::Forward>(MessageKind::kForward);
+  }
+
+  StageBench bench_{2, 0, 1};
+  PhaseBook phases_;
+  BoundaryTraffic traffic_{bench_.context(), phases_};
+  std::vector<std::string> failures_;
+  Forwarder forwarder_{
+      bench_.context(),
+      phases_,
+      traffic_,
+      make_wiring(bench_.config(), bench_.self()),
+      {.on_end = [](const TaskPtr&) {},
+       .on_failed = [this](const TaskPtr&,
+                           const Error& error) { failures_.push_back(error.what); }}};
+};
+
+TEST_F(ForwarderTest, ALostPeersWorkGoesOnUnderAnotherNameAsSoonAsThereIsSomebody) {
+  const MarkExpected again("forwarder.lost_peers_work_sent_again");
+  const TaskPtr task = computed(1);
+  forwarder_.send_on(task);
+  ASSERT_EQ(forwards().size(), 1U);
+  forwarder_.check_invariants();
+  forwarder_.on_peer_lost(bench_.other(), {task});
+  EXPECT_EQ(task->state, TaskState::kSeeking);
+  EXPECT_TRUE(forwards().empty());
+  forwarder_.set_candidates({{.seat = bench_.other(), .prior = {}}});
+  forwarder_.retry_seeking();
+  const auto sent = forwards();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(Attempt{sent[0].id().attempt()}, resend_attempt(bench_.self().peer, 1));
+  EXPECT_EQ(task->sends, 1U) << "no fault of the microbatch";
+  forwarder_.check_invariants();
+}
+
+TEST_F(ForwarderTest, TheAnswerOfATryThatWasGivenUpCountsToo) {
+  const MarkExpected late("forwarder.answer_of_a_given_up_try");
+  const TaskPtr task = computed(1);
+  forwarder_.send_on(task);
+  forwarder_.resend(task, Forwarder::Why::kBroken);
+  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), attempt(1), {}), task);
+  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), attempt(5), {}), nullptr);
+  forwarder_.check_invariants();
+}
+
+TEST_F(ForwarderTest, AStalledHopIsReportedAndCancelled) {
+  const MarkExpected stalled("forwarder.stalled_hop_sent_again");
+  const TaskPtr task = computed(1);
+  forwarder_.send_on(task);
+  forwarder_.on_stall(bench_.other(), attempt(1));
+  EXPECT_EQ(bench_.told<wire::StallReport>(MessageKind::kStallReport).size(), 1U);
+  EXPECT_EQ(bench_.sent<wire::Cancel>(MessageKind::kCancel).size(), 1U);
+}
+
+TEST_F(ForwarderTest, AMicrobatchThatNobodyTakesFailsOnlyWithACoordinator) {
+  const TaskPtr task = computed(1);
+  forwarder_.send_on(task);
+  forwarder_.set_led(false, {task});
+  const MarkExpected unled("forwarder.tries_on_without_coordinator");
+  const MarkExpected led("forwarder.out_of_tries");
+  for (int i = 0; i < 40 && failures_.empty(); ++i) {
+    wire::Refused refused;
+    *refused.mutable_id() = to_wire(task->outgoing);
+    refused.set_why(wire::Refused::BROKEN);
+    forwarder_.on_refused(bench_.other(), refused);
+    bench_.run(std::chrono::seconds(60));
+    if (i == 20) {
+      EXPECT_TRUE(failures_.empty());
+      forwarder_.set_led(true, {task});
+    }
+  }
+  EXPECT_EQ(failures_.size(), 1U);
+}
+
+// ---- Returner -----------------------------------------------------------------------------------
+
+class ReturnerTest : public testing::Test {
+ protected:
+  ReturnerTest() {
+    phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+    phases_.activate(kStep);
+    contributions_.open(kStep);
+  }
+  TaskPtr second_try(std::uint32_t index) {
+    auto task = std::make_shared<MicrobatchTask>(
+        attempt(index, resend_attempt(bench_.other().peer, 1).value));
+    task->upstream = bench_.other();
+    task->rows = bench_.config().batch.microbatch;
+    return task;
+  }
+  std::function<void(Result<Frame>)> asked() {
+    EXPECT_EQ(bench_.told<wire::Claim>(MessageKind::kClaim).size(), 1U);
+    auto replies = bench_.take_replies();
+    return replies.size() == 1 ? replies.front() : [](const Result<Frame>&) {};
+  }
+  static Frame answer(bool granted) {
+    wire::ClaimReply reply;
+    reply.set_granted(granted);
+    return make_frame(MessageKind::kClaimReply, reply);
+  }
+
+  StageBench bench_{2, 1, 0};
+  PhaseBook phases_;
+  CodecMonitor monitor_{bench_.context()};
+  BoundaryTraffic traffic_{bench_.context(), phases_};
+  Contributions contributions_{bench_.context(),
+                               [](const TaskPtr&, const std::function<void()>&) {}};
+  int ended_ = 0;
+  Returner returner_{bench_.context(),
+                     phases_,
+                     monitor_,
+                     traffic_,
+                     contributions_,
+                     {.on_end = [this](const TaskPtr&) { ++ended_; },
+                      .on_failed = [](const TaskPtr&, const Error&) {},
+                      .on_damaged = [](const TaskPtr&) {}}};
+};
+
+TEST_F(ReturnerTest, AClaimIsAskedUntilItsAnswerIsKnown) {
+  const MarkExpected again("returner.claim_asked_again");
+  returner_.on_turn(second_try(1));
+  asked()(fail(ErrorCode::kDeadline, "no answer"));
+  const auto reply = asked();
+  EXPECT_FALSE(contributions_.reserve(attempt(1))) << "it may be granted";
+  const MarkExpected refused("returner.claim_refused");
+  reply(answer(false));
+  EXPECT_TRUE(contributions_.reserve(attempt(1))) << "another try may";
+}
+
+TEST_F(ReturnerTest, AClaimThatIsGrantedTooLateIsReleased) {
+  const MarkExpected late("returner.claim_answered_too_late");
+  const TaskPtr task = second_try(1);
+  returner_.on_turn(task);
+  const auto reply = asked();
+  task->state = TaskState::kOver;
+  reply(answer(true));
+  EXPECT_EQ(bench_.told<wire::ReleaseClaim>(MessageKind::kReleaseClaim).size(), 1U);
+}
+
+TEST_F(ReturnerTest, WhatNobodyWantsAGradientOfEndsWithAWord) {
+  const TaskPtr task = second_try(1);
+  task->mask = std::string("\x04", 1);  // only a stage beyond
+  returner_.on_turn(task);
+  EXPECT_EQ(ended_, 1);
+  const auto sent = bench_.sent<wire::Gradient>(MessageKind::kGradient);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_TRUE(sent[0].nothing_below());
+}
+
+// ---- BoundaryTraffic ----------------------------------------------------------------------------
+
+TEST(BoundaryTraffic, AStepsBytesAreItsOwnAndEvaluationsAreNobodys) {
+  StageBench bench(2, 0, 1);
+  PhaseBook phases;
+  BoundaryTraffic traffic(bench.context(), phases);
+  const Phase eval{PhaseKind::kEval, 0};
+  phases.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+  phases.announce(eval, Version{0}, 8, PhaseEpoch{1});
+  const SharedBytes tensor(Buffer(100));
+  traffic.send_next(bench.other(), kStep,
+                    make_frame(MessageKind::kForward, wire::Forward(), {tensor}));
+  traffic.send_next(bench.other(), eval,
+                    make_frame(MessageKind::kForward, wire::Forward(), {tensor}));
+  traffic.send_back(bench.other(), kStep, make_frame(MessageKind::kRefused, wire::Refused()));
+  traffic.check_invariants();
+  wire::BoundaryBytes bytes;
+  traffic.take(kStep, bytes);
+  EXPECT_EQ(bytes.forward_codec(), 100U);
+  EXPECT_EQ(bytes.forward_messages(), 1U);
+  EXPECT_EQ(bytes.backward_codec(), 0U);
+  EXPECT_GT(bytes.backward_framing(), 0U);
+  wire::BoundaryBytes again;
+  traffic.take(kStep, again);
+  traffic.take(eval, again);
+  EXPECT_EQ(again.ByteSizeLong(), 0U);
+}
+
+}  // namespace
+}  // namespace swarmline

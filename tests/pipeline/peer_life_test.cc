@@ -1,0 +1,211 @@
+// A peer's life and its way to the coordinator, each alone.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "engine/config/load.h"
+#include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/life/coordinator_link.h"
+#include "pipeline/stage/life/peer_lifecycle.h"
+#include "pipeline/stage/life/stage_builder.h"
+#include "sim/doors/sim_network.h"
+#include "sim/doors/sim_runtime.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_config.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+using enum PeerState;
+
+TEST(PeerLifecycle, ASeatIsLostAndAnotherOneFound) {
+  PeerLifecycle life;
+  EXPECT_FALSE(life.has_seat());
+  for (const PeerState state : {kBuilding, kSeated, kAdrift, kSeated}) {
+    life.become(state);
+    EXPECT_TRUE(life.has_seat()) << to_string(state);
+  }
+  EXPECT_EQ(life.life(), 0U);
+  life.become(kDropping);
+  EXPECT_EQ(life.life(), 1U) << "timers of the life before end";
+  EXPECT_FALSE(life.has_seat());
+  life.become(kSeeking);
+  life.become(kInheriting);
+  EXPECT_TRUE(life.making());
+}
+
+TEST(PeerLifecycle, WhatItWasWorthAtItsEndCountsOn) {
+  PeerLifecycle seated;
+  seated.become(kBuilding);
+  seated.become(kSeated);
+  seated.become(kFinished);
+  EXPECT_TRUE(seated.counts_as_seated());
+  EXPECT_FALSE(seated.has_seat());
+  PeerLifecycle left;
+  left.become(kBuilding);
+  left.become(kSeated);
+  left.leave();
+  EXPECT_TRUE(left.counts_as_seated());
+  left.become(kFinished);
+  EXPECT_FALSE(left.counts_as_seated());
+}
+
+TEST(PeerLifecycle, EveryStateButTheLastHasAWayToTheEndAndNoneLeadsOut) {
+  for (std::size_t i = 0; i < kPeerStates; ++i) {
+    const auto state = static_cast<PeerState>(i);
+    EXPECT_EQ(may_follow(state, kFinished), state != kFinished) << to_string(state);
+    EXPECT_FALSE(may_follow(kFinished, state)) << to_string(state);
+  }
+  EXPECT_FALSE(may_follow(kSeeking, kSeated)) << "a stage is built first";
+}
+
+TEST(PeerLifecycleDeathTest, ATransitionThatTheTableDoesNotHaveAborts) {
+  PeerLifecycle life;
+  EXPECT_DEATH(life.become(kAdrift), "seeking becomes adrift");
+}
+
+// ---- CoordinatorLink ----------------------------------------------------------------------------
+
+class CoordinatorLinkTest : public testing::Test {
+ protected:
+  // A coordinator on that node that answers every Hello alike.
+  void listen(SimNodeId node, std::optional<std::uint64_t> term) {
+    const auto bound = network_.node(node).listen(
+        {"sim", static_cast<std::uint16_t>(node)},
+        [this, node, term](const std::shared_ptr<Connection>& connection) {
+          channels_[node] = RpcChannel::make(runtime_.node(node), connection);
+          channels_[node]->start({
+              .on_message = [this](const Frame& frame) { heard_.push_back(kind_of(frame)); },
+              .on_request =
+                  [this, node, term](const Frame&, const RpcChannel::Respond& respond) {
+                    greeted_.push_back(node);
+                    wire::Welcome welcome;
+                    welcome.set_run_id("run");
+                    welcome.set_term(term.value_or(0));
+                    if (term)
+                      respond(make_frame(MessageKind::kWelcome, welcome));
+                    else
+                      kept_.push_back(respond);
+                  },
+              .on_closed = [](const Error&) {},
+          });
+        });
+    ASSERT_TRUE(bound.has_value());
+    link_.add_address(*bound);
+  }
+
+  SimRuntime runtime_{1};
+  SimNetwork network_{runtime_, {}};
+  std::map<SimNodeId, std::shared_ptr<RpcChannel>> channels_;
+  std::vector<RpcChannel::Respond> kept_;
+  std::vector<SimNodeId> greeted_;
+  std::vector<MessageKind> heard_;
+  std::vector<std::uint64_t> welcomes_;
+  std::optional<std::string> ended_;
+  int closed_ = 0;
+  CoordinatorLink link_{runtime_.node(1),
+                        network_.node(1),
+                        {.hello = [] { return wire::Hello(); },
+                         .on_welcome = [this](const wire::Welcome& welcome,
+                                              bool) { welcomes_.push_back(welcome.term()); },
+                         .on_message = [](const Frame&) {},
+                         .on_closed =
+                             [this](const Error& error) {
+                               ++closed_;
+                               link_.try_next(error);
+                             },
+                         .on_end = [this](int, const std::string& why) { ended_ = why; },
+                         .heartbeat = [] { return wire::Heartbeat(); }}};
+};
+
+TEST_F(CoordinatorLinkTest, SaysHelloAndBeats) {
+  listen(5, 1);
+  link_.set_patience(10s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(1s);
+  EXPECT_EQ(welcomes_, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(link_.run_id(), "run");
+  link_.begin_heartbeats(100ms);
+  runtime_.run_for(1s);
+  EXPECT_GE(heard_.size(), 10U);
+  link_.end_heartbeats();
+  runtime_.run_for(10ms);
+  heard_.clear();
+  runtime_.run_for(1s);
+  EXPECT_TRUE(heard_.empty());
+  link_.check_invariants();
+}
+
+TEST_F(CoordinatorLinkTest, ANewcomersPatienceEnds) {
+  link_.add_address({"sim", 99});
+  link_.set_patience(3s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(10s);
+  ASSERT_TRUE(ended_.has_value());
+  EXPECT_NE(ended_->find("no coordinator answers"), std::string::npos) << *ended_;
+}
+
+TEST_F(CoordinatorLinkTest, WhoGivesNoWelcomeIsLeftForTheNextAddress) {
+  const MarkExpected no_welcome("link.no_welcome");
+  listen(5, std::nullopt);
+  listen(6, 2);
+  link_.set_patience(60s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(knobs().welcome_timeout + 2s);
+  EXPECT_EQ(greeted_, (std::vector<SimNodeId>{5, 6}));
+  EXPECT_EQ(welcomes_, std::vector<std::uint64_t>{2});
+}
+
+TEST_F(CoordinatorLinkTest, ALowerTermIsLeft) {
+  const MarkExpected lower("link.lower_term_left");
+  listen(5, 3);
+  listen(6, 2);
+  link_.set_patience(60s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(1s);
+  channels_[5]->close();
+  runtime_.run_for(500ms);
+  EXPECT_EQ(greeted_.at(1), 6U);
+  EXPECT_EQ(std::ranges::count(welcomes_, 2U), 0) << "the lower one counts for nothing";
+  EXPECT_EQ(link_.term(), Term{3});
+}
+
+TEST_F(CoordinatorLinkTest, ASilentOneIsLeftWhereThereIsAnother) {
+  const MarkExpected silent("link.silent_coordinator_left");
+  listen(5, 1);
+  listen(6, 1);
+  link_.set_patience(60s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(1s);
+  link_.begin_heartbeats(100ms);
+  runtime_.run_for(knobs().coordinator_silence + 2s);
+  EXPECT_GE(closed_, 1);
+  EXPECT_EQ(greeted_.at(1), 6U);
+}
+
+// ---- What a welcome says ------------------------------------------------------------------------
+
+TEST(StageBuilder, ACutThatDoesNotDivideTheModelIsRefused) {
+  SeatOffer offer{.seat = {PeerId{1}, StageId{1}, Incarnation{1}},
+                  .config = to_toml(small_run(2, 1)),
+                  .vocab = 31};
+  const std::uint32_t layers = small_run(2, 1).model.layers;
+  offer.cuts = {{.first_layer = 0, .last_layer = layers / 2},
+                {.first_layer = layers / 2, .last_layer = layers}};
+  const auto parts = parts_of(offer, PeerConfig{});
+  ASSERT_TRUE(parts.has_value()) << parts.error().what;
+  EXPECT_EQ(parts->stage.last_layer, layers);
+  offer.cuts[1].first_layer += 1;
+  EXPECT_EQ(parts_of(offer, PeerConfig{}).error().code, ErrorCode::kCorrupt);
+  offer.seat.stage = StageId{2};
+  EXPECT_EQ(parts_of(offer, PeerConfig{}).error().code, ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace swarmline
