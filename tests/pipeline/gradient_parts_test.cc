@@ -131,6 +131,23 @@ TEST_F(GradientTest, WhoHadNothingIsAskedAgainAfterAPause) {
   EXPECT_EQ(asked().size(), 1U);
 }
 
+TEST_F(GradientTest, WhatAShadowHeldIsHeldByItsHeirEvenWhereThatHasBegunToFetchIt) {
+  const std::uint64_t digest = average_alone(0).digest();
+  GradientExchange heir(bench_.context(), bench_.jobs(),
+                        {.account = [](const Phase&, wire::Reduced&) {}, .on_here = [] {}});
+  heir.set_mates({bench_.other()});
+  heir.expect(round_of(0), digest);
+  EXPECT_EQ(asked().size(), 1U);
+  heir.inherit(gradients_);
+  EXPECT_TRUE(heir.have(round_of(0), digest));
+  heir.announce_held();
+  EXPECT_EQ(bench_.told<wire::Reduced>(MessageKind::kReduced).size(), 1U);
+  heir.check_invariants();
+  heir.on_commit(0, false);
+  EXPECT_FALSE(heir.bytes(round_of(0)).empty());
+  heir.check_invariants();
+}
+
 TEST_F(GradientTest, ANewerAveragingTakesThePlaceOfAnOlderOne) {
   average_alone(0, 1);
   average_alone(0, 2);
@@ -299,6 +316,16 @@ TEST_F(StateTest, WhoFallsTooFarBehindWhileItLoadsStartsOver) {
   bench_.run();
   EXPECT_FALSE(here_.has_value());
   states_->check_invariants();
+}
+
+TEST_F(StateTest, WhatAShadowHadCountsWhateverWasOfferedMeanwhile) {
+  make();
+  ASSERT_TRUE(states_->on_offer(offer(3)).has_value());
+  states_->taken_over();
+  EXPECT_TRUE(states_->here());
+  states_->check_invariants();
+  bench_.run();
+  EXPECT_FALSE(here_.has_value());
 }
 
 TEST_F(StateTest, AStateOfAnotherSizeIsRefused) {

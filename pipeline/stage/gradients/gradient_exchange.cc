@@ -325,8 +325,13 @@ void GradientExchange::inherit(const GradientExchange& from) {
   for (const auto& [key, theirs] : from.entries_) {
     if (!in_place(theirs.state) && theirs.state != kRetained) continue;
     const auto entry = entries_.try_emplace(key).first;
-    become(entry, theirs.state == kRetained ? kRetained : kHeld);
-    if (theirs.state == kKept) become(entry, kKept);
+    // A commit that came meanwhile may have begun to fetch it.
+    const bool fetched = entry->second.fetch && in_place(theirs.state) &&
+                         entry->second.fetch->digest() == theirs.digest;
+    if (entry->second.state != kNone && !fetched) continue;
+    if (fetched) become(entry, kBoth);
+    if (!fetched) become(entry, theirs.state == kRetained ? kRetained : kHeld);
+    if (theirs.state == kKept && !fetched) become(entry, kKept);
     entry->second.digest = theirs.digest;
   }
   copies_ = from.copies_;

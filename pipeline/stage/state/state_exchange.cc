@@ -56,7 +56,9 @@ void StateExchange::fetch_saved(Version version) {
 
 void StateExchange::taken_over() {
   SWARMLINE_MARK("state.taken_over_from_a_shadow");
-  become(kHere);
+  ++fetches_;  // what comes of an offer meanwhile is late
+  fetch_.reset();
+  if (progress_ != kHere) become(kHere);
 }
 
 Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {

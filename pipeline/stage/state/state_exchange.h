@@ -44,11 +44,11 @@ constexpr bool may_follow(StateProgress from, StateProgress to) {
     return static_cast<std::uint8_t>(((1U << static_cast<unsigned>(states)) | ... | 0U));
   };
   constexpr std::array<std::uint8_t, kStateProgresses> kAfter = {
-      set(kWanted),                                   // here
-      set(kHere, kComparing, kFetching, kLoading),    // wanted; here: a shadow's was taken over
-      set(kComparing, kFetching, kLoading, kWanted),  // comparing
-      set(kComparing, kFetching, kLoading, kWanted),  // fetching
-      set(kHere, kWanted),                            // loading
+      set(kWanted),                                 // here
+      set(kHere, kComparing, kFetching, kLoading),  // wanted; here: a shadow's was taken over
+      set(kHere, kComparing, kFetching, kLoading, kWanted),  // comparing
+      set(kHere, kComparing, kFetching, kLoading, kWanted),  // fetching
+      set(kHere, kWanted),                                   // loading
   };
   return (kAfter[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1U) != 0;
 }
