@@ -132,12 +132,16 @@ std::uint32_t Ledger::Book::leasable() const {
 }
 
 // While a claim stands its cell is not leased, missing or not.
-void Ledger::Book::mark_unowned_missing(std::uint32_t index) {
+bool Ledger::Book::mark_unowned_missing(std::uint32_t index) {
+  bool any = false;
   for (std::uint32_t c = 0; c < columns_; ++c) {
     const std::size_t at = cell(c, index);
-    if (cells_[at] == kPending) cells_[at] = kMissing;
+    if (cells_[at] != kPending) continue;
+    cells_[at] = kMissing;
+    any = true;
   }
   refresh_leasable(index);
+  return any;
 }
 
 void Ledger::Book::expire(std::uint32_t index) {

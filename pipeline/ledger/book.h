@@ -84,7 +84,7 @@ class Ledger::Book {
   void end_claims_of(Seat seat);
   void doubt(Seat lost);
   void resolve_doubt(std::uint32_t column, std::uint32_t index);
-  void mark_unowned_missing(std::uint32_t index);
+  bool mark_unowned_missing(std::uint32_t index);  // false: nothing was pending
   void refresh_leasable(std::uint32_t index);
   StageMask missing_stages(std::uint32_t index) const;
   bool failed_on(std::uint32_t index, PeerId peer) const;

@@ -81,15 +81,21 @@ std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnatio
     const Seat seat = seats_[number];
     if (seat.peer != lost.peer || seat.incarnation > lost.incarnation) continue;
     if (fenced_before && seat.incarnation <= *fenced_before) continue;
-    if (knows(seat.stage, 0) && states_[column(seat.stage)] != StageState::kReduced &&
-        disown_all(column(seat.stage), number)) {
+    const bool is_reduced =
+        knows(seat.stage, 0) && states_[column(seat.stage)] == StageState::kReduced;
+    if (is_reduced) SWARMLINE_MARK("ledger.result_outlives_a_member");
+    if (knows(seat.stage, 0) && !is_reduced && disown_all(column(seat.stage), number)) {
       SWARMLINE_MARK("ledger.owner_lost");
       touched.push_back(seat.stage);
     }
     for (std::uint32_t index = 0; index < next_fresh_; ++index) {
       if (!leased_to(index, number)) continue;
-      if (source_[index] != number) SWARMLINE_MARK("ledger.earlier_source_lost");
-      mark_unowned_missing(index);
+      const bool last = source_[index] == number;
+      if (!mark_unowned_missing(index)) continue;
+      if (last)
+        SWARMLINE_MARK("ledger.source_lost");
+      else
+        SWARMLINE_MARK("ledger.earlier_source_lost");
     }
   }
   // A seat that only claimed is not in seats_.

@@ -1,5 +1,6 @@
 // Seats taken after the start: fenced peers that come back, and peers that come late. The run goes
 // on while they fetch their stage's state, and ends with the reference's parameters.
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -122,16 +123,23 @@ TEST_P(Join, AHolderIsLostWhileAJoinerFetches) {
 // is lost: the step is computed again, with the newcomer on the way.
 TEST_P(Join, AStepThatANewcomerMissedIsReopened) {
   const RunConfig config = long_run({2, 2});
-  for (const Duration later : {0ms, 2ms, 5ms, 9ms, 14ms, 20ms, 27ms})
+  for (const Duration later : {0ms, 1ms, 2ms}) {
+    const MarkExpected broken("ledger.closing_stage_lost_an_owner");
     twice(config, [&](Swarm& swarm) {
       const SimNodeId gone = swarm.node(0, 1);
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
       swarm.cluster().add_peer({});
       swarm.cluster().add_peer({});
       ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 2; }, 5s));
+      // Nobody has the result without its part.
+      for (const SimNodeId mate : swarm.serving(0))
+        if (mate != gone) swarm.hold(gone, mate, MessageKind::kReduceChunk);
+      swarm.hold(gone, kCoordinatorNode, MessageKind::kReduced);
+      ASSERT_TRUE(swarm.until_delivered(MessageKind::kSeal, 1, kCoordinatorNode, gone));
       swarm.cluster().runtime().run_for(later);
       swarm.kill(gone);
     });
+  }
 }
 
 // It is seated while a round of one member is averaged: it fetches the result before the commit, so

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "pipeline/coordinator/coordinator.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -53,6 +54,7 @@ TEST_P(Rivals, ABackwardWhoseAnswerIsLateIsNotCountedTwice) {
 
 // SWARM's code: samples that a dead peer had accumulated still count towards the batch.
 TEST_P(Rivals, WhatADeadPeerHadAccumulatedDoesNotCount) {
+  const MarkExpected lost("ledger.owner_lost"), again("ledger.missing_leased_again");
   twice(run_of({1, 2, 1}), [&](Swarm& swarm) {
     const SimNodeId b = swarm.node(1, 0);
     until_committed(swarm, 1);
@@ -207,6 +209,7 @@ TEST_P(Rivals, APeerThatComesBackStepsAsItsMatesDo) {
 
 // Bamboo: neighbours in the pipeline that are lost together end the run.
 TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
+  const MarkExpected doubt("ledger.doubted");
   twice(run_of({2, 2, 2, 2}), [&](Swarm& swarm) {
     until_committed(swarm, 1);
     const SimNodeId b = swarm.node(1, 1), c = swarm.node(2, 0);
