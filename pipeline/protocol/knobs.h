@@ -36,6 +36,7 @@ struct Knobs {
   std::uint32_t mismatches_max = 3;                             // of one seat, in one step
   std::uint32_t round_attempts_max = 64;                        // at one group's averaging
   // ---- Coordinator: a slow peer at a step's end ----
+  // What holds a step up for less costs less than computing it twice.
   Duration tail_patience_min = std::chrono::milliseconds(50);
   // ---- Coordinator: checkpoints, eras, recovery ----
   Duration checkpoint_deadline = std::chrono::seconds(600);

@@ -9,6 +9,7 @@
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/steps/reduce_board.h"
 #include "pipeline/coordinator/steps/report_pace.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 namespace {
@@ -52,13 +53,13 @@ TEST(ReportPace, WaitsForHalfAsLongAgainAsStepsUsuallyPause) {
 TEST(ReportPace, HasAFloorAndCountsWholeStepsAlone) {
   ReportPace pace;
   for (std::uint64_t step = 0; step < 4; ++step) report(pace, step, {1ms, 2ms});
-  EXPECT_EQ(pace.patience(), ReportPace::kPatienceMin);
+  EXPECT_EQ(pace.patience(), knobs().tail_patience_min);
   // Given up in a new era, and begun again: neither counts what lies between.
   for (std::uint64_t i = 0; i < ReportPace::kStepsKept; ++i) {
     pace.on_report(100 + i, at((100 + i) * 1h));
     pace.on_report(100 + i, at((100 + i) * 1h + 30min));
   }
-  EXPECT_EQ(pace.patience(), ReportPace::kPatienceMin);
+  EXPECT_EQ(pace.patience(), knobs().tail_patience_min);
 }
 
 // ---- Membership ---------------------------------------------------------------------------------

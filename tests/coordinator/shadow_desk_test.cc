@@ -77,8 +77,8 @@ TEST(ShadowDesk, ReadyOnesAreLateWhenTheyDoNotAnswer) {
 TEST(ShadowDesk, OneThatNeverFetchesIsGivenUp) {
   ShadowDesk desk;
   desk.add(shadow_of(1, 10), StageId{0}, kStart);
-  EXPECT_TRUE(desk.late(kStart + ShadowDesk::kFetchTime).empty());
-  EXPECT_EQ(desk.late(kStart + ShadowDesk::kFetchTime + 1s).size(), 1U);
+  EXPECT_TRUE(desk.late(kStart + knobs().shadow_fetch_time).empty());
+  EXPECT_EQ(desk.late(kStart + knobs().shadow_fetch_time + 1s).size(), 1U);
 }
 
 // ---- What keepers change on the board -----------------------------------------------------------

@@ -81,11 +81,13 @@ void ShadowDesk::committed(const Seat& shadow, std::uint64_t version, bool has_i
 std::vector<Seat> ShadowDesk::late(Instant now) const {
   std::vector<Seat> seats;
   for (const auto& [seat, shadow] : shadows_) {
-    const Duration limit = std::max(kLateMin, kLateDownloads * shadow.fetch_time);
+    const Duration limit =
+        std::max<Duration>(knobs().shadow_late_min, kLateDownloads * shadow.fetch_time);
     const auto over = [&](const std::optional<Instant>& since) {
       return since && now - *since > limit;
     };
-    if (shadow.ready ? over(shadow.asked) || over(shadow.behind) : now - shadow.since > kFetchTime)
+    if (shadow.ready ? over(shadow.asked) || over(shadow.behind)
+                     : now - shadow.since > knobs().shadow_fetch_time)
       seats.push_back(seat);
   }
   return seats;

@@ -6,7 +6,9 @@
 //             it has held a version with the digest that the stage's members report. Ready ones
 //             keep each step's result and may take the stage over.
 //   Late:     a ready one that has not answered for kLateDownloads of the times in which it fetched
-//             its first state, at least kLateMin.
+//             its first state, at least knobs().shadow_late_min. One that has not fetched a state
+//             in shadow_fetch_time is given up; a host that let one down is asked for no other in
+//             shadow_rest_time.
 //   Thread:   control thread. Bounds: as the planner says (PlanOptions::shadows_per_peer_max a
 //             peer).
 #pragma once
@@ -20,17 +22,13 @@
 
 #include "base/ids.h"
 #include "base/units.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
 class ShadowDesk {
  public:
-  static constexpr Duration kLateMin = std::chrono::seconds(2);
   static constexpr int kLateDownloads = 2;
-  // One that has not fetched a state in so long is given up.
-  static constexpr Duration kFetchTime = std::chrono::seconds(1800);
-  // A host that let one down is asked for no other in so long.
-  static constexpr Duration kRestTime = std::chrono::seconds(120);
 
   struct Shadow {
     StageId host_stage;  // that its host serves
@@ -55,7 +53,7 @@ class ShadowDesk {
 
   void add(const Seat& shadow, StageId host_stage, Instant now);
   void remove(const Seat& shadow) { shadows_.erase(shadow); }
-  void rest(PeerId host, Instant now) { rests_until_[host] = now + kRestTime; }
+  void rest(PeerId host, Instant now) { rests_until_[host] = now + knobs().shadow_rest_time; }
   void begin(const Seat& shadow, Instant now);    // it hears of commits from now on
   void restart(const Seat& shadow, Instant now);  // it fetches another state
   void said(const Seat& shadow, std::uint64_t version, std::uint64_t digest, Instant now);

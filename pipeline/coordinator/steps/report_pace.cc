@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/order_statistics.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -25,7 +26,8 @@ void ReportPace::on_complete(std::uint64_t step) {
   if (pauses_.size() < kStepsMin) return;
   const Duration quartile =
       nth_smallest(std::vector(pauses_.begin(), pauses_.end()), (pauses_.size() * 3 + 3) / 4 - 1);
-  patience_ = std::max(kPatienceMin, from_seconds(kMargin * to_seconds(quartile)));
+  patience_ =
+      std::max<Duration>(knobs().tail_patience_min, from_seconds(kMargin * to_seconds(quartile)));
 }
 
 }  // namespace swarmline

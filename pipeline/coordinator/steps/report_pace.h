@@ -21,8 +21,6 @@ class ReportPace {
   static constexpr std::size_t kStepsKept = 15;
   static constexpr std::size_t kStepsMin = 3;  // before anything is held up
   static constexpr double kMargin = 1.5;       // times that quartile
-  // What holds a step up for less costs less than computing it twice.
-  static constexpr Duration kPatienceMin = std::chrono::milliseconds(50);
 
   // A report of that step; one of another step than the last begins a new count.
   void on_report(std::uint64_t step, Instant now);
