@@ -1,0 +1,342 @@
+// State transfer, shadows, takeovers and checkpoints, each without what is above it.
+#include <gtest/gtest.h>
+
+#include "engine/store/journal.h"
+#include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/standby_replicas.h"
+#include "pipeline/coordinator/states/state_transfer.h"
+#include "pipeline/coordinator/states/takeovers.h"
+#include "pipeline/protocol/knobs.h"
+#include "tests/coordinator/parts_bench.h"
+#include "tests/harness/mark_expected.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class States : public ::testing::Test {
+ protected:
+  // After `commits` committed steps.
+  void committed(std::uint64_t commits) { sequence.restore(commits, false, commits); }
+  // A shadow of `stage` on the host, ready with the committed version.
+  Seat ready_shadow(const Seat& host, std::uint16_t stage, std::uint64_t digest) {
+    standbys.add(host, StageId{stage}, "test");
+    const Seat shadow{host.peer, StageId{stage}, host.incarnation};
+    standbys.on_want_state(shadow);
+    states.freeze();
+    standbys.on_ready(shadow, sequence.committed(), digest);
+    standbys.check();
+    return shadow;
+  }
+
+  PartsBench bench;
+  RunSequence sequence{SequenceOptions{.steps = 100}};
+  ReplicaAudit audit;
+  BalanceDesk balancer{bench.options.config, bench.options.model, bench.shape.stages};
+  StateTransfer states{bench.shape,   bench.alarms, bench.members,
+                       bench.shadows, sequence,     bench.outbox};
+  CommitRound round{{.shape = bench.shape,
+                     .alarms = bench.alarms,
+                     .detector = bench.detector,
+                     .members = bench.members,
+                     .shadows = bench.shadows,
+                     .ledger = bench.ledger,
+                     .phases = bench.phases,
+                     .leases = bench.leases,
+                     .outbox = bench.outbox,
+                     .events = bench.events,
+                     .rulings = bench.rulings}};
+  StandbyReplicas standbys{{.alarms = bench.alarms,
+                            .sequence = sequence,
+                            .shadows = bench.shadows,
+                            .audit = audit,
+                            .states = states,
+                            .round = round,
+                            .balancer = balancer,
+                            .outbox = bench.outbox,
+                            .events = bench.events,
+                            .rulings = bench.rulings}};
+  Takeovers takeovers{{.alarms = bench.alarms,
+                       .sequence = sequence,
+                       .members = bench.members,
+                       .shadows = bench.shadows,
+                       .standbys = standbys,
+                       .round = round,
+                       .events = bench.events,
+                       .rulings = bench.rulings}};
+  const Seat a = bench.seated(0), b = bench.seated(1);
+};
+
+// ---- StateTransfer ------------------------------------------------------------------------------
+
+TEST_F(States, AJoinerFollowsFromTheVersionThatItsMatesFreeze) {
+  committed(5);
+  const Seat joiner = bench.seated(1);
+  bench.members.at(joiner.peer).state = MemberState::kBuilding;
+  states.want(joiner);
+  ASSERT_TRUE(states.is_due());
+  const MarkExpected frozen("state_transfer.frozen");
+  states.freeze();
+  EXPECT_TRUE(bench.members.follows(joiner));
+  ASSERT_EQ(bench.count(b, MessageKind::kFreezeState), 1U);
+  EXPECT_EQ(bench.count(joiner, MessageKind::kStateOffer), 0U) << "nobody has it yet";
+  wire::StateFrozen said;
+  *said.mutable_seat() = to_wire(b);
+  said.set_version(5);
+  said.set_bytes(10);
+  states.on_frozen(said);
+  EXPECT_EQ(bench.count(joiner, MessageKind::kStateOffer), 0U) << "hashes are missing";
+  said.add_hashes(std::string(64, 'a'));
+  states.on_frozen(said);
+  const auto offers = bench.told<wire::StateOffer>(joiner, MessageKind::kStateOffer);
+  ASSERT_EQ(offers.size(), 1U);
+  EXPECT_EQ(offers[0].version(), 5U);
+  EXPECT_EQ(from_wire(offers[0].holders(0).seat()), b);
+}
+
+TEST_F(States, WhoComesWithAStateHearsOfTheCommitsSince) {
+  for (std::uint64_t step = 0; step < 6; ++step) states.remember({.step = step});
+  committed(6);
+  EXPECT_TRUE(states.can_follow_on(6));
+  EXPECT_TRUE(states.can_follow_on(2));
+  EXPECT_FALSE(states.can_follow_on(1)) << "too many are missing";
+  EXPECT_FALSE(states.can_follow_on(7)) << "nobody has that";
+  const Seat joiner = bench.seated(1);
+  states.follow_on(joiner, 4);
+  const auto told = bench.told<wire::Commit>(joiner, MessageKind::kCommit);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].step(), 4U);
+}
+
+// ---- StandbyReplicas ----------------------------------------------------------------------------
+
+TEST_F(States, AShadowIsReadyOnceAMemberHasTheSameBits) {
+  committed(3);
+  standbys.add(a, StageId{1}, "test");
+  EXPECT_EQ(bench.count(a, MessageKind::kFollow), 1U);
+  const Seat shadow{a.peer, StageId{1}, a.incarnation};
+  standbys.on_ready(shadow, 3, 77);
+  standbys.check();
+  EXPECT_TRUE(bench.shadows.ready_of(StageId{1}).empty()) << "nobody has said what is right";
+  audit.say(b, 3, 77);
+  standbys.look_at(StageId{1});
+  standbys.check();
+  EXPECT_EQ(bench.shadows.ready_of(StageId{1}), std::vector{shadow});
+}
+
+TEST_F(States, AShadowWithOtherBitsEnds) {
+  committed(3);
+  audit.say(b, 3, 77);
+  const MarkExpected other("standby_replicas.other_bits");
+  ready_shadow(a, 1, 78);
+  EXPECT_TRUE(bench.shadows.empty());
+  const auto told = bench.told<wire::Follow>(a, MessageKind::kFollow);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_TRUE(told[1].drop());
+}
+
+TEST_F(States, AShadowThatDoesNotKeepUpIsDemoted) {
+  committed(3);
+  audit.say(b, 3, 77);
+  const Seat shadow = ready_shadow(a, 1, 77);
+  bench.shadows.asked(shadow, bench.alarms.now());
+  bench.clock.run_for(knobs().shadow_late_min + 1s);
+  standbys.demote_late([](StageId) { return true; });
+  EXPECT_FALSE(bench.shadows.empty()) << "nobody is there to fetch from";
+  const MarkExpected demoted("standby_replicas.demoted");
+  standbys.demote_late([](StageId) { return false; });
+  EXPECT_TRUE(bench.shadows.empty());
+  EXPECT_TRUE(bench.shadows.rests(a.peer, bench.alarms.now()));
+}
+
+TEST_F(States, AShadowTellsWhichOfTwoIsRight) {
+  committed(3);
+  const Seat mate = bench.seated(1);
+  audit.say(b, 3, 77);
+  audit.say(mate, 3, 77);
+  ready_shadow(a, 1, 77);
+  ReplicaAudit::Votes votes{{77, {b}}, {78, {mate}}};
+  const MarkExpected settled("standby_replicas.settled_a_tie");
+  EXPECT_TRUE(standbys.settle_tie(StageId{1}, 3, votes));
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, mate);
+  EXPECT_FALSE(standbys.settle_tie(StageId{0}, 3, votes)) << "that stage has no shadow";
+}
+
+// ---- Takeovers ----------------------------------------------------------------------------------
+
+class TakingOver : public States {
+ protected:
+  TakingOver() {
+    committed(3);
+    audit.say(b, 3, 77);
+    ready_shadow(host, 1, 77);
+  }
+  SeatLoss lose_b() {
+    const SeatLoss loss = bench.lost(b);
+    round.on_seat_lost(loss);
+    standbys.on_seat_lost(loss);
+    return loss;
+  }
+  const Seat host = bench.seated(0);
+};
+
+TEST_F(TakingOver, AnEmptiedStageIsTakenOverByAShadowsHost) {
+  const SeatLoss loss = lose_b();
+  ASSERT_TRUE(takeovers.await_candidate(loss));
+  EXPECT_TRUE(takeovers.is_emptied(StageId{1}));
+  const MarkExpected sent("takeovers.candidate_sent"), taken("takeovers.taken_over");
+  takeovers.send_candidates();
+  const auto moves = bench.rulings.take_losses();
+  ASSERT_EQ(moves.size(), 1U);
+  EXPECT_EQ(moves[0].seat, host);
+  EXPECT_EQ(moves[0].how, Departure::kMoves);
+  EXPECT_TRUE(takeovers.was_sent(bench.members.members().at(host.peer)));
+  const Seat back{host.peer, StageId{1}, Incarnation{2}};
+  takeovers.seated(back);
+  takeovers.check_invariants();
+  EXPECT_EQ(takeovers.on_ready(bench.seated(1), 3, 77), Takeovers::Arrival::kNone);
+  EXPECT_EQ(takeovers.on_ready(back, 3, 77), Takeovers::Arrival::kTakenOver);
+  EXPECT_FALSE(takeovers.any());
+}
+
+TEST_F(TakingOver, WhoComesWithAnotherStateIsLost) {
+  takeovers.await_candidate(lose_b());
+  takeovers.send_candidates();
+  bench.rulings.take_losses();
+  const Seat back{host.peer, StageId{1}, Incarnation{2}};
+  takeovers.seated(back);
+  EXPECT_EQ(takeovers.on_ready(back, 3, 99), Takeovers::Arrival::kWrongState);
+  EXPECT_EQ(bench.rulings.take_losses().size(), 1U);
+}
+
+TEST_F(TakingOver, WithoutACandidateTheStageIsGone) {
+  EXPECT_FALSE(takeovers.await_candidate({.seat = a, .why = "lost"})) << "nobody follows stage 0";
+  const SeatLoss loss = lose_b();
+  takeovers.await_candidate(loss);
+  takeovers.send_candidates();
+  bench.rulings.take_losses();
+  // It does not come back.
+  const MarkExpected late("takeovers.deadline"), given_up("takeovers.candidate_given_up");
+  bench.clock.run_for(knobs().return_time + 1s);
+  takeovers.check_deadlines();
+  bench.shadows = ShadowDesk();
+  ASSERT_TRUE(takeovers.is_due());
+  takeovers.send_candidates();
+  const auto gone = bench.rulings.take_gone_stages();
+  ASSERT_EQ(gone.size(), 1U);
+  EXPECT_EQ(gone[0].seat, b);
+  EXPECT_FALSE(takeovers.any());
+}
+
+// ---- Checkpointer -------------------------------------------------------------------------------
+
+class FakeSink final : public CheckpointSink {
+ public:
+  Result<void> begin(const Description& description) override {
+    begun = description.name;
+    return {};
+  }
+  Result<void> write_piece(StageId, std::uint64_t, BytesView bytes) override {
+    written += bytes.size();
+    return full ? fail(ErrorCode::kIo, "no space left") : Result<void>();
+  }
+  Result<void> finish_stage(StageId, std::uint64_t, const std::string& sha256) override {
+    return sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>();
+  }
+  Result<std::string> commit() override { return "checkpoints/" + begun; }
+  void abandon() override { ++abandoned; }
+
+  std::string begun;
+  std::uint64_t written = 0;
+  int abandoned = 0;
+  bool full = false;
+};
+
+class Checkpoints : public States {
+ protected:
+  Result<void> send(const Seat& seat, const std::string& sha256 = "right") {
+    wire::CheckpointPiece piece;
+    piece.set_checkpoint(token);
+    piece.set_stage(seat.stage.value);
+    piece.set_last(true);
+    piece.set_size(3);
+    piece.set_sha256(sha256);
+    Buffer bytes(3);
+    Frame frame = make_frame(MessageKind::kCheckpointPiece, piece, {SharedBytes(std::move(bytes))});
+    Result<void> answered = fail(ErrorCode::kRefused, "no answer");
+    checkpointer.on_piece(seat, frame, [&](const Result<Frame>& answer) {
+      answered = answer ? Result<void>() : std::unexpected(answer.error());
+    });
+    bench.outbox.flush();
+    return answered;
+  }
+  void begin(std::uint64_t version) {
+    checkpointer.begin(version, version);
+    const auto told = bench.told<wire::SaveStage>(a, MessageKind::kSaveStage);
+    token = told.back().checkpoint();
+  }
+
+  FakeSink sink;
+  Checkpointer checkpointer{{.shape = bench.shape,
+                             .alarms = bench.alarms,
+                             .sink = sink,
+                             .journal = bench.journal,
+                             .detector = bench.detector,
+                             .members = bench.members,
+                             .outbox = bench.outbox,
+                             .events = bench.events,
+                             .rulings = bench.rulings}};
+  std::string token;
+};
+
+TEST_F(Checkpoints, IsInPlaceWhenEveryStagesFileIsWhole) {
+  begin(8);
+  EXPECT_TRUE(checkpointer.is_saving(a));
+  EXPECT_TRUE(send(a).has_value());
+  checkpointer.check_invariants();
+  EXPECT_FALSE(checkpointer.has_saved(8));
+  EXPECT_FALSE(send(a).has_value()) << "nobody asked for it twice";
+  EXPECT_TRUE(send(b).has_value());
+  EXPECT_TRUE(checkpointer.has_saved(8));
+  EXPECT_EQ(checkpointer.last(), "checkpoints/step-8");
+  EXPECT_EQ(bench.journal.read()->checkpoint, "checkpoints/step-8");
+  EXPECT_FALSE(checkpointer.is_active());
+}
+
+TEST_F(Checkpoints, ALostSaverEndsIt) {
+  begin(8);
+  const MarkExpected abandoned("checkpointer.abandoned");
+  checkpointer.on_seat_lost(bench.lost(b));
+  EXPECT_FALSE(checkpointer.is_active());
+  EXPECT_EQ(sink.abandoned, 1);
+  EXPECT_FALSE(send(a).has_value());
+}
+
+TEST_F(Checkpoints, ADamagedFileEndsThisTryAndTooManyOfThemTheRun) {
+  const MarkExpected damaged("checkpointer.damaged");
+  for (std::uint32_t times = 0; times <= knobs().damaged_checkpoints_max; ++times) {
+    EXPECT_FALSE(bench.rulings.any());
+    begin(8);
+    EXPECT_FALSE(send(a, "wrong").has_value());
+  }
+  EXPECT_TRUE(bench.rulings.take_failure().has_value());
+}
+
+TEST_F(Checkpoints, AFullDiskEndsTheRunWithItsReason) {
+  sink.full = true;
+  begin(8);
+  send(a);
+  EXPECT_EQ(bench.rulings.take_failure(), "the checkpoint can't be written: no space left");
+}
+
+TEST_F(Checkpoints, AStageThatIsBeingTakenOverHasNoneNow) {
+  bench.lost(b);
+  checkpointer.begin(8, 8);
+  EXPECT_FALSE(checkpointer.is_active());
+}
+
+}  // namespace
+}  // namespace swarmline
