@@ -2,7 +2,7 @@
 # without a GPU still notices a broken kernel. Included after all folders.
 
 get_property(cuda_sources GLOBAL PROPERTY SWARMLINE_CUDA_SOURCES)
-if(NOT cuda_sources)
+if(NOT cuda_sources OR SWARMLINE_SANITIZE)  # once is enough: nvcc sanitizes nothing
   return()
 endif()
 

@@ -125,6 +125,7 @@ TEST_P(Join, AStepThatANewcomerMissedIsReopened) {
   const RunConfig config = long_run({2, 2});
   for (const Duration later : {0ms, 1ms, 2ms}) {
     const MarkExpected broken("ledger.closing_stage_lost_an_owner");
+    const MarkExpected reopened("open_phases.reopened");
     twice(config, [&](Swarm& swarm) {
       const SimNodeId gone = swarm.node(0, 1);
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));

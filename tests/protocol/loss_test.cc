@@ -156,6 +156,7 @@ TEST_P(Loss, APeerIsLostDuringAnEvaluation) {
 
 // What a seal asks of its owner dies with it.
 TEST_P(Loss, AnOwnerIsLostBetweenSealAndAveraging) {
+  const MarkExpected reopened("open_phases.reopened");
   twice(run_of({2, 3, 2}), [&](Swarm& swarm) {
     const SimNodeId b = swarm.node(1, 1);
     ASSERT_TRUE(swarm.until_delivered(MessageKind::kSeal, 2, {}, b));
@@ -197,6 +198,7 @@ TEST_P(Loss, AMemberDiesAfterReduceBeforeCommit) {
 // One has the result; the slice of the lost one never reached the other, who fetches the whole.
 TEST_P(Loss, AResultThatOneHolderHasOwnsItsContributions) {
   const MarkExpected kept("ledger.result_outlives_a_member");
+  const MarkExpected fetched("gradients.fetched_instead_of_averaged");
   RunConfig config = run_of({1, 3});
   config.model.d_model = 48;
   twice(config, [&](Swarm& swarm) {
@@ -216,7 +218,7 @@ TEST_P(Loss, AResultThatOneHolderHasOwnsItsContributions) {
 
 // The only holder goes before anybody has fetched from it: its contributions are computed again.
 TEST_P(Loss, TheLastHolderOfAResultIsLost) {
-  const MarkExpected lost("ledger.reduction_lost");
+  const MarkExpected lost("ledger.reduction_lost"), said("commit_round.result_lost");
   RunConfig config = run_of({1, 3});
   config.model.d_model = 48;
   twice(config, [&](Swarm& swarm) {
@@ -264,6 +266,7 @@ TEST_P(Loss, AMemberIsLostWhileTheTiedEmbeddingIsAveraged) {
 
 // More of a stage at once than a microbatch has tries, and the links say so before the coordinator.
 TEST_P(Loss, MostOfALargeStageIsLostAtOnce) {
+  const MarkExpected again("forwarder.sent_again_after_link_loss");
   RunConfig config = run_of({1, 12});
   config.batch.batch *= 2;
   twice(config, [&](Swarm& swarm) {

@@ -40,7 +40,8 @@ class Protocol : public testing::TestWithParam<std::uint32_t> {
   // The run ends well, equals the reference, replicas are bit-equal and no model keeps a graph.
   void expect_reference(Swarm& swarm, const RunConfig& config);
   void expect_no_graphs() const;
-  // The run twice: both end well with the reference's parameters, and are the same run.
+  // The run, without delay twice: it ends well with the reference's parameters, and is the same
+  // run again.
   using Scenario = std::function<void(Swarm&)>;
   using Change = std::function<void(SimClusterOptions&)>;  // of the swarm that is made
   void twice(const RunConfig& config, const Scenario& scenario) {
