@@ -19,7 +19,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       journal(doors.journal),
       events(doors.runtime, journal, options.log_line),
       alarms(doors.runtime, std::move(questions.settle)),
-      outbox(sessions),
+      outbox(sessions, journal.progress()),
       members(options.config.pipeline.peers),
       detector(options.config.net, options.config.wiring.hop_timeout_seconds),
       sequence(sequence_from(options, 0)),

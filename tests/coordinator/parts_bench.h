@@ -106,7 +106,7 @@ struct PartsBench {
   RunLifecycle life;
   std::map<Seat, FakeSession> peers;
   SessionTable sessions;
-  Outbox outbox{sessions};
+  Outbox outbox{sessions, journal.progress()};
   Membership members{options.config.pipeline.peers};
   FailureDetector detector{options.config.net, options.config.wiring.hop_timeout_seconds};
   Ledger ledger;

@@ -41,7 +41,8 @@ TEST(SessionTable, ClosesAllWhenItGoes) {
 
 TEST(Outbox, HandsOverInOrderWhenItIsFlushed) {
   SessionTable sessions;
-  Outbox outbox(sessions);
+  const JournalProgress journal;
+  Outbox outbox(sessions, journal);
   const FakeSession peer;
   sessions.add(peer.session);
   sessions.seat(peer.session, seat_of(3));
@@ -61,7 +62,8 @@ TEST(Outbox, HandsOverInOrderWhenItIsFlushed) {
 
 TEST(Outbox, WhatWasForASeatGoesToTheSessionThatHadItThen) {
   SessionTable sessions;
-  Outbox outbox(sessions);
+  const JournalProgress journal;
+  Outbox outbox(sessions, journal);
   const FakeSession before;
   sessions.add(before.session);
   sessions.seat(before.session, seat_of(3));
@@ -72,9 +74,30 @@ TEST(Outbox, WhatWasForASeatGoesToTheSessionThatHadItThen) {
   EXPECT_EQ(before.kinds(), std::vector{MessageKind::kSeal});
 }
 
+TEST(Outbox, WhatFollowsARecordWaitsUntilItIsDurable) {
+  SessionTable sessions;
+  JournalProgress journal{.given = 7, .durable = 7};
+  Outbox outbox(sessions, journal);
+  const FakeSession peer;
+  sessions.add(peer.session);
+  sessions.seat(peer.session, seat_of(3));
+  outbox.send(seat_of(3), make_frame(MessageKind::kSeal, wire::Seal()));
+  journal.given = 8;
+  outbox.send(seat_of(3), make_frame(MessageKind::kCommit, wire::Commit()));
+  outbox.close(peer.session);
+  outbox.flush();
+  EXPECT_EQ(peer.kinds(), std::vector{MessageKind::kSeal});
+  EXPECT_FALSE(outbox.empty());
+  journal.durable = 8;
+  outbox.flush();
+  EXPECT_EQ(peer.kinds(), (std::vector{MessageKind::kSeal, MessageKind::kCommit}));
+  EXPECT_TRUE(peer.channel->closed);
+}
+
 TEST(Outbox, AShadowIsReachedThroughItsHost) {
   SessionTable sessions;
-  Outbox outbox(sessions);
+  const JournalProgress journal;
+  Outbox outbox(sessions, journal);
   const FakeSession host;
   sessions.add(host.session);
   sessions.seat(host.session, seat_of(3, 0));

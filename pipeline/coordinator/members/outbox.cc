@@ -20,21 +20,22 @@ void Outbox::send(const Seat& to, Frame frame) {
 }
 
 void Outbox::send(const SessionPtr& to, Frame frame) {
-  entries_.push_back(Message{to, std::move(frame)});
+  entries_.push_back({Message{to, std::move(frame)}, journal_.given});
 }
 
 void Outbox::respond(RpcChannel::Respond respond, Result<Frame> answer) {
-  entries_.push_back(Answer{std::move(respond), std::move(answer)});
+  entries_.push_back({Answer{std::move(respond), std::move(answer)}, journal_.given});
 }
 
 void Outbox::close(const SessionPtr& session) {
-  entries_.push_back(Close{session});
+  entries_.push_back({Close{session}, journal_.given});
 }
 
 void Outbox::flush() {
-  while (!entries_.empty()) {
-    for (auto& entry : std::exchange(entries_, {}))
-      std::visit([](auto& what) { deliver(what); }, entry);
+  while (!entries_.empty() && entries_.front().after <= journal_.durable) {
+    Entry entry = std::move(entries_.front());
+    entries_.pop_front();
+    std::visit([](auto& what) { deliver(what); }, entry.what);
   }
 }
 

@@ -2,6 +2,8 @@
 //   What:      messages, answers and the ends of connections wait here until the event that caused
 //              them has been settled; then flush() hands them to their connections in order. So a
 //              part may decide to say something while others have yet to hear of the same event.
+//   Durable:   what was decided after something was given to the journal waits until that is
+//              durable, and all that was decided later waits behind it.
 //   Ownership: the sessions outlive it; a message holds its session.
 //   Thread:    control thread.
 //   Errors:    what is for somebody without a connection is dropped: whoever is not there hears
@@ -9,26 +11,29 @@
 //   Bounds:    what one event can cause: a few messages for each seat.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <variant>
-#include <vector>
 
 #include "base/ids.h"
 #include "engine/net/rpc.h"
 #include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/journal_progress.h"
 
 namespace swarmline {
 
 class Outbox {
  public:
-  explicit Outbox(const SessionTable& sessions) : sessions_(sessions) {}
+  Outbox(const SessionTable& sessions, const JournalProgress& journal)
+      : sessions_(sessions), journal_(journal) {}
 
   // To the seat's peer, or to its shadow of another stage, whose name is a seat, too.
   void send(const Seat& to, Frame frame);
   void send(const SessionPtr& to, Frame frame);
   void respond(RpcChannel::Respond respond, Result<Frame> answer);
   void close(const SessionPtr& session);  // after what was said before
-  void flush();
+  void flush();                           // as far as the journal is durable
 
   bool empty() const { return entries_.empty(); }
 
@@ -48,8 +53,14 @@ class Outbox {
   static void deliver(Answer& answer);
   static void deliver(Close& close);
 
+  struct Entry {
+    std::variant<Message, Answer, Close> what;
+    std::uint64_t after = 0;  // so many records of the journal are durable
+  };
+
   const SessionTable& sessions_;
-  std::vector<std::variant<Message, Answer, Close>> entries_;
+  const JournalProgress& journal_;
+  std::deque<Entry> entries_;
 };
 
 }  // namespace swarmline

@@ -37,19 +37,19 @@ Result<std::uint64_t> RunJournal::term() {
   return number(kTerm);
 }
 Result<void> RunJournal::record_term(Term term) {
-  return journal_.put_meta(kTerm, std::to_string(term.value));
+  return put(kTerm, std::to_string(term.value));
 }
 Result<std::optional<std::string>> RunJournal::run_id() {
   return journal_.get_meta(kRunId);
 }
 Result<void> RunJournal::record_run_id(const std::string& run_id) {
-  return journal_.put_meta(kRunId, run_id);
+  return put(kRunId, run_id);
 }
 Result<std::optional<std::string>> RunJournal::address() {
   return journal_.get_meta(kAddress);
 }
 Result<void> RunJournal::record_address(const std::string& address) {
-  return journal_.put_meta(kAddress, address);
+  return put(kAddress, address);
 }
 
 Result<JournaledRun> RunJournal::read() {
@@ -87,33 +87,33 @@ Result<JournaledRun> RunJournal::read() {
 
 Result<void> RunJournal::record_era(Era era, std::uint64_t version, std::uint64_t updates,
                                     const std::string& checkpoint) {
-  SWARMLINE_TRY(journal_.put_meta(kEraVersion, std::to_string(version)));
-  SWARMLINE_TRY(journal_.put_meta(kEraUpdates, std::to_string(updates)));
-  SWARMLINE_TRY(journal_.put_meta(kCheckpoint, checkpoint));
-  SWARMLINE_TRY(journal_.put_meta(kEvaluated, "0"));
-  return journal_.put_meta(kEra, std::to_string(era.value));
+  SWARMLINE_TRY(put(kEraVersion, std::to_string(version)));
+  SWARMLINE_TRY(put(kEraUpdates, std::to_string(updates)));
+  SWARMLINE_TRY(put(kCheckpoint, checkpoint));
+  SWARMLINE_TRY(put(kEvaluated, "0"));
+  return put(kEra, std::to_string(era.value));
 }
 
 Result<void> RunJournal::record_started(Era era) {
-  SWARMLINE_TRY(journal_.put_meta(kEnded, "0"));
-  SWARMLINE_TRY(journal_.put_meta(kStopping, "0"));
-  return journal_.put_meta(kStarted, std::to_string(std::uint64_t{era.value} + 1));
+  SWARMLINE_TRY(put(kEnded, "0"));
+  SWARMLINE_TRY(put(kStopping, "0"));
+  return put(kStarted, std::to_string(std::uint64_t{era.value} + 1));
 }
 
 Result<void> RunJournal::record_stopping() {
-  return journal_.put_meta(kStopping, "1");
+  return put(kStopping, "1");
 }
 Result<void> RunJournal::record_ended() {
-  return journal_.put_meta(kEnded, "1");
+  return put(kEnded, "1");
 }
 Result<void> RunJournal::record_evaluated(std::uint64_t version) {
-  return journal_.put_meta(kEvaluated, std::to_string(version));
+  return put(kEvaluated, std::to_string(version));
 }
 Result<void> RunJournal::record_checkpoint(const std::string& path) {
-  return journal_.put_meta(kCheckpoint, path);
+  return put(kCheckpoint, path);
 }
 Result<void> RunJournal::record_codecs(const std::string& codecs) {
-  return journal_.put_meta(kCodecs, codecs);
+  return put(kCodecs, codecs);
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {

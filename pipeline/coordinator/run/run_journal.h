@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/store/journal.h"
+#include "pipeline/coordinator/run/journal_progress.h"
 
 namespace swarmline {
 
@@ -59,19 +60,32 @@ class RunJournal {
   Result<void> record_evaluated(std::uint64_t version);
   Result<void> record_checkpoint(const std::string& path);
   Result<void> record_codecs(const std::string& codecs);
-  Result<void> record_seat(const SeatRecord& seat) { return journal_.record_seat(seat); }
-  Result<void> record_commit(const CommitRecord& commit) { return journal_.record_commit(commit); }
+  Result<void> record_seat(const SeatRecord& seat) { return counted(journal_.record_seat(seat)); }
+  Result<void> record_commit(const CommitRecord& commit) {
+    return counted(journal_.record_commit(commit));
+  }
+  // For people: nothing that is said waits for it.
   Result<void> record_event(double wall_seconds, const std::string& kind,
                             const std::string& detail) {
     return journal_.record_event(wall_seconds, kind, detail);
   }
+  const JournalProgress& progress() const { return progress_; }
 
   static Result<bool> has_ended(Journal& journal);
 
  private:
   Result<std::uint64_t> number(const std::string& key);  // 0: not there
+  Result<void> put(const std::string& key, const std::string& value) {
+    return counted(journal_.put_meta(key, value));
+  }
+  // A journal's call that returns without an error is durable.
+  Result<void> counted(Result<void> written) {
+    if (written) progress_.durable = ++progress_.given;
+    return written;
+  }
 
   Journal& journal_;
+  JournalProgress progress_;
 };
 
 }  // namespace swarmline
