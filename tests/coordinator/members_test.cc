@@ -1,0 +1,316 @@
+// Who comes, who is waited for, who goes: gathering, recovery, the beginning of an era, each without
+// what is above it.
+#include <gtest/gtest.h>
+
+#include "pipeline/coordinator/members/gathering.h"
+#include "pipeline/coordinator/members/link_probe.h"
+#include "pipeline/coordinator/run/era_beginning.h"
+#include "pipeline/coordinator/run/recovery.h"
+#include "pipeline/coordinator/run/resumption.h"
+#include "pipeline/protocol/knobs.h"
+#include "sim/doors/sim_network.h"
+#include "tests/coordinator/parts_bench.h"
+#include "tests/harness/mark_expected.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+// ---- Gathering ----------------------------------------------------------------------------------
+
+class Gather : public ::testing::Test {
+ protected:
+  PartsBench bench;
+  Gathering gathering{bench.shape, bench.alarms, bench.detector, bench.members, bench.rulings};
+};
+
+TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {
+  const Seat a = bench.seated(0);
+  gathering.ready(a.peer);
+  EXPECT_TRUE(gathering.is_due());
+  EXPECT_FALSE(gathering.may_start(true));
+  EXPECT_FALSE(gathering.is_due());
+  bench.clock.run_for(3600s);
+  EXPECT_FALSE(bench.rulings.any()) << "it waits for as long as it takes";
+  gathering.ready(bench.seated(1).peer);
+  EXPECT_TRUE(gathering.may_start(true));
+}
+
+TEST_F(Gather, WhereAStageHasNobodyOneThatAnotherCanSpareGoesThere) {
+  const Seat first = bench.seated(0), spare = bench.seated(0);
+  const MarkExpected filled("gathering.stage_filled");
+  EXPECT_FALSE(gathering.may_start(true));
+  const auto moves = bench.rulings.take_losses();
+  ASSERT_EQ(moves.size(), 1U);
+  EXPECT_EQ(moves[0].seat, spare);
+  EXPECT_EQ(moves[0].how, Departure::kMoves);
+  bench.lost(spare);
+  gathering.on_seat_lost(moves[0]);
+  EXPECT_FALSE(gathering.may_start(true));
+  EXPECT_FALSE(bench.rulings.any()) << "it is on its way: " << to_string(first) << " stays";
+}
+
+TEST_F(Gather, ARunThatGoesBackGoesOnWithFewerThanItWants) {
+  bench.members = Membership({2, 2});
+  gathering.set_trained();
+  gathering.expect({PeerId{1}, PeerId{2}, PeerId{3}});
+  gathering.begin("lost", 8);
+  gathering.ready(bench.seated(0).peer);
+  gathering.ready(bench.seated(1).peer);
+  EXPECT_FALSE(gathering.may_start(false)) << "somebody who lived is still to come";
+  const MarkExpected fewer("gathering.goes_on_with_fewer");
+  bench.clock.run_for(knobs().gather_time + 1ms);
+  EXPECT_TRUE(gathering.is_due());
+  EXPECT_TRUE(gathering.may_start(false));
+}
+
+TEST_F(Gather, AStageThatNobodyJoinsEndsARunThatHasTrained) {
+  gathering.set_trained();
+  gathering.begin("all were lost", 8);
+  bench.seated(0);
+  const MarkExpected nobody("gathering.nobody_joined");
+  bench.detector.begin(bench.alarms.now() + 1h);
+  bench.clock.run_for(from_seconds(bench.options.config.net.peers_wait_seconds) + 6s);
+  const auto sentence = bench.rulings.take_failure();
+  ASSERT_TRUE(sentence.has_value());
+  EXPECT_NE(sentence->find("all were lost; the run ends after step 8 because stage 1 has no peer"),
+            std::string::npos);
+}
+
+// ---- Recovery -----------------------------------------------------------------------------------
+
+class Recover : public ::testing::Test {
+ protected:
+  Recover() {
+    run.era = Era{1};
+    run.started = 2;
+    run.era_version = 4;
+    run.era_updates_known = true;
+    for (std::uint32_t peer = 1; peer <= 2; ++peer)
+      run.seats.push_back(
+          {.seat = seat_of(peer), .address = "host:" + std::to_string(peer), .state = "active"});
+  }
+  static Seat seat_of(std::uint32_t peer) {
+    return {PeerId{peer}, StageId{static_cast<std::uint16_t>(peer - 1)}, Incarnation{1}};
+  }
+  static wire::Hello hello_of(std::uint32_t peer) {
+    wire::Hello hello;
+    hello.set_address("host:" + std::to_string(peer));
+    hello.set_run_id("run");
+    *hello.mutable_previous() = to_wire(seat_of(peer));
+    hello.mutable_holdings()->set_era(1);
+    hello.mutable_holdings()->set_version(4);
+    return hello;
+  }
+  void resume(std::uint32_t peer) {
+    FakeSession& fake = bench.peers[seat_of(peer)];
+    bench.sessions.add(fake.session);
+    recovery.resume(fake.session, hello_of(peer));
+  }
+  void never_stopped() { bench.detector.begin(bench.alarms.now() + 1h); }
+
+  PartsBench bench;
+  JournaledRun run;
+  Recovery recovery{{.shape = bench.shape,
+                     .alarms = bench.alarms,
+                     .detector = bench.detector,
+                     .sessions = bench.sessions,
+                     .members = bench.members,
+                     .outbox = bench.outbox,
+                     .events = bench.events}};
+};
+
+TEST_F(Recover, IsOverWhenEverySeatHasCome) {
+  recovery.begin(run, Term{2}, false);
+  EXPECT_TRUE(recovery.resumes(hello_of(1), "run"));
+  EXPECT_FALSE(recovery.resumes(hello_of(1), "another run"));
+  wire::Hello old = hello_of(1);
+  old.mutable_holdings()->set_version(2);
+  EXPECT_FALSE(recovery.resumes(old, "run")) << "it has missed too many commits";
+  const MarkExpected resumed("recovery.peer_resumed");
+  resume(1);
+  EXPECT_FALSE(recovery.is_due());
+  resume(2);
+  ASSERT_TRUE(recovery.is_due());
+  recovery.check_invariants();
+  EXPECT_TRUE(recovery.take_missing().empty());
+  const CollectedHoldings collected = recovery.take();
+  EXPECT_EQ(collected.committed, 4U);
+  EXPECT_EQ(collected.holdings.size(), 2U);
+  EXPECT_FALSE(recovery.is_active());
+}
+
+TEST_F(Recover, WhoHasNotComeByTheDeadlineIsMissing) {
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  never_stopped();
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  ASSERT_TRUE(recovery.is_due());
+  const std::set<Seat> missing = recovery.take_missing();
+  EXPECT_EQ(missing, std::set<Seat>{seat_of(2)});
+  recovery.on_seat_lost({.seat = seat_of(2), .why = "lost"});
+  EXPECT_EQ(recovery.take().holdings.size(), 1U);
+}
+
+TEST_F(Recover, OneWhoseLinkBreaksAgainIsAwaitedAgain) {
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  const MarkExpected again("recovery.awaited_again");
+  EXPECT_TRUE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
+  EXPECT_FALSE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
+  resume(2);
+  EXPECT_FALSE(recovery.is_due());
+}
+
+TEST_F(Recover, WhatPeersSayMeanwhileWaitsInOrder) {
+  std::vector<int> heard;
+  const FakeSession one, gone;
+  EXPECT_FALSE(recovery.hold(one.session, [] {})) << "nothing is being collected";
+  recovery.begin(run, Term{2}, false);
+  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(1); }));
+  EXPECT_TRUE(recovery.hold(gone.session, [&] { heard.push_back(2); }));
+  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(3); }));
+  gone.session->closed = true;
+  resume(1);
+  resume(2);
+  recovery.take_missing();
+  for (auto& handle : recovery.take().held) handle();
+  EXPECT_EQ(heard, (std::vector{1, 3}));
+}
+
+// ---- Resumption ---------------------------------------------------------------------------------
+
+TEST_F(Recover, AcknowledgedContributionsCountBeforeReportedOnes) {
+  bench.members = Membership({1, 2});
+  const Seat a = bench.seated(0), b = bench.seated(1), mate = bench.seated(1);
+  ReplicaAudit audit;
+  Resumption resumption({.shape = bench.shape,
+                         .members = bench.members,
+                         .ledger = bench.ledger,
+                         .phases = bench.phases,
+                         .leases = bench.leases,
+                         .audit = audit,
+                         .outbox = bench.outbox,
+                         .rulings = bench.rulings});
+  CollectedHoldings collected;
+  const Phase step{PhaseKind::kTrain, 4};
+  const auto held = [&](const Seat& seat, std::uint64_t version) {
+    wire::PhaseHoldings* phase = collected.holdings[seat].add_phases();
+    *phase->mutable_phase() = to_wire(step);
+    phase->set_version(version);
+    return phase;
+  };
+  held(b, 4)->add_reported()->set_index(1);
+  held(mate, 4)->add_acknowledged()->set_index(1);
+  const MarkExpected other("resumption.other_version"), taken("resumption.phase_collected");
+  held(a, 3)->add_acknowledged()->set_index(0);
+  resumption.tell(collected);
+  EXPECT_EQ(bench.count(b, MessageKind::kResume), 1U);
+  const RunSequence::Opening opening{.phase = step, .version = Version{4}};
+  bench.phases.open(opening, Term{2}, {});
+  resumption.collect(opening, collected);
+  EXPECT_EQ(bench.ledger.owner(step, StageId{1}, 1), mate);
+  EXPECT_FALSE(bench.ledger.owner(step, StageId{0}, 0).has_value());
+  const auto ack = bench.told<wire::ReportAck>(b, MessageKind::kReportAck);
+  ASSERT_EQ(ack.size(), 1U);
+  EXPECT_EQ(ack[0].refused(0), 1U);
+  EXPECT_FALSE(bench.rulings.any());
+  held(b, 4)->add_acknowledged()->set_index(1);
+}
+
+// ---- EraBeginning -------------------------------------------------------------------------------
+
+TEST(EraBeginning, WithoutACheckpointItIsTheSeedsParameters) {
+  PartsBench bench;
+  EraBeginning beginning(bench.shape, bench.alarms, bench.outbox, bench.rulings);
+  beginning.look();
+  EXPECT_FALSE(beginning.take_found().has_value());
+  bench.clock.run_for(1ms);
+  const auto found = beginning.take_found();
+  ASSERT_TRUE(found.has_value() && found->has_value());
+  EXPECT_EQ(beginning.version(), 0U);
+  EXPECT_TRUE(beginning.path().empty());
+  EXPECT_FALSE(beginning.take_found().has_value()) << "told once";
+}
+
+TEST(EraBeginning, ErasThatGetNoFurtherWaitEverLongerAndAreCounted) {
+  PartsBench bench;
+  EraBeginning beginning(bench.shape, bench.alarms, bench.outbox, bench.rulings);
+  EXPECT_TRUE(beginning.count_rollback(5));
+  EXPECT_EQ(beginning.fruitless(), 0U) << "it got further than ever";
+  for (std::uint32_t times = 1; times <= knobs().fruitless_eras_max; ++times)
+    EXPECT_TRUE(beginning.count_rollback(5));
+  const MarkExpected pause("era_beginning.pause");
+  beginning.look();
+  bench.clock.run_for(knobs().era_pause_min);
+  EXPECT_FALSE(beginning.take_found().has_value());
+  bench.clock.run_for(knobs().era_pause_max);
+  EXPECT_TRUE(beginning.take_found().has_value());
+  EXPECT_FALSE(beginning.count_rollback(5));
+  EXPECT_TRUE(beginning.count_rollback(6)) << "further again";
+  EXPECT_EQ(beginning.furthest(), 6U);
+}
+
+TEST(EraBeginning, APieceThatItDoesNotHaveIsMissing) {
+  PartsBench bench;
+  const Seat a = bench.seated(0);
+  EraBeginning beginning(bench.shape, bench.alarms, bench.outbox, bench.rulings);
+  wire::PieceRequest request;
+  request.mutable_blob()->set_saved(3);
+  EXPECT_EQ(beginning.on_piece_request(bench.peers.at(a).session, request), 0U);
+  const auto pieces = bench.told<wire::Piece>(a, MessageKind::kPiece);
+  ASSERT_EQ(pieces.size(), 1U);
+  EXPECT_TRUE(pieces[0].missing());
+}
+
+// ---- LinkProbe ----------------------------------------------------------------------------------
+
+class Probe : public ::testing::Test {
+ protected:
+  // A member at an address of its own, where somebody listens or nobody does.
+  Seat member_at(const std::string& address) {
+    wire::Hello hello;
+    hello.set_address(address);
+    return *bench.members.join(hello, StageId{0});
+  }
+  PartsBench bench;
+  SimNetwork network{bench.clock, {}};
+  bool may = true;
+  LinkProbe probe{network.node(0), bench.alarms, bench.members, bench.rulings,
+                  [this] { return may; }};
+};
+
+TEST_F(Probe, AProcessThatIsGoneIsLost) {
+  const Seat seat = member_at("sim:9");
+  probe.probe(seat, "reset");
+  bench.clock.run_for(10s);
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].why, "reset");
+  EXPECT_FALSE(bench.rulings.take_self_restart().has_value());
+}
+
+TEST_F(Probe, OneThatLivesIsNoLossOfItsStage) {
+  std::vector<std::shared_ptr<Connection>> taken;
+  const auto bound =
+      network.node(1).listen({"sim", 0}, [&](std::shared_ptr<Connection> connection) {
+        connection->start({.on_frame = [](Frame) {}, .on_closed = [](const Error&) {}});
+        taken.push_back(std::move(connection));
+      });
+  ASSERT_TRUE(bound.has_value()) << bound.error().what;
+  const Seat seat = member_at(to_string(*bound));
+  const MarkExpected lives("link_probe.lives");
+  probe.probe(seat, "reset");
+  bench.clock.run_for(2s);
+  const auto restart = bench.rulings.take_self_restart();
+  ASSERT_TRUE(restart.has_value());
+  EXPECT_NE(restart->why.find("the last of its stage and lives"), std::string::npos);
+  may = false;
+  probe.probe(seat, "reset");
+  bench.clock.run_for(2s);
+  EXPECT_EQ(bench.rulings.take_losses().size(), 1U) << "it has begun again too often";
+}
+
+}  // namespace
+}  // namespace swarmline
