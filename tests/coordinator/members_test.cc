@@ -1,5 +1,5 @@
-// Who comes, who is waited for, who goes: gathering, recovery, the beginning of an era, each without
-// what is above it.
+// Who comes, who is waited for, who goes: gathering, recovery, the beginning of an era, each
+// without what is above it.
 #include <gtest/gtest.h>
 
 #include "pipeline/coordinator/members/gathering.h"
