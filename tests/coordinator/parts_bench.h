@@ -33,6 +33,7 @@ inline CoordinatorOptions bench_options(std::uint32_t stages, std::uint32_t micr
   config.model.layers = 4;
   config.model.d_model = 8;
   config.model.heads = 2;
+  config.model.tied_embeddings = false;  // each stage is one group
   config.data.files = {"synthetic"};
   config.batch = {.batch = microbatches, .microbatch = 1, .sequence = 4};
   config.pipeline.stages = stages;

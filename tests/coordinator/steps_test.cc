@@ -152,6 +152,8 @@ TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
 
 TEST_F(Reports, AClaimOfAnothersSeatIsRefused) {
   bench.open_step(0);
+  bench.leases.want(a, 4);
+  bench.leases.pump();
   wire::Claim claim;
   *claim.mutable_seat() = to_wire(a);
   *claim.mutable_id() = to_wire(AttemptId{{kStep0, 0}, resend_attempt(a.peer, 1)});

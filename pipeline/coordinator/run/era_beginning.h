@@ -36,7 +36,6 @@ class EraBeginning {
   std::uint64_t furthest() const { return furthest_; }  // version ever committed
   // The run goes back after `committed` commits. False: it has too often, without getting further.
   bool count_rollback(std::uint64_t committed);
-  std::uint32_t fruitless() const { return fruitless_; }
 
   // Looks, after a pause where the run has gone back often; take_found() has it then.
   void look();

@@ -5,9 +5,6 @@
 //   Thread:   control thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "base/ids.h"
 #include "pipeline/coordinator/run/rulings.h"
 
@@ -20,8 +17,6 @@ class RunObserver {
   virtual void on_seat_lost(const SeatLoss& /*lost*/) {}
   // The run goes back: all seats are over, what steps were open is void.
   virtual void on_rollback() {}
-  // The step is committed, durably; `version` is step + 1.
-  virtual void on_committed(std::uint64_t /*step*/) {}
   // A phase is over: a committed step, or an evaluation.
   virtual void on_retired(const Phase& /*phase*/) {}
 };
