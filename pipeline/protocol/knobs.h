@@ -38,6 +38,8 @@ struct Knobs {
   // ---- Coordinator: a slow peer at a step's end ----
   // What holds a step up for less costs less than computing it twice.
   Duration tail_patience_min = std::chrono::milliseconds(50);
+  // A timer that fires so late says that this machine stood still: what it waits for may be here.
+  Duration overslept_min = std::chrono::milliseconds(50);
   // ---- Coordinator: checkpoints, eras, recovery ----
   Duration checkpoint_deadline = std::chrono::seconds(600);
   std::uint32_t damaged_checkpoints_max = 16;               // of a run

@@ -17,10 +17,6 @@
 namespace swarmline {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-// Only where another coordinator may take over: a peer looks for it when its own has been silent
-// for longer (or for ten heartbeats).
-inline constexpr Duration kCoordinatorSilence = std::chrono::seconds(10);
-
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
   // peer <-> coordinator

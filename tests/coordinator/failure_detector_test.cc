@@ -106,7 +106,7 @@ TEST_F(Detector, WhereAllAreSilentItIsNotThey) {
   detector.heard(b, at(4s));
   EXPECT_FALSE(detector.hears_nobody(detector.silent(at(5s)), at(5s))) << "b was heard";
   const MarkExpected nobody("failure_detector.hears_nobody");
-  EXPECT_TRUE(detector.hears_nobody(detector.silent(at(8s)), at(8s)));
+  EXPECT_TRUE(detector.hears_nobody(detector.silent(at(8100ms)), at(8100ms)));
   EXPECT_FALSE(detector.hears_nobody({}, at(8s)));
 }
 

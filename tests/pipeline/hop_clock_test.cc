@@ -120,7 +120,7 @@ TEST_F(HopClockTest, WhoStoodStillItselfFindsNobodyLate) {
   clock_.begin(attempt(next_), a_, Leg::kForward, now_);
   EXPECT_FALSE(clock_.is_late(attempt(next_), knobs().hop_late_min - 1ms, 0ms));
   EXPECT_TRUE(clock_.is_late(attempt(next_), 2s, 0ms));
-  EXPECT_FALSE(clock_.is_late(attempt(next_), 2s, HopClock::kOversleptMin));
+  EXPECT_FALSE(clock_.is_late(attempt(next_), 2s, knobs().overslept_min));
 }
 
 TEST_F(HopClockTest, AnAnswerOfAnotherPeerIsNone) {

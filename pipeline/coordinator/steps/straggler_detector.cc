@@ -4,13 +4,9 @@
 
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
-
-namespace {
-// A timer that fires so late says that this machine stood still: reports may have come meanwhile.
-constexpr Duration kOversleptMin = std::chrono::milliseconds(50);
-}  // namespace
 
 void StragglerDetector::on_report(const Phase& phase) {
   if (phase.kind != PhaseKind::kTrain || !ledger_.is_open(phase) || phases_.is_sealed(phase))
@@ -35,7 +31,7 @@ void StragglerDetector::on_tail_timer(Instant due) {
     return;
   const Instant now = alarms_.now();
   const Duration patience = *pace_.patience();
-  const bool silent = now >= *last + patience && now - due < kOversleptMin;
+  const bool silent = now >= *last + patience && now - due < knobs().overslept_min;
   if (silent && is_held_up(reported_)) back_up(reported_);
   watch_tail(now < *last + patience ? *last + patience : now + patience);
 }

@@ -25,6 +25,7 @@
 
 #include "base/ids.h"
 #include "base/units.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -35,8 +36,6 @@ class HopClock {
   static constexpr std::uint32_t kSamplesMin = 8;  // of a peer and leg, before anything is late
   static constexpr double kMargin = 2;             // times (smoothed + kDeviations deviations)
   static constexpr double kDeviations = 4;
-  // A timer that fires so late says that this machine stood still: answers may have come meanwhile.
-  static constexpr Duration kOversleptMin = std::chrono::milliseconds(50);
 
   // `timeout`: no leg is waited for longer, and each so long of which too little is known.
   explicit HopClock(Duration timeout) : timeout_(timeout) {}
@@ -58,7 +57,7 @@ class HopClock {
   Duration patience(const AttemptId& id) const;
   // The leg has run for so long, as a timer says that fired so much after it was due.
   bool is_late(const AttemptId& id, Duration waited, Duration overslept) const {
-    return waited >= patience(id) && overslept < kOversleptMin;
+    return waited >= patience(id) && overslept < knobs().overslept_min;
   }
   // The peer of that leg has answered something of its phase, so that it does not just wait for the
   // commit before it, and owes answers to fewer than hop_owed_max attempts that were given up.
