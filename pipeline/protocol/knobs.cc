@@ -28,7 +28,7 @@ constexpr KnobInfo kTable[] = {
      .count = &Knobs::round_attempts_max,
      .high = 8,
      .gives_up = true},
-    {.name = "overslept_min", .duration = &Knobs::overslept_min},
+    {.name = "overslept_min", .duration = &Knobs::overslept_min, .low = 0.1, .high = 40},
     {.name = "tail_patience_min", .duration = &Knobs::tail_patience_min, .low = 0.1, .high = 10},
     {.name = "checkpoint_deadline", .duration = &Knobs::checkpoint_deadline, .low = 0.05},
     {.name = "damaged_checkpoints_max",
