@@ -209,7 +209,7 @@ TEST_P(Rivals, APeerThatComesBackStepsAsItsMatesDo) {
 
 // Bamboo: neighbours in the pipeline that are lost together end the run.
 TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
-  const MarkExpected doubt("ledger.doubted"), again("forwarder.lost_peers_work_sent_again");
+  const MarkExpected doubt("ledger.doubted"), again("forwarder.sent_again_after_link_loss");
   twice(run_of({2, 2, 2, 2}), [&](Swarm& swarm) {
     until_committed(swarm, 1);
     const SimNodeId b = swarm.node(1, 1), c = swarm.node(2, 0);
