@@ -212,6 +212,8 @@ TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
   const MarkExpected doubt("ledger.doubted"), again("forwarder.sent_again_after_link_loss");
   twice(run_of({2, 2, 2, 2}), [&](Swarm& swarm) {
     until_committed(swarm, 1);
+    const auto before = swarm.delivered(MessageKind::kForward);
+    ASSERT_TRUE(swarm.until([&] { return swarm.delivered(MessageKind::kForward) > before + 8; }));
     const SimNodeId b = swarm.node(1, 1), c = swarm.node(2, 0);
     swarm.kill(b);
     swarm.kill(c);
