@@ -151,15 +151,27 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
   if (kind != MessageKind::kHeartbeat && kind != MessageKind::kGoodbye &&
       parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
     return;
-  if (on_shadow_message(session, frame)) return;
   const Seat seat = session->seat;
-  const auto with = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
-    const auto parsed = parse<Message>(frame);
-    if (!parsed) {
-      log(LogLevel::kWarn, "closing {}: {}", to_string(seat), parsed.error().what);
-      return parts_.outbox.close(session);
-    }
-    if (from_wire(parsed->seat()) == seat && parts_.members.is_current(seat)) handle(*parsed);
+  const auto parsed = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
+    const auto message = parse<Message>(frame);
+    if (message) return handle(*message);
+    log(LogLevel::kWarn, "closing {}: {}", to_string(seat), message.error().what);
+    parts_.outbox.close(session);
+  };
+  const auto with = [&](auto type, auto&& handle) {
+    parsed(type, [&](const auto& m) {
+      if (from_wire(m.seat()) == seat && parts_.members.is_current(seat)) handle(m);
+    });
+  };
+  // What a shadow says as well as a seat, each under its own name.
+  const auto with_either = [&](auto type, auto&& handle) {
+    parsed(type, [&](const auto& m) {
+      const Seat from = from_wire(m.seat());
+      const bool of_shadow = from.peer == seat.peer && parts_.shadows.has(from);
+      if (!of_shadow && (from != seat || !parts_.members.is_current(seat))) return;
+      handle(from, m);
+      if (of_shadow) parts_.takeovers.wake();
+    });
   };
   switch (kind) {
     case MessageKind::kHeartbeat:
@@ -173,10 +185,8 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       return with(std::type_identity<wire::Leave>(),
                   [&](const auto&) { parts_.relocation.on_leave(seat); });
     case MessageKind::kWantState:
-      return with(std::type_identity<wire::WantState>(), [&](const auto&) {
-        if (!parts_.life.is<life::Forming>() && !parts_.members.serves(seat))
-          parts_.states.want(seat);
-      });
+      return with_either(std::type_identity<wire::WantState>(),
+                         [&](const Seat& from, const auto&) { on_want_state(from); });
     case MessageKind::kPieceRequest:
       return with(std::type_identity<wire::PieceRequest>(), [&](const auto& m) {
         parts_.checkpointer.count_bytes(parts_.beginning.on_piece_request(session, m));
@@ -191,7 +201,9 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       return with(std::type_identity<wire::RoundBroken>(),
                   [&](const auto& m) { parts_.round.on_round_broken(m); });
     case MessageKind::kReady:
-      return with(std::type_identity<wire::Ready>(), [&](const auto& m) { on_ready(session, m); });
+      return with_either(std::type_identity<wire::Ready>(), [&](const Seat& from, const auto& m) {
+        parts_.shadows.has(from) ? on_shadow_ready(from, m) : on_ready(session, m);
+      });
     case MessageKind::kWantLeases:
       return with(std::type_identity<wire::WantLeases>(), [&](const auto& m) {
         if (seat.stage.value == 0) parts_.leases.want(seat, m.total());  // only it has the data
@@ -209,55 +221,31 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       return with(std::type_identity<wire::StallReport>(),
                   [&](const auto& m) { parts_.intake.on_stall(m); });
     case MessageKind::kReduced:
-      return with(std::type_identity<wire::Reduced>(), [&](const auto& m) { on_reduced(m); });
+      return with_either(std::type_identity<wire::Reduced>(),
+                         [&](const Seat& from, const auto& m) { on_reduced(from, m); });
     case MessageKind::kStepped:
       return with(std::type_identity<wire::Stepped>(), [&](const auto& m) { on_stepped(m); });
     case MessageKind::kSealMismatch:
       return with(std::type_identity<wire::SealMismatch>(),
                   [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
     case MessageKind::kGoodbye:
-      return with(std::type_identity<wire::Goodbye>(), [&](const auto& m) {
-        const std::string reason = m.reason().substr(0, Arrivals::kTextBytesMax);
-        parts_.rulings.lose(seat, reason.empty() ? "it left" : reason,
-                            reason.empty() ? Departure::kLeft : Departure::kFailed);
+      return with_either(std::type_identity<wire::Goodbye>(), [&](const Seat& from, const auto& m) {
+        on_goodbye(from, m.reason().substr(0, Arrivals::kTextBytesMax));
       });
     default:
       log(LogLevel::kWarn, "{} sent a {}", to_string(seat), to_string(kind));
   }
 }
 
-// What a peer says of a stage that it follows, under its shadow's name.
-bool Reign::on_shadow_message(const SessionPtr& session, const Frame& frame) {
-  if (parts_.shadows.empty()) return false;
-  const auto with = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
-    const auto parsed = parse<Message>(frame);
-    if (!parsed) return false;
-    const Seat shadow = from_wire(parsed->seat());
-    if (shadow.peer != session->seat.peer || shadow == session->seat || !parts_.shadows.has(shadow))
-      return false;
-    handle(shadow, *parsed);
-    parts_.takeovers.wake();
-    return true;
-  };
-  switch (kind_of(frame)) {
-    case MessageKind::kWantState:
-      return with(std::type_identity<wire::WantState>(),
-                  [&](const Seat& shadow, const auto&) { parts_.standbys.on_want_state(shadow); });
-    case MessageKind::kReady:
-      return with(std::type_identity<wire::Ready>(), [&](const Seat& shadow, const auto& m) {
-        parts_.standbys.on_ready(shadow, m.version(), m.state_digest());
-        parts_.audit.look_again(shadow.stage, m.version());
-      });
-    case MessageKind::kReduced:
-      return with(std::type_identity<wire::Reduced>(),
-                  [&](const Seat&, const auto& m) { parts_.round.on_reduced(m); });
-    case MessageKind::kGoodbye:
-      return with(std::type_identity<wire::Goodbye>(), [&](const Seat& shadow, const auto& m) {
-        parts_.standbys.on_goodbye(shadow, m.reason().substr(0, Arrivals::kTextBytesMax));
-      });
-    default:
-      return false;
-  }
+void Reign::on_want_state(const Seat& from) {
+  if (parts_.shadows.has(from)) return parts_.standbys.on_want_state(from);
+  if (!parts_.life.is<life::Forming>() && !parts_.members.serves(from)) parts_.states.want(from);
+}
+
+void Reign::on_goodbye(const Seat& from, const std::string& reason) {
+  if (parts_.shadows.has(from)) return parts_.standbys.on_goodbye(from, reason);
+  parts_.rulings.lose(from, reason.empty() ? "it left" : reason,
+                      reason.empty() ? Departure::kLeft : Departure::kFailed);
 }
 
 void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
@@ -287,10 +275,16 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
                                         to_string(*first), to_string(seat), seat.stage.value));
 }
 
-void Reign::on_reduced(const wire::Reduced& reduced) {
-  if (!parts_.round.on_reduced(reduced)) return;
+void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
+  parts_.standbys.on_ready(shadow, ready.version(), ready.state_digest());
+  parts_.audit.look_again(shadow.stage, ready.version());
+}
+
+// A shadow computes nothing that could be measured.
+void Reign::on_reduced(const Seat& from, const wire::Reduced& reduced) {
+  if (!parts_.round.on_reduced(reduced) || parts_.shadows.has(from)) return;
   parts_.stats.on_reduced(reduced);
-  parts_.members.measured(from_wire(reduced.seat()), reduced.busy_ns(), reduced.contributions());
+  parts_.members.measured(from, reduced.busy_ns(), reduced.contributions());
   parts_.boundaries.on_reduced(reduced);
 }
 

@@ -38,9 +38,11 @@ class Reign {
   void on_closed(const SessionPtr& session, const Error& error);
   void on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   void on_message(const SessionPtr& session, const Frame& frame);
-  bool on_shadow_message(const SessionPtr& session, const Frame& frame);
+  void on_want_state(const Seat& from);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
-  void on_reduced(const wire::Reduced& reduced);
+  void on_shadow_ready(const Seat& shadow, const wire::Ready& ready);
+  void on_reduced(const Seat& from, const wire::Reduced& reduced);
+  void on_goodbye(const Seat& from, const std::string& reason);
   void on_stepped(const wire::Stepped& stepped);
   void look();  // for those who are silent or late
 

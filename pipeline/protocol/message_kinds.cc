@@ -8,8 +8,6 @@ std::string_view to_string(MessageKind kind) {
       return "ErrorReply";
     case MessageKind::kFollow:
       return "Follow";
-    case MessageKind::kToShadow:
-      return "ToShadow";
     case MessageKind::kHello:
       return "Hello";
     case MessageKind::kWelcome:
@@ -118,6 +116,26 @@ std::string_view to_string(MessageKind kind) {
       return "StopReply";
   }
   return "?";
+}
+
+Result<std::optional<Seat>> addressee(const Frame& frame) {
+  switch (kind_of(frame)) {
+    case MessageKind::kMembership:
+    case MessageKind::kCommit:
+    case MessageKind::kFetchReduced:
+    case MessageKind::kStateOffer:
+    case MessageKind::kPieceRequest:
+    case MessageKind::kPiece:
+      break;
+    default:
+      return std::nullopt;
+  }
+  const auto addressed = parse<wire::Addressed>(frame);
+  if (!addressed) return std::unexpected(addressed.error());
+  if (!addressed->has_to())
+    return fail(ErrorCode::kCorrupt,
+                std::string(to_string(kind_of(frame))) + " does not say whom it is for");
+  return from_wire(addressed->to());
 }
 
 wire::Phase to_wire(const Phase& phase) {

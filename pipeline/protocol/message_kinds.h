@@ -16,7 +16,8 @@
 
 namespace swarmline {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
+
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
   // peer <-> coordinator
@@ -70,10 +71,9 @@ enum class MessageKind : std::uint16_t {
   kReduceChunk = 58,
   kPieceRequest = 59,
   kPiece = 60,
-  // coordinator -> peer, of the stages that it follows; a shadow's own words come under its seat:
-  // the peer's, with the stage it follows
+  // coordinator -> peer, of the stages that it follows
   kFollow = 66,
-  kToShadow = 67,
+  // 67 was a message that wrapped others for a shadow; it is not given again
   // admin
   kStatusRequest = 80,
   kStatusReply = 81,
@@ -104,6 +104,11 @@ Result<Message> parse(const Frame& frame) {
                 "a message of kind " + std::to_string(frame.kind) + " does not parse");
   return message;
 }
+
+// Whom a message to a peer is for, where its own seat and its shadows all may get such ones
+// (wire::Addressed); none: another kind of message, for the peer whatever it serves. Fails when it
+// should be there and is not.
+Result<std::optional<Seat>> addressee(const Frame& frame);
 
 // Between the strong types and their wire form.
 wire::Phase to_wire(const Phase& phase);

@@ -66,6 +66,7 @@ class Watch {
     const bool ended = cluster_.run_until(
         [&] {
           cluster_.coordinator().check_invariants();
+          for (std::size_t i = 0; i < cluster_.peers(); ++i) cluster_.peer(i).check_invariants();
           if (cluster_.coordinators_killed() > killed_) on_power_cut();
           return !violation_.empty() || done();
         },

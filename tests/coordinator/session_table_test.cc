@@ -101,11 +101,12 @@ TEST(Outbox, AShadowIsReachedThroughItsHost) {
   const FakeSession host;
   sessions.add(host.session);
   sessions.seat(host.session, seat_of(3, 0));
-  outbox.send(seat_of(3, 1), make_frame(MessageKind::kCommit, wire::Commit()));
+  wire::Commit commit;
+  *commit.mutable_to() = to_wire(seat_of(3, 1));
+  outbox.send(seat_of(3, 1), make_frame(MessageKind::kCommit, commit));
   outbox.flush();
-  ASSERT_EQ(host.kinds(), std::vector{MessageKind::kToShadow});
-  const auto wrapped = parse<wire::ToShadow>(host.channel->said[0]);
-  EXPECT_EQ(wrapped->stage(), 1U);
+  ASSERT_EQ(host.kinds(), std::vector{MessageKind::kCommit});
+  EXPECT_EQ(addressee(host.channel->said[0]).value(), std::optional(seat_of(3, 1)));
 }
 
 }  // namespace

@@ -285,6 +285,19 @@ TEST_F(Rounds, AResultOutlivesWhoAveragedItAndOthersFetchIt) {
   EXPECT_TRUE(round.has_result(newcomer));
 }
 
+TEST_F(Rounds, WhereAShadowHasTheResultItIsNamedBesideItsHost) {
+  const Seat shadow{a.peer, StageId{1}, a.incarnation};
+  const Seat newcomer = bench.seated(1);
+  round.add_late(shadow);
+  round.add_late(newcomer);
+  round.on_reduced(reduced(shadow, 0));
+  const auto fetch = bench.told<wire::FetchReduced>(newcomer, MessageKind::kFetchReduced);
+  ASSERT_EQ(fetch.size(), 1U);
+  EXPECT_EQ(from_wire(fetch[0].to()), newcomer);
+  EXPECT_EQ(from_wire(fetch[0].holders(0).seat()), a);
+  EXPECT_EQ(from_wire(fetch[0].holders(0).shadow()), shadow);
+}
+
 TEST_F(Rounds, AMemberWhoseSumsAreNotWhatItReportedIsLostInTheEnd) {
   wire::SealMismatch mismatch;
   *mismatch.mutable_seat() = to_wire(mate);

@@ -94,7 +94,7 @@ TEST_F(GradientTest, ASumIsHeldThenKeptThenOnlyItsCopyIsLeft) {
 TEST_F(GradientTest, WhatCantBeAveragedIsFetchedAndPlaced) {
   const MarkExpected fetched("gradients.fetched_instead_of_averaged");
   const Buffer sum = Buffer::zeroed(bench_.state().reduced().size());
-  gradients_.on_fetch(round_of(0), xxh3(sum.bytes()), {{bench_.other(), "sim:2"}});
+  gradients_.on_fetch(round_of(0), xxh3(sum.bytes()), {{bench_.other(), bench_.other()}});
   const auto requests = asked();
   ASSERT_EQ(requests.size(), 1U);
   EXPECT_TRUE(gradients_.bytes(round_of(0)).empty());
@@ -103,6 +103,16 @@ TEST_F(GradientTest, WhatCantBeAveragedIsFetchedAndPlaced) {
   EXPECT_EQ(bench_.told<wire::Reduced>(MessageKind::kReduced).size(), 1U);
   EXPECT_TRUE(gradients_.have(round_of(0), xxh3(sum.bytes())));
   EXPECT_GT(here_, 0);
+}
+
+TEST_F(GradientTest, AShadowThatHoldsItIsAskedByNameUntilItIsAMatesToo) {
+  const Seat shadow{bench_.other().peer, StageId{7}, bench_.other().incarnation};
+  GradientFetch fetch(100, 77);
+  fetch.add_holders({{bench_.other(), shadow}});
+  EXPECT_EQ(fetch.who_has_it(bench_.other()), shadow);
+  fetch.add_mates({{bench_.other().peer, bench_.other()}});
+  EXPECT_EQ(fetch.who_has_it(bench_.other()), bench_.other());
+  EXPECT_EQ(fetch.who_has_it(bench_.self()), bench_.self());
 }
 
 TEST_F(GradientTest, AWholeThatIsSomethingElseIsFetchedAgainFromMates) {

@@ -5,8 +5,10 @@
 
 #include "base/check.h"
 #include "engine/config/load.h"
+#include "pipeline/protocol/knobs.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/synthetic_source.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_config.h"
 #include "tests/pipeline/swarm_harness.h"
 
@@ -48,6 +50,7 @@ class LonePeer : public testing::Test {
                                      made->start({.on_frame =
                                                       [this, node](Frame frame) {
                                                         ++heard_[{node, kind_of(frame)}];
+                                                        last_[{node, kind_of(frame)}] = frame;
                                                         if (kind_of(frame) == MessageKind::kHello)
                                                           hello_ = frame.request;
                                                       },
@@ -56,8 +59,8 @@ class LonePeer : public testing::Test {
     SWARMLINE_CHECK(bound.has_value());
   }
   template <typename Message>
-  void say(MessageKind kind, const Message& message) {
-    links_.at(0)->send(make_frame(kind, message));
+  void say(MessageKind kind, const Message& message, SimNodeId node = 0) {
+    links_.at(node)->send(make_frame(kind, message));
     runtime_.run_for(20ms);
   }
   void welcome() {
@@ -78,6 +81,7 @@ class LonePeer : public testing::Test {
     links_.at(0)->send(std::move(reply));
     runtime_.run_for(20ms);
     wire::Membership membership;
+    *membership.mutable_to() = to_wire(seat(1));
     wire::PeerInfo* mate = membership.add_mates();
     *mate->mutable_seat() = to_wire(seat(2));
     mate->set_address(address(2));
@@ -90,6 +94,19 @@ class LonePeer : public testing::Test {
     codecs->set_backward("none");
     say(MessageKind::kOpenPhase, open);
   }
+  // The coordinator has it fetch what `holder` has, who is reached as `linked`.
+  void fetch_from(const Seat& linked, const Seat& holder) {
+    wire::FetchReduced fetch;
+    *fetch.mutable_to() = to_wire(seat(1));
+    *fetch.mutable_phase() = to_wire(step_);
+    fetch.set_group(1);
+    fetch.set_digest(kDigest);
+    wire::GroupMember* named = fetch.add_holders();
+    *named->mutable_seat() = to_wire(linked);
+    named->set_address(address(linked.peer.value));
+    if (holder != linked) *named->mutable_shadow() = to_wire(holder);
+    say(MessageKind::kFetchReduced, fetch);
+  }
   std::uint64_t asked(SimNodeId mate) { return heard_[{mate, MessageKind::kPieceRequest}]; }
 
   const Phase step_{PhaseKind::kTrain, 0};
@@ -99,6 +116,7 @@ class LonePeer : public testing::Test {
   SimDevice device_;
   std::map<SimNodeId, std::shared_ptr<Connection>> links_;  // newest
   std::map<std::pair<SimNodeId, MessageKind>, std::uint64_t> heard_;
+  std::map<std::pair<SimNodeId, MessageKind>, Frame> last_;
   std::uint64_t hello_ = 0;
   std::optional<PeerOutcome> outcome_;
   std::unique_ptr<StagePeer> peer_;
@@ -107,14 +125,7 @@ class LonePeer : public testing::Test {
 // Until the commit the coordinator names another holder when one is lost; afterwards it does not.
 TEST_F(LonePeer, AResultWhoseHolderIsLostIsFetchedFromAMateOnceItIsCommitted) {
   welcome();
-  wire::FetchReduced fetch;
-  *fetch.mutable_phase() = to_wire(step_);
-  fetch.set_group(1);
-  fetch.set_digest(kDigest);
-  wire::GroupMember* holder = fetch.add_holders();
-  *holder->mutable_seat() = to_wire(seat(3));
-  holder->set_address(address(3));
-  say(MessageKind::kFetchReduced, fetch);
+  fetch_from(seat(3), seat(3));
   EXPECT_GT(asked(3), 0U);
   wire::PeerLost lost;
   *lost.mutable_seat() = to_wire(seat(3));
@@ -122,6 +133,7 @@ TEST_F(LonePeer, AResultWhoseHolderIsLostIsFetchedFromAMateOnceItIsCommitted) {
   runtime_.run_for(5s);
   EXPECT_EQ(asked(2), 0U);
   wire::Commit commit;
+  *commit.mutable_to() = to_wire(seat(1));
   wire::GroupDigest* group = commit.add_groups();
   group->set_group(1);
   group->set_digest(kDigest);
@@ -133,6 +145,51 @@ TEST_F(LonePeer, AResultWhoseHolderIsLostIsFetchedFromAMateOnceItIsCommitted) {
   runtime_.run_for(1s);
   EXPECT_GT(asked(2), 0U);
   EXPECT_FALSE(outcome_.has_value()) << outcome_->sentence;
+}
+
+TEST_F(LonePeer, WhoIsAskedAndWhoAsksAreNamedWhereALinkLeadsToTwoStages) {
+  welcome();
+  const Seat shadow{PeerId{3}, StageId{0}, Incarnation{1}};
+  fetch_from(seat(3), shadow);
+  ASSERT_GT(asked(3), 0U);
+  const auto request = parse<wire::PieceRequest>(last_[{3, MessageKind::kPieceRequest}]);
+  EXPECT_EQ(from_wire(request->to()), shadow);
+  EXPECT_EQ(from_wire(request->seat()), seat(1));
+  // What comes for another of this peer's is none of its business.
+  const std::uint64_t before = asked(3);
+  wire::Piece piece;
+  *piece.mutable_blob() = request->blob();
+  piece.set_piece(request->piece());
+  piece.set_checksum(1);
+  *piece.mutable_to() = to_wire(Seat{PeerId{1}, StageId{0}, Incarnation{1}});
+  say(MessageKind::kPiece, piece, 3);
+  EXPECT_EQ(asked(3), before);
+  *piece.mutable_to() = request->seat();
+  say(MessageKind::kPiece, piece, 3);
+  EXPECT_GT(asked(3), before) << "it is damaged: asked again";
+}
+
+TEST_F(LonePeer, WhoAsksAStageThatHasEndedHearsThatNothingIsHeld) {
+  const MarkExpected ended("peer.asked_of_a_stage_that_has_ended");
+  welcome();
+  fetch_from(seat(3), seat(3));
+  wire::PieceRequest request;
+  request.mutable_blob()->mutable_reduced()->set_group(1);
+  *request.mutable_seat() = to_wire(seat(3));
+  *request.mutable_to() = to_wire(Seat{PeerId{1}, StageId{0}, Incarnation{1}});
+  say(MessageKind::kPieceRequest, request, 3);
+  ASSERT_TRUE(last_.contains({3, MessageKind::kPiece}));
+  const auto piece = parse<wire::Piece>(last_[{3, MessageKind::kPiece}]);
+  EXPECT_TRUE(piece->missing());
+  EXPECT_EQ(from_wire(piece->to()), seat(3));
+}
+
+TEST_F(LonePeer, WhatShouldSayWhomItIsForAndDoesNotEndsIt) {
+  welcome();
+  say(MessageKind::kCommit, wire::Commit());
+  runtime_.run_for(knobs().goodbye_time + 1s);
+  ASSERT_TRUE(outcome_.has_value());
+  EXPECT_EQ(outcome_->sentence, "Commit does not say whom it is for");
 }
 
 }  // namespace

@@ -216,6 +216,7 @@ std::set<Seat> Membership::refresh_views() {
 
 wire::Membership Membership::view_for(const Seat& seat) const {
   wire::Membership view;
+  *view.mutable_to() = to_wire(seat);
   view.set_serial(serial_);
   auto add = [this](wire::PeerInfo* info, const Seat& other) {
     *info->mutable_seat() = to_wire(other);

@@ -2,20 +2,22 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
+namespace {
+bool says_it_is_for(const Seat& to, const Frame& frame) {
+  const auto named = addressee(frame);
+  return named && *named == to;
+}
+}  // namespace
+
 void Outbox::send(const Seat& to, Frame frame) {
   SessionPtr session = sessions_.of(to.peer);
-  if (!session) return;
-  if (session->seat.stage != to.stage) {
-    wire::ToShadow wrapped;
-    wrapped.set_stage(to.stage.value);
-    wrapped.set_kind(frame.kind);
-    wrapped.set_meta(std::move(frame.meta));
-    frame = make_frame(MessageKind::kToShadow, wrapped);
-  }
+  if (!session || session->seat.incarnation != to.incarnation) return;
+  SWARMLINE_CHECK(session->seat.stage == to.stage || says_it_is_for(to, frame));
   send(session, std::move(frame));
 }
 

@@ -7,7 +7,7 @@
 //   Ownership: the sessions outlive it; a message holds its session.
 //   Thread:    control thread.
 //   Errors:    what is for somebody without a connection is dropped: whoever is not there hears
-//              what it missed when it comes.
+//              what it missed when it comes. So is what is for a seat that its peer has no more.
 //   Bounds:    what one event can cause: a few messages for each seat.
 #pragma once
 
@@ -28,7 +28,8 @@ class Outbox {
   Outbox(const SessionTable& sessions, const JournalProgress& journal)
       : sessions_(sessions), journal_(journal) {}
 
-  // To the seat's peer, or to its shadow of another stage, whose name is a seat, too.
+  // To the seat's peer, or to its shadow of another stage, whose name is a seat, too. The same
+  // connection leads to both, so what is for a shadow must say so (`addressee`).
   void send(const Seat& to, Frame frame);
   void send(const SessionPtr& to, Frame frame);
   void respond(RpcChannel::Respond respond, Result<Frame> answer);

@@ -92,6 +92,7 @@ std::uint64_t EraBeginning::on_piece_request(const SessionPtr& session,
     return 0;
   }
   wire::Piece reply;
+  *reply.mutable_to() = request.seat();
   *reply.mutable_blob() = request.blob();
   reply.set_piece(request.piece());
   reply.set_missing(piece->size() == 0);

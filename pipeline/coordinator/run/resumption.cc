@@ -24,8 +24,9 @@ void Resumption::tell(const CollectedHoldings& collected) {
     in_.outbox.send(seat, make_frame(MessageKind::kMembership, in_.members.view_for(seat)));
     if (last && holdings.version() < last->version) {
       SWARMLINE_MARK("resumption.commit_said_again");
-      in_.outbox.send(seat, make_frame(MessageKind::kCommit,
-                                       commit_said_again(in_.shape, *last).to_wire(false)));
+      in_.outbox.send(seat,
+                      make_frame(MessageKind::kCommit,
+                                 commit_said_again(in_.shape, *last).message_to(seat, false)));
     }
     in_.members.at(seat.peer).stepped = holdings.stepped();
     if (holdings.stepped() > 0) in_.audit.say(seat, holdings.stepped(), holdings.state_digest());

@@ -134,8 +134,8 @@ std::set<StageId> StandbyReplicas::stages_to_keep_for() const {
 void StandbyReplicas::tell_commit(const CommitOrder& commit, const std::set<StageId>& keepers) {
   for (const auto& [seat, shadow] : std::map(in_.shadows.all())) {
     if (!shadow.follows) continue;
-    in_.outbox.send(seat,
-                    make_frame(MessageKind::kCommit, commit.to_wire(keepers.contains(seat.stage))));
+    in_.outbox.send(seat, make_frame(MessageKind::kCommit,
+                                     commit.message_to(seat, keepers.contains(seat.stage))));
     in_.shadows.committed(seat, commit.step + 1, commit.skipped || in_.round.has_result(seat),
                           in_.alarms.now());
   }

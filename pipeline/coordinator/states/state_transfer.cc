@@ -69,8 +69,10 @@ void StateTransfer::offer(StageId stage) {
     *holder->mutable_seat() = to_wire(seat);
     holder->set_address(members_.members().at(seat.peer).address);
   }
-  for (const Seat& follower : offer->followers)
+  for (const Seat& follower : offer->followers) {
+    *message.mutable_to() = to_wire(follower);
     outbox_.send(follower, make_frame(MessageKind::kStateOffer, message));
+  }
 }
 
 void StateTransfer::forget(const Seat& joiner) {
@@ -94,7 +96,7 @@ void StateTransfer::follow_on(const Seat& seat, std::uint64_t version) {
   outbox_.send(seat, make_frame(MessageKind::kMembership, members_.view_for(seat)));
   for (const CommitOrder& commit : recent_commits_)
     if (commit.step >= version)
-      outbox_.send(seat, make_frame(MessageKind::kCommit, commit.to_wire(false)));
+      outbox_.send(seat, make_frame(MessageKind::kCommit, commit.message_to(seat, false)));
 }
 
 void StateTransfer::remember(CommitOrder order) {

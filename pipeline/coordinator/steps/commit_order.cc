@@ -1,9 +1,12 @@
 #include "pipeline/coordinator/steps/commit_order.h"
 
+#include "pipeline/protocol/message_kinds.h"
+
 namespace swarmline {
 
-wire::Commit CommitOrder::to_wire(bool keep) const {
+wire::Commit CommitOrder::message_to(const Seat& to, bool keep) const {
   wire::Commit commit;
+  *commit.mutable_to() = to_wire(to);
   commit.set_step(step);
   commit.set_skipped(skipped);
   commit.set_again(again);

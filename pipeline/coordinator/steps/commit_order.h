@@ -23,7 +23,7 @@ struct CommitOrder {
   double loss = 0;
 
   // `keep`: some member of the stage has yet to fetch the reduced gradient.
-  wire::Commit to_wire(bool keep) const;
+  wire::Commit message_to(const Seat& to, bool keep) const;
 };
 
 // As the journal has it, for those who did not hear of it.

@@ -164,18 +164,21 @@ void CommitRound::send_fetch(GroupId group, const std::vector<Seat>& to) {
   fetch.set_group(group.value);
   fetch.set_attempt(board_.attempt(group).value);
   fetch.set_digest(board_.digest(group));
-  std::vector<Seat> holders;
-  for (const Seat& seat : board_.holders(group))
-    if (const std::optional<Seat> reached = link_seat(seat)) holders.push_back(*reached);
+  std::vector<wire::GroupMember> holders;
+  for (const Seat& seat : board_.holders(group)) {
+    const std::optional<Seat> reached = link_seat(seat);
+    if (!reached) continue;
+    wire::GroupMember& holder = holders.emplace_back();
+    *holder.mutable_seat() = to_wire(*reached);
+    holder.set_address(in_.members.members().at(reached->peer).address);
+    if (seat != *reached) *holder.mutable_shadow() = to_wire(seat);
+  }
   const std::size_t named = std::min(holders.size(), kHoldersNamedMax);
   for (const Seat& seat : to) {
+    *fetch.mutable_to() = to_wire(seat);
     fetch.clear_holders();
-    for (std::size_t i = 0; i < named; ++i) {  // others to others
-      const Seat& from = holders[(seat.peer.value + i) % holders.size()];
-      wire::GroupMember* holder = fetch.add_holders();
-      *holder->mutable_seat() = to_wire(from);
-      holder->set_address(in_.members.members().at(from.peer).address);
-    }
+    for (std::size_t i = 0; i < named; ++i)  // others to others
+      *fetch.add_holders() = holders[(seat.peer.value + i) % holders.size()];
     in_.outbox.send(seat, make_frame(MessageKind::kFetchReduced, fetch));
   }
 }

@@ -76,8 +76,8 @@ void Committer::tell(CommitOrder order) {
   for (const auto& [peer, session] : in_.sessions.seated()) {
     const Seat& seat = session->seat;
     if (in_.members.serves(seat) || in_.members.follows(seat))
-      in_.outbox.send(session,
-                      make_frame(MessageKind::kCommit, order.to_wire(keep.contains(seat.stage))));
+      in_.outbox.send(session, make_frame(MessageKind::kCommit,
+                                          order.message_to(seat, keep.contains(seat.stage))));
   }
   in_.standbys.tell_commit(order, keep);
   in_.states.remember(std::move(order));

@@ -11,6 +11,7 @@ namespace swarmline {
 
 Frame piece_reply(const wire::PieceRequest& request, BytesView held) {
   wire::Piece reply;
+  *reply.mutable_to() = request.seat();
   *reply.mutable_blob() = request.blob();
   reply.set_piece(request.piece());
   const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;

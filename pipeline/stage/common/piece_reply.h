@@ -1,4 +1,5 @@
-// The answer to one piece request: that piece of the bytes that are held, or that they are not.
+// The answer to one piece request, to whoever of that peer asked: that piece of the bytes that are
+// held, or that they are not.
 // Thread: any; pure.
 #pragma once
 

@@ -72,8 +72,7 @@ class GradientExchange {
   // ---- What others have ----
   // The coordinator says that this member's averaging can't end. The step is the one that is
   // committed next.
-  void on_fetch(const RoundKey& key, std::uint64_t digest,
-                const std::vector<SealedGroup::Member>& holders);
+  void on_fetch(const RoundKey& key, std::uint64_t digest, const GradientFetch::Holders& holders);
   Result<void> on_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
   void set_mates(const std::vector<Seat>& mates);
   void on_link_lost(const Seat& peer);
@@ -130,7 +129,7 @@ class GradientExchange {
   void hash(const RoundKey& key, std::uint64_t bytes_sent);
   void report(const RoundKey& key, std::uint64_t bytes_sent, wire::Reduced& message);
   void on_bad_chunk(const Seat& from, const Error& error);
-  void fetch(const RoundKey& key, std::uint64_t digest, const std::vector<Seat>& holders,
+  void fetch(const RoundKey& key, std::uint64_t digest, const GradientFetch::Holders& holders,
              bool coordinator_waits);
   void pump(const RoundKey& key);
   void pump_all();
@@ -139,7 +138,7 @@ class GradientExchange {
   void all_pieces_here(const RoundKey& key);
   void checked(const RoundKey& key, Buffer bytes, std::uint64_t digest);
   void place(const RoundKey& key);
-  std::vector<Seat> mates() const;
+  GradientFetch::Holders mates() const;
 
   StageContext& context_;
   StageJobs& jobs_;

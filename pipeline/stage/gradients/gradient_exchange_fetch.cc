@@ -21,10 +21,10 @@ RoundKey round_key(const wire::ReducedId& reduced) {
 
 // ---- Who may have it ----------------------------------------------------------------------------
 
-std::vector<Seat> GradientExchange::mates() const {
-  std::vector<Seat> seats;
-  for (const auto& [peer, mate] : mates_) seats.push_back(mate);
-  return seats;
+GradientFetch::Holders GradientExchange::mates() const {
+  GradientFetch::Holders holders;
+  for (const auto& [peer, mate] : mates_) holders[mate] = mate;
+  return holders;
 }
 
 void GradientExchange::set_mates(const std::vector<Seat>& mates) {
@@ -51,23 +51,18 @@ void GradientExchange::on_peer_lost(const Seat& lost) {
 // ---- Asking -------------------------------------------------------------------------------------
 
 void GradientExchange::on_fetch(const RoundKey& key, std::uint64_t digest,
-                                const std::vector<SealedGroup::Member>& holders) {
+                                const GradientFetch::Holders& holders) {
   // Its report and this question have crossed: who holds it may let go of it now.
   const auto mine = entries_.find(key);
   const GradientState state = state_of(key);
   if (in_place(state) && mine->second.digest == digest) return;
   SWARMLINE_MARK("gradients.fetched_instead_of_averaged");
   averager_.abandon(key.phase, key.group);
-  std::vector<Seat> seats;
-  for (const auto& [seat, address] : holders) {
-    seats.push_back(seat);
-    context_.links.set_address(seat, address);
-  }
-  fetch(key, digest, seats, true);
+  fetch(key, digest, holders, true);
 }
 
 void GradientExchange::fetch(const RoundKey& key, std::uint64_t digest,
-                             const std::vector<Seat>& holders, bool coordinator_waits) {
+                             const GradientFetch::Holders& holders, bool coordinator_waits) {
   const auto entry = entries_.try_emplace(key).first;
   if (entry->second.state == kChecked || entry->second.state == kPlacing) return;
   if (entry->second.state != kFetching) become(entry, kFetching);
@@ -80,10 +75,12 @@ void GradientExchange::fetch(const RoundKey& key, std::uint64_t digest,
 void GradientExchange::pump(const RoundKey& key) {
   const auto entry = entries_.find(key);
   if (entry == entries_.end() || !entry->second.fetch) return;
-  PieceFetch& pieces = entry->second.fetch->pieces();
-  if (pieces.stuck()) return pause(key);
-  for (const PieceFetch::Ask& ask : pieces.asks()) {
+  GradientFetch& fetch = *entry->second.fetch;
+  if (fetch.pieces().stuck()) return pause(key);
+  for (const PieceFetch::Ask& ask : fetch.pieces().asks()) {
     wire::PieceRequest request;
+    *request.mutable_seat() = to_wire(context_.self);
+    *request.mutable_to() = to_wire(fetch.who_has_it(ask.holder));
     wire::ReducedId* reduced = request.mutable_blob()->mutable_reduced();
     *reduced->mutable_phase() = to_wire(key.phase);
     reduced->set_group(key.group.value);

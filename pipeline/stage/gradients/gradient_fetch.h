@@ -1,6 +1,7 @@
 // One averaged gradient on its way from members that hold it. Pure: says whom to ask for what.
-//   Holders: those that the coordinator named; once it is committed, or for a joiner, the mates,
-//            too, who keep it for a few steps.
+//   Holders: those that the coordinator named, some of them shadows beside the seat whose link
+//            leads to them; once it is committed, or for a joiner, the mates, too, who keep it for
+//            a few steps.
 //   Thread:  control thread; pure.
 //   Bounds:  knobs().fetch_tries_max tries in a row when nobody has it, or it is not what its
 //            digest says.
@@ -8,8 +9,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
-#include <vector>
 
 #include "base/ids.h"
 #include "pipeline/stage/common/piece_fetch.h"
@@ -18,9 +17,11 @@ namespace swarmline {
 
 class GradientFetch {
  public:
+  using Holders = std::map<Seat, Seat>;  // by the seat that a link leads to: who has it there
+
   GradientFetch(std::uint64_t bytes, std::uint64_t digest);
 
-  void add_holders(const std::vector<Seat>& holders);  // named ones: asked again after a pause
+  void add_holders(const Holders& holders);  // named ones: asked again after a pause
   void add_mates(const std::map<PeerId, Seat>& mates);
   void on_peer_lost(const Seat& lost);
   // A pause is over: all that are known are worth another try.
@@ -30,6 +31,7 @@ class GradientFetch {
   // False: that was the last one.
   bool count_try();
 
+  Seat who_has_it(const Seat& linked) const;
   PieceFetch& pieces() { return pieces_; }
   std::uint64_t digest() const { return digest_; }
 
@@ -40,7 +42,7 @@ class GradientFetch {
   std::uint64_t bytes_;
   std::uint64_t digest_;
   PieceFetch pieces_;
-  std::set<Seat> named_;
+  Holders named_;
   std::uint32_t tries_ = 1;
 };
 

@@ -7,6 +7,7 @@
 #include "base/marks.h"
 #include "engine/metrics/render.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/common/piece_reply.h"
 #include "pipeline/stage/life/stage_peer_impl.h"
 
 namespace swarmline {
@@ -80,15 +81,6 @@ void StagePeer::Impl::on_stage_message(const Frame& frame) {
       auto follow = parse<wire::Follow>(frame);
       return follow ? on_follow(*follow) : finish(1, follow.error().what);
     }
-    case MessageKind::kToShadow: {
-      auto message = parse<wire::ToShadow>(frame);
-      if (!message) return finish(1, message.error().what);
-      if (auto heard = shadows_.on_coordinator(*message); !heard)
-        shadow_failed(
-            {seat_.peer, StageId{static_cast<std::uint16_t>(message->stage())}, seat_.incarnation},
-            heard.error());
-      return;
-    }
     case MessageKind::kResume: {
       auto resume = parse<wire::Resume>(frame);
       if (!resume) return finish(1, resume.error().what);
@@ -98,9 +90,24 @@ void StagePeer::Impl::on_stage_message(const Frame& frame) {
     default:
       break;
   }
-  if (auto handled = stage_->on_coordinator(frame); !handled)
-    finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
-                          handled.error().what));
+  hand_to_stage(frame);
+}
+
+void StagePeer::Impl::hand_to_stage(const Frame& frame) {
+  const auto to = addressee(frame);
+  if (!to) return finish(1, to.error().what);
+  const Seat name = to->value_or(seat_);
+  SeatedStage* const stage = stage_of(name);
+  if (!stage) return;
+  const Result<void> handled = stage->on_coordinator(frame);
+  if (handled) return;
+  if (name != seat_) return shadow_failed(name, handled.error());
+  finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
+                        handled.error().what));
+}
+
+SeatedStage* StagePeer::Impl::stage_of(const Seat& name) const {
+  return name == seat_ ? stage_.get() : shadows_.find(name);
 }
 
 void StagePeer::Impl::on_resume(const wire::Resume& resume) {
@@ -166,14 +173,24 @@ void StagePeer::Impl::shadow_failed(const Seat& shadow, const Error& error) {
 
 void StagePeer::Impl::on_peer(const Seat& from, const Frame& frame) {
   if (!stage_ || life_.finished()) return;
-  const Result<bool> taken = shadows_.on_peer(from, frame);
-  if (taken && *taken) return;
-  const Result<void> handled =
-      taken ? stage_->on_peer(from, frame) : std::unexpected(taken.error());
+  const Result<void> handled = hand_to_stage(from, frame);
   if (handled) return;
   metrics_.counter("swarmline_bad_frames_total", {{"kind", std::string(to_string(kind_of(frame)))}})
       .add();
   links_.disconnect(from, handled.error());
+}
+
+// Whoever asks a stage that has ended asks somebody else.
+Result<void> StagePeer::Impl::hand_to_stage(const Seat& from, const Frame& frame) {
+  const auto to = addressee(frame);
+  if (!to) return std::unexpected(to.error());
+  if (SeatedStage* const stage = stage_of(to->value_or(seat_))) return stage->on_peer(from, frame);
+  if (kind_of(frame) != MessageKind::kPieceRequest) return {};
+  SWARMLINE_MARK("peer.asked_of_a_stage_that_has_ended");
+  const auto request = parse<wire::PieceRequest>(frame);
+  if (!request) return std::unexpected(request.error());
+  links_.send(from, piece_reply(*request, {}));
+  return {};
 }
 
 void StagePeer::Impl::log_metrics() {

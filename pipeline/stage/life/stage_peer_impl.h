@@ -66,7 +66,11 @@ class StagePeer::Impl {
   // life/stage_peer.cc: what is said
   void on_coordinator(const Frame& frame);
   void on_stage_message(const Frame& frame);
+  void hand_to_stage(const Frame& frame);
   void on_peer(const Seat& from, const Frame& frame);
+  Result<void> hand_to_stage(const Seat& from, const Frame& frame);
+  // The seat's, or a shadow's; null: it has ended.
+  SeatedStage* stage_of(const Seat& name) const;
   void on_peer_lost(const Seat& lost);
   void on_resume(const wire::Resume& resume);
   void on_follow(const wire::Follow& follow);

@@ -258,9 +258,12 @@ Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
   if (key.phase.kind != PhaseKind::kTrain || key.phase.step != committed().value ||
       !gradients_.in_group(key.group))
     return fail(ErrorCode::kCorrupt, to_string(key.phase) + " can't be fetched now");
-  std::vector<SealedGroup::Member> holders;
-  for (const wire::GroupMember& holder : message.holders())
-    holders.push_back({from_wire(holder.seat()), holder.address()});
+  GradientFetch::Holders holders;
+  for (const wire::GroupMember& holder : message.holders()) {
+    const Seat linked = from_wire(holder.seat());
+    context_.links.set_address(linked, holder.address());
+    holders[linked] = holder.has_shadow() ? from_wire(holder.shadow()) : linked;
+  }
   gradients_.on_fetch(key, message.digest(), holders);
   return {};
 }

@@ -78,8 +78,8 @@ class SeatedStage {
 
   bool serves() const { return !commits_.following(); }
   StageId stage() const { return context_.stage.stage; }
+  const Seat& self() const { return context_.self; }  // a shadow: its name
   Version committed() const { return commits_.committed(); }
-  bool holds(const wire::BlobId& blob) const;
   std::uint64_t state_bytes() const { return state_.frozen_bytes(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
@@ -99,6 +99,7 @@ class SeatedStage {
   Result<void> on_open(const wire::OpenPhase& open);
   Result<void> on_fetch(const wire::FetchReduced& message);
   Result<void> on_resume();
+  bool holds(const wire::BlobId& blob) const;
   Result<void> on_piece_request(const Seat& from, const wire::PieceRequest& request);
   Result<void> on_piece(const Seat& from, const Frame& frame);
   void make_initial_state();

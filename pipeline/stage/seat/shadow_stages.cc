@@ -40,29 +40,9 @@ void ShadowStages::drop(StageId stage) {
   queue_.submit(std::move(barrier));
 }
 
-Result<void> ShadowStages::on_coordinator(const wire::ToShadow& message) {
-  const auto found = stages_.find(StageId{static_cast<std::uint16_t>(message.stage())});
-  if (found == stages_.end()) return {};
-  Frame frame;
-  frame.kind = static_cast<std::uint16_t>(message.kind());
-  frame.meta = message.meta();
-  return found->second->on_coordinator(frame);
-}
-
-Result<bool> ShadowStages::on_peer(const Seat& from, const Frame& frame) {
-  if (kind_of(frame) == MessageKind::kPieceRequest) {
-    auto request = parse<wire::PieceRequest>(frame);
-    if (!request) return std::unexpected(request.error());
-    for (const auto& [stage, shadow] : stages_) {
-      if (!shadow->holds(request->blob())) continue;
-      SWARMLINE_TRY(shadow->on_peer(from, frame));
-      return true;
-    }
-  }
-  // Pieces do not say who asked: whoever did not ignores them.
-  if (kind_of(frame) == MessageKind::kPiece)
-    for (const auto& [stage, shadow] : stages_) SWARMLINE_TRY(shadow->on_peer(from, frame));
-  return false;
+SeatedStage* ShadowStages::find(const Seat& name) const {
+  const auto found = stages_.find(name.stage);
+  return found != stages_.end() && found->second->self() == name ? found->second.get() : nullptr;
 }
 
 void ShadowStages::on_link_lost(const Seat& peer, const Error& error) {
@@ -85,7 +65,7 @@ void ShadowStages::clear() {
 
 void ShadowStages::check_invariants() const {
   for (const auto& [stage, shadow] : stages_) {
-    SWARMLINE_CHECK(shadow->stage() == stage && !shadow->serves());
+    SWARMLINE_CHECK(shadow->stage() == stage && shadow->self().stage == stage && !shadow->serves());
     shadow->check_invariants();
   }
 }

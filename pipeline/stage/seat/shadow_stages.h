@@ -2,6 +2,8 @@
 // host memory, stepped at each commit, so that it can take one over at once.
 //   What:      each is a joiner that is never seated: fetches a frozen state from the stage's
 //              members, fetches each step's reduced gradient, says what it holds.
+//   Names:     a seat: the peer's, with the stage that it follows. It speaks and is spoken to under
+//              that one, over the connections of its peer.
 //   Ownership: the doors and the links outlive them. Thread: control thread; their steps are jobs
 //              of the peer's device.
 //   Errors:    a shadow's own end it (`fail` of its parts), not its peer.
@@ -27,10 +29,7 @@ class ShadowStages {
   void follow(SeatedStageParts parts);
   void drop(StageId stage);
   void drop_all();
-  // A message of the coordinator's to one of them; unknown ones are ignored (it has just ended).
-  Result<void> on_coordinator(const wire::ToShadow& message);
-  // True: it was for one of them alone.
-  Result<bool> on_peer(const Seat& from, const Frame& frame);
+  SeatedStage* find(const Seat& name) const;  // null: there is none, or it has ended
   void on_link_lost(const Seat& peer, const Error& error);
   void on_peer_lost(const Seat& lost);
   // Hands one over, or null. The device must let go of it (DeviceQueue::clear) before it is used.

@@ -122,14 +122,15 @@ void StateExchange::compare(const std::shared_ptr<KeptState>& kept, std::size_t 
 void StateExchange::ask(const PieceFetch::Ask& ask) {
   fetch_->asked = context_.runtime.now();
   wire::PieceRequest request;
+  *request.mutable_seat() = to_wire(context_.self);
   request.mutable_blob()->set_stage(context_.self.stage.value);
   request.set_piece(ask.piece);
   if (fetch_->saved) {
     request.mutable_blob()->set_saved(fetch_->version.value);
-    *request.mutable_seat() = to_wire(context_.self);
     context_.notify_coordinator(make_frame(MessageKind::kPieceRequest, request));
   } else {
     request.mutable_blob()->set_state(fetch_->version.value);
+    *request.mutable_to() = to_wire(ask.holder);
     context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
   }
 }
