@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-namespace swarmline {
+#include "base/log_level.h"
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError };
+namespace swarmline {
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;

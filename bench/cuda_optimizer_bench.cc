@@ -110,8 +110,9 @@ void measure(const OptimizerSection& options, const char* op, std::size_t elemen
   const double all = bytes * static_cast<double>(elements);
   const auto half = static_cast<std::size_t>(all / 2);
   const DeviceBytes from(half), to(half);
-  bench::report(op, options.state.c_str(), "fp32", kernels::kMomentBlock, all,
-                bench::time_beside_copy(nullptr, all, from, to, step), goal);
+  bench::report(op, options.state == MomentsKind::k8Bit ? "8bit" : "fp32", "fp32",
+                kernels::kMomentBlock, all, bench::time_beside_copy(nullptr, all, from, to, step),
+                goal);
 }
 
 int run(int argc, char** argv) {
@@ -121,9 +122,9 @@ int run(int argc, char** argv) {
   constexpr double kCoded = 1 + 4.0 / 256;  // bytes of a coded moment
   OptimizerSection options;
   options.lr = 0.01;
-  for (const char* state : {"fp32", "8bit"}) {
+  for (const MomentsKind state : {MomentsKind::kF32, MomentsKind::k8Bit}) {
     options.state = state;
-    const bool coded = options.state == "8bit";
+    const bool coded = options.state == MomentsKind::k8Bit;
     options.kind = OptimizerKind::kAdamW;
     measure(options, "adamw", elements, coded ? 12 + 4 * kCoded : 28, coded ? kCodedGoal : 0);
     options.kind = OptimizerKind::kLamb;

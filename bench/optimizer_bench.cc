@@ -119,7 +119,8 @@ SWARMLINE_WIDEST float read_8bit(const Traffic<std::uint8_t>& t, std::size_t n) 
 // CPU seconds of the step's traffic alone, the best of a few.
 double floor_seconds(const OptimizerSection& options, const Buffer& gradients, Buffer& parameters) {
   constexpr int kTries = 5;
-  const bool coded = options.state == "8bit", lamb = options.kind == OptimizerKind::kLamb;
+  const bool coded = options.state == MomentsKind::k8Bit,
+             lamb = options.kind == OptimizerKind::kLamb;
   const std::size_t moment_bytes = kElements * (coded ? 1 : sizeof(float));
   Buffer m = Buffer::zeroed(moment_bytes), v = Buffer::zeroed(moment_bytes);
   const Traffic<float> fp32{gradients.as<float>().data(), m.as<float>().data(),
@@ -145,7 +146,7 @@ double floor_seconds(const OptimizerSection& options, const Buffer& gradients, B
 }
 
 // `bytes`: read and written for one parameter.
-void run_step(benchmark::State& state, OptimizerKind kind, const char* kept, double bytes) {
+void run_step(benchmark::State& state, OptimizerKind kind, MomentsKind kept, double bytes) {
   OptimizerSection options;
   options.kind = kind;
   options.state = kept;
@@ -188,12 +189,13 @@ void run_sum_of_squares(benchmark::State& state) {
 // second pass. 8bit: AdamW the same with moments of 1 1/64 bytes; LAMB g m v p, then all of
 // AdamW's.
 constexpr double kCoded = 1 + 4.0 / 256;
-BENCHMARK_CAPTURE(run_step, adamw, OptimizerKind::kAdamW, "fp32", 28)
+BENCHMARK_CAPTURE(run_step, adamw, OptimizerKind::kAdamW, MomentsKind::kF32, 28)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(run_step, adamw_8bit, OptimizerKind::kAdamW, "8bit", 12 + 4 * kCoded)
+BENCHMARK_CAPTURE(run_step, adamw_8bit, OptimizerKind::kAdamW, MomentsKind::k8Bit, 12 + 4 * kCoded)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(run_step, lamb, OptimizerKind::kLamb, "fp32", 40)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(run_step, lamb_8bit, OptimizerKind::kLamb, "8bit", 20 + 6 * kCoded)
+BENCHMARK_CAPTURE(run_step, lamb, OptimizerKind::kLamb, MomentsKind::kF32, 40)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(run_step, lamb_8bit, OptimizerKind::kLamb, MomentsKind::k8Bit, 20 + 6 * kCoded)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_sum_of_squares)->Unit(benchmark::kMillisecond);
 

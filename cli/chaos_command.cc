@@ -67,7 +67,7 @@ Result<int> run_command(const ChaosFlags& flags) {
   const RunFolder folder(config->run_folder());
   SWARMLINE_TRY(folder.prepare(to_toml(*config), flags.fresh));
   init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});
-  std::vector<std::string> arguments{"--log-level", config->log.level};
+  std::vector<std::string> arguments{"--log-level", std::string(to_string(config->log.level))};
   if (!flags.peer_config.empty())
     arguments.insert(arguments.end(), {"--config", flags.peer_config});
   auto result = run_chaos({.config = *config,

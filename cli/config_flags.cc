@@ -81,11 +81,4 @@ Result<PeerConfig> load_peer(const PeerFlags& flags) {
   return std::unexpected(std::move(error));
 }
 
-LogLevel log_level_of(const std::string& name) {
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warn") return LogLevel::kWarn;
-  if (name == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
-}
-
 }  // namespace swarmline

@@ -30,6 +30,4 @@ struct PeerFlags {
 void add_peer_flags(CLI::App& command, PeerFlags& flags);
 Result<PeerConfig> load_peer(const PeerFlags& flags);
 
-LogLevel log_level_of(const std::string& name);
-
 }  // namespace swarmline

@@ -29,7 +29,7 @@ Result<int> run_coordinator(const CoordinatorFlags& flags, const NetworkFactory&
   auto loaded = load_config(flags.config);
   if (!loaded) return std::unexpected(std::move(loaded).error());
   const RunConfig& config = *loaded;
-  init_log({.level = log_level_of(config.log.level), .file = {}, .prefix = "coordinator"});
+  init_log({.level = config.log.level, .file = {}, .prefix = "coordinator"});
 
   AsioRuntime runtime;
   Result<RunOutcome> outcome;

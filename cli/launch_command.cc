@@ -103,7 +103,7 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
                                   {"--threads", std::to_string(*flags.threads)});
   }
   options.peer_arguments.insert(options.peer_arguments.end(),
-                                {"--log-level", options.config.log.level});
+                                {"--log-level", std::string(to_string(options.config.log.level))});
   return options;
 }
 

@@ -46,7 +46,8 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
   const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
-  init_log({.level = log_level_of(flags.log_level), .file = {}, .prefix = name});
+  const LogLevel level = parse_log_level(flags.log_level).value_or(LogLevel::kInfo);
+  init_log({.level = level, .file = {}, .prefix = name});
 
   set_compute_threads(static_cast<int>(machine->threads));
   AsioRuntime runtime;

@@ -48,13 +48,14 @@ Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const 
   std::vector<StageHolding> holdings;
   for (const StageSpec& stage : *cuts) {
     const ParameterLayout layout = make_layout(model, stage);
-    holdings.push_back({.stage = stage,
-                        .peers = config.pipeline.peers.at(stage.stage.value),
-                        .parameters = elements_of(layout),
-                        .state_bytes = state_bytes(config, layout),
-                        .activation_bytes = retained_bytes(model, stage, config.batch.microbatch,
-                                                           config.pipeline.recompute == "true"),
-                        .flops_share = stage_flops(costs, stage) / all_flops});
+    holdings.push_back(
+        {.stage = stage,
+         .peers = config.pipeline.peers.at(stage.stage.value),
+         .parameters = elements_of(layout),
+         .state_bytes = state_bytes(config, layout),
+         .activation_bytes = retained_bytes(model, stage, config.batch.microbatch,
+                                            config.pipeline.recompute == Recompute::kAlways),
+         .flops_share = stage_flops(costs, stage) / all_flops});
   }
   return holdings;
 }

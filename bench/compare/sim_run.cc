@@ -184,14 +184,14 @@ RunConfig config_of(const SimPlan& plan) {
   config.model.dtype = DType::kF64;
   config.data.files = {"synthetic"};
   config.batch = {.batch = plan.microbatches, .microbatch = 1, .sequence = kSequence};
-  config.optimizer.schedule = "constant";
+  config.optimizer.schedule = LearningSchedule::kConstant;
   config.pipeline.stages = static_cast<std::uint32_t>(plan.peers.size());
   config.pipeline.peers = plan.peers;
   config.pipeline.delay = plan.delay;
   config.pipeline.in_flight = plan.in_flight;
   config.pipeline.layers.assign(plan.peers.size(), 1);
   const bool fixed = plan.rule == Rule::kGPipe || plan.rule == Rule::k1F1B;
-  config.pipeline.wiring = fixed ? "static" : "stochastic";
+  config.pipeline.wiring = fixed ? WiringKind::kStatic : WiringKind::kStochastic;
   if (fixed)
     config.pipeline.order = plan.rule == Rule::kGPipe ? OrderKind::kGPipe : OrderKind::k1F1B;
   config.wiring.in_flight_per_peer = plan.in_flight_per_peer;

@@ -66,9 +66,16 @@ std::optional<double> convert(const KeySpec& spec, const RawValue& value) {
 }
 
 const Choice* find_choice(const KeySpec& spec, const RawValue& value) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  if (!text) return nullptr;
-  const auto found = std::ranges::find(spec.kind.choices, *text, &Choice::name);
+  std::string_view name;
+  if (const auto* text = std::get_if<std::string>(&value.data)) {
+    name = *text;
+  } else if (const bool* flag = std::get_if<bool>(&value.data);
+             flag && spec.kind.form == Form::kTextOrBool) {
+    name = *flag ? "true" : "false";
+  } else {
+    return nullptr;
+  }
+  const auto found = std::ranges::find(spec.kind.choices, name, &Choice::name);
   return found == spec.kind.choices.end() ? nullptr : &*found;
 }
 
@@ -80,12 +87,14 @@ std::optional<T> convert_enum(const KeySpec& spec, const RawValue& value) {
 }
 
 template <>
+std::optional<ShadowsPerStage> convert(const KeySpec& spec, const RawValue& value) {
+  if (find_choice(spec, value)) return kShadowsAuto;
+  const auto number = convert_integer<std::uint32_t>(spec, value);
+  return number ? std::optional(ShadowsPerStage{.count = *number}) : std::nullopt;
+}
+
+template <>
 std::optional<std::string> convert(const KeySpec& spec, const RawValue& value) {
-  if (spec.kind.form == Form::kTextOrBool)
-    if (const bool* flag = std::get_if<bool>(&value.data)) return *flag ? "true" : "false";
-  if (spec.kind.form == Form::kTextOrNumber)
-    if (const auto number = convert_integer<std::uint64_t>(spec, value))
-      return fmt::format("{}", *number);
   if (!spec.kind.choices.empty()) {
     const Choice* choice = find_choice(spec, value);
     return choice ? std::optional<std::string>(choice->name) : std::nullopt;

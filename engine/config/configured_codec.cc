@@ -6,7 +6,8 @@ namespace swarmline {
 
 CodecOptions codec_options(const CodecSection& section) {
   return {.block = section.block,
-          .scales = section.scales == "bf16" ? kernels::ScaleKind::kBf16 : kernels::ScaleKind::kF32,
+          .scales =
+              section.scales == DType::kBF16 ? kernels::ScaleKind::kBf16 : kernels::ScaleKind::kF32,
           .topk = section.topk};
 }
 

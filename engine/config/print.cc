@@ -19,16 +19,17 @@ std::string list_text(const std::vector<T>& values, Show show) {
 struct ValueText {
   const KeySpec& spec;
 
+  std::string shown(std::string_view name) const {
+    const bool is_flag = spec.kind.form == Form::kTextOrBool && (name == "true" || name == "false");
+    return is_flag ? std::string(name) : quoted(name);
+  }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::uint32_t* value) const { return fmt::format("{}", *value); }
   std::string operator()(const std::uint64_t* value) const { return fmt::format("{}", *value); }
   std::string operator()(const double* value) const { return real_text(*value); }
-  std::string operator()(const std::string* value) const {
-    if (spec.kind.form == Form::kTextOrBool && (*value == "true" || *value == "false"))
-      return *value;
-    const bool digits =
-        !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
-    return spec.kind.form == Form::kTextOrNumber && digits ? *value : quoted(*value);
+  std::string operator()(const std::string* value) const { return quoted(*value); }
+  std::string operator()(const ShadowsPerStage* value) const {
+    return value->automatic ? quoted("auto") : fmt::format("{}", value->count);
   }
   std::string operator()(const std::vector<std::string>* values) const {
     return list_text(*values, [](const std::string& value) { return quoted(value); });
@@ -39,7 +40,7 @@ struct ValueText {
   template <typename Enum>
   std::string operator()(const Enum* value) const {
     for (const Choice& choice : spec.kind.choices)
-      if (choice.value == static_cast<int>(*value)) return quoted(choice.name);
+      if (choice.value == static_cast<int>(*value)) return shown(choice.name);
     return quoted("?");
   }
 };
@@ -76,8 +77,6 @@ struct Expectation {
     return number_text(std::get<RealRange>(kind.range));
   }
   std::string operator()(const std::string*) const {
-    if (kind.form == Form::kTextOrBool) return "true, false or \"auto\"";
-    if (kind.form == Form::kTextOrNumber) return choices_text(kind.choices) + " or " + integers();
     return kind.choices.empty() ? "text in quotes" : choices_text(kind.choices);
   }
   std::string operator()(const std::vector<std::string>*) const {
@@ -88,8 +87,12 @@ struct Expectation {
     return kind.form == Form::kNumberPerStage ? element + ", or a list of one for each stage"
                                               : "a list with, for each stage, " + element;
   }
+  std::string operator()(const ShadowsPerStage*) const {
+    return choices_text(kind.choices) + " or " + integers();
+  }
   template <typename Enum>
   std::string operator()(const Enum*) const {
+    if (kind.form == Form::kTextOrBool) return "true, false or \"auto\"";
     return choices_text(kind.choices);
   }
 };

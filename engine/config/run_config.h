@@ -8,17 +8,20 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/log_level.h"
 
 namespace swarmline {
+
+enum class NonFinite : std::uint8_t { kStop, kSkip };
 
 struct RunSection {
   std::string name = "run";
   std::uint64_t seed = 1;
   std::string dir = "runs";  // the run folder is dir/name
   std::uint64_t steps = 100;
-  std::string on_nonfinite = "stop";  // "skip" | "stop"
-  std::vector<std::string> etcd;      // HOST:PORT; none: the journal is in the run folder
-  double etcd_lease_seconds = 5;      // a coordinator silent for so long leads no more
+  NonFinite on_nonfinite = NonFinite::kStop;  // "skip" | "stop"
+  std::vector<std::string> etcd;              // HOST:PORT; none: the journal is in the run folder
+  double etcd_lease_seconds = 5;              // a coordinator silent for so long leads no more
   bool operator==(const RunSection&) const = default;
 };
 
@@ -53,11 +56,14 @@ struct ModelSection {
   bool operator==(const ModelSection&) const = default;
 };
 
+enum class DataKind : std::uint8_t { kBytes, kTokens };
+enum class TokenFormat : std::uint8_t { kAuto, kUint16, kUint32, kLlmC };
+
 struct DataSection {
-  std::string kind = "bytes";      // "bytes" | "tokens"
-  std::vector<std::string> files;  // paths and globs
+  DataKind kind = DataKind::kBytes;  // "bytes" | "tokens"
+  std::vector<std::string> files;    // paths and globs
   // tokens: "uint16" | "uint32" | "llmc" | "auto" (by header, else by extension .bin = uint16)
-  std::string token_format = "auto";
+  TokenFormat token_format = TokenFormat::kAuto;
   double held_out = 0.02;       // share of sequences kept for evaluation
   std::uint64_t bytes_max = 0;  // 0: all; otherwise only the first so many bytes are used
   bool operator==(const DataSection&) const = default;
@@ -71,6 +77,9 @@ struct BatchSection {
 };
 
 enum class OptimizerKind : std::uint8_t { kAdamW, kLamb };
+enum class LearningSchedule : std::uint8_t { kConstant, kLinear, kCosine };
+enum class MomentsKind : std::uint8_t { kF32, k8Bit };
+enum class StateMemory : std::uint8_t { kDevice, kHost };
 
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;  // "adamw" | "lamb"
@@ -79,24 +88,26 @@ struct OptimizerSection {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;                // global norm; 0: off
-  std::string schedule = "cosine";  // "constant" | "linear" | "cosine"
+  double clip = 1.0;                                      // global norm; 0: off
+  LearningSchedule schedule = LearningSchedule::kCosine;  // "constant" | "linear" | "cosine"
   std::uint64_t warmup_steps = 0;
-  double final_lr = 0.1;                // fraction of lr at the end of the schedule
-  std::string state = "fp32";           // of the moments: "fp32" | "8bit"
-  std::string state_memory = "device";  // of a CUDA stage: "device" | "host"
+  double final_lr = 0.1;                            // fraction of lr at the end of the schedule
+  MomentsKind state = MomentsKind::kF32;            // of the moments: "fp32" | "8bit"
+  StateMemory state_memory = StateMemory::kDevice;  // of a CUDA stage: "device" | "host"
   bool operator==(const OptimizerSection&) const = default;
 };
 
+enum class Recompute : std::uint8_t { kAuto, kAlways, kNever };
+enum class WiringKind : std::uint8_t { kStochastic, kStatic };
 enum class OrderKind : std::uint8_t { kFree, kGPipe, k1F1B };
 
 struct PipelineSection {
   std::uint32_t stages = 1;
   // One entry per stage once loaded; the file may say one number for all.
   std::vector<std::uint32_t> peers = {1};
-  std::uint32_t delay = 0;             // 0 | 1
-  std::string recompute = "auto";      // "true" | "false" | "auto"
-  std::string wiring = "stochastic";   // "stochastic" | "static"
+  std::uint32_t delay = 0;                      // 0 | 1
+  Recompute recompute = Recompute::kAuto;       // "true" | "false" | "auto"
+  WiringKind wiring = WiringKind::kStochastic;  // "stochastic" | "static"
   OrderKind order = OrderKind::kFree;  // "free" | "gpipe" | "1f1b": of a peer's microbatches
   // Microbatches in flight per source; 0: chosen from stages and peers.
   std::uint32_t in_flight = 0;
@@ -104,13 +115,14 @@ struct PipelineSection {
   bool operator==(const PipelineSection&) const = default;
 };
 
+// Codecs by name: what a name means is compression/codec.h's to say, by parse_codec.
 struct CodecSection {
   // none | fp16 | bf16 | lin8 | dyn8 | h8 | fp8 | e5m2 | int4 | h4 | auto
   std::string forward = "h8";
   std::string backward = "h8";
   std::string averaging = "none";  // the same but auto, and topk
   std::uint32_t block = 0;         // lin8, dyn8: elements per scale, 64..4096; 0: 256
-  std::string scales = "fp32";     // "fp32" | "bf16"
+  DType scales = DType::kF32;      // "fp32" | "bf16"
   bool stochastic = false;         // gradients: backward and averaging
   double topk = 0.01;              // share of the elements that topk keeps
   bool error_feedback = false;     // averaging; topk always has it
@@ -125,8 +137,18 @@ struct WiringSection {
   bool operator==(const WiringSection&) const = default;
 };
 
+// How many peers follow each stage: a number, or as many as cost next to nothing.
+struct ShadowsPerStage {
+  std::uint32_t count = 0;  // 0 with automatic
+  bool automatic = false;
+
+  bool none() const { return !automatic && count == 0; }
+  bool operator==(const ShadowsPerStage&) const = default;
+};
+inline constexpr ShadowsPerStage kShadowsAuto{.automatic = true};
+
 struct BalanceSection {
-  std::string shadows = "0";  // "auto" | a number per stage
+  ShadowsPerStage shadows;  // "auto" | a number per stage
   bool moves = true;
   double period_seconds = 60;
   bool operator==(const BalanceSection&) const = default;
@@ -163,7 +185,7 @@ struct SecuritySection {
 };
 
 struct LogSection {
-  std::string level = "info";  // debug | info | warn | error
+  LogLevel level = LogLevel::kInfo;  // debug | info | warn | error
   bool operator==(const LogSection&) const = default;
 };
 

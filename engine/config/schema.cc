@@ -13,7 +13,8 @@ constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();  // TOML
 constexpr double kHuge = std::numeric_limits<double>::max();
 constexpr double kDaySeconds = 86400;
 
-constexpr Choice kNonFinite[] = {{"skip"}, {"stop"}};
+constexpr Choice kNonFinite[] = {{"skip", static_cast<int>(NonFinite::kSkip)},
+                                 {"stop", static_cast<int>(NonFinite::kStop)}};
 constexpr Choice kNorms[] = {{"layernorm", static_cast<int>(NormKind::kLayerNorm)},
                              {"rmsnorm", static_cast<int>(NormKind::kRmsNorm)}};
 constexpr Choice kActivations[] = {{"gelu", static_cast<int>(ActivationKind::kGelu)},
@@ -28,15 +29,26 @@ constexpr Choice kComputes[] = {{"native", static_cast<int>(ComputeKind::kNative
                                 {"fp8", static_cast<int>(ComputeKind::kFp8)}};
 constexpr Choice kDTypes[] = {{"fp32", static_cast<int>(DType::kF32)},
                               {"fp64", static_cast<int>(DType::kF64)}};
-constexpr Choice kDataKinds[] = {{"bytes"}, {"tokens"}};
-constexpr Choice kTokenFormats[] = {{"auto"}, {"uint16"}, {"uint32"}, {"llmc"}};
+constexpr Choice kDataKinds[] = {{"bytes", static_cast<int>(DataKind::kBytes)},
+                                 {"tokens", static_cast<int>(DataKind::kTokens)}};
+constexpr Choice kTokenFormats[] = {{"auto", static_cast<int>(TokenFormat::kAuto)},
+                                    {"uint16", static_cast<int>(TokenFormat::kUint16)},
+                                    {"uint32", static_cast<int>(TokenFormat::kUint32)},
+                                    {"llmc", static_cast<int>(TokenFormat::kLlmC)}};
 constexpr Choice kOptimizers[] = {{"adamw", static_cast<int>(OptimizerKind::kAdamW)},
                                   {"lamb", static_cast<int>(OptimizerKind::kLamb)}};
-constexpr Choice kSchedules[] = {{"constant"}, {"linear"}, {"cosine"}};
-constexpr Choice kOptimizerStates[] = {{"fp32"}, {"8bit"}};
-constexpr Choice kStateMemories[] = {{"device"}, {"host"}};
-constexpr Choice kRecompute[] = {{"true"}, {"false"}, {"auto"}};
-constexpr Choice kWirings[] = {{"stochastic"}, {"static"}};
+constexpr Choice kSchedules[] = {{"constant", static_cast<int>(LearningSchedule::kConstant)},
+                                 {"linear", static_cast<int>(LearningSchedule::kLinear)},
+                                 {"cosine", static_cast<int>(LearningSchedule::kCosine)}};
+constexpr Choice kMoments[] = {{"fp32", static_cast<int>(MomentsKind::kF32)},
+                               {"8bit", static_cast<int>(MomentsKind::k8Bit)}};
+constexpr Choice kStateMemories[] = {{"device", static_cast<int>(StateMemory::kDevice)},
+                                     {"host", static_cast<int>(StateMemory::kHost)}};
+constexpr Choice kRecompute[] = {{"true", static_cast<int>(Recompute::kAlways)},
+                                 {"false", static_cast<int>(Recompute::kNever)},
+                                 {"auto", static_cast<int>(Recompute::kAuto)}};
+constexpr Choice kWirings[] = {{"stochastic", static_cast<int>(WiringKind::kStochastic)},
+                               {"static", static_cast<int>(WiringKind::kStatic)}};
 constexpr Choice kOrders[] = {{"free", static_cast<int>(OrderKind::kFree)},
                               {"gpipe", static_cast<int>(OrderKind::kGPipe)},
                               {"1f1b", static_cast<int>(OrderKind::k1F1B)}};
@@ -44,9 +56,13 @@ constexpr Choice kBoundaryCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"
                                       {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"auto"}};
 constexpr Choice kAveragingCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {"dyn8"}, {"h8"},
                                        {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"topk"}};
-constexpr Choice kScales[] = {{"fp32"}, {"bf16"}};
+constexpr Choice kScales[] = {{"fp32", static_cast<int>(DType::kF32)},
+                              {"bf16", static_cast<int>(DType::kBF16)}};
 constexpr Choice kShadows[] = {{"auto"}};
-constexpr Choice kLogLevels[] = {{"debug"}, {"info"}, {"warn"}, {"error"}};
+constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
+                                 {"info", static_cast<int>(LogLevel::kInfo)},
+                                 {"warn", static_cast<int>(LogLevel::kWarn)},
+                                 {"error", static_cast<int>(LogLevel::kError)}};
 
 constexpr KeyKind flag() {
   return {};
@@ -86,7 +102,7 @@ constexpr KeyKind one_of_or_bool(std::span<const Choice> choices) {
 }
 constexpr KeyKind one_of_or_ints(std::span<const Choice> choices, std::int64_t min,
                                  std::int64_t max) {
-  return {.range = IntRange{min, max}, .choices = choices, .form = Form::kTextOrNumber};
+  return {.range = IntRange{min, max}, .choices = choices};
 }
 
 // Section, key and field of a row: RunConfig's members are called as their keys.
@@ -194,7 +210,7 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Steps over which the learning rate rises linearly to lr."},
   {RUN(optimizer, final_lr), share(),
    "Where the schedule ends, as a fraction of lr."},
-  {RUN(optimizer, state), one_of(kOptimizerStates),
+  {RUN(optimizer, state), one_of(kMoments),
    "How both moments are kept: fp32 is 8 bytes a parameter; 8bit is 2.03, but for embeddings and "
    "tensors of fewer than 4096 parameters, which stay fp32."},
   {RUN(optimizer, state_memory), one_of(kStateMemories),

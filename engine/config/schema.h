@@ -23,7 +23,9 @@ struct Roots {
 using Field =
     std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
                  std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*, ActivationKind*,
-                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, OrderKind*, DType*>;
+                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, OrderKind*, DType*,
+                 NonFinite*, DataKind*, TokenFormat*, LearningSchedule*, MomentsKind*, StateMemory*,
+                 Recompute*, WiringKind*, LogLevel*, ShadowsPerStage*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {
@@ -38,7 +40,7 @@ struct RealRange {
 };
 using Range = std::variant<std::monostate, IntRange, RealRange>;
 
-// `value` is the enumerator for enum fields, unused for text.
+// `value` is the enumerator for enum fields, unused for text and for ShadowsPerStage.
 struct Choice {
   std::string_view name;
   int value = 0;
@@ -47,8 +49,7 @@ struct Choice {
 // What TOML may hold besides the field's own type.
 enum class Form : std::uint8_t {
   kPlain,
-  kTextOrBool,      // text field: true and false without quotes
-  kTextOrNumber,    // text field: a choice in quotes or a number in range
+  kTextOrBool,      // enum field: true and false without quotes
   kListOrOne,       // list field: one element without brackets
   kNumberPerStage,  // list field: one number for every stage
 };

@@ -103,7 +103,7 @@ Problem check_model(const RunConfig& config) {
         "change one of them",
         model.share_layers, model.layers);
   }
-  if (config.data.kind == "bytes" && model.vocab > 0 && model.vocab < kByteVocab) {
+  if (config.data.kind == DataKind::kBytes && model.vocab > 0 && model.vocab < kByteVocab) {
     return problem(
         {"model.vocab", "data.kind"},
         "found {} with data.kind = \"bytes\", expected 0 or at least {} (256 bytes and end of "
@@ -114,7 +114,7 @@ Problem check_model(const RunConfig& config) {
 }
 
 Problem check_optimizer(const RunConfig& config) {
-  if (config.optimizer.state == "8bit" && config.model.dtype != DType::kF32) {
+  if (config.optimizer.state == MomentsKind::k8Bit && config.model.dtype != DType::kF32) {
     return problem({"optimizer.state", "model.dtype"},
                    "found state = \"8bit\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
                    "change one of them");
@@ -195,12 +195,11 @@ std::uint32_t share_max(const RunConfig& config) {
 Problem check_order(const RunConfig& config) {
   const PipelineSection& pipeline = config.pipeline;
   if (pipeline.order == OrderKind::kFree) return {};
-  if (pipeline.wiring != "static") {
-    return problem(
-        {"pipeline.order", "pipeline.wiring"},
-        "found an order with wiring = \"{}\", expected fixed routes, whose shares are known "
-        "beforehand; write wiring = \"static\" or order = \"free\"",
-        pipeline.wiring);
+  if (pipeline.wiring != WiringKind::kStatic) {
+    return problem({"pipeline.order", "pipeline.wiring"},
+                   "found an order with wiring = \"stochastic\", expected fixed routes, whose "
+                   "shares are known "
+                   "beforehand; write wiring = \"static\" or order = \"free\"");
   }
   if (pipeline.order == OrderKind::kGPipe && share_max(config) > config.wiring.in_flight_per_peer) {
     return problem(

@@ -43,13 +43,10 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
 }
 
 Result<void> TokenDataset::open_files(const DataSection& data) {
-  if (data.kind != "bytes" && data.kind != "tokens") {
-    return mistake(fmt::format("[data] kind is \"{}\": use \"bytes\" or \"tokens\"", data.kind));
-  }
   if (data.files.empty()) {
     return mistake("[data] files is empty: name at least one file or glob to train on");
   }
-  byte_kind_ = data.kind == "bytes";
+  byte_kind_ = data.kind == DataKind::kBytes;
   std::set<std::string> seen;
   for (const std::string& pattern : data.files) {
     Result<std::vector<std::string>> paths = glob_files(pattern, kDataFilesMax);

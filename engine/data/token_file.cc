@@ -63,20 +63,19 @@ Result<TokenFileView> view_raw(BytesView file, std::uint32_t token_bytes, const 
 
 }  // namespace
 
-Result<TokenFileView> view_token_file(BytesView file, std::string_view format,
-                                      const std::string& path) {
+Result<TokenFileView> view_token_file(BytesView file, TokenFormat format, const std::string& path) {
   if (file.empty()) {
     return fail(ErrorCode::kUserMistake, fmt::format("{}: the file is empty", path));
   }
-  if (format == "llmc") return view_llmc(file, path);
-  if (format == "uint16") return view_raw(file, 2, path);
-  if (format == "uint32") return view_raw(file, 4, path);
-  if (format != "auto") {
-    return fail(
-        ErrorCode::kUserMistake,
-        fmt::format("[data] token_format is \"{}\": use \"auto\", \"uint16\", \"uint32\" or "
-                    "\"llmc\"",
-                    format));
+  switch (format) {
+    case TokenFormat::kLlmC:
+      return view_llmc(file, path);
+    case TokenFormat::kUint16:
+      return view_raw(file, 2, path);
+    case TokenFormat::kUint32:
+      return view_raw(file, 4, path);
+    case TokenFormat::kAuto:
+      break;
   }
   if (starts_like_llmc(file)) return view_llmc(file, path);
   if (path.ends_with(".bin")) return view_raw(file, 2, path);

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "engine/config/run_config.h"
 
 namespace swarmline {
 
@@ -24,9 +24,7 @@ struct TokenFileView {
   std::uint64_t count() const { return tokens.size() / token_bytes; }
 };
 
-// `format`: "uint16" | "uint32" | "llmc" | "auto" (llm.c's magic, else by extension: .bin is
-// uint16).
-Result<TokenFileView> view_token_file(BytesView file, std::string_view format,
-                                      const std::string& path);
+// kAuto: by llm.c's magic, else by extension: .bin is uint16.
+Result<TokenFileView> view_token_file(BytesView file, TokenFormat format, const std::string& path);
 
 }  // namespace swarmline

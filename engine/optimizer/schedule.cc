@@ -12,12 +12,13 @@ double learning_rate_at(const OptimizerSection& options, std::uint64_t step,
   if (step < options.warmup_steps) {
     return options.lr * static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
   }
-  if (options.schedule == "constant" || steps_total <= options.warmup_steps) return options.lr;
+  if (options.schedule == LearningSchedule::kConstant || steps_total <= options.warmup_steps)
+    return options.lr;
   const double span = static_cast<double>(steps_total - options.warmup_steps);
   const double progress = std::min(1.0, static_cast<double>(step - options.warmup_steps) / span);
   const double last = options.lr * options.final_lr;
-  if (options.schedule == "linear") return options.lr + (last - options.lr) * progress;
-  SWARMLINE_CHECK_MSG(options.schedule == "cosine", "unknown schedule " + options.schedule);
+  if (options.schedule == LearningSchedule::kLinear)
+    return options.lr + (last - options.lr) * progress;
   return last + (options.lr - last) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 

@@ -43,8 +43,7 @@ void add_chunks(const ParameterSlot& slot, const SlotState& state, WorkList& lis
 
 StateLayout make_state_layout(const OptimizerSection& options, const ParameterLayout& layout) {
   StateLayout state;
-  const bool is_8bit = options.state == "8bit";
-  SWARMLINE_CHECK_MSG(is_8bit || options.state == "fp32", "unknown state " + options.state);
+  const bool is_8bit = options.state == MomentsKind::k8Bit;
   SWARMLINE_CHECK(!is_8bit || layout.dtype == DType::kF32);
   for (const ParameterSlot& slot : layout.slots) {
     if (!is_8bit) {

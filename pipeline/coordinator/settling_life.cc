@@ -70,7 +70,7 @@ void Settling::start_training() {
   if (auto kept = p.journal.record_started(p.identity.era); !kept)
     return p.rulings.journal_failed(kept.error());
   if (!p.gathering.has_trained() && parts_.shape.options.config.checkpoint.every_steps == 0 &&
-      parts_.shape.options.config.balance.shadows == "0")
+      parts_.shape.options.config.balance.shadows.none())
     p.events.event(
         "unprotected",
         "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "

@@ -180,7 +180,7 @@ Result<void> Trainer::apply(std::uint64_t step, ReferenceStep& report) {
 
   if (config_.pipeline.delay == 1) compute_on(newest_.bytes());
   if (!std::isfinite(norm)) {
-    if (config_.run.on_nonfinite != "skip") {
+    if (config_.run.on_nonfinite != NonFinite::kSkip) {
       return fail(ErrorCode::kDevice,
                   fmt::format("step {}: the gradient is not finite; lower optimizer.lr, or set "
                               "run.on_nonfinite = \"skip\" to go on without such steps",
@@ -241,9 +241,10 @@ Result<ReferenceResult> run_reference(const ReferenceOptions& options, Microbatc
   auto whole_stage = whole_as_cut(options);
   if (!whole_stage) return std::unexpected(std::move(whole_stage).error());
   const StageSpec& whole = *whole_stage;
-  const StageModelOptions model_options{.device = options.device,
-                                        .threads = options.threads,
-                                        .recompute = options.config.pipeline.recompute == "true"};
+  const StageModelOptions model_options{
+      .device = options.device,
+      .threads = options.threads,
+      .recompute = options.config.pipeline.recompute == Recompute::kAlways};
   auto model = options.make_model ? options.make_model(options.model, whole, model_options)
                                   : make_stage_model(options.model, whole, model_options);
   if (!model) return std::unexpected(std::move(model).error());

@@ -24,7 +24,7 @@ RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) 
   config.model.kv_heads = 0;
   config.model.d_ff = 4;
   config.model.vocab = kStandInVocab;
-  config.data.kind = "tokens";
+  config.data.kind = DataKind::kTokens;
   config.model.norm = NormKind::kRmsNorm;
   config.model.positions = PositionKind::kRotary;
   config.model.bias = false;
@@ -32,8 +32,8 @@ RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) 
   config.model.boundary = BoundaryKind::kNone;
   config.model.compute = ComputeKind::kNative;
   config.model.dtype = DType::kF64;
-  config.optimizer.state = "fp32";
-  config.optimizer.state_memory = "device";
+  config.optimizer.state = MomentsKind::kF32;
+  config.optimizer.state_memory = StateMemory::kDevice;
   config.batch = {.batch = real.microbatches_per_step(), .microbatch = 1, .sequence = 2};
   config.codec = {};
   config.pipeline.layers.clear();
@@ -82,7 +82,7 @@ Result<ScenarioCosts> ScenarioCosts::make(const Scenario& scenario) {
   costs.averaging_bytes_per_element_ =
       static_cast<double>(bytes(codec.averaging, kAveragedSample)) / kAveragedSample;
   costs.state_bytes_per_element_ =
-      scenario.run.optimizer.state == "8bit" ? kSmallStateBytes : kStateBytes;
+      scenario.run.optimizer.state == MomentsKind::k8Bit ? kSmallStateBytes : kStateBytes;
   return costs;
 }
 

@@ -117,7 +117,7 @@ SimClusterOptions Simulation::cluster_options() {
   SimClusterOptions options;
   options.config = costs_.stand_in();
   options.config.optimizer.lr = kStandInLearningRate;
-  options.config.optimizer.schedule = "constant";
+  options.config.optimizer.schedule = LearningSchedule::kConstant;
   options.vocab = options.config.model.vocab;
   options.seed = scenario_.seed;
   options.link = scenario_.link;

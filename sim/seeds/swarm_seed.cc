@@ -164,7 +164,7 @@ RunConfig draw_config(Rng rng) {
   config.balance.period_seconds = one_of(rng, {0.1, 1.0, 60.0});
   config.pipeline.delay = static_cast<std::uint32_t>(rng.below(2));
   config.pipeline.in_flight = one_of<std::uint32_t>(rng, {0, 0, 4, 8});
-  if (once_in(rng, 8)) config.pipeline.wiring = "static";
+  if (once_in(rng, 8)) config.pipeline.wiring = WiringKind::kStatic;
   if (once_in(rng, 4)) {
     config.codec.forward = "fp16";
     config.codec.backward = "lin8";
@@ -178,7 +178,8 @@ RunConfig draw_config(Rng rng) {
   config.net.heartbeat_seconds = one_of(rng, {0.05, 0.5});
   Rng shadows = rng.split("shadows");
   if (once_in(shadows, 3))
-    config.balance.shadows = one_of<const char*>(shadows, {"auto", "1", "1", "2"});
+    config.balance.shadows =
+        one_of<ShadowsPerStage>(shadows, {kShadowsAuto, {.count = 1}, {.count = 1}, {.count = 2}});
   return config;
 }
 
@@ -198,6 +199,10 @@ Duration draw_silence(Rng& rng, RunConfig& config, const SimLink& link) {
   return safe;
 }
 
+std::string shadows_text(ShadowsPerStage shadows) {
+  return shadows.automatic ? "auto" : fmt::format("{}", shadows.count);
+}
+
 std::string summary_of(const SeedScenario& scenario) {
   const RunConfig& config = scenario.swarm.config;
   std::vector<std::string_view> kinds;
@@ -206,7 +211,7 @@ std::string summary_of(const SeedScenario& scenario) {
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
       "{{{}}} every {:.3g} s{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
-      config.balance.shadows, config.pipeline.delay, config.model.d_model,
+      shadows_text(config.balance.shadows), config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
       to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
       scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
@@ -278,7 +283,7 @@ SeedScenario scenario_of(std::uint64_t seed) {
   faults.time_max = 3 * silence;
   faults.grace = silence + 1s;
   faults.machines_min = swarm.config.pipeline.stages;
-  if (swarm.config.balance.shadows != "0") faults.shadowed_stages = swarm.config.pipeline.stages;
+  if (!swarm.config.balance.shadows.none()) faults.shadowed_stages = swarm.config.pipeline.stages;
   scenario.knobs = draw_knobs(root.split("knobs"));
   scenario.summary = summary_of(scenario);
   return scenario;

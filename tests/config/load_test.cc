@@ -143,7 +143,7 @@ level = "debug"
   EXPECT_EQ(to_toml(*again), to_toml(*config));
   EXPECT_EQ(config->run.dir, "C:\\odd \"dir\" ü");
   EXPECT_EQ(config->model.init_std, 0.1234567890123456789);
-  EXPECT_EQ(config->pipeline.recompute, "true");
+  EXPECT_EQ(config->pipeline.recompute, Recompute::kAlways);
   EXPECT_EQ(config->pipeline.peers, (std::vector<std::uint32_t>{1, 2, 3}));
 }
 
@@ -170,8 +170,8 @@ TEST(LoadRunConfig, OverridesTakeTomlAndBareWords) {
   EXPECT_EQ(config.optimizer.lr, 1.0);
   EXPECT_EQ(config.run.seed, 16);
   EXPECT_FALSE(config.model.bias);
-  EXPECT_EQ(config.pipeline.recompute, "false");
-  EXPECT_EQ(config.balance.shadows, "2");
+  EXPECT_EQ(config.pipeline.recompute, Recompute::kNever);
+  EXPECT_EQ(config.balance.shadows.count, 2U);
   EXPECT_EQ(config.data.files, (std::vector<std::string>{"/usr/include/**/*.h"}));
   EXPECT_EQ(config.model.dtype, DType::kF64);
 }

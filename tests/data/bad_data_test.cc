@@ -23,11 +23,11 @@ struct BadData {
   const char* sentence;
 };
 
-void tokens(DatasetOptions& options, const char* format) {
-  options.data.kind = "tokens";
+void tokens(DatasetOptions& options, TokenFormat format) {
+  options.data.kind = DataKind::kTokens;
   options.data.token_format = format;
 }
-auto as(const char* format) {
+auto as(TokenFormat format) {
   return [format](DatasetOptions& options) { tokens(options, format); };
 }
 auto file(const char* name) {
@@ -41,8 +41,6 @@ const std::string kText(100, 'x');
 const std::vector<std::uint16_t> kTokens(100, 7);
 
 const std::vector<BadData> kBadData = {
-    {"UnknownKind", kText, false, [](auto& o) { o.data.kind = "words"; },
-     "[data] kind is \"words\": use \"bytes\" or \"tokens\""},
     {"NoFilesNamed", kText, false, [](auto& o) { o.data.files.clear(); },
      "[data] files is empty: name at least one file or glob"},
     {"NoFileMatchesName", "", true, file("data.bin"), "no file matches \""},
@@ -50,16 +48,16 @@ const std::vector<BadData> kBadData = {
     {"FolderInsteadOfFiles", kText, false, file(""), "is a folder: name the files in it"},
     {"EmptyFile", "", false, [](auto&) {}, "data.bin: the file is empty"},
     {"OnlyEmptyFilesMatch", "", false, file("*.bin"), "all files that match are empty"},
-    {"EmptyTokenFile", "", false, as("uint16"), "data.bin: the file is empty"},
+    {"EmptyTokenFile", "", false, as(TokenFormat::kUint16), "data.bin: the file is empty"},
     {"TooShortForOneSequence", "abc", false, [](auto&) {},
      "[data] files hold 4 tokens, and one sequence needs 5 ([batch] sequence + 1)"},
-    {"TooFewTokens", raw_tokens<std::uint16_t>({1, 2, 3, 4}), false, as("uint16"),
+    {"TooFewTokens", raw_tokens<std::uint16_t>({1, 2, 3, 4}), false, as(TokenFormat::kUint16),
      "[data] files hold 4 tokens, and one sequence needs 5"},
     {"BytesMaxLeavesTooLittle", kText, false, [](auto& o) { o.data.bytes_max = 2; },
      "[data] files hold 3 tokens, and one sequence needs 5"},
     {"BytesMaxLeavesNothing", raw_tokens(kTokens), false,
      [](auto& o) {
-       tokens(o, "uint32");
+       tokens(o, TokenFormat::kUint32);
        o.data.bytes_max = 3;
      },
      "empty or beyond bytes_max"},
@@ -77,36 +75,35 @@ const std::vector<BadData> kBadData = {
      "[model] vocab is 256, but [data] kind = \"bytes\" needs 257"},
     {"VocabTooLarge", kText, false, [](auto& o) { o.vocab = 1U << 25; },
      "[model] vocab is 33554432: at most 16777216"},
-    {"UnknownTokenFormat", raw_tokens(kTokens), false, as("uint8"),
-     "[data] token_format is \"uint8\": use \"auto\", \"uint16\", \"uint32\" or \"llmc\""},
-    {"OddBytesForUint16", raw_tokens(kTokens) + "x", false, as("uint16"),
+    {"OddBytesForUint16", raw_tokens(kTokens) + "x", false, as(TokenFormat::kUint16),
      "data.bin: 201 bytes are no whole number of uint16 tokens"},
-    {"OddBytesForUint32", raw_tokens(kTokens) + "xy", false, as("uint32"),
+    {"OddBytesForUint32", raw_tokens(kTokens) + "xy", false, as(TokenFormat::kUint32),
      "data.bin: 202 bytes are no whole number of uint32 tokens"},
-    {"OddBytesFoundByAuto", raw_tokens(kTokens) + "x", false, as("auto"),
+    {"OddBytesFoundByAuto", raw_tokens(kTokens) + "x", false, as(TokenFormat::kAuto),
      "data.bin: 201 bytes are no whole number of uint16 tokens"},
-    {"TextAsUint32", kText, false, as("uint32"),
+    {"TextAsUint32", kText, false, as(TokenFormat::kUint32),
      "data.bin: token 2021161080 at byte 0 is no token number: is [data] token_format right?"},
     {"AutoCannotTell", raw_tokens(kTokens), false,
      [](auto& o) {
-       tokens(o, "auto");
+       tokens(o, TokenFormat::kAuto);
        std::filesystem::rename(o.data.files[0], o.data.files[0] + ".tok");
        o.data.files[0] += ".tok";
      },
      "cannot tell the token format (no llm.c header, and not a .bin file)"},
-    {"LlmcShorterThanItsHeader", kText, false, as("llmc"),
+    {"LlmcShorterThanItsHeader", kText, false, as(TokenFormat::kLlmC),
      "data.bin: 100 bytes are too few for llm.c's header of 1024"},
-    {"LlmcBadMagic", llmc_file(kTokens, 100, 20240521), false, as("llmc"),
+    {"LlmcBadMagic", llmc_file(kTokens, 100, 20240521), false, as(TokenFormat::kLlmC),
      "it starts with 20240521 instead of the magic number 20240520"},
-    {"LlmcNewerVersion", llmc_file(kTokens, 100, 20240520, 2), false, as("llmc"),
+    {"LlmcNewerVersion", llmc_file(kTokens, 100, 20240520, 2), false, as(TokenFormat::kLlmC),
      "llm.c token file of version 2; only version 1 is understood"},
-    {"LlmcCutShort", llmc_file(kTokens, 101), false, as("llmc"),
+    {"LlmcCutShort", llmc_file(kTokens, 101), false, as(TokenFormat::kLlmC),
      "the header promises 101 tokens of 2 bytes, but 200 bytes follow it"},
-    {"LlmcTooLong", llmc_file(kTokens, 99), false, as("auto"),
+    {"LlmcTooLong", llmc_file(kTokens, 99), false, as(TokenFormat::kAuto),
      "the header promises 99 tokens of 2 bytes, but 200 bytes follow it"},
-    {"LlmcOddByte", llmc_file(kTokens, 100) + "x", false, as("auto"),
+    {"LlmcOddByte", llmc_file(kTokens, 100) + "x", false, as(TokenFormat::kAuto),
      "the header promises 100 tokens of 2 bytes, but 201 bytes follow it"},
-    {"LlmcNegativeCount", llmc_file(kTokens, -1), false, as("auto"), "promises -1 tokens"},
+    {"LlmcNegativeCount", llmc_file(kTokens, -1), false, as(TokenFormat::kAuto),
+     "promises -1 tokens"},
 };
 
 class BadDataTest : public testing::TestWithParam<BadData> {};

@@ -86,8 +86,9 @@ TEST(DataEntropyTest, EqualsTheDefinitionForLargeVocabularies) {
   for (int i = 0; i < 20000; ++i)
     tokens.push_back(static_cast<std::uint16_t>(rng.below(60) * 1000));
   DatasetOptions options{.sequence = 8, .seed = 2};
-  options.data = {
-      .kind = "tokens", .files = {folder.write("a.bin", raw_tokens(tokens))}, .held_out = 0.5};
+  options.data = {.kind = DataKind::kTokens,
+                  .files = {folder.write("a.bin", raw_tokens(tokens))},
+                  .held_out = 0.5};
   const TokenDataset dataset = open(options);
   ASSERT_EQ(dataset.vocab(), 59001U);
   const auto entropy = measure_entropy(dataset);
@@ -135,7 +136,7 @@ TEST(DataEntropyTest, LargeDataIsSampled) {
 TEST(DataEntropyTest, BadTokensAreTheUsersMistake) {
   const TempFolder folder;
   DatasetOptions options{.sequence = 4, .seed = 1, .vocab = 10};
-  options.data = {.kind = "tokens",
+  options.data = {.kind = DataKind::kTokens,
                   .files = {folder.write("a.bin", raw_tokens(std::vector<std::uint16_t>(50, 10)))}};
   const auto entropy = measure_entropy(open(options));
   ASSERT_FALSE(entropy);

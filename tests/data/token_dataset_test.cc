@@ -27,9 +27,9 @@ class TokenDatasetTest : public testing::Test {
     return options;
   }
   DatasetOptions token_files(std::vector<std::string> files, std::uint32_t sequence,
-                             const char* format) {
+                             TokenFormat format) {
     DatasetOptions options = bytes(std::move(files), sequence);
-    options.data.kind = "tokens";
+    options.data.kind = DataKind::kTokens;
     options.data.token_format = format;
     return options;
   }
@@ -114,8 +114,8 @@ TEST_F(TokenDatasetTest, BytesMaxCutsTheData) {
   options.data.bytes_max = 6;
   EXPECT_EQ(stream(open(options)),
             (std::vector<std::int32_t>{'a', 'b', 'c', 'd', 256, 'e', 'f', 256}));
-  DatasetOptions tokens =
-      token_files({folder_.write("t", raw_tokens<std::uint16_t>({1, 2, 3, 4}))}, 1, "uint16");
+  DatasetOptions tokens = token_files({folder_.write("t", raw_tokens<std::uint16_t>({1, 2, 3, 4}))},
+                                      1, TokenFormat::kUint16);
   tokens.data.bytes_max = 7;
   EXPECT_EQ(stream(open(tokens)), (std::vector<std::int32_t>{1, 2, 3}));
 }
@@ -124,18 +124,18 @@ TEST_F(TokenDatasetTest, TokenShardsOfEveryFormat) {
   const std::string narrow = folder_.write("a.bin", raw_tokens<std::uint16_t>({1, 2, 65535}));
   const std::string wide = folder_.write("b.u32", raw_tokens<std::uint32_t>({7, 70000, 9}));
   const std::string llmc = folder_.write("c.bin", llmc_file({50256, 3}, 2));
-  EXPECT_EQ(stream(open(token_files({narrow}, 1, "uint16"))),
+  EXPECT_EQ(stream(open(token_files({narrow}, 1, TokenFormat::kUint16))),
             (std::vector<std::int32_t>{1, 2, 65535}));
-  EXPECT_EQ(stream(open(token_files({wide}, 1, "uint32"))),
+  EXPECT_EQ(stream(open(token_files({wide}, 1, TokenFormat::kUint32))),
             (std::vector<std::int32_t>{7, 70000, 9}));
-  EXPECT_EQ(stream(open(token_files({narrow, llmc}, 2, "auto"))),
+  EXPECT_EQ(stream(open(token_files({narrow, llmc}, 2, TokenFormat::kAuto))),
             (std::vector<std::int32_t>{1, 2, 65535, 50256, 3}));
 }
 
 TEST_F(TokenDatasetTest, VocabularyIsTheModelsOrWhatTheDataNeeds) {
   const std::string path = folder_.write("a.bin", raw_tokens<std::uint16_t>({1, 99, 5}));
-  EXPECT_EQ(open(token_files({path}, 1, "auto")).vocab(), 100U);
-  DatasetOptions options = token_files({path}, 1, "auto");
+  EXPECT_EQ(open(token_files({path}, 1, TokenFormat::kAuto)).vocab(), 100U);
+  DatasetOptions options = token_files({path}, 1, TokenFormat::kAuto);
   options.vocab = 50304;
   EXPECT_EQ(open(options).vocab(), 50304U);
   DatasetOptions padded = bytes({path}, 1);
@@ -146,7 +146,7 @@ TEST_F(TokenDatasetTest, VocabularyIsTheModelsOrWhatTheDataNeeds) {
 TEST_F(TokenDatasetTest, TokenBeyondTheVocabularyIsNamedWithFileAndOffset) {
   folder_.write("good.bin", raw_tokens<std::uint16_t>({1, 2, 3}));
   const std::string path = folder_.write("bad.bin", llmc_file({1, 2, 3, 300, 4}, 5));
-  DatasetOptions options = token_files({folder_.at("good.bin"), path}, 2, "auto");
+  DatasetOptions options = token_files({folder_.at("good.bin"), path}, 2, TokenFormat::kAuto);
   options.vocab = 300;
   const TokenDataset dataset = open(options);
   std::vector<std::int32_t> tokens(2);

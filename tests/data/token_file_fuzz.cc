@@ -8,7 +8,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const swarmline::BytesView file(reinterpret_cast<const std::byte*>(data), size);
-  for (const char* format : {"auto", "llmc", "uint16", "uint32"}) {
+  for (const swarmline::TokenFormat format :
+       {swarmline::TokenFormat::kAuto, swarmline::TokenFormat::kLlmC,
+        swarmline::TokenFormat::kUint16, swarmline::TokenFormat::kUint32}) {
     for (const char* path : {"a.bin", "a.txt"}) {
       const auto view = swarmline::view_token_file(file, format, path);
       if (!view) continue;

@@ -18,7 +18,7 @@ using testing::options_of;
 
 struct Case {
   OptimizerKind kind;
-  const char* state;
+  MomentsKind state;
 };
 
 class CudaOptimizerTest : public ::testing::TestWithParam<Case> {
@@ -106,14 +106,16 @@ TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
   EXPECT_TRUE(std::ranges::equal(p.bytes(), q.bytes()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, CudaOptimizerTest,
-    ::testing::Values(Case{OptimizerKind::kAdamW, "fp32"}, Case{OptimizerKind::kAdamW, "8bit"},
-                      Case{OptimizerKind::kLamb, "fp32"}, Case{OptimizerKind::kLamb, "8bit"}),
-    [](const auto& info) {
-      return std::string(info.param.kind == OptimizerKind::kAdamW ? "AdamW" : "Lamb") +
-             info.param.state;
-    });
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaOptimizerTest,
+                         ::testing::Values(Case{OptimizerKind::kAdamW, MomentsKind::kF32},
+                                           Case{OptimizerKind::kAdamW, MomentsKind::k8Bit},
+                                           Case{OptimizerKind::kLamb, MomentsKind::kF32},
+                                           Case{OptimizerKind::kLamb, MomentsKind::k8Bit}),
+                         [](const auto& info) {
+                           return std::string(info.param.kind == OptimizerKind::kAdamW ? "AdamW"
+                                                                                       : "Lamb") +
+                                  (info.param.state == MomentsKind::k8Bit ? "8bit" : "fp32");
+                         });
 
 }  // namespace
 }  // namespace swarmline

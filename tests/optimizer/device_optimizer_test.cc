@@ -118,7 +118,7 @@ class EmulatedDevice final : public DeviceOptimizer {
 
 struct Case {
   OptimizerKind kind;
-  const char* state;
+  MomentsKind state;
   unsigned stride;  // of the emulated threads
 };
 
@@ -187,16 +187,17 @@ TEST_P(DeviceBodies, StateGoesThereAndBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceBodies,
-                         ::testing::Values(Case{OptimizerKind::kAdamW, "fp32", 1},
-                                           Case{OptimizerKind::kAdamW, "8bit", 1},
-                                           Case{OptimizerKind::kAdamW, "8bit", 77},
-                                           Case{OptimizerKind::kLamb, "fp32", 1},
-                                           Case{OptimizerKind::kLamb, "8bit", 1},
-                                           Case{OptimizerKind::kLamb, "8bit", 77}),
+                         ::testing::Values(Case{OptimizerKind::kAdamW, MomentsKind::kF32, 1},
+                                           Case{OptimizerKind::kAdamW, MomentsKind::k8Bit, 1},
+                                           Case{OptimizerKind::kAdamW, MomentsKind::k8Bit, 77},
+                                           Case{OptimizerKind::kLamb, MomentsKind::kF32, 1},
+                                           Case{OptimizerKind::kLamb, MomentsKind::k8Bit, 1},
+                                           Case{OptimizerKind::kLamb, MomentsKind::k8Bit, 77}),
                          [](const auto& info) {
                            return std::string(info.param.kind == OptimizerKind::kAdamW ? "AdamW"
                                                                                        : "Lamb") +
-                                  info.param.state + "Stride" + std::to_string(info.param.stride);
+                                  (info.param.state == MomentsKind::k8Bit ? "8bit" : "fp32") +
+                                  "Stride" + std::to_string(info.param.stride);
                          });
 
 // 4097 chunks are more than one group of sums.

@@ -11,7 +11,7 @@
 
 namespace swarmline::testing {
 
-inline OptimizerSection options_of(OptimizerKind kind, const char* state = "8bit") {
+inline OptimizerSection options_of(OptimizerKind kind, MomentsKind state = MomentsKind::k8Bit) {
   OptimizerSection options;
   options.kind = kind;
   options.lr = 0.01;

@@ -13,7 +13,7 @@ namespace {
 
 using testing::mixed_layout;
 
-RunConfig config_of(const std::string& state, std::uint32_t delay) {
+RunConfig config_of(MomentsKind state, std::uint32_t delay) {
   RunConfig config;
   config.optimizer.state = state;
   config.pipeline.delay = delay;
@@ -37,7 +37,7 @@ FindTensor find_in(const Named& named) {
   };
 }
 
-class SavedStateTest : public ::testing::TestWithParam<std::tuple<std::string, std::uint32_t>> {
+class SavedStateTest : public ::testing::TestWithParam<std::tuple<MomentsKind, std::uint32_t>> {
  protected:
   const RunConfig config_ = config_of(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const ParameterLayout layout_ = mixed_layout();
@@ -101,12 +101,13 @@ TEST_P(SavedStateTest, SaysWhichTensorIsMissingOrOfAnotherSize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SavedStateTest,
-                         ::testing::Combine(::testing::Values("fp32", "8bit"),
+                         ::testing::Combine(::testing::Values(MomentsKind::kF32,
+                                                              MomentsKind::k8Bit),
                                             ::testing::Values(0U, 1U)));
 
 TEST(SavedState, ParametersAloneAreTheArena) {
   const ParameterLayout layout = mixed_layout();
-  const SavedState saved = saved_state(config_of("8bit", 1), layout, false);
+  const SavedState saved = saved_state(config_of(MomentsKind::k8Bit, 1), layout, false);
   EXPECT_EQ(saved.bytes, layout.bytes());
   EXPECT_EQ(saved.tensors.size(), layout.slots.size());
 }

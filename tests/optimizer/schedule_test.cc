@@ -10,7 +10,10 @@
 namespace swarmline {
 namespace {
 
-OptimizerSection options_of(const char* schedule, std::uint64_t warmup) {
+constexpr LearningSchedule kSchedules[] = {LearningSchedule::kConstant, LearningSchedule::kLinear,
+                                           LearningSchedule::kCosine};
+
+OptimizerSection options_of(LearningSchedule schedule, std::uint64_t warmup) {
   OptimizerSection options;
   options.lr = 2.0;
   options.final_lr = 0.25;
@@ -20,7 +23,7 @@ OptimizerSection options_of(const char* schedule, std::uint64_t warmup) {
 }
 
 TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
-  for (const char* schedule : {"constant", "linear", "cosine"}) {
+  for (const LearningSchedule schedule : kSchedules) {
     const OptimizerSection options = options_of(schedule, 4);
     EXPECT_EQ(learning_rate_at(options, 0, 100), 0.5);
     EXPECT_EQ(learning_rate_at(options, 1, 100), 1.0);
@@ -31,7 +34,8 @@ TEST(LearningRate, WarmUpReachesTheRateAtItsLastStep) {
 
 TEST(LearningRate, SchedulesEndAtTheFinalRate) {
   const std::uint64_t total = 104;  // 100 steps after warm-up
-  const OptimizerSection linear = options_of("linear", 4), cosine = options_of("cosine", 4);
+  const OptimizerSection linear = options_of(LearningSchedule::kLinear, 4),
+                         cosine = options_of(LearningSchedule::kCosine, 4);
   EXPECT_DOUBLE_EQ(learning_rate_at(linear, 54, total), 1.25);
   EXPECT_DOUBLE_EQ(learning_rate_at(cosine, 54, total), 1.25);
   EXPECT_DOUBLE_EQ(learning_rate_at(linear, 29, total), 2.0 - 1.5 * 0.25);
@@ -39,12 +43,12 @@ TEST(LearningRate, SchedulesEndAtTheFinalRate) {
   for (const std::uint64_t step : {104, 105, 100'000}) {
     EXPECT_DOUBLE_EQ(learning_rate_at(linear, step, total), 0.5);
     EXPECT_DOUBLE_EQ(learning_rate_at(cosine, step, total), 0.5);
-    EXPECT_EQ(learning_rate_at(options_of("constant", 4), step, total), 2.0);
+    EXPECT_EQ(learning_rate_at(options_of(LearningSchedule::kConstant, 4), step, total), 2.0);
   }
 }
 
 TEST(LearningRate, NeverRisesAfterWarmUp) {
-  for (const char* schedule : {"constant", "linear", "cosine"}) {
+  for (const LearningSchedule schedule : kSchedules) {
     const OptimizerSection options = options_of(schedule, 10);
     for (std::uint64_t step = 10; step < 200; ++step) {
       ASSERT_LE(learning_rate_at(options, step + 1, 150), learning_rate_at(options, step, 150));
@@ -53,10 +57,10 @@ TEST(LearningRate, NeverRisesAfterWarmUp) {
 }
 
 TEST(LearningRate, ARunShorterThanItsWarmUpStillHasARate) {
-  const OptimizerSection options = options_of("cosine", 10);
+  const OptimizerSection options = options_of(LearningSchedule::kCosine, 10);
   EXPECT_DOUBLE_EQ(learning_rate_at(options, 4, 5), 1.0);
   EXPECT_EQ(learning_rate_at(options, 10, 5), 2.0);
-  EXPECT_EQ(learning_rate_at(options_of("linear", 0), 0, 1), 2.0);
+  EXPECT_EQ(learning_rate_at(options_of(LearningSchedule::kLinear, 0), 0, 1), 2.0);
 }
 
 TEST(ClipScale, OnlyShrinksAndOnlyWhenOn) {
@@ -70,7 +74,7 @@ TEST(ClipScale, OnlyShrinksAndOnlyWhenOn) {
 }
 
 TEST(StepScalars, CorrectionsCountUpdatesNotSteps) {
-  OptimizerSection options = options_of("constant", 0);
+  OptimizerSection options = options_of(LearningSchedule::kConstant, 0);
   options.beta1 = 0.9;
   options.beta2 = 0.99;
   options.clip = 1.0;

@@ -36,7 +36,8 @@ TEST(StateLayout, CodesWhatIsLargeAndNoEmbedding) {
   EXPECT_EQ(coded,
             (std::vector<std::string>{"layers.0.attention.q.weight", "layers.0.mlp.up.weight",
                                       "layers.0.mlp.down.weight", "head.weight"}));
-  const StateLayout fp32 = make_state_layout(options_of(OptimizerKind::kAdamW, "fp32"), layout);
+  const StateLayout fp32 =
+      make_state_layout(options_of(OptimizerKind::kAdamW, MomentsKind::kF32), layout);
   EXPECT_EQ(fp32.bytes, layout.bytes());
 }
 
@@ -58,7 +59,7 @@ TEST(StateLayout, PartsLieOneAfterTheOther) {
 
 TEST(StateLayout, TheWorkListCoversEveryElementOnce) {
   const ParameterLayout layout = mixed_layout();
-  for (const char* kind : {"fp32", "8bit"}) {
+  for (const MomentsKind kind : {MomentsKind::kF32, MomentsKind::k8Bit}) {
     const StateLayout state = make_state_layout(options_of(OptimizerKind::kAdamW, kind), layout);
     const WorkList work = make_work_list(layout, state);
     std::vector<int> seen(layout.elements);
@@ -83,14 +84,14 @@ TEST(StateBytes, AreTwoAndAThirtySecondPerParameterOfALargeTensor) {
   const ParameterLayout layout = layout_of(std::vector<testing::Tensor>{{"w", n}});
   const FlatOptimizer coded(options_of(OptimizerKind::kAdamW), layout);
   EXPECT_EQ(coded.state_bytes(), 2 * n + 2 * 4 * n / 256);
-  const FlatOptimizer plain(options_of(OptimizerKind::kAdamW, "fp32"), layout);
+  const FlatOptimizer plain(options_of(OptimizerKind::kAdamW, MomentsKind::kF32), layout);
   EXPECT_EQ(plain.state_bytes(), 2 * layout.bytes());
 }
 
 // What is not coded moves exactly as it does with fp32 state; what is, nearly.
 TEST_P(State8, StaysCloseToFp32) {
   const ParameterLayout layout = mixed_layout();
-  FlatOptimizer coded(options_, layout), plain(options_of(GetParam(), "fp32"), layout);
+  FlatOptimizer coded(options_, layout), plain(options_of(GetParam(), MomentsKind::kF32), layout);
   std::vector<float> p = arena(layout, 1, 1.0F), q = p;
   const std::vector<float> start = p;
   for (std::uint64_t step = 0; step < kSteps; ++step) {

@@ -28,7 +28,7 @@ RunConfig without_pipeline(RunConfig config) {
     pipeline.layers = config.pipeline.layers;
   }
   config.pipeline = pipeline;
-  config.pipeline.recompute = "false";
+  config.pipeline.recompute = Recompute::kNever;
   config.wiring = {};
   config.checkpoint = {};
   config.eval = {};

@@ -46,7 +46,7 @@ class CodedState : public ::testing::TestWithParam<Factors> {
   RunConfig config() const {
     RunConfig config = config_of(GetParam(), DType::kF32);
     config.model.d_model = 64;  // weights large enough for codes
-    config.optimizer.state = "8bit";
+    config.optimizer.state = MomentsKind::k8Bit;
     return config;
   }
 };

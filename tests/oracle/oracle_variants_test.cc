@@ -33,11 +33,11 @@ std::vector<Variant> variants() {
   const Factors two{.stages = 2, .peers = 2, .dropout = true};
   const Factors late{.stages = 4, .peers = 2, .delay = 1, .dropout = true};
   return {
-      {"Recompute", two, [](RunConfig& c) { c.pipeline.recompute = "true"; }},
-      {"RecomputeDelayed", late, [](RunConfig& c) { c.pipeline.recompute = "true"; }},
+      {"Recompute", two, [](RunConfig& c) { c.pipeline.recompute = Recompute::kAlways; }},
+      {"RecomputeDelayed", late, [](RunConfig& c) { c.pipeline.recompute = Recompute::kAlways; }},
       {"SharedLayers", two, [](RunConfig& c) { c.model.share_layers = 2; }},
-      {"StaticWiring", two, [](RunConfig& c) { c.pipeline.wiring = "static"; }},
-      {"StaticWiringDelayed", late, [](RunConfig& c) { c.pipeline.wiring = "static"; }},
+      {"StaticWiring", two, [](RunConfig& c) { c.pipeline.wiring = WiringKind::kStatic; }},
+      {"StaticWiringDelayed", late, [](RunConfig& c) { c.pipeline.wiring = WiringKind::kStatic; }},
       {"Llama", two, llama},
       {"LlamaUntiedLamb",
        {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb, .tied = false},
@@ -61,7 +61,7 @@ std::vector<Variant> variants() {
          c.model.boundary = BoundaryKind::kMaxout;
          c.model.boundary_factor = 4;
          c.pipeline.layers = {3, 1};
-         c.pipeline.recompute = "true";
+         c.pipeline.recompute = Recompute::kAlways;
        }},
       {"UnevenPeers", late, [](RunConfig& c) { c.pipeline.peers = {1, 3, 2, 1}; }},
       {"UnevenCut", two, [](RunConfig& c) { c.pipeline.layers = {3, 1}; }},

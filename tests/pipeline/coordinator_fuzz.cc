@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.net.heartbeat_seconds = 5;
   config.net.peer_silence_seconds = 30;
   config.pipeline.delay = static_cast<std::uint32_t>(input.below(2));
-  config.run.on_nonfinite = input.below(2) == 0 ? "skip" : "stop";
+  config.run.on_nonfinite = input.below(2) == 0 ? NonFinite::kSkip : NonFinite::kStop;
   config.checkpoint.every_steps = input.below(2);
   const std::uint64_t role = input.below(5);
   const bool joins = role != 0, again = role == 4;

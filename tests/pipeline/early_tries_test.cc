@@ -23,7 +23,7 @@ RunConfig run_of(std::uint32_t delay) {
 // Without: the same wiring, under the name of fixed routes, which have no early tries or leases.
 enum class Early : std::uint8_t { kWith, kWithout };
 SimClusterOptions options_of(RunConfig config, Early early) {
-  if (early == Early::kWithout) config.pipeline.wiring = "static";
+  if (early == Early::kWithout) config.pipeline.wiring = WiringKind::kStatic;
   SimClusterOptions options = swarm_of(config, make_fake_model);
   options.make_wiring = [](const RunConfig& run, const Seat& self) -> std::unique_ptr<Wiring> {
     WiringOptions wiring;

@@ -52,7 +52,7 @@ TEST(FakeSwarm, FullPeersAndFixedRoutesEqualOneEach) {
   RunConfig config = run_of({2, 2, 1}, 1);
   config.net.admit_bytes = 1;
   config.pipeline.in_flight = 8;
-  config.pipeline.wiring = "static";
+  config.pipeline.wiring = WiringKind::kStatic;
   Swarm swarm(swarm_of(config, make_fake_model));
   swarm.finish();
   EXPECT_GT(swarm.delivered(MessageKind::kRefused), 0U);
@@ -305,7 +305,7 @@ TEST(FakeSwarm, ChurnThatSparesNobodyChangesNothing) {
     config.net.heartbeat_seconds = 0.02;
     config.net.peer_silence_seconds = 0.1;
     config.model.tied_embeddings = seed % 4 == 3;
-    config.balance.shadows = seed % 3 == 0 ? "1" : "0";
+    config.balance.shadows = {.count = seed % 3 == 0 ? 1U : 0U};
     const auto run = [&] {
       SimClusterOptions options = swarm_of(config, model_of(seed));
       options.seed = seed;

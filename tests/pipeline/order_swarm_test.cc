@@ -18,7 +18,7 @@ RunConfig run_of(OrderKind order, std::uint32_t delay) {
   config.batch = {.batch = 24, .microbatch = 2, .sequence = 4};  // 6 microbatches a peer
   config.pipeline.delay = delay;
   config.pipeline.order = order;
-  config.pipeline.wiring = "static";
+  config.pipeline.wiring = WiringKind::kStatic;
   return config;
 }
 

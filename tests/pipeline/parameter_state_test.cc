@@ -12,7 +12,7 @@ namespace {
 
 using testing::mixed_layout;
 
-class ParameterStateTest : public ::testing::TestWithParam<std::tuple<std::string, std::uint32_t>> {
+class ParameterStateTest : public ::testing::TestWithParam<std::tuple<MomentsKind, std::uint32_t>> {
  protected:
   ParameterStateTest() {
     config_.optimizer.state = std::get<0>(GetParam());
@@ -75,7 +75,8 @@ TEST_P(ParameterStateTest, TakesWhatWasFrozenAndNothingElse) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ParameterStateTest,
-                         ::testing::Combine(::testing::Values("fp32", "8bit"),
+                         ::testing::Combine(::testing::Values(MomentsKind::kF32,
+                                                              MomentsKind::k8Bit),
                                             ::testing::Values(0U, 1U)));
 
 }  // namespace

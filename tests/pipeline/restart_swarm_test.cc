@@ -365,10 +365,10 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
 TEST(Unprotected, IsSaidWhenTheRunStarts) {
   struct Case {
     std::uint64_t every_steps;
-    std::string shadows;
+    ShadowsPerStage shadows;
     std::size_t said;
   };
-  for (const Case& one : {Case{0, "0", 1}, {2, "0", 0}, {0, "1", 0}, {0, "auto", 0}}) {
+  for (const Case& one : {Case{0, {}, 1}, {2, {}, 0}, {0, {.count = 1}, 0}, {0, kShadowsAuto, 0}}) {
     RunConfig config = run_of({2, 2}, 0);
     config.checkpoint.every_steps = one.every_steps;
     config.balance.shadows = one.shadows;
@@ -377,7 +377,8 @@ TEST(Unprotected, IsSaidWhenTheRunStarts) {
     ASSERT_TRUE(crash.happens(0ms));
     swarm.cluster().restart_coordinator();
     finish_checked(swarm);
-    EXPECT_EQ(events(swarm, "unprotected"), one.said) << one.every_steps << " " << one.shadows;
+    EXPECT_EQ(events(swarm, "unprotected"), one.said)
+        << one.every_steps << " " << one.shadows.count;
   }
 }
 

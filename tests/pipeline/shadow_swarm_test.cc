@@ -16,13 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay,
-                 const std::string& shadows) {
+RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay, std::uint32_t shadows) {
   RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
   config.pipeline.peers = std::move(peers);
   config.pipeline.delay = delay;
   config.run.steps = 12;
-  config.balance.shadows = shadows;
+  config.balance.shadows = {.count = shadows};
   return config;
 }
 
@@ -56,7 +55,7 @@ void expect_exact(Swarm& swarm, const RunConfig& config) {
 class ShadowSwarm : public testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(ShadowSwarm, EveryStageHasItsShadowAndNothingChanges) {
-  const RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), 1);
   Swarm swarm(swarm_of(config, make_fake_model));
   EXPECT_TRUE(until_shadows(swarm, 3)) << history(swarm);
   EXPECT_LT(commits_of(swarm.cluster()), 6U);
@@ -66,7 +65,7 @@ TEST_P(ShadowSwarm, EveryStageHasItsShadowAndNothingChanges) {
 }
 
 TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
-  const RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), 1);
   for (std::uint16_t stage = 0; stage < 3; ++stage) {
     Swarm swarm(swarm_of(config, make_fake_model));
     ASSERT_TRUE(until_shadows(swarm, 3)) << history(swarm);
@@ -79,7 +78,7 @@ TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
 
 // Its state comes a piece at a time, with a rest as long as the piece took.
 TEST_P(ShadowSwarm, AShadowLeavesHalfOfTheLinkToTheStageThatItsHostServes) {
-  RunConfig config = run_of({2, 2}, GetParam(), "1");
+  RunConfig config = run_of({2, 2}, GetParam(), 1);
   config.model.d_model = 160;
   config.run.steps = 40;
   SimClusterOptions options = swarm_of(config, make_fake_model);
@@ -120,7 +119,7 @@ TEST_P(ShadowSwarm, AShadowLeavesHalfOfTheLinkToTheStageThatItsHostServes) {
 // After so many frames of any kind.
 TEST_P(ShadowSwarm, AtAnyMoment) {
   for (const bool tied : {false, true}) {
-    RunConfig config = run_of({2, 2, 2}, GetParam(), "2");
+    RunConfig config = run_of({2, 2, 2}, GetParam(), 2);
     config.model.tied_embeddings = tied;
     config.run.steps = 9;
     for (std::uint16_t stage = 0; stage < 3; ++stage) {
@@ -142,7 +141,7 @@ TEST_P(ShadowSwarm, AtAnyMoment) {
 // The members of stage 1 have the step's sum, others have not ended theirs: what the shadow holds
 // is committed, and no contribution of the stage is computed again.
 TEST_P(ShadowSwarm, LostBetweenReduceAndCommit) {
-  const RunConfig config = run_of({2, 2, 4}, GetParam(), "1");
+  const RunConfig config = run_of({2, 2, 4}, GetParam(), 1);
   Swarm swarm(swarm_of(config, make_fake_model));
   const auto followed = watch_follows(swarm);
   ASSERT_TRUE(until_shadows(swarm, 3));
@@ -185,7 +184,7 @@ TEST_P(ShadowSwarm, LostBetweenReduceAndCommit) {
 
 // A shadow that gets nothing more holds up no step for longer than its deadline.
 TEST_P(ShadowSwarm, OneThatDoesNotAnswerIsDemoted) {
-  RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  RunConfig config = run_of({2, 2, 2}, GetParam(), 1);
   config.model.tied_embeddings = false;
   Swarm swarm(swarm_of(config, make_fake_model));
   const auto follows = watch_follows(swarm);
@@ -211,7 +210,7 @@ TEST_P(ShadowSwarm, OneThatDoesNotAnswerIsDemoted) {
 
 // Its host is lost with the stage: another shadow's takes over.
 TEST_P(ShadowSwarm, ALostHostIsReplacedByAnother) {
-  RunConfig config = run_of({3, 2, 3}, GetParam(), "2");
+  RunConfig config = run_of({3, 2, 3}, GetParam(), 2);
   config.run.steps = 16;
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
@@ -229,7 +228,7 @@ TEST_P(ShadowSwarm, ALostHostIsReplacedByAnother) {
 
 // All hosts are the last of their own stages but for shadows of those.
 TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
-  RunConfig config = run_of({2, 2, 2}, GetParam(), "2");
+  RunConfig config = run_of({2, 2, 2}, GetParam(), 2);
   config.run.steps = 20;
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
@@ -242,7 +241,7 @@ TEST_P(ShadowSwarm, AHostThatIsTheLastOfItsStageLeavesItToAShadow) {
 
 // Nobody holds the stage's state any more: a new era.
 TEST_P(ShadowSwarm, WithoutAShadowTheRunGoesBack) {
-  const RunConfig config = run_of({2, 2, 2}, GetParam(), "0");
+  const RunConfig config = run_of({2, 2, 2}, GetParam(), 0);
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
   swarm.kill_stage(1);
@@ -251,7 +250,7 @@ TEST_P(ShadowSwarm, WithoutAShadowTheRunGoesBack) {
 
 // The only shadow's host is lost with the stage; the new era has shadows again.
 TEST_P(ShadowSwarm, ALostHostOfTheOnlyShadowIsANewEra) {
-  RunConfig config = run_of({3, 2, 3}, GetParam(), "1");
+  RunConfig config = run_of({3, 2, 3}, GetParam(), 1);
   config.run.steps = 16;
   Swarm swarm(swarm_of(config, make_fake_model));
   const auto follows = watch_follows(swarm);
@@ -271,7 +270,7 @@ TEST_P(ShadowSwarm, ALostHostOfTheOnlyShadowIsANewEra) {
 TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
   Duration moving[2];
   for (const bool followed : {false, true}) {
-    RunConfig config = run_of({3, 3, 3}, GetParam(), followed ? "2" : "0");
+    RunConfig config = run_of({3, 3, 3}, GetParam(), followed ? 2 : 0);
     config.balance.moves = true;
     config.run.steps = 60;
     config.net.heartbeat_seconds = 0.02;
@@ -306,7 +305,7 @@ TEST_P(ShadowSwarm, AMoveToAFollowedStageFetchesNothing) {
 
 // Of two members that hold different parameters the shadow says who is right: the other is fenced.
 TEST_P(ShadowSwarm, ATieIsSettledByTheShadow) {
-  const RunConfig config = run_of({2, 2}, GetParam(), "1");
+  const RunConfig config = run_of({2, 2}, GetParam(), 1);
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(until_shadows(swarm, 2));
   const SimNodeId victim = swarm.serving(1)[0];
@@ -328,7 +327,7 @@ TEST_P(ShadowSwarm, ATieIsSettledByTheShadow) {
 
 // A coordinator that begins again knows no shadows: they are chosen anew, and take over as before.
 TEST_P(ShadowSwarm, ACoordinatorThatBeganAgainHasThemAgain) {
-  RunConfig config = run_of({2, 2, 2}, GetParam(), "1");
+  RunConfig config = run_of({2, 2, 2}, GetParam(), 1);
   config.run.steps = 24;
   config.net.collect_seconds = 2;
   Swarm swarm(swarm_of(config, make_fake_model));
@@ -347,7 +346,7 @@ TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
   constexpr std::uint64_t kSeeds = 24;
   std::size_t taken = 0, eras = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    RunConfig config = run_of({3, 3, 3}, GetParam(), seed % 2 == 0 ? "1" : "2");
+    RunConfig config = run_of({3, 3, 3}, GetParam(), seed % 2 == 0 ? 1 : 2);
     config.run.steps = 30;
     config.balance.moves = seed % 3 == 0;
     config.model.tied_embeddings = seed % 4 < 2;

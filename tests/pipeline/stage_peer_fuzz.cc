@@ -44,7 +44,7 @@ RunConfig tiny(FuzzInput& input, std::uint32_t stages, std::uint32_t peers) {
   config.net.coordinator_patience_seconds = 3;
   config.net.admit_bytes = input.below(2);
   config.pipeline.delay = static_cast<std::uint32_t>(input.below(2));
-  config.pipeline.wiring = input.below(2) == 0 ? "static" : "stochastic";
+  config.pipeline.wiring = input.below(2) == 0 ? WiringKind::kStatic : WiringKind::kStochastic;
   return config;
 }
 

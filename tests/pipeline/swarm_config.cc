@@ -15,7 +15,7 @@ RunConfig small_run(std::uint32_t stages, std::uint32_t peers) {
   config.data.files = {"synthetic"};
   config.batch = {.batch = 16, .microbatch = 2, .sequence = 4};
   config.optimizer.lr = 1e-2;
-  config.optimizer.schedule = "constant";
+  config.optimizer.schedule = LearningSchedule::kConstant;
   config.codec = {.forward = "none", .backward = "none"};
   config.pipeline.stages = stages;
   config.pipeline.peers.assign(stages, peers);

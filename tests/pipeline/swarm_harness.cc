@@ -250,7 +250,7 @@ const Tensors& one_each(RunConfig config) {
   config.wiring = {};
   config.net.admit_bytes = 0;
   config.net.standby.clear();
-  config.balance.shadows = "0";
+  config.balance.shadows = {};
   const auto [entry, first] = known.try_emplace(to_toml(config));
   if (first) {
     Swarm swarm(swarm_of(config, make_fake_model));

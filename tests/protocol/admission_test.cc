@@ -57,7 +57,7 @@ TEST_P(Admission, FixedRoutesWaitForAFullPeer) {
   RunConfig config = run_of({2, 2, 1});
   config.net.admit_bytes = 1;
   config.pipeline.in_flight = 8;
-  config.pipeline.wiring = "static";
+  config.pipeline.wiring = WiringKind::kStatic;
   EXPECT_GT(run_full(config).full, 0U);
 }
 
@@ -113,7 +113,7 @@ TEST_P(Admission, WhatIsCancelledWhileItWaitsGivesItsRoomBack) {
 TEST_P(Admission, TheOutputThatIsKeptTakesRoom) {
   RunConfig config = run_of({1, 1, 1});
   config.pipeline.in_flight = 8;
-  config.pipeline.recompute = "false";
+  config.pipeline.recompute = Recompute::kNever;
   const ModelSpec spec = *resolve_model(config, 31);
   const StageSpec middle{.stage = StageId{1}, .stages = 3, .first_layer = 1, .last_layer = 3};
   const std::uint64_t elements =

@@ -255,7 +255,7 @@ TEST_P(Era, AFrozenStageWakesInTheNextEra) {
 // Steps that were skipped before the checkpoint count: bias corrections are those of the updates.
 TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
   RunConfig config = run(2);
-  config.run.on_nonfinite = "skip";
+  config.run.on_nonfinite = NonFinite::kSkip;
   Swarm swarm(options_for(config, poison()));
   swarm.until_committed(3);
   kill_all_of(swarm, 1);
@@ -267,7 +267,7 @@ TEST_P(Era, SkippedStepsBeforeTheCheckpointAreKnown) {
 // [... and the coordinator dies before anything is committed in the new era: the next one knows.]
 TEST_P(Era, UpdatesAreKnownToACoordinatorThatComesBeforeTheFirstCommit) {
   RunConfig config = run(2);
-  config.run.on_nonfinite = "skip";
+  config.run.on_nonfinite = NonFinite::kSkip;
   Swarm swarm(options_for(config, poison()));
   swarm.until_committed(3);
   kill_all_of(swarm, 1);

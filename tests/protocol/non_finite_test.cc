@@ -18,7 +18,7 @@ TEST_P(NonFinite, StopNamesTheStepAndTheWayOut) {
 
 TEST_P(NonFinite, SkipEqualsTheReferenceThatSkips) {
   RunConfig config = run_of({2, 2, 1});
-  config.run.on_nonfinite = "skip";
+  config.run.on_nonfinite = swarmline::NonFinite::kSkip;
   Swarm swarm(options_for(config, poison()));
   swarm.finish();
   EXPECT_EQ(commits_of(swarm.cluster()), config.run.steps);

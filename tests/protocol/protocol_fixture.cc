@@ -70,7 +70,7 @@ const Reference& reference_of(const RunConfig& config, std::uint32_t vocab) {
   same.pipeline.stages = 1;
   same.pipeline.peers = {1};
   same.pipeline.in_flight = 0;
-  same.pipeline.wiring = "stochastic";
+  same.pipeline.wiring = WiringKind::kStochastic;
   same.wiring = {};
   same.net = {};
   same.balance = {};

@@ -188,7 +188,7 @@ TEST_P(Rivals, AFrozenMemberDoesNotStopTheAllReduce) {
 TEST_P(Rivals, APeerThatComesBackStepsAsItsMatesDo) {
   RunConfig config = run_of({1, 2});
   config.run.steps = 16;
-  config.optimizer.schedule = "cosine";
+  config.optimizer.schedule = LearningSchedule::kCosine;
   config.optimizer.warmup_steps = 4;
   config.net.peer_silence_seconds = 1;
   States states;

@@ -12,7 +12,7 @@ class Shadow : public Protocol {
   RunConfig shadowed(std::vector<std::uint32_t> peers) const {
     RunConfig config = run_of(std::move(peers));
     config.run.steps = 8;
-    config.balance.shadows = "1";
+    config.balance.shadows = {.count = 1};
     return config;
   }
 };
@@ -56,7 +56,7 @@ TEST_P(Shadow, AllMembersAreLostBetweenReduceAndCommit) {
 TEST_P(Shadow, EightBitStateIsTakenOver) {
   RunConfig config = shadowed({2, 2});
   config.model.dtype = DType::kF32;
-  config.optimizer.state = "8bit";
+  config.optimizer.state = MomentsKind::k8Bit;
   config.model.d_model = 64;  // small tensors keep fp32 moments
   SimClusterOptions options = options_for(config);
   Swarm swarm(std::move(options));

@@ -210,8 +210,8 @@ TEST(Reference, NonFiniteGradientStopsWithASentence) {
 
 TEST(Reference, NonFiniteStepsAreSkippedWhenAsked) {
   RunConfig config = exploding_config();
-  config.run.on_nonfinite = "skip";
-  config.optimizer.schedule = "constant";
+  config.run.on_nonfinite = NonFinite::kSkip;
+  config.optimizer.schedule = LearningSchedule::kConstant;
   const Outcome skipped = train(config);
   EXPECT_EQ(skipped.steps.size(), 5U);
   config.run.steps = 1;

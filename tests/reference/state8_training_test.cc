@@ -20,7 +20,7 @@ using testing::PatternSource;
 
 constexpr std::uint64_t kEvalSequences = 32;
 
-RunConfig config_of(OptimizerKind kind, const char* state, std::uint64_t seed) {
+RunConfig config_of(OptimizerKind kind, MomentsKind state, std::uint64_t seed) {
   RunConfig config;
   config.run.seed = seed;
   config.run.steps = 60;
@@ -54,8 +54,8 @@ class State8Training : public ::testing::TestWithParam<OptimizerKind> {};
 TEST_P(State8Training, EndsWithinTheNoiseOfFp32) {
   std::vector<double> coded, plain;
   for (const std::uint64_t seed : {1, 2, 3}) {
-    coded.push_back(trained_loss(config_of(GetParam(), "8bit", seed)));
-    plain.push_back(trained_loss(config_of(GetParam(), "fp32", seed)));
+    coded.push_back(trained_loss(config_of(GetParam(), MomentsKind::k8Bit, seed)));
+    plain.push_back(trained_loss(config_of(GetParam(), MomentsKind::kF32, seed)));
     EXPECT_NE(coded.back(), plain.back()) << "nothing was coded";
     RecordProperty("seed" + std::to_string(seed),
                    std::to_string(coded.back()) + " " + std::to_string(plain.back()));

@@ -109,7 +109,7 @@ TEST(PredictFleet, RefusesWhatItCannotPredict) {
   ASSERT_FALSE(few);
   EXPECT_EQ(few.error().code, ErrorCode::kUserMistake);
   FleetQuestion ordered = question_of({devices(8, 1)});
-  ordered.config.pipeline.wiring = "static";
+  ordered.config.pipeline.wiring = WiringKind::kStatic;
   EXPECT_TRUE(predict_fleet(ordered));
   ordered.config.pipeline.order = OrderKind::kGPipe;
   EXPECT_FALSE(predict_fleet(ordered));
@@ -119,7 +119,7 @@ TEST(PredictFleet, FixedRoutesWaitForTheSlowest) {
   FleetQuestion question = question_of({devices(4, 1), devices(4, 0.1)});
   question.seats = {{1, 1}, {1, 1}, {1, 1}, {1, 1}};
   const auto wired = predict_fleet(question);
-  question.config.pipeline.wiring = "static";
+  question.config.pipeline.wiring = WiringKind::kStatic;
   const auto fixed = predict_fleet(question);
   ASSERT_TRUE(wired && fixed);
   EXPECT_GT(wired->tokens_per_second, 3 * fixed->tokens_per_second);

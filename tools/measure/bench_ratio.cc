@@ -113,7 +113,7 @@ class RatioBench {
 
  private:
   std::uint32_t rows() const { return options_.config.batch.microbatch; }
-  bool recompute() const { return options_.config.pipeline.recompute == "true"; }
+  bool recompute() const { return options_.config.pipeline.recompute == Recompute::kAlways; }
 
   Result<void> add(const RatioShape& shape) {
     auto spec = spec_for(options_.config, shape);

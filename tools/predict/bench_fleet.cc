@@ -134,11 +134,11 @@ class Model {
   // Seconds of forward and backward of a microbatch.
   double work_seconds(std::size_t s, const FleetClass& c) const {
     const double flops = stage_flops(costs_, cut_[s]) * config_.batch.microbatch;
-    const double again = config_.pipeline.recompute == "true" ? c.forward_share : 0;
+    const double again = config_.pipeline.recompute == Recompute::kAlways ? c.forward_share : 0;
     return faster_.of(FleetPart::kDevices) * flops / c.flops_per_second * (1 + again);
   }
   double chance_of(std::size_t s, std::size_t c) const {
-    if (config_.pipeline.wiring == "static")
+    if (config_.pipeline.wiring == WiringKind::kStatic)
       return static_cast<double>(seats_[s][c]) / peers_of(seats_[s]);
     double all = 0;
     for (std::size_t k = 0; k < seats_[s].size(); ++k)

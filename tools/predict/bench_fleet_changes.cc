@@ -70,8 +70,8 @@ void attempt_config(Trials& trials) {
     return "pipeline.delay = 1: average while the next step computes";
   });
   trials.attempt([](FleetQuestion& q) -> std::optional<std::string> {
-    if (q.config.pipeline.wiring != "static") return std::nullopt;
-    q.config.pipeline.wiring = "stochastic";
+    if (q.config.pipeline.wiring != WiringKind::kStatic) return std::nullopt;
+    q.config.pipeline.wiring = WiringKind::kStochastic;
     return "pipeline.wiring = \"stochastic\"";
   });
   trials.attempt([](FleetQuestion& q) -> std::optional<std::string> {

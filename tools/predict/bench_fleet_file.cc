@@ -181,7 +181,7 @@ class Reader {
 
 Result<ModelSpec> model_of(const RunConfig& config, const std::string& path) {
   constexpr std::uint32_t kByteVocab = 257;
-  if (config.model.vocab == 0 && config.data.kind != "bytes")
+  if (config.model.vocab == 0 && config.data.kind != DataKind::kBytes)
     return fail(
         ErrorCode::kUserMistake,
         fmt::format("{}: model.vocab: found 0, expected the data's number of tokens", path));

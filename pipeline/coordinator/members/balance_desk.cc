@@ -21,8 +21,7 @@ constexpr double kNobodyMoves = 1e9;  // hysteresis
 
 PlanOptions options_of(const BalanceSection& config) {
   PlanOptions options{.hysteresis = config.moves ? kHysteresis : kNobodyMoves};
-  if (config.shadows != "auto")
-    options.shadows_per_stage = static_cast<std::uint32_t>(std::stoul(config.shadows));
+  if (!config.shadows.automatic) options.shadows_per_stage = config.shadows.count;
   return options;
 }
 

@@ -20,7 +20,7 @@ std::optional<CommitRecord> Committer::commit(Era era) {
   StepScalars scalars;
   if (!skipped) scalars = step_scalars(config.optimizer, step, config.run.steps, updates_++, norm);
   const CommitRecord record = record_of(era, scalars, norm);
-  if (skipped && config.run.on_nonfinite == "stop") {
+  if (skipped && config.run.on_nonfinite == NonFinite::kStop) {
     in_.rulings.fail_run(fmt::format(
         "the gradient of step {} is not finite (loss {}); lower the learning rate, or set "
         "run.on_nonfinite = \"skip\" to pass over such steps",

@@ -38,7 +38,8 @@ void StragglerDetector::on_tail_timer(Instant due) {
 
 // Fixed routes stay as they are; an evaluation holds a step up, and is no fault.
 bool StragglerDetector::is_held_up(const Phase& phase) const {
-  if (!life_.is_running() || shape_.config.pipeline.wiring == "static" || ledger_.complete(phase))
+  if (!life_.is_running() || shape_.config.pipeline.wiring == WiringKind::kStatic ||
+      ledger_.complete(phase))
     return false;
   const std::vector<Phase> open = ledger_.open_phases();
   return ledger_.leasable(phase) == 0 &&

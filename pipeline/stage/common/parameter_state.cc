@@ -14,7 +14,7 @@ namespace {
 
 Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
   const float* const on_device = model.device_parameters();
-  if (on_device == nullptr || options.state_memory == "host") {
+  if (on_device == nullptr || options.state_memory == StateMemory::kHost) {
     return FlatOptimizer(options, model.layout());
   }
   auto device = make_device_optimizer(options, model.layout(), on_device);

@@ -29,8 +29,8 @@ Result<void> check_cuts(const std::vector<SeatOffer::Cut>& cuts, const RunConfig
 }
 
 bool wants_recompute(const SeatedStageParts& parts) {
-  const std::string& wish = parts.config.pipeline.recompute;
-  if (wish != "auto") return wish == "true";
+  const Recompute wish = parts.config.pipeline.recompute;
+  if (wish != Recompute::kAuto) return wish == Recompute::kAlways;
   const std::uint64_t kept =
       retained_bytes(parts.spec, parts.stage, parts.config.batch.microbatch, false);
   return kept * parts.config.wiring.in_flight_per_peer > parts.admit_bytes;

@@ -18,7 +18,7 @@ Forwarder::Forwarder(StageContext& context, const PhaseBook& phases, BoundaryTra
       traffic_(traffic),
       next_(std::move(wiring)),
       hooks_(std::move(hooks)),
-      free_routes_(context_.config.pipeline.wiring != "static"),
+      free_routes_(context_.config.pipeline.wiring != WiringKind::kStatic),
       clock_(from_seconds(context_.config.wiring.hop_timeout_seconds)) {}
 
 Forwarder::~Forwarder() {

@@ -9,7 +9,7 @@
 namespace swarmline {
 
 std::unique_ptr<Wiring> make_wiring(const RunConfig& config, const Seat& self) {
-  if (config.pipeline.wiring == "static")
+  if (config.pipeline.wiring == WiringKind::kStatic)
     return std::make_unique<StaticWiring>(config.wiring.in_flight_per_peer);
   WiringOptions options;
   options.alpha = config.wiring.alpha;
