@@ -25,6 +25,10 @@ struct LaunchFlags {
   std::string peer_config;
   std::optional<std::uint32_t> threads;
   std::vector<std::string> emulate;
+  int restarts =
+      SupervisorOptions{
+          .config = {}, .folder = RunFolder({}), .peer_arguments = {}, .seat_arguments = {}}
+          .restarts_max;
   bool reference = false;
   std::uint64_t permute_sums = 0;
   std::string checkpoint_out;
@@ -91,7 +95,8 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   SupervisorOptions options{.config = std::move(config),
                             .folder = RunFolder({}),
                             .peer_arguments = {},
-                            .seat_arguments = {}};
+                            .seat_arguments = {},
+                            .restarts_max = flags.restarts};
   options.folder = RunFolder(options.config.run_folder());
   for (const std::string& flag : flags.emulate) {
     SWARMLINE_TRY(add_emulation(flag, options.config, options));
@@ -150,6 +155,13 @@ void add_launch_command(CLI::App& app, int& exit_code) {
                    "Hold one peer's device so long a forward and a backward; may be repeated")
       ->type_name("STAGE:PEER=F_MS/B_MS")
       ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--restarts", flags->restarts,
+          "Start a process that dies soon after its start again so often in a row; 0: never")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->type_name("N");
   CLI::Option* reference = command->add_flag("--reference", flags->reference,
                                              "The same run in one process, into NAME-reference");
   command
@@ -166,6 +178,8 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   command->footer(
       "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at once.\n"
       "The same command goes on from the newest checkpoint, whatever ended the run.\n"
+      "A peer that dies is started again; one that dies each time soon after its start is given "
+      "up.\n"
       "Examples:\n"
       "  swarmline launch configs/quickstart.toml\n"
       "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"

@@ -19,6 +19,7 @@
 #include "node/admin_client.h"
 #include "node/child_process.h"
 #include "node/summary.h"
+#include "node/supervised_process.h"
 #include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
@@ -32,8 +33,6 @@ constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read
 // peer yet.
 constexpr Duration kCoordinatorVerdict = std::chrono::seconds(20);
 constexpr Duration kJoinVerdict = std::chrono::seconds(2);
-// Of a coordinator that a signal ended: its peers wait for the next one.
-constexpr int kCoordinatorStartsMax = 20;
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
 // From a peer's start to its seat. Counted in ticks: none pass while this process is stopped.
 constexpr int kJoinTicks = std::chrono::seconds(60) / kTick;
@@ -45,11 +44,22 @@ constexpr const char* kNoteRunning =
 constexpr const char* kNoteDraining =
     "Finishing the step and writing a checkpoint.  Ctrl-C: leave at once.";
 
-struct NamedChild {
-  std::string name;
-  ChildProcess process;
-  std::optional<int> reported;  // its exit code, once it was dealt with
-};
+constexpr Duration kNewsShown = std::chrono::seconds(15);  // on the screen
+
+bool is_signal(int code) {
+  return code > 128 && code != kExitInterrupted;
+}
+
+// A failure that another start may not have. A mistake of the user's, or what the coordinator told
+// it, it would have again.
+bool may_pass(int code) {
+  return code == kExitFailed || is_signal(code);
+}
+
+std::string how_it_ended(int code) {
+  return is_signal(code) ? fmt::format("was ended by signal {}", code - 128)
+                         : fmt::format("ended with code {}", code);
+}
 
 std::string tail_of(const std::string& path) {
   auto text = read_text_file(path, kLogBytesMax);
@@ -85,8 +95,10 @@ class Supervisor {
   void start_peer(const std::vector<std::string>& seat_arguments);
   void look_for_seats();
   void watch_children();
-  void child_ended(NamedChild& child, int code);
-  bool start_coordinator_again(int code);
+  SupervisedProcess& coordinator() { return children_.front(); }
+  void child_ended(SupervisedProcess& child, int code);
+  bool restarts(SupervisedProcess& child, int code);
+  void say(const std::string& sentence);
   std::vector<std::string> coordinator_arguments() const;
   bool has_started() const;
   bool goes_on() const;
@@ -104,7 +116,7 @@ class Supervisor {
   AsioRuntime runtime_;
   TcpNetwork network_;
   std::optional<AdminClient> admin_;
-  std::vector<NamedChild> children_;  // the coordinator first
+  std::vector<SupervisedProcess> children_;  // the coordinator first
   std::uint32_t peers_wanted_;
   std::uint32_t peers_started_ = 0;
   int ticks_unseated_ = 0;  // since the newest peer was started
@@ -116,7 +128,8 @@ class Supervisor {
   std::string printed_state_;
   std::uint64_t printed_era_ = 0;
   Instant printed_at_{};
-  int coordinator_starts_ = 1;
+  std::string news_;  // on the screen, until
+  Instant news_until_{};
   std::optional<int> coordinator_code_;
   Instant coordinator_ended_{};
   std::optional<Instant> verdict_deadline_;
@@ -129,11 +142,13 @@ class Supervisor {
 };
 
 Result<void> Supervisor::start_child(const std::string& name, std::vector<std::string> arguments) {
-  auto process = ChildProcess::start({.program = program_,
-                                      .arguments = std::move(arguments),
-                                      .output_file = options_.folder.log_of(name)});
+  auto process = SupervisedProcess::start(name,
+                                          {.program = program_,
+                                           .arguments = std::move(arguments),
+                                           .output_file = options_.folder.log_of(name)},
+                                          {.attempts_max = options_.restarts_max}, runtime_.now());
   if (!process) return std::unexpected(std::move(process).error());
-  children_.push_back({.name = name, .process = std::move(*process), .reported = {}});
+  children_.push_back(std::move(*process));
   return {};
 }
 
@@ -243,11 +258,12 @@ void Supervisor::look_for_seats() {
 }
 
 void Supervisor::watch_children() {
-  for (NamedChild& child : children_) {
-    if (child.reported) continue;
-    if (const auto code = child.process.poll()) {
-      child.reported = code;
-      child_ended(child, *code);
+  for (SupervisedProcess& child : children_) {
+    if (const auto code = child.poll()) child_ended(child, *code);
+    if (coordinator_code_ || draining_) child.cancel_restart();
+    if (auto started = child.start_if_due(runtime_.now()); !started) {
+      error_ = std::move(started).error();
+      return end(kExitFailed);
     }
   }
   if (coordinator_code_) return finish_when_peers_left();
@@ -263,8 +279,8 @@ bool Supervisor::has_started() const {
 // Once it has started, the run goes on while each stage keeps a peer; when none is left, the
 // coordinator says so.
 bool Supervisor::goes_on() const {
-  return has_started() && std::ranges::any_of(children_, [&](const NamedChild& child) {
-           return &child != &children_.front() && !child.reported;
+  return has_started() && std::ranges::any_of(children_, [&](const SupervisedProcess& child) {
+           return &child != &children_.front() && child.is_alive();
          });
 }
 
@@ -272,32 +288,44 @@ std::vector<std::string> Supervisor::coordinator_arguments() const {
   return {"coordinator", options_.folder.config(), "--prepared"};
 }
 
-// Killed, it left its journal and its peers; ended by itself, it meant it.
-bool Supervisor::start_coordinator_again(int code) {
-  const bool killed = code > 128 && code != kExitInterrupted;
-  if (!killed || draining_ || !admin_ || coordinator_starts_ >= kCoordinatorStartsMax) return false;
-  auto process =
-      ChildProcess::start({.program = program_,
-                           .arguments = coordinator_arguments(),
-                           .output_file = options_.folder.log_of(children_.front().name)});
-  if (!process) return false;
-  ++coordinator_starts_;
-  children_.front().process = std::move(*process);
-  children_.front().reported.reset();
+void Supervisor::say(const std::string& sentence) {
   if (!screen_) {
-    std::printf("the coordinator was ended by signal %d; started again\n", code - 128);
+    std::printf("%s\n", sentence.c_str());
     std::fflush(stdout);
+    return;
   }
-  return true;
+  news_ = sentence;
+  news_until_ = runtime_.now() + kNewsShown;
+  show();
 }
 
-void Supervisor::child_ended(NamedChild& child, int code) {
-  if (&child == &children_.front() && start_coordinator_again(code)) return;
+// A coordinator that was killed left its journal and its peers; one that ended by itself meant it.
+bool Supervisor::restarts(SupervisedProcess& child, int code) {
+  const bool is_coordinator = &child == &coordinator();
+  const bool may = is_coordinator ? is_signal(code) : may_pass(code);
+  if (!may || !admin_ || draining_ || coordinator_code_) return false;
+  const std::string who = is_coordinator ? "the coordinator" : child.name();
+  if (const auto pause = child.plan_restart(runtime_.now())) {
+    const std::string when = *pause == Duration::zero()
+                                 ? "started again"
+                                 : fmt::format("started again in {} s", to_seconds(*pause));
+    say(fmt::format("{} {}; {}", who, how_it_ended(code), when));
+    return true;
+  }
+  if (options_.restarts_max > 0)
+    say(fmt::format(
+        "{} {}, {} times in a row soon after its start; it is not started again; see {}", who,
+        how_it_ended(code), child.short_lives(), child.output_file()));
+  return false;
+}
+
+void Supervisor::child_ended(SupervisedProcess& child, int code) {
+  if (restarts(child, code)) return;
   if (code != kExitDone && guilty_.empty()) {
-    guilty_ = child.name;
+    guilty_ = child.name();
     guilty_code_ = code;
   }
-  if (&child == &children_.front()) {
+  if (&child == &coordinator()) {
     coordinator_code_ = code;
     coordinator_ended_ = runtime_.now();
     return;
@@ -305,19 +333,17 @@ void Supervisor::child_ended(NamedChild& child, int code) {
   if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
   if (!goes_on()) {
     verdict_deadline_ = runtime_.now() + (has_started() ? kCoordinatorVerdict : kJoinVerdict);
-  } else if (!screen_) {
-    std::printf("%s ended with code %d; see %s\n", child.name.c_str(), code,
-                options_.folder.log_of(child.name).c_str());
-    std::fflush(stdout);
+  } else {
+    say(fmt::format("{} ended with code {}; see {}", child.name(), code, child.output_file()));
   }
 }
 
 void Supervisor::finish_when_peers_left() {
   const bool all_left = std::ranges::all_of(
-      children_, [](const NamedChild& child) { return child.reported.has_value(); });
+      children_, [](const SupervisedProcess& child) { return !child.is_alive(); });
   if (!all_left && runtime_.now() < coordinator_ended_ + kPeersLeave) return;
   const int code = *coordinator_code_;
-  end(code >= 128 && code != kExitInterrupted ? kExitFailed : code);
+  end(is_signal(code) ? kExitFailed : code);
 }
 
 void Supervisor::poll_status() {
@@ -349,7 +375,11 @@ void Supervisor::take_status(std::string_view json) {
 
 void Supervisor::show() {
   if (screen_) {
-    const char* note = status_.over() ? "" : draining_ ? kNoteDraining : kNoteRunning;
+    const bool has_news = !news_.empty() && runtime_.now() < news_until_;
+    const std::string note = status_.over() ? ""
+                             : has_news     ? news_
+                             : draining_    ? kNoteDraining
+                                            : kNoteRunning;
     screen_->draw(render_screen(status_, note, terminal_style()));
     return;
   }

@@ -1,8 +1,10 @@
 // A whole swarm on this machine: a coordinator and its peers as child processes, watched and shown
 // until the run is over. Nothing is left behind, however this process ends.
 //   Thread: blocking, one thread.
-//   Ends with the run's exit code: 0 done or drained (also after one Ctrl-C), 130 after two; on
-//   failure the coordinator's sentence and the end of the guilty process's log are shown.
+//   A peer that dies is started again with a pause that grows, and given up with a sentence after
+//   repeated deaths soon after its start; a coordinator that a signal ended, too. Ends with the
+//   run's exit code: 0 done or drained (also after one Ctrl-C), 130 after two; on failure the
+//   coordinator's sentence and the end of the guilty process's log are shown.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,8 @@ struct SupervisorOptions {
   // Arguments of single peers, by stage and place in it. With any, peers start one after the other,
   // so that the stage of each is known before it starts.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> seat_arguments;
+  // A process that dies is started again: so often in a row when it lives less than 30 s each time.
+  int restarts_max = 5;
 };
 Result<int> supervise(SupervisorOptions options);
 

@@ -98,6 +98,14 @@ void Settling::end_recovery() {
   CollectedHoldings collected = p.recovery.take();
   p.gathering.set_trained();
   p.gathering.stop();
+  // Whoever was to end is gone: this coordinator was started to go on.
+  if (p.sequence.draining() && collected.holdings.empty()) {
+    SWARMLINE_MARK("settling.drain_forgotten");
+    p.sequence.forget_drain();
+    p.events.event(
+        "drain_forgotten",
+        "the run was to end after its open step, and nobody who held that is left: it goes on");
+  }
   if (p.sequence.draining()) {
     p.life.move_to(life::Draining{});
   } else {

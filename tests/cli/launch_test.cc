@@ -131,7 +131,7 @@ TEST(Launch, LostPeersEndTheRunWithASentence) {
   folder.write_small_run();
   std::chrono::steady_clock::time_point killed;
   std::vector<std::string> arguments = endless();
-  arguments.insert(arguments.end(), {"--set", "net.peers_wait_seconds=0"});
+  arguments.insert(arguments.end(), {"--set", "net.peers_wait_seconds=0", "--restarts", "0"});
   const Ran ran = folder.run_and(
       arguments, [&] { return training(folder); },
       [&](pid_t) {

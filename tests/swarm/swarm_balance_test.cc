@@ -54,7 +54,7 @@ TEST(SwarmBalance, APeerMovesToTheStageThatLostTwo) {
   const SwarmFolder swarm({"run.steps=40", "pipeline.delay=1", "model.dtype=fp64",
                            "model.bias=false", "pipeline.stages=4", "pipeline.peers=[3, 3, 3, 3]",
                            "batch.batch=48", "log.level=info"});
-  Program launch = swarm.start("launch", swarm.emulating(20, 40));
+  Program launch = swarm.start("launch", SwarmFolder::without_restarts(swarm.emulating(20, 40)));
   const auto before = swarm.wait_for_step(10);
   ASSERT_TRUE(before) << launch.output() << swarm.logs();
   for (const std::size_t i : {0U, 1U})

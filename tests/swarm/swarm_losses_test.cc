@@ -21,7 +21,7 @@ class SwarmLosses : public testing::Test {
       : swarm_({"run.steps=1000000", "pipeline.peers=[1, 2]", "net.peer_silence_seconds=4",
                 "net.peers_wait_seconds=5", "log.level=warn"}) {
     adopt_orphans();
-    launch_.emplace(swarm_.start("launch", swarm_.emulating(4, 8)));
+    launch_.emplace(swarm_.start("launch", SwarmFolder::without_restarts(swarm_.emulating(4, 8))));
   }
   ~SwarmLosses() override {
     launch_.reset();

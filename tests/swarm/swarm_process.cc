@@ -116,6 +116,11 @@ Program SwarmFolder::start(const std::string& command, std::vector<std::string> 
   return Program(temp_, command, arguments(command, std::move(more)));
 }
 
+std::vector<std::string> SwarmFolder::without_restarts(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--restarts", "0"});
+  return arguments;
+}
+
 std::vector<std::string> SwarmFolder::emulating(int forward_ms, int backward_ms) const {
   const std::string speeds = "forward_ms = " + std::to_string(forward_ms) +
                              ", backward_ms = " + std::to_string(backward_ms);

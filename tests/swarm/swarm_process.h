@@ -60,6 +60,8 @@ class SwarmFolder {
   Program start(const std::string& command, std::vector<std::string> more = {}) const;
   // Flags of launch: devices that compute at these speeds, whatever the machine does.
   std::vector<std::string> emulating(int forward_ms, int backward_ms) const;
+  // The same for launch, where what was killed stays away.
+  static std::vector<std::string> without_restarts(std::vector<std::string> arguments);
   // A whole run to its end. Another name is another run folder.
   Ended launch(std::vector<std::string> more = {}) const;
 

@@ -47,6 +47,7 @@ class RunSequence {
   void on_committed(std::uint64_t step);
   void on_evaluated(std::uint64_t version);
   void drain() { draining_ = true; }
+  void forget_drain() { draining_ = false; }
   bool draining() const { return draining_; }
 
   std::uint64_t committed() const { return committed_; }  // commits so far = the newest version
