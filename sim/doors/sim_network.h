@@ -12,44 +12,13 @@
 #include <map>
 #include <memory>
 
-#include "base/limits.h"
 #include "engine/net/network.h"
+#include "sim/doors/sim_link.h"
 #include "sim/doors/sim_runtime.h"
 
 namespace swarmline {
 
-struct SimLink {
-  Duration latency = std::chrono::microseconds(200);  // one way, least
-  Duration jitter{};            // mean of an exponential draw added to each frame
-  double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
-};
-
-// What all connections of a node share, each way.
-struct SimCard {
-  double up_bytes_per_second = 0;  // > 0
-  double down_bytes_per_second = 0;
-};
-
-struct SimNetworkOptions {
-  SimLink link;  // where set_link() said nothing
-  std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
-  std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
-  // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
-  // stand-in travels as the tensor that it stands for.
-  std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
-};
-
-// What a filter decides about one frame at the instant it is sent.
-struct FrameFate {
-  enum class Kind {
-    kDeliver,
-    kDelay,           // by `delay` more; later frames of the connection wait behind it
-    kHold,            // until release(from, to); later frames of the connection wait behind it
-    kDropConnection,  // the frame is lost and both ends see kPeerGone
-  };
-  Kind kind = Kind::kDeliver;
-  Duration delay{};
-};
+struct SimWire;
 
 class SimNetwork {
  public:
@@ -93,12 +62,10 @@ class SimNetwork {
   Counters delivered(SimNodeId from, SimNodeId to) const;
   Counters delivered_total() const;
 
-  struct Core;  // shared with connections
-
  private:
   class NodeNetwork;
 
-  std::shared_ptr<Core> core_;
+  std::shared_ptr<SimWire> wire_;  // shared with connections
   std::map<SimNodeId, std::unique_ptr<NodeNetwork>> nodes_;
 };
 

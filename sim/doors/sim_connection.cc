@@ -1,0 +1,292 @@
+#include "sim/doors/sim_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
+
+// As a socket would: at most one part, 64-byte aligned. One part that fits is shared as it is.
+void join_payload(Frame& frame) {
+  const std::uint64_t bytes = frame.payload_bytes();
+  const auto aligned = [](const SharedBytes& part) {
+    return reinterpret_cast<std::uintptr_t>(part.data()) % kBufferAlignment == 0;
+  };
+  if (bytes == 0) return frame.payload.clear();
+  if (frame.payload.size() == 1 && aligned(frame.payload.front())) return;
+  Buffer joined(bytes);
+  std::size_t at = 0;
+  for (const SharedBytes& part : frame.payload) {
+    std::copy_n(part.data(), part.size(), joined.data() + at);
+    at += part.size();
+  }
+  frame.payload.assign(1, SharedBytes(std::move(joined)));
+}
+
+}  // namespace
+
+SimConnection::SimConnection(std::shared_ptr<SimWire> wire, std::uint64_t id, SimRoute route,
+                             std::string remote)
+    : wire_(std::move(wire)),
+      id_(id),
+      route_(route),
+      delivered_(wire_->delivered[{route.second, route.first}]),
+      remote_(std::move(remote)) {}
+
+void SimConnection::join(const std::shared_ptr<SimConnection>& twin) {
+  twin_ = twin;
+  twin_socket_ = twin->socket();
+}
+
+void SimConnection::start(Handlers handlers) {
+  SWARMLINE_CHECK(!started_);
+  started_ = true;
+  handlers_ = std::move(handlers);
+  wire_->runtime.schedule(
+      route_.first, wire_->runtime.now(),
+      [self = shared_from_this()] {
+        if (self->early_end_) return self->finish(*self->early_end_);
+        self->drain();
+      },
+      kSimPosted);
+}
+
+void SimConnection::send(Frame frame) {
+  if (ending_) return;
+  const std::uint64_t bytes = wire_->bytes_of(route_, frame);
+  const FrameHeader header = frame.header();
+  SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
+  if (unsent_bytes() + bytes > wire_->options.queue_bytes_max) {
+    return break_off({ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}",
+                                                       wire_->options.queue_bytes_max, remote_)});
+  }
+  ++counters_.frames_sent;
+  counters_.bytes_sent += bytes;
+  FrameFate fate;
+  if (wire_->filter) fate = wire_->filter(route_.first, route_.second, frame);
+  if (fate.kind == FrameFate::Kind::kDropConnection) {
+    return break_off({ErrorCode::kPeerGone, "the link was cut"});
+  }
+  if (fate.kind == FrameFate::Kind::kHold) holding_ = true;
+  const SimWire::Damage damage = wire_->draw_damage(route_, frame);
+  if (damage == SimWire::Damage::kPayload) flip_a_bit(frame);
+  put({.frame = std::move(frame),
+       .delay = fate.delay,
+       .damaged = damage == SimWire::Damage::kFrame});
+}
+
+void SimConnection::close() {
+  if (ending_) return;
+  ending_ = true;
+  cutoff_ = std::make_shared<Instant>(wire_->runtime.now() + kCloseFlushMax);
+  for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
+  put({.frame = std::nullopt});
+  if (held_.empty()) return;
+  wire_->runtime.schedule(route_.first, *cutoff_, [self = shared_from_this()] {
+    if (self->held_.empty()) return;
+    self->held_.clear();
+    self->holding_ = false;
+    self->notify_twin();
+    self->finish({ErrorCode::kStopped, "closed by this end"});
+  });
+}
+
+std::uint64_t SimConnection::unsent_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Item& item : held_) bytes += item.frame ? wire_->bytes_of(route_, *item.frame) : 0;
+  while (!in_flight_.empty() && in_flight_.front().departure <= wire_->runtime.now()) {
+    in_flight_bytes_ -= in_flight_.front().bytes;
+    in_flight_.pop_front();
+  }
+  return bytes + in_flight_bytes_;
+}
+
+std::size_t SimConnection::release() {
+  holding_ = false;
+  return flush();
+}
+std::size_t SimConnection::flush() {
+  if (holding_ || wire_->is_blocked(route_)) return 0;
+  const std::deque<Item> items = std::exchange(held_, {});
+  for (const Item& item : items) launch(item);
+  return items.size();
+}
+
+void SimConnection::break_off(Error error) {
+  if (closed_) return;
+  ending_ = true;
+  holding_ = false;
+  held_.clear();
+  notify_twin();
+  wire_->runtime.schedule(
+      route_.first, wire_->runtime.now(),
+      [self = shared_from_this(), error = std::move(error)] { self->finish(error); },
+      socket() | kSimSocketEnd);
+}
+
+void SimConnection::abandon() {
+  const auto self = shared_from_this();  // the wire may hold the last reference
+  if (closed_) return;
+  for (Sent& sent : in_flight_) *sent.cutoff = wire_->runtime.now();
+  held_.clear();
+  notify_twin();
+  ending_ = closed_ = true;
+  wire_->ends.erase(id_);
+  if (!delivering_) handlers_ = {};
+}
+
+void SimConnection::put(Item item) {
+  if (holding_ || wire_->is_blocked(route_)) {
+    held_.push_back(std::move(item));
+  } else {
+    launch(std::move(item));
+  }
+}
+
+// In a copy: the sender's own bytes stay whole.
+void SimConnection::flip_a_bit(Frame& frame) {
+  join_payload(frame);
+  Buffer copy = Buffer::copy_of(frame.received_payload());
+  const std::uint64_t bit = wire_->damage_rng.below(8 * copy.size());
+  copy.bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
+  frame.payload.assign(1, SharedBytes(std::move(copy)));
+}
+
+void SimConnection::launch(Item item) {
+  const std::uint64_t bytes = item.frame ? wire_->bytes_of(route_, *item.frame) : 0;
+  const auto [leaves, comes] = wire_->passage(route_, bytes);
+  const Instant arrives = std::max(comes + item.delay, last_arrival_);
+  const bool is_end = !item.frame;
+  if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
+  last_arrival_ = arrives;
+  if (!item.frame) {
+    const Instant flushed = std::min(leaves, *cutoff_);
+    wire_->runtime.schedule(
+        route_.first, flushed,
+        [self = shared_from_this()] { self->finish({ErrorCode::kStopped, "closed by this end"}); },
+        socket() | kSimSocketEnd);
+  } else {
+    in_flight_.push_back({leaves, bytes, cutoff_});
+    in_flight_bytes_ += bytes;
+  }
+  wire_->runtime.schedule(
+      route_.second, arrives,
+      [twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)]() mutable {
+        if (item.frame && leaves > *cutoff) return;
+        if (const auto self = twin.lock()) self->arrived(std::move(item));
+      },
+      is_end ? twin_socket_ | kSimSocketEnd : twin_socket_);
+}
+
+// What the link's rate makes of a payload: how long it takes, and where it stands on the way.
+void SimConnection::arrive_in_parts(Frame& frame, Instant leaves, Instant arrives) {
+  const double rate = wire_->link_of(route_).bytes_per_second;
+  const std::uint64_t bytes = frame.payload_bytes();
+  if (rate <= 0 || bytes == 0) return;
+  const std::uint64_t charged =
+      wire_->options.charged_bytes ? wire_->bytes_of(route_, frame) : bytes;
+  frame.received_over = from_seconds(static_cast<double>(charged) / rate);
+  if (bytes < wire_->options.arrival_bytes_min) return;
+  join_payload(frame);
+  for (std::uint64_t quarter = 1; quarter < 4; ++quarter) {
+    const Instant when = arrives - frame.received_over * (4 - quarter) / 4;
+    wire_->runtime.schedule(
+        route_.second, std::max({when, last_arrival_, wire_->runtime.now()}),
+        [twin = twin_, leaves, cutoff = cutoff_, frame, quarter] {
+          const auto self = twin.lock();
+          if (leaves <= *cutoff && self) self->arriving(frame, frame.payload_bytes() * quarter / 4);
+        },
+        twin_socket_);
+  }
+}
+
+void SimConnection::arrived(Item item) {
+  if (closed_) return;
+  inbox_.push_back(std::move(item));
+  if (started_) drain();
+}
+
+void SimConnection::arriving(const Frame& frame, std::uint64_t bytes) {
+  if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving) return;
+  delivering_ = true;
+  handlers_.on_arriving({.kind = frame.kind,
+                         .request = frame.request,
+                         .flags = frame.flags,
+                         .meta = frame.meta,
+                         .arrived = frame.received_payload().first(bytes),
+                         .payload_bytes = frame.payload_bytes()});
+  delivering_ = false;
+  if (closed_) handlers_ = {};
+}
+
+void SimConnection::drain() {
+  const auto self = shared_from_this();
+  delivering_ = true;
+  while (!inbox_.empty() && !ending_) {
+    Item item = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (!item.frame) {
+      ending_ = true;
+      delivering_ = false;
+      return finish({ErrorCode::kPeerGone, "closed by the other end"});
+    }
+    if (item.damaged) {
+      delivering_ = false;
+      return break_off({ErrorCode::kCorrupt, "frame does not match its hash"});
+    }
+    deliver(std::move(*item.frame));
+  }
+  delivering_ = false;
+  if (closed_) handlers_ = {};
+}
+
+void SimConnection::deliver(Frame frame) {
+  const SimRoute from_to{route_.second, route_.first};
+  const std::uint64_t bytes = wire_->bytes_of(from_to, frame);
+  ++counters_.frames_received;
+  counters_.bytes_received += bytes;
+  ++delivered_.frames;
+  delivered_.bytes += bytes;
+  wire_->runtime.trace(std::uint64_t{route_.second} << 16 | frame.kind);
+  wire_->runtime.trace(bytes);
+  wire_->runtime.trace(xxh3(as_bytes(frame.meta)));
+  join_payload(frame);
+  if (wire_->tap) wire_->tap(route_.second, route_.first, frame);
+  if (handlers_.on_frame) handlers_.on_frame(std::move(frame));
+}
+
+void SimConnection::notify_twin() {
+  wire_->when_open(route_, [wire = wire_, route = route_, twin = twin_, socket = twin_socket_,
+                            last = last_arrival_] {
+    const Instant arrives = std::max(wire->runtime.now() + wire->link_of(route).latency, last);
+    wire->runtime.schedule(
+        route.second, arrives,
+        [twin] {
+          if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
+        },
+        socket | kSimSocketEnd);
+  });
+}
+
+void SimConnection::finish(const Error& error) {
+  if (closed_) return;
+  if (!started_) {  // nobody listens: no callback is due until start()
+    if (!early_end_) early_end_ = error;
+    return;
+  }
+  closed_ = ending_ = true;
+  const auto self = shared_from_this();
+  wire_->ends.erase(id_);
+  inbox_.clear();
+  const Handlers handlers = std::exchange(handlers_, {});
+  if (handlers.on_closed) handlers.on_closed(error);
+}
+
+}  // namespace swarmline

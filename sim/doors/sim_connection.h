@@ -1,0 +1,89 @@
+// One end of a simulated connection.
+//   What:      frames leave over the wire in order and arrive at the other end, its twin. An end
+//              breaks at once here, and there when the news arrives.
+//   Ownership: the wire holds it until it is closed. Neither end keeps the other alive.
+//   Thread:    that of the SimRuntime.
+//   Bounds:    SimNetworkOptions::queue_bytes_max unsent bytes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/net/network.h"
+#include "sim/doors/sim_link.h"
+#include "sim/doors/sim_wire.h"
+
+namespace swarmline {
+
+class SimConnection final : public Connection, public std::enable_shared_from_this<SimConnection> {
+ public:
+  SimConnection(std::shared_ptr<SimWire> wire, std::uint64_t id, SimRoute route,
+                std::string remote);
+  void join(const std::shared_ptr<SimConnection>& twin);
+
+  void start(Handlers handlers) override;
+  void send(Frame frame) override;
+  void close() override;
+  std::uint64_t unsent_bytes() const override;
+  Counters counters() const override { return counters_; }
+  std::string remote() const override { return remote_; }
+
+  SimRoute route() const { return route_; }
+  void not_before(Instant when) { last_arrival_ = std::max(last_arrival_, when); }
+
+  // Lets what a filter holds go. Returns how many frames that were.
+  std::size_t release();
+  // Sends what waits, unless a filter or a blocked direction holds it still.
+  std::size_t flush();
+  // Both ends see the end of the connection: this one at once, the other one when the news arrives.
+  void break_off(Error error);
+  // The process is gone: no callback here.
+  void abandon();
+
+ private:
+  struct Item {
+    std::optional<Frame> frame;  // none: the end of the stream
+    Duration delay{};
+    bool damaged = false;  // beyond what a receiver takes
+  };
+  struct Sent {
+    Instant departure;
+    std::uint64_t bytes;
+    std::shared_ptr<Instant> cutoff;  // what leaves later is lost
+  };
+
+  SimEventSource socket() const { return socket_of(id_); }
+  void put(Item item);
+  void flip_a_bit(Frame& frame);
+  void launch(Item item);
+  void arrive_in_parts(Frame& frame, Instant leaves, Instant arrives);
+  void arrived(Item item);
+  void arriving(const Frame& frame, std::uint64_t bytes);
+  void drain();
+  void deliver(Frame frame);
+  void notify_twin();
+  void finish(const Error& error);
+
+  std::shared_ptr<SimWire> wire_;
+  const std::uint64_t id_;
+  std::weak_ptr<SimConnection> twin_;
+  SimEventSource twin_socket_ = kSimSocketMin;
+  const SimRoute route_;  // this node, the other one
+  SimWire::Delivered& delivered_;
+  const std::string remote_;
+  Handlers handlers_;
+  bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;
+  std::deque<Item> inbox_;  // arrived
+  std::deque<Item> held_;   // behind a frame that a filter holds
+  mutable std::deque<Sent> in_flight_;
+  mutable std::uint64_t in_flight_bytes_ = 0;
+  std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
+  Instant last_arrival_;
+  std::optional<Error> early_end_;  // the connection ended before start()
+  Connection::Counters counters_;
+};
+
+}  // namespace swarmline

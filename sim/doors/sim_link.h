@@ -1,0 +1,51 @@
+// What simulated links are like, and what a filter may do to a frame: plain values.
+//   Units: bytes per second of virtual time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/units.h"
+#include "engine/net/frame.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+
+using SimRoute = std::pair<SimNodeId, SimNodeId>;  // from, to
+
+struct SimLink {
+  Duration latency = std::chrono::microseconds(200);  // one way, least
+  Duration jitter{};            // mean of an exponential draw added to each frame
+  double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
+};
+
+// What all connections of a node share, each way.
+struct SimCard {
+  double up_bytes_per_second = 0;  // > 0
+  double down_bytes_per_second = 0;
+};
+
+struct SimNetworkOptions {
+  SimLink link;  // where set_link() said nothing
+  std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
+  std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
+  // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
+  // stand-in travels as the tensor that it stands for.
+  std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
+};
+
+// What a filter decides about one frame at the instant it is sent.
+struct FrameFate {
+  enum class Kind {
+    kDeliver,
+    kDelay,           // by `delay` more; later frames of the connection wait behind it
+    kHold,            // until release(from, to); later frames of the connection wait behind it
+    kDropConnection,  // the frame is lost and both ends see kPeerGone
+  };
+  Kind kind = Kind::kDeliver;
+  Duration delay{};
+};
+
+}  // namespace swarmline

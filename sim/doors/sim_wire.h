@@ -1,0 +1,85 @@
+// What all connections of a SimNetwork share: how long bytes take, which ways are blocked, what is
+// damaged, who listens.
+//   What:      links and cards have queues of their own; a passage joins them.
+//   Ownership: shared by the network and its connections.
+//   Thread:    that of the SimRuntime.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/rng.h"
+#include "engine/net/network.h"
+#include "sim/doors/sim_link.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+
+class SimConnection;
+
+// Ports and the numbers of connections' ends share one space.
+inline SimEventSource socket_of(std::uint64_t end) {
+  return (kSimSocketMin + 65'536 + static_cast<SimEventSource>(end)) & ~kSimSocketEnd;
+}
+inline SimEventSource listening_socket(std::uint16_t port) {
+  return kSimSocketMin + port;
+}
+
+struct SimWire {
+  struct Listener {
+    SimNodeId node;
+    Network::Accepted on_accepted;
+  };
+  // When the last of some bytes leaves, and when it is there.
+  struct Passage {
+    Instant leaves, arrives;
+  };
+  enum class Damage : std::uint8_t { kNone, kPayload, kFrame };
+  struct Delivered {
+    std::uint64_t frames = 0, bytes = 0;
+  };
+
+  SimWire(SimRuntime& r, SimNetworkOptions o)
+      : runtime(r), options(std::move(o)), rng(r.rng("network")), damage_rng(r.rng("damage")) {}
+
+  const SimLink& link_of(SimRoute route) const;
+  Duration one_way(SimRoute route);
+  // If they join the queues now.
+  Passage passage(SimRoute route, std::uint64_t bytes);
+  std::uint64_t bytes_of(SimRoute route, const Frame& frame) const {
+    return options.charged_bytes ? options.charged_bytes(route.first, route.second, frame)
+                                 : frame.wire_bytes();
+  }
+  Damage draw_damage(SimRoute route, const Frame& frame);
+  bool is_blocked(SimRoute route) const { return blocked.contains(route); }
+  // Now, or when the direction is open again.
+  void when_open(SimRoute route, std::function<void()> fn);
+
+  SimRuntime& runtime;
+  SimNetworkOptions options;
+  Rng rng, damage_rng;
+  std::function<FrameFate(SimNodeId from, SimNodeId to, const Frame&)> filter;
+  std::function<void(SimNodeId from, SimNodeId to, const Frame&)> tap;
+  std::map<SimRoute, SimLink> links;
+  std::map<SimRoute, Instant> link_free_at;
+  struct Way {  // through a card
+    Instant free_at, streaming_until;
+  };
+  struct Card {
+    SimCard rates;
+    Way up, down;
+  };
+  std::unordered_map<SimNodeId, Card> cards;                       // never iterated
+  std::map<SimRoute, std::vector<std::function<void()>>> blocked;  // and what waits for its end
+  std::map<SimNodeId, double> damaged;                             // and the share
+  std::map<SimRoute, Delivered> delivered;
+  std::map<std::uint16_t, Listener> listeners;
+  std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
+  std::uint64_t last_end = 0;
+};
+
+}  // namespace swarmline
