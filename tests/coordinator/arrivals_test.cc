@@ -63,13 +63,6 @@ class Arriving : public ::testing::Test {
   RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
   bool cut_off = false;
   EraBeginning beginning{bench.shape, bench.alarms, bench.outbox, bench.rulings};
-  Recovery recovery{{.shape = bench.shape,
-                     .alarms = bench.alarms,
-                     .detector = bench.detector,
-                     .sessions = bench.sessions,
-                     .members = bench.members,
-                     .outbox = bench.outbox,
-                     .events = bench.events}};
   Arrivals arrivals{{.shape = bench.shape,
                      .identity = identity,
                      .life = bench.life,
@@ -79,7 +72,7 @@ class Arriving : public ::testing::Test {
                      .sessions = bench.sessions,
                      .members = bench.members,
                      .detector = bench.detector,
-                     .recovery = recovery,
+                     .recovery = bench.recovery,
                      .beginning = beginning,
                      .states = bench.states,
                      .takeovers = bench.takeovers,
@@ -197,7 +190,7 @@ TEST_F(Arriving, WhoKeptItsSeatWithoutACoordinatorGoesOnWithIt) {
   run.era_version = 4;
   run.seats.push_back(
       {.seat = {PeerId{5}, StageId{1}, Incarnation{3}}, .address = "host:a", .state = "active"});
-  recovery.begin(run, Term{2}, false);
+  bench.recovery.begin(run, Term{2}, false);
   bench.life.move_to(life::Recovering{});
   wire::Hello hello = hello_of("a");
   hello.set_run_id("run");

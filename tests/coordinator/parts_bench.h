@@ -13,6 +13,7 @@
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/recovery.h"
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/coordinator/run/run_lifecycle.h"
@@ -149,6 +150,13 @@ struct PartsBench {
                      .outbox = outbox,
                      .events = events,
                      .rulings = rulings}};
+  Recovery recovery{{.shape = shape,
+                     .alarms = alarms,
+                     .detector = detector,
+                     .sessions = sessions,
+                     .members = members,
+                     .outbox = outbox,
+                     .events = events}};
 };
 
 }  // namespace swarmline

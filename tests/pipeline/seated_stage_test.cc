@@ -51,8 +51,8 @@ class Stages : public testing::Test {
     return std::make_unique<SeatedStage>(context.runtime, context.queue, context.links,
                                          std::move(parts));
   }
-  // Fetches the state of version 3 from the other peer.
-  void fetch_state(SeatedStage& stage) {
+  // The other peer has the state of version 3.
+  wire::StateOffer offer() {
     wire::StateOffer offer;
     offer.set_version(3);
     offer.set_bytes(frozen_.size());
@@ -60,7 +60,11 @@ class Stages : public testing::Test {
     wire::GroupMember* holder = offer.add_holders();
     *holder->mutable_seat() = to_wire(bench_.other());
     holder->set_address("sim:2");
-    ASSERT_TRUE(said(stage, MessageKind::kStateOffer, offer).has_value());
+    return offer;
+  }
+  // Fetches that from it.
+  void fetch_state(SeatedStage& stage) {
+    ASSERT_TRUE(said(stage, MessageKind::kStateOffer, offer()).has_value());
     const auto requests = bench_.sent<wire::PieceRequest>(MessageKind::kPieceRequest);
     ASSERT_EQ(requests.size(), 1U);
     answer(stage, requests[0], frozen_.bytes());
@@ -351,14 +355,7 @@ TEST_F(Shadows, WhoeverTakesOneHasAllOfIt) {
 TEST_F(Shadows, WithItsHolderLostAStateIsWantedAnew) {
   const Seat name = follow();
   wanted();
-  wire::StateOffer offer;
-  offer.set_version(3);
-  offer.set_bytes(frozen_.size());
-  offer.add_hashes(sha256_hex(frozen_.bytes()));
-  wire::GroupMember* holder = offer.add_holders();
-  *holder->mutable_seat() = to_wire(bench_.other());
-  holder->set_address("sim:2");
-  ASSERT_TRUE(said(*shadows_.find(name), MessageKind::kStateOffer, offer).has_value());
+  ASSERT_TRUE(said(*shadows_.find(name), MessageKind::kStateOffer, offer()).has_value());
   shadows_.on_peer_lost(bench_.other());
   bench_.run(knobs().state_retry + 1s);
   EXPECT_EQ(wanted(), 1U);
