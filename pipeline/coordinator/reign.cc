@@ -346,7 +346,17 @@ std::vector<Seat> Reign::shadow_hosts(StageId stage) const {
 }
 
 std::string Reign::status_json() const {
-  return coordinator_status_json(parts_, settling_.era_sentence());
+  return to_json(status_of({.shape = parts_.shape,
+                            .identity = parts_.identity,
+                            .life = parts_.life,
+                            .sequence = parts_.sequence,
+                            .stats = parts_.stats,
+                            .sessions = parts_.sessions,
+                            .members = parts_.members,
+                            .shadows = parts_.shadows,
+                            .boundaries = parts_.boundaries,
+                            .checkpointer = parts_.checkpointer},
+                           settling_.era_sentence(), parts_.alarms.now()));
 }
 
 }  // namespace swarmline

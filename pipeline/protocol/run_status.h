@@ -1,4 +1,4 @@
-// A run's status as values, from the JSON that the coordinator makes (docs/formats/status.md).
+// A run's status as values, and their JSON (docs/formats/status.md).
 //   Ownership: plain values. Errors: kCorrupt, kIncompatible (a newer format).
 #pragma once
 
@@ -90,7 +90,7 @@ struct RunStatus {
 };
 
 Result<RunStatus> parse_status(std::string_view json);
-// For runs without a coordinator (the reference); parse_status gives the same values back.
+// parse_status gives the same values back.
 std::string to_json(const RunStatus& status);
 
 }  // namespace swarmline

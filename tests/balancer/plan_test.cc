@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "tests/harness/all_marks_hit.h"
 
 namespace swarmline {
 namespace {
+
+[[maybe_unused]] const auto* const kAllMarks = expect_all_marks("balancer.");
 
 constexpr std::uint64_t kState = 2'412'000'000;  // 96.48 s at 200 Mb/s
 

@@ -5,7 +5,6 @@
 #include "pipeline/coordinator/members/gathering.h"
 #include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/run/era_beginning.h"
-#include "pipeline/coordinator/run/recovery.h"
 #include "pipeline/coordinator/run/resumption.h"
 #include "pipeline/protocol/knobs.h"
 #include "sim/doors/sim_network.h"
@@ -112,13 +111,7 @@ class Recover : public ::testing::Test {
 
   PartsBench bench;
   JournaledRun run;
-  Recovery recovery{{.shape = bench.shape,
-                     .alarms = bench.alarms,
-                     .detector = bench.detector,
-                     .sessions = bench.sessions,
-                     .members = bench.members,
-                     .outbox = bench.outbox,
-                     .events = bench.events}};
+  Recovery& recovery = bench.recovery;
 };
 
 TEST_F(Recover, IsOverWhenEverySeatHasCome) {

@@ -13,14 +13,17 @@
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/recovery.h"
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/coordinator/run/run_lifecycle.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/commit_round.h"
 #include "pipeline/coordinator/steps/leases.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/ledger/ledger.h"
+#include "sim/doors/sim_control_store.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/coordinator/fake_session.h"
 
@@ -40,12 +43,14 @@ inline CoordinatorOptions bench_options(std::uint32_t stages, std::uint32_t micr
   config.pipeline.peers.assign(stages, 1);
   options.model = *resolve_model(config, 31);
   options.run_id = "run";
+  options.config_toml = "the config";
   return options;
 }
 
 struct PartsBench {
   explicit PartsBench(std::uint32_t stages = 2, std::uint32_t microbatches = 4)
-      : options(bench_options(stages, microbatches)) {}
+      : PartsBench(bench_options(stages, microbatches)) {}
+  explicit PartsBench(CoordinatorOptions made_with) : options(std::move(made_with)) {}
 
   // A member that serves its stage.
   Seat seated(std::uint16_t stage) {
@@ -85,6 +90,17 @@ struct PartsBench {
     phases.open({.phase = phase, .version = Version{step}}, Term{1}, {});
     phases.announce(phase);
   }
+  // As a member says that it averaged its stage's part of the round's step.
+  wire::Reduced reduced(const Seat& seat, std::uint64_t digest, double sum_of_squares = 0) const {
+    wire::Reduced said;
+    *said.mutable_seat() = to_wire(seat);
+    said.mutable_phase()->set_step(round.board().step());
+    said.set_group(seat.stage.value);
+    said.set_attempt(round.board().attempt(GroupId{seat.stage.value}).value);
+    said.set_digest(digest);
+    said.set_sum_of_squares(sum_of_squares);
+    return said;
+  }
   // Every index of the step is owned: by the first peer of each stage.
   void complete_step(std::uint64_t step) {
     const Phase phase{PhaseKind::kTrain, step};
@@ -95,11 +111,19 @@ struct PartsBench {
         ledger.report(phase, stage.stage, index, members.ready_of(stage.stage).front(), Attempt{});
   }
 
+  std::unique_ptr<ControlStore> led() {
+    std::unique_ptr<ControlStore> opened = lead.open();
+    opened->try_lead("bench").value();
+    return opened;
+  }
+
   const CoordinatorOptions options;
   SimRuntime clock{1};
   std::unique_ptr<Journal> store = make_memory_journal();
+  SimLead lead{*store};  // expire(): another process leads, and the journal is refused
+  std::unique_ptr<ControlStore> leader = led();
   const RunShape shape{options};
-  RunJournal journal{*store};
+  RunJournal journal{**leader->journal()};
   EventLog events{clock.node(0), journal, {}};
   std::size_t settled = 0;
   Alarms alarms{clock.node(0), [this] { ++settled; }};
@@ -115,6 +139,24 @@ struct PartsBench {
   Audience audience{sessions, members, outbox};
   OpenPhases phases{shape, ledger, audience, outbox};
   Leases leases{ledger, phases, members, outbox};
+  CommitRound round{{.shape = shape,
+                     .alarms = alarms,
+                     .detector = detector,
+                     .members = members,
+                     .shadows = shadows,
+                     .ledger = ledger,
+                     .phases = phases,
+                     .leases = leases,
+                     .outbox = outbox,
+                     .events = events,
+                     .rulings = rulings}};
+  Recovery recovery{{.shape = shape,
+                     .alarms = alarms,
+                     .detector = detector,
+                     .sessions = sessions,
+                     .members = members,
+                     .outbox = outbox,
+                     .events = events}};
 };
 
 }  // namespace swarmline

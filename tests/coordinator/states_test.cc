@@ -1,13 +1,8 @@
 // State transfer, shadows, takeovers and checkpoints, each without what is above it.
 #include <gtest/gtest.h>
 
-#include "engine/store/journal.h"
-#include "pipeline/coordinator/states/checkpointer.h"
-#include "pipeline/coordinator/states/standby_replicas.h"
-#include "pipeline/coordinator/states/state_transfer.h"
-#include "pipeline/coordinator/states/takeovers.h"
 #include "pipeline/protocol/knobs.h"
-#include "tests/coordinator/parts_bench.h"
+#include "tests/coordinator/states_bench.h"
 #include "tests/harness/mark_expected.h"
 
 namespace swarmline {
@@ -17,54 +12,18 @@ using namespace std::chrono_literals;
 
 class States : public ::testing::Test {
  protected:
-  // After `commits` committed steps.
-  void committed(std::uint64_t commits) { sequence.restore(commits, false, commits); }
-  // A shadow of `stage` on the host, ready with the committed version.
+  void committed(std::uint64_t commits) { bench.committed(commits); }
   Seat ready_shadow(const Seat& host, std::uint16_t stage, std::uint64_t digest) {
-    standbys.add(host, StageId{stage}, "test");
-    const Seat shadow{host.peer, StageId{stage}, host.incarnation};
-    standbys.on_want_state(shadow);
-    states.freeze();
-    standbys.on_ready(shadow, sequence.committed(), digest);
-    standbys.check();
-    return shadow;
+    return bench.ready_shadow(host, stage, digest);
   }
 
-  PartsBench bench;
-  RunSequence sequence{SequenceOptions{.steps = 100}};
-  ReplicaAudit audit;
-  BalanceDesk balancer{bench.options.config, bench.options.model, bench.shape.stages};
-  StateTransfer states{bench.shape,   bench.alarms, bench.members,
-                       bench.shadows, sequence,     bench.outbox};
-  CommitRound round{{.shape = bench.shape,
-                     .alarms = bench.alarms,
-                     .detector = bench.detector,
-                     .members = bench.members,
-                     .shadows = bench.shadows,
-                     .ledger = bench.ledger,
-                     .phases = bench.phases,
-                     .leases = bench.leases,
-                     .outbox = bench.outbox,
-                     .events = bench.events,
-                     .rulings = bench.rulings}};
-  StandbyReplicas standbys{{.alarms = bench.alarms,
-                            .sequence = sequence,
-                            .shadows = bench.shadows,
-                            .audit = audit,
-                            .states = states,
-                            .round = round,
-                            .balancer = balancer,
-                            .outbox = bench.outbox,
-                            .events = bench.events,
-                            .rulings = bench.rulings}};
-  Takeovers takeovers{{.alarms = bench.alarms,
-                       .sequence = sequence,
-                       .members = bench.members,
-                       .shadows = bench.shadows,
-                       .standbys = standbys,
-                       .round = round,
-                       .events = bench.events,
-                       .rulings = bench.rulings}};
+  StatesBench bench;
+  RunSequence& sequence = bench.sequence;
+  ReplicaAudit& audit = bench.audit;
+  StateTransfer& states = bench.states;
+  CommitRound& round = bench.round;
+  StandbyReplicas& standbys = bench.standbys;
+  Takeovers& takeovers = bench.takeovers;
   const Seat a = bench.seated(0), b = bench.seated(1);
 };
 
@@ -233,28 +192,6 @@ TEST_F(TakingOver, WithoutACandidateTheStageIsGone) {
 
 // ---- Checkpointer -------------------------------------------------------------------------------
 
-class FakeSink final : public CheckpointSink {
- public:
-  Result<void> begin(const Description& description) override {
-    begun = description.name;
-    return {};
-  }
-  Result<void> write_piece(StageId, std::uint64_t, BytesView bytes) override {
-    written += bytes.size();
-    return full ? fail(ErrorCode::kIo, "no space left") : Result<void>();
-  }
-  Result<void> finish_stage(StageId, std::uint64_t, const std::string& sha256) override {
-    return sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>();
-  }
-  Result<std::string> commit() override { return "checkpoints/" + begun; }
-  void abandon() override { ++abandoned; }
-
-  std::string begun;
-  std::uint64_t written = 0;
-  int abandoned = 0;
-  bool full = false;
-};
-
 class Checkpoints : public States {
  protected:
   Result<void> send(const Seat& seat, const std::string& sha256 = "right") {
@@ -279,16 +216,8 @@ class Checkpoints : public States {
     token = told.back().checkpoint();
   }
 
-  FakeSink sink;
-  Checkpointer checkpointer{{.shape = bench.shape,
-                             .alarms = bench.alarms,
-                             .sink = sink,
-                             .journal = bench.journal,
-                             .detector = bench.detector,
-                             .members = bench.members,
-                             .outbox = bench.outbox,
-                             .events = bench.events,
-                             .rulings = bench.rulings}};
+  FakeSink& sink = bench.sink;
+  Checkpointer& checkpointer = bench.checkpointer;
   std::string token;
 };
 

@@ -1,7 +1,6 @@
 // Open phases, leases, reports and rounds, each without what is above it.
 #include <gtest/gtest.h>
 
-#include "pipeline/coordinator/steps/commit_round.h"
 #include "pipeline/coordinator/steps/report_intake.h"
 #include "pipeline/coordinator/steps/straggler_detector.h"
 #include "pipeline/protocol/knobs.h"
@@ -207,27 +206,11 @@ class Rounds : public Steps {
     bench.complete_step(0);
     round.begin(0, Term{1});
   }
-  wire::Reduced reduced(const Seat& seat, std::uint64_t digest) {
-    wire::Reduced said;
-    *said.mutable_seat() = to_wire(seat);
-    said.mutable_phase()->set_step(0);
-    said.set_group(seat.stage.value);
-    said.set_attempt(round.board().attempt(GroupId{seat.stage.value}).value);
-    said.set_digest(digest);
-    return said;
+  wire::Reduced reduced(const Seat& seat, std::uint64_t digest) const {
+    return bench.reduced(seat, digest);
   }
   const Seat mate = bench.seated(1);
-  CommitRound round{{.shape = bench.shape,
-                     .alarms = bench.alarms,
-                     .detector = bench.detector,
-                     .members = bench.members,
-                     .shadows = bench.shadows,
-                     .ledger = bench.ledger,
-                     .phases = bench.phases,
-                     .leases = bench.leases,
-                     .outbox = bench.outbox,
-                     .events = bench.events,
-                     .rulings = bench.rulings}};
+  CommitRound& round = bench.round;
 };
 
 TEST_F(Rounds, MembersAreToldWhatTheyOwnAndTheStepIsDoneWhenAllHaveTheSameBits) {

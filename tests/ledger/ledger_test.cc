@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
+#include "tests/harness/all_marks_hit.h"
+#include "tests/harness/mark_expected.h"
 
 namespace swarmline {
 namespace {
+
+[[maybe_unused]] const auto* const kAllMarks = expect_all_marks("ledger.");
 
 constexpr Phase kStep{PhaseKind::kTrain, 7};
 constexpr Phase kEval{PhaseKind::kEval, 7};
@@ -335,6 +339,18 @@ TEST_F(LedgerTest, FailuresCountDistinctPeers) {
   EXPECT_EQ(ledger_.report_failure(kStep, 2, PeerId(6)), 3U);
   EXPECT_EQ(ledger_.report_failure(kStep, 4, PeerId(3)), 0U);
   EXPECT_EQ(ledger_.report_failure(kEval, 0, PeerId(3)), 0U);
+}
+
+TEST_F(LedgerTest, WhatFailedAtAPeerIsLeasedToAnother) {
+  ledger_.report_failure(kStep, 2, kB.peer);
+  ledger_.expire(kStep, 2);
+  ledger_.expire(kStep, 3);
+  const MarkExpected elsewhere("ledger.not_where_it_failed");
+  const std::vector<Lease> leases = ledger_.lease(kStep, kB, 4);
+  ASSERT_EQ(leases.size(), 1U);
+  EXPECT_EQ(leases[0].first, 3U);
+  EXPECT_EQ(leases[0].count, 1U);
+  EXPECT_EQ(ledger_.lease(kStep, kA, 4).at(0).first, 2U);
 }
 
 TEST_F(LedgerTest, AnEvaluationTracksOnlyTheLastStage) {

@@ -30,11 +30,12 @@ RoundKey round_of(std::uint64_t number, std::uint32_t attempt = 0) {
 
 TEST(GradientState, NothingIsHeldThatWasNeitherSummedNorPlacedAndRetainedIsTheEnd) {
   using enum GradientState;
-  EXPECT_FALSE(may_follow(kAveraging, kHeld));
-  EXPECT_FALSE(may_follow(kFetching, kPlacing)) << "it is checked first";
-  EXPECT_FALSE(may_follow(kChecked, kHeld));
-  EXPECT_FALSE(may_follow(kRetained, kHeld));
-  EXPECT_TRUE(may_follow(kHeld, kKept) && may_follow(kKept, kRetained));
+  EXPECT_FALSE(kGradientStates.allows(kAveraging, kHeld));
+  EXPECT_FALSE(kGradientStates.allows(kFetching, kPlacing)) << "it is checked first";
+  EXPECT_FALSE(kGradientStates.allows(kChecked, kHeld));
+  EXPECT_FALSE(kGradientStates.allows(kRetained, kHeld));
+  EXPECT_TRUE(kGradientStates.allows(kHeld, kKept));
+  EXPECT_TRUE(kGradientStates.allows(kKept, kRetained));
 }
 
 // ---- GradientExchange ---------------------------------------------------------------------------

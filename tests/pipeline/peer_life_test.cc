@@ -24,7 +24,7 @@ TEST(PeerLifecycle, ASeatIsLostAndAnotherOneFound) {
   EXPECT_FALSE(life.has_seat());
   for (const PeerState state : {kBuilding, kSeated, kAdrift, kSeated}) {
     life.become(state);
-    EXPECT_TRUE(life.has_seat()) << to_string(state);
+    EXPECT_TRUE(life.has_seat()) << kPeerStates.name(state);
   }
   EXPECT_EQ(life.life(), 0U);
   life.become(kDropping);
@@ -52,12 +52,11 @@ TEST(PeerLifecycle, WhatItWasWorthAtItsEndCountsOn) {
 }
 
 TEST(PeerLifecycle, EveryStateButTheLastHasAWayToTheEndAndNoneLeadsOut) {
-  for (std::size_t i = 0; i < kPeerStates; ++i) {
-    const auto state = static_cast<PeerState>(i);
-    EXPECT_EQ(may_follow(state, kFinished), state != kFinished) << to_string(state);
-    EXPECT_FALSE(may_follow(kFinished, state)) << to_string(state);
+  for (const PeerState state : kPeerStates.states()) {
+    EXPECT_EQ(kPeerStates.allows(state, kFinished), state != kFinished) << kPeerStates.name(state);
+    EXPECT_FALSE(kPeerStates.allows(kFinished, state)) << kPeerStates.name(state);
   }
-  EXPECT_FALSE(may_follow(kSeeking, kSeated)) << "a stage is built first";
+  EXPECT_FALSE(kPeerStates.allows(kSeeking, kSeated)) << "a stage is built first";
 }
 
 TEST(PeerLifecycleDeathTest, ATransitionThatTheTableDoesNotHaveAborts) {

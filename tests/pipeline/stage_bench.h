@@ -26,11 +26,13 @@ class StageBench {
  public:
   // Stage `stage` of `stages`; the other peer is at `other`.
   StageBench(std::uint32_t stages, std::uint16_t stage, std::uint16_t other)
-      : config_(small_run(stages, 2)),
+      : StageBench(small_run(stages, 2), stage, other) {}
+  StageBench(const RunConfig& config, std::uint16_t stage, std::uint16_t other)
+      : config_(config),
         spec_(*resolve_model(config_, 31)),
         self_{PeerId{1}, StageId{stage}, Incarnation{1}},
         other_{PeerId{2}, StageId{other}, Incarnation{1}},
-        model_(spec_, stage_spec(stages, stage)),
+        model_(spec_, stage_spec(config, stage)),
         state_(model_, config_),
         context_{.runtime = runtime_.node(1),
                  .queue = queue_,
@@ -39,7 +41,7 @@ class StageBench {
                  .links = links_,
                  .config = config_,
                  .spec = spec_,
-                 .stage = stage_spec(stages, stage),
+                 .stage = stage_spec(config, stage),
                  .self = self_,
                  .era = Era{0},
                  .recompute = false,
@@ -84,8 +86,8 @@ class StageBench {
   }
 
  private:
-  static StageSpec stage_spec(std::uint32_t stages, std::uint16_t stage) {
-    const std::uint32_t layers = small_run(stages, 2).model.layers;
+  static StageSpec stage_spec(const RunConfig& config, std::uint16_t stage) {
+    const std::uint32_t stages = config.pipeline.stages, layers = config.model.layers;
     return {.stage = StageId{stage},
             .stages = stages,
             .first_layer = layers * stage / stages,

@@ -220,6 +220,16 @@ TEST_P(Rivals, NeighboursLostInOneInstantAreSurvived) {
   });
 }
 
+// The same between two steps, when they hold nothing that has to be sent again.
+TEST_P(Rivals, NeighboursLostAtACommitAreSurvived) {
+  twice(run_of({2, 2, 2, 2}), [&](Swarm& swarm) {
+    until_committed(swarm, 1);
+    const SimNodeId b = swarm.node(1, 1), c = swarm.node(2, 0);
+    swarm.kill(b);
+    swarm.kill(c);
+  });
+}
+
 // Agora: an activation gradient is pushed once; when that fails the microbatch is dropped where it
 // came from, while the stages after it have counted it.
 TEST_P(Rivals, AGradientThatIsLostOnItsWayIsNotDropped) {

@@ -8,9 +8,12 @@
 #include "base/limits.h"
 #include "pipeline/wiring/static_wiring.h"
 #include "pipeline/wiring/wiring_router.h"
+#include "tests/harness/all_marks_hit.h"
 
 namespace swarmline {
 namespace {
+
+[[maybe_unused]] const auto* const kAllMarks = expect_all_marks("wiring.");
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;

@@ -1,6 +1,6 @@
 #include "pipeline/coordinator/run/run_lifecycle.h"
 
-#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -9,51 +9,54 @@ namespace swarmline {
 
 namespace {
 
-constexpr RunLifecycle::Transition kTransitions[] = {
-    {"Forming", "Recovering", "the journal says that peers may hold open steps"},
-    {"Forming", "RollingBack", "the journal holds a run that nobody serves"},
-    {"Forming", "Training", "every stage has its peers"},
-    {"Forming", "Ended", "stopped, failed, or nobody joined"},
-    {"Forming", "SteppedDown", "another coordinator leads"},
-    {"Recovering", "Training", "who lives has said what it holds"},
-    {"Recovering", "Draining", "the same, and its user had asked for an end"},
-    {"Recovering", "Ended", "interrupted, or failed"},
-    {"Recovering", "SteppedDown", "another coordinator leads"},
-    {"Training", "Draining", "its user asks for an end after the open step"},
-    {"Training", "FinalCheckpoint", "the last step is committed"},
-    {"Training", "RollingBack", "nobody holds a stage's state any more"},
-    {"Training", "RestartingItself", "nobody is heard, or a stage's last link broke"},
-    {"Training", "Ended", "done, interrupted, or failed"},
-    {"Training", "SteppedDown", "another coordinator leads"},
-    {"Draining", "FinalCheckpoint", "the open step is committed"},
-    {"Draining", "RestartingItself", "nobody is heard, or a stage's last link broke"},
-    {"Draining", "Ended", "drained, interrupted, or failed"},
-    {"Draining", "SteppedDown", "another coordinator leads"},
-    {"FinalCheckpoint", "RollingBack", "nobody holds a stage's state any more"},
-    {"FinalCheckpoint", "Ended", "the checkpoint is in place, or failed"},
-    {"FinalCheckpoint", "SteppedDown", "another coordinator leads"},
-    {"RollingBack", "Forming", "the next era begins with what was found"},
-    {"RollingBack", "Ended", "stopped, or nothing can be gone back to"},
-    {"RollingBack", "SteppedDown", "another coordinator leads"},
+using enum RunState;
+
+constexpr Transitions<RunState> kRows[] = {
+    {kForming, {kRecovering}, "the journal says that peers may hold open steps"},
+    {kForming, {kRollingBack}, "the journal holds a run that nobody serves"},
+    {kForming, {kTraining}, "every stage has its peers"},
+    {kForming, {kEnded}, "stopped, failed, or nobody joined"},
+    {kForming, {kSteppedDown}, "another coordinator leads"},
+    {kRecovering, {kTraining}, "who lives has said what it holds"},
+    {kRecovering, {kDraining}, "the same, and its user had asked for an end"},
+    {kRecovering, {kEnded}, "interrupted, or failed"},
+    {kRecovering, {kSteppedDown}, "another coordinator leads"},
+    {kTraining, {kDraining}, "its user asks for an end after the open step"},
+    {kTraining, {kFinalCheckpoint}, "the last step is committed"},
+    {kTraining, {kRollingBack}, "nobody holds a stage's state any more"},
+    {kTraining, {kRestartingItself}, "nobody is heard, or a stage's last link broke"},
+    {kTraining, {kEnded}, "done, interrupted, or failed"},
+    {kTraining, {kSteppedDown}, "another coordinator leads"},
+    {kDraining, {kFinalCheckpoint}, "the open step is committed"},
+    {kDraining, {kRestartingItself}, "nobody is heard, or a stage's last link broke"},
+    {kDraining, {kEnded}, "drained, interrupted, or failed"},
+    {kDraining, {kSteppedDown}, "another coordinator leads"},
+    {kFinalCheckpoint, {kRollingBack}, "nobody holds a stage's state any more"},
+    {kFinalCheckpoint, {kEnded}, "the checkpoint is in place, or failed"},
+    {kFinalCheckpoint, {kSteppedDown}, "another coordinator leads"},
+    {kRollingBack, {kForming}, "the next era begins with what was found"},
+    {kRollingBack, {kEnded}, "stopped, or nothing can be gone back to"},
+    {kRollingBack, {kSteppedDown}, "another coordinator leads"},
 };
 
+constexpr RunLifecycle::Table kTable({"Forming", "Recovering", "Training", "Draining",
+                                      "FinalCheckpoint", "RollingBack", "RestartingItself",
+                                      "SteppedDown", "Ended"},
+                                     kRows);
+
 // As status shows them; empty: as before.
-constexpr std::array<std::string_view, RunLifecycle::kNames.size()> kShown = {
+constexpr std::array<std::string_view, kRunStates> kShown = {
     "waiting", "collecting", "training", "draining", "checkpointing", "waiting", "", "failed", ""};
 
 }  // namespace
 
-std::span<const RunLifecycle::Transition> RunLifecycle::transitions() {
-  return kTransitions;
+const RunLifecycle::Table& RunLifecycle::table() {
+  return kTable;
 }
 
 void RunLifecycle::move_to(State next) {
-  const std::string_view from = kNames[state_.index()], to = kNames[next.index()];
-  SWARMLINE_CHECK_MSG(std::ranges::any_of(kTransitions,
-                                          [&](const Transition& known) {
-                                            return known.from == from && known.to == to;
-                                          }),
-                      std::string(from) + " -> " + std::string(to));
+  SWARMLINE_CHECK_MSG(kTable.allows(state(), state_of(next)),
+                      std::string(name()) + " -> " + std::string(kTable.name(state_of(next))));
   state_ = std::move(next);
   if (!kShown[state_.index()].empty()) shown_ = kShown[state_.index()];
   if (const auto* ended = std::get_if<life::Ended>(&state_)) {
@@ -70,7 +73,7 @@ std::string RunLifecycle::sentence() const {
 }
 
 void RunLifecycle::check_invariants() const {
-  SWARMLINE_CHECK(state_.index() < kNames.size() && !shown_.empty());
+  SWARMLINE_CHECK(!state_.valueless_by_exception() && !shown_.empty());
 }
 
 }  // namespace swarmline

@@ -5,12 +5,13 @@
 //   Errors:  a step that the table does not have is CHECKed.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+
+#include "base/transition_table.h"
 
 namespace swarmline {
 
@@ -33,18 +34,29 @@ struct Ended {
 };
 }  // namespace life
 
+// The alternatives of RunLifecycle::State, in their order.
+enum class RunState : std::uint8_t {
+  kForming,
+  kRecovering,
+  kTraining,
+  kDraining,
+  kFinalCheckpoint,
+  kRollingBack,
+  kRestartingItself,
+  kSteppedDown,
+  kEnded,
+};
+inline constexpr std::size_t kRunStates = 9;
+
 class RunLifecycle {
  public:
   using State = std::variant<life::Forming, life::Recovering, life::Training, life::Draining,
                              life::FinalCheckpoint, life::RollingBack, life::RestartingItself,
                              life::SteppedDown, life::Ended>;
-  static constexpr std::array<std::string_view, std::variant_size_v<State>> kNames = {
-      "Forming",     "Recovering",       "Training",    "Draining", "FinalCheckpoint",
-      "RollingBack", "RestartingItself", "SteppedDown", "Ended"};
-  struct Transition {
-    std::string_view from, to, when;
-  };
-  static std::span<const Transition> transitions();
+  static_assert(std::variant_size_v<State> == kRunStates);
+  // What may follow what, and when.
+  using Table = TransitionTable<RunState, kRunStates>;
+  static const Table& table();
 
   void move_to(State next);
   template <typename Life>
@@ -55,7 +67,8 @@ class RunLifecycle {
   const Life& as() const {
     return std::get<Life>(state_);
   }
-  std::string_view name() const { return kNames[state_.index()]; }
+  RunState state() const { return state_of(state_); }
+  std::string_view name() const { return table().name(state()); }
   // This reign does nothing more.
   bool is_over() const {
     return is<life::RestartingItself>() || is<life::SteppedDown>() || is<life::Ended>();
@@ -71,6 +84,8 @@ class RunLifecycle {
   void check_invariants() const;
 
  private:
+  static RunState state_of(const State& state) { return static_cast<RunState>(state.index()); }
+
   State state_ = life::Forming{};
   std::string_view shown_ = "waiting";
 };

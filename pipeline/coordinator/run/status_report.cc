@@ -1,16 +1,12 @@
 // What `status --json` and the live screen show; the members are listed in docs/formats/status.md.
 #include "pipeline/coordinator/run/status_report.h"
 
-#include "engine/store/json_writer.h"
-#include "pipeline/coordinator/members/membership.h"
-#include "pipeline/coordinator/run/run_stats.h"
-#include "pipeline/coordinator/steps/boundary_board.h"
+#include <algorithm>
+#include <optional>
 
 namespace swarmline {
 
 namespace {
-
-constexpr int kStatusFormat = 1;
 
 const char* name_of(MemberState state) {
   switch (state) {
@@ -28,118 +24,105 @@ const char* name_of(MemberState state) {
   return "?";
 }
 
-void write_way(JsonWriter& json, const std::string& way, const BoundaryBoard::View& view) {
-  json.member(way + "_codec", to_string(view.codec));
-  json.key(way + "_error");
-  view.relative_error < 0 ? json.null() : json.value(view.relative_error);
-  json.member(way + "_bytes_per_second", view.bytes_per_second);
+std::optional<double> if_measured(double error) {
+  return error < 0 ? std::nullopt : std::optional(error);
 }
 
-void write_boundary(JsonWriter& json, std::size_t from, const BoundaryTotals& totals,
-                    const BoundaryBoard& board) {
-  json.begin_object();
-  json.member("from", from).member("to", from + 1);
-  json.member("forward_codec_bytes", totals.forward_codec);
-  json.member("forward_token_bytes", totals.forward_tokens);
-  json.member("forward_framing_bytes", totals.forward_framing);
-  json.member("backward_codec_bytes", totals.backward_codec);
-  json.member("backward_framing_bytes", totals.backward_framing);
-  json.member("microbatches", totals.forward_messages);
-  json.member("gradients", totals.backward_messages);
-  const auto boundary = static_cast<std::uint32_t>(from);
-  write_way(json, "forward", board.view(boundary, BoundaryBoard::kForward));
-  write_way(json, "backward", board.view(boundary, BoundaryBoard::kBackward));
-  json.end_object();
+BoundaryStatus boundary_of(std::uint32_t from, const BoundaryTotals& totals,
+                           const BoundaryBoard& board) {
+  const BoundaryBoard::View forward = board.view(from, BoundaryBoard::kForward);
+  const BoundaryBoard::View backward = board.view(from, BoundaryBoard::kBackward);
+  return {.from = from,
+          .to = from + 1,
+          .forward_codec_bytes = totals.forward_codec,
+          .forward_token_bytes = totals.forward_tokens,
+          .forward_framing_bytes = totals.forward_framing,
+          .backward_codec_bytes = totals.backward_codec,
+          .backward_framing_bytes = totals.backward_framing,
+          .microbatches = totals.forward_messages,
+          .gradients = totals.backward_messages,
+          .forward_codec = to_string(forward.codec),
+          .backward_codec = to_string(backward.codec),
+          .forward_error = if_measured(forward.relative_error),
+          .backward_error = if_measured(backward.relative_error),
+          .forward_bytes_per_second = forward.bytes_per_second,
+          .backward_bytes_per_second = backward.bytes_per_second};
 }
 
-std::uint64_t control_bytes(const CoordinatorParts& parts) {
-  const std::uint64_t bytes = parts.sessions.bytes();
-  return bytes - std::min(bytes, parts.checkpointer.bytes());
+StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double elapsed) {
+  StageStatus stage{.stage = spec.stage.value,
+                    .first_layer = spec.first_layer,
+                    .last_layer = spec.last_layer,
+                    .wanted = run.shape.config.pipeline.peers[spec.stage.value],
+                    .peers = {},
+                    .shadows = {}};
+  double contributions = 0;
+  for (const auto& [peer, member] : run.members.members())
+    if (member.seat.stage == spec.stage) contributions += static_cast<double>(member.contributions);
+  for (const auto& [peer, member] : run.members.members()) {
+    if (member.seat.stage != spec.stage) continue;
+    const auto own = static_cast<double>(member.contributions);
+    stage.peers.push_back(
+        {.peer = peer.value,
+         .name = member.name,
+         .address = member.address,
+         .state = name_of(member.state),
+         .share = contributions > 0 ? own / contributions : 0,
+         .busy = elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0,
+         .in_flight = member.in_flight,
+         .microbatches = member.contributions});
+  }
+  for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
+    const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);
+    stage.shadows.push_back({.peer = seat.peer.value,
+                             .name = run.members.members().at(seat.peer).name,
+                             .serves = shadow.host_stage.value,
+                             .state = shadow.ready ? "ready" : "fetching"});
+  }
+  return stage;
+}
+
+std::string state_of(const StatusSources& run) {
+  const bool evaluates = run.sequence.open_evals() > 0 && run.life.is<life::Training>();
+  return evaluates ? "evaluating" : std::string(run.life.shown());
 }
 
 }  // namespace
 
-std::string coordinator_status_json(const CoordinatorParts& parts,
-                                    const std::string& era_sentence) {
-  const RunConfig& config = parts.shape.config;
-  const Instant now = parts.alarms.now();
-  const double elapsed = parts.stats.elapsed_seconds(now);
-  std::uint64_t in_flight = 0;
-  for (const auto& [peer, member] : parts.members.members())
-    if (member.seat.stage.value == 0) in_flight += member.in_flight;
-  JsonWriter json;
-  json.begin_object();
-  json.member("format", kStatusFormat);
-  json.member("run", config.run.name);
-  json.member("state", parts.sequence.open_evals() > 0 && parts.life.is<life::Training>()
-                           ? "evaluating"
-                           : std::string(parts.life.shown()));
-  json.member("sentence", parts.life.sentence());
-  json.member("step", parts.sequence.committed()).member("steps", config.run.steps);
-  json.member("version", parts.sequence.committed());
-  json.member("era", parts.identity.era.value).member("era_sentence", era_sentence);
-  json.key("loss");
-  parts.stats.losses().empty() ? json.null() : json.value(parts.stats.last_loss());
-  json.key("held_out_loss");
-  parts.stats.held_out_loss() < 0 ? json.null() : json.value(parts.stats.held_out_loss());
-  json.member("unigram_entropy", parts.shape.options.unigram_entropy);
-  json.member("bigram_entropy", parts.shape.options.bigram_entropy);
-  json.member("tokens", parts.sequence.committed() * config.tokens_per_step());
-  json.member("tokens_per_second", parts.stats.tokens_per_second());
-  json.member("mean_tokens_per_second", parts.stats.mean_tokens_per_second());
-  const auto left = static_cast<double>(config.run.steps - parts.sequence.committed());
-  json.member("eta_seconds", left * parts.stats.seconds_per_step());
-  json.member("elapsed_seconds", elapsed);
-  json.member("in_flight", in_flight);
-  json.key("stages").begin_array();
-  for (const StageSpec& stage : parts.shape.stages) {
-    json.begin_object();
-    json.member("stage", stage.stage.value);
-    json.member("first_layer", stage.first_layer).member("last_layer", stage.last_layer);
-    json.member("wanted", config.pipeline.peers[stage.stage.value]);
-    json.key("peers").begin_array();
-    std::uint64_t stage_total = 0;
-    for (const auto& [peer, member] : parts.members.members())
-      if (member.seat.stage == stage.stage) stage_total += member.contributions;
-    for (const auto& [peer, member] : parts.members.members()) {
-      if (member.seat.stage != stage.stage) continue;
-      json.begin_object();
-      json.member("peer", peer.value).member("name", member.name).member("address", member.address);
-      json.member("state", name_of(member.state));
-      json.member("in_flight", member.in_flight);
-      json.member("microbatches", member.contributions);
-      json.member("share", stage_total > 0 ? static_cast<double>(member.contributions) /
-                                                 static_cast<double>(stage_total)
-                                           : 0.0);
-      json.member("busy", elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0.0);
-      json.end_object();
-    }
-    json.end_array().key("shadows").begin_array();
-    for (const Seat& seat : parts.shadows.of_stage(stage.stage)) {
-      const ShadowDesk::Shadow& shadow = parts.shadows.all().at(seat);
-      json.begin_object();
-      json.member("peer", seat.peer.value);
-      json.member("name", parts.members.members().at(seat.peer).name);
-      json.member("serves", shadow.host_stage.value);
-      json.member("state", shadow.ready ? "ready" : "fetching");
-      json.end_object();
-    }
-    json.end_array().end_object();
-  }
-  json.end_array();
-  json.key("boundaries").begin_array();
-  for (std::size_t s = 0; s + 1 < parts.shape.stages.size(); ++s)
-    write_boundary(json, s, parts.stats.boundaries()[s], parts.boundaries);
-  json.end_array();
-  json.member("reduce_bytes", parts.stats.reduce_bytes());
-  json.member("control_bytes", control_bytes(parts));
-  json.member("checkpoint_bytes", parts.checkpointer.bytes());
-  json.member("checkpoint", parts.checkpointer.last());
-  json.key("losses").begin_array();
-  for (double loss : parts.stats.losses()) json.value(loss);
-  json.end_array();
-  json.end_object();
-  return json.take();
+RunStatus status_of(const StatusSources& run, const std::string& era_sentence, Instant now) {
+  const RunConfig& config = run.shape.config;
+  const std::uint64_t committed = run.sequence.committed();
+  const auto left = static_cast<double>(config.run.steps - committed);
+  const std::uint64_t bytes = run.sessions.bytes();
+  RunStatus status;
+  status.run = config.run.name;
+  status.state = state_of(run);
+  status.sentence = run.life.sentence();
+  status.step = status.version = committed;
+  status.steps = config.run.steps;
+  status.era = run.identity.era.value;
+  status.era_sentence = era_sentence;
+  if (!run.stats.losses().empty()) status.loss = run.stats.last_loss();
+  if (run.stats.held_out_loss() >= 0) status.held_out_loss = run.stats.held_out_loss();
+  status.unigram_entropy = run.shape.options.unigram_entropy;
+  status.bigram_entropy = run.shape.options.bigram_entropy;
+  status.tokens = committed * config.tokens_per_step();
+  status.tokens_per_second = run.stats.tokens_per_second();
+  status.mean_tokens_per_second = run.stats.mean_tokens_per_second();
+  status.eta_seconds = left * run.stats.seconds_per_step();
+  status.elapsed_seconds = run.stats.elapsed_seconds(now);
+  for (const auto& [peer, member] : run.members.members())
+    if (member.seat.stage.value == 0) status.in_flight += member.in_flight;
+  for (const StageSpec& stage : run.shape.stages)
+    status.stages.push_back(stage_of(stage, run, status.elapsed_seconds));
+  for (std::uint32_t from = 0; from + 1 < run.shape.stage_count(); ++from)
+    status.boundaries.push_back(boundary_of(from, run.stats.boundaries()[from], run.boundaries));
+  status.reduce_bytes = run.stats.reduce_bytes();
+  status.checkpoint_bytes = run.checkpointer.bytes();
+  status.control_bytes = bytes - std::min(bytes, status.checkpoint_bytes);
+  status.checkpoint = run.checkpointer.last();
+  status.losses.assign(run.stats.losses().begin(), run.stats.losses().end());
+  return status;
 }
 
 }  // namespace swarmline

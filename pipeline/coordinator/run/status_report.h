@@ -5,11 +5,35 @@
 
 #include <string>
 
-#include "pipeline/coordinator/coordinator_parts.h"
+#include "base/units.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/run_identity.h"
+#include "pipeline/coordinator/run/run_lifecycle.h"
+#include "pipeline/coordinator/run/run_sequence.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/boundary_board.h"
+#include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
 
+struct StatusSources {  // what it is read from
+  const RunShape& shape;
+  const RunIdentity& identity;
+  const RunLifecycle& life;
+  const RunSequence& sequence;
+  const RunStats& stats;
+  const SessionTable& sessions;
+  const Membership& members;
+  const ShadowDesk& shadows;
+  const BoundaryBoard& boundaries;
+  const Checkpointer& checkpointer;
+};
+
 // `era_sentence`: why the newest era began, and where.
-std::string coordinator_status_json(const CoordinatorParts& parts, const std::string& era_sentence);
+RunStatus status_of(const StatusSources& run, const std::string& era_sentence, Instant now);
 
 }  // namespace swarmline

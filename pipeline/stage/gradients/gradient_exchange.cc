@@ -46,8 +46,9 @@ bool GradientExchange::in_place(GradientState state) {
 
 void GradientExchange::become(Entries::iterator entry, GradientState state) {
   const GradientState before = entry->second.state;
-  SWARMLINE_CHECK_MSG(may_follow(before, state), fmt::format("a gradient is {} and becomes {}",
-                                                             to_string(before), to_string(state)));
+  SWARMLINE_CHECK_MSG(kGradientStates.allows(before, state),
+                      fmt::format("a gradient is {} and becomes {}", kGradientStates.name(before),
+                                  kGradientStates.name(state)));
   if (state == kNone) {
     entries_.erase(entry);
     return;

@@ -13,10 +13,9 @@
 //   Thread:    plain values.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "base/transition_table.h"
 
 namespace swarmline {
 
@@ -32,30 +31,29 @@ enum class GradientState : std::uint8_t {
   kKept,
   kRetained,
 };
-inline constexpr std::size_t kGradientStates = 10;
 
-std::string_view to_string(GradientState state);
+namespace gradient_state {
+using enum GradientState;
 
-// From each state the ones that may follow. Anything but a gradient on its way into its place may
-// be forgotten at any time.
-constexpr bool may_follow(GradientState from, GradientState to) {
-  using enum GradientState;
-  constexpr auto set = [](auto... states) {
-    return static_cast<std::uint16_t>(((1U << static_cast<unsigned>(states)) | ... | 0U));
-  };
-  constexpr std::array<std::uint16_t, kGradientStates> kAfter = {
-      set(kAveraging, kFetching, kHeld, kRetained),  // none
-      set(kSummed, kFetching, kNone),                // averaging
-      set(kHeld, kFetching, kNone),                  // summed
-      set(kChecked, kBoth, kNone),                   // fetching
-      set(kHeld, kFetching, kNone),                  // both
-      set(kPlacing, kNone),                          // checked
-      set(kHeld, kNone),                             // placing
-      set(kKept, kFetching, kNone),                  // held
-      set(kHeld, kRetained, kFetching),              // kept
-      set(kFetching, kNone),                         // retained
-  };
-  return (kAfter[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1U) != 0;
-}
+// Anything but a gradient on its way into its place may be forgotten at any time.
+inline constexpr Transitions<GradientState> kRows[] = {
+    {kNone, {kAveraging, kFetching, kHeld, kRetained}},
+    {kAveraging, {kSummed, kFetching, kNone}},
+    {kSummed, {kHeld, kFetching, kNone}},
+    {kFetching, {kChecked, kBoth, kNone}},
+    {kBoth, {kHeld, kFetching, kNone}},
+    {kChecked, {kPlacing, kNone}},
+    {kPlacing, {kHeld, kNone}},
+    {kHeld, {kKept, kFetching, kNone}},
+    {kKept, {kHeld, kRetained, kFetching}},
+    {kRetained, {kFetching, kNone}},
+};
+}  // namespace gradient_state
+
+inline constexpr TransitionTable<GradientState, 10> kGradientStates({"none", "averaging", "summed",
+                                                                     "fetching", "both", "checked",
+                                                                     "placing", "held", "kept",
+                                                                     "retained"},
+                                                                    gradient_state::kRows);
 
 }  // namespace swarmline

@@ -17,10 +17,9 @@
 //   Thread:     plain value. Errors: a transition that the table does not have aborts.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "base/transition_table.h"
 
 namespace swarmline {
 
@@ -33,26 +32,21 @@ enum class PeerState : std::uint8_t {
   kDropping,
   kFinished,
 };
-inline constexpr std::size_t kPeerStates = 7;
 
-std::string_view to_string(PeerState state);
+namespace peer_state {
+using enum PeerState;
 
-constexpr bool may_follow(PeerState from, PeerState to) {
-  using enum PeerState;
-  constexpr auto set = [](auto... states) {
-    return static_cast<std::uint8_t>(((1U << static_cast<unsigned>(states)) | ... | 0U));
-  };
-  constexpr std::array<std::uint8_t, kPeerStates> kAfter = {
-      set(kBuilding, kInheriting, kFinished),  // seeking
-      set(kSeated, kDropping, kFinished),      // building
-      set(kSeated, kDropping, kFinished),      // inheriting
-      set(kAdrift, kDropping, kFinished),      // seated
-      set(kSeated, kDropping, kFinished),      // adrift
-      set(kSeeking, kFinished),                // dropping
-      set(),                                   // finished
-  };
-  return (kAfter[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1U) != 0;
-}
+inline constexpr Transitions<PeerState> kRows[] = {
+    {kSeeking, {kBuilding, kInheriting, kFinished}}, {kBuilding, {kSeated, kDropping, kFinished}},
+    {kInheriting, {kSeated, kDropping, kFinished}},  {kSeated, {kAdrift, kDropping, kFinished}},
+    {kAdrift, {kSeated, kDropping, kFinished}},      {kDropping, {kSeeking, kFinished}},
+};
+}  // namespace peer_state
+
+inline constexpr TransitionTable<PeerState, 7> kPeerStates({"seeking", "building", "inheriting",
+                                                            "seated", "adrift", "dropping",
+                                                            "finished"},
+                                                           peer_state::kRows);
 
 class PeerLifecycle {
  public:

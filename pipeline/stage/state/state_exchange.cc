@@ -28,9 +28,9 @@ StateExchange::StateExchange(StageContext& context, StageJobs& jobs, bool here, 
       kept_(std::move(kept)) {}
 
 void StateExchange::become(StateProgress progress) {
-  SWARMLINE_CHECK_MSG(may_follow(progress_, progress),
-                      fmt::format("a stage's state goes from {} to {}", static_cast<int>(progress_),
-                                  static_cast<int>(progress)));
+  SWARMLINE_CHECK_MSG(kStateProgress.allows(progress_, progress),
+                      fmt::format("a stage's state is {} and becomes {}",
+                                  kStateProgress.name(progress_), kStateProgress.name(progress)));
   progress_ = progress;
 }
 

@@ -16,17 +16,16 @@
 //   Bounds:    one version at a time, once its size; knobs().fetch_tries_max damaged in a row.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/callback_guard.h"
+#include "base/transition_table.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/stage/common/piece_fetch.h"
 #include "pipeline/stage/common/stage_context.h"
@@ -36,22 +35,23 @@
 namespace swarmline {
 
 enum class StateProgress : std::uint8_t { kHere, kWanted, kComparing, kFetching, kLoading };
-inline constexpr std::size_t kStateProgresses = 5;
 
-constexpr bool may_follow(StateProgress from, StateProgress to) {
-  using enum StateProgress;
-  constexpr auto set = [](auto... states) {
-    return static_cast<std::uint8_t>(((1U << static_cast<unsigned>(states)) | ... | 0U));
-  };
-  constexpr std::array<std::uint8_t, kStateProgresses> kAfter = {
-      set(kWanted),                                 // here
-      set(kHere, kComparing, kFetching, kLoading),  // wanted; here: a shadow's was taken over
-      set(kHere, kComparing, kFetching, kLoading, kWanted),  // comparing
-      set(kHere, kComparing, kFetching, kLoading, kWanted),  // fetching
-      set(kHere, kWanted),                                   // loading
-  };
-  return (kAfter[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1U) != 0;
-}
+namespace state_progress {
+using enum StateProgress;
+
+inline constexpr Transitions<StateProgress> kRows[] = {
+    {kHere, {kWanted}},
+    {kWanted, {kComparing, kFetching, kLoading}},
+    {kComparing, {kHere, kComparing, kFetching, kLoading, kWanted}},
+    {kFetching, {kHere, kComparing, kFetching, kLoading, kWanted}},
+    {kLoading, {kHere, kWanted}},
+    {kWanted, {kHere}, "a shadow's was taken over"},
+};
+}  // namespace state_progress
+
+inline constexpr TransitionTable<StateProgress, 5> kStateProgress({"here", "wanted", "comparing",
+                                                                   "fetching", "loading"},
+                                                                  state_progress::kRows);
 
 class StateExchange {
  public:

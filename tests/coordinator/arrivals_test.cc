@@ -1,0 +1,267 @@
+// Peers that say hello, without a coordinator and without a network.
+#include "pipeline/coordinator/members/arrivals.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/states_bench.h"
+#include "tests/harness/mark_expected.h"
+
+namespace swarmline {
+namespace {
+
+class Arriving : public ::testing::Test {
+ protected:
+  struct Caller {
+    FakeSession connection;
+    std::optional<Result<Frame>> answer;
+
+    const SessionPtr& session() const { return connection.session; }
+    wire::Welcome welcome() const {
+      if (!answer || !*answer) return {};
+      return *parse<wire::Welcome>(**answer);
+    }
+    std::string refusal() const {
+      return answer && !*answer ? (*answer).error().what : "no refusal";
+    }
+    ErrorCode code() const { return (*answer).error().code; }
+  };
+  static wire::Hello hello_of(const std::string& name) {
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    hello.set_name(name);
+    hello.set_address("host:" + name);
+    return hello;
+  }
+  // As one that had the seat and comes back from where it was.
+  wire::Hello hello_again(const Seat& seat) {
+    wire::Hello hello = hello_of("");
+    hello.set_address(bench.members.members().at(seat.peer).address);
+    *hello.mutable_previous() = to_wire(seat);
+    return hello;
+  }
+  void hear(const std::shared_ptr<Caller>& caller, const wire::Hello& hello) {
+    arrivals.on_hello(caller->session(), make_frame(MessageKind::kHello, hello),
+                      [caller](const Result<Frame>& answer) { caller->answer = answer; });
+  }
+  void settle() {
+    if (arrivals.is_due()) arrivals.admit();
+    bench.outbox.flush();
+  }
+  std::shared_ptr<Caller> say(const wire::Hello& hello) {
+    auto caller = std::make_shared<Caller>();
+    bench.sessions.add(caller->session());
+    hear(caller, hello);
+    settle();
+    return caller;
+  }
+
+  StatesBench bench;
+  RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
+  bool cut_off = false;
+  EraBeginning beginning{bench.shape, bench.alarms, bench.outbox, bench.rulings};
+  Arrivals arrivals{{.shape = bench.shape,
+                     .identity = identity,
+                     .life = bench.life,
+                     .sequence = bench.sequence,
+                     .alarms = bench.alarms,
+                     .journal = bench.journal,
+                     .sessions = bench.sessions,
+                     .members = bench.members,
+                     .detector = bench.detector,
+                     .recovery = bench.recovery,
+                     .beginning = beginning,
+                     .states = bench.states,
+                     .takeovers = bench.takeovers,
+                     .relocation = bench.relocation,
+                     .outbox = bench.outbox,
+                     .events = bench.events,
+                     .rulings = bench.rulings},
+                    [this](const Seat&) { return cut_off; }};
+};
+
+TEST_F(Arriving, ANewcomerIsSeatedAndToldAllThatItNeeds) {
+  const auto first = say(hello_of("a"));
+  const wire::Welcome welcome = first->welcome();
+  EXPECT_EQ(from_wire(welcome.seat()), (Seat{PeerId{1}, StageId{0}, Incarnation{1}}));
+  EXPECT_EQ(first->session()->seat, from_wire(welcome.seat()));
+  EXPECT_EQ(welcome.term(), 2U);
+  EXPECT_EQ(welcome.era(), 1U);
+  EXPECT_EQ(welcome.run_id(), "run");
+  EXPECT_EQ(welcome.config_toml(), "the config");
+  EXPECT_EQ(welcome.vocab(), 31U);
+  ASSERT_EQ(welcome.cuts_size(), 2);
+  EXPECT_EQ(welcome.cuts(1).last_layer(), 4U);
+  EXPECT_FALSE(welcome.joining()) << "the run begins with it";
+  EXPECT_EQ(bench.journal.read()->seats.at(0).state, "active");
+  EXPECT_EQ(bench.journal.read()->seats.at(0).address, "host:a");
+  EXPECT_FALSE(arrivals.is_due());
+  bench.life.move_to(life::Training{});
+  EXPECT_TRUE(say(hello_of("b"))->welcome().joining()) << "it fetches its stage's state";
+  EXPECT_EQ(bench.journal.read()->seats.at(1).state, "joining");
+}
+
+TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
+  wire::Hello newer = hello_of("a");
+  newer.set_protocol(kProtocolVersion + 1);
+  EXPECT_NE(say(newer)->refusal().find("use the same version of swarmline"), std::string::npos);
+  wire::Hello long_name = hello_of(std::string(Arrivals::kTextBytesMax + 1, 'x'));
+  EXPECT_NE(say(long_name)->refusal().find("more than 1024 bytes"), std::string::npos);
+  const auto seated = say(hello_of("a"));
+  seated->answer.reset();
+  hear(seated, hello_of("b"));
+  settle();
+  EXPECT_EQ(seated->refusal(), "this connection has a seat already");
+  EXPECT_EQ(bench.members.members().size(), 1U);
+}
+
+TEST_F(Arriving, WhoComesWhileTheRunGoesBackHearsOfTheNewEra) {
+  bench.life.move_to(life::RollingBack{"all were lost"});
+  const MarkExpected waits("arrivals.waits");
+  const auto caller = say(hello_of("a"));
+  EXPECT_FALSE(caller->answer.has_value());
+  EXPECT_FALSE(arrivals.is_due()) << "nothing is to be done until it is woken";
+  identity.era = Era{2};
+  bench.life.move_to(life::Forming{});
+  arrivals.wake();
+  settle();
+  EXPECT_EQ(caller->welcome().era(), 2U);
+}
+
+TEST_F(Arriving, ANewConnectionEndsTheSeatBeforeItGetsAnother) {
+  const Seat before = bench.seated(0);
+  EXPECT_TRUE(say(hello_of("another"))->answer.has_value());
+  EXPECT_FALSE(bench.rulings.any()) << "that was somebody else";
+  const MarkExpected again("arrivals.over_a_new_connection");
+  const auto caller = say(hello_again(before));
+  EXPECT_FALSE(caller->answer.has_value()) << "its seat ends first";
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, before);
+  bench.lost(before);
+  ASSERT_TRUE(arrivals.is_due());
+  settle();
+  const Seat after = from_wire(caller->welcome().seat());
+  EXPECT_EQ(after.peer, before.peer);
+  EXPECT_EQ(after.incarnation, Incarnation{2});
+}
+
+TEST_F(Arriving, TheLastOfItsStageOverANewConnectionMeansThatLinksBroke) {
+  const Seat last = bench.seated(0);
+  cut_off = true;
+  const auto caller = say(hello_again(last));
+  EXPECT_TRUE(bench.rulings.take_losses().empty()) << "its stage's state would be gone";
+  const auto restart = bench.rulings.take_self_restart();
+  ASSERT_TRUE(restart.has_value());
+  EXPECT_NE(restart->why.find("the last of its stage"), std::string::npos);
+  EXPECT_TRUE(caller->connection.channel->closed);
+  EXPECT_TRUE(bench.members.serves(last));
+}
+
+TEST_F(Arriving, OneThatKnowsALaterTermIsNotSeatedAndTheJournalIsAsked) {
+  wire::Hello hello = hello_of("a");
+  hello.set_run_id("run");
+  hello.set_term(3);
+  ASSERT_TRUE(bench.journal.record_term(Term{2}).has_value());
+  const MarkExpected later("arrivals.knows_a_later_term");
+  EXPECT_EQ(say(hello)->code(), ErrorCode::kPeerGone);
+  EXPECT_FALSE(bench.rulings.any()) << "the journal says that this one leads";
+  ASSERT_TRUE(bench.journal.record_term(Term{3}).has_value());
+  EXPECT_EQ(say(hello)->code(), ErrorCode::kPeerGone);
+  EXPECT_EQ(bench.rulings.take_step_down(), "the journal is at term 3, this is 2");
+  EXPECT_TRUE(bench.members.members().empty());
+  hello.set_run_id("another run");
+  EXPECT_TRUE(say(hello)->welcome().has_seat()) << "terms of other runs say nothing";
+}
+
+TEST_F(Arriving, ASeatThatCantBeWrittenDownIsNotGiven) {
+  bench.lead.expire();
+  const auto caller = say(hello_of("a"));
+  EXPECT_FALSE(caller->answer.has_value());
+  EXPECT_TRUE(bench.rulings.take_step_down().has_value());
+}
+
+TEST_F(Arriving, WhoKeptItsSeatWithoutACoordinatorGoesOnWithIt) {
+  JournaledRun run;
+  run.era = Era{1};
+  run.era_version = 4;
+  run.seats.push_back(
+      {.seat = {PeerId{5}, StageId{1}, Incarnation{3}}, .address = "host:a", .state = "active"});
+  bench.recovery.begin(run, Term{2}, false);
+  bench.life.move_to(life::Recovering{});
+  wire::Hello hello = hello_of("a");
+  hello.set_run_id("run");
+  *hello.mutable_previous() = to_wire(run.seats[0].seat);
+  hello.mutable_holdings()->set_era(1);
+  hello.mutable_holdings()->set_version(4);
+  const auto caller = say(hello);
+  EXPECT_TRUE(caller->welcome().resumed());
+  EXPECT_EQ(from_wire(caller->welcome().seat()), run.seats[0].seat);
+  EXPECT_EQ(bench.sessions.of(PeerId{5}), caller->session());
+}
+
+TEST_F(Arriving, ARunThatIsAboutToEndTakesOnlyWhomItSentForAStage) {
+  bench.committed(3);
+  const Seat member = bench.seated(1), host = bench.seated(0);
+  bench.seated(0);
+  bench.audit.say(member, 3, 77);
+  bench.ready_shadow(host, 1, 77);
+  ASSERT_TRUE(bench.takeovers.await_candidate(bench.lost(member)));
+  bench.takeovers.send_candidates();
+  bench.rulings.take_losses();
+  bench.lost(host);
+  bench.life.move_to(life::Training{});
+  bench.life.move_to(life::FinalCheckpoint{});
+  EXPECT_FALSE(say(hello_of("a"))->answer.has_value()) << "it hears how the run ended";
+  wire::Hello sent = hello_again(host);
+  sent.mutable_followed()->set_stage(1);
+  sent.mutable_followed()->set_version(3);
+  const wire::Welcome welcome = say(sent)->welcome();
+  const Seat seat = from_wire(welcome.seat());
+  EXPECT_EQ(seat, (Seat{host.peer, StageId{1}, Incarnation{2}}));
+  EXPECT_TRUE(welcome.keeps_followed());
+  EXPECT_TRUE(bench.members.follows(seat));
+  bench.takeovers.check_invariants();
+}
+
+TEST_F(Arriving, AStateThatIsTooOldIsFetchedAnew) {
+  bench.committed(9);
+  bench.life.move_to(life::Training{});
+  bench.seated(0);
+  wire::Hello hello = hello_of("a");
+  hello.mutable_followed()->set_stage(1);
+  hello.mutable_followed()->set_version(3);
+  const wire::Welcome welcome = say(hello)->welcome();
+  EXPECT_EQ(welcome.seat().stage(), 1U);
+  EXPECT_FALSE(welcome.keeps_followed()) << "nobody remembers the commits since";
+}
+
+TEST_F(Arriving, AnEndIsToldToAllThatWait) {
+  bench.life.move_to(life::RollingBack{"all were lost"});
+  const auto waiting = say(hello_of("a")), gone = say(hello_of("b"));
+  const auto fresh = std::make_shared<Caller>();
+  hear(fresh, hello_of("c"));
+  gone->session()->closed = true;
+  arrivals.refuse_all("the run is over");
+  settle();
+  EXPECT_EQ(waiting->refusal(), "the run is over");
+  EXPECT_EQ(fresh->refusal(), "the run is over");
+  EXPECT_FALSE(gone->answer.has_value());
+}
+
+TEST_F(Arriving, NoMoreWaitThanMayBePeers) {
+  std::size_t answered = 0;
+  const FakeSession one;
+  const Frame hello = make_frame(MessageKind::kHello, hello_of("a"));
+  for (std::size_t i = 0; i < Arrivals::kHellosMax + 5; ++i)
+    arrivals.on_hello(one.session, hello, [&](const Result<Frame>&) { ++answered; });
+  arrivals.refuse_all("the run is over");
+  settle();
+  EXPECT_EQ(answered, Arrivals::kHellosMax);
+}
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,101 @@
+// What parts are made with that stand on steps and members: states, shadows, takeovers,
+// checkpoints and moves, over a PartsBench.
+#pragma once
+
+#include <string>
+
+#include "pipeline/coordinator/members/balance_desk.h"
+#include "pipeline/coordinator/members/relocation.h"
+#include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/standby_replicas.h"
+#include "pipeline/coordinator/states/state_transfer.h"
+#include "pipeline/coordinator/states/takeovers.h"
+#include "tests/coordinator/parts_bench.h"
+
+namespace swarmline {
+
+class FakeSink final : public CheckpointSink {
+ public:
+  Result<void> begin(const Description& description) override {
+    begun = description.name;
+    return {};
+  }
+  Result<void> write_piece(StageId, std::uint64_t, BytesView bytes) override {
+    written += bytes.size();
+    return full ? fail(ErrorCode::kIo, "no space left") : Result<void>();
+  }
+  Result<void> finish_stage(StageId, std::uint64_t, const std::string& sha256) override {
+    return sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>();
+  }
+  Result<std::string> commit() override { return "checkpoints/" + begun; }
+  void abandon() override { ++abandoned; }
+
+  std::string begun;
+  std::uint64_t written = 0;
+  int abandoned = 0;
+  bool full = false;
+};
+
+struct StatesBench : PartsBench {
+  using PartsBench::PartsBench;
+
+  // After `commits` committed steps.
+  void committed(std::uint64_t commits) { sequence.restore(commits, false, commits); }
+  // A shadow of `stage` on the host, ready with the committed version.
+  Seat ready_shadow(const Seat& host, std::uint16_t stage, std::uint64_t digest) {
+    standbys.add(host, StageId{stage}, "test");
+    const Seat shadow{host.peer, StageId{stage}, host.incarnation};
+    standbys.on_want_state(shadow);
+    states.freeze();
+    standbys.on_ready(shadow, sequence.committed(), digest);
+    standbys.check();
+    return shadow;
+  }
+
+  RunSequence sequence{SequenceOptions{.steps = 100}};
+  ReplicaAudit audit;
+  BalanceDesk balancer{options.config, options.model, shape.stages};
+  StateTransfer states{shape, alarms, members, shadows, sequence, outbox};
+  StandbyReplicas standbys{{.alarms = alarms,
+                            .sequence = sequence,
+                            .shadows = shadows,
+                            .audit = audit,
+                            .states = states,
+                            .round = round,
+                            .balancer = balancer,
+                            .outbox = outbox,
+                            .events = events,
+                            .rulings = rulings}};
+  Takeovers takeovers{{.alarms = alarms,
+                       .sequence = sequence,
+                       .members = members,
+                       .shadows = shadows,
+                       .standbys = standbys,
+                       .round = round,
+                       .events = events,
+                       .rulings = rulings}};
+  FakeSink sink;
+  Checkpointer checkpointer{{.shape = shape,
+                             .alarms = alarms,
+                             .sink = sink,
+                             .journal = journal,
+                             .detector = detector,
+                             .members = members,
+                             .outbox = outbox,
+                             .events = events,
+                             .rulings = rulings}};
+  Relocation relocation{{.shape = shape,
+                         .alarms = alarms,
+                         .members = members,
+                         .balancer = balancer,
+                         .ledger = ledger,
+                         .round = round,
+                         .checkpointer = checkpointer,
+                         .shadows = shadows,
+                         .standbys = standbys,
+                         .takeovers = takeovers,
+                         .events = events,
+                         .rulings = rulings}};
+};
+
+}  // namespace swarmline

@@ -1,0 +1,144 @@
+// What a run shows of itself, without a coordinator.
+#include "pipeline/coordinator/run/status_report.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/states_bench.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Status : public ::testing::Test {
+ protected:
+  RunStatus status() const {
+    return status_of({.shape = bench.shape,
+                      .identity = identity,
+                      .life = bench.life,
+                      .sequence = bench.sequence,
+                      .stats = stats,
+                      .sessions = bench.sessions,
+                      .members = bench.members,
+                      .shadows = bench.shadows,
+                      .boundaries = boundaries,
+                      .checkpointer = bench.checkpointer},
+                     "era 1 begins with the seed's parameters", bench.alarms.now());
+  }
+  void commit(std::uint64_t step, double loss) {
+    CommitRecord record;
+    record.step = step;
+    record.loss = loss;
+    record.tokens = 16;
+    stats.on_commit(record, 1000, bench.alarms.now());
+    bench.committed(step + 1);
+  }
+
+  StatesBench bench;
+  RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
+  RunStats stats{2};
+  BoundaryBoard boundaries{bench.options.config, 32};
+};
+
+TEST_F(Status, BeforeTheFirstCommitNothingIsKnown) {
+  const RunStatus now = status();
+  EXPECT_EQ(now.state, "waiting");
+  EXPECT_EQ(now.step, 0U);
+  EXPECT_EQ(now.steps, bench.options.config.run.steps);
+  EXPECT_EQ(now.era, 1U);
+  EXPECT_FALSE(now.loss.has_value());
+  EXPECT_FALSE(now.held_out_loss.has_value());
+  EXPECT_EQ(now.era_sentence, "era 1 begins with the seed's parameters");
+  ASSERT_EQ(now.stages.size(), 2U);
+  EXPECT_EQ(now.stages[1].first_layer, now.stages[0].last_layer);
+  EXPECT_EQ(now.stages[1].wanted, 1U);
+  EXPECT_EQ(now.boundaries.size(), 1U);
+}
+
+TEST_F(Status, PeersAreShownWithTheirShareOfTheStage) {
+  const Seat a = bench.seated(0), b = bench.seated(1), mate = bench.seated(1);
+  bench.members.contributed(b.peer, 6);
+  bench.members.contributed(mate.peer, 2);
+  bench.members.at(a.peer).in_flight = 3;
+  bench.members.at(b.peer).in_flight = 2;
+  bench.members.at(b.peer).busy_ns = 5'000'000'000;
+  bench.members.fence(mate);
+  bench.standbys.add(a, StageId{1}, "test");
+  stats.on_training_started(bench.alarms.now());
+  bench.clock.run_for(10s);
+  const RunStatus now = status();
+  EXPECT_EQ(now.in_flight, 3U) << "of the sources alone";
+  ASSERT_EQ(now.stages[1].peers.size(), 2U);
+  EXPECT_EQ(now.stages[1].peers[0].share, 0.75);
+  EXPECT_EQ(now.stages[1].peers[0].busy, 0.5);
+  EXPECT_EQ(now.stages[1].peers[0].state, "ready");
+  EXPECT_EQ(now.stages[1].peers[1].state, "lost");
+  EXPECT_EQ(now.stages[0].peers[0].share, 0) << "it has contributed nothing";
+  ASSERT_EQ(now.stages[1].shadows.size(), 1U);
+  EXPECT_EQ(now.stages[1].shadows[0].serves, 0U);
+  EXPECT_EQ(now.stages[1].shadows[0].state, "fetching");
+}
+
+TEST_F(Status, NumbersOfTheRunAreThoseOfItsCommits) {
+  bench.life.move_to(life::Training{});
+  stats.on_training_started(bench.alarms.now());
+  bench.clock.run_for(2s);
+  commit(0, 3.5);
+  bench.clock.run_for(2s);
+  commit(1, 2.5);
+  const RunStatus now = status();
+  EXPECT_EQ(now.state, "training");
+  EXPECT_EQ(now.step, 2U);
+  EXPECT_EQ(now.version, 2U);
+  EXPECT_EQ(now.loss, 2.5);
+  EXPECT_EQ(now.losses, (std::vector{3.5, 2.5}));
+  EXPECT_EQ(now.tokens, 2 * bench.options.config.tokens_per_step());
+  EXPECT_EQ(now.tokens_per_second, 8);
+  EXPECT_EQ(now.eta_seconds, 4) << "two steps are left";
+  EXPECT_EQ(now.elapsed_seconds, 4);
+  EXPECT_EQ(now.reduce_bytes, 2000U);
+}
+
+TEST_F(Status, AnOpenEvaluationIsShownAsLongAsTheRunTrains) {
+  RunSequence& sequence = bench.sequence;
+  sequence = RunSequence({.steps = 4, .eval_every_steps = 1, .eval = true, .begin = 1});
+  sequence.take_openings();
+  ASSERT_EQ(sequence.open_evals(), 1U);
+  EXPECT_EQ(status().state, "waiting");
+  bench.life.move_to(life::Training{});
+  EXPECT_EQ(status().state, "evaluating");
+  bench.life.move_to(life::Ended{.exit_code = 0, .sentence = "finished 4 steps"});
+  EXPECT_EQ(status().state, "done");
+  EXPECT_EQ(status().sentence, "finished 4 steps");
+}
+
+TEST_F(Status, BytesOfACheckpointAreNoControlBytes) {
+  const Seat a = bench.seated(0);
+  EXPECT_EQ(status().control_bytes, 15U) << "sent and received on its connection";
+  EXPECT_EQ(status().checkpoint_bytes, 0U);
+  for (int peer = 2; peer <= 10; ++peer) bench.seated(1);
+  bench.checkpointer.begin(8, 8);
+  wire::CheckpointPiece piece;
+  piece.set_checkpoint(bench.told<wire::SaveStage>(a, MessageKind::kSaveStage).back().checkpoint());
+  piece.set_stage(0);
+  const Frame frame = make_frame(MessageKind::kCheckpointPiece, piece, {SharedBytes(Buffer(7))});
+  bench.checkpointer.on_piece(a, frame, [](const Result<Frame>&) {});
+  EXPECT_EQ(status().checkpoint_bytes, frame.wire_bytes());
+  EXPECT_EQ(status().control_bytes, 150U - frame.wire_bytes());
+}
+
+TEST_F(Status, TheJsonSaysTheSame) {
+  bench.seated(0);
+  commit(0, 3.5);
+  const RunStatus now = status();
+  const auto read = parse_status(to_json(now));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(to_json(*read), to_json(*parse_status(to_json(*read))));
+  EXPECT_EQ(read->loss, 3.5);
+  EXPECT_EQ(read->held_out_loss, std::nullopt);
+  EXPECT_EQ(read->stages[0].peers[0].address, now.stages[0].peers[0].address);
+  EXPECT_EQ(read->boundaries[0].forward_codec, now.boundaries[0].forward_codec);
+}
+
+}  // namespace
+}  // namespace swarmline
