@@ -1,0 +1,63 @@
+// What a run outlasts instead of hanging, ending, or going back: one disturbance a test, in whole
+// swarms of fake models, whose parameters must be those of the run without it, bit for bit.
+#include <gtest/gtest.h>
+
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Liveness : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  RunConfig run_of(std::vector<std::uint32_t> peers) const {
+    RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+    config.pipeline.peers = std::move(peers);
+    config.pipeline.delay = GetParam();
+    return config;
+  }
+  static void expect_exact(Swarm& swarm, const RunConfig& config) {
+    const RunOutcome outcome = swarm.end(3600s);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+    EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+    if (testing::Test::HasFailure()) FAIL() << history(swarm);
+  }
+};
+
+// The coordinator dies while a peer computes what it had claimed. The next one knows of no claim
+// and leases it again; that try is on the same peer's device already when the first one's report is
+// judged, and would pass it by: then nobody had it, for ever.
+TEST_P(Liveness, AClaimOutlivesTheCoordinatorThatGrantedIt) {
+  RunConfig config = run_of({1, 2});
+  config.batch = {.batch = 2, .microbatch = 2, .sequence = 4};  // one microbatch a step
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(1);
+  std::optional<SimNodeId> first;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (!first && kind_of(frame) == MessageKind::kForward) first = to;
+  });
+  ASSERT_TRUE(swarm.until([&] { return first.has_value(); }));
+  const SimNodeId other = swarm.node(1, swarm.node(1, 0) == *first ? 1 : 0);
+  swarm.kill(*first);  // what it had is leased again: that try claims
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaim, 1, other, kCoordinatorNode));
+  constexpr double kSlow = 300;
+  swarm.cluster().device(other - 1).slow_down(kSlow);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaimReply, 1, kCoordinatorNode, other));
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  const MarkExpected outlived("ledger.report_outlived_its_claim");
+  const std::uint64_t commits = commits_of(swarm.cluster());
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > commits; }, 600s))
+      << swarm.cluster().coordinator().status_json();
+  swarm.cluster().device(other - 1).slow_down(1);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Liveness, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
