@@ -2,6 +2,7 @@
 // swarms of fake models, whose parameters must be those of the run without it, bit for bit.
 #include <gtest/gtest.h>
 
+#include "engine/net/rpc.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
@@ -55,6 +56,39 @@ TEST_P(Liveness, AClaimOutlivesTheCoordinatorThatGrantedIt) {
   swarm.cluster().device(other - 1).slow_down(1);
   expect_exact(swarm, config);
   EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
+// One that has a seat and no state says that it did all of the open step: were it believed, the
+// step would be committed without it.
+TEST_P(Liveness, WhoDoesNotServeItsStageOwnsNothing) {
+  constexpr SimNodeId kLiar = 50;
+  const RunConfig config = run_of({1, 2});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  SimCluster& cluster = swarm.cluster();
+  swarm.until_committed(1);
+  std::shared_ptr<RpcChannel> channel;
+  std::optional<Seat> seat;
+  cluster.network().node(kLiar).connect(*parse_address(kCoordinatorAddress), 1s, [&](auto made) {
+    channel = RpcChannel::make(cluster.runtime().node(kLiar), *made);
+    channel->start({.on_message = [](Frame) {}});
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    hello.set_address("sim:1");
+    channel->call(make_frame(MessageKind::kHello, hello), 1s, [&](const Result<Frame>& reply) {
+      seat = from_wire(parse<wire::Welcome>(*reply)->seat());
+    });
+  });
+  const MarkExpected refused("reign.does_not_serve_yet");
+  ASSERT_TRUE(swarm.until([&] { return seat.has_value(); }));
+  wire::Report report;
+  *report.mutable_seat() = to_wire(*seat);
+  *report.mutable_phase() = to_wire(Phase{PhaseKind::kTrain, commits_of(cluster)});
+  for (std::uint32_t i = 0; i < config.microbatches_per_step(); ++i)
+    report.add_contributions()->set_index(i);
+  channel->notify(make_frame(MessageKind::kReport, report));
+  ASSERT_TRUE(swarm.until([&] { return commits_of(cluster) >= 3; }));
+  channel->close();
+  expect_exact(swarm, config);
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, Liveness, testing::Values(0U, 1U));

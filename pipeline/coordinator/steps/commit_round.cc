@@ -68,10 +68,21 @@ wire::ReduceGroup CommitRound::group_of(GroupId id) const {
   return group;
 }
 
+// What somebody else owned would be in no sum.
+void CommitRound::check_owners(GroupId group) const {
+  const ReduceBoard::Members& board = board_.members(group);
+  const std::set<Seat> members(board.begin(), board.end());
+  for (const StageId stage : in_.shape.groups.stages_of(group))
+    for (const Seat& owner : in_.ledger.owners(phase(), stage))
+      SWARMLINE_CHECK_MSG(members.contains(owner),
+                          to_string(owner) + " owns microbatches and does not average");
+}
+
 // Tells each member of these groups what its accumulator must hold and whom it averages with.
 void CommitRound::send_seals(const std::vector<GroupId>& groups) {
   std::map<Seat, wire::Seal> seals;
   for (const GroupId group : groups) {
+    check_owners(group);
     const wire::ReduceGroup round = group_of(group);
     for (const Seat& seat : board_.members(group)) *seals[seat].add_groups() = round;
   }

@@ -82,6 +82,7 @@ class CommitRound final : public RunObserver {
   void check_invariants() const;
 
  private:
+  void check_owners(GroupId group) const;
   void send_seals(const std::vector<GroupId>& groups);
   wire::ReduceGroup group_of(GroupId id) const;
   std::vector<Seat> members_of(GroupId group) const;
