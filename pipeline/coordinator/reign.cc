@@ -315,6 +315,7 @@ void Reign::look() {
   if (parts_.detector.was_stopped(now)) {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
         to_seconds(parts_.detector.lateness(now)));
+    parts_.alarms.stood_still();
     parts_.detector.restart_deadlines(now);
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();

@@ -38,7 +38,6 @@ class States : public ::testing::Test {
                        bench.shadows, sequence,     bench.outbox};
   CommitRound round{{.shape = bench.shape,
                      .alarms = bench.alarms,
-                     .detector = bench.detector,
                      .members = bench.members,
                      .shadows = bench.shadows,
                      .ledger = bench.ledger,

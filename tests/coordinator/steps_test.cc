@@ -219,7 +219,6 @@ class Rounds : public Steps {
   const Seat mate = bench.seated(1);
   CommitRound round{{.shape = bench.shape,
                      .alarms = bench.alarms,
-                     .detector = bench.detector,
                      .members = bench.members,
                      .shadows = bench.shadows,
                      .ledger = bench.ledger,

@@ -58,6 +58,46 @@ TEST_P(Liveness, AClaimOutlivesTheCoordinatorThatGrantedIt) {
   EXPECT_EQ(events(swarm, "new_era"), 0U);
 }
 
+// Peers have said hello to the next coordinator, which stands still until after its deadline: its
+// timers come first when it wakes, then it reads what it was sent.
+TEST_P(Liveness, ACoordinatorThatStoodStillReadsBeforeItJudges) {
+  RunConfig config = run_of({2, 2});
+  config.net.collect_seconds = 5;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(1);
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().runtime().run_for(50ms);
+  for (std::size_t i = 0; i < 4; ++i)
+    swarm.hold(SimCluster::node_of_peer(i), kCoordinatorNode, MessageKind::kHello);
+  swarm.cluster().restart_coordinator();
+  swarm.cluster().runtime().run_for(100ms);
+  const MarkExpected anew("deadline.begins_anew");
+  swarm.freeze(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(8s);
+  swarm.thaw(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(1ms);
+  for (std::size_t i = 0; i < 4; ++i) swarm.release(SimCluster::node_of_peer(i), kCoordinatorNode);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// The host of a shadow is on its way to the stage that it takes over, and its hello in the socket.
+TEST_P(Liveness, ATakeoverOutlivesAStopOfTheCoordinator) {
+  RunConfig config = run_of({2, 2});
+  config.run.steps = 12;
+  config.balance.shadows = "1";
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") >= 2; }));
+  swarm.kill_stage(1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "take_over") == 1; }, 10s));
+  swarm.freeze(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(8s);
+  swarm.thaw(kCoordinatorNode);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "taken_over"), 1U) << history(swarm);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
 // One that has a seat and no state says that it did all of the open step: were it believed, the
 // step would be committed without it.
 TEST_P(Liveness, WhoDoesNotServeItsStageOwnsNothing) {

@@ -342,11 +342,8 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
 }
 
 void CommitRound::arm_deadline() {
-  in_.alarms.cancel(deadline_);
-  deadline_ = in_.alarms.after(knobs().reduce_deadline, [this, step = board_.step()] {
-    if (!board_.active() || board_.step() != step) return;
-    if (in_.detector.was_stopped(in_.alarms.now())) return arm_deadline();
-    on_deadline();
+  deadline_.arm(knobs().reduce_deadline, [this, step = board_.step()] {
+    if (board_.active() && board_.step() == step) on_deadline();
   });
 }
 
@@ -375,7 +372,7 @@ void CommitRound::on_deadline() {
 }
 
 void CommitRound::end() {
-  in_.alarms.cancel(deadline_);
+  deadline_.cancel();
   board_.end();
   broken_links_.clear();
   mismatches_.clear();
