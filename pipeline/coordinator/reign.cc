@@ -163,6 +163,15 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       if (from_wire(m.seat()) == seat && parts_.members.is_current(seat)) handle(m);
     });
   };
+  // What only who serves its stage can say: others are no members of what a step is sealed with.
+  const auto with_serving = [&](auto type, auto&& handle) {
+    with(type, [&](const auto& m) {
+      if (parts_.members.serves(seat)) return handle(m);
+      SWARMLINE_MARK("reign.does_not_serve_yet");
+      log(LogLevel::kWarn, "{} sent a {} and does not serve its stage yet", to_string(seat),
+          to_string(kind));
+    });
+  };
   // What a shadow says as well as a seat, each under its own name.
   const auto with_either = [&](auto type, auto&& handle) {
     parsed(type, [&](const auto& m) {
@@ -195,11 +204,11 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       return with(std::type_identity<wire::StateFrozen>(),
                   [&](const auto& m) { parts_.states.on_frozen(m); });
     case MessageKind::kReleaseClaim:
-      return with(std::type_identity<wire::ReleaseClaim>(),
-                  [&](const auto& m) { parts_.intake.on_release_claim(m); });
+      return with_serving(std::type_identity<wire::ReleaseClaim>(),
+                          [&](const auto& m) { parts_.intake.on_release_claim(m); });
     case MessageKind::kRoundBroken:
-      return with(std::type_identity<wire::RoundBroken>(),
-                  [&](const auto& m) { parts_.round.on_round_broken(m); });
+      return with_serving(std::type_identity<wire::RoundBroken>(),
+                          [&](const auto& m) { parts_.round.on_round_broken(m); });
     case MessageKind::kReady:
       return with_either(std::type_identity<wire::Ready>(), [&](const Seat& from, const auto& m) {
         parts_.shadows.has(from) ? on_shadow_ready(from, m) : on_ready(session, m);
@@ -209,14 +218,14 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
         if (seat.stage.value == 0) parts_.leases.want(seat, m.total());  // only it has the data
       });
     case MessageKind::kReport:
-      return with(std::type_identity<wire::Report>(), [&](const auto& m) {
+      return with_serving(std::type_identity<wire::Report>(), [&](const auto& m) {
         parts_.intake.on_report(m);
         parts_.stragglers.on_report(from_wire(m.phase()));
         settling_.note_progress();
       });
     case MessageKind::kComputeFailed:
-      return with(std::type_identity<wire::ComputeFailed>(),
-                  [&](const auto& m) { parts_.intake.on_compute_failed(m); });
+      return with_serving(std::type_identity<wire::ComputeFailed>(),
+                          [&](const auto& m) { parts_.intake.on_compute_failed(m); });
     case MessageKind::kStallReport:
       return with(std::type_identity<wire::StallReport>(),
                   [&](const auto& m) { parts_.intake.on_stall(m); });
@@ -226,8 +235,8 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kStepped:
       return with(std::type_identity<wire::Stepped>(), [&](const auto& m) { on_stepped(m); });
     case MessageKind::kSealMismatch:
-      return with(std::type_identity<wire::SealMismatch>(),
-                  [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
+      return with_serving(std::type_identity<wire::SealMismatch>(),
+                          [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
     case MessageKind::kGoodbye:
       return with_either(std::type_identity<wire::Goodbye>(), [&](const Seat& from, const auto& m) {
         on_goodbye(from, m.reason().substr(0, Arrivals::kTextBytesMax));
@@ -306,6 +315,7 @@ void Reign::look() {
   if (parts_.detector.was_stopped(now)) {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
         to_seconds(parts_.detector.lateness(now)));
+    parts_.alarms.stood_still();
     parts_.detector.restart_deadlines(now);
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();

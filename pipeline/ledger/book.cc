@@ -180,12 +180,11 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
     SWARMLINE_MARK("ledger.report_against_claim_refused");
     return Verdict::kRefused;
   }
-  // An evaluation adds nothing: whichever attempt ends first has the loss.
-  const bool adds = phase_.kind == PhaseKind::kTrain;
-  if (adds && !has_claim && attempt != Attempt(0)) {
-    SWARMLINE_MARK("ledger.unclaimed_report_refused");
-    return Verdict::kRefused;
-  }
+  // Its claim may have been another ledger's, before this term. Refused, it could be nobody's for
+  // good: tries that came to that peer meanwhile have passed it by. (An evaluation adds nothing:
+  // whichever attempt ends first has the loss.)
+  if (phase_.kind == PhaseKind::kTrain && !has_claim && attempt != Attempt(0))
+    SWARMLINE_MARK("ledger.report_outlived_its_claim");
   const auto number = enter(seat);
   if (!number) return Verdict::kRefused;
   if (has_claim) {

@@ -4,7 +4,8 @@
 // open, closing or reduced.
 //   Attempts:  attempt 0 adds first and reports after; any other attempt claims, then computes and
 //              reports. A claim blocks every other report, does not count for closing and ends with
-//              its seat.
+//              its seat. A report whose claim this ledger does not know (the one before granted
+//              it) counts as long as the cell is free.
 //   Missing:   a cell whose owner or claim was lost, or whose source was lost before it had an
 //              owner, is missing until lease() hands it out again under an attempt of the ledger's
 //              own, with the stages to recompute in a mask.

@@ -16,12 +16,69 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// ---- Deadlines ----------------------------------------------------------------------------------
+
+class Deadlines : public ::testing::Test {
+ protected:
+  void stand_still(Duration time) {
+    bench.clock.freeze(0);
+    bench.clock.run_for(time);
+    bench.clock.thaw(0);
+  }
+  PartsBench bench;
+  int passed = 0;
+  Deadline deadline{bench.alarms};
+};
+
+TEST_F(Deadlines, PassesOnTime) {
+  deadline.arm(5s, [this] { ++passed; });
+  bench.clock.run_for(5s - 1ms);
+  EXPECT_EQ(passed, 0);
+  bench.clock.run_for(1ms);
+  EXPECT_EQ(passed, 1);
+  deadline.arm(5s, [this] { ++passed; });
+  deadline.cancel();
+  bench.clock.run_for(10s);
+  EXPECT_EQ(passed, 1);
+}
+
+// What it waits for may lie in the sockets, which are read after the timers.
+TEST_F(Deadlines, OneThatFiresLateBeginsAnew) {
+  const MarkExpected anew("deadline.begins_anew");
+  deadline.arm(5s, [this] { ++passed; });
+  stand_still(6s);
+  bench.clock.run_for(5s - 1ms);
+  EXPECT_EQ(passed, 0);
+  bench.clock.run_for(1ms);
+  EXPECT_EQ(passed, 1);
+}
+
+TEST_F(Deadlines, AProcessThatWakesJustBeforeItDoesNotJudge) {
+  deadline.arm(5s, [this] { ++passed; });
+  stand_still(4900ms);
+  bench.alarms.stood_still();
+  bench.clock.run_for(5s);
+  EXPECT_EQ(passed, 0);
+  bench.clock.run_for(5s);
+  EXPECT_EQ(passed, 1);
+}
+
+// Timers that are always late show a machine that has too much to do, and no end of waiting.
+TEST_F(Deadlines, OneThatIsLateEachTimePassesAllTheSame) {
+  deadline.arm(5s, [this] { ++passed; });
+  stand_still(6s);
+  bench.clock.run_for(1ms);
+  stand_still(6s);
+  bench.clock.run_for(1ms);
+  EXPECT_EQ(passed, 1);
+}
+
 // ---- Gathering ----------------------------------------------------------------------------------
 
 class Gather : public ::testing::Test {
  protected:
   PartsBench bench;
-  Gathering gathering{bench.shape, bench.alarms, bench.detector, bench.members, bench.rulings};
+  Gathering gathering{bench.shape, bench.alarms, bench.members, bench.rulings};
 };
 
 TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {

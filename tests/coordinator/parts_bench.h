@@ -141,7 +141,6 @@ struct PartsBench {
   Leases leases{ledger, phases, members, outbox};
   CommitRound round{{.shape = shape,
                      .alarms = alarms,
-                     .detector = detector,
                      .members = members,
                      .shadows = shadows,
                      .ledger = ledger,

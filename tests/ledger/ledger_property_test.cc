@@ -106,7 +106,6 @@ class Model {
     if (index >= p.fresh || p.states[stage] != StageState::kOpen) return Verdict::kRefused;
     if (cell.claim && *cell.claim != std::pair(seat, a)) return Verdict::kRefused;
     // Nothing is added in an evaluation: any attempt's loss is as good.
-    if (!cell.claim && a != Attempt(0) && !p.eval) return Verdict::kRefused;
     cell = {.owner = seat, .claim = {}, .missing = false};
     for (std::uint32_t s = stage + 1; s < p.stages; ++s)
       if (p.doubtful.erase({s, index}) > 0 && p.pending(s, index)) p.cells[s][index].missing = true;

@@ -101,8 +101,19 @@ TEST_F(LedgerTest, ReportsThatDoNotFitAreRefused) {
   EXPECT_EQ(ledger_.report(kStep, StageId(2), 0, kX, kZero), Verdict::kRefused);
   EXPECT_EQ(ledger_.report(kStep, kFirst, 0, kX, kZero),
             Verdict::kRefused);  // seat of another stage
-  EXPECT_EQ(ledger_.report(kStep, kLast, 0, kX, kResent), Verdict::kRefused);  // no claim
   EXPECT_EQ(ledger_.owned(kStep, kLast), 0U);
+}
+
+// The ledger before granted it: were it refused, nobody would have the cell, and nobody lease it.
+TEST_F(LedgerTest, AReportOutlivesItsClaimWhileTheCellIsFree) {
+  {
+    const MarkExpected outlived("ledger.report_outlived_its_claim");
+    EXPECT_EQ(ledger_.report(kStep, kLast, 0, kX, kResent), Verdict::kAccepted);
+  }
+  EXPECT_EQ(ledger_.owner(kStep, kLast, 0), kX);
+  EXPECT_FALSE(ledger_.claim(kStep, kLast, 0, kY, kResentAgain));
+  EXPECT_TRUE(ledger_.claim(kStep, kLast, 1, kY, kResentAgain));
+  EXPECT_EQ(ledger_.report(kStep, kLast, 1, kX, kResent), Verdict::kRefused);
 }
 
 TEST_F(LedgerTest, NobodyOwnsWhatWasNeverLeased) {

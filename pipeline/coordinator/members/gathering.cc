@@ -22,24 +22,22 @@ void Gathering::begin(const std::string& why, std::uint64_t furthest) {
 }
 
 void Gathering::stop() {
-  alarms_.cancel(gather_timer_);
-  alarms_.cancel(peers_wait_);
+  gather_timer_.cancel();
+  peers_wait_.cancel();
   dirty_ = false;
 }
 
 void Gathering::wait_for_those_who_lived() {
   gathered_ = false;
-  alarms_.cancel(gather_timer_);
-  gather_timer_ = alarms_.after(knobs().gather_time, [this] { gathered_ = dirty_ = true; });
+  gather_timer_.arm(knobs().gather_time, [this] { gathered_ = dirty_ = true; });
 }
 
 void Gathering::arm_peers_wait() {
   const Duration wait =
       std::max<Duration>(knobs().gather_time, from_seconds(shape_.config.net.peers_wait_seconds));
-  alarms_.cancel(peers_wait_);
-  peers_wait_ = alarms_.after(wait, [this, wait] {
+  peers_wait_.arm(wait, [this, wait] {
     const std::vector<StageId> empty = members_.empty_stages();
-    if (empty.empty() || detector_.was_stopped(alarms_.now())) return arm_peers_wait();
+    if (empty.empty()) return arm_peers_wait();
     SWARMLINE_MARK("gathering.nobody_joined");
     rulings_.fail_run(fmt::format(
         "{}; the run ends after step {} because stage {} has no peer and nobody joined it within "

@@ -13,9 +13,8 @@
 #include <string>
 
 #include "base/ids.h"
-#include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/membership.h"
-#include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/deadline.h"
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
@@ -24,9 +23,12 @@ namespace swarmline {
 
 class Gathering final : public RunObserver {
  public:
-  Gathering(const RunShape& shape, Alarms& alarms, const FailureDetector& detector,
-            const Membership& members, Rulings& rulings)
-      : shape_(shape), alarms_(alarms), detector_(detector), members_(members), rulings_(rulings) {}
+  Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, Rulings& rulings)
+      : shape_(shape),
+        members_(members),
+        rulings_(rulings),
+        gather_timer_(alarms),
+        peers_wait_(alarms) {}
 
   bool has_trained() const { return has_trained_; }  // peers of this run are about
   void set_trained() { has_trained_ = true; }
@@ -52,8 +54,6 @@ class Gathering final : public RunObserver {
   std::uint32_t wanted(StageId stage) const;
 
   const RunShape& shape_;
-  Alarms& alarms_;
-  const FailureDetector& detector_;
   const Membership& members_;
   Rulings& rulings_;
   bool has_trained_ = false;
@@ -61,7 +61,7 @@ class Gathering final : public RunObserver {
   bool gathered_ = false;      // whoever comes back has had the time
   std::string why_;            // it waits, for people
   std::uint64_t furthest_ = 0;
-  TimerId gather_timer_, peers_wait_;
+  Deadline gather_timer_, peers_wait_;
   bool dirty_ = false;
 };
 

@@ -38,12 +38,16 @@ class Alarms {
   }
   TimerId after(Duration wait, Callback callback) { return at(now() + wait, std::move(callback)); }
   void cancel(TimerId timer) { runtime_.cancel(timer); }
+  // This process was seen to have stood still until now: deadlines begin anew.
+  void stood_still() { awake_since_ = now(); }
+  Instant awake_since() const { return awake_since_; }
   void post(Callback callback) { runtime_.post(then_settle(std::move(callback))); }
 
  private:
   Runtime& runtime_;
   Callback settle_;
   CallbackGuard guard_;
+  Instant awake_since_{};
 };
 
 }  // namespace swarmline

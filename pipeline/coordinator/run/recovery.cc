@@ -121,15 +121,13 @@ bool Recovery::hold(const SessionPtr& session, std::function<void()> handle) {
 // Where a standby may have taken over, peers first have to find out that it did.
 void Recovery::arm_deadline() {
   const NetSection& net = in_.shape.config.net;
-  in_.alarms.cancel(deadline_);
   Duration wait = from_seconds(net.collect_seconds);
   if (!net.standby.empty() && collected_->holdings.empty())
     wait += 2 * std::max<Duration>(knobs().coordinator_silence,
                                    10 * from_seconds(net.heartbeat_seconds));
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
-  deadline_ = in_.alarms.after(wait, [this] {
+  deadline_.arm(wait, [this] {
     if (!collected_) return;
-    if (in_.detector.was_stopped(in_.alarms.now())) return arm_deadline();
     SWARMLINE_MARK("recovery.deadline");
     over_ = true;
   });
@@ -138,12 +136,11 @@ void Recovery::arm_deadline() {
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
 // lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
 void Recovery::arm_quiet() {
-  in_.alarms.cancel(quiet_);
+  quiet_.cancel();
   if (!in_.shape.config.net.standby.empty()) return;
   const Duration wait = std::max<Duration>(knobs().redial_time, in_.detector.silence_allowed());
-  quiet_ = in_.alarms.after(wait, [this] {
+  quiet_.arm(wait, [this] {
     if (!collected_) return;
-    if (in_.detector.was_stopped(in_.alarms.now())) return arm_quiet();
     const bool held = std::ranges::none_of(in_.shape.stages, [&](const StageSpec& stage) {
       return in_.members.ready_of(stage.stage).empty();
     });
@@ -161,8 +158,8 @@ std::set<Seat> Recovery::take_missing() {
 
 CollectedHoldings Recovery::take() {
   SWARMLINE_CHECK(is_due() && collected_->awaited.empty());
-  in_.alarms.cancel(deadline_);
-  in_.alarms.cancel(quiet_);
+  deadline_.cancel();
+  quiet_.cancel();
   over_ = false;
   CollectedHoldings collected = std::move(*collected_);
   collected_.reset();

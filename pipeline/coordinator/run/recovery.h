@@ -22,6 +22,7 @@
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/deadline.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/coordinator/run/run_observer.h"
@@ -56,7 +57,8 @@ class Recovery final : public RunObserver {
     Outbox& outbox;
     EventLog& events;
   };
-  explicit Recovery(const Needs& needs) : in_(needs) {}
+  explicit Recovery(const Needs& needs)
+      : in_(needs), deadline_(needs.alarms), quiet_(needs.alarms) {}
 
   // `heard_nobody`: of those that it had; they are waited for longer, until anybody is heard.
   void begin(const JournaledRun& run, Term term, bool heard_nobody);
@@ -88,8 +90,8 @@ class Recovery final : public RunObserver {
   std::optional<CollectedHoldings> collected_;
   bool heard_nobody_ = false;
   bool over_ = false;
-  TimerId deadline_;  // whoever has not come by then is lost
-  TimerId quiet_;     // nobody has come or gone for a while
+  Deadline deadline_;  // whoever has not come by then is lost
+  Deadline quiet_;     // nobody has come or gone for a while
 };
 
 }  // namespace swarmline

@@ -68,10 +68,21 @@ wire::ReduceGroup CommitRound::group_of(GroupId id) const {
   return group;
 }
 
+// What somebody else owned would be in no sum.
+void CommitRound::check_owners(GroupId group) const {
+  const ReduceBoard::Members& board = board_.members(group);
+  const std::set<Seat> members(board.begin(), board.end());
+  for (const StageId stage : in_.shape.groups.stages_of(group))
+    for (const Seat& owner : in_.ledger.owners(phase(), stage))
+      SWARMLINE_CHECK_MSG(members.contains(owner),
+                          to_string(owner) + " owns microbatches and does not average");
+}
+
 // Tells each member of these groups what its accumulator must hold and whom it averages with.
 void CommitRound::send_seals(const std::vector<GroupId>& groups) {
   std::map<Seat, wire::Seal> seals;
   for (const GroupId group : groups) {
+    check_owners(group);
     const wire::ReduceGroup round = group_of(group);
     for (const Seat& seat : board_.members(group)) *seals[seat].add_groups() = round;
   }
@@ -331,11 +342,8 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
 }
 
 void CommitRound::arm_deadline() {
-  in_.alarms.cancel(deadline_);
-  deadline_ = in_.alarms.after(knobs().reduce_deadline, [this, step = board_.step()] {
-    if (!board_.active() || board_.step() != step) return;
-    if (in_.detector.was_stopped(in_.alarms.now())) return arm_deadline();
-    on_deadline();
+  deadline_.arm(knobs().reduce_deadline, [this, step = board_.step()] {
+    if (board_.active() && board_.step() == step) on_deadline();
   });
 }
 
@@ -364,7 +372,7 @@ void CommitRound::on_deadline() {
 }
 
 void CommitRound::end() {
-  in_.alarms.cancel(deadline_);
+  deadline_.cancel();
   board_.end();
   broken_links_.clear();
   mismatches_.clear();

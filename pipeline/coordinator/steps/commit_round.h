@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
+#include "pipeline/coordinator/run/deadline.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
@@ -40,7 +40,6 @@ class CommitRound final : public RunObserver {
   struct Needs {  // services, and parts below it
     const RunShape& shape;
     Alarms& alarms;
-    const FailureDetector& detector;
     const Membership& members;
     ShadowDesk& shadows;
     Ledger& ledger;
@@ -50,7 +49,7 @@ class CommitRound final : public RunObserver {
     EventLog& events;
     Rulings& rulings;
   };
-  explicit CommitRound(const Needs& needs) : in_(needs) {}
+  explicit CommitRound(const Needs& needs) : in_(needs), deadline_(needs.alarms) {}
 
   // The step is complete: seals it and begins its rounds.
   void begin(std::uint64_t step, Term term);
@@ -82,6 +81,7 @@ class CommitRound final : public RunObserver {
   void check_invariants() const;
 
  private:
+  void check_owners(GroupId group) const;
   void send_seals(const std::vector<GroupId>& groups);
   wire::ReduceGroup group_of(GroupId id) const;
   std::vector<Seat> members_of(GroupId group) const;
@@ -100,7 +100,7 @@ class CommitRound final : public RunObserver {
   Needs in_;
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
-  TimerId deadline_;
+  Deadline deadline_;
   std::uint32_t deadlines_ = 0;                                      // passed, for this step
   std::map<std::pair<PeerId, PeerId>, std::uint32_t> broken_links_;  // in this step
   std::map<Seat, std::uint32_t> mismatches_;

@@ -42,7 +42,7 @@ void ReportIntake::on_claim(const Seat& seat, const Frame& frame,
   const Seat claimer = from_wire(claim->seat());
   const AttemptId id = from_wire(claim->id());
   const bool granted =
-      id.attempt.value != 0 && claimer == seat && members_.is_current(seat) &&
+      id.attempt.value != 0 && claimer == seat && members_.serves(seat) &&
       ledger_.claim(id.microbatch.phase, seat.stage, id.microbatch.index, seat, id.attempt);
   if (!granted) SWARMLINE_MARK("report_intake.claim_refused");
   wire::ClaimReply reply;

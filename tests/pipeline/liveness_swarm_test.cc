@@ -1,0 +1,137 @@
+// What a run outlasts instead of hanging, ending, or going back: one disturbance a test, in whole
+// swarms of fake models, whose parameters must be those of the run without it, bit for bit.
+#include <gtest/gtest.h>
+
+#include "engine/net/rpc.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Liveness : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  RunConfig run_of(std::vector<std::uint32_t> peers) const {
+    RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+    config.pipeline.peers = std::move(peers);
+    config.pipeline.delay = GetParam();
+    return config;
+  }
+  static void expect_exact(Swarm& swarm, const RunConfig& config) {
+    const RunOutcome outcome = swarm.end(3600s);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+    EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+    if (testing::Test::HasFailure()) FAIL() << history(swarm);
+  }
+};
+
+// The coordinator dies while a peer computes what it had claimed. The next one knows of no claim
+// and leases it again; that try is on the same peer's device already when the first one's report is
+// judged, and would pass it by: then nobody had it, for ever.
+TEST_P(Liveness, AClaimOutlivesTheCoordinatorThatGrantedIt) {
+  RunConfig config = run_of({1, 2});
+  config.batch = {.batch = 2, .microbatch = 2, .sequence = 4};  // one microbatch a step
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(1);
+  std::optional<SimNodeId> first;
+  swarm.watch([&](SimNodeId, SimNodeId to, const Frame& frame) {
+    if (!first && kind_of(frame) == MessageKind::kForward) first = to;
+  });
+  ASSERT_TRUE(swarm.until([&] { return first.has_value(); }));
+  const SimNodeId other = swarm.node(1, swarm.node(1, 0) == *first ? 1 : 0);
+  swarm.kill(*first);  // what it had is leased again: that try claims
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaim, 1, other, kCoordinatorNode));
+  constexpr double kSlow = 300;
+  swarm.cluster().device(other - 1).slow_down(kSlow);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaimReply, 1, kCoordinatorNode, other));
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  const MarkExpected outlived("ledger.report_outlived_its_claim");
+  const std::uint64_t commits = commits_of(swarm.cluster());
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > commits; }, 600s))
+      << swarm.cluster().coordinator().status_json();
+  swarm.cluster().device(other - 1).slow_down(1);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
+// Peers have said hello to the next coordinator, which stands still until after its deadline: its
+// timers come first when it wakes, then it reads what it was sent.
+TEST_P(Liveness, ACoordinatorThatStoodStillReadsBeforeItJudges) {
+  RunConfig config = run_of({2, 2});
+  config.net.collect_seconds = 5;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(1);
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().runtime().run_for(50ms);
+  for (std::size_t i = 0; i < 4; ++i)
+    swarm.hold(SimCluster::node_of_peer(i), kCoordinatorNode, MessageKind::kHello);
+  swarm.cluster().restart_coordinator();
+  swarm.cluster().runtime().run_for(100ms);
+  const MarkExpected anew("deadline.begins_anew");
+  swarm.freeze(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(8s);
+  swarm.thaw(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(1ms);
+  for (std::size_t i = 0; i < 4; ++i) swarm.release(SimCluster::node_of_peer(i), kCoordinatorNode);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// The host of a shadow is on its way to the stage that it takes over, and its hello in the socket.
+TEST_P(Liveness, ATakeoverOutlivesAStopOfTheCoordinator) {
+  RunConfig config = run_of({2, 2});
+  config.run.steps = 12;
+  config.balance.shadows = "1";
+  Swarm swarm(swarm_of(config, make_fake_model));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") >= 2; }));
+  swarm.kill_stage(1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "take_over") == 1; }, 10s));
+  swarm.freeze(kCoordinatorNode);
+  swarm.cluster().runtime().run_for(8s);
+  swarm.thaw(kCoordinatorNode);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "taken_over"), 1U) << history(swarm);
+  EXPECT_EQ(events(swarm, "new_era"), 0U);
+}
+
+// One that has a seat and no state says that it did all of the open step: were it believed, the
+// step would be committed without it.
+TEST_P(Liveness, WhoDoesNotServeItsStageOwnsNothing) {
+  constexpr SimNodeId kLiar = 50;
+  const RunConfig config = run_of({1, 2});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  SimCluster& cluster = swarm.cluster();
+  swarm.until_committed(1);
+  std::shared_ptr<RpcChannel> channel;
+  std::optional<Seat> seat;
+  cluster.network().node(kLiar).connect(*parse_address(kCoordinatorAddress), 1s, [&](auto made) {
+    channel = RpcChannel::make(cluster.runtime().node(kLiar), *made);
+    channel->start({.on_message = [](Frame) {}});
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    hello.set_address("sim:1");
+    channel->call(make_frame(MessageKind::kHello, hello), 1s, [&](const Result<Frame>& reply) {
+      seat = from_wire(parse<wire::Welcome>(*reply)->seat());
+    });
+  });
+  const MarkExpected refused("reign.does_not_serve_yet");
+  ASSERT_TRUE(swarm.until([&] { return seat.has_value(); }));
+  wire::Report report;
+  *report.mutable_seat() = to_wire(*seat);
+  *report.mutable_phase() = to_wire(Phase{PhaseKind::kTrain, commits_of(cluster)});
+  for (std::uint32_t i = 0; i < config.microbatches_per_step(); ++i)
+    report.add_contributions()->set_index(i);
+  channel->notify(make_frame(MessageKind::kReport, report));
+  ASSERT_TRUE(swarm.until([&] { return commits_of(cluster) >= 3; }));
+  channel->close();
+  expect_exact(swarm, config);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, Liveness, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
