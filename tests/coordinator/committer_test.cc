@@ -132,7 +132,7 @@ TEST_F(Committing, ARunThatStopsAtAGradientThatIsNotFiniteCommitsNothing) {
 
 CoordinatorOptions that_skips() {
   CoordinatorOptions options = bench_options(2, 4);
-  options.config.run.on_nonfinite = "skip";
+  options.config.run.on_nonfinite = NonFinite::kSkip;
   return options;
 }
 

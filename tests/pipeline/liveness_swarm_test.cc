@@ -85,7 +85,7 @@ TEST_P(Liveness, ACoordinatorThatStoodStillReadsBeforeItJudges) {
 TEST_P(Liveness, ATakeoverOutlivesAStopOfTheCoordinator) {
   RunConfig config = run_of({2, 2});
   config.run.steps = 12;
-  config.balance.shadows = "1";
+  config.balance.shadows = {.count = 1};
   Swarm swarm(swarm_of(config, make_fake_model));
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") >= 2; }));
   swarm.kill_stage(1);
