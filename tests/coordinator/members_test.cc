@@ -195,12 +195,25 @@ TEST_F(Recover, WhoHasNotComeByTheDeadlineIsMissing) {
   recovery.begin(run, Term{2}, false);
   resume(1);
   never_stopped();
+  const MarkExpected deadline("recovery.deadline");
   bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
   ASSERT_TRUE(recovery.is_due());
   const std::set<Seat> missing = recovery.take_missing();
   EXPECT_EQ(missing, std::set<Seat>{seat_of(2)});
   recovery.on_seat_lost({.seat = seat_of(2), .why = "lost"});
   EXPECT_EQ(recovery.take().holdings.size(), 1U);
+}
+
+TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
+  recovery.begin(run, Term{2}, true);
+  never_stopped();
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  EXPECT_FALSE(recovery.is_due());
+  const MarkExpected somebody("recovery.heard_somebody");
+  recovery.heard_somebody();
+  resume(1);
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  EXPECT_TRUE(recovery.is_due());
 }
 
 TEST_F(Recover, OneWhoseLinkBreaksAgainIsAwaitedAgain) {
@@ -253,10 +266,16 @@ TEST_F(Recover, AcknowledgedContributionsCountBeforeReportedOnes) {
   };
   held(b, 4)->add_reported()->set_index(1);
   held(mate, 4)->add_acknowledged()->set_index(1);
-  const MarkExpected other("resumption.other_version"), taken("resumption.phase_collected");
+  const MarkExpected other("resumption.other_version"), taken("resumption.phase_collected"),
+      said_again("resumption.commit_said_again");
+  collected.last_commit = CommitRecord{.step = 3, .version = 4, .skipped = true};
+  collected.holdings[a].set_version(3);
+  for (const Seat& seat : {b, mate}) collected.holdings[seat].set_version(4);
   held(a, 3)->add_acknowledged()->set_index(0);
   resumption.tell(collected);
   EXPECT_EQ(bench.count(b, MessageKind::kResume), 1U);
+  EXPECT_EQ(bench.count(b, MessageKind::kCommit), 0U);
+  EXPECT_EQ(bench.count(a, MessageKind::kCommit), 1U) << "it has not heard of the last one";
   const RunSequence::Opening opening{.phase = step, .version = Version{4}};
   bench.phases.open(opening, Term{2}, {});
   resumption.collect(opening, collected);

@@ -254,6 +254,17 @@ TEST_F(Checkpoints, ADamagedFileEndsThisTryAndTooManyOfThemTheRun) {
   EXPECT_TRUE(bench.rulings.take_failure().has_value());
 }
 
+TEST_F(Checkpoints, OneThatDoesNotBecomeWholeInTimeEndsTheRun) {
+  begin(8);
+  send(a);
+  bench.detector.begin(bench.alarms.now() + knobs().checkpoint_deadline);
+  const MarkExpected deadline("checkpointer.deadline");
+  bench.clock.run_for(knobs().checkpoint_deadline + 1ms);
+  const auto sentence = bench.rulings.take_failure();
+  ASSERT_TRUE(sentence.has_value());
+  EXPECT_NE(sentence->find("checkpoint step-8 was not complete after"), std::string::npos);
+}
+
 TEST_F(Checkpoints, AFullDiskEndsTheRunWithItsReason) {
   sink.full = true;
   begin(8);

@@ -139,6 +139,7 @@ TEST_F(Reports, AContributionCountsOnceAndItsLossWithIt) {
 TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
   const Seat second = bench.seated(1);
   bench.open_step(0);
+  const MarkExpected elsewhere("report_intake.failed_elsewhere");
   intake.on_compute_failed(failed(b, 1));
   EXPECT_FALSE(bench.rulings.any()) << "another peer of the stage may do better";
   const MarkExpected poison("report_intake.poison");
@@ -149,7 +150,7 @@ TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
   EXPECT_NE(sentence->find("nan"), std::string::npos);
 }
 
-TEST_F(Reports, AClaimOfAnothersSeatIsRefused) {
+TEST_F(Reports, AClaimOfAnothersSeatIsRefusedAndOnesOwnMayBeGivenUp) {
   bench.open_step(0);
   bench.leases.want(a, 4);
   bench.leases.pump();
@@ -164,6 +165,13 @@ TEST_F(Reports, AClaimOfAnothersSeatIsRefused) {
   intake.on_claim(a, make_frame(MessageKind::kClaim, claim), respond);
   bench.outbox.flush();
   EXPECT_EQ(granted, (std::vector{false, true}));
+  // Given up, it is leased to those who were turned away while it stood.
+  wire::ReleaseClaim release;
+  *release.mutable_seat() = to_wire(a);
+  *release.mutable_id() = claim.id();
+  const MarkExpected released("report_intake.claim_released");
+  intake.on_release_claim(release);
+  EXPECT_EQ(bench.ledger.leasable(kStep0), 1U);
 }
 
 // ---- StragglerDetector --------------------------------------------------------------------------
@@ -266,6 +274,19 @@ TEST_F(Rounds, AResultOutlivesWhoAveragedItAndOthersFetchIt) {
   EXPECT_FALSE(round.has_result(newcomer));
   round.on_reduced(reduced(newcomer, 2));
   EXPECT_TRUE(round.has_result(newcomer));
+}
+
+TEST_F(Rounds, WhoAveragedToOtherBitsThanItsMatesFetchesTheirs) {
+  const Seat third = bench.seated(1);
+  round.add_late(third);
+  round.on_reduced(reduced(b, 2));
+  round.on_reduced(reduced(third, 2));
+  const MarkExpected different("commit_round.different_gradient");
+  round.on_reduced(reduced(mate, 3));
+  EXPECT_FALSE(round.has_result(mate));
+  const auto fetch = bench.told<wire::FetchReduced>(mate, MessageKind::kFetchReduced);
+  ASSERT_EQ(fetch.size(), 1U);
+  EXPECT_EQ(fetch[0].digest(), 2U);
 }
 
 TEST_F(Rounds, WhereAShadowHasTheResultItIsNamedBesideItsHost) {

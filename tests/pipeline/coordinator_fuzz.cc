@@ -19,13 +19,8 @@ using namespace std::chrono_literals;
 constexpr SimNodeId kHostileNode = 50;
 constexpr int kFramesMax = 64;
 
-const std::vector<MessageKind> kKinds = {
-    MessageKind::kHello,         MessageKind::kReady,       MessageKind::kHeartbeat,
-    MessageKind::kWantLeases,    MessageKind::kReport,      MessageKind::kClaim,
-    MessageKind::kComputeFailed, MessageKind::kStallReport, MessageKind::kSealMismatch,
-    MessageKind::kReduced,       MessageKind::kStepped,     MessageKind::kCheckpointPiece,
-    MessageKind::kStatusRequest, MessageKind::kGoodbye,     MessageKind::kForward,
-    MessageKind::kPieceRequest,  MessageKind::kCommit};
+const std::vector<MessageKind> kKinds =
+    kinds_that_go(kToCoordinator, {MessageKind::kForward, MessageKind::kCommit});
 
 struct Hostile {
   std::shared_ptr<Connection> connection;

@@ -62,6 +62,88 @@ class FuzzInput {
   std::size_t at_ = 0;
 };
 
+// The ways that messages go.
+enum Way : unsigned { kToCoordinator = 1, kFromCoordinator = 2, kBetweenPeers = 4, kToTools = 8 };
+
+// Which of them a kind goes. Each kind has a line here, or this does not compile.
+constexpr unsigned ways_of(MessageKind kind) {
+  switch (kind) {
+    case MessageKind::kErrorReply:
+      return kToCoordinator | kFromCoordinator | kBetweenPeers | kToTools;
+    case MessageKind::kHello:
+    case MessageKind::kReady:
+    case MessageKind::kHeartbeat:
+    case MessageKind::kWantLeases:
+    case MessageKind::kReport:
+    case MessageKind::kClaim:
+    case MessageKind::kReleaseClaim:
+    case MessageKind::kComputeFailed:
+    case MessageKind::kSealMismatch:
+    case MessageKind::kReduced:
+    case MessageKind::kRoundBroken:
+    case MessageKind::kStepped:
+    case MessageKind::kCheckpointPiece:
+    case MessageKind::kGoodbye:
+    case MessageKind::kWantState:
+    case MessageKind::kStateFrozen:
+    case MessageKind::kLeave:
+    case MessageKind::kStatusRequest:
+    case MessageKind::kStopRequest:
+      return kToCoordinator;
+    case MessageKind::kStallReport:
+      return kToCoordinator | kFromCoordinator;
+    case MessageKind::kWelcome:
+    case MessageKind::kMembership:
+    case MessageKind::kOpenPhase:
+    case MessageKind::kLeases:
+    case MessageKind::kReportAck:
+    case MessageKind::kClaimReply:
+    case MessageKind::kSeal:
+    case MessageKind::kCommit:
+    case MessageKind::kRetirePhase:
+    case MessageKind::kSaveStage:
+    case MessageKind::kCheckpointPieceReply:
+    case MessageKind::kShutdown:
+    case MessageKind::kPeerLost:
+    case MessageKind::kFenced:
+    case MessageKind::kReopen:
+    case MessageKind::kHeartbeatAck:
+    case MessageKind::kFetchReduced:
+    case MessageKind::kFreezeState:
+    case MessageKind::kStateOffer:
+    case MessageKind::kResume:
+    case MessageKind::kFollow:
+      return kFromCoordinator;
+    case MessageKind::kLinkHello:
+    case MessageKind::kForward:
+    case MessageKind::kForwardDone:
+    case MessageKind::kRefused:
+    case MessageKind::kCredit:
+    case MessageKind::kGradientArrived:
+    case MessageKind::kGradient:
+    case MessageKind::kCancel:
+    case MessageKind::kReduceChunk:
+      return kBetweenPeers;
+    case MessageKind::kPieceRequest:
+      return kToCoordinator | kBetweenPeers;
+    case MessageKind::kPiece:
+      return kFromCoordinator | kBetweenPeers;
+    case MessageKind::kStatusReply:
+    case MessageKind::kStopReply:
+      return kToTools;
+  }
+  return 0;
+}
+
+// All kinds that go that way, and some that do not.
+inline std::vector<MessageKind> kinds_that_go(Way way, std::vector<MessageKind> and_these) {
+  constexpr unsigned kNumbers = 256;
+  for (unsigned number = 0; number < kNumbers; ++number)
+    if (const auto kind = static_cast<MessageKind>(number); (ways_of(kind) & way) != 0)
+      and_these.push_back(kind);
+  return and_these;
+}
+
 // Makes frames of a run: knows the seats it may name and a checkpoint's and the run's name.
 struct HostileFrames {
   FuzzInput& input;

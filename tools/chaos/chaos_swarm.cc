@@ -32,8 +32,10 @@ struct ChaosSwarm::Line {
 };
 
 struct ChaosSwarm::Server : std::enable_shared_from_this<Server> {
-  Server(AsioRuntime& r, std::weak_ptr<ChaosSwarm*> s)
-      : runtime(r), swarm(std::move(s)), acceptor(io_context_of(r)) {}
+  using OnLine = std::function<void(const std::shared_ptr<Line>&, const std::string&)>;
+
+  Server(AsioRuntime& r, std::weak_ptr<const char> w, OnLine handler)
+      : runtime(r), swarm(std::move(w)), on_line(std::move(handler)), acceptor(io_context_of(r)) {}
 
   void accept_next() {
     acceptor.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
@@ -47,32 +49,33 @@ struct ChaosSwarm::Server : std::enable_shared_from_this<Server> {
     asio::async_read_until(
         line->socket, asio::dynamic_buffer(line->input, kTapLineBytesMax), '\n',
         [self = shared_from_this(), line](const error_code& error, std::size_t bytes) {
-          const auto owner = self->swarm.lock();
-          if (error || !owner) return;
+          if (error || self->swarm.expired()) return;
           HandlerScope scope(self->runtime);
           const std::string text = line->input.substr(0, bytes - 1);
           line->input.erase(0, bytes);
-          (*owner)->on_line(line, text);
+          self->on_line(line, text);
           self->read(line);
         });
   }
 
   AsioRuntime& runtime;
-  std::weak_ptr<ChaosSwarm*> swarm;
+  std::weak_ptr<const char> swarm;  // expired: its lines are read no more
+  OnLine on_line;
   tcp::acceptor acceptor;
   std::optional<Address> address;
 };
 
 ChaosSwarm::ChaosSwarm(AsioRuntime& runtime, Options options, Handlers handlers)
-    : runtime_(runtime),
-      options_(std::move(options)),
-      handlers_(std::move(handlers)),
-      alive_(std::make_shared<ChaosSwarm*>(this)) {
-  server_ = std::make_shared<Server>(runtime_, alive_);
+    : runtime_(runtime), options_(std::move(options)), handlers_(std::move(handlers)) {
+  server_ = std::make_shared<Server>(
+      runtime_, guard_.watch(),
+      guard_.wrap([this](const std::shared_ptr<Line>& line, const std::string& text) {
+        on_line(line, text);
+      }));
 }
 
 ChaosSwarm::~ChaosSwarm() {
-  alive_.reset();
+  guard_.drop_callbacks();
   error_code ignored;
   server_->acceptor.close(ignored);
   kill_all();
@@ -172,14 +175,9 @@ void ChaosSwarm::duty_cycle(const std::string& name) {
     return;
   }
   stop(name);
-  const auto again = [this, weak = std::weak_ptr(alive_), name](Duration delay, auto what) {
-    runtime_.call_after(delay, [weak, name, what] {
-      if (const auto self = weak.lock()) what(**self, name);
-    });
-  };
-  again(from_seconds(to_seconds(kDutyPeriod) * (1 - share)),
-        [](ChaosSwarm& swarm, const std::string& slow) { swarm.go_on(slow); });
-  again(kDutyPeriod, [](ChaosSwarm& swarm, const std::string& slow) { swarm.duty_cycle(slow); });
+  runtime_.call_after(from_seconds(to_seconds(kDutyPeriod) * (1 - share)),
+                      guard_.wrap([this, name] { go_on(name); }));
+  runtime_.call_after(kDutyPeriod, guard_.wrap([this, name] { duty_cycle(name); }));
 }
 
 void ChaosSwarm::cut(const std::string& name) {

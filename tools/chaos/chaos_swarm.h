@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/callback_guard.h"
 #include "engine/runtime/asio_runtime.h"
 #include "node/child_process.h"
 #include "node/run_folder.h"
@@ -143,7 +144,7 @@ class ChaosSwarm {
   std::size_t peers_ = 0;  // of them
   std::vector<Link> links_;
   std::map<std::string, Hurt> hurt_;
-  std::shared_ptr<ChaosSwarm*> alive_;
+  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

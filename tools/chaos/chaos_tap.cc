@@ -16,6 +16,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_access.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "tools/chaos/state_downloads.h"
 
 namespace swarmline {
 namespace asio = boost::asio;
@@ -45,8 +46,8 @@ std::optional<std::uint64_t> step_of_round(const Frame& frame) {
   return step_of_phase<Message>(frame, [](const Message& m) { return m.phase(); });
 }
 
-// Nothing: of an evaluation, or unreadable.
-std::optional<std::uint64_t> step_of(const Frame& frame) {
+// Nothing: of an evaluation, of a download that is no joiner's, or unreadable.
+std::optional<std::uint64_t> step_of(const Frame& frame, const StateDownloads& downloads) {
   switch (kind_of(frame)) {
     case MessageKind::kForward:
       return step_of_attempt<wire::Forward>(frame);
@@ -66,6 +67,10 @@ std::optional<std::uint64_t> step_of(const Frame& frame) {
       const auto save = parse<wire::SaveStage>(frame);
       return save ? std::optional(save->version()) : std::nullopt;
     }
+    case MessageKind::kStateOffer:
+    case MessageKind::kPieceRequest:
+    case MessageKind::kPiece:
+      return downloads.is_of_a_joiner(frame) ? std::optional<std::uint64_t>(0) : std::nullopt;
     default:
       return 0;
   }
@@ -104,6 +109,7 @@ class ChaosTap : public std::enable_shared_from_this<ChaosTap> {
   tcp::socket socket_;
   std::string input_;
   std::vector<Watch> watches_;
+  StateDownloads downloads_;
   bool links_ = false;
 };
 
@@ -221,9 +227,10 @@ void ChaosTap::passing(const Frame& frame, bool sent) {
     if (const auto welcome = parse<wire::Welcome>(frame))
       say(fmt::format("seat {} {}", welcome->seat().peer(), welcome->seat().stage()));
   }
+  downloads_.passing(frame);
   for (const Watch& watch : watches_) {
     if (watch.kind != frame.kind || watch.sent != sent) continue;
-    const auto step = step_of(frame);
+    const auto step = step_of(frame, downloads_);
     if (!step || *step < watch.step) continue;
     say(fmt::format("at {} {}", watch.id, *step));
     wait_for("go");

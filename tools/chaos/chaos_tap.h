@@ -7,7 +7,8 @@
 //              "links on|off" (answers hello), "watch ID KIND sent|received STEP", "unwatch ID",
 //              "slow FACTOR".
 //   A watch:   frames of message kind KIND that are about to be sent or handled, of step STEP or a
-//              later one; kinds without a step pass as step 0. Frames of evaluations never match.
+//              later one; kinds without a step pass as step 0. Frames of evaluations never match,
+//              nor do downloads that are no joiner's (state_downloads.h).
 //   Ownership: the runtime outlives the network. Thread: control thread.
 //   Errors:    kPeerGone, kDeadline when the parent is not there at the start. Later its end is
 //              ignored: the process goes on by itself.
