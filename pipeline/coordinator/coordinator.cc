@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "pipeline/coordinator/reign.h"
+#include "pipeline/coordinator/run/reign_insight.h"
 
 namespace swarmline {
 
@@ -63,6 +64,20 @@ bool Coordinator::serves(const Seat& seat) const {
 }
 std::vector<Seat> Coordinator::shadow_hosts(StageId stage) const {
   return impl_->reign().shadow_hosts(stage);
+}
+
+RunGlance Coordinator::glance() const {
+  return glance_of(impl_->reign().parts());
+}
+std::string Coordinator::why_it_goes_back() const {
+  const RunLifecycle& life = impl_->reign().parts().life;
+  return life.is<life::RollingBack>() ? life.as<life::RollingBack>().why : "";
+}
+std::set<MicrobatchId> Coordinator::relying_on_tries() const {
+  return swarmline::relying_on_tries(impl_->reign().parts());
+}
+std::vector<NamedSize> Coordinator::sizes() const {
+  return sizes_of(impl_->reign().parts());
 }
 
 }  // namespace swarmline

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "engine/runtime/runtime.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
+#include "pipeline/protocol/insight.h"
 
 namespace swarmline {
 
@@ -55,6 +57,11 @@ class Coordinator {
   bool serves(const Seat& seat) const;
   // Seats of those whose shadows of the stage are ready to take it over.
   std::vector<Seat> shadow_hosts(StageId stage) const;
+  // For the simulator's oracles: run/reign_insight.h.
+  RunGlance glance() const;
+  std::string why_it_goes_back() const;  // empty: it does not
+  std::set<MicrobatchId> relying_on_tries() const;
+  std::vector<NamedSize> sizes() const;
 
  private:
   class Impl;  // the reigns, one after the other

@@ -30,6 +30,7 @@ class Reign {
   bool takes_peers() const { return !parts_.life.is<life::RollingBack>(); }
   bool serves(const Seat& seat) const { return parts_.members.serves(seat); }
   std::vector<Seat> shadow_hosts(StageId stage) const;
+  const CoordinatorParts& parts() const { return parts_; }  // for insight
 
  private:
   Result<Address> listen();

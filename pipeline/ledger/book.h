@@ -56,6 +56,7 @@ class Ledger::Book {
   Phase phase() const { return phase_; }
   Version version() const { return version_; }
   std::uint32_t indices() const { return indices_; }
+  std::vector<std::uint32_t> relying_on_tries() const;
   void check_invariants(const std::map<PeerId, Incarnation>& fences) const;
 
  private:

@@ -16,6 +16,17 @@ void Ledger::Book::check_invariants(const std::map<PeerId, Incarnation>& fences)
   }
 }
 
+std::vector<std::uint32_t> Ledger::Book::relying_on_tries() const {
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t index = 0; index < next_fresh_; ++index) {
+    bool relies = false;
+    for (std::uint32_t c = 0; c < columns_ && !relies; ++c)
+      relies = cells_[cell(c, index)] == kPending || claims_.contains(cell(c, index));
+    if (relies) indices.push_back(index);
+  }
+  return indices;
+}
+
 void Ledger::Book::check_cells(const std::map<PeerId, Incarnation>& fences) const {
   const auto fenced = [&](Seat seat) {
     const auto fence = fences.find(seat.peer);

@@ -213,6 +213,10 @@ std::uint32_t Ledger::report_failure(Phase phase, std::uint32_t index, PeerId pe
   return book == nullptr ? 0 : book->report_failure(index, peer);
 }
 
+std::vector<std::uint32_t> Ledger::relying_on_tries(Phase phase) const {
+  return at(phase).relying_on_tries();
+}
+
 void Ledger::check_invariants() const {
   SWARMLINE_CHECK(books_.size() <= kOpenPhasesMax);
   for (const auto& [phase, book] : books_) book->check_invariants(fences_);

@@ -147,6 +147,11 @@ class Ledger {
   // Limits::failures_per_microbatch_max (poison). 0 when the phase or index is unknown.
   std::uint32_t report_failure(Phase phase, std::uint32_t index, PeerId peer);
 
+  // Leased indices with a cell that nobody owns and that can't be leased again: those that a claim
+  // or a live try must bring to their end. For the simulator. O(all cells of the phase).
+  std::vector<std::uint32_t> relying_on_tries(Phase phase) const;
+  std::size_t fences() const { return fences_.size(); }
+
   // CHECKs every invariant by recounting. O(all cells): for tests and the simulator.
   void check_invariants() const;
 

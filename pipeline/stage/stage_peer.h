@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "engine/model/stage_model.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
+#include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/wiring/wiring.h"
 
@@ -73,6 +75,11 @@ class StagePeer {
   Seat seat() const;
   bool serves() const;  // it has its seat and its state
   void check_invariants() const;
+  // For the simulator's oracles: whole states of stages; microbatches that are tried, or of which
+  // the ledger has yet to hear.
+  std::vector<HeldState> held_states() const;
+  std::set<MicrobatchId> tries() const;
+  std::vector<NamedSize> sizes() const;
 
  private:
   class Impl;

@@ -155,9 +155,13 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   address_ = *bound;
 }
 
-void SimCluster::kill_coordinator() {
+void SimCluster::kill_coordinator(Death how) {
   ++coordinators_killed_;
-  network_.kill(kCoordinatorNode);
+  if (how == Death::kSilent) {
+    network_.power_off(kCoordinatorNode);
+  } else {
+    network_.kill(kCoordinatorNode);
+  }
   journal_.power_cut();
   sink_.abandon();  // whole only once it is committed
 }
@@ -180,6 +184,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   device.forward = machine.forward;
   device.backward = machine.backward;
   device.jitter = machine.jitter;
+  device.control = machine.control;
   device.seed = options_.seed + i;
   const SimNodeId id = node_of_peer(i);
   if (options_.service)
@@ -192,6 +197,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.coordinator = address_;
   peer.machine.listen = "sim:0";
   peer.machine.shadow_memory_bytes = machine.shadow_memory_bytes;
+  peer.machine.join_patience_seconds = machine.join_patience_seconds;
   peer.name = "sim-" + std::to_string(i);
   peer.make_model = options_.make_model;
   peer.make_wiring = options_.make_wiring;
@@ -199,9 +205,12 @@ void SimCluster::make_peer(const SimPeer& machine) {
     return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
                                              config.batch.sequence);
   };
-  nodes_[i]->peer = std::make_unique<StagePeer>(
-      runtime_.node(id), network_.node(id), nodes_[i]->device, std::move(peer),
-      [this, i](PeerOutcome outcome) { nodes_[i]->outcome = std::move(outcome); });
+  nodes_[i]->peer =
+      std::make_unique<StagePeer>(runtime_.node(id), network_.node(id), nodes_[i]->device,
+                                  std::move(peer), [this, i](PeerOutcome outcome) {
+                                    nodes_[i]->outcome = std::move(outcome);
+                                    ++ended_;
+                                  });
 }
 
 std::size_t SimCluster::add_peer(SimPeer machine) {

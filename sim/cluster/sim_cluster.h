@@ -36,6 +36,8 @@ struct SimPeer {
   Duration forward = std::chrono::milliseconds(4);
   Duration backward = std::chrono::milliseconds(8);
   double jitter = 0;
+  Duration control{};  // mean time of jobs that are neither: builds, hashes, copies
+  double join_patience_seconds = PeerConfig().join_patience_seconds;
   std::optional<SimCard> card;
   std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
   std::size_t kind = 0;                   // for the caller, and of machines made like it
@@ -97,8 +99,10 @@ class SimCluster {
   explicit SimCluster(SimClusterOptions options);
   ~SimCluster();
 
-  // The control process dies, and its disk loses what was not synced.
-  void kill_coordinator();
+  // The control process dies, and its disk loses what was not synced. kSilent: with its machine,
+  // and nobody hears of it.
+  enum class Death : std::uint8_t { kReset, kSilent };
+  void kill_coordinator(Death how = Death::kReset);
   std::uint64_t coordinators_killed() const { return coordinators_killed_; }
   // Another one is begun on that journal, at the same address.
   void restart_coordinator();
@@ -129,9 +133,15 @@ class SimCluster {
   StageId stage_of(SimNodeId node) const;  // of its seat; 0 where it has none
   static SimNodeId node_of_peer(std::size_t i) { return static_cast<SimNodeId>(i + 1); }
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
+  std::size_t ended() const { return ended_; }  // peers that have an outcome
+  const std::optional<PeerOutcome>& outcome_of(std::size_t i) const { return nodes_[i]->outcome; }
 
   const std::vector<std::string>& log_lines() const { return log_lines_; }
   Journal& journal() { return journal_; }
+  const RunConfig& config() const { return options_.config; }
+  // For oracles.
+  void watch_journal(SimJournal::Watcher watcher) { journal_.watch(std::move(watcher)); }
+  std::uint64_t journal_writes() const { return journal_.writes(); }
   const MemoryCheckpoint& checkpoint() const { return sink_; }
   void damage_newest_checkpoint() { sink_.damage_newest(); }
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
@@ -171,6 +181,7 @@ class SimCluster {
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;
   std::uint64_t coordinators_killed_ = 0;
+  std::size_t ended_ = 0;
   std::vector<std::unique_ptr<Coordinator>> former_;  // dead, or not leading any more
   Address address_;                                   // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/marks.h"
 
 namespace swarmline {
 namespace {
@@ -43,6 +44,9 @@ SimConnection::SimConnection(std::shared_ptr<SimWire> wire, std::uint64_t id, Si
 void SimConnection::join(const std::shared_ptr<SimConnection>& twin) {
   twin_ = twin;
   twin_socket_ = twin->socket();
+  if (side_ == 1) return;
+  twin->side_ = 1;
+  twin->pipe_ = pipe_;
 }
 
 void SimConnection::start(Handlers handlers) {
@@ -71,11 +75,13 @@ void SimConnection::send(Frame frame) {
   counters_.bytes_sent += bytes;
   FrameFate fate;
   if (wire_->filter) fate = wire_->filter(route_.first, route_.second, frame);
+  if (fate.kind != FrameFate::Kind::kDeliver) wire_->hurts(route_);
   if (fate.kind == FrameFate::Kind::kDropConnection) {
     return break_off({ErrorCode::kPeerGone, "the link was cut"});
   }
   if (fate.kind == FrameFate::Kind::kHold) holding_ = true;
   const SimWire::Damage damage = wire_->draw_damage(route_, frame);
+  if (damage != SimWire::Damage::kNone) wire_->hurts(route_);
   if (damage == SimWire::Damage::kPayload) flip_a_bit(frame);
   put({.frame = std::move(frame),
        .delay = fate.delay,
@@ -138,11 +144,62 @@ void SimConnection::abandon() {
   held_.clear();
   notify_twin();
   ending_ = closed_ = true;
+  wire_->runtime.cancel(user_timer_);
   wire_->ends.erase(id_);
   if (!delivering_) handlers_ = {};
 }
 
+void SimConnection::lose_power() {
+  pipe_->over[side_] = true;
+  abandon();
+}
+
+void SimConnection::vanish() {
+  pipe_->vanishes[side_] = true;
+}
+
+// ---- Acknowledgements: asked for only where none can come ----
+
+void SimConnection::await_acknowledgement() {
+  if (awaits_ || closed_) return;
+  awaits_ = true;
+  user_timer_ = wire_->runtime.schedule(
+      route_.first, wire_->runtime.now() + wire_->options.user_timeout,
+      [self = shared_from_this()] { self->time_out(); }, socket());
+}
+
+void SimConnection::acknowledged() {
+  if (!awaits_ || !is_heard()) return;
+  awaits_ = false;
+  wire_->runtime.cancel(user_timer_);
+  if (pipe_->over[1 - side_]) be_reset(wire_->runtime.now() + 2 * wire_->link_of(route_).latency);
+}
+
+void SimConnection::time_out() {
+  if (closed_) return;
+  SWARMLINE_MARK("sim.user_timeout");
+  pipe_->over[side_] = true;
+  ending_ = true;
+  holding_ = false;
+  held_.clear();
+  finish({ErrorCode::kPeerGone, "nothing is acknowledged"});
+}
+
+void SimConnection::be_reset(Instant when) {
+  wire_->runtime.schedule(
+      route_.first, when,
+      [self = shared_from_this()] {
+        if (self->closed_) return;
+        SWARMLINE_MARK("sim.late_reset");
+        self->ending_ = true;
+        self->held_.clear();
+        self->finish({ErrorCode::kPeerGone, "reset by the other end"});
+      },
+      socket() | kSimSocketEnd);
+}
+
 void SimConnection::put(Item item) {
+  if (!is_heard()) await_acknowledgement();
   if (holding_ || wire_->is_blocked(route_)) {
     held_.push_back(std::move(item));
   } else {
@@ -164,7 +221,8 @@ void SimConnection::launch(Item item) {
   const auto [leaves, comes] = wire_->passage(route_, bytes);
   const Instant arrives = std::max(comes + item.delay, last_arrival_);
   const bool is_end = !item.frame;
-  if (item.frame) arrive_in_parts(*item.frame, leaves, arrives);
+  const bool is_lost = pipe_->vanishes[side_] || wire_->dark.contains(route_.second);
+  if (item.frame && !is_lost) arrive_in_parts(*item.frame, leaves, arrives);
   last_arrival_ = arrives;
   if (!item.frame) {
     const Instant flushed = std::min(leaves, *cutoff_);
@@ -175,6 +233,11 @@ void SimConnection::launch(Item item) {
   } else {
     in_flight_.push_back({leaves, bytes, cutoff_});
     in_flight_bytes_ += bytes;
+  }
+  if (is_lost) return;
+  if (pipe_->over[1 - side_]) {
+    if (!pipe_->vanishes[1 - side_]) be_reset(arrives + wire_->link_of(route_).latency);
+    return;
   }
   wire_->runtime.schedule(
       route_.second, arrives,
@@ -263,6 +326,7 @@ void SimConnection::deliver(Frame frame) {
 }
 
 void SimConnection::notify_twin() {
+  if (pipe_->vanishes[side_] || pipe_->over[side_]) return;
   wire_->when_open(route_, [wire = wire_, route = route_, twin = twin_, socket = twin_socket_,
                             last = last_arrival_] {
     const Instant arrives = std::max(wire->runtime.now() + wire->link_of(route).latency, last);
@@ -282,6 +346,7 @@ void SimConnection::finish(const Error& error) {
     return;
   }
   closed_ = ending_ = true;
+  wire_->runtime.cancel(user_timer_);
   const auto self = shared_from_this();
   wire_->ends.erase(id_);
   inbox_.clear();

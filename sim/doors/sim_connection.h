@@ -1,11 +1,15 @@
 // One end of a simulated connection.
 //   What:      frames leave over the wire in order and arrive at the other end, its twin. An end
 //              breaks at once here, and there when the news arrives.
+//   Half open: where bytes vanish, or what has no power is at the other end, this end breaks alone
+//              once nobody has acknowledged what it sent for SimNetworkOptions::user_timeout; who
+//              has nothing to send never knows. What reaches an end that is over is reset.
 //   Ownership: the wire holds it until it is closed. Neither end keeps the other alive.
 //   Thread:    that of the SimRuntime.
 //   Bounds:    SimNetworkOptions::queue_bytes_max unsent bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -32,6 +36,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::string remote() const override { return remote_; }
 
   SimRoute route() const { return route_; }
+  SimNodeId node() const { return route_.first; }
   void not_before(Instant when) { last_arrival_ = std::max(last_arrival_, when); }
 
   // Lets what a filter holds go. Returns how many frames that were.
@@ -42,8 +47,19 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void break_off(Error error);
   // The process is gone: no callback here.
   void abandon();
+  // The same, and the other end hears nothing of it.
+  void lose_power();
+  // From now on what this end sends is lost on the way, its end included.
+  void vanish();
+  // The way is open again: what was sent is acknowledged, or there is nobody to do so.
+  void acknowledged();
 
  private:
+  // What both ends know of the connection, by side.
+  struct Pipe {
+    bool vanishes[2] = {false, false};  // what that side sends
+    bool over[2] = {false, false};      // that side has ended, and its twin was not told
+  };
   struct Item {
     std::optional<Frame> frame;  // none: the end of the stream
     Duration delay{};
@@ -65,6 +81,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void drain();
   void deliver(Frame frame);
   void notify_twin();
+  void await_acknowledgement();
+  void time_out();
+  void be_reset(Instant when);
+  bool is_heard() const { return !vanishes() && wire_->is_heard(route_); }
+  bool vanishes() const { return pipe_->vanishes[0] || pipe_->vanishes[1]; }
   void finish(const Error& error);
 
   std::shared_ptr<SimWire> wire_;
@@ -82,6 +103,10 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   mutable std::uint64_t in_flight_bytes_ = 0;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
+  std::shared_ptr<Pipe> pipe_ = std::make_shared<Pipe>();
+  std::size_t side_ = 0;
+  bool awaits_ = false;  // an acknowledgement, until the timer
+  TimerId user_timer_;
   std::optional<Error> early_end_;  // the connection ended before start()
   Connection::Counters counters_;
 };

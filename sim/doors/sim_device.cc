@@ -24,7 +24,11 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
     std::function<void(JobReport)> on_done;
   };
 
-  State(Runtime& r, SimDeviceOptions o) : runtime(r), options(std::move(o)), rng(options.seed) {}
+  State(Runtime& r, SimDeviceOptions o)
+      : runtime(r),
+        options(std::move(o)),
+        rng(options.seed),
+        control_rng(Rng(options.seed).split("control")) {}
 
   Duration service_time(const Job& job) {
     Duration base;
@@ -34,6 +38,8 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
       base = *options.forward;
     } else if (job.kind == JobKind::kBackward && options.backward) {
       base = *options.backward;
+    } else if (options.control > Duration{} && job.estimate == Duration{}) {
+      base = from_seconds(2 * control_rng.uniform() * to_seconds(options.control));
     } else {
       base = from_seconds(to_seconds(job.estimate) / options.speed);
     }
@@ -69,7 +75,7 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
 
   Runtime& runtime;
   SimDeviceOptions options;
-  Rng rng;
+  Rng rng, control_rng;
   std::deque<Entry> jobs;  // the first one is running
   int queued = 0;
   Duration busy{};

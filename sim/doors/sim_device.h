@@ -26,6 +26,8 @@ struct SimDeviceOptions {
   std::optional<Duration> backward;
   // Instead of all of these, where it says something; asked as a job starts.
   std::function<std::optional<Duration>(JobKind)> service;
+  // The mean time of a job that is neither of these and has no estimate; at most twice that.
+  Duration control{};
   double jitter = 0;  // each time is multiplied by a uniform draw from [1 - j, 1 + j]
   std::uint64_t seed = 0;
   int queue_jobs_max = Limits::device_queue_jobs_max;

@@ -12,6 +12,7 @@ SimJournal::SimJournal(SimRuntime& runtime, Duration late)
 
 Result<void> SimJournal::write(std::function<Result<void>(Journal&)> what) {
   SWARMLINE_TRY(what(*seen_));
+  ++written_;
   writes_.push_back({std::move(what), runtime_.now() + late_});
   return {};
 }
@@ -29,6 +30,7 @@ Result<std::optional<std::string>> SimJournal::get_meta(const std::string& key) 
   return seen_->get_meta(key);
 }
 Result<void> SimJournal::record_seat(const SeatRecord& seat) {
+  if (watcher_.on_seat) watcher_.on_seat(seat);
   return write([=](Journal& journal) { return journal.record_seat(seat); });
 }
 Result<std::vector<SeatRecord>> SimJournal::seats() {
@@ -42,6 +44,7 @@ Result<std::optional<CommitRecord>> SimJournal::last_commit() {
 }
 Result<void> SimJournal::record_event(double wall_seconds, const std::string& kind,
                                       const std::string& detail) {
+  if (watcher_.on_event) watcher_.on_event(kind, detail);
   return write([=](Journal& journal) { return journal.record_event(wall_seconds, kind, detail); });
 }
 Result<std::vector<EventRecord>> SimJournal::events(std::size_t count_max) {

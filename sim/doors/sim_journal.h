@@ -6,8 +6,11 @@
 //   Bounds:  keeps every write.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/store/journal.h"
@@ -31,6 +34,14 @@ class SimJournal final : public Journal {
 
   void power_cut();
 
+  // Who looks at what is written; one at a time, or nobody.
+  struct Watcher {
+    std::function<void(const SeatRecord&)> on_seat;
+    std::function<void(const std::string& kind, const std::string& detail)> on_event;
+  };
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
+  std::uint64_t writes() const { return written_; }  // so far
+
  private:
   struct Write {
     std::function<Result<void>(Journal&)> what;
@@ -41,6 +52,8 @@ class SimJournal final : public Journal {
   SimRuntime& runtime_;
   Duration late_;
   std::vector<Write> writes_;
+  std::uint64_t written_ = 0;
+  Watcher watcher_;
   std::unique_ptr<Journal> seen_;  // all of them
 };
 

@@ -27,10 +27,15 @@ struct SimCard {
   double down_bytes_per_second = 0;
 };
 
+// As TcpNetwork::kSilentPeerMax.
+inline constexpr Duration kSimUserTimeout = std::chrono::seconds(30);
+
 struct SimNetworkOptions {
   SimLink link;  // where set_link() said nothing
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
+  // An end whose bytes nobody acknowledges for so long is over.
+  Duration user_timeout = kSimUserTimeout;
   // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
   // stand-in travels as the tensor that it stands for.
   std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;

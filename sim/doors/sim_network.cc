@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,8 @@ class SimNetwork::NodeNetwork final : public Network {
           fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
                                                  to_string(address), to_seconds(timeout))));
     });
+    if (wire_->full.contains(node_)) return refuse(attempt, address, {});
+    if (wire_->dark_ports.contains(address.port)) return;  // nobody answers
     const auto listener = wire_->listeners.find(address.port);
     if (listener == wire_->listeners.end()) {
       return refuse(attempt, address, 2 * wire_->options.link.latency);
@@ -113,7 +116,16 @@ class SimNetwork::NodeNetwork final : public Network {
   // Runs at the listening node, one latency after connect().
   void answer(const std::shared_ptr<Attempt>& attempt, const Address& address, SimNodeId to) {
     SimRuntime& runtime = wire_->runtime;
-    if (attempt->settled) return;  // its deadline has passed
+    if (attempt->settled) return;    // its deadline has passed
+    if (wire_->full.contains(to)) {  // its kernel has the connection, and nobody takes it
+      wire_->waiting[{node_, to}].push_back([this, attempt, address, to] {
+        wire_->runtime.schedule(
+            to, wire_->runtime.now(),
+            [this, attempt, address, to] { answer(attempt, address, to); },
+            listening_socket(address.port));
+      });
+      return;
+    }
     if (wire_->is_blocked({to, node_})) {
       return wire_->when_open({to, node_}, [this, attempt, address, to] {
         wire_->runtime.schedule(
@@ -197,28 +209,100 @@ void SimNetwork::kill(SimNodeId node) {
 }
 
 void SimNetwork::cut(SimNodeId a, SimNodeId b) {
+  wire_->hurts({a, b});
   const auto wanted = [&](const SimConnection& end) { return end.route() == SimRoute{a, b}; };
   for (const auto& end : ends_where(*wire_, wanted))
     end->break_off({ErrorCode::kPeerGone, "the link was cut"});
 }
 
 void SimNetwork::damage(SimNodeId node, double share) {
+  wire_->runtime.hurts(node);
   if (share > 0)
     wire_->damaged[node] = share;
   else
     wire_->damaged.erase(node);
 }
 
+void SimNetwork::power_off(SimNodeId node) {
+  wire_->runtime.kill(node);
+  wire_->dark.insert(node);
+  for (const auto& [port, listener] : wire_->listeners)
+    if (listener.node == node) wire_->dark_ports[port] = node;
+  std::erase_if(wire_->listeners, [&](const auto& entry) { return entry.second.node == node; });
+  const auto wanted = [&](const SimConnection& end) { return end.route().first == node; };
+  for (const auto& end : ends_where(*wire_, wanted)) end->lose_power();
+}
+
+void SimNetwork::power_on(SimNodeId node) {
+  if (wire_->dark.erase(node) == 0) return;
+  std::erase_if(wire_->dark_ports, [&](const auto& entry) { return entry.second == node; });
+  reopened(node);
+}
+
+void SimNetwork::half_open(SimNodeId from, SimNodeId to, bool both) {
+  wire_->hurts({from, to});
+  const auto wanted = [&](const SimConnection& end) {
+    return end.route() == SimRoute{from, to} || (both && end.route() == SimRoute{to, from});
+  };
+  for (const auto& end : ends_where(*wire_, wanted)) end->vanish();
+}
+
 void SimNetwork::block(SimNodeId from, SimNodeId to) {
-  wire_->blocked.try_emplace({from, to});
+  wire_->hurts({from, to});
+  wire_->blocked.insert({from, to});
 }
 
 void SimNetwork::unblock(SimNodeId from, SimNodeId to) {
-  const auto entry = wire_->blocked.extract({from, to});
+  if (wire_->blocked.erase({from, to}) > 0) reopened({from, to});
+}
+
+void SimNetwork::silence(SimNodeId node, bool mute, bool deaf) {
+  wire_->runtime.hurts(node);
+  if (mute) wire_->mute.insert(node);
+  if (deaf) wire_->deaf.insert(node);
+}
+
+void SimNetwork::unsilence(SimNodeId node) {
+  if (wire_->mute.erase(node) + wire_->deaf.erase(node) > 0) reopened(node);
+}
+
+void SimNetwork::fill(SimNodeId node, bool full) {
+  wire_->runtime.hurts(node);
+  if (full) {
+    wire_->full.insert(node);
+  } else if (wire_->full.erase(node) > 0) {
+    reopened(node);
+  }
+}
+
+bool SimNetwork::is_open() const {
+  return wire_->blocked.empty() && wire_->mute.empty() && wire_->deaf.empty() &&
+         wire_->dark.empty() && wire_->full.empty();
+}
+
+// What waited goes, unless something else is in its way; acknowledgements come again.
+void SimNetwork::reopened(SimRoute route) {
+  const auto there = [&](const SimConnection& end) { return end.route() == route; };
+  const auto back = [&](const SimConnection& end) {
+    return end.route() == SimRoute{route.second, route.first};
+  };
+  for (const auto& end : ends_where(*wire_, there)) end->acknowledged();
+  for (const auto& end : ends_where(*wire_, there)) end->flush();
+  for (const auto& end : ends_where(*wire_, back)) end->acknowledged();
+  if (wire_->is_blocked(route)) return;
+  const auto entry = wire_->waiting.extract(route);
   if (entry.empty()) return;
-  const auto wanted = [&](const SimConnection& end) { return end.route() == SimRoute{from, to}; };
-  for (const auto& end : ends_where(*wire_, wanted)) end->flush();
   for (const std::function<void()>& fn : entry.mapped()) fn();
+}
+
+void SimNetwork::reopened(SimNodeId node) {
+  std::set<SimRoute> routes;
+  const auto note = [&](SimRoute route) {
+    if (route.first == node || route.second == node) routes.insert(route);
+  };
+  for (const auto& [id, end] : wire_->ends) note(end->route());
+  for (const auto& [route, waits] : wire_->waiting) note(route);
+  for (const SimRoute route : routes) reopened(route);
 }
 
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {

@@ -46,15 +46,33 @@ class SimNetwork {
   // Both ends of every connection between the two see kPeerGone.
   void cut(SimNodeId a, SimNodeId b);
 
+  // The node's machine is without power: as kill(), but nobody hears of it. Who sends to it learns
+  // of it by the user timeout, who dials it by no answer. power_on(): the machine is there again,
+  // without the process: it refuses and resets.
+  void power_off(SimNodeId node);
+  void power_on(SimNodeId node);
+  // Of the connections that there are between the two, what `from` sends from now on vanishes, and
+  // with `both` what `to` sends, too; neither hears of it. New connections are whole.
+  void half_open(SimNodeId from, SimNodeId to, bool both);
+
   // A link that lets nothing through from `from` to `to`: frames, ends of connections and dials
   // wait until unblock(), as TCP would go on sending them. What is on the way arrives.
   void block(SimNodeId from, SimNodeId to);
   void unblock(SimNodeId from, SimNodeId to);
 
+  // The same of all its links: nothing it sends arrives, nothing arrives at it.
+  void silence(SimNodeId node, bool mute, bool deaf);
+  void unsilence(SimNodeId node);
+  // The process has no descriptors left: it dials nobody, and takes nobody who dials it.
+  void fill(SimNodeId node, bool full);
+
   // Of the frames sent from or to the node, a share arrives damaged, drawn from the seed: in half
   // of those with a payload one of its bits, which its reader has to find; else what a connection
   // checks itself, and the receiver ends it. 0: none.
   void damage(SimNodeId node, double share);
+
+  // Nothing is blocked, silent, without power or full.
+  bool is_open() const;
 
   struct Counters {
     std::uint64_t frames = 0, bytes = 0;  // delivered
@@ -64,6 +82,9 @@ class SimNetwork {
 
  private:
   class NodeNetwork;
+
+  void reopened(SimRoute route);
+  void reopened(SimNodeId node);
 
   std::shared_ptr<SimWire> wire_;  // shared with connections
   std::map<SimNodeId, std::unique_ptr<NodeNetwork>> nodes_;

@@ -44,6 +44,8 @@ class SimRuntime::Node final : public Runtime {
 
   bool alive = true;
   bool frozen = false;
+  std::uint64_t hurt = 0;
+  SimWake wake = SimWake::kSocketsFirst;
   TimerId revived;                  // events up to that one were its predecessor's
   std::vector<std::uint64_t> held;  // events that came due while frozen, as they did
 
@@ -122,8 +124,19 @@ void SimRuntime::run_for(Duration time) {
   now_ = end;
 }
 
+void SimRuntime::hurts(SimNodeId node) {
+  ++made(node).hurt;
+}
+
+std::uint64_t SimRuntime::hurt(SimNodeId node) const {
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? 0 : found->second->hurt;
+}
+
 void SimRuntime::kill(SimNodeId node) {
   Node& at = made(node);
+  ++at.hurt;
+  if (std::exchange(at.frozen, false)) --frozen_;
   at.alive = false;
   at.held.clear();
   std::erase_if(held_, [node](const auto& held) { return held.second.node == node; });
@@ -137,14 +150,17 @@ void SimRuntime::revive(SimNodeId node) {
   at.revived = queue_.last_added();
 }
 
-void SimRuntime::freeze(SimNodeId node) {
-  made(node).frozen = true;
+void SimRuntime::freeze(SimNodeId node, SimWake wake) {
+  Node& at = made(node);
+  ++at.hurt;
+  if (!std::exchange(at.frozen, true)) ++frozen_;
+  at.wake = wake;
 }
 
 void SimRuntime::thaw(SimNodeId node) {
   Node& at = made(node);
-  if (!at.frozen) return;
-  at.frozen = false;
+  if (!std::exchange(at.frozen, false)) return;
+  --frozen_;
   // As the reactor does: first what was posted before; then the sockets that are readable, in the
   // order in which they became so, each until it is empty; then the one timer that stands for all.
   std::map<SimEventSource, std::size_t> places{{kSimPosted, 0}};
@@ -167,8 +183,9 @@ void SimRuntime::thaw(SimNodeId node) {
   const auto take_turn = [&](std::uint64_t event) {
     schedule(node, now_, [this, event] { deliver_held(event); }, held_.at(event).source);
   };
+  if (at.wake == SimWake::kTimersFirst) std::ranges::for_each(timers, take_turn);
   for (const auto& [place, events] : turns) std::ranges::for_each(events, take_turn);
-  std::ranges::for_each(timers, take_turn);
+  if (at.wake == SimWake::kSocketsFirst) std::ranges::for_each(timers, take_turn);
   if (ends.empty()) return;
   // The reactor's next round.
   schedule(node, now_, [this, node, ends] {

@@ -29,6 +29,12 @@ inline constexpr SimEventSource kSimPosted = 1;
 inline constexpr SimEventSource kSimSocketMin = 2;         // from here on: one of its sockets each
 inline constexpr SimEventSource kSimSocketEnd = 1U << 31;  // with a socket's: no more comes there
 
+// What a process that was stopped does first when it goes on.
+enum class SimWake : std::uint8_t {
+  kSocketsFirst,  // it was stopped as it slept
+  kTimersFirst,   // ... between two events, with its timer next: all timers due come at once
+};
+
 class SimRuntime {
  public:
   static constexpr std::uint64_t kEventsAtOneInstantMax = 10'000'000;
@@ -62,8 +68,13 @@ class SimRuntime {
   // then the timers that are due, but for those that one of the events before has cancelled; then
   // what these have posted (a device's completed jobs are posted), and the ends of connections over
   // which something had arrived.
-  void freeze(SimNodeId node);
+  void freeze(SimNodeId node, SimWake wake = SimWake::kSocketsFirst);
   void thaw(SimNodeId node);
+  std::size_t frozen() const { return frozen_; }  // nodes, the dead ones besides
+  // Something was done to the node that one who is well does not meet; freezing and killing count
+  // by themselves. How often so far.
+  void hurts(SimNodeId node);
+  std::uint64_t hurt(SimNodeId node) const;
   bool is_alive(SimNodeId node) const;
   bool is_frozen(SimNodeId node) const;
 
@@ -96,6 +107,7 @@ class SimRuntime {
   RollingHash hash_;
   std::uint64_t events_ = 0;
   std::uint64_t events_at_this_instant_ = 0;
+  std::size_t frozen_ = 0;
   std::unordered_map<SimNodeId, std::unique_ptr<Node>> nodes_;  // never iterated
 };
 

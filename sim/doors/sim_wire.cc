@@ -78,9 +78,8 @@ SimWire::Damage SimWire::draw_damage(SimRoute route, const Frame& frame) {
 }
 
 void SimWire::when_open(SimRoute route, std::function<void()> fn) {
-  const auto found = blocked.find(route);
-  if (found == blocked.end()) return fn();
-  found->second.push_back(std::move(fn));
+  if (!is_blocked(route)) return fn();
+  waiting[route].push_back(std::move(fn));
 }
 
 }  // namespace swarmline

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -55,9 +56,21 @@ struct SimWire {
                                  : frame.wire_bytes();
   }
   Damage draw_damage(SimRoute route, const Frame& frame);
-  bool is_blocked(SimRoute route) const { return blocked.contains(route); }
+  bool is_blocked(SimRoute route) const {
+    return blocked.contains(route) || mute.contains(route.first) || deaf.contains(route.second);
+  }
+  // Bytes sent now arrive, and so does the word that they did.
+  bool is_heard(SimRoute route) const {
+    return !is_blocked(route) && !is_blocked({route.second, route.first}) &&
+           !dark.contains(route.second);
+  }
   // Now, or when the direction is open again.
   void when_open(SimRoute route, std::function<void()> fn);
+
+  void hurts(SimRoute route) {
+    runtime.hurts(route.first);
+    runtime.hurts(route.second);
+  }
 
   SimRuntime& runtime;
   SimNetworkOptions options;
@@ -73,11 +86,16 @@ struct SimWire {
     SimCard rates;
     Way up, down;
   };
-  std::unordered_map<SimNodeId, Card> cards;                       // never iterated
-  std::map<SimRoute, std::vector<std::function<void()>>> blocked;  // and what waits for its end
+  std::unordered_map<SimNodeId, Card> cards;  // never iterated
+  std::set<SimRoute> blocked;
+  std::set<SimNodeId> mute, deaf;  // nothing leaves it, nothing reaches it
+  std::set<SimNodeId> dark;        // without power: nothing there answers
+  std::set<SimNodeId> full;        // it can open no more connections
+  std::map<SimRoute, std::vector<std::function<void()>>> waiting;  // until it is open
   std::map<SimNodeId, double> damaged;                             // and the share
   std::map<SimRoute, Delivered> delivered;
   std::map<std::uint16_t, Listener> listeners;
+  std::map<std::uint16_t, SimNodeId> dark_ports;                 // of those without power
   std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
   std::uint64_t last_end = 0;
 };

@@ -6,8 +6,15 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/marks.h"
 
 namespace swarmline {
+namespace {
+
+constexpr Duration kFoundOut = kSimUserTimeout + std::chrono::seconds(5);
+
+}  // namespace
+
 std::string_view to_string(FaultKind kind) {
   return std::ranges::find(kFaultKinds, kind, &FaultName::kind)->name;
 }
@@ -18,13 +25,26 @@ std::optional<FaultKind> fault_kind_from(std::string_view name) {
   return found->kind;
 }
 
+bool is_on_request(FaultKind kind) {
+  return std::ranges::find(kFaultKinds, kind, &FaultName::kind)->on_request;
+}
+
+bool keeps_memory(FaultKind kind) {
+  return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kStall ||
+         kind == FaultKind::kIsolate || kind == FaultKind::kMute || kind == FaultKind::kDeaf ||
+         kind == FaultKind::kFull;
+}
+
 bool takes_two(FaultKind kind) {
-  return kind == FaultKind::kPartition || kind == FaultKind::kOneWay || kind == FaultKind::kReset;
+  return kind == FaultKind::kPartition || kind == FaultKind::kOneWay || kind == FaultKind::kReset ||
+         kind == FaultKind::kHalfOpen || kind == FaultKind::kHalfWay;
 }
 
 bool hits_coordinator(FaultKind kind) {
   return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart ||
-         kind == FaultKind::kCorrupt;
+         kind == FaultKind::kCorrupt || kind == FaultKind::kStall ||
+         kind == FaultKind::kPowerLoss || kind == FaultKind::kIsolate || kind == FaultKind::kMute ||
+         kind == FaultKind::kDeaf || kind == FaultKind::kFull;
 }
 
 void FaultInjector::apply(const Fault& fault) {
@@ -48,6 +68,7 @@ void FaultInjector::apply(const Fault& fault) {
       return heal_after(fault.time, {node}, [&runtime, node] { runtime.thaw(node); });
     case FaultKind::kSlow:
       begin(node);
+      runtime.hurts(node);
       cluster_.device(node - 1).slow_down(fault.factor);
       return heal_after(fault.time, {node},
                         [this, node] { cluster_.device(node - 1).slow_down(1); });
@@ -80,6 +101,48 @@ void FaultInjector::apply(const Fault& fault) {
       begin(node);
       return runtime.node(node).post(
           [this, node, time = fault.time] { cluster_.peer(node - 1).request_drain(time); });
+    default:
+      return apply_lasting(fault);
+  }
+}
+
+void FaultInjector::apply_lasting(const Fault& fault) {
+  SimRuntime& runtime = cluster_.runtime();
+  SimNetwork& network = cluster_.network();
+  const SimNodeId node = fault.node, other = fault.other;
+  if (fault.kind == FaultKind::kPowerLoss) return lose_power(node, fault.time);
+  begin(node);
+  switch (fault.kind) {
+    case FaultKind::kStall:
+      if (fault.wake == SimWake::kTimersFirst) SWARMLINE_MARK("fault.stall_timers_first");
+      SWARMLINE_MARK("fault.stall");
+      runtime.freeze(node, fault.wake);
+      return heal_after(fault.time, {node}, [&runtime, node] { runtime.thaw(node); });
+    case FaultKind::kIsolate:
+    case FaultKind::kMute:
+    case FaultKind::kDeaf: {
+      if (fault.kind == FaultKind::kIsolate) SWARMLINE_MARK("fault.isolate");
+      if (fault.kind == FaultKind::kMute) SWARMLINE_MARK("fault.mute");
+      if (fault.kind == FaultKind::kDeaf) SWARMLINE_MARK("fault.deaf");
+      network.silence(node, fault.kind != FaultKind::kDeaf, fault.kind != FaultKind::kMute);
+      return heal_after(fault.time, {node}, [&network, node] { network.unsilence(node); });
+    }
+    case FaultKind::kHalfOpen:
+    case FaultKind::kHalfWay: {
+      const bool both = fault.kind == FaultKind::kHalfOpen;
+      if (both) SWARMLINE_MARK("fault.half_open");
+      if (!both) SWARMLINE_MARK("fault.half_way");
+      begin(other);
+      network.half_open(node, other, both);
+      // Until those who send have found out; who only listens may never.
+      return heal_after(kFoundOut, {node, other}, [] {});
+    }
+    case FaultKind::kFull:
+      SWARMLINE_MARK("fault.full");
+      network.fill(node, true);
+      return heal_after(fault.time, {node}, [&network, node] { network.fill(node, false); });
+    default:
+      SWARMLINE_CHECK(false);
   }
 }
 
@@ -105,7 +168,8 @@ void FaultInjector::note(const Fault& fault) {
   if (fault.kind == FaultKind::kCorrupt)
     text += fmt::format(", one message in {:.2g}", fault.factor);
   if (fault.kind != FaultKind::kKill && fault.kind != FaultKind::kJoin &&
-      fault.kind != FaultKind::kReset)
+      fault.kind != FaultKind::kReset && fault.kind != FaultKind::kHalfOpen &&
+      fault.kind != FaultKind::kHalfWay)
     text += fmt::format(", {:.3g} s", to_seconds(fault.time));
   history_.push_back(std::move(text));
 }
@@ -118,6 +182,23 @@ void FaultInjector::restart(SimNodeId node, Duration time) {
   }
   cluster_.network().kill(node);
   heal_after(time, {}, [this, node] { join(cluster_.machine(node - 1), std::nullopt); });
+}
+
+void FaultInjector::lose_power(SimNodeId node, Duration time) {
+  SWARMLINE_MARK("fault.power_loss");
+  begin(node);
+  if (node == kCoordinatorNode) {
+    cluster_.kill_coordinator(SimCluster::Death::kSilent);
+    return heal_after(time, {node}, [this] {
+      cluster_.network().power_on(kCoordinatorNode);
+      cluster_.restart_coordinator();
+    });
+  }
+  cluster_.network().power_off(node);
+  heal_after(time, {}, [this, node] {
+    cluster_.network().power_on(node);
+    join(cluster_.machine(node - 1), std::nullopt);
+  });
 }
 
 void FaultInjector::restart_stage(StageId stage, Duration time) {

@@ -33,10 +33,20 @@ enum class FaultKind : std::uint8_t {
   kStage,       // every peer of `node`'s stage restarts at once
   kDrain,       // a notice of `time`: it hands in what it has and leaves
   kCorrupt,     // of what it sends and gets one message in `factor` is damaged, for `time`
+  kStall,       // as freeze, and it wakes as `wake` says
+  kPowerLoss,   // as restart, and nobody hears of it before its machine is back
+  kIsolate,     // nothing passes between it and anybody for `time`
+  kMute,        // nothing that it sends arrives for `time`
+  kDeaf,        // nothing that is sent to it arrives for `time`
+  kHalfOpen,    // on the connections of `node` and `other` everything vanishes for ever
+  kHalfWay,     // ... what `node` sends
+  kFull,        // it has no descriptors left, for `time`
 };
 struct FaultName {
   FaultKind kind;
   std::string_view name;
+  // Only where it is asked for by name: seconds and minutes rather than moments, or unsaid.
+  bool on_request = false;
 };
 inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kRestart, "restart"},
@@ -49,9 +59,19 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kBrokenJoin, "broken-join"},
                                            FaultName{FaultKind::kDrain, "drain"},
                                            FaultName{FaultKind::kStage, "stage"},
-                                           FaultName{FaultKind::kCorrupt, "corrupt"}};
+                                           FaultName{FaultKind::kCorrupt, "corrupt"},
+                                           FaultName{FaultKind::kStall, "stall", true},
+                                           FaultName{FaultKind::kPowerLoss, "power-loss", true},
+                                           FaultName{FaultKind::kIsolate, "isolate", true},
+                                           FaultName{FaultKind::kMute, "mute", true},
+                                           FaultName{FaultKind::kDeaf, "deaf", true},
+                                           FaultName{FaultKind::kHalfOpen, "half-open", true},
+                                           FaultName{FaultKind::kHalfWay, "half-way", true},
+                                           FaultName{FaultKind::kFull, "full", true}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
+bool is_on_request(FaultKind kind);
+bool keeps_memory(FaultKind kind);      // whom it hits holds what it held, and goes on
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
 
@@ -60,7 +80,8 @@ struct Fault {
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;  // kSlow, kCorrupt; >= 1
+  double factor = 4;                      // kSlow, kCorrupt; >= 1
+  SimWake wake = SimWake::kSocketsFirst;  // kStall
 };
 
 class FaultInjector {
@@ -81,6 +102,8 @@ class FaultInjector {
 
  private:
   void note(const Fault& fault);
+  void apply_lasting(const Fault& fault);
+  void lose_power(SimNodeId node, Duration time);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

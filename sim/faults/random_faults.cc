@@ -7,6 +7,7 @@ namespace swarmline {
 namespace {
 
 constexpr double kTimeSecondsMin = 0.001;
+constexpr double kLongSecondsMin = 0.1;
 constexpr double kCoordinatorShare = 0.2;  // of the faults that can be its
 
 }  // namespace
@@ -31,15 +32,24 @@ Duration RandomFaults::time() {
   return from_seconds(kTimeSecondsMin * std::exp2(octaves * rng_.uniform()));
 }
 
+// From a moment to minutes, log-uniform; where it wakes, either way.
+void RandomFaults::draw_long(Fault& fault) {
+  const Duration most =
+      fault.node == kCoordinatorNode ? options_.long_time_max_coordinator : options_.long_time_max;
+  const double octaves = std::log2(to_seconds(most) / kLongSecondsMin);
+  fault.time = from_seconds(kLongSecondsMin * std::exp2(octaves * rng_.uniform()));
+  fault.wake = rng_.below(2) == 0 ? SimWake::kSocketsFirst : SimWake::kTimersFirst;
+}
+
 bool RandomFaults::is_sound(std::size_t peer) {
   return cluster_.serves(peer) &&
          !injector_.suffers(SimCluster::node_of_peer(peer), options_.grace);
 }
 
-bool RandomFaults::can_spare(SimNodeId node) {
+bool RandomFaults::can_spare(SimNodeId node, FaultKind kind) {
   if (node == kCoordinatorNode) return true;
   if (!cluster_.runtime().is_alive(node)) return false;
-  if (!trains_) return true;
+  if (!trains_ || (options_.hits_last && keeps_memory(kind))) return true;
   const StageId stage = cluster_.peer(node - 1).seat().stage;
   return is_served(stage, node) || has_heir(stage, node);
 }
@@ -75,9 +85,9 @@ bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
   return false;
 }
 
-std::optional<SimNodeId> RandomFaults::victim() {
+std::optional<SimNodeId> RandomFaults::victim(FaultKind kind) {
   const auto node = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
-  if (injector_.suffers(node) || !can_spare(node)) return std::nullopt;
+  if (injector_.suffers(node) || !can_spare(node, kind)) return std::nullopt;
   return node;
 }
 
@@ -98,13 +108,14 @@ void RandomFaults::draw() {
   fault.time = time();
   fault.factor = 1 + (options_.factor_max - 1) * rng_.uniform();
   const bool at_coordinator = rng_.uniform() < kCoordinatorShare;
-  const auto drawn = victim();
+  const auto drawn = victim(fault.kind);
   const auto other = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
   // A start waits for as many as are wanted.
   if (!trains_ && (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain))
     fault.kind = FaultKind::kRestart;
   const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
-  if (joins || fault.kind == FaultKind::kRestart) {
+  const bool comes_again = fault.kind == FaultKind::kRestart || fault.kind == FaultKind::kPowerLoss;
+  if (joins || comes_again) {
     if (made_ == kPeersMadeMax) return;
     ++made_;
   }
@@ -118,13 +129,15 @@ void RandomFaults::draw() {
     if (!drawn) return;
     fault.node = *drawn;
   }
+  if (is_on_request(fault.kind)) draw_long(fault);
   if (options_.shadowed_stages > 0 && fault.kind == FaultKind::kKill) {
     const StageId stage = cluster_.peer(fault.node - 1).seat().stage;
     if (rng_.below(2) == 0 && has_heir(stage, fault.node)) return kill_stage(stage);
   }
   if (takes_two(fault.kind)) {
     fault.other = at_coordinator ? kCoordinatorNode : other;
-    if (fault.other == fault.node || injector_.suffers(fault.other) || !can_spare(fault.other))
+    if (fault.other == fault.node || injector_.suffers(fault.other) ||
+        !can_spare(fault.other, fault.kind))
       return;
   }
   const bool for_good = fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain;

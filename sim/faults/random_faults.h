@@ -19,11 +19,16 @@ struct RandomFaultOptions {
   Duration gap = std::chrono::milliseconds(50);  // between two faults; mean of an exponential draw
   Duration time_max = std::chrono::seconds(4);   // of what heals; short ones are likelier
   double factor_max = 10;                        // of kSlow and kCorrupt
+  // Of those kinds that are drawn on request alone, and whose longest that of a coordinator is.
+  Duration long_time_max = std::chrono::seconds(700);
+  Duration long_time_max_coordinator = std::chrono::seconds(240);
   // After a fault has healed its node may still be found out about for so long.
   Duration grace = std::chrono::seconds(1);
   // So many stages: the last peer of one may be hit, too, or all of it be killed, where a shadow
   // can take it over; then nothing else happens until it is served again. 0: it is not.
   std::uint32_t shadowed_stages = 0;
+  // What heals hits the last peer of a stage, too: it holds what it has.
+  bool hits_last = false;
   // Nobody goes for good while no more are left that stay: as many as a run needs.
   std::size_t machines_min = 0;
 };
@@ -44,14 +49,15 @@ class RandomFaults {
  private:
   void next();
   void draw();
-  std::optional<SimNodeId> victim();
-  bool can_spare(SimNodeId node);
+  std::optional<SimNodeId> victim(FaultKind kind);
+  bool can_spare(SimNodeId node, FaultKind kind);
   bool enough_without(SimNodeId node);
   bool has_heir(StageId stage, SimNodeId besides);
   bool is_served(StageId stage, SimNodeId besides);
   void kill_stage(StageId stage);
   bool is_sound(std::size_t peer);
   Duration time();
+  void draw_long(Fault& fault);
 
   SimCluster& cluster_;
   FaultInjector& injector_;

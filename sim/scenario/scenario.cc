@@ -150,7 +150,7 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     keys.text("faults", key, name);
     if (!may_be_coordinator)
       keys.mistake("faults", key,
-                   "found \"coordinator\", which can freeze, restart, lose links and be corrupt "
+                   "found \"coordinator\", which can be stopped, restarted, cut off or corrupt, "
                    "but not this; expected the number of a machine");
     return kCoordinatorNode;
   }
@@ -207,7 +207,8 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
   random.time_max = from_seconds(longest);
   if (per_hour == 0) return;
   if (random.kinds.empty())
-    for (const FaultName& kind : kFaultKinds) random.kinds.push_back(kind.kind);
+    for (const FaultName& kind : kFaultKinds)
+      if (!kind.on_request) random.kinds.push_back(kind.kind);
   random.gap = from_seconds(3600 / per_hour);
   random.count = kScenarioFaultsMax;
 }

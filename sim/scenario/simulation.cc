@@ -13,6 +13,7 @@
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
+#include "sim/oracles/swarm_oracles.h"
 
 namespace swarmline {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 constexpr std::uint32_t kSamples = 240;  // of a scenario
 constexpr Duration kFormingMax = std::chrono::hours(1);
 constexpr double kStandInLearningRate = 1e-9;  // so that its numbers stay what they are
+constexpr Duration kLookedAtEach = std::chrono::minutes(5);
 constexpr std::size_t kLogMax = 10'000;
 
 // The stand-in, and how often each step was computed on.
@@ -71,6 +73,7 @@ class Simulation {
   std::vector<std::size_t> first_;  // kinds of who is there from the beginning
   std::size_t fleet_kind_ = 0;
   std::unique_ptr<SimCluster> cluster_;
+  std::unique_ptr<SwarmOracles> oracles_;
   std::unique_ptr<FaultInjector> injector_;
   std::unique_ptr<RandomFaults> random_;
   Rng leavers_;
@@ -99,6 +102,7 @@ Simulation::Simulation(const Scenario& scenario, ScenarioCosts costs)
     first_.push_back(fleet_kind_);
   }
   cluster_ = std::make_unique<SimCluster>(cluster_options());
+  oracles_ = std::make_unique<SwarmOracles>(*cluster_, SwarmOracles::Pace{.each = kLookedAtEach});
   watch_frames();
 }
 
@@ -158,6 +162,7 @@ void Simulation::watch_frames() {
     return FrameFate{};
   });
   cluster_->network().set_tap([this](SimNodeId from, SimNodeId, const Frame& frame) {
+    oracles_->look();
     if (frame.payload.empty()) {
       result_.traffic.control += static_cast<double>(frame.wire_bytes());
     } else {
@@ -330,6 +335,10 @@ ScenarioResult Simulation::finish() {
   for (const auto& [step, passes] : passes_)
     if (step < result_.steps) result_.passes_done += passes;
   result_.passes_counted = 2 * costs_.stages() * result_.microbatches;
+  oracles_->look_all();
+  for (const OracleFinding& finding : oracles_->findings())
+    result_.findings.push_back(fmt::format("{:.3f} s: {}: {}", to_seconds(finding.when),
+                                           to_string(finding.rule), finding.what));
   result_.faults = injector_->counts();
   result_.log = injector_->history();
   for (const EventRecord& event : *cluster_->journal().events(kLogMax)) {

@@ -44,7 +44,8 @@ struct ScenarioResult {
   std::uint64_t events = 0;  // of the simulation
   std::uint64_t trace_hash = 0;
   std::vector<ScenarioSample> samples;
-  std::vector<std::string> log;  // faults and the coordinator's events, in order
+  std::vector<std::string> findings;  // of the oracles, all of them; there should be none
+  std::vector<std::string> log;       // faults and the coordinator's events, in order
 
   double share_of_optimum() const {
     return optimal_microbatches > 0 ? static_cast<double>(microbatches) / optimal_microbatches : 0;

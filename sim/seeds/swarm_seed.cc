@@ -21,6 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kEventsShown = 200;
 constexpr std::uint32_t kManyPeers = 18;
+constexpr std::uint64_t kLongFaultsOneIn = 2;  // seeds
+constexpr std::uint64_t kLongKindsMax = 3;
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -36,8 +38,11 @@ using Digests = std::map<std::pair<StageId, std::uint64_t>, std::uint64_t>;
 // One run under watch.
 class Watch {
  public:
-  Watch(const SimClusterOptions& options, const Digests* wanted, const SeedTap& on_frame = {})
-      : cluster_(options), wanted_(wanted) {
+  Watch(const SimClusterOptions& options, const Digests* wanted, Duration patience = {},
+        const SeedTap& on_frame = {})
+      : cluster_(options),
+        oracles_(cluster_, SwarmOracles::Pace{.patience = patience}),
+        wanted_(wanted) {
     cluster_.network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
       if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kCommit) on_commit(frame);
       if (from == kCoordinatorNode && kind_of(frame) == MessageKind::kWelcome) on_welcome(frame);
@@ -54,6 +59,7 @@ class Watch {
 
   SimCluster& cluster() { return cluster_; }
   const Digests& digests() const { return digests_; }
+  SwarmOracles& oracles() { return oracles_; }
   bool trains() const { return trains_; }
   const std::string& violation() const { return violation_; }
   void violate(std::string what) {
@@ -68,6 +74,7 @@ class Watch {
           cluster_.coordinator().check_invariants();
           for (std::size_t i = 0; i < cluster_.peers(); ++i) cluster_.peer(i).check_invariants();
           if (cluster_.coordinators_killed() > killed_) on_power_cut();
+          oracles_.look();
           return !violation_.empty() || done();
         },
         limit);
@@ -114,6 +121,7 @@ class Watch {
   }
 
   SimCluster cluster_;
+  SwarmOracles oracles_;
   const Digests* wanted_;
   Digests digests_;
   std::string violation_;
@@ -130,6 +138,7 @@ struct Reference {
 };
 Reference run_reference(SimClusterOptions options) {
   std::ranges::fill(options.config.pipeline.peers, 1U);
+  for (SimPeer& peer : options.peers) peer.control = {};
   Watch watch(options, nullptr);
   const bool ended = watch.run_until([&] { return watch.cluster().outcome().has_value(); }, 3600s);
   SWARMLINE_CHECK_MSG(ended && watch.cluster().outcome()->exit_code == 0,
@@ -205,37 +214,65 @@ std::string shadows_text(ShadowsPerStage shadows) {
 
 std::string summary_of(const SeedScenario& scenario) {
   const RunConfig& config = scenario.swarm.config;
+  const Duration control = scenario.swarm.peers.front().control;
   std::vector<std::string_view> kinds;
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s{}{}{}",
+      "{{{}}} every {:.3g} s{}{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       shadows_text(config.balance.shadows), config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
       to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
+      control == Duration{} ? "" : fmt::format("; control jobs of {:.3g} s", to_seconds(control)),
       scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
+}
+
+// Streams of their own: a seed's other draws are the same with and without.
+void draw_extras(const Rng& root, const SeedExtras& extras, SeedScenario& scenario) {
+  Rng kinds = root.split("long faults");
+  if (!extras.kinds.empty() && once_in(kinds, kLongFaultsOneIn)) {
+    for (std::uint64_t i = 0, some = 1 + kinds.below(kLongKindsMax); i < some; ++i) {
+      const FaultKind kind = extras.kinds[kinds.below(extras.kinds.size())];
+      if (std::ranges::find(scenario.faults.kinds, kind) == scenario.faults.kinds.end())
+        scenario.faults.kinds.push_back(kind);
+    }
+    // Whoever is stopped for minutes is not what is tried here.
+    scenario.swarm.config.net.coordinator_patience_seconds = 3600;
+    for (SimPeer& peer : scenario.swarm.peers) peer.join_patience_seconds = 3600;
+    scenario.patience = kLongLivenessTime;
+  }
+  Rng last = root.split("hits last");
+  scenario.faults.hits_last = extras.hits_last && once_in(last, 2);
+  Rng times = root.split("control times");
+  if (!extras.control_times || once_in(times, 2)) return;
+  // A job as long as two hop timeouts counts as a device that hangs.
+  const Duration most = from_seconds(scenario.swarm.config.wiring.hop_timeout_seconds / 8);
+  const auto mean = std::min(most, one_of<Duration>(times, {1ms, 5ms, 40ms, 300ms}));
+  for (SimPeer& peer : scenario.swarm.peers) peer.control = mean;
+  scenario.swarm.checkpoint_read = one_of<Duration>(times, {0ms, 100ms, 5s});
+  scenario.patience += kLongLivenessTime;
 }
 
 // The scenario once; fills in what it saw.
 void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutcome& outcome,
               const SeedTap& on_frame = {}) {
-  Watch watch(scenario.swarm, &reference.digests, on_frame);
+  const Duration waits = kLivenessWaits * scenario.knobs.patience;
+  Watch watch(scenario.swarm, &reference.digests, waits, on_frame);
   SimCluster& cluster = watch.cluster();
   FaultInjector injector(cluster);
   RandomFaults faults(cluster, injector, scenario.faults, Rng(scenario.swarm.seed).split("faults"));
   const auto ended = [&] { return cluster.outcome().has_value(); };
-  const Duration waits = kLivenessWaits * scenario.knobs.patience;
-  const Duration formed = scenario.faults_at_once ? 3600s : kLivenessTime + waits;
+  const Duration formed = scenario.faults_at_once ? 3600s : scenario.patience + waits;
   if (scenario.faults_at_once) faults.start();
   if (!watch.run_until([&] { return watch.trains(); }, formed))
-    watch.violate("the swarm does not form");
+    watch.violate("the swarm does not form: " + cluster.coordinator().status_json());
   faults.on_training();
   if (!scenario.faults_at_once) faults.start();
   const bool calm =
       watch.run_until([&] { return ended() || (faults.over() && injector.healed()); }, 3600s);
   if (!calm) watch.violate("the faults do not end");
-  const Duration patience = kLivenessTime + kLivenessRuns * reference.time + waits;
+  const Duration patience = scenario.patience + kLivenessRuns * reference.time + waits;
   if (!watch.run_until(ended, patience))
     watch.violate(fmt::format("no end within {:.0f} s after the last fault: {}",
                               to_seconds(patience), cluster.coordinator().status_json()));
@@ -243,6 +280,12 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
     watch.violate("the run failed: " + cluster.outcome()->sentence);
   if (ended() && cluster.checkpoint().version() != scenario.swarm.config.run.steps)
     watch.violate("it ended without a checkpoint of what it ended with");
+  watch.oracles().look_all();
+  outcome.findings = watch.oracles().findings();
+  for (const OracleFinding& finding : outcome.findings)
+    if (scenario.rules.contains(finding.rule))
+      watch.violate(fmt::format("{} at {:.6f} s: {}", to_string(finding.rule),
+                                to_seconds(finding.when), finding.what));
   outcome.violation = watch.violation();
   outcome.history = injector.history();
   for (const EventRecord& event : *cluster.journal().events(kEventsShown))
@@ -255,7 +298,19 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
 
 }  // namespace
 
-SeedScenario scenario_of(std::uint64_t seed) {
+SeedExtras usual_extras() {
+  return {};
+}
+
+SeedExtras all_extras() {
+  SeedExtras extras{
+      .kinds = {}, .hits_last = true, .control_times = true, .rules = all_oracle_rules()};
+  for (const FaultName& kind : kFaultKinds)
+    if (kind.on_request) extras.kinds.push_back(kind.kind);
+  return extras;
+}
+
+SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   const Rng root(seed);
   SeedScenario scenario;
   SimClusterOptions& swarm = scenario.swarm;
@@ -274,7 +329,8 @@ SeedScenario scenario_of(std::uint64_t seed) {
   const Duration silence = draw_silence(rng, swarm.config, swarm.link);
   RandomFaultOptions& faults = scenario.faults;
   for (const FaultName& kind : kFaultKinds)
-    if (kind.kind != FaultKind::kCorrupt && once_in(rng, 2)) faults.kinds.push_back(kind.kind);
+    if (kind.kind != FaultKind::kCorrupt && !kind.on_request && once_in(rng, 2))
+      faults.kinds.push_back(kind.kind);
   Rng damage = root.split("damage");  // of its own: the other draws are older
   if (once_in(damage, 4)) faults.kinds.push_back(FaultKind::kCorrupt);
   if (faults.kinds.empty()) faults.kinds.push_back(FaultKind::kKill);
@@ -285,6 +341,8 @@ SeedScenario scenario_of(std::uint64_t seed) {
   faults.machines_min = swarm.config.pipeline.stages;
   if (!swarm.config.balance.shadows.none()) faults.shadowed_stages = swarm.config.pipeline.stages;
   scenario.knobs = draw_knobs(root.split("knobs"));
+  draw_extras(root, extras, scenario);
+  scenario.rules = extras.rules;
   scenario.summary = summary_of(scenario);
   return scenario;
 }

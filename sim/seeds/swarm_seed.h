@@ -14,10 +14,12 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "sim/faults/random_faults.h"
+#include "sim/oracles/swarm_oracles.h"
 #include "sim/seeds/hostile_knobs.h"
 
 namespace swarmline {
@@ -28,21 +30,39 @@ namespace swarmline {
 inline constexpr int kLivenessRuns = 4;
 inline constexpr Duration kLivenessTime = std::chrono::seconds(60);
 inline constexpr int kLivenessWaits = 4;
+// ... and this, where faults last for minutes or links die unheard.
+inline constexpr Duration kLongLivenessTime = std::chrono::seconds(900);
+
+// What seeds draw besides, each in some of them.
+struct SeedExtras {
+  std::vector<FaultKind> kinds;  // of those on request
+  bool hits_last = false;        // the last peer of a stage, too, by what it outlives
+  bool control_times = false;    // builds, hashes, copies and the like take time
+  std::set<OracleRule> rules = usual_oracle_rules();  // whose findings are violations
+};
+// What every run of seeds draws: a kind is added here once the protocol outlasts it.
+SeedExtras usual_extras();
+// All that there are.
+SeedExtras all_extras();
 
 struct SeedScenario {
   SimClusterOptions swarm;
   RandomFaultOptions faults;
   bool faults_at_once = false;  // else once it trains
   HostileKnobs knobs;
+  Duration patience = kLivenessTime;
+  std::set<OracleRule> rules = usual_oracle_rules();
   std::string summary;  // one line, for people
 };
-SeedScenario scenario_of(std::uint64_t seed);  // faults are drawn from swarm.seed
+// Faults are drawn from swarm.seed.
+SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras = usual_extras());
 
 struct SeedOutcome {
   std::string violation;  // empty: none
   std::string summary;
-  std::vector<std::string> history;  // of faults
-  std::vector<std::string> events;   // of the coordinator
+  std::vector<std::string> history;     // of faults
+  std::vector<std::string> events;      // of the coordinator
+  std::vector<OracleFinding> findings;  // of all rules
   std::uint64_t trace_hash = 0;
   std::uint64_t steps = 0;  // events delivered, over all runs
   double virtual_seconds = 0;
@@ -51,8 +71,9 @@ struct SeedOutcome {
 // `on_frame`: called for each frame delivered in the first run with faults, after its time.
 using SeedTap = std::function<void(Duration, SimNodeId from, SimNodeId to, const Frame&)>;
 SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame = {});
-inline SeedOutcome run_seed(std::uint64_t seed, const SeedTap& on_frame = {}) {
-  return run_scenario(scenario_of(seed), on_frame);
+inline SeedOutcome run_seed(std::uint64_t seed, const SeedExtras& extras,
+                            const SeedTap& on_frame = {}) {
+  return run_scenario(scenario_of(seed, extras), on_frame);
 }
 
 }  // namespace swarmline

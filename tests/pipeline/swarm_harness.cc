@@ -75,6 +75,7 @@ Swarm::Swarm(SimClusterOptions options) : cluster_(std::move(options)) {
       });
   cluster_.network().set_tap([this](SimNodeId from, SimNodeId to, const Frame& frame) {
     ++delivered_[{kind_of(frame), from, to}];
+    oracles_.look();
     for (std::size_t i = 0; i < taps_.size(); ++i) taps_[i](from, to, frame);
   });
 }
@@ -168,6 +169,10 @@ RunOutcome Swarm::end(Duration limit) {
 void Swarm::finish() {
   const RunOutcome outcome = end();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.sentence;
+  oracles_.look_all();
+  for (const OracleFinding& finding : oracles_.findings())
+    if (finding.rule == OracleRule::kOrphan || finding.rule == OracleRule::kSize)
+      ADD_FAILURE() << to_seconds(finding.when) << " s: " << finding.what;
 }
 
 // ---- Frames and tensors

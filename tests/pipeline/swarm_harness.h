@@ -15,6 +15,7 @@
 
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/sim_cluster.h"
+#include "sim/oracles/swarm_oracles.h"
 #include "tests/pipeline/swarm_config.h"
 
 namespace swarmline {
@@ -76,8 +77,10 @@ class Swarm {
   // Until `count` more frames of that kind are delivered.
   bool until_delivered(MessageKind kind, std::uint64_t count, std::optional<SimNodeId> from = {},
                        std::optional<SimNodeId> to = {});
-  // To the end of the run; a test failure when it does not end, or not well.
+  // To the end of the run; a test failure when it does not end, or not well, or when the oracles
+  // found a microbatch that nobody tried, or something without a bound.
   void finish();
+  const SwarmOracles& oracles() const { return oracles_; }
   RunOutcome end(Duration limit = std::chrono::seconds(3600));
 
  private:
@@ -86,6 +89,7 @@ class Swarm {
     std::optional<MessageKind> kind;
   };
   SimCluster cluster_;
+  SwarmOracles oracles_{cluster_};
   std::deque<Rule> rules_;  // may grow while one is called
   std::vector<Hold> holds_;
   std::deque<SimNetwork::Tap> taps_;

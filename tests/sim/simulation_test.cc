@@ -42,7 +42,9 @@ Scenario scenario(const std::string& text) {
 ScenarioResult result_of(const std::string& text) {
   auto result = simulate(scenario(text));
   EXPECT_TRUE(result.has_value()) << result.error().what;
-  return result ? *result : ScenarioResult();
+  if (!result) return {};
+  EXPECT_TRUE(result->findings.empty()) << result->findings.front();
+  return *result;
 }
 
 std::string mistake(const std::string& text) {
@@ -66,12 +68,13 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
             "forward_ms and backward_ms");
   EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
             "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
-            "slow, partition, one-way, reset, join, broken-join, drain, stage, corrupt");
+            "slow, partition, one-way, reset, join, broken-join, drain, stage, corrupt, stall, "
+            "power-loss, isolate, mute, deaf, half-open, half-way, full");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
             "s.toml:24: faults.one.machine: found 9, expected a whole number from 1 to 8");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),
-            "s.toml:24: faults.one.machine: found \"coordinator\", which can freeze, restart, "
-            "lose links and be corrupt but not this; expected the number of a machine");
+            "s.toml:24: faults.one.machine: found \"coordinator\", which can be stopped, "
+            "restarted, cut off or corrupt, but not this; expected the number of a machine");
   // A run's keys keep their lines.
   EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:23: optimizer.lr: f");
   EXPECT_NE(mistake("scenario_format = 1\n[pipeline]\nstages = 2\n").find("machines"),
@@ -141,6 +144,22 @@ TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
   const ScenarioResult again = result_of(text);
   EXPECT_EQ(result.trace_hash, again.trace_hash);
   EXPECT_EQ(result.microbatches, again.microbatches);
+}
+
+TEST(Simulation, WhatNobodyIsToldOfIsFoundOut) {
+  const std::string text =
+      kQuiet +
+      "[faults.a]\nkind = \"power-loss\"\nmachine = 3\nat_seconds = 10\n"
+      "for_seconds = 20\n"
+      "[faults.b]\nkind = \"mute\"\nmachine = 5\nat_seconds = 20\nfor_seconds = 9\n"
+      "[faults.c]\nkind = \"half-open\"\nmachine = 4\nother = 7\nat_seconds = 30\n"
+      "[faults.d]\nkind = \"stall\"\nmachine = 6\nat_seconds = 60\nfor_seconds = 9\n"
+      "[faults.e]\nkind = \"full\"\nmachine = \"coordinator\"\nat_seconds = 70\n";
+  const ScenarioResult result = result_of(text);
+  EXPECT_FALSE(result.ended_badly) << result.sentence;
+  EXPECT_EQ(result.faults.at(FaultKind::kHalfOpen), 1U);
+  EXPECT_EQ(result.lost, 3U);
+  EXPECT_EQ(result.joined, 3U + result.moved);
 }
 
 TEST(Simulation, ASwarmThatLosesAllEndsAsItWould) {

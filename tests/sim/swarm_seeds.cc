@@ -8,6 +8,8 @@
 #include <fstream>
 #include <map>
 #include <new>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,6 +37,7 @@ struct Flags {
   std::string regressions;
   std::string pins;
   bool pin = false;  // write them anew
+  std::string with;  // "stall,isolate,times,era", or "all"
   bool marks = false;
   bool verbose = false;
   bool frames = false;
@@ -118,6 +121,26 @@ std::size_t count_changed(const Pins& pins, const Pins& found) {
   return changed;
 }
 
+// Empty: a word that is none of them.
+std::optional<SeedExtras> extras_of(const std::string& with) {
+  if (with == "all") return all_extras();
+  SeedExtras extras = usual_extras();
+  std::istringstream words(with);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "times") extras.control_times = true;
+    if (word == "last") extras.hits_last = true;
+    if (word == "times" || word == "last") continue;
+    if (const auto rule = oracle_rule_from(word)) {
+      extras.rules.insert(*rule);
+      continue;
+    }
+    const auto kind = fault_kind_from(word);
+    if (!kind || !is_on_request(*kind)) return std::nullopt;
+    if (std::ranges::find(extras.kinds, *kind) == extras.kinds.end()) extras.kinds.push_back(*kind);
+  }
+  return extras;
+}
+
 std::vector<std::uint64_t> seeds_of(const Flags& flags) {
   std::vector<std::uint64_t> seeds;
   std::ifstream file(flags.regressions);
@@ -148,7 +171,8 @@ void add_marks(SharedArray<MarkTotals>& shared) {
 
 int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint64_t& hash) {
   alarm(kSeedSecondsMax);
-  const SeedOutcome outcome = run_seed(seed, flags.frames ? print_frame : SeedTap());
+  const SeedOutcome outcome =
+      run_seed(seed, *extras_of(flags.with), flags.frames ? print_frame : SeedTap());
   const bool verbose = flags.verbose || flags.frames;
   hash = outcome.trace_hash;
   totals.events += outcome.steps;
@@ -163,6 +187,9 @@ int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint6
   if (verbose) {
     for (const std::string& line : outcome.history) text += "  fault " + line + "\n";
     for (const std::string& line : outcome.events) text += "  event " + line + "\n";
+    for (const OracleFinding& finding : outcome.findings)
+      text += fmt::format("  oracle {}: {:.6f} s: {}\n", to_string(finding.rule),
+                          to_seconds(finding.when), finding.what);
     text += fmt::format("  trace {:016x}, {:.3f} virtual seconds, {} events\n", outcome.trace_hash,
                         outcome.virtual_seconds, outcome.steps);
   }
@@ -244,6 +271,14 @@ int run(const Flags& flags) {
     fmt::print(stderr, "swarm_seeds: no seeds; expected --count N or --regressions FILE\n");
     return 2;
   }
+  if (!extras_of(flags.with)) {
+    fmt::print(stderr, "swarm_seeds: --with {}: expected \"all\", or some of times,last",
+               flags.with);
+    for (const OracleRule rule : all_oracle_rules()) fmt::print(stderr, ",{}", to_string(rule));
+    for (const FaultKind kind : all_extras().kinds) fmt::print(stderr, ",{}", to_string(kind));
+    fmt::print(stderr, "\n");
+    return 2;
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   Shared shared(seeds.size());
   Pool pool(flags.jobs);
@@ -293,6 +328,7 @@ int main(int argc, char** argv) {
   auto* pins =
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
+  app.add_option("--with", flags.with, "Faults besides the usual: a list of kinds, times, or all");
   app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");

@@ -45,6 +45,7 @@ class SessionTable {
   SessionPtr unseat(PeerId peer);    // null: it has none
   SessionPtr of(PeerId peer) const;  // null: it has none
   const std::map<PeerId, SessionPtr>& seated() const { return seated_; }
+  std::size_t size() const { return sessions_.size(); }
   std::uint64_t bytes() const;  // sent and received, ended connections included
 
   void check_invariants() const;

@@ -80,6 +80,7 @@ class Recovery final : public RunObserver {
   std::set<Seat> take_missing();
   CollectedHoldings take();
 
+  std::size_t held_messages() const { return collected_ ? collected_->held.size() : 0; }
   void check_invariants() const;
 
  private:

@@ -386,6 +386,24 @@ void CommitRound::check_invariants() const {
   for (const GroupId group : board_.groups())
     for (const Seat& seat : board_.members(group))
       SWARMLINE_CHECK_MSG(in_.members.is_current(seat), to_string(seat) + " averages and is over");
+  for (const GroupId group : board_.groups())
+    for (const StageId stage : in_.shape.groups.stages_of(group)) {
+      const auto outside = owners_outside(in_.ledger, phase(), stage, board_.members(group));
+      SWARMLINE_CHECK_MSG(outside.empty(),
+                          fmt::format("{} owns microbatches of {} and is not in "
+                                      "its round",
+                                      to_string(outside.front()), to_string(phase())));
+    }
+}
+
+std::vector<Seat> owners_outside(const Ledger& ledger, const Phase& phase, StageId stage,
+                                 const std::vector<Seat>& members) {
+  std::vector<Seat> outside;
+  // A stage that is open again seals anew; a result that is there needs nobody's sums.
+  if (ledger.stage_state(phase, stage) != StageState::kClosing) return outside;
+  for (const Seat& owner : ledger.owners(phase, stage))
+    if (std::ranges::find(members, owner) == members.end()) outside.push_back(owner);
+  return outside;
 }
 
 }  // namespace swarmline

@@ -107,4 +107,8 @@ class CommitRound final : public RunObserver {
   bool dirty_ = false;
 };
 
+// Whose microbatches of a stage that is being averaged would be in no sum: there is nobody.
+std::vector<Seat> owners_outside(const Ledger& ledger, const Phase& phase, StageId stage,
+                                 const std::vector<Seat>& members);
+
 }  // namespace swarmline

@@ -56,6 +56,7 @@ class PeerLinks {
   // Closes all links and forgets who was fenced: this peer asks for a new seat.
   void reset();
   void close_all();
+  std::size_t count() const { return dialled_.size() + accepted_.size() + ungreeted_.size(); }
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
 

@@ -232,4 +232,48 @@ void StagePeer::check_invariants() const {
   impl_->check_invariants();
 }
 
+// ---- For the simulator's oracles ----
+
+std::vector<HeldState> StagePeer::Impl::held_states() const {
+  std::vector<HeldState> held;
+  if (life_.leaving() || life_.finished()) return held;  // what it has goes with it
+  if (stage_ && stage_->serves())
+    held.push_back({.stage = stage_->stage(), .era = offer_.era, .version = stage_->committed()});
+  if (kept_)
+    held.push_back({.how = HeldState::How::kKept,
+                    .stage = kept_->stage,
+                    .era = kept_->era,
+                    .version = kept_->version});
+  for (const SeatedStage* shadow : shadows_.list())
+    if (shadow->has_state())
+      held.push_back({.how = HeldState::How::kShadow,
+                      .stage = shadow->stage(),
+                      .era = offer_.era,
+                      .version = shadow->committed()});
+  return held;
+}
+
+std::set<MicrobatchId> StagePeer::Impl::tries() const {
+  std::set<MicrobatchId> all;
+  if (stage_) stage_->list_tries(all);
+  return all;
+}
+
+std::vector<NamedSize> StagePeer::Impl::sizes() const {
+  std::vector<NamedSize> all{{"peer.early_frames", early_.size(), kEarlyFramesMax},
+                             {"peer.links", links_.count(), 2 * std::uint64_t{Limits::peers_max}}};
+  if (stage_) stage_->list_sizes(all);
+  return all;
+}
+
+std::vector<HeldState> StagePeer::held_states() const {
+  return impl_->held_states();
+}
+std::set<MicrobatchId> StagePeer::tries() const {
+  return impl_->tries();
+}
+std::vector<NamedSize> StagePeer::sizes() const {
+  return impl_->sizes();
+}
+
 }  // namespace swarmline

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class StagePeer::Impl {
   Seat seat() const { return seat_; }
   bool serves() const { return stage_ && stage_->serves() && life_.counts_as_seated(); }
   void check_invariants() const;
+  std::vector<HeldState> held_states() const;
+  std::set<MicrobatchId> tries() const;
+  std::vector<NamedSize> sizes() const;
 
  private:
   // life/stage_peer_life.cc: from seat to seat

@@ -169,6 +169,17 @@ void Contributions::list(wire::PhaseHoldings& holdings) const {
   }
 }
 
+void Contributions::list_unacknowledged(std::set<MicrobatchId>& all) const {
+  for (const auto& [phase, book] : books_)
+    for (const auto& [index, task] : book.unacknowledged) all.insert({phase, index});
+}
+
+std::size_t Contributions::size() const {
+  std::size_t entries = 0;
+  for (const auto& [phase, book] : books_) entries += book.cells.size();
+  return entries;
+}
+
 void Contributions::check_invariants() const {
   for (const auto& [phase, book] : books_) {
     int leaving = 0;

@@ -49,6 +49,8 @@ class Contributions {
   std::uint32_t count(const Phase& phase) const;  // contributions now in the accumulator
   // What is in the accumulator and stays there, as far as this peer knows.
   void list(wire::PhaseHoldings& holdings) const;
+  void list_unacknowledged(std::set<MicrobatchId>& all) const;
+  std::size_t size() const;  // entries
   void check_invariants() const;
 
  private:

@@ -209,6 +209,10 @@ void MicrobatchFlow::take_account(const Phase& phase, wire::BoundaryBytes& bytes
   busy_ns = traffic_.take_busy_ns(phase);
 }
 
+void MicrobatchFlow::list_tries(std::set<MicrobatchId>& all) const {
+  for (const TaskPtr& task : admission_.tasks()) all.insert(task->id.microbatch);
+}
+
 void MicrobatchFlow::check_invariants() const {
   traffic_.check_invariants();
   admission_.check_invariants();

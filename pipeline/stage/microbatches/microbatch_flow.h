@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ class MicrobatchFlow {
 
   bool knows(const AttemptId& id) const { return admission_.find(id) != nullptr; }
   std::uint32_t in_flight() const { return admission_.in_flight(); }
+  void list_tries(std::set<MicrobatchId>& all) const;
   void check_invariants() const;
 
  private:

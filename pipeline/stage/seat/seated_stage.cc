@@ -378,6 +378,17 @@ Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
   return keep_state(state_, stage(), context_.era);
 }
 
+void SeatedStage::list_tries(std::set<MicrobatchId>& all) const {
+  flow_.list_tries(all);
+  contributions_.list_unacknowledged(all);
+}
+
+void SeatedStage::list_sizes(std::vector<NamedSize>& all) const {
+  all.push_back({"peer.waiting_frames", inbox_.size(), CoordinatorInbox::kWaitingMax});
+  all.push_back({"peer.contributions", contributions_.size(),
+                 PhaseRunner::kOpenPhasesMax * Limits::microbatches_per_step_max});
+}
+
 void SeatedStage::check_invariants() const {
   flow_.check_invariants();
   gradients_.check_invariants();

@@ -12,7 +12,10 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <vector>
 
+#include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/stage/common/phase_book.h"
 #include "pipeline/stage/common/stage_context.h"
@@ -90,6 +93,9 @@ class SeatedStage {
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const { return flow_.in_flight(); }
   void check_invariants() const;
+  // For the simulator's oracles.
+  void list_tries(std::set<MicrobatchId>& all) const;
+  void list_sizes(std::vector<NamedSize>& all) const;
 
  private:
   Result<void> in_order(const Frame& frame);

@@ -63,6 +63,12 @@ void ShadowStages::clear() {
   ending_.clear();
 }
 
+std::vector<const SeatedStage*> ShadowStages::list() const {
+  std::vector<const SeatedStage*> all;
+  for (const auto& [stage, shadow] : stages_) all.push_back(shadow.get());
+  return all;
+}
+
 void ShadowStages::check_invariants() const {
   for (const auto& [stage, shadow] : stages_) {
     SWARMLINE_CHECK(shadow->stage() == stage && shadow->self().stage == stage && !shadow->serves());

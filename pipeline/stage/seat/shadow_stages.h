@@ -35,6 +35,7 @@ class ShadowStages {
   // Hands one over, or null. The device must let go of it (DeviceQueue::clear) before it is used.
   std::shared_ptr<SeatedStage> take(StageId stage);
   void clear();  // the device has let go of all
+  std::vector<const SeatedStage*> list() const;
   void check_invariants() const;
 
  private:

@@ -1,0 +1,165 @@
+#include "sim/oracles/swarm_oracles.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/faults/fault.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kOnItsWay = std::chrono::seconds(30);
+constexpr std::uint64_t kWritesAtOnce = 64;  // beyond those that are accounted for
+
+struct RuleName {
+  OracleRule rule;
+  std::string_view name;
+};
+constexpr std::array kRules = {
+    RuleName{OracleRule::kEra, "era"}, RuleName{OracleRule::kFence, "fence"},
+    RuleName{OracleRule::kExit, "exit"}, RuleName{OracleRule::kOrphan, "orphan"},
+    RuleName{OracleRule::kSize, "size"}};
+
+}  // namespace
+
+std::string_view to_string(OracleRule rule) {
+  return std::ranges::find(kRules, rule, &RuleName::rule)->name;
+}
+
+std::optional<OracleRule> oracle_rule_from(std::string_view name) {
+  const auto* found = std::ranges::find(kRules, name, &RuleName::name);
+  if (found == kRules.end()) return std::nullopt;
+  return found->rule;
+}
+
+std::set<OracleRule> all_oracle_rules() {
+  std::set<OracleRule> rules;
+  for (const RuleName& rule : kRules) rules.insert(rule.rule);
+  return rules;
+}
+
+std::set<OracleRule> usual_oracle_rules() {
+  return {OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
+}
+
+SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
+    : cluster_(cluster),
+      each_(pace.each),
+      orphans_(kOnItsWay + pace.patience),
+      last_(cluster.coordinator().glance()) {
+  cluster_.watch_journal(
+      {.on_seat = [this](const SeatRecord& record) { on_seat(record); },
+       .on_event = [this](const std::string& kind,
+                          const std::string& detail) { on_event(kind, detail); }});
+}
+
+SwarmOracles::~SwarmOracles() {
+  cluster_.watch_journal({});
+}
+
+void SwarmOracles::find(OracleRule rule, std::string what) {
+  if (findings_.size() < kFindingsMax)
+    findings_.push_back({.rule = rule, .when = cluster_.elapsed(), .what = std::move(what)});
+}
+
+void SwarmOracles::look() {
+  look_at_era();
+  look_at_exits();
+  const Instant now = cluster_.runtime().now();
+  if (now - sampled_ < each_) return;
+  sampled_ = now;
+  look_all();
+}
+
+// ---- No way back while every stage's state is somewhere -----------------------------------------
+
+void SwarmOracles::look_at_era() {
+  const RunGlance now = cluster_.coordinator().glance();
+  const RunGlance before = std::exchange(last_, now);
+  if (!now.goes_back || !before.trains) return;
+  Version version = before.committed;
+  if (before.recovering) {  // it has yet to hear what the journal says of this era
+    const auto commit = cluster_.journal().last_commit();
+    if (!commit || !*commit || (*commit)->era != before.era.value) return;
+    version = Version{(*commit)->version};
+  }
+  const auto stages = static_cast<std::uint16_t>(cluster_.config().pipeline.stages);
+  for (std::uint16_t stage = 0; stage < stages; ++stage)
+    if (!has_live_holder(StageId{stage}, before.era, version)) return;
+  find(OracleRule::kEra, fmt::format("the run goes back from version {}, which somebody holds of "
+                                     "every stage: {}",
+                                     version.value, cluster_.coordinator().why_it_goes_back()));
+}
+
+bool SwarmOracles::has_live_holder(StageId stage, Era era, Version version) const {
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    if (!cluster_.is_running(i)) continue;
+    for (const HeldState& held : cluster_.peer(i).held_states())
+      if (held.stage == stage && held.era == era && held.version == version) return true;
+  }
+  return false;
+}
+
+// ---- Nobody who was not hurt is fenced, or ends -------------------------------------------------
+
+std::optional<SimNodeId> SwarmOracles::node_of(PeerId peer) const {
+  for (std::size_t i = 0; i < cluster_.peers(); ++i)
+    if (cluster_.peer(i).seat().peer == peer) return SimCluster::node_of_peer(i);
+  return std::nullopt;
+}
+
+void SwarmOracles::on_seat(const SeatRecord& record) {
+  last_seat_ = record.seat;
+  ++accounted_;
+}
+
+void SwarmOracles::on_event(std::string_view kind, std::string_view detail) {
+  ++accounted_;
+  if (kind == "new_era") look_at_era();  // it may be over when somebody looks next
+  if (kind != "peer_lost") return;
+  const auto node = node_of(last_seat_.peer);
+  if (!node || cluster_.runtime().hurt(*node) > 0) return;
+  find(OracleRule::kFence, fmt::format("node {} was not hurt and is fenced: {}", *node, detail));
+}
+
+void SwarmOracles::look_at_exits() {
+  if (cluster_.ended() == ended_.size()) return;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    const auto& outcome = cluster_.outcome_of(i);
+    if (!outcome || !ended_.insert(i).second || outcome->exit_code == 0) continue;
+    const SimNodeId node = SimCluster::node_of_peer(i);
+    if (cluster_.runtime().hurt(node) == 0 && !last_.ended)
+      find(OracleRule::kExit, fmt::format("node {} was not hurt and ends with {}: {}", node,
+                                          outcome->exit_code, outcome->sentence));
+  }
+}
+
+// ---- Now and then -------------------------------------------------------------------------------
+
+void SwarmOracles::look_all() {
+  std::set<MicrobatchId> tried;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+    if (!cluster_.is_running(i)) continue;
+    tried.merge(cluster_.peer(i).tries());
+    if (auto wrong = sizes_.sample(fmt::format("node {}", SimCluster::node_of_peer(i)),
+                                   cluster_.peer(i).sizes()))
+      find(OracleRule::kSize, std::move(*wrong));
+  }
+  if (auto wrong = sizes_.sample("the coordinator", cluster_.coordinator().sizes()))
+    find(OracleRule::kSize, std::move(*wrong));
+  const NamedSize journal{"journal.writes", cluster_.journal_writes(),
+                          kWritesAtOnce + 8 * (accounted_ + last_.committed.value)};
+  if (auto wrong = sizes_.sample("the run", {&journal, 1}))
+    find(OracleRule::kSize, std::move(*wrong));
+  const bool calm = cluster_.runtime().is_alive(kCoordinatorNode) &&
+                    cluster_.runtime().frozen() == 0 && cluster_.network().is_open();
+  if (const auto orphan = orphans_.sample(cluster_.runtime().now(),
+                                          cluster_.coordinator().relying_on_tries(), tried, calm))
+    find(OracleRule::kOrphan, fmt::format("nobody tries microbatch {} of {}, and it is waited for",
+                                          orphan->index, to_string(orphan->phase)));
+}
+
+}  // namespace swarmline
