@@ -24,11 +24,8 @@ Result<void> FolderSink::begin(const Description& description) {
   for (const StageSpec& stage : description.stages) {
     if (!stage.has_embedding() && open_.model.boundary != BoundaryKind::kNone)
       open_.boundaries.push_back(stage.first_layer);
-    open_.stages.push_back({.file = {},
-                            .sha256 = {},
-                            .bytes = 0,
-                            .first_layer = stage.first_layer,
-                            .last_layer = stage.last_layer});
+    open_.stages.push_back(
+        {.parts = {}, .first_layer = stage.first_layer, .last_layer = stage.last_layer});
   }
   return {};
 }
