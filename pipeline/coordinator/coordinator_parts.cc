@@ -63,6 +63,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                  .events = events,
                  .rulings = rulings}),
       checkpointer({.shape = shape,
+                    .identity = identity,
                     .alarms = alarms,
                     .sink = doors.sink,
                     .journal = journal,

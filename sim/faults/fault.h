@@ -33,6 +33,11 @@ enum class FaultKind : std::uint8_t {
   kStage,       // every peer of `node`'s stage restarts at once
   kDrain,       // a notice of `time`: it hands in what it has and leaves
   kCorrupt,     // of what it sends and gets one message in `factor` is damaged, for `time`
+  // Of the disk that checkpoints are on, each for `time`:
+  kDiskFull,   // nothing can be written
+  kDiskError,  // one operation in `factor` fails
+  kDiskSlow,   // everything takes `factor` times as long
+  kDiskStuck,  // what is synced comes back after it
 };
 struct FaultName {
   FaultKind kind;
@@ -49,18 +54,23 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kBrokenJoin, "broken-join"},
                                            FaultName{FaultKind::kDrain, "drain"},
                                            FaultName{FaultKind::kStage, "stage"},
-                                           FaultName{FaultKind::kCorrupt, "corrupt"}};
+                                           FaultName{FaultKind::kCorrupt, "corrupt"},
+                                           FaultName{FaultKind::kDiskFull, "disk-full"},
+                                           FaultName{FaultKind::kDiskError, "disk-error"},
+                                           FaultName{FaultKind::kDiskSlow, "disk-slow"},
+                                           FaultName{FaultKind::kDiskStuck, "disk-stuck"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
+bool hits_disk(FaultKind kind);  // it concerns the checkpoints' disk; `node` is the coordinator
 
 struct Fault {
   FaultKind kind = FaultKind::kKill;
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;  // kSlow, kCorrupt; >= 1
+  double factor = 4;  // kSlow, kCorrupt, kDiskError, kDiskSlow; >= 1
 };
 
 class FaultInjector {
@@ -81,6 +91,7 @@ class FaultInjector {
 
  private:
   void note(const Fault& fault);
+  void hurt_disk(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

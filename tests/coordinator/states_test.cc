@@ -1,8 +1,7 @@
-// State transfer, shadows, takeovers and checkpoints, each without what is above it.
+// State transfer, shadows and takeovers, each without what is above it.
 #include <gtest/gtest.h>
 
 #include "engine/store/journal.h"
-#include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/state_transfer.h"
 #include "pipeline/coordinator/states/takeovers.h"
@@ -229,113 +228,6 @@ TEST_F(TakingOver, WithoutACandidateTheStageIsGone) {
   ASSERT_EQ(gone.size(), 1U);
   EXPECT_EQ(gone[0].seat, b);
   EXPECT_FALSE(takeovers.any());
-}
-
-// ---- Checkpointer -------------------------------------------------------------------------------
-
-class FakeSink final : public CheckpointSink {
- public:
-  Result<void> begin(const Description& description) override {
-    begun = description.name;
-    return {};
-  }
-  Result<void> write_piece(StageId, std::uint64_t, BytesView bytes) override {
-    written += bytes.size();
-    return full ? fail(ErrorCode::kIo, "no space left") : Result<void>();
-  }
-  Result<void> finish_stage(StageId, std::uint64_t, const std::string& sha256) override {
-    return sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>();
-  }
-  Result<std::string> commit() override { return "checkpoints/" + begun; }
-  void abandon() override { ++abandoned; }
-
-  std::string begun;
-  std::uint64_t written = 0;
-  int abandoned = 0;
-  bool full = false;
-};
-
-class Checkpoints : public States {
- protected:
-  Result<void> send(const Seat& seat, const std::string& sha256 = "right") {
-    wire::CheckpointPiece piece;
-    piece.set_checkpoint(token);
-    piece.set_stage(seat.stage.value);
-    piece.set_last(true);
-    piece.set_size(3);
-    piece.set_sha256(sha256);
-    Buffer bytes(3);
-    Frame frame = make_frame(MessageKind::kCheckpointPiece, piece, {SharedBytes(std::move(bytes))});
-    Result<void> answered = fail(ErrorCode::kRefused, "no answer");
-    checkpointer.on_piece(seat, frame, [&](const Result<Frame>& answer) {
-      answered = answer ? Result<void>() : std::unexpected(answer.error());
-    });
-    bench.outbox.flush();
-    return answered;
-  }
-  void begin(std::uint64_t version) {
-    checkpointer.begin(version, version);
-    const auto told = bench.told<wire::SaveStage>(a, MessageKind::kSaveStage);
-    token = told.back().checkpoint();
-  }
-
-  FakeSink sink;
-  Checkpointer checkpointer{{.shape = bench.shape,
-                             .alarms = bench.alarms,
-                             .sink = sink,
-                             .journal = bench.journal,
-                             .detector = bench.detector,
-                             .members = bench.members,
-                             .outbox = bench.outbox,
-                             .events = bench.events,
-                             .rulings = bench.rulings}};
-  std::string token;
-};
-
-TEST_F(Checkpoints, IsInPlaceWhenEveryStagesFileIsWhole) {
-  begin(8);
-  EXPECT_TRUE(checkpointer.is_saving(a));
-  EXPECT_TRUE(send(a).has_value());
-  checkpointer.check_invariants();
-  EXPECT_FALSE(checkpointer.has_saved(8));
-  EXPECT_FALSE(send(a).has_value()) << "nobody asked for it twice";
-  EXPECT_TRUE(send(b).has_value());
-  EXPECT_TRUE(checkpointer.has_saved(8));
-  EXPECT_EQ(checkpointer.last(), "checkpoints/step-8");
-  EXPECT_EQ(bench.journal.read()->checkpoint, "checkpoints/step-8");
-  EXPECT_FALSE(checkpointer.is_active());
-}
-
-TEST_F(Checkpoints, ALostSaverEndsIt) {
-  begin(8);
-  const MarkExpected abandoned("checkpointer.abandoned");
-  checkpointer.on_seat_lost(bench.lost(b));
-  EXPECT_FALSE(checkpointer.is_active());
-  EXPECT_EQ(sink.abandoned, 1);
-  EXPECT_FALSE(send(a).has_value());
-}
-
-TEST_F(Checkpoints, ADamagedFileEndsThisTryAndTooManyOfThemTheRun) {
-  const MarkExpected damaged("checkpointer.damaged");
-  for (std::uint32_t times = 0; times <= knobs().damaged_checkpoints_max; ++times) {
-    EXPECT_FALSE(bench.rulings.any());
-    begin(8);
-    EXPECT_FALSE(send(a, "wrong").has_value());
-  }
-  EXPECT_TRUE(bench.rulings.take_failure().has_value());
-}
-
-TEST_F(Checkpoints, AFullDiskEndsTheRunWithItsReason) {
-  sink.full = true;
-  begin(8);
-  send(a);
-  EXPECT_EQ(bench.rulings.take_failure(), "the checkpoint can't be written: no space left");
-}
-
-TEST_F(Checkpoints, AStageThatIsBeingTakenOverHasNoneNow) {
-  bench.lost(b);
-  checkpointer.begin(8, 8);
-  EXPECT_FALSE(checkpointer.is_active());
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ constexpr RunLifecycle::Transition kTransitions[] = {
     {"Draining", "Ended", "drained, interrupted, or failed"},
     {"Draining", "SteppedDown", "another coordinator leads"},
     {"FinalCheckpoint", "RollingBack", "nobody holds a stage's state any more"},
+    {"FinalCheckpoint", "RestartingItself", "nobody is heard, or a stage's last link broke"},
     {"FinalCheckpoint", "Ended", "the checkpoint is in place, or failed"},
     {"FinalCheckpoint", "SteppedDown", "another coordinator leads"},
     {"RollingBack", "Forming", "the next era begins with what was found"},
