@@ -32,7 +32,8 @@ CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions op
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       folder_(options_.config.run_folder()),
-      reader_(runtime_, {.name = "checkpoints"}),
+      writer_(runtime_, {.name = "checkpoints", .queue_jobs_max = FolderSink::kJobsMax}),
+      reader_(runtime_, {.name = "old checkpoints"}),
       source_(folder_.checkpoints(), reader_) {}
 
 CoordinatorNode::~CoordinatorNode() = default;
@@ -117,7 +118,7 @@ Result<void> CoordinatorNode::open_files() {
   if (!log_file) return std::unexpected(std::move(log_file).error());
   log_.emplace(std::move(*log_file));
   sink_.emplace(folder_.checkpoints(), manifest_for(options_.config, data_->model),
-                options_.config.checkpoint.keep);
+                options_.config.checkpoint.keep, writer_);
   log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
       data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
       data_->dataset.held_out_sequences());

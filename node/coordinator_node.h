@@ -86,6 +86,7 @@ class CoordinatorNode {
   Journal* journal_ = nullptr;  // of store_
   std::optional<RunData> data_;
   std::optional<LineFile> log_;
+  CpuDevice writer_;  // of checkpoints
   std::optional<FolderSink> sink_;
   CpuDevice reader_;
   FolderSource source_;

@@ -8,52 +8,104 @@
 
 namespace swarmline {
 
-FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep)
-    : folder_(std::move(checkpoints_folder)), template_(std::move(manifest)), keep_(keep) {}
+FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep,
+                       Device& device)
+    : folder_(std::move(checkpoints_folder)),
+      template_(std::move(manifest)),
+      keep_(keep),
+      device_(device) {}
 
-Result<void> FolderSink::begin(const Description& description) {
-  const auto stages = static_cast<std::uint32_t>(description.stages.size());
-  auto writer = CheckpointWriter::begin(folder_, description.version, stages);
-  if (!writer) return std::unexpected(std::move(writer).error());
-  writer_ = std::make_unique<CheckpointWriter>(std::move(*writer));
-  open_ = template_;
-  open_.step = description.version;
-  open_.version = description.version;
-  open_.optimizer_state = description.optimizer_state;
-  open_.updates = description.updates;
+void FolderSink::submit(Body body, Done done) {
+  Job job;
+  job.body = [open = open_, body = std::move(body)]() -> Result<void> {
+    if (!open) return fail(ErrorCode::kRefused, "no checkpoint is being written");
+    return body(*open);
+  };
+  const auto submitted = device_.submit(
+      std::move(job), [done = std::move(done)](const JobReport& report) { done(report.result); });
+  if (!submitted) log(LogLevel::kWarn, "the disk does not keep up: {}", submitted.error().what);
+}
+
+Manifest FolderSink::manifest_of(const Description& description) const {
+  Manifest manifest = template_;
+  manifest.step = description.version;
+  manifest.version = description.version;
+  manifest.era = description.era.value;
+  manifest.optimizer_state = description.optimizer_state;
+  manifest.updates = description.updates;
   for (const StageSpec& stage : description.stages) {
-    if (!stage.has_embedding() && open_.model.boundary != BoundaryKind::kNone)
-      open_.boundaries.push_back(stage.first_layer);
-    open_.stages.push_back({.file = {},
-                            .sha256 = {},
-                            .bytes = 0,
-                            .first_layer = stage.first_layer,
-                            .last_layer = stage.last_layer});
+    if (!stage.has_embedding() && manifest.model.boundary != BoundaryKind::kNone)
+      manifest.boundaries.push_back(stage.first_layer);
+    manifest.stages.push_back(
+        {.parts = {}, .first_layer = stage.first_layer, .last_layer = stage.last_layer});
   }
-  return {};
+  return manifest;
 }
 
-Result<void> FolderSink::write_piece(StageId stage, std::uint64_t offset, BytesView bytes) {
-  if (!writer_) return fail(ErrorCode::kRefused, "no checkpoint is being written");
-  return writer_->write_piece(stage.value, offset, bytes);
+void FolderSink::begin(const Description& description, Done done) {
+  open_ = std::make_shared<Open>();
+  submit(
+      [folder = folder_, manifest = manifest_of(description)](Open& open) -> Result<void> {
+        auto writer = CheckpointWriter::begin(folder, manifest.step,
+                                              static_cast<std::uint32_t>(manifest.stages.size()));
+        if (!writer) return std::unexpected(std::move(writer).error());
+        open.writer = std::make_unique<CheckpointWriter>(std::move(*writer));
+        open.manifest = manifest;
+        return {};
+      },
+      std::move(done));
 }
 
-Result<void> FolderSink::finish_stage(StageId stage, std::uint64_t size,
-                                      const std::string& sha256) {
-  if (!writer_) return fail(ErrorCode::kRefused, "no checkpoint is being written");
-  return writer_->finish_stage(stage.value, size, sha256);
+void FolderSink::write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) {
+  submit(
+      [stage, offset, bytes = std::move(bytes)](Open& open) -> Result<void> {
+        if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
+        auto kept = open.writer->write_piece(stage.value, offset, bytes.view());
+        if (!kept && kept.error().code == ErrorCode::kCorrupt)
+          return fail(ErrorCode::kIo, kept.error().what);  // the disk's trouble, not the sender's
+        return kept;
+      },
+      std::move(done));
 }
 
-Result<std::string> FolderSink::commit() {
-  if (!writer_) return fail(ErrorCode::kRefused, "no checkpoint is being written");
-  auto path = writer_->commit(std::move(open_));
-  writer_.reset();
-  if (!path) return path;
-  // The new checkpoint stands whether or not an old one could be removed.
-  if (auto kept = keep_newest_checkpoints(folder_, std::max(keep_, 1U)); !kept) {
-    log(LogLevel::kWarn, "{}", kept.error().what);
-  }
-  return path;
+void FolderSink::finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
+                              Done done) {
+  submit(
+      [stage, size, sha256](Open& open) -> Result<void> {
+        if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
+        return open.writer->finish_stage(stage.value, size, sha256);
+      },
+      std::move(done));
+}
+
+void FolderSink::commit(Committed done) {
+  submit(
+      [folder = folder_, keep = keep_](Open& open) -> Result<void> {
+        if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
+        auto path = open.writer->commit(std::move(open.manifest));
+        open.writer.reset();
+        if (!path) return std::unexpected(std::move(path).error());
+        open.path = std::move(*path);
+        // The new checkpoint stands whether or not an old one could be removed.
+        if (auto kept = keep_newest_checkpoints(folder, std::max(keep, 1U)); !kept)
+          log(LogLevel::kWarn, "{}", kept.error().what);
+        return {};
+      },
+      [open = open_, done = std::move(done)](const Result<void>& committed) {
+        if (!committed) return done(std::unexpected(committed.error()));
+        done(open->path);
+      });
+}
+
+void FolderSink::abandon() {
+  if (!open_) return;
+  submit(
+      [](Open& open) -> Result<void> {
+        open.writer.reset();
+        return {};
+      },
+      [](const Result<void>&) {});
+  open_.reset();
 }
 
 Manifest manifest_for(const RunConfig& config, const ModelSpec& model) {

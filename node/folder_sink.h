@@ -1,34 +1,52 @@
 // The coordinator's checkpoints into the run folder.
-//   Thread: the coordinator's control thread; each call writes its own bytes.
-//   Errors: those of CheckpointWriter.
+//   Thread:    the coordinator's control thread; files are written on the device's.
+//   Ownership: the device outlives the sink and is used by nobody else. What is abandoned is
+//              removed on the device's thread.
+//   Errors:    those of CheckpointWriter.
+//   Bounds:    kJobsMax on their way to the disk; of what is asked beyond that nothing is heard.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "base/limits.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/device/device.h"
 #include "pipeline/coordinator/coordinator.h"
 
 namespace swarmline {
 
 class FolderSink final : public CheckpointSink {
  public:
-  // `manifest`: what does not change between checkpoints. The newest `keep` are kept.
-  FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep);
+  // Of the device: two of each stage, and a few.
+  static constexpr int kJobsMax = 2 * Limits::stages_max + 64;
 
-  Result<void> begin(const Description& description) override;
-  Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
-  Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
-  Result<std::string> commit() override;
-  void abandon() override { writer_.reset(); }
+  // `manifest`: what does not change between checkpoints. The newest `keep` are kept.
+  FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep, Device& device);
+
+  void begin(const Description& description, Done done) override;
+  void write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) override;
+  void finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
+                    Done done) override;
+  void commit(Committed done) override;
+  void abandon() override;
 
  private:
+  struct Open {  // a checkpoint that is being written; touched on the device's thread alone
+    std::unique_ptr<CheckpointWriter> writer;
+    Manifest manifest;
+    std::string path;  // once it is in place
+  };
+  using Body = std::function<Result<void>(Open&)>;
+  void submit(Body body, Done done);
+  Manifest manifest_of(const Description& description) const;
+
   std::string folder_;
   Manifest template_;
   std::uint32_t keep_;
-  Manifest open_;  // of the checkpoint being written
-  std::unique_ptr<CheckpointWriter> writer_;
+  Device& device_;
+  std::shared_ptr<Open> open_;  // the newest one
 };
 
 Manifest manifest_for(const RunConfig& config, const ModelSpec& model);

@@ -30,8 +30,14 @@ Result<void> open_newest_of(const std::string& folder, Opening& opening) {
   for (; !entries->empty(); entries->pop_back()) {
     const std::string& path = entries->back().path;
     const auto manifest = read_whole(path);
+    if (!manifest && manifest.error().code == ErrorCode::kIo)  // it may be there all the same
+      return std::unexpected(manifest.error());
     if (!manifest) {
       log(LogLevel::kWarn, "checkpoint passed over: {}", manifest.error().what);
+      if (!is_damage(manifest.error())) continue;
+      // Else it would count as one of the newest when old ones are removed.
+      if (auto aside = set_aside_damaged(path); !aside)
+        log(LogLevel::kWarn, "{}", aside.error().what);
       continue;
     }
     auto reader = CheckpointReader::open(path);

@@ -134,8 +134,7 @@ Result<std::string> save(const RunConfig& config, const ModelSpec& model,
   Manifest manifest = manifest_for(config, model);
   manifest.version = config.run.steps;
   manifest.boundaries = result.boundaries;
-  manifest.stages.push_back(
-      {.file = {}, .sha256 = {}, .bytes = 0, .first_layer = 0, .last_layer = model.shape.layers});
+  manifest.stages.push_back({.parts = {}, .first_layer = 0, .last_layer = model.shape.layers});
   return writer->commit(std::move(manifest));
 }
 

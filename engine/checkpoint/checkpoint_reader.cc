@@ -41,9 +41,9 @@ Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
   }
   Result<Manifest> manifest = read_checkpoint(reader.path_, Verify::kSizes);
   if (!manifest) return std::unexpected(manifest.error());
-  for (const StageFile& stage : manifest->stages) {
-    SWARMLINE_TRY(reader.add_file(reader.path_ + "/" + stage.file));
-  }
+  for (const SavedStage& stage : manifest->stages)
+    for (const PartFile& part : stage.parts)
+      SWARMLINE_TRY(reader.add_file(reader.path_ + "/" + part.file));
   reader.manifest_ = std::move(*manifest);
   return reader;
 }

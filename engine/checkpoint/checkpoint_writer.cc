@@ -12,17 +12,30 @@
 
 namespace swarmline {
 
+namespace {
+
+std::string part_name(std::uint32_t part) {
+  return part == 0 ? "" : fmt::format(" part {}", part);
+}
+
+}  // namespace
+
 Result<CheckpointWriter> CheckpointWriter::begin(const std::string& checkpoints_folder,
-                                                 std::uint64_t step, std::uint32_t stages) {
-  SWARMLINE_CHECK(stages >= 1 && stages <= std::uint32_t{Limits::stages_max});
+                                                 std::uint64_t step,
+                                                 const std::vector<std::uint32_t>& parts,
+                                                 std::uint64_t attempt) {
+  SWARMLINE_CHECK(!parts.empty() && parts.size() <= std::size_t{Limits::stages_max});
   CheckpointWriter writer;
   writer.step_ = step;
   writer.target_ = checkpoint_path(checkpoints_folder, step);
-  const std::string partial = writer.target_ + ".partial";
-  SWARMLINE_TRY(remove_folder(partial));
+  for (const std::uint32_t count : parts) {
+    SWARMLINE_CHECK(count >= 1 && count <= kStagePartsMax);
+    writer.stages_.emplace_back(count);
+  }
+  const std::string partial = partial_checkpoint_path(checkpoints_folder, step, attempt);
+  SWARMLINE_TRY(remove_partial_checkpoints(checkpoints_folder));
   SWARMLINE_TRY(make_folders(partial));
   writer.partial_ = partial;
-  writer.stages_.resize(stages);
   return writer;
 }
 
@@ -40,36 +53,42 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-std::string CheckpointWriter::stage_path(std::uint32_t stage) const {
-  return partial_ + "/" + stage_file_name(stage);
+std::string CheckpointWriter::part_path(std::uint32_t stage, std::uint32_t part) const {
+  return partial_ + "/" + part_file_name(stage, part, stages_[stage].size());
 }
 
-Result<CheckpointWriter::StageState*> CheckpointWriter::open_stage(std::uint32_t stage) {
+Result<CheckpointWriter::PartState*> CheckpointWriter::unfinished(std::uint32_t stage,
+                                                                  std::uint32_t part) {
   SWARMLINE_CHECK(!partial_.empty());
-  if (stage >= stages_.size()) {
-    return fail(ErrorCode::kRefused,
-                fmt::format("checkpoint of step {}: there is no stage {}", step_, stage));
+  if (stage >= stages_.size() || part >= stages_[stage].size()) {
+    return fail(ErrorCode::kRefused, fmt::format("checkpoint of step {}: there is no stage {}{}",
+                                                 step_, stage, part_name(part)));
   }
-  StageState& state = stages_[stage];
+  PartState& state = stages_[stage][part];
   if (state.finished) {
-    return fail(ErrorCode::kRefused,
-                fmt::format("checkpoint of step {}: stage {} is finished", step_, stage));
-  }
-  if (!state.file) {
-    Result<AtomicFile> file = AtomicFile::create(stage_path(stage));
-    if (!file) return std::unexpected(file.error());
-    state.file = std::move(*file);
-    state.hash.emplace();
-    state.hashed_bytes = 0;
+    return fail(ErrorCode::kRefused, fmt::format("checkpoint of step {}: stage {}{} is finished",
+                                                 step_, stage, part_name(part)));
   }
   return &state;
 }
 
+Result<CheckpointWriter::PartState*> CheckpointWriter::open_part(std::uint32_t stage,
+                                                                 std::uint32_t part) {
+  const Result<PartState*> found = unfinished(stage, part);
+  if (!found || (*found)->file) return found;
+  Result<AtomicFile> file = AtomicFile::create(part_path(stage, part));
+  if (!file) return std::unexpected(file.error());
+  (*found)->file = std::move(*file);
+  (*found)->hash.emplace();
+  (*found)->hashed_bytes = 0;
+  return found;
+}
+
 Result<void> CheckpointWriter::write_piece(std::uint32_t stage, std::uint64_t offset_bytes,
-                                           BytesView bytes) {
-  const Result<StageState*> opened = open_stage(stage);
+                                           BytesView bytes, std::uint32_t part) {
+  const Result<PartState*> opened = open_part(stage, part);
   if (!opened) return std::unexpected(opened.error());
-  StageState& state = **opened;
+  PartState& state = **opened;
   if (offset_bytes > kStageFileBytesMax || bytes.size() > kStageFileBytesMax - offset_bytes) {
     return fail(ErrorCode::kRefused,
                 fmt::format("checkpoint of step {}: a piece of stage {} ends beyond {} bytes",
@@ -86,10 +105,10 @@ Result<void> CheckpointWriter::write_piece(std::uint32_t stage, std::uint64_t of
 }
 
 Result<void> CheckpointWriter::finish_stage(std::uint32_t stage, std::uint64_t size_bytes,
-                                            const std::string& sha256) {
-  const Result<StageState*> opened = open_stage(stage);
+                                            const std::string& sha256, std::uint32_t part) {
+  const Result<PartState*> opened = open_part(stage, part);
   if (!opened) return std::unexpected(opened.error());
-  StageState& state = **opened;
+  PartState& state = **opened;
   // Whatever goes wrong from here, the stage starts over: its file is dropped on the way out.
   AtomicFile file = std::move(*state.file);
   state.file.reset();
@@ -121,12 +140,30 @@ Result<void> CheckpointWriter::finish_stage(std::uint32_t stage, std::uint64_t s
   return {};
 }
 
+Result<void> CheckpointWriter::adopt_part(std::uint32_t stage, std::uint32_t part,
+                                          std::uint64_t size_bytes, const std::string& sha256) {
+  const Result<PartState*> found = unfinished(stage, part);
+  if (!found) return std::unexpected(found.error());
+  const Result<std::uint64_t> written = file_bytes(part_path(stage, part));
+  if (!written) return std::unexpected(written.error());
+  if (*written != size_bytes)
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("checkpoint of step {}: stage {}{} has {} bytes here, {} were written",
+                            step_, stage, part_name(part), *written, size_bytes));
+  PartState& state = **found;
+  state.finished = true;
+  state.bytes = size_bytes;
+  state.sha256 = sha256;
+  return {};
+}
+
 bool CheckpointWriter::stage_finished(std::uint32_t stage) const {
-  return stage < stages_.size() && stages_[stage].finished;
+  return stage < stages_.size() && std::ranges::all_of(stages_[stage], &PartState::finished);
 }
 
 bool CheckpointWriter::complete() const {
-  return std::ranges::all_of(stages_, &StageState::finished);
+  return std::ranges::all_of(
+      stages_, [](const auto& parts) { return std::ranges::all_of(parts, &PartState::finished); });
 }
 
 Result<std::string> CheckpointWriter::commit(Manifest manifest) {
@@ -138,9 +175,11 @@ Result<std::string> CheckpointWriter::commit(Manifest manifest) {
   }
   manifest.step = step_;
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
-    manifest.stages[i].file = stage_file_name(i);
-    manifest.stages[i].bytes = stages_[i].bytes;
-    manifest.stages[i].sha256 = stages_[i].sha256;
+    manifest.stages[i].parts.clear();
+    for (std::uint32_t part = 0; part < stages_[i].size(); ++part)
+      manifest.stages[i].parts.push_back({.file = part_file_name(i, part, stages_[i].size()),
+                                          .sha256 = stages_[i][part].sha256,
+                                          .bytes = stages_[i][part].bytes});
   }
   SWARMLINE_TRY(write_text_file_atomically(partial_ + "/manifest.json", to_json(manifest)));
   SWARMLINE_TRY(replace_folder(partial_, target_));

@@ -185,8 +185,37 @@ std::optional<Error> read_boundaries(const json::value& value, const std::string
                fmt::format("{}: \"boundaries\" is no rising list of the model's layers", path)};
 }
 
+// `name`: the one that can't point out of the folder.
+PartFile read_part(Fields& fields, const std::string& name, const std::optional<Error>& error) {
+  PartFile part;
+  fields.take("file", part.file);
+  fields.take("sha256", part.sha256);
+  fields.take("bytes", part.bytes, kStageFileBytesMax);
+  if (!error && part.file != name) fields.refuse_member("file", fmt::format("not \"{}\"", name));
+  if (!error && !is_sha256(part.sha256)) fields.refuse_member("sha256", "not 64 hex digits");
+  return part;
+}
+
+std::optional<Error> read_parts(const json::value& value, const std::string& path,
+                                std::uint32_t index, SavedStage& stage) {
+  std::optional<Error> error;
+  const json::array* list = value.if_array();
+  if (list == nullptr || list->empty() || list->size() > kStagePartsMax) {
+    return Error{ErrorCode::kCorrupt,
+                 fmt::format("{}: stage {}: \"parts\" is no list of 1 to {} parts", path, index,
+                             kStagePartsMax)};
+  }
+  for (const json::value& entry : *list) {
+    const auto part = static_cast<std::uint32_t>(stage.parts.size());
+    Fields fields(entry, fmt::format("{}: stage {} part {}", path, index, part), error);
+    stage.parts.push_back(read_part(fields, part_file_name(index, part, list->size()), error));
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
 std::optional<Error> read_stages(const json::value& value, const std::string& path,
-                                 Manifest& manifest) {
+                                 std::uint64_t format, Manifest& manifest) {
   std::optional<Error> error;
   const json::array* list = value.if_array();
   if (list == nullptr || list->empty() || list->size() > std::size_t{Limits::stages_max}) {
@@ -197,17 +226,14 @@ std::optional<Error> read_stages(const json::value& value, const std::string& pa
   for (const json::value& entry : *list) {
     const auto index = static_cast<std::uint32_t>(manifest.stages.size());
     Fields fields(entry, fmt::format("{}: stage {}", path, index), error);
-    StageFile stage;
-    fields.take("file", stage.file);
-    fields.take("sha256", stage.sha256);
-    fields.take("bytes", stage.bytes, kStageFileBytesMax);
+    SavedStage stage;
     fields.take("first_layer", stage.first_layer);
     fields.take("last_layer", stage.last_layer);
-    // The one name that can't point out of the folder.
-    if (!error && stage.file != stage_file_name(index)) {
-      fields.refuse_member("file", fmt::format("not \"{}\"", stage_file_name(index)));
+    if (format == 1) {
+      stage.parts.push_back(read_part(fields, part_file_name(index, 0, 1), error));
+    } else if (const json::value* parts = fields.find("parts")) {
+      error = read_parts(*parts, path, index, stage);
     }
-    if (!error && !is_sha256(stage.sha256)) fields.refuse_member("sha256", "not 64 hex digits");
     if (!error && (stage.first_layer != next_layer || stage.last_layer < stage.first_layer)) {
       fields.refuse_member("first_layer", "not where the stage before ends");
     }
@@ -224,15 +250,17 @@ std::optional<Error> read_stages(const json::value& value, const std::string& pa
 
 }  // namespace
 
-std::string stage_file_name(std::uint32_t stage) {
-  return fmt::format("stage-{}.safetensors", stage);
+std::string part_file_name(std::uint32_t stage, std::uint32_t part, std::size_t parts) {
+  if (parts == 1) return fmt::format("stage-{}.safetensors", stage);
+  return fmt::format("stage-{}-{}.safetensors", stage, part);
 }
 
 std::string to_json(const Manifest& manifest) {
   JsonWriter json(2);
   json.begin_object().member("format", kCheckpointFormat).member("run", manifest.run);
   json.member("config_version", manifest.config_version).member("step", manifest.step);
-  json.member("version", manifest.version).member("sequence", manifest.sequence);
+  json.member("version", manifest.version).member("era", manifest.era);
+  json.member("sequence", manifest.sequence);
   write_model(json, manifest.model);
   if (manifest.model.boundary != BoundaryKind::kNone) {
     json.key("boundaries").begin_array();
@@ -242,10 +270,14 @@ std::string to_json(const Manifest& manifest) {
   json.member("optimizer_state", manifest.optimizer_state);
   if (manifest.optimizer_state) json.member("updates", manifest.updates);
   json.key("stages").begin_array();
-  for (const StageFile& stage : manifest.stages) {
-    json.begin_object().member("file", stage.file).member("sha256", stage.sha256);
-    json.member("bytes", stage.bytes).member("first_layer", stage.first_layer);
-    json.member("last_layer", stage.last_layer).end_object();
+  for (const SavedStage& stage : manifest.stages) {
+    json.begin_object().member("first_layer", stage.first_layer);
+    json.member("last_layer", stage.last_layer).key("parts").begin_array();
+    for (const PartFile& part : stage.parts) {
+      json.begin_object().member("file", part.file).member("sha256", part.sha256);
+      json.member("bytes", part.bytes).end_object();
+    }
+    json.end_array().end_object();
   }
   json.end_array().end_object();
   return json.take() + "\n";
@@ -264,16 +296,17 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   Fields fields(*root, path, error);
   std::uint64_t format = 0;
   fields.take("format", format);
-  if (!error && format != std::uint64_t{kCheckpointFormat}) {
+  if (!error && (format < kCheckpointFormatOldest || format > kCheckpointFormat)) {
     return fail(ErrorCode::kIncompatible,
-                fmt::format("{} has format {}, and this swarmline knows format {}: use the "
+                fmt::format("{} has format {}, and this swarmline knows formats {} to {}: use the "
                             "swarmline that wrote it",
-                            path, format, kCheckpointFormat));
+                            path, format, kCheckpointFormatOldest, kCheckpointFormat));
   }
   fields.take("run", manifest.run);
   fields.take("config_version", manifest.config_version);
   fields.take("step", manifest.step);
   fields.take("version", manifest.version);
+  if (!error && format > 1) fields.take("era", manifest.era);
   fields.take("sequence", manifest.sequence);
   fields.take("optimizer_state", manifest.optimizer_state);
   if (!error && manifest.optimizer_state) fields.take("updates", manifest.updates);
@@ -286,7 +319,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
     }
   }
   if (const json::value* stages = fields.find("stages")) {
-    error = read_stages(*stages, path, manifest);
+    error = read_stages(*stages, path, format, manifest);
   }
   if (error) return std::unexpected(std::move(*error));
   return manifest;

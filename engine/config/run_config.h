@@ -155,9 +155,11 @@ struct BalanceSection {
 };
 
 struct CheckpointSection {
-  std::uint64_t every_steps = 0;  // 0: only at the end and when drained
+  std::uint64_t every_steps = 0;  // 0: not by steps
+  double every_minutes = 10;      // 0: not by time
   std::uint32_t keep = 3;
-  bool optimizer = true;  // its state, too: only then can a run go on from it
+  bool optimizer = true;    // its state, too: only then can a run go on from it
+  bool peers_write = true;  // those who see the run's checkpoints
   bool operator==(const CheckpointSection&) const = default;
 };
 

@@ -278,12 +278,18 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "How often the planner looks for moves."},
 
   {RUN(checkpoint, every_steps), ints(0, kAny),
-   "0: only at the end and when drained."},
+   "A checkpoint after every so many steps. 0: by time alone, at the end, and when drained."},
+  {RUN(checkpoint, every_minutes), reals(0, 525600),
+   "A checkpoint once the one before is so old, at the end of a step. 0: by steps alone, at the "
+   "end, and when drained; both 0: none before the end."},
   {RUN(checkpoint, keep), ints(1, 1 << 20),
    "Newest checkpoints kept."},
   {RUN(checkpoint, optimizer), flag(),
    "Checkpoints hold the optimizer's state, too (two to three times the bytes). false: a run can't "
    "go on from them; it would begin again."},
+  {RUN(checkpoint, peers_write), flag(),
+   "Peers that see the run's checkpoints folder write their stage there themselves, each a part. "
+   "false: all of it goes through the coordinator, as of those who do not see it."},
 
   {RUN(eval, every_steps), ints(0, kAny),
    "Evaluate the held-out sequences through the swarm this often. 0: only at the end."},

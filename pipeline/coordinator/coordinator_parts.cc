@@ -62,6 +62,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                  .events = events,
                  .rulings = rulings}),
       checkpointer({.shape = shape,
+                    .identity = identity,
                     .alarms = alarms,
                     .sink = doors.sink,
                     .journal = journal,
@@ -131,6 +132,19 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                std::move(questions.cut_off)),
       observers{&leases,   &audit,        &states, &phases, &standbys,  &gathering,
                 &recovery, &checkpointer, &round,  &intake, &stragglers} {}
+
+StatusSources CoordinatorParts::status_sources() const {
+  return {.shape = shape,
+          .identity = identity,
+          .life = life,
+          .sequence = sequence,
+          .stats = stats,
+          .sessions = sessions,
+          .members = members,
+          .shadows = shadows,
+          .boundaries = boundaries,
+          .checkpointer = checkpointer};
+}
 
 void CoordinatorParts::check_invariants() const {
   life.check_invariants();

@@ -30,6 +30,7 @@
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/run/status_report.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/state_transfer.h"
@@ -63,6 +64,7 @@ struct CoordinatorParts {
   CoordinatorParts(const Doors& doors, const CoordinatorOptions& options, Questions questions);
 
   void check_invariants() const;
+  StatusSources status_sources() const;
 
   // ---- The run, and how parts speak ----
   const RunShape shape;

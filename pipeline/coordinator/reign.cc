@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/marks.h"
-#include "pipeline/coordinator/run/status_report.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -356,17 +355,7 @@ std::vector<Seat> Reign::shadow_hosts(StageId stage) const {
 }
 
 std::string Reign::status_json() const {
-  return to_json(status_of({.shape = parts_.shape,
-                            .identity = parts_.identity,
-                            .life = parts_.life,
-                            .sequence = parts_.sequence,
-                            .stats = parts_.stats,
-                            .sessions = parts_.sessions,
-                            .members = parts_.members,
-                            .shadows = parts_.shadows,
-                            .boundaries = parts_.boundaries,
-                            .checkpointer = parts_.checkpointer},
-                           settling_.era_sentence(), parts_.alarms.now()));
+  return to_json(status_of(parts_.status_sources(), settling_.era_sentence(), parts_.alarms.now()));
 }
 
 }  // namespace swarmline

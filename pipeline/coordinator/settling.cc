@@ -285,10 +285,8 @@ void Settling::commit() {
   if (p.events.takes_lines())
     p.events.line(
         p.stats.log_line(*record, shares, p.boundaries, reduce_bytes, p.events.wall_seconds()));
-  const std::uint64_t every = parts_.shape.options.config.checkpoint.every_steps;
-  if (every > 0 && record->version % every == 0 &&
-      record->version < parts_.shape.options.config.run.steps)
-    p.checkpointer.begin(record->version, p.committer.updates());
+  if (record->version < parts_.shape.options.config.run.steps)
+    p.checkpointer.on_committed(record->version, p.committer.updates());
   if (p.life.is<life::Training>() && !p.sequence.finished()) p.relocation.plan();
   progress_ = phases_due_ = true;
   p.takeovers.wake();
@@ -317,8 +315,7 @@ bool Settling::finish() {
     if (member.state == MemberState::kReady && member.stepped < version) return false;
   if (!p.checkpointer.has_saved(version)) {
     if (!p.life.is<life::FinalCheckpoint>()) p.life.move_to(life::FinalCheckpoint{});
-    p.checkpointer.begin(version, p.committer.updates());
-    return p.checkpointer.is_active() || p.rulings.any();
+    return p.checkpointer.begin_last(version, p.committer.updates());
   }
   end(0, p.sequence.draining() && version < parts_.shape.options.config.run.steps
              ? fmt::format("drained after step {} of {}", version,

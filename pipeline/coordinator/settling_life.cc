@@ -69,18 +69,20 @@ void Settling::start_training() {
   CoordinatorParts& p = parts_;
   if (auto kept = p.journal.record_started(p.identity.era); !kept)
     return p.rulings.journal_failed(kept.error());
-  if (!p.gathering.has_trained() && parts_.shape.options.config.checkpoint.every_steps == 0 &&
+  const CheckpointSection& checkpoint = parts_.shape.options.config.checkpoint;
+  if (!p.gathering.has_trained() && checkpoint.every_steps == 0 && checkpoint.every_minutes == 0 &&
       parts_.shape.options.config.balance.shadows.none())
     p.events.event(
         "unprotected",
-        "checkpoint.every_steps and balance.shadows are 0: a stage that loses all its peers takes "
-        "the run back to where it began",
+        "checkpoint.every_steps, checkpoint.every_minutes and balance.shadows are 0: a stage that "
+        "loses all its peers takes the run back to where it began",
         LogLevel::kWarn);
   p.gathering.stop();
   p.gathering.set_trained();
   p.life.move_to(life::Training{});
   tell_views();
   p.stats.on_training_started(p.alarms.now());
+  p.checkpointer.start(p.alarms.now());
   p.events.event("start",
                  fmt::format("{} peers in {} stages, version {}", p.sessions.seated().size(),
                              p.shape.stages.size(), p.beginning.version()));
@@ -112,6 +114,7 @@ void Settling::end_recovery() {
     p.life.move_to(life::Training{});
   }
   p.stats.on_training_started(p.alarms.now());
+  p.checkpointer.start(p.alarms.now());
   for (const StageSpec& stage : p.shape.stages)
     if (p.members.ready_of(stage.stage).empty())
       return p.rulings.roll_back(fmt::format(
@@ -208,8 +211,8 @@ void Settling::begin_era(const Result<void>& found) {
 
 bool Settling::may_begin_again() const {
   // With a standby it is that one's turn: peers may be with it already.
-  return (parts_.life.is<life::Training>() || parts_.life.is<life::Draining>()) &&
-         parts_.shape.options.config.net.standby.empty() && restarts_ < knobs().self_restarts_max;
+  return parts_.life.is_running() && parts_.shape.options.config.net.standby.empty() &&
+         restarts_ < knobs().self_restarts_max;
 }
 
 // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
@@ -224,6 +227,8 @@ bool Settling::is_cut_off(const Seat& seat) const {
 void Settling::restart_itself(const Rulings::SelfRestart& why) {
   if (!may_begin_again()) return;
   SWARMLINE_MARK("settling.restarted_itself");
+  if (parts_.life.is<life::FinalCheckpoint>())
+    SWARMLINE_MARK("settling.restarted_in_last_checkpoint");
   parts_.events.event("lost_touch", why.why, LogLevel::kWarn);
   parts_.checkpointer.abandon("the coordinator begins again");
   parts_.life.move_to(life::RestartingItself{});

@@ -41,10 +41,13 @@ struct Knobs {
   // A timer that fires so late says that this machine stood still: what it waits for may be here.
   Duration overslept_min = std::chrono::milliseconds(50);
   // ---- Coordinator: checkpoints, eras, recovery ----
-  Duration checkpoint_deadline = std::chrono::seconds(600);
-  std::uint32_t damaged_checkpoints_max = 16;               // of a run
-  Duration gather_time = std::chrono::seconds(5);           // for peers told of a new era
-  std::uint32_t fruitless_eras_max = 16;                    // in a row
+  Duration checkpoint_progress = std::chrono::seconds(300);        // of each part of one
+  Duration checkpoint_pause_min = std::chrono::milliseconds(100);  // after one that failed
+  Duration checkpoint_pause_max = std::chrono::seconds(30);        // ... twice as long each time
+  std::uint32_t final_checkpoints_max = 64;                        // tries at the last one
+  std::uint32_t checkpoint_reads_max = 64;                         // tries at reading one
+  Duration gather_time = std::chrono::seconds(5);                  // for peers told of a new era
+  std::uint32_t fruitless_eras_max = 16;                           // in a row
   std::uint32_t eras_at_once = 4;                           // in a row; from then on with pauses
   Duration era_pause_min = std::chrono::milliseconds(100);  // twice as long each time
   Duration era_pause_max = std::chrono::seconds(5);
@@ -77,6 +80,8 @@ struct Knobs {
   Duration refetch_delay = std::chrono::milliseconds(200);
   std::uint32_t fetch_tries_max = 25;  // of one result, in a row
   std::uint32_t damaged_in_a_row = 3;  // pieces, then another holder
+  // ---- Peer: a checkpoint's pieces ----
+  Duration piece_again = std::chrono::seconds(1);  // one that nobody answered is sent once more
 };
 
 // One line of the table, for whoever turns knobs or lists them. A knob is a duration or a count.

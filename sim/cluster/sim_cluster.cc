@@ -1,91 +1,14 @@
 #include "sim/cluster/sim_cluster.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "base/check.h"
-#include "engine/checkpoint/safetensors.h"
-#include "engine/checkpoint/sha256.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 
 namespace swarmline {
-
-Result<void> MemoryCheckpoint::begin(const Description& description) {
-  writing_ = {.description = description, .files = {}, .hashes = {}};
-  return {};
-}
-
-Result<void> MemoryCheckpoint::write_piece(StageId stage, std::uint64_t offset, BytesView bytes) {
-  std::string& file = writing_.files[stage];
-  if (file.size() < offset + bytes.size()) file.resize(offset + bytes.size());
-  if (!bytes.empty()) std::memcpy(file.data() + offset, bytes.data(), bytes.size());
-  return {};
-}
-
-Result<void> MemoryCheckpoint::finish_stage(StageId stage, std::uint64_t size,
-                                            const std::string& sha256) {
-  const std::string& file = writing_.files[stage];
-  if (file.size() != size || sha256_hex(as_bytes(file)) != sha256)
-    return fail(ErrorCode::kCorrupt, "a stage file came damaged");
-  writing_.hashes[stage] = sha256;
-  return {};
-}
-
-Result<std::string> MemoryCheckpoint::commit() {
-  complete_.push_back(std::move(writing_));
-  return "memory:" + complete_.back().description.name;
-}
-
-Result<std::optional<CheckpointSource::Saved>> MemoryCheckpoint::open_newest(
-    std::map<std::string, BytesView>& tensors) const {
-  tensors.clear();
-  const auto whole = [](const Checkpoint& checkpoint) {
-    return checkpoint.description.optimizer_state &&
-           std::ranges::all_of(checkpoint.files, [&](const auto& file) {
-             return sha256_hex(as_bytes(file.second)) == checkpoint.hashes.at(file.first);
-           });
-  };
-  const auto newest = std::find_if(complete_.rbegin(), complete_.rend(), whole);
-  if (newest == complete_.rend()) return std::nullopt;
-  for (const auto& [stage, file] : newest->files) {
-    const BytesView bytes = as_bytes(file);
-    auto header = parse_safetensors(bytes, "memory");
-    if (!header) return std::unexpected(std::move(header).error());
-    for (const TensorInfo& tensor : header->tensors)
-      tensors[tensor.name] = bytes.subspan(header->data_start + tensor.offset, tensor.bytes);
-  }
-  return CheckpointSource::Saved{.version = newest->description.version,
-                                 .updates = newest->description.updates,
-                                 .path = "memory:" + newest->description.name};
-}
-
-void MemoryCheckpoint::damage_newest() {
-  complete_.back().files.rbegin()->second.back() ^= 1;
-}
-
-class SimCluster::Source final : public CheckpointSource {
- public:
-  Source(Runtime& runtime, const MemoryCheckpoint& checkpoints, Duration reading)
-      : runtime_(runtime), checkpoints_(checkpoints), reading_(reading) {}
-  void open_newest(Opened done) override {
-    runtime_.call_after(
-        reading_, [this, done = std::move(done)] { done(checkpoints_.open_newest(tensors_)); });
-  }
-  Result<BytesView> tensor(const std::string& name) const override {
-    const auto found = tensors_.find(name);
-    if (found == tensors_.end()) return fail(ErrorCode::kNotFound, "no tensor " + name);
-    return found->second;
-  }
-
- private:
-  Runtime& runtime_;
-  const MemoryCheckpoint& checkpoints_;
-  Duration reading_;
-  std::map<std::string, BytesView> tensors_;
-};
 
 // What a coordinator's process has of the lead.
 struct SimCluster::Leading {
@@ -140,16 +63,17 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   control.run_id = "simulated";
   control.model = model_;
   control.eval_sequences = options_.eval_sequences;
-  sources_.push_back(
-      std::make_unique<Source>(runtime_.node(node), sink_, options_.checkpoint_read));
+  sinks_.push_back(std::make_unique<SimCheckpointSink>(runtime_.node(node), checkpoints_));
+  sources_.push_back(std::make_unique<SimCheckpointSource>(runtime_.node(node), checkpoints_,
+                                                           options_.checkpoint_read));
   control.checkpoints = sources_.back().get();
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
-  coordinator_ =
-      std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), **journal, sink_,
-                                    control, [this, reign = reign_](RunOutcome outcome) {
-                                      if (reign == reign_) outcome_ = std::move(outcome);
-                                    });
+  coordinator_ = std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), **journal,
+                                               *sinks_.back(), control,
+                                               [this, reign = reign_](RunOutcome outcome) {
+                                                 if (reign == reign_) outcome_ = std::move(outcome);
+                                               });
   auto bound = coordinator_->start();
   SWARMLINE_CHECK_MSG(bound.has_value(), bound ? "" : bound.error().what);
   address_ = *bound;
@@ -163,7 +87,6 @@ void SimCluster::kill_coordinator(Death how) {
     network_.kill(kCoordinatorNode);
   }
   journal_.power_cut();
-  sink_.abandon();  // whole only once it is committed
 }
 
 void SimCluster::restart_coordinator() {
@@ -174,7 +97,6 @@ void SimCluster::restart_coordinator() {
 
 void SimCluster::take_over() {
   former_.push_back(std::move(coordinator_));
-  sink_.abandon();
   make_coordinator(kStandbyNode, kStandbyAddress);
 }
 

@@ -6,7 +6,6 @@
 //   Bounds:    run() ends at its virtual limit.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "node/leadership.h"
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/stage/stage_peer.h"
+#include "sim/cluster/sim_checkpoints.h"
 #include "sim/doors/sim_control_store.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_journal.h"
@@ -62,36 +62,6 @@ struct SimClusterOptions {
   // The model of each peer; tests wrap it to make it fail or stall.
   decltype(StagePeerOptions::make_model) make_model;
   decltype(StagePeerOptions::make_wiring) make_wiring;
-};
-
-// Keeps every complete checkpoint, in the order in which they were made.
-class MemoryCheckpoint final : public CheckpointSink {
- public:
-  Result<void> begin(const Description& description) override;
-  Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) override;
-  Result<void> finish_stage(StageId stage, std::uint64_t size, const std::string& sha256) override;
-  Result<std::string> commit() override;
-  void abandon() override { writing_.files.clear(); }
-  // The newest whole one, and its tensors by name; they stay where they are.
-  Result<std::optional<CheckpointSource::Saved>> open_newest(
-      std::map<std::string, BytesView>& tensors) const;
-
-  using Files = std::map<StageId, std::string>;
-  Files files() const { return complete_.empty() ? Files() : complete_.back().files; }
-  std::size_t complete() const { return complete_.size(); }
-  std::uint64_t version() const {  // of the newest; 0: none
-    return complete_.empty() ? 0 : complete_.back().description.version;
-  }
-  void damage_newest();  // one byte of a parameter
-
- private:
-  struct Checkpoint {
-    Description description;
-    Files files;
-    std::map<StageId, std::string> hashes;
-  };
-  Checkpoint writing_;
-  std::deque<Checkpoint> complete_;  // their bytes stay where they are
 };
 
 class SimCluster {
@@ -142,8 +112,9 @@ class SimCluster {
   // For oracles.
   void watch_journal(SimJournal::Watcher watcher) { journal_.watch(std::move(watcher)); }
   std::uint64_t journal_writes() const { return journal_.writes(); }
-  const MemoryCheckpoint& checkpoint() const { return sink_; }
-  void damage_newest_checkpoint() { sink_.damage_newest(); }
+  const SimCheckpoints& checkpoint() const { return checkpoints_; }
+  void damage_newest_checkpoint() { checkpoints_.damage_newest(); }
+  SimDisk& disk() { return checkpoints_.disk(); }  // that checkpoints are on
   std::uint64_t trace_hash() const { return runtime_.trace_hash(); }
 
   // Tensor name -> its bytes at the peer (the newest committed version). Read when the run has
@@ -169,14 +140,14 @@ class SimCluster {
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
-  class Source;  // of the checkpoints, for one coordinator
   struct Leading;
   SimJournal journal_;
   SimLead lead_{journal_};
   std::uint64_t reign_ = 0;
   std::vector<std::unique_ptr<Leading>> leading_;  // of all coordinators that ever led
-  MemoryCheckpoint sink_;
-  std::vector<std::unique_ptr<Source>> sources_;
+  SimCheckpoints checkpoints_{runtime_.rng("checkpoints")};
+  std::vector<std::unique_ptr<SimCheckpointSink>> sinks_;  // of all coordinators that ever led
+  std::vector<std::unique_ptr<SimCheckpointSource>> sources_;
   std::vector<std::string> log_lines_;
   std::optional<RunOutcome> outcome_;
   std::unique_ptr<Coordinator> coordinator_;

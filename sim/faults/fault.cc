@@ -44,7 +44,12 @@ bool hits_coordinator(FaultKind kind) {
   return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart ||
          kind == FaultKind::kCorrupt || kind == FaultKind::kStall ||
          kind == FaultKind::kPowerLoss || kind == FaultKind::kIsolate || kind == FaultKind::kMute ||
-         kind == FaultKind::kDeaf || kind == FaultKind::kFull;
+         kind == FaultKind::kDeaf || kind == FaultKind::kFull || hits_disk(kind);
+}
+
+bool hits_disk(FaultKind kind) {
+  return kind == FaultKind::kDiskFull || kind == FaultKind::kDiskError ||
+         kind == FaultKind::kDiskSlow || kind == FaultKind::kDiskStuck;
 }
 
 void FaultInjector::apply(const Fault& fault) {
@@ -97,6 +102,11 @@ void FaultInjector::apply(const Fault& fault) {
       return join(cluster_.machine(node - 1), std::nullopt);
     case FaultKind::kBrokenJoin:
       return join(cluster_.machine(node - 1), fault.time);
+    case FaultKind::kDiskFull:
+    case FaultKind::kDiskError:
+    case FaultKind::kDiskSlow:
+    case FaultKind::kDiskStuck:
+      return hurt_disk(fault);
     case FaultKind::kDrain:
       begin(node);
       return runtime.node(node).post(
@@ -172,6 +182,17 @@ void FaultInjector::note(const Fault& fault) {
       fault.kind != FaultKind::kHalfWay)
     text += fmt::format(", {:.3g} s", to_seconds(fault.time));
   history_.push_back(std::move(text));
+}
+
+// Whoever writes to it is not hurt itself: other faults may hit it meanwhile.
+void FaultInjector::hurt_disk(const Fault& fault) {
+  SimDisk& disk = cluster_.disk();
+  const Instant until = cluster_.runtime().now() + fault.time;
+  if (fault.kind == FaultKind::kDiskFull) disk.fill(until);
+  if (fault.kind == FaultKind::kDiskError) disk.fail_often(until, fault.factor);
+  if (fault.kind == FaultKind::kDiskSlow) disk.slow_down(until, fault.factor);
+  if (fault.kind == FaultKind::kDiskStuck) disk.get_stuck(until);
+  heal_after(fault.time, {}, [] {});
 }
 
 void FaultInjector::restart(SimNodeId node, Duration time) {

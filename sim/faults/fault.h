@@ -41,6 +41,11 @@ enum class FaultKind : std::uint8_t {
   kHalfOpen,    // on the connections of `node` and `other` everything vanishes for ever
   kHalfWay,     // ... what `node` sends
   kFull,        // it has no descriptors left, for `time`
+  // Of the disk that checkpoints are on, each for `time`:
+  kDiskFull,   // nothing can be written
+  kDiskError,  // one operation in `factor` fails
+  kDiskSlow,   // everything takes `factor` times as long
+  kDiskStuck,  // what is synced comes back after it
 };
 struct FaultName {
   FaultKind kind;
@@ -67,20 +72,25 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kDeaf, "deaf", true},
                                            FaultName{FaultKind::kHalfOpen, "half-open", true},
                                            FaultName{FaultKind::kHalfWay, "half-way", true},
-                                           FaultName{FaultKind::kFull, "full", true}};
+                                           FaultName{FaultKind::kFull, "full", true},
+                                           FaultName{FaultKind::kDiskFull, "disk-full"},
+                                           FaultName{FaultKind::kDiskError, "disk-error"},
+                                           FaultName{FaultKind::kDiskSlow, "disk-slow"},
+                                           FaultName{FaultKind::kDiskStuck, "disk-stuck"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool is_on_request(FaultKind kind);
 bool keeps_memory(FaultKind kind);      // whom it hits holds what it held, and goes on
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
+bool hits_disk(FaultKind kind);  // it concerns the checkpoints' disk; `node` is the coordinator
 
 struct Fault {
   FaultKind kind = FaultKind::kKill;
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;                      // kSlow, kCorrupt; >= 1
+  double factor = 4;                      // kSlow, kCorrupt, kDiskError, kDiskSlow; >= 1
   SimWake wake = SimWake::kSocketsFirst;  // kStall
 };
 
@@ -104,6 +114,7 @@ class FaultInjector {
   void note(const Fault& fault);
   void apply_lasting(const Fault& fault);
   void lose_power(SimNodeId node, Duration time);
+  void hurt_disk(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

@@ -9,6 +9,8 @@ namespace {
 constexpr double kTimeSecondsMin = 0.001;
 constexpr double kLongSecondsMin = 0.1;
 constexpr double kCoordinatorShare = 0.2;  // of the faults that can be its
+constexpr int kDiskTimes = 2;              // a disk's faults last so much longer
+constexpr double kDiskSlowness = 20;       // what a small model writes takes no time
 
 }  // namespace
 
@@ -122,6 +124,11 @@ void RandomFaults::draw() {
   if (fault.kind == FaultKind::kStage && (!trains_ || stages_lost_++ >= kStagesLostMax)) return;
   if (joins) {
     fault.node = other;  // a machine like that one, whatever became of it
+  } else if (hits_disk(fault.kind)) {
+    fault.node = kCoordinatorNode;
+    fault.time *= kDiskTimes;
+    fault.factor *= fault.kind == FaultKind::kDiskSlow ? kDiskSlowness : 1;
+    return injector_.apply(fault);
   } else if (at_coordinator && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;

@@ -176,7 +176,10 @@ TimedFault read_fault(ScenarioKeys& keys, const std::string& name, std::uint32_t
   timed.fault.time = from_seconds(seconds);
   keys.real("faults", key("factor"), timed.fault.factor, 1, 1e6);
   const bool two = takes_two(timed.fault.kind);
-  timed.fault.node = read_node(keys, key("machine"), hits_coordinator(timed.fault.kind), machines);
+  timed.fault.node =
+      hits_disk(timed.fault.kind)
+          ? kCoordinatorNode
+          : read_node(keys, key("machine"), hits_coordinator(timed.fault.kind), machines);
   if (keys.has("faults", key("other"))) {
     timed.fault.other = read_node(keys, key("other"), true, machines);
     if (!two)

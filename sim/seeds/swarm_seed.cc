@@ -329,10 +329,19 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   const Duration silence = draw_silence(rng, swarm.config, swarm.link);
   RandomFaultOptions& faults = scenario.faults;
   for (const FaultName& kind : kFaultKinds)
-    if (kind.kind != FaultKind::kCorrupt && !kind.on_request && once_in(rng, 2))
+    if (kind.kind != FaultKind::kCorrupt && !kind.on_request && !hits_disk(kind.kind) &&
+        once_in(rng, 2))
       faults.kinds.push_back(kind.kind);
   Rng damage = root.split("damage");  // of its own: the other draws are older
   if (once_in(damage, 4)) faults.kinds.push_back(FaultKind::kCorrupt);
+  Rng disk = root.split("disk");
+  for (const FaultName& kind : kFaultKinds) {
+    if (!hits_disk(kind.kind) || !once_in(disk, 8)) continue;
+    faults.kinds.push_back(kind.kind);
+    // Something has to be written meanwhile.
+    if (swarm.config.checkpoint.every_steps == 0)
+      swarm.config.checkpoint.every_steps = 1 + disk.below(3);
+  }
   if (faults.kinds.empty()) faults.kinds.push_back(FaultKind::kKill);
   faults.count = 2 + rng.below(24);
   faults.gap = one_of<Duration>(rng, {5ms, 50ms, 300ms});

@@ -1,7 +1,9 @@
 #include "engine/checkpoint/checkpoint_folder.h"
 
 #include <filesystem>
+#include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,6 +79,35 @@ TEST_F(CheckpointFolderTest, KeepsTheNewest) {
   EXPECT_THAT(steps(), ElementsAre(20, 100));
   ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 1));
   EXPECT_THAT(steps(), ElementsAre(100));
+}
+
+// [The newest is damaged, and the run begins again before it: what is written then stays.]
+TEST_F(CheckpointFolderTest, DamagedOnesDoNotCountAsKept) {
+  for (const std::uint64_t step : {10, 90, 100}) write_checkpoint(folder_.path(), step, {image_});
+  for (const std::uint64_t step : {90, 100})
+    std::filesystem::resize_file(folder_.at(fmt::format("step-{}/stage-0.safetensors", step)), 10);
+  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 1));
+  EXPECT_THAT(steps(), ElementsAre(10));
+  EXPECT_THAT(*list_folder(folder_.path()), ElementsAre("step-10", "step-100.damaged"));
+  ASSERT_TRUE(set_aside_damaged(folder_.at("step-10")));
+  EXPECT_TRUE(steps().empty());
+  EXPECT_EQ(*latest_checkpoint(folder_.path()), std::nullopt);
+}
+
+// [A run that went back writes lower steps than it had before: they are the newer ones.]
+TEST_F(CheckpointFolderTest, AHigherEraIsNewer) {
+  for (const auto& [step, era] : {std::pair(100U, 0U), {10U, 1U}, {20U, 1U}}) {
+    auto writer = CheckpointWriter::begin(folder_.path(), step, 1);
+    ASSERT_TRUE(writer);
+    send_stage(*writer, 0, image_, 100);
+    Manifest manifest = small_manifest({1});
+    manifest.era = era;
+    ASSERT_TRUE(writer->commit(std::move(manifest)));
+  }
+  EXPECT_THAT(steps(), ElementsAre(100, 10, 20));
+  EXPECT_EQ((*latest_checkpoint(folder_.path()))->path, folder_.at("step-20"));
+  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 2));
+  EXPECT_THAT(steps(), ElementsAre(10, 20));
 }
 
 }  // namespace

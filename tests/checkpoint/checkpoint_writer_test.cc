@@ -31,7 +31,7 @@ class CheckpointWriterTest : public testing::Test {
 
 TEST_F(CheckpointWriterTest, AppearsWholeOrNotAtAll) {
   auto writer = begin(2);
-  EXPECT_THAT(files(), ElementsAre("step-7.partial"));
+  EXPECT_THAT(files(), ElementsAre("step-7.0.partial"));
   send_stage(writer, 1, image_, 64);
   EXPECT_TRUE(writer.stage_finished(1));
   EXPECT_FALSE(writer.complete());
@@ -40,7 +40,7 @@ TEST_F(CheckpointWriterTest, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(early.error().code, ErrorCode::kRefused);
   send_stage(writer, 0, image_, 1000);
   EXPECT_TRUE(writer.complete());
-  EXPECT_THAT(files(), ElementsAre("step-7.partial"));
+  EXPECT_THAT(files(), ElementsAre("step-7.0.partial"));
   const auto path = writer.commit(small_manifest({1, 1}));
   ASSERT_TRUE(path) << path.error().what;
   EXPECT_EQ(*path, checkpoints_ + "/step-7");
@@ -50,8 +50,8 @@ TEST_F(CheckpointWriterTest, AppearsWholeOrNotAtAll) {
 
   const auto manifest = read_checkpoint(*path, Verify::kContents);
   ASSERT_TRUE(manifest) << manifest.error().what;
-  EXPECT_EQ(manifest->stages[0].sha256, image_.sha256());
-  EXPECT_EQ(manifest->stages[1].bytes, image_.size_bytes());
+  EXPECT_EQ(manifest->stages[0].parts[0].sha256, image_.sha256());
+  EXPECT_EQ(manifest->stages[1].parts[0].bytes, image_.size_bytes());
 }
 
 TEST_F(CheckpointWriterTest, DroppedLeavesNothing) {
@@ -64,7 +64,7 @@ TEST_F(CheckpointWriterTest, DroppedLeavesNothing) {
 }
 
 TEST_F(CheckpointWriterTest, LeftOversOfAKilledWriterAreRemoved) {
-  folder_.write("run/checkpoints/step-7.partial/stage-5.safetensors", "old");
+  folder_.write("run/checkpoints/step-7.3.partial/stage-5.safetensors", "old");
   auto writer = begin(1);
   send_stage(writer, 0, image_, 64);
   const auto path = writer.commit(small_manifest({1}));
@@ -139,8 +139,30 @@ TEST_F(CheckpointWriterTest, SameStepIsReplaced) {
   const Buffer other_arena = counted_arena(layout_, 5);
   const StageFileImage other({{.layout = layout_, .arena = other_arena.bytes()}});
   const std::string path = write_checkpoint(checkpoints_, 7, {other});
-  EXPECT_EQ(read_checkpoint(path, Verify::kContents)->stages[0].sha256, other.sha256());
+  EXPECT_EQ(read_checkpoint(path, Verify::kContents)->stages[0].parts[0].sha256, other.sha256());
   EXPECT_THAT(files(), ElementsAre("step-7"));
+}
+
+// One part comes in pieces, the other lies there: whoever wrote it says what it is.
+TEST_F(CheckpointWriterTest, PartsMakeAStage) {
+  auto writer = CheckpointWriter::begin(checkpoints_, 7, {2}, 3);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->write_piece(0, 0, image_.piece(0, UINT64_MAX).bytes(), 1));
+  ASSERT_TRUE(writer->finish_stage(0, image_.size_bytes(), image_.sha256(), 1));
+  EXPECT_FALSE(writer->complete());
+  EXPECT_EQ(writer->adopt_part(0, 0, 4, sha256_hex(as_bytes("part"))).error().code,
+            ErrorCode::kNotFound);
+  folder_.write("run/checkpoints/step-7.3.partial/stage-0-0.safetensors", "part");
+  EXPECT_EQ(writer->adopt_part(0, 0, 5, sha256_hex(as_bytes("part"))).error().code,
+            ErrorCode::kCorrupt);
+  ASSERT_TRUE(writer->adopt_part(0, 0, 4, sha256_hex(as_bytes("part"))));
+  EXPECT_EQ(writer->adopt_part(0, 0, 4, "").error().code, ErrorCode::kRefused);
+  EXPECT_EQ(writer->adopt_part(0, 2, 4, "").error().code, ErrorCode::kRefused);
+  const auto path = writer->commit(small_manifest({1}));
+  ASSERT_TRUE(path) << path.error().what;
+  EXPECT_THAT(*list_folder(*path),
+              ElementsAre("manifest.json", "stage-0-0.safetensors", "stage-0-1.safetensors"));
+  EXPECT_TRUE(read_checkpoint(*path, Verify::kContents));
 }
 
 }  // namespace

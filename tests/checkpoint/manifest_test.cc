@@ -1,6 +1,8 @@
 #include "engine/checkpoint/manifest.h"
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,15 +27,47 @@ Manifest sample() {
   manifest.model.dropout = 0.1;
   manifest.model.dtype = DType::kF64;
   manifest.model.share_layers = 2;
-  manifest.stages[0].bytes = 1234;
-  manifest.stages[1].bytes = 5'000'000'000;
-  manifest.stages[1].sha256 = std::string(64, 'f');
+  manifest.era = 2;
+  manifest.stages[0].parts[0].bytes = 1234;
+  manifest.stages[1].parts[0].bytes = 5'000'000'000;
+  manifest.stages[1].parts[0].sha256 = std::string(64, 'f');
   return manifest;
 }
 
 // A changed file must raise kCheckpointFormat and docs/formats/checkpoint.md.
 TEST(ManifestTest, Golden) {
   expect_golden("checkpoint/manifest.json", to_json(sample()));
+}
+
+// What was written by older ones is read for ever.
+TEST(ManifestTest, TheOldestFormatIsRead) {
+  std::ifstream file(std::string(SWARMLINE_SOURCE_DIR) +
+                     "/tests/golden/checkpoint/manifest_format_1.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto read = parse_manifest(text.str(), "m");
+  ASSERT_TRUE(read) << read.error().what;
+  Manifest same = sample();
+  same.era = 0;
+  EXPECT_EQ(to_json(*read), to_json(same));
+}
+
+TEST(ManifestTest, AStageInParts) {
+  Manifest manifest = sample();
+  manifest.stages[1].parts.clear();
+  for (std::uint32_t part = 0; part < 3; ++part)
+    manifest.stages[1].parts.push_back(
+        {.file = part_file_name(1, part, 3), .sha256 = std::string(64, 'a'), .bytes = part});
+  const std::string json = to_json(manifest);
+  const auto read = parse_manifest(json, "m");
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(to_json(*read), json);
+  EXPECT_EQ(read->stages[1].parts[2].file, "stage-1-2.safetensors");
+  std::string wrong = json;
+  wrong.replace(wrong.find("stage-1-2"), 9, "stage-1-1");
+  EXPECT_FALSE(parse_manifest(wrong, "m"));
+  manifest.stages[1].parts.resize(kStagePartsMax + 1, manifest.stages[1].parts[0]);
+  EXPECT_FALSE(parse_manifest(to_json(manifest), "m"));
 }
 
 TEST(ManifestTest, BoundariesAndCompute) {
@@ -66,7 +100,7 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(manifest->run, "a \"run\"");
   EXPECT_EQ(manifest->model.norm, NormKind::kRmsNorm);
   EXPECT_EQ(manifest->model.rope_theta, 10000);
-  EXPECT_EQ(manifest->stages[1].bytes, 5'000'000'000U);
+  EXPECT_EQ(manifest->stages[1].parts[0].bytes, 5'000'000'000U);
 }
 
 // Found by the fuzzer: numbers of many digits came back an ulp away from what was written.
@@ -100,10 +134,10 @@ struct BadManifest {
 
 const std::vector<BadManifest> kBadManifests = {
     {"NoJson", "\"run\"", "run", "step-7/manifest.json is no JSON"},
-    {"NewerFormat", "\"format\": 1", "\"format\": 2",
-     "has format 2, and this swarmline knows format 1", ErrorCode::kIncompatible},
-    {"NoFormat", "\"format\": 1,", "", "has no \"format\""},
-    {"FormatText", "\"format\": 1", "\"format\": \"1\"", "\"format\" is no whole number"},
+    {"NewerFormat", "\"format\": 2", "\"format\": 3",
+     "has format 3, and this swarmline knows formats 1 to 2", ErrorCode::kIncompatible},
+    {"NoFormat", "\"format\": 2,", "", "has no \"format\""},
+    {"FormatText", "\"format\": 2", "\"format\": \"2\"", "\"format\" is no whole number"},
     {"StepNegative", "\"step\": 7", "\"step\": -7", "\"step\" is no whole number"},
     {"StepFraction", "\"step\": 7", "\"step\": 7.5", "\"step\" is no whole number"},
     {"StepTwice", "\"step\": 7", "\"step\": 7, \"step\": 8", "has the key \"step\" twice"},
@@ -120,8 +154,9 @@ const std::vector<BadManifest> kBadManifests = {
     {"StagesEmpty", "\"stages\": [", "\"stages\": [], \"s\": [", "no list of 1 to 1024 stages"},
     {"StageNoObject", "\"stages\": [", "\"stages\": [4, ", "stage 0 is no JSON object"},
     {"PathOutOfTheFolder", "stage-1.safetensors", "../stage-1.safetensors",
-     "stage 1: \"file\" is not \"stage-1.safetensors\""},
-    {"OtherStagesFile", "stage-1.safetensors", "stage-0.safetensors", "stage 1: \"file\" is not"},
+     "stage 1 part 0: \"file\" is not \"stage-1.safetensors\""},
+    {"OtherStagesFile", "stage-1.safetensors", "stage-0.safetensors",
+     "stage 1 part 0: \"file\" is not"},
     {"HashTooShort", "\"000", "\"00", "\"sha256\" is not 64 hex digits"},
     {"HashNotHex", "\"000", "\"00g", "\"sha256\" is not 64 hex digits"},
     {"BytesBeyondBound", "5000000000", "5000000000000000", "\"bytes\" is no whole number"},

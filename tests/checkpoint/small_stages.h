@@ -58,9 +58,9 @@ inline Manifest small_manifest(const std::vector<std::uint32_t>& layers_per_stag
   manifest.model.vocab = 257;
   std::uint32_t first = 0;
   for (const std::uint32_t layers : layers_per_stage) {
+    const auto stage = static_cast<std::uint32_t>(manifest.stages.size());
     manifest.stages.push_back(
-        {.file = stage_file_name(static_cast<std::uint32_t>(manifest.stages.size())),
-         .sha256 = std::string(64, '0'),
+        {.parts = {{.file = part_file_name(stage, 0, 1), .sha256 = std::string(64, '0')}},
          .first_layer = first,
          .last_layer = first + layers});
     first += layers;

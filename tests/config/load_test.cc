@@ -110,8 +110,10 @@ moves = false
 period_seconds = 7
 [checkpoint]
 every_steps = 2
+every_minutes = 0.5
 keep = 1
 optimizer = false
+peers_write = false
 [eval]
 every_steps = 4
 sequences_max = 6

@@ -126,7 +126,8 @@ TEST_F(Relocating, WhoAveragesStaysUntilTheStepIsCommitted) {
 
 TEST_F(Relocating, WhoSavesItsStageStaysUntilThatHasEnded) {
   bench.seated(1);
-  bench.checkpointer.begin(8, 8);
+  bench.checkpointer.begin_last(8, 8);
+  bench.sink.work();
   ASSERT_TRUE(bench.checkpointer.is_saving(b));
   leaves(b);
   EXPECT_TRUE(released().empty());

@@ -6,35 +6,15 @@
 
 #include "pipeline/coordinator/members/balance_desk.h"
 #include "pipeline/coordinator/members/relocation.h"
+#include "pipeline/coordinator/run/run_identity.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/state_transfer.h"
 #include "pipeline/coordinator/states/takeovers.h"
+#include "tests/coordinator/fake_sink.h"
 #include "tests/coordinator/parts_bench.h"
 
 namespace swarmline {
-
-class FakeSink final : public CheckpointSink {
- public:
-  Result<void> begin(const Description& description) override {
-    begun = description.name;
-    return {};
-  }
-  Result<void> write_piece(StageId, std::uint64_t, BytesView bytes) override {
-    written += bytes.size();
-    return full ? fail(ErrorCode::kIo, "no space left") : Result<void>();
-  }
-  Result<void> finish_stage(StageId, std::uint64_t, const std::string& sha256) override {
-    return sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>();
-  }
-  Result<std::string> commit() override { return "checkpoints/" + begun; }
-  void abandon() override { ++abandoned; }
-
-  std::string begun;
-  std::uint64_t written = 0;
-  int abandoned = 0;
-  bool full = false;
-};
 
 struct StatesBench : PartsBench {
   using PartsBench::PartsBench;
@@ -74,8 +54,10 @@ struct StatesBench : PartsBench {
                        .round = round,
                        .events = events,
                        .rulings = rulings}};
+  RunIdentity run_identity;
   FakeSink sink;
   Checkpointer checkpointer{{.shape = shape,
+                             .identity = run_identity,
                              .alarms = alarms,
                              .sink = sink,
                              .journal = journal,

@@ -1,4 +1,4 @@
-// State transfer, shadows, takeovers and checkpoints, each without what is above it.
+// State transfer, shadows and takeovers, each without what is above it.
 #include <gtest/gtest.h>
 
 #include "pipeline/protocol/knobs.h"
@@ -188,94 +188,6 @@ TEST_F(TakingOver, WithoutACandidateTheStageIsGone) {
   ASSERT_EQ(gone.size(), 1U);
   EXPECT_EQ(gone[0].seat, b);
   EXPECT_FALSE(takeovers.any());
-}
-
-// ---- Checkpointer -------------------------------------------------------------------------------
-
-class Checkpoints : public States {
- protected:
-  Result<void> send(const Seat& seat, const std::string& sha256 = "right") {
-    wire::CheckpointPiece piece;
-    piece.set_checkpoint(token);
-    piece.set_stage(seat.stage.value);
-    piece.set_last(true);
-    piece.set_size(3);
-    piece.set_sha256(sha256);
-    Buffer bytes(3);
-    Frame frame = make_frame(MessageKind::kCheckpointPiece, piece, {SharedBytes(std::move(bytes))});
-    Result<void> answered = fail(ErrorCode::kRefused, "no answer");
-    checkpointer.on_piece(seat, frame, [&](const Result<Frame>& answer) {
-      answered = answer ? Result<void>() : std::unexpected(answer.error());
-    });
-    bench.outbox.flush();
-    return answered;
-  }
-  void begin(std::uint64_t version) {
-    checkpointer.begin(version, version);
-    const auto told = bench.told<wire::SaveStage>(a, MessageKind::kSaveStage);
-    token = told.back().checkpoint();
-  }
-
-  FakeSink& sink = bench.sink;
-  Checkpointer& checkpointer = bench.checkpointer;
-  std::string token;
-};
-
-TEST_F(Checkpoints, IsInPlaceWhenEveryStagesFileIsWhole) {
-  begin(8);
-  EXPECT_TRUE(checkpointer.is_saving(a));
-  EXPECT_TRUE(send(a).has_value());
-  checkpointer.check_invariants();
-  EXPECT_FALSE(checkpointer.has_saved(8));
-  EXPECT_FALSE(send(a).has_value()) << "nobody asked for it twice";
-  EXPECT_TRUE(send(b).has_value());
-  EXPECT_TRUE(checkpointer.has_saved(8));
-  EXPECT_EQ(checkpointer.last(), "checkpoints/step-8");
-  EXPECT_EQ(bench.journal.read()->checkpoint, "checkpoints/step-8");
-  EXPECT_FALSE(checkpointer.is_active());
-}
-
-TEST_F(Checkpoints, ALostSaverEndsIt) {
-  begin(8);
-  const MarkExpected abandoned("checkpointer.abandoned");
-  checkpointer.on_seat_lost(bench.lost(b));
-  EXPECT_FALSE(checkpointer.is_active());
-  EXPECT_EQ(sink.abandoned, 1);
-  EXPECT_FALSE(send(a).has_value());
-}
-
-TEST_F(Checkpoints, ADamagedFileEndsThisTryAndTooManyOfThemTheRun) {
-  const MarkExpected damaged("checkpointer.damaged");
-  for (std::uint32_t times = 0; times <= knobs().damaged_checkpoints_max; ++times) {
-    EXPECT_FALSE(bench.rulings.any());
-    begin(8);
-    EXPECT_FALSE(send(a, "wrong").has_value());
-  }
-  EXPECT_TRUE(bench.rulings.take_failure().has_value());
-}
-
-TEST_F(Checkpoints, OneThatDoesNotBecomeWholeInTimeEndsTheRun) {
-  begin(8);
-  send(a);
-  bench.detector.begin(bench.alarms.now() + knobs().checkpoint_deadline);
-  const MarkExpected deadline("checkpointer.deadline");
-  bench.clock.run_for(knobs().checkpoint_deadline + 1ms);
-  const auto sentence = bench.rulings.take_failure();
-  ASSERT_TRUE(sentence.has_value());
-  EXPECT_NE(sentence->find("checkpoint step-8 was not complete after"), std::string::npos);
-}
-
-TEST_F(Checkpoints, AFullDiskEndsTheRunWithItsReason) {
-  sink.full = true;
-  begin(8);
-  send(a);
-  EXPECT_EQ(bench.rulings.take_failure(), "the checkpoint can't be written: no space left");
-}
-
-TEST_F(Checkpoints, AStageThatIsBeingTakenOverHasNoneNow) {
-  bench.lost(b);
-  checkpointer.begin(8, 8);
-  EXPECT_FALSE(checkpointer.is_active());
 }
 
 }  // namespace

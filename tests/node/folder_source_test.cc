@@ -69,7 +69,7 @@ TEST_F(FolderSourceTest, TheNewestWholeOneIsOpened) {
     EXPECT_EQ((*saved)->version, newest);
     EXPECT_EQ((*saved)->updates, newest);
     EXPECT_TRUE(source.tensor("weight").has_value());
-    const std::string damaged = (*saved)->path + "/" + stage_file_name(0);
+    const std::string damaged = (*saved)->path + "/" + part_file_name(0, 0, 1);
     std::filesystem::resize_file(damaged, std::filesystem::file_size(damaged) - 1);
   }
   const auto none = opened(source);

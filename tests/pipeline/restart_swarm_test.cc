@@ -343,7 +343,8 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
           std::pair("ended", trains ? "0" : "1")})
       ASSERT_TRUE(journal->put_meta(key, value).has_value());
     ASSERT_TRUE(network.node(5).listen({"sim", 9}, [](const auto&) {}).has_value());
-    MemoryCheckpoint checkpoint;
+    SimCheckpoints checkpoints(Rng(1));
+    SimCheckpointSink checkpoint(runtime.node(0), checkpoints);
     CoordinatorOptions options;
     options.config = run_of({1}, 0);
     options.config.net.listen = "sim:0";
@@ -365,12 +366,18 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
 TEST(Unprotected, IsSaidWhenTheRunStarts) {
   struct Case {
     std::uint64_t every_steps;
+    double every_minutes;
     ShadowsPerStage shadows;
     std::size_t said;
   };
-  for (const Case& one : {Case{0, {}, 1}, {2, {}, 0}, {0, {.count = 1}, 0}, {0, kShadowsAuto, 0}}) {
+  for (const Case& one : {Case{0, 0, {}, 1},
+                          {0, 10, {}, 0},
+                          {2, 0, {}, 0},
+                          {0, 0, {.count = 1}, 0},
+                          {0, 0, kShadowsAuto, 0}}) {
     RunConfig config = run_of({2, 2}, 0);
     config.checkpoint.every_steps = one.every_steps;
+    config.checkpoint.every_minutes = one.every_minutes;
     config.balance.shadows = one.shadows;
     Swarm swarm(options_of(config));
     Crash crash(swarm, {MessageKind::kCommit, 4, true});

@@ -69,7 +69,8 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
   EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
             "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
             "slow, partition, one-way, reset, join, broken-join, drain, stage, corrupt, stall, "
-            "power-loss, isolate, mute, deaf, half-open, half-way, full");
+            "power-loss, isolate, mute, deaf, half-open, half-way, full, "
+            "disk-full, disk-error, disk-slow, disk-stuck");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
             "s.toml:24: faults.one.machine: found 9, expected a whole number from 1 to 8");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),

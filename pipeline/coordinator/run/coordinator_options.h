@@ -1,6 +1,6 @@
 // What a coordinator is made with, where its checkpoints go and come from, and how it ends.
 //   Ownership: sinks and sources outlive the coordinator. Thread: control thread.
-//   Errors:    a sink that can't be written ends the run.
+//   Errors:    a sink that can't be written costs a checkpoint, not the run.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,29 @@ struct RunOutcome {
 };
 
 // Where checkpoints go, piece by piece; the run folder in life, memory in the simulator.
+//   What:   nothing waits for the disk: what is called is carried out later, one after the other,
+//           in the order of the calls, and says then how it went, on the control thread. After an
+//           error the checkpoint can only be abandoned. What was abandoned may still say so.
+//   Errors: kCorrupt (of finish_stage: other bytes came than were announced), kIo, kRefused.
 class CheckpointSink {
  public:
   struct Description {
     std::string name;  // "step-100"
     std::uint64_t version = 0;
+    Era era;
     std::vector<StageSpec> stages;
     std::string config_toml;
     bool optimizer_state = false;  // the stage files hold it (saved_state.h)
     std::uint64_t updates = 0;     // commits so far that were not skipped
   };
+  using Done = std::function<void(Result<void>)>;
+  using Committed = std::function<void(Result<std::string>)>;  // the path for people
   virtual ~CheckpointSink() = default;
-  virtual Result<void> begin(const Description& description) = 0;
-  virtual Result<void> write_piece(StageId stage, std::uint64_t offset, BytesView bytes) = 0;
-  virtual Result<void> finish_stage(StageId stage, std::uint64_t size,
-                                    const std::string& sha256) = 0;
-  virtual Result<std::string> commit() = 0;  // the path for people
+  virtual void begin(const Description& description, Done done) = 0;
+  virtual void write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) = 0;
+  virtual void finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
+                            Done done) = 0;
+  virtual void commit(Committed done) = 0;
   virtual void abandon() = 0;
 };
 

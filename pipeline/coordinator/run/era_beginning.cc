@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -36,12 +37,26 @@ void EraBeginning::look() {
 
 void EraBeginning::open_newest() {
   auto opened = alarms_.then_settle([this](Result<std::optional<CheckpointSource::Saved>> newest) {
+    if (!newest && newest.error().code == ErrorCode::kIo && reads_ < knobs().checkpoint_reads_max)
+      return read_again(newest.error());
+    reads_ = 0;
     found_ = take(std::move(newest));
   });
   if (shape_.options.checkpoints != nullptr)
     return shape_.options.checkpoints->open_newest(std::move(opened));
   alarms_.post(
       [this] { found_ = take(Result<std::optional<CheckpointSource::Saved>>(std::nullopt)); });
+}
+
+// A disk that fails may work again; until then nobody has a state to go on from.
+void EraBeginning::read_again(const Error& error) {
+  SWARMLINE_MARK("era_beginning.read_again");
+  const std::uint32_t doublings = std::min(reads_++, 20U);
+  const Duration wait = std::min<Duration>(knobs().checkpoint_pause_min * (1 << doublings),
+                                           knobs().checkpoint_pause_max);
+  log(LogLevel::kWarn, "the checkpoints can't be read: {}; they are tried again in {:.1f} s",
+      error.what, to_seconds(wait));
+  alarms_.after(wait, [this] { open_newest(); });
 }
 
 Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> newest) {
@@ -88,7 +103,8 @@ std::uint64_t EraBeginning::on_piece_request(const SessionPtr& session,
   if (request.blob().has_saved())
     piece = read_piece(session->seat.stage, request.blob().saved(), request.piece());
   if (!piece) {
-    rulings_.fail_run("the checkpoint can't be read: " + piece.error().what);
+    SWARMLINE_MARK("era_beginning.piece_unreadable");
+    rulings_.roll_back("the checkpoint can't be read: " + piece.error().what);
     return 0;
   }
   wire::Piece reply;

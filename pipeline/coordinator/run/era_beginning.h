@@ -3,7 +3,8 @@
 //   What:      looks for the checkpoint off the control thread, checks that it has what each stage
 //              needs, and serves its tensors to peers, piece by piece.
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Errors:    a checkpoint that does not fit the run, or can't be read any more, ends the run.
+//   Errors:    a checkpoint that does not fit the run ends it. A disk that can't be read is tried
+//              again, knobs().checkpoint_reads_max times; a piece that can't be, begins an era.
 //   Bounds:    knobs().fruitless_eras_max eras in a row that get no further than before; from
 //              eras_at_once on each waits twice as long, at most era_pause_max.
 #pragma once
@@ -51,6 +52,7 @@ class EraBeginning {
  private:
   Duration pause() const;
   void open_newest();
+  void read_again(const Error& error);
   Result<void> take(Result<std::optional<CheckpointSource::Saved>> newest);
   Result<Buffer> read_piece(StageId stage, std::uint64_t version, std::uint32_t piece) const;
 
@@ -64,6 +66,7 @@ class EraBeginning {
   std::vector<SavedState> saved_;  // by stage, where there is a checkpoint
   std::optional<Result<void>> found_;
   std::uint64_t furthest_ = 0;
+  std::uint32_t reads_ = 0;      // that failed, in a row
   std::uint32_t fruitless_ = 0;  // eras in a row that did not get beyond it
 };
 

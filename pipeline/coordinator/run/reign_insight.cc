@@ -33,7 +33,8 @@ std::vector<NamedSize> sizes_of(const CoordinatorParts& parts) {
   const std::uint64_t members = parts.members.members().size();
   return {
       {"coordinator.members", members, Limits::peers_max},
-      {"coordinator.status_bytes", coordinator_status_json(parts, "").size(),
+      {"coordinator.status_bytes",
+       to_json(status_of(parts.status_sources(), "", parts.alarms.now())).size(),
        kStatusBytes + kStatusBytesOfMember * members},
       {"coordinator.held_messages", parts.recovery.held_messages(), Recovery::kHeldMax},
       {"coordinator.sessions", parts.sessions.size(), SessionTable::kSessionsMax},

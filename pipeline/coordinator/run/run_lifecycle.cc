@@ -32,6 +32,7 @@ constexpr Transitions<RunState> kRows[] = {
     {kDraining, {kEnded}, "drained, interrupted, or failed"},
     {kDraining, {kSteppedDown}, "another coordinator leads"},
     {kFinalCheckpoint, {kRollingBack}, "nobody holds a stage's state any more"},
+    {kFinalCheckpoint, {kRestartingItself}, "nobody is heard, or a stage's last link broke"},
     {kFinalCheckpoint, {kEnded}, "the checkpoint is in place, or failed"},
     {kFinalCheckpoint, {kSteppedDown}, "another coordinator leads"},
     {kRollingBack, {kForming}, "the next era begins with what was found"},

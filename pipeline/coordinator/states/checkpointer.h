@@ -1,14 +1,17 @@
 // Checkpoints: one member of each stage sends its file, the sink puts them in place all at once.
 //   What:      begins a checkpoint of a committed version, takes its pieces in order, commits it
-//              when every stage's file is whole, gives it up when a saver is lost.
-//   Ownership: what it is made with outlives it. Thread: control thread.
-//   Errors:    a piece that nobody asked for, or out of order, is refused; one that came damaged
-//              ends this try; a sink that can't be written ends the run.
-//   Bounds:    one at a time; a stage's file is as large as its state and a header; knobs()
-//              .checkpoint_deadline, damaged_checkpoints_max.
+//              when every stage's file is whole. One that makes no progress, can't be written,
+//              or loses a saver is abandoned, with an event, and tried again.
+//   Ownership: what it is made with outlives it.
+//   Thread:    control thread; nothing waits for the sink.
+//   Errors:    a piece that nobody asked for, or out of order, is refused. No checkpoint ends the
+//              run but the last one, once it has failed knobs().final_checkpoints_max times.
+//   Bounds:    one at a time; a stage's file is as large as its state and a header, one piece of
+//              each is on its way to the sink; knobs().checkpoint_progress for the next one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,9 +26,11 @@
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/coordinator/run/event_log.h"
+#include "pipeline/coordinator/run/run_identity.h"
 #include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/states/checkpoint_schedule.h"
 #include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
@@ -34,6 +39,7 @@ class Checkpointer final : public RunObserver {
  public:
   struct Needs {  // services, and parts below it
     const RunShape& shape;
+    const RunIdentity& identity;
     Alarms& alarms;
     CheckpointSink& sink;
     RunJournal& journal;
@@ -43,12 +49,18 @@ class Checkpointer final : public RunObserver {
     EventLog& events;
     Rulings& rulings;
   };
-  explicit Checkpointer(const Needs& needs) : in_(needs) {}
+  explicit Checkpointer(const Needs& needs)
+      : in_(needs), schedule_(needs.shape.config.checkpoint) {}
 
-  // Of a committed version that all members hold. Nothing happens while another one is under way.
-  void begin(std::uint64_t version, std::uint64_t updates);
+  void start(Instant now) { schedule_.start(now); }  // training begins, or goes on
+  // That version is committed, and is not the last one.
+  void on_committed(std::uint64_t version, std::uint64_t updates);
+  // Of the last version, that all members hold; again and again until it is in place. True: it has
+  // begun one, or the run fails.
+  bool begin_last(std::uint64_t version, std::uint64_t updates);
   void on_piece(const Seat& seat, const Frame& frame, const RpcChannel::Respond& respond);
-  void abandon(const std::string& why);  // nothing happens where none is under way
+  // Nothing happens where none is under way.
+  void abandon(const std::string& why);
   bool is_active() const { return round_.has_value(); }
   bool is_saving(const Seat& seat) const;  // this member sends its stage's file
 
@@ -61,32 +73,54 @@ class Checkpointer final : public RunObserver {
   void count_bytes(std::uint64_t bytes) { bytes_ += bytes; }  // of pieces that went out
 
   void on_seat_lost(const SeatLoss& lost) override;
-  void on_rollback() override { abandon("the run goes back"); }
+  void on_rollback() override;
   void check_invariants() const;
 
  private:
+  struct Saver {  // of a stage
+    Seat seat;
+    std::uint64_t bytes_max = 0;  // of its file
+    std::uint64_t received = 0;   // bytes
+    std::uint64_t piece_at = 0;   // where the newest piece begins
+    RpcChannel::Respond respond;  // to whoever sent it; empty: answered
+    bool finished = false;        // its file is whole, in the sink
+    Instant progressed;
+  };
   struct Round {
     std::string name;
     std::string token;  // the name on the wire, its own for each try
     std::uint64_t version = 0;
-    std::map<StageId, Seat> savers;              // stage -> who sends it
-    std::map<StageId, std::uint64_t> bytes_max;  // of a stage's file
-    std::map<StageId, std::uint64_t> received;   // bytes, by stage
-    std::set<StageId> finished;
+    std::map<StageId, Saver> savers;
+    bool is_last = false;  // of the run's last version
+    bool committing = false;
+    Instant progressed;  // of the sink, at what is not one stage's
     TimerId deadline;
   };
+  void begin(std::uint64_t version, std::uint64_t updates);
   void arm_deadline();
+  void look_for_progress();
+  // Nothing, once another round is under way or none.
+  template <typename Function>
+  auto of_this_round(Function function);
   Result<void> check_piece(const Seat& seat, const wire::CheckpointPiece& piece,
                            std::uint64_t bytes) const;
-  Result<void> take_piece(const wire::CheckpointPiece& piece, const Frame& frame);
-  void finish();
-  void came_damaged(const Error& error);
+  bool is_sent_again(const Seat& seat, const wire::CheckpointPiece& piece,
+                     std::uint64_t bytes) const;
+  void take_piece(Saver& saver, const wire::CheckpointPiece& piece, const Frame& frame);
+  void piece_kept(StageId stage, bool last, const Result<void>& kept);
+  void commit();
+  void committed(const Result<std::string>& path);
+  void failed(const std::string& why);
+  void drop_round(const std::string& why);
 
   Needs in_;
+  CheckpointSchedule schedule_;
   std::optional<Round> round_;
   std::uint64_t bytes_ = 0;
   std::uint64_t begun_ = 0;
-  std::uint32_t damaged_ = 0;
+  std::uint32_t last_failures_ = 0;  // of the last version's, in a row
+  bool waits_ = false;               // a timer goes off when the last version's may be tried again
+  std::string failure_;              // of the newest one that failed
   std::string last_;
   std::optional<std::uint64_t> saved_version_;
 };

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -24,14 +26,13 @@ StageFileImage image_of(const Seat& self, const SavedState& saved, const Buffer&
 }  // namespace
 
 CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const SavedState& saved,
-                                   Buffer state, Work work, Call call,
+                                   Buffer state, Doors doors,
                                    std::function<void(Result<void>)> on_done)
     : self_(self),
       checkpoint_(std::move(checkpoint)),
       state_(std::move(state)),
       image_(image_of(self, saved, state_)),
-      work_(std::move(work)),
-      call_(std::move(call)),
+      doors_(std::move(doors)),
       on_done_(std::move(on_done)) {}
 
 void CheckpointUpload::start() {
@@ -40,7 +41,7 @@ void CheckpointUpload::start() {
 
 void CheckpointUpload::send_next() {
   auto bytes = std::make_shared<SharedBytes>();
-  work_(
+  doors_.work(
       [self = shared_from_this(), bytes, offset = offset_]() -> Result<void> {
         *bytes = SharedBytes(self->image_.piece(offset, Limits::checkpoint_piece_bytes));
         self->hash_.update(bytes->view());
@@ -62,12 +63,21 @@ void CheckpointUpload::send(const SharedBytes& bytes) {
     piece.set_size(image_.size_bytes());
     piece.set_sha256(hash_.finish_hex());
   }
-  call_(make_frame(MessageKind::kCheckpointPiece, piece, {bytes}),
-        [self = shared_from_this(), last](Result<Frame> reply) {
-          if (!reply) return self->on_done_(std::unexpected(reply.error()));
-          if (last) return self->on_done_({});
-          self->send_next();
-        });
+  call(piece, bytes);
+}
+
+void CheckpointUpload::call(const wire::CheckpointPiece& piece, const SharedBytes& bytes) {
+  doors_.call(make_frame(MessageKind::kCheckpointPiece, piece, {bytes}),
+              [self = shared_from_this(), piece, bytes](const Result<Frame>& reply) {
+                if (!reply && reply.error().code == ErrorCode::kDeadline) {
+                  SWARMLINE_MARK("checkpoint_upload.piece_again");
+                  return self->doors_.later(knobs().piece_again,
+                                            [self, piece, bytes] { self->call(piece, bytes); });
+                }
+                if (!reply) return self->on_done_(std::unexpected(reply.error()));
+                if (piece.last()) return self->on_done_({});
+                self->send_next();
+              });
 }
 
 }  // namespace swarmline

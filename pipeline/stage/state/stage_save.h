@@ -2,9 +2,9 @@
 // of the training, then sent piece by piece (CheckpointUpload).
 //   Ownership: each upload owns its copy until it has ended.
 //   Thread:    control thread.
-//   Errors:    kIncompatible for another version than the one committed here. An upload that fails
-//              is logged; the coordinator decides.
-//   Bounds:    as many uploads as the coordinator asks for.
+//   Errors:    kIncompatible for another version than the one committed here. A copy that can't be
+//              made is said to the coordinator; an upload that fails is logged.
+//   Bounds:    one upload: another one ends the one before.
 #pragma once
 
 #include <string>
@@ -23,6 +23,7 @@ class StageSave {
   void silence() { guard_.drop_callbacks(); }
 
  private:
+  void say_failed(const std::string& checkpoint, const Error& error);
   void upload(const std::string& checkpoint, bool whole, Buffer state);
 
   StageContext& context_;
