@@ -4,6 +4,7 @@
 
 #include "pipeline/wiring/wiring_router.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -101,6 +102,7 @@ class EarlyTries : public testing::TestWithParam<std::uint32_t> {
 // A full queue of eight at a tenth of the speed is 4.8 s of work, two thirds of the time without;
 // with, most of it is done elsewhere after less than half of that. Measured: 1.4 and 1.8 times.
 TEST_P(EarlyTries, APeerThatBecomesSlowIsPassedBy) {
+  const MarkExpected early("forwarder.early_second_try");
   EXPECT_GT(saved(1, [](Swarm& swarm,
                         SimNodeId node) { swarm.cluster().device(node - 1).slow_down(10); }),
             1.25);

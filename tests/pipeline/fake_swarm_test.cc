@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
 #include "tests/pipeline/wire_model.h"
 
@@ -141,6 +142,7 @@ TEST(FakeSwarm, CutsAtRandomChangeNothing) {
 
 // One compute in twenty fails, never on all peers of a stage: others do it.
 TEST(FakeSwarm, ComputeThatFailsHereAndThereChangesNothing) {
+  const MarkExpected failed("microbatches.compute_failed");
   for (const std::uint32_t delay : {0U, 1U}) {
     const RunConfig config = run_of({2, 2, 2}, delay);
     std::uint64_t failures = 0;
@@ -164,6 +166,7 @@ TEST(FakeSwarm, ComputeThatFailsHereAndThereChangesNothing) {
 // The last of a stage is lost at any moment: the run goes back to its newest checkpoint, the
 // others share the stages among them, and it ends as if nothing had happened.
 TEST(FakeSwarm, AStageThatIsKilledTakesTheRunBackAtAnyMoment) {
+  const MarkExpected saved("era_beginning.from_checkpoint");
   std::uint64_t from_checkpoints = 0;
   for (std::uint32_t moment = 0; moment < 48; ++moment) {
     RunConfig config = run_of({2, 1, 2}, moment % 2);

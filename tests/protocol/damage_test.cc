@@ -2,6 +2,7 @@
 // again, nobody is blamed, each index counts once.
 #include "compression/codec.h"
 #include "pipeline/protocol/knobs.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -41,6 +42,7 @@ TEST_P(Damage, AnActivationIsSentAgain) {
 
 // Whoever sent it has forgotten the microbatch: it is computed again there, and counts once.
 TEST_P(Damage, AGradientIsAskedForAgain) {
+  const MarkExpected asked_again("returner.damaged_gradient_asked_again");
   damaged(MessageKind::kGradient, {1, 2, 1}, 3);
   damaged(MessageKind::kGradient, {2, 1}, 4);
 }

@@ -73,6 +73,27 @@ TEST_P(Join, ALateJoinerServes) {
   });
 }
 
+// What it says it holds is not what its mate holds: it is not seated, and fetches it anew.
+TEST_P(Join, AJoinerThatHoldsOtherBitsIsNotSeated) {
+  const RunConfig config = long_run({1, 2});
+  const MarkExpected wrong("settling.wrong_state_fetched");
+  twice(config, [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    auto changed = std::make_shared<bool>(false);
+    swarm.rule([=](SimNodeId from, SimNodeId, const Frame& frame) -> FrameFate {
+      if (from != joiner || kind_of(frame) != MessageKind::kReady || *changed) return {};
+      *changed = true;
+      auto ready = *parse<wire::Ready>(frame);
+      ready.set_state_digest(ready.state_digest() ^ 1);
+      const_cast<Frame&>(frame).meta = ready.SerializeAsString();
+      return {};
+    });
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
+    EXPECT_EQ(events(swarm, "peer_lost", "the state it fetched is not the one of its stage"), 1U);
+  });
+}
+
 // Its state stays on the way for many steps: nobody waits, and the commits since are applied.
 TEST_P(Join, TrainingGoesOnWhileAJoinerFetches) {
   const RunConfig config = long_run({1, 2});

@@ -73,6 +73,7 @@ TEST_P(Loss, APeerThatAnswersButDoesNotFinishIsFenced) {
   RunConfig config = run_of({1, 2});
   config.wiring.hop_timeout_seconds = 2;
   const SimPeer stuck{.forward = 100h, .backward = 100h};
+  const MarkExpected fired("reign.stuck_device");
   twice(config, on({SimPeer{}, stuck, SimPeer{}}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") > 0; }, 20s));
     EXPECT_EQ(events(swarm, "peer_lost", "its device has ended nothing"), 1U);
