@@ -42,7 +42,7 @@ std::set<OracleRule> all_oracle_rules() {
 }
 
 std::set<OracleRule> usual_oracle_rules() {
-  return {OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
+  return {OracleRule::kFence, OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
 }
 
 SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
