@@ -158,10 +158,10 @@ void SimConnection::vanish() {
   pipe_->vanishes[side_] = true;
 }
 
-// ---- Acknowledgements: asked for only where none can come ----
+// ---- Acknowledgements: waited for only where none can come ----
 
-void SimConnection::await_acknowledgement() {
-  if (awaits_ || closed_) return;
+void SimConnection::unheard() {
+  if (awaits_ || closed_ || is_heard()) return;
   awaits_ = true;
   user_timer_ = wire_->runtime.schedule(
       route_.first, wire_->runtime.now() + wire_->options.user_timeout,
@@ -199,7 +199,7 @@ void SimConnection::be_reset(Instant when) {
 }
 
 void SimConnection::put(Item item) {
-  if (!is_heard()) await_acknowledgement();
+  unheard();
   if (holding_ || wire_->is_blocked(route_)) {
     held_.push_back(std::move(item));
   } else {

@@ -1,9 +1,10 @@
 // One end of a simulated connection.
 //   What:      frames leave over the wire in order and arrive at the other end, its twin. An end
 //              breaks at once here, and there when the news arrives.
-//   Half open: where bytes vanish, or what has no power is at the other end, this end breaks alone
-//              once nobody has acknowledged what it sent for SimNetworkOptions::user_timeout; who
-//              has nothing to send never knows. What reaches an end that is over is reset.
+//   Half open: where bytes vanish, or what has no power is at the other end, each end breaks alone
+//              once nothing of the other has been heard for SimNetworkOptions::user_timeout, what
+//              it sends and the kernel's questions included. What reaches an end that is over is
+//              reset.
 //   Ownership: the wire holds it until it is closed. Neither end keeps the other alive.
 //   Thread:    that of the SimRuntime.
 //   Bounds:    SimNetworkOptions::queue_bytes_max unsent bytes.
@@ -51,6 +52,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void lose_power();
   // From now on what this end sends is lost on the way, its end included.
   void vanish();
+  // Nothing is heard of the other end, from now on; no news where it is.
+  void unheard();
   // The way is open again: what was sent is acknowledged, or there is nobody to do so.
   void acknowledged();
 
@@ -81,7 +84,6 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void drain();
   void deliver(Frame frame);
   void notify_twin();
-  void await_acknowledgement();
   void time_out();
   void be_reset(Instant when);
   bool is_heard() const { return !vanishes() && wire_->is_heard(route_); }

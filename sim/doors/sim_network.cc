@@ -231,6 +231,7 @@ void SimNetwork::power_off(SimNodeId node) {
   std::erase_if(wire_->listeners, [&](const auto& entry) { return entry.second.node == node; });
   const auto wanted = [&](const SimConnection& end) { return end.route().first == node; };
   for (const auto& end : ends_where(*wire_, wanted)) end->lose_power();
+  unheard(node);
 }
 
 void SimNetwork::power_on(SimNodeId node) {
@@ -245,11 +246,13 @@ void SimNetwork::half_open(SimNodeId from, SimNodeId to, bool both) {
     return end.route() == SimRoute{from, to} || (both && end.route() == SimRoute{to, from});
   };
   for (const auto& end : ends_where(*wire_, wanted)) end->vanish();
+  unheard(from);
 }
 
 void SimNetwork::block(SimNodeId from, SimNodeId to) {
   wire_->hurts({from, to});
   wire_->blocked.insert({from, to});
+  unheard(from);
 }
 
 void SimNetwork::unblock(SimNodeId from, SimNodeId to) {
@@ -260,6 +263,7 @@ void SimNetwork::silence(SimNodeId node, bool mute, bool deaf) {
   wire_->runtime.hurts(node);
   if (mute) wire_->mute.insert(node);
   if (deaf) wire_->deaf.insert(node);
+  unheard(node);
 }
 
 void SimNetwork::unsilence(SimNodeId node) {
@@ -278,6 +282,14 @@ void SimNetwork::fill(SimNodeId node, bool full) {
 bool SimNetwork::is_open() const {
   return wire_->blocked.empty() && wire_->mute.empty() && wire_->deaf.empty() &&
          wire_->dark.empty() && wire_->full.empty();
+}
+
+// The node's connections whose other end can't be heard any more begin to find out.
+void SimNetwork::unheard(SimNodeId node) {
+  const auto wanted = [&](const SimConnection& end) {
+    return end.route().first == node || end.route().second == node;
+  };
+  for (const auto& end : ends_where(*wire_, wanted)) end->unheard();
 }
 
 // What waited goes, unless something else is in its way; acknowledgements come again.

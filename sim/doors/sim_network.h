@@ -83,6 +83,7 @@ class SimNetwork {
  private:
   class NodeNetwork;
 
+  void unheard(SimNodeId node);
   void reopened(SimRoute route);
   void reopened(SimNodeId node);
 

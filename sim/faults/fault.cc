@@ -109,6 +109,7 @@ void FaultInjector::apply(const Fault& fault) {
       return hurt_disk(fault);
     case FaultKind::kDrain:
       begin(node);
+      runtime.hurts(node);  // it may leave at any moment
       return runtime.node(node).post(
           [this, node, time = fault.time] { cluster_.peer(node - 1).request_drain(time); });
     default:

@@ -42,7 +42,7 @@ std::set<OracleRule> all_oracle_rules() {
 }
 
 std::set<OracleRule> usual_oracle_rules() {
-  return {OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
+  return {OracleRule::kFence, OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
 }
 
 SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
@@ -87,20 +87,30 @@ void SwarmOracles::look_at_era() {
     version = Version{(*commit)->version};
   }
   const auto stages = static_cast<std::uint16_t>(cluster_.config().pipeline.stages);
-  for (std::uint16_t stage = 0; stage < stages; ++stage)
-    if (!has_live_holder(StageId{stage}, before.era, version)) return;
-  find(OracleRule::kEra, fmt::format("the run goes back from version {}, which somebody holds of "
-                                     "every stage: {}",
-                                     version.value, cluster_.coordinator().why_it_goes_back()));
+  std::string beside;
+  for (std::uint16_t stage = 0; stage < stages; ++stage) {
+    const auto how = held_as(StageId{stage}, before.era, version);
+    if (!how) return;
+    if (*how != HeldState::How::kSeat)
+      beside += fmt::format(", of stage {} as a {} alone", stage,
+                            *how == HeldState::How::kKept ? "kept copy" : "shadow");
+  }
+  find(OracleRule::kEra,
+       fmt::format("the run goes back from version {}, which somebody holds of "
+                   "every stage{}: {}",
+                   version.value, beside, cluster_.coordinator().why_it_goes_back()));
 }
 
-bool SwarmOracles::has_live_holder(StageId stage, Era era, Version version) const {
+std::optional<HeldState::How> SwarmOracles::held_as(StageId stage, Era era, Version version) const {
+  std::optional<HeldState::How> best;
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     if (!cluster_.is_running(i)) continue;
     for (const HeldState& held : cluster_.peer(i).held_states())
-      if (held.stage == stage && held.era == era && held.version == version) return true;
+      if (held.stage == stage && held.era == era && held.version == version &&
+          (!best || held.how < *best))
+        best = held.how;
   }
-  return false;
+  return best;
 }
 
 // ---- Nobody who was not hurt is fenced, or ends -------------------------------------------------
@@ -120,8 +130,10 @@ void SwarmOracles::on_event(std::string_view kind, std::string_view detail) {
   ++accounted_;
   if (kind == "new_era") look_at_era();  // it may be over when somebody looks next
   if (kind != "peer_lost") return;
+  // Before a run trains nobody holds what others do not.
   const auto node = node_of(last_seat_.peer);
-  if (!node || cluster_.runtime().hurt(*node) > 0) return;
+  if (!node || !cluster_.coordinator().glance().trains || cluster_.runtime().hurt(*node) > 0)
+    return;
   find(OracleRule::kFence, fmt::format("node {} was not hurt and is fenced: {}", *node, detail));
 }
 

@@ -1,8 +1,8 @@
 // What must hold in every simulated run beside its bits, whatever happens to it.
 //   What:   * a run goes back only where some stage's state is gone: at that moment no process that
 //             lives holds the committed version of it, not as a seat, nor as a shadow, nor kept;
-//           * who was not hurt is not fenced, and does not end but with the run: hurt is what the
-//             network and the runtime did to the node (SimRuntime::hurt());
+//           * who was not hurt is not fenced while the run trains, and does not end but with the
+//             run: hurt is what the network and the runtime did to the node (SimRuntime::hurt());
 //           * no microbatch is relied on that nobody tries (orphan_watch.h);
 //           * what grows is bounded (size_watch.h): containers of the coordinator and the peers,
 //             and the journal's writes for each commit, seat and event.
@@ -62,7 +62,7 @@ class SwarmOracles {
   void look_at_exits();
   void on_seat(const SeatRecord& record);
   void on_event(std::string_view kind, std::string_view detail);
-  bool has_live_holder(StageId stage, Era era, Version version) const;
+  std::optional<HeldState::How> held_as(StageId stage, Era era, Version version) const;
   std::optional<SimNodeId> node_of(PeerId peer) const;
 
   SimCluster& cluster_;

@@ -299,7 +299,7 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
 }  // namespace
 
 SeedExtras usual_extras() {
-  return {};
+  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss}, .control_times = true};
 }
 
 SeedExtras all_extras() {

@@ -55,19 +55,16 @@ class Pair {
 };
 const std::string kGone = std::string(to_string(ErrorCode::kPeerGone)) + " ";
 
-TEST(SimHalfOpen, WhoSendsFindsOutByTheUserTimeoutAndWhoListensNever) {
+TEST(SimHalfOpen, BothEndsFindOutByTheUserTimeoutEachAlone) {
   Pair pair;
   pair.network_.half_open(kClient, kServer, true);
   Pair::say(pair.client_, "lost");
   pair.runtime_.run_for(kJustBefore);
   EXPECT_EQ(pair.client_got_, "");
+  EXPECT_EQ(pair.server_got_, "");
   pair.runtime_.run_for(1s);
   EXPECT_EQ(pair.client_got_, kGone);
-  pair.runtime_.run_for(1h);
-  EXPECT_EQ(pair.server_got_, "") << "it has nothing to say, and waits for ever";
-  Pair::say(pair.server_, "lost, too");
-  pair.runtime_.run_for(1h);
-  EXPECT_EQ(pair.server_got_, kGone);
+  EXPECT_EQ(pair.server_got_, kGone) << "it has nothing to say, and its kernel asks";
   EXPECT_NE(pair.dial(), nullptr) << "new connections are whole";
 }
 
@@ -89,9 +86,8 @@ TEST(SimPowerLoss, NobodyHearsOfItBeforeTheUserTimeout) {
   pair.network_.power_off(kServer);
   EXPECT_EQ(pair.dial(), nullptr);
   EXPECT_EQ(pair.said_, to_string(ErrorCode::kDeadline)) << "nobody refuses, either";
-  EXPECT_EQ(pair.client_got_, "");
   Pair::say(pair.client_, "to nobody");
-  pair.runtime_.run_for(kJustBefore);
+  pair.runtime_.run_for(kJustBefore - 5s);  // the dial took those
   EXPECT_EQ(pair.client_got_, "");
   pair.runtime_.run_for(1s);
   EXPECT_EQ(pair.client_got_, kGone);
@@ -125,17 +121,25 @@ TEST(SimSilence, AMuteNodeHearsAndIsNotHeard) {
   EXPECT_TRUE(pair.network_.is_open());
 }
 
-TEST(SimSilence, AnIsolatedNodeLosesItsLinksAtBothEndsAlone) {
+TEST(SimSilence, AnIsolatedNodeLosesItsLinksAtBothEnds) {
   Pair pair;
   pair.network_.silence(kClient, true, true);
-  Pair::say(pair.client_, "one");
-  pair.runtime_.run_for(kSimUserTimeout + 1s);
-  EXPECT_EQ(pair.client_got_, kGone);
-  EXPECT_EQ(pair.server_got_, "") << "nobody told it";
-  pair.network_.unsilence(kClient);
-  Pair::say(pair.server_, "two");
+  pair.runtime_.run_for(kJustBefore);
+  EXPECT_EQ(pair.client_got_ + pair.server_got_, "");
   pair.runtime_.run_for(1s);
-  EXPECT_EQ(pair.server_got_, kGone) << "what reaches an end that is over is reset";
+  EXPECT_EQ(pair.client_got_, kGone);
+  EXPECT_EQ(pair.server_got_, kGone);
+}
+
+TEST(SimSilence, WhatReachesAnEndThatIsOverIsReset) {
+  Pair pair;
+  pair.network_.power_off(kServer);
+  pair.runtime_.run_for(10s);
+  pair.network_.power_on(kServer);
+  pair.runtime_.run_for(10s);
+  Pair::say(pair.client_, "anybody there?");
+  pair.runtime_.run_for(1s);
+  EXPECT_EQ(pair.client_got_, kGone);
 }
 
 TEST(SimFull, AProcessWithoutDescriptorsDialsNobodyAndTakesNobody) {

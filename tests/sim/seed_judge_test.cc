@@ -56,7 +56,7 @@ TEST(SeedJudge, SeesAContributionThatCountsTwice) {
 
 // A journal whose writes return before they are on the disk.
 TEST(SeedJudge, SeesACommitThatThePowerTakes) {
-  SeedScenario scenario = scenario_of(1);
+  SeedScenario scenario = scenario_of(1, SeedExtras());
   scenario.swarm.config.run.steps = 20;
   scenario.swarm.config.pipeline.peers.assign(scenario.swarm.config.pipeline.stages, 2);
   scenario.faults = {.kinds = {FaultKind::kRestart}, .count = 40, .gap = 20ms, .time_max = 50ms};

@@ -2,7 +2,6 @@
 // Ends with 0 when no seed failed, else with 1 and a line for each that did.
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -84,34 +83,51 @@ struct Shared {
   SharedArray<std::uint64_t> hashes;  // by seed, in the order given
 };
 
+// A seed, and what it draws besides: words of --with, none ("plain"), or the usual (empty).
+struct SeedJob {
+  std::uint64_t seed = 0;
+  std::string with;
+  auto operator<=>(const SeedJob&) const = default;
+};
+std::string to_string(const SeedJob& job) {
+  return fmt::format("{}{}{}", job.seed, job.with.empty() ? "" : " +", job.with);
+}
+
 // Trace hashes that seeds are pinned to: a change that says it changes no behaviour changes none.
-using Pins = std::map<std::uint64_t, std::uint64_t>;
+using Pins = std::map<SeedJob, std::uint64_t>;
 
 Pins read_pins(const std::string& path) {
   Pins pins;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    unsigned long long seed = 0, hash = 0;
-    if (std::sscanf(line.c_str(), "%llu %llx", &seed, &hash) == 2) pins[seed] = hash;
+    std::istringstream words(line);
+    SeedJob job;
+    std::string word;
+    if (!(words >> job.seed >> word)) continue;
+    if (word.starts_with('+')) {
+      job.with = word.substr(1);
+      words >> word;
+    }
+    pins[job] = std::stoull(word, nullptr, 16);
   }
   return pins;
 }
 
 void write_pins(const std::string& path, const Pins& pins) {
   std::ofstream file(path);
-  file << "# seed, trace hash; swarm_seeds --pin writes this file anew\n";
-  for (const auto& [seed, hash] : pins) file << fmt::format("{} {:016x}\n", seed, hash);
+  file << "# seed, +what it draws besides, trace hash; swarm_seeds --pin writes this file anew\n";
+  for (const auto& [job, hash] : pins) file << fmt::format("{} {:016x}\n", to_string(job), hash);
   if (!file.flush()) throw std::runtime_error(path + " can't be written");
 }
 
 // How many seeds left another trace than the one they are pinned to.
 std::size_t count_changed(const Pins& pins, const Pins& found) {
   std::size_t changed = 0;
-  for (const auto& [seed, hash] : pins) {
-    const auto now = found.find(seed);
+  for (const auto& [job, hash] : pins) {
+    const auto now = found.find(job);
     if (now == found.end() || now->second == hash) continue;
     if (++changed <= 10)
-      fmt::print("seed {}: trace {:016x}, pinned to {:016x}\n", seed, now->second, hash);
+      fmt::print("seed {}: trace {:016x}, pinned to {:016x}\n", to_string(job), now->second, hash);
   }
   if (changed > 0)
     fmt::print(
@@ -124,6 +140,7 @@ std::size_t count_changed(const Pins& pins, const Pins& found) {
 // Empty: a word that is none of them.
 std::optional<SeedExtras> extras_of(const std::string& with) {
   if (with == "all") return all_extras();
+  if (with == "plain") return SeedExtras();
   SeedExtras extras = usual_extras();
   std::istringstream words(with);
   for (std::string word; std::getline(words, word, ',');) {
@@ -141,16 +158,20 @@ std::optional<SeedExtras> extras_of(const std::string& with) {
   return extras;
 }
 
-std::vector<std::uint64_t> seeds_of(const Flags& flags) {
-  std::vector<std::uint64_t> seeds;
+// Those that once failed draw what they drew then.
+std::vector<SeedJob> jobs_of(const Flags& flags) {
+  std::vector<SeedJob> jobs;
   std::ifstream file(flags.regressions);
   for (std::string line; std::getline(file, line);) {
-    std::uint64_t seed = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), seed);
-    if (error == std::errc()) seeds.push_back(seed);
+    std::istringstream words(line);
+    SeedJob job{.seed = 0, .with = "plain"};
+    std::string word;
+    if (!(words >> job.seed)) continue;
+    if (words >> word && word.starts_with('+')) job.with = word.substr(1);
+    jobs.push_back(std::move(job));
   }
-  for (std::uint64_t i = 0; i < flags.count; ++i) seeds.push_back(flags.first + i);
-  return seeds;
+  for (std::uint64_t i = 0; i < flags.count; ++i) jobs.push_back({flags.first + i, flags.with});
+  return jobs;
 }
 
 void print_frame(Duration time, SimNodeId from, SimNodeId to, const Frame& frame) {
@@ -169,10 +190,10 @@ void add_marks(SharedArray<MarkTotals>& shared) {
   }
 }
 
-int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint64_t& hash) {
+int run_child(const SeedJob& job, const Flags& flags, Totals& totals, std::uint64_t& hash) {
   alarm(kSeedSecondsMax);
   const SeedOutcome outcome =
-      run_seed(seed, *extras_of(flags.with), flags.frames ? print_frame : SeedTap());
+      run_seed(job.seed, *extras_of(job.with), flags.frames ? print_frame : SeedTap());
   const bool verbose = flags.verbose || flags.frames;
   hash = outcome.trace_hash;
   totals.events += outcome.steps;
@@ -182,7 +203,7 @@ int run_child(std::uint64_t seed, const Flags& flags, Totals& totals, std::uint6
       totals.faults[i] += found->second;
   std::string text;
   if (!outcome.violation.empty() || verbose)
-    text = fmt::format("seed {}: {}\n  {}\n", seed,
+    text = fmt::format("seed {}: {}\n  {}\n", to_string(job),
                        outcome.violation.empty() ? "well" : outcome.violation, outcome.summary);
   if (verbose) {
     for (const std::string& line : outcome.history) text += "  fault " + line + "\n";
@@ -202,18 +223,18 @@ class Pool {
  public:
   explicit Pool(std::uint32_t jobs) : jobs_(jobs) {}
 
-  void start(std::uint64_t seed, const auto& body) {
+  void start(const SeedJob& job, const auto& body) {
     while (running_.size() >= jobs_) wait_one();
     std::fflush(stdout);
     const pid_t child = fork();
     if (child < 0) throw std::runtime_error("this machine starts no more processes");
     if (child == 0) _exit(body());
-    running_.emplace(child, seed);
+    running_.emplace(child, job);
   }
   void wait_all() {
     while (!running_.empty()) wait_one();
   }
-  const std::vector<std::uint64_t>& failed() const { return failed_; }
+  const std::vector<SeedJob>& failed() const { return failed_; }
   std::uint64_t done() const { return done_; }
 
  private:
@@ -226,15 +247,15 @@ class Pool {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     failed_.push_back(seed.mapped());
     if (WIFSIGNALED(status))
-      fmt::print("seed {}: {}\n", seed.mapped(),
+      fmt::print("seed {}: {}\n", to_string(seed.mapped()),
                  WTERMSIG(status) == SIGALRM   ? "does not end"
                  : WTERMSIG(status) == SIGABRT ? "a CHECK, above, is broken"
                                                : strsignal(WTERMSIG(status)));
   }
 
   std::uint32_t jobs_;
-  std::map<pid_t, std::uint64_t> running_;
-  std::vector<std::uint64_t> failed_;
+  std::map<pid_t, SeedJob> running_;
+  std::vector<SeedJob> failed_;
   std::uint64_t done_ = 0;
 };
 
@@ -266,12 +287,14 @@ void print_marks(SharedArray<MarkTotals>& shared, std::size_t seeds) {
 
 int run(const Flags& flags) {
   init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});
-  const std::vector<std::uint64_t> seeds = seeds_of(flags);
-  if (seeds.empty()) {
+  const std::vector<SeedJob> jobs = jobs_of(flags);
+  if (jobs.empty()) {
     fmt::print(stderr, "swarm_seeds: no seeds; expected --count N or --regressions FILE\n");
     return 2;
   }
-  if (!extras_of(flags.with)) {
+  const auto wrong =
+      std::ranges::find_if(jobs, [](const SeedJob& job) { return !extras_of(job.with); });
+  if (wrong != jobs.end()) {
     fmt::print(stderr, "swarm_seeds: --with {}: expected \"all\", or some of times,last",
                flags.with);
     for (const OracleRule rule : all_oracle_rules()) fmt::print(stderr, ",{}", to_string(rule));
@@ -280,16 +303,16 @@ int run(const Flags& flags) {
     return 2;
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  Shared shared(seeds.size());
+  Shared shared(jobs.size());
   Pool pool(flags.jobs);
-  for (std::size_t i = 0; i < seeds.size(); ++i) {
-    pool.start(seeds[i], [&] {
-      const int status = run_child(seeds[i], flags, shared.totals[0], shared.hashes[i]);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    pool.start(jobs[i], [&] {
+      const int status = run_child(jobs[i], flags, shared.totals[0], shared.hashes[i]);
       add_marks(shared.marks);
       return status;
     });
     if (terminal)
-      fmt::print(stderr, "\r{} of {} seeds, {} failed ", pool.done(), seeds.size(),
+      fmt::print(stderr, "\r{} of {} seeds, {} failed ", pool.done(), jobs.size(),
                  pool.failed().size());
   }
   pool.wait_all();
@@ -298,16 +321,16 @@ int run(const Flags& flags) {
   std::string faults;
   for (std::size_t i = 0; i < kFaultKinds.size(); ++i)
     faults += fmt::format(" {} {}", totals.faults[i].load(), kFaultKinds[i].name);
-  fmt::print("{} seeds, {} failed; {} events, {:.0f} virtual seconds; faults:{}\n", seeds.size(),
+  fmt::print("{} seeds, {} failed; {} events, {:.0f} virtual seconds; faults:{}\n", jobs.size(),
              pool.failed().size(), totals.events.load(),
              static_cast<double>(totals.virtual_ms.load()) / 1e3, faults);
   std::string failed;
-  for (const std::uint64_t seed : pool.failed()) failed += fmt::format(" {}", seed);
-  if (flags.marks) print_marks(shared.marks, seeds.size());
+  for (const SeedJob& job : pool.failed()) failed += " " + to_string(job);
+  if (flags.marks) print_marks(shared.marks, jobs.size());
   if (!failed.empty()) fmt::print("failed:{}\n", failed);
   if (flags.pins.empty()) return failed.empty() ? 0 : 1;
   Pins found;
-  for (std::size_t i = 0; i < seeds.size(); ++i) found[seeds[i]] = shared.hashes[i];
+  for (std::size_t i = 0; i < jobs.size(); ++i) found[jobs[i]] = shared.hashes[i];
   if (flags.pin) write_pins(flags.pins, found);
   return count_changed(read_pins(flags.pins), found) == 0 && failed.empty() ? 0 : 1;
 }

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
+// Asked, so that who only listens finds out as well; kSilentPeerMax says when it is over.
+constexpr int kAskedAfterSeconds = 10, kAskedEachSeconds = 5;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
@@ -40,6 +42,9 @@ void set_up(int fd, const TcpOptions& options) {
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
              static_cast<int>(
                  std::chrono::duration_cast<Milliseconds>(TcpNetwork::kSilentPeerMax).count()));
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kAskedAfterSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kAskedEachSeconds);
   if (options.socket_buffer_bytes > 0) {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
     set_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);

@@ -7,8 +7,9 @@
 //   Errors:    as engine/net/network.h. Bytes that are no frame are counted, logged, and end their
 //              connection.
 //   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved
-//              by one callback, so that one busy connection does not starve timers. A peer that
-//              acknowledges nothing for kSilentPeerMax while bytes are on their way to it is gone.
+//              by one callback, so that one busy connection does not starve timers. A peer
+//              that acknowledges nothing for kSilentPeerMax is gone: neither bytes on their way to
+//              it, nor, where there are none, what the kernel asks.
 #pragma once
 
 #include <cstdint>
