@@ -29,6 +29,7 @@
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/source/microbatch_source.h"
+#include "pipeline/stage/part_folder.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline {
@@ -45,6 +46,7 @@ struct StagePeerOptions {
       make_model;
   // Another wiring rule than the config's, tried in the whole protocol; empty: the config's.
   std::function<std::unique_ptr<Wiring>(const RunConfig&, const Seat& self)> make_wiring;
+  PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
 };
 
 struct PeerOutcome {
