@@ -24,6 +24,12 @@ std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
   return fmt::format("{}-{}", config.run.name, hex64(mix(microseconds, config.run.seed)));
 }
 
+// What no folder of another run or another time says.
+std::string make_token(const RunConfig& config, const Runtime& runtime) {
+  const auto uuid = read_text_file("/proc/sys/kernel/random/uuid", 64);
+  return fmt::format("{} {}", make_run_id(config, runtime), uuid.value_or("-"));
+}
+
 }  // namespace
 
 CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions options,
@@ -117,8 +123,10 @@ Result<void> CoordinatorNode::open_files() {
   auto log_file = LineFile::open_append(folder_.log());
   if (!log_file) return std::unexpected(std::move(log_file).error());
   log_.emplace(std::move(*log_file));
-  sink_.emplace(folder_.checkpoints(), manifest_for(options_.config, data_->model),
-                options_.config.checkpoint.keep, writer_);
+  sink_.emplace(
+      folder_.checkpoints(), manifest_for(options_.config, data_->model),
+      options_.config.checkpoint.keep, writer_,
+      options_.config.checkpoint.peers_write ? make_token(options_.config, runtime_) : "");
   log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
       data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
       data_->dataset.held_out_sequences());

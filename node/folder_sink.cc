@@ -1,19 +1,43 @@
 #include "node/folder_sink.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/store/files.h"
+#include "node/part_folder.h"
 
 namespace swarmline {
 
-FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep,
-                       Device& device)
-    : folder_(std::move(checkpoints_folder)),
+static_assert(kCheckpointPartsMax == kStagePartsMax);
+
+FolderSink::FolderSink(const std::string& checkpoints_folder, Manifest manifest, std::uint32_t keep,
+                       Device& device, std::string token)
+    : folder_(std::filesystem::absolute(checkpoints_folder).lexically_normal().string()),
+      token_(std::move(token)),
       template_(std::move(manifest)),
       keep_(keep),
-      device_(device) {}
+      device_(device) {
+  if (token_.empty()) return;
+  open_ = std::make_shared<Open>();
+  submit([folder = folder_, token = token_](Open&) { return offer(folder, token); },
+         [](const Result<void>& offered) {
+           if (!offered) log(LogLevel::kWarn, "{}", offered.error().what);
+         });
+  open_.reset();
+}
+
+Result<void> FolderSink::offer(const std::string& folder, const std::string& token) {
+  SWARMLINE_TRY(make_folders(folder));
+  return write_text_file_atomically(folder + "/" + kSharedToken, token);
+}
+
+std::optional<CheckpointSink::Shared> FolderSink::shared() const {
+  if (token_.empty()) return std::nullopt;
+  return Shared{.path = folder_, .token = token_};
+}
 
 void FolderSink::submit(Body body, Done done) {
   Job job;
@@ -45,9 +69,9 @@ Manifest FolderSink::manifest_of(const Description& description) const {
 void FolderSink::begin(const Description& description, Done done) {
   open_ = std::make_shared<Open>();
   submit(
-      [folder = folder_, manifest = manifest_of(description)](Open& open) -> Result<void> {
-        auto writer = CheckpointWriter::begin(folder, manifest.step,
-                                              static_cast<std::uint32_t>(manifest.stages.size()));
+      [folder = folder_, manifest = manifest_of(description), parts = description.parts,
+       attempt = description.attempt](Open& open) -> Result<void> {
+        auto writer = CheckpointWriter::begin(folder, manifest.step, parts, attempt);
         if (!writer) return std::unexpected(std::move(writer).error());
         open.writer = std::make_unique<CheckpointWriter>(std::move(*writer));
         open.manifest = manifest;
@@ -56,11 +80,12 @@ void FolderSink::begin(const Description& description, Done done) {
       std::move(done));
 }
 
-void FolderSink::write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) {
+void FolderSink::write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
+                             Done done) {
   submit(
-      [stage, offset, bytes = std::move(bytes)](Open& open) -> Result<void> {
+      [part, offset, bytes = std::move(bytes)](Open& open) -> Result<void> {
         if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
-        auto kept = open.writer->write_piece(stage.value, offset, bytes.view());
+        auto kept = open.writer->write_piece(part.stage.value, offset, bytes.view(), part.part);
         if (!kept && kept.error().code == ErrorCode::kCorrupt)
           return fail(ErrorCode::kIo, kept.error().what);  // the disk's trouble, not the sender's
         return kept;
@@ -68,12 +93,22 @@ void FolderSink::write_piece(StageId stage, std::uint64_t offset, SharedBytes by
       std::move(done));
 }
 
-void FolderSink::finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
-                              Done done) {
+void FolderSink::finish_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                             Done done) {
   submit(
-      [stage, size, sha256](Open& open) -> Result<void> {
+      [part, size, sha256](Open& open) -> Result<void> {
         if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
-        return open.writer->finish_stage(stage.value, size, sha256);
+        return open.writer->finish_stage(part.stage.value, size, sha256, part.part);
+      },
+      std::move(done));
+}
+
+void FolderSink::adopt_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                            Done done) {
+  submit(
+      [part, size, sha256](Open& open) -> Result<void> {
+        if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
+        return open.writer->adopt_part(part.stage.value, part.part, size, sha256);
       },
       std::move(done));
 }

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/limits.h"
@@ -19,16 +20,22 @@ namespace swarmline {
 
 class FolderSink final : public CheckpointSink {
  public:
-  // Of the device: two of each stage, and a few.
-  static constexpr int kJobsMax = 2 * Limits::stages_max + 64;
+  // Of the device: two of each part, and a few.
+  static constexpr int kJobsMax = 2 * Limits::stages_max * kCheckpointPartsMax + 64;
 
-  // `manifest`: what does not change between checkpoints. The newest `keep` are kept.
-  FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep, Device& device);
+  // `manifest`: what does not change between checkpoints. The newest `keep` are kept. `token`: what
+  // a file in the folder says to peers that may write there; empty: none may.
+  FolderSink(const std::string& checkpoints_folder, Manifest manifest, std::uint32_t keep,
+             Device& device, std::string token = {});
 
   void begin(const Description& description, Done done) override;
-  void write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) override;
-  void finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
-                    Done done) override;
+  void write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
+                   Done done) override;
+  void finish_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                   Done done) override;
+  void adopt_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                  Done done) override;
+  std::optional<Shared> shared() const override;
   void commit(Committed done) override;
   void abandon() override;
 
@@ -39,10 +46,12 @@ class FolderSink final : public CheckpointSink {
     std::string path;  // once it is in place
   };
   using Body = std::function<Result<void>(Open&)>;
+  static Result<void> offer(const std::string& folder, const std::string& token);
   void submit(Body body, Done done);
   Manifest manifest_of(const Description& description) const;
 
-  std::string folder_;
+  std::string folder_;  // its full path
+  std::string token_;
   Manifest template_;
   std::uint32_t keep_;
   Device& device_;

@@ -39,7 +39,8 @@ PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
     : runtime_(runtime),
       options_(std::move(options)),
       on_finished_(std::move(on_finished)),
-      device_(runtime_, device_options(options_)) {
+      device_(runtime_, device_options(options_)),
+      part_folder_(runtime_) {
   SWARMLINE_CHECK(!options_.coordinators.empty());
 }
 
@@ -60,7 +61,8 @@ Result<void> PeerNode::open() {
                        .name = options_.name,
                        .make_source = options_.make_source ? options_.make_source : open_source,
                        .make_model = options_.make_model,
-                       .make_wiring = {}},
+                       .make_wiring = {},
+                       .part_folder = &part_folder_},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
           device_.stop();

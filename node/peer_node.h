@@ -17,6 +17,7 @@
 #include "engine/config/run_config.h"
 #include "engine/device/cpu_device.h"
 #include "node/network_factory.h"
+#include "node/part_folder.h"
 #include "pipeline/stage/stage_peer.h"
 
 namespace swarmline {
@@ -54,6 +55,7 @@ class PeerNode {
   PeerNodeOptions options_;
   std::function<void(PeerOutcome)> on_finished_;
   CpuDevice device_;
+  SharedPartFolder part_folder_;
   std::unique_ptr<Network> network_;
   std::optional<StagePeer> peer_;
   CallbackGuard guard_;

@@ -36,6 +36,7 @@ constexpr KnobInfo kTable[] = {
      .low = 0.1,
      .high = 10},
     {.name = "checkpoint_pause_max", .duration = &Knobs::checkpoint_pause_max, .low = 0.02},
+    {.name = "part_bytes_min", .count = &Knobs::part_bytes_min, .low = 1e-5},
     {.name = "final_checkpoints_max",
      .count = &Knobs::final_checkpoints_max,
      .high = 4,

@@ -44,11 +44,12 @@ struct Knobs {
   Duration checkpoint_progress = std::chrono::seconds(300);        // of each part of one
   Duration checkpoint_pause_min = std::chrono::milliseconds(100);  // after one that failed
   Duration checkpoint_pause_max = std::chrono::seconds(30);        // ... twice as long each time
-  std::uint32_t final_checkpoints_max = 64;                        // tries at the last one
-  std::uint32_t checkpoint_reads_max = 64;                         // tries at reading one
-  Duration gather_time = std::chrono::seconds(5);                  // for peers told of a new era
-  std::uint32_t fruitless_eras_max = 16;                           // in a row
-  std::uint32_t eras_at_once = 4;                           // in a row; from then on with pauses
+  std::uint32_t part_bytes_min = 16 << 20;         // of a stage's part, where its peers write it
+  std::uint32_t final_checkpoints_max = 64;        // tries at the last one
+  std::uint32_t checkpoint_reads_max = 64;         // tries at reading one
+  Duration gather_time = std::chrono::seconds(5);  // for peers told of a new era
+  std::uint32_t fruitless_eras_max = 16;           // in a row
+  std::uint32_t eras_at_once = 4;                  // in a row; from then on with pauses
   Duration era_pause_min = std::chrono::milliseconds(100);  // twice as long each time
   Duration era_pause_max = std::chrono::seconds(5);
   Duration redial_time = std::chrono::seconds(1);  // peers that live dial so often at least

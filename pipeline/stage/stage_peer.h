@@ -31,6 +31,7 @@
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
+#include "pipeline/stage/part_folder.h"
 #include "pipeline/wiring/wiring.h"
 
 namespace swarmline {
@@ -47,6 +48,7 @@ struct StagePeerOptions {
       make_model;
   // Another wiring rule than the config's, tried in the whole protocol; empty: the config's.
   std::function<std::unique_ptr<Wiring>(const RunConfig&, const Seat& self)> make_wiring;
+  PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
 };
 
 struct PeerOutcome {

@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/runtime/runtime.h"
 #include "pipeline/coordinator/coordinator.h"
+#include "pipeline/stage/part_folder.h"
 #include "sim/doors/sim_disk.h"
 
 namespace swarmline {
@@ -21,16 +23,19 @@ namespace swarmline {
 // Keeps every complete checkpoint, in the order in which they were made.
 class SimCheckpoints {
  public:
-  using Files = std::map<StageId, std::string>;
+  using Files = std::map<CheckpointPart, std::string>;
   struct Checkpoint {
     CheckpointSink::Description description;
     Files files;
-    std::map<StageId, std::string> hashes;
+    std::map<CheckpointPart, std::string> hashes;
   };
+  // Written by peers: by attempt.
+  using Written = std::map<std::pair<std::uint64_t, CheckpointPart>, std::string>;
 
   explicit SimCheckpoints(Rng rng) : disk_(rng) {}
 
   SimDisk& disk() { return disk_; }
+  Written& written() { return written_; }
   std::string add(Checkpoint checkpoint);  // returns its path
   // The newest whole one, and its tensors by name; they stay where they are.
   Result<std::optional<CheckpointSource::Saved>> open_newest(
@@ -45,6 +50,7 @@ class SimCheckpoints {
 
  private:
   SimDisk disk_;
+  Written written_;
   std::deque<Checkpoint> complete_;  // their bytes stay where they are
 };
 
@@ -53,9 +59,13 @@ class SimCheckpointSink final : public CheckpointSink {
   SimCheckpointSink(Runtime& runtime, SimCheckpoints& kept) : runtime_(runtime), kept_(kept) {}
 
   void begin(const Description& description, Done done) override;
-  void write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) override;
-  void finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
-                    Done done) override;
+  void write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
+                   Done done) override;
+  void finish_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                   Done done) override;
+  void adopt_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                  Done done) override;
+  std::optional<Shared> shared() const override;
   void commit(Committed done) override;
   void abandon() override { writing_.reset(); }
 
@@ -67,6 +77,21 @@ class SimCheckpointSink final : public CheckpointSink {
   Runtime& runtime_;
   SimCheckpoints& kept_;
   Open writing_;
+};
+
+// A peer's way to that disk, where it sees it.
+class SimPartFolder final : public PartFolder {
+ public:
+  SimPartFolder(Runtime& runtime, SimCheckpoints& kept, bool sees)
+      : runtime_(runtime), kept_(kept), sees_(sees) {}
+  void run(std::function<Result<void>()> body, std::function<void(Result<void>)> done) override;
+  Result<void> prove(const Place& place) override;
+  Result<std::unique_ptr<PartWriter>> create(const Place& place) override;
+
+ private:
+  Runtime& runtime_;
+  SimCheckpoints& kept_;
+  bool sees_;
 };
 
 class SimCheckpointSource final : public CheckpointSource {

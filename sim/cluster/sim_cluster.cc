@@ -123,6 +123,9 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.name = "sim-" + std::to_string(i);
   peer.make_model = options_.make_model;
   peer.make_wiring = options_.make_wiring;
+  nodes_[i]->part_folder =
+      std::make_unique<SimPartFolder>(runtime_.node(id), checkpoints_, machine.sees_checkpoints);
+  peer.part_folder = nodes_[i]->part_folder.get();
   peer.make_source = [this](const RunConfig& config) -> Result<std::unique_ptr<MicrobatchSource>> {
     return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
                                              config.batch.sequence);

@@ -40,6 +40,7 @@ struct SimPeer {
   double join_patience_seconds = PeerConfig().join_patience_seconds;
   std::optional<SimCard> card;
   std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
+  bool sees_checkpoints = false;          // their folder: it writes its parts itself
   std::size_t kind = 0;                   // for the caller, and of machines made like it
 };
 
@@ -128,6 +129,7 @@ class SimCluster {
     Node(SimRuntime& runtime, SimNodeId id, SimPeer machine, SimDeviceOptions device_options);
     SimPeer machine;
     SimDevice device;
+    std::unique_ptr<SimPartFolder> part_folder;
     std::unique_ptr<StagePeer> peer;
     std::optional<PeerOutcome> outcome;
   };

@@ -350,6 +350,11 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   faults.machines_min = swarm.config.pipeline.stages;
   if (!swarm.config.balance.shadows.none()) faults.shadowed_stages = swarm.config.pipeline.stages;
   scenario.knobs = draw_knobs(root.split("knobs"));
+  Rng shared = root.split("shared folder");
+  const std::uint64_t sees = shared.below(4);               // nobody, nobody, everybody, some
+  if (sees >= 2) scenario.knobs.knobs.part_bytes_min = 64;  // small stages in parts, too
+  for (SimPeer& peer : swarm.peers)
+    peer.sees_checkpoints = sees == 2 || (sees == 3 && once_in(shared, 2));
   draw_extras(root, extras, scenario);
   scenario.rules = extras.rules;
   scenario.summary = summary_of(scenario);

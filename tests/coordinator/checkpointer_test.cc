@@ -252,6 +252,65 @@ TEST_F(Checkpoints, APieceThatIsSentAgainIsAnsweredAndCountsOnce) {
   EXPECT_EQ(sink.written, 3U);
 }
 
+// Who writes its stage itself says so, hears when it may begin, and says how far it is. All of a
+// stage's members do it the next time, each a part.
+TEST_F(Checkpoints, PeersThatSeeTheFolderWriteThePartsThemselves) {
+  Knobs small = knobs();
+  small.part_bytes_min = 64;
+  const TurnedKnobs turned(small);
+  const Seat mate = bench.seated(1);
+  const MarkExpected written("checkpointer.part_written_by_its_peer"),
+      parts("checkpointer.stage_in_parts");
+  begin(8);
+  const auto asked = bench.told<wire::SaveStage>(b, MessageKind::kSaveStage);
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].folder().token(), "t");
+  EXPECT_EQ(asked[0].parts(), 1U);
+  EXPECT_TRUE(bench.told<wire::SaveStage>(mate, MessageKind::kSaveStage).empty());
+  const auto says = [&](const Seat& seat, std::uint32_t part, std::uint64_t from, std::uint64_t to,
+                        bool last) {
+    wire::CheckpointPiece piece;
+    piece.set_checkpoint(token);
+    piece.set_stage(seat.stage.value);
+    piece.set_part(part);
+    piece.set_written(true);
+    piece.set_offset(from);
+    piece.set_size(to);
+    piece.set_last(last);
+    auto answered = std::make_shared<Answer>();
+    checkpointer.on_piece(seat, make_frame(MessageKind::kCheckpointPiece, piece),
+                          [answered](const Result<Frame>& answer) {
+                            *answered = answer ? Result<void>() : std::unexpected(answer.error());
+                          });
+    bench.outbox.flush();
+    return answered;
+  };
+  const auto opened = says(b, 0, 0, 0, false);
+  EXPECT_FALSE(opened->has_value()) << "the folder is not there yet";
+  sink.work();
+  bench.outbox.flush();
+  EXPECT_TRUE(opened->has_value() && (*opened)->has_value());
+  EXPECT_TRUE(says(b, 0, 0, 10, false)->has_value());
+  EXPECT_FALSE((*says(b, 0, 5, 20, false))->has_value()) << "out of order";
+  says(b, 0, 10, 20, true);
+  EXPECT_TRUE(send(a)) << "the other stage sends its pieces";
+  EXPECT_TRUE(checkpointer.has_saved(8));
+  EXPECT_EQ(sink.adopted, (std::vector<CheckpointPart>{{StageId{1}, 0}}));
+
+  bench.clock.run_for(11min);
+  begin(9);
+  EXPECT_EQ(bench.told<wire::SaveStage>(b, MessageKind::kSaveStage).back().parts(), 2U);
+  EXPECT_EQ(bench.told<wire::SaveStage>(mate, MessageKind::kSaveStage).back().part(), 1U);
+  for (const auto& [seat, part] : {std::pair(b, 0U), std::pair(mate, 1U)}) {
+    says(seat, part, 0, 0, false);
+    sink.work();
+    says(seat, part, 0, 10, true);
+  }
+  EXPECT_TRUE(send(a));
+  EXPECT_TRUE(checkpointer.has_saved(9));
+  EXPECT_EQ(sink.adopted.size(), 3U);
+}
+
 // The last version's is tried until it is in place, or has failed very often.
 TEST_F(Checkpoints, TheLastOneIsTriedAgainAndAgain) {
   const MarkExpected again("checkpointer.last_again"), given_up("checkpointer.last_given_up");

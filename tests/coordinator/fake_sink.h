@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,17 +18,24 @@ class FakeSink final : public CheckpointSink {
     begun = description.name;
     later([=, this] { done(wrong(begin_error)); });
   }
-  void write_piece(StageId, std::uint64_t, SharedBytes bytes, Done done) override {
+  void write_piece(CheckpointPart, std::uint64_t, SharedBytes bytes, Done done) override {
     later([=, this] {
       written += bytes.size();
       done(wrong(write_error));
     });
   }
-  void finish_stage(StageId, std::uint64_t, const std::string& sha256, Done done) override {
+  void finish_part(CheckpointPart, std::uint64_t, const std::string& sha256, Done done) override {
     later([=] {
       done(sha256 == "wrong" ? fail(ErrorCode::kCorrupt, "other bytes") : Result<void>());
     });
   }
+  void adopt_part(CheckpointPart part, std::uint64_t, const std::string&, Done done) override {
+    later([=, this] {
+      adopted.push_back(part);
+      done(wrong(write_error));
+    });
+  }
+  std::optional<Shared> shared() const override { return Shared{.path = "/x", .token = "t"}; }
   void commit(Committed done) override {
     later([=, this] {
       if (commit_error.empty()) return done("checkpoints/" + begun);
@@ -47,6 +55,7 @@ class FakeSink final : public CheckpointSink {
   std::string begun, begin_error, write_error, commit_error;
   std::uint64_t written = 0;
   int abandoned = 0;
+  std::vector<CheckpointPart> adopted;
   std::vector<std::function<void()>> todo;
 
  private:

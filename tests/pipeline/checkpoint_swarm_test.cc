@@ -186,6 +186,53 @@ TEST(LastCheckpoint, IsNotLostToALinkThatBreaks) {
     }
 }
 
+// ---- Written by peers ---------------------------------------------------------------------------
+
+// Everybody sees the folder, nobody, or only some of each stage: what is written is whole, and gone
+// back to.
+TEST(CheckpointParts, AreWrittenByThoseWhoSeeTheFolder) {
+  Knobs small = knobs();
+  small.part_bytes_min = 64;
+  const TurnedKnobs turned(small);
+  for (const std::uint32_t one_in : {0U, 1U, 2U}) {
+    SCOPED_TRACE(one_in);
+    RunConfig config = run_of({3, 2}, 1);
+    SimClusterOptions options = options_of(config);
+    options.peers.resize(5);
+    for (std::size_t i = 0; i < options.peers.size(); ++i)
+      options.peers[i].sees_checkpoints = one_in > 0 && i % one_in == 0;
+    Swarm swarm(options);
+    ASSERT_TRUE(is_committed(swarm, 5));
+    swarm.kill_stage(1);
+    for (int i = 0; i < 2; ++i) swarm.cluster().add_peer({.sees_checkpoints = one_in > 0});
+    swarm.finish();
+    ASSERT_FALSE(HasFailure()) << history(swarm);
+    EXPECT_EQ(events(swarm, "new_era"), 1U);
+    EXPECT_EQ(events(swarm, "new_era", "begins with version 0 "), 0U);
+    EXPECT_EQ(swarm.cluster().checkpoint().version(), config.run.steps);
+    EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+    const std::size_t files = swarm.cluster().checkpoint().files().size();
+    if (one_in == 0) EXPECT_EQ(files, 2U);
+    if (one_in == 1) EXPECT_EQ(files, 5U);
+  }
+}
+
+// [A writer's disk fails: it says so, and sends its pieces the next time.]
+TEST(CheckpointParts, AWriterThatFailsIsDoneWithout) {
+  const MarkExpected failed("checkpointer.saver_failed"),
+      not_written("checkpoint_upload.not_written");
+  RunConfig config = run_of({1, 2}, 1);
+  SimClusterOptions options = options_of(config);
+  options.peers.resize(3);
+  for (SimPeer& peer : options.peers) peer.sees_checkpoints = true;
+  Swarm swarm(options);
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kSaveStage, 1));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kCheckpointPieceReply, 1));
+  hurt(swarm, FaultKind::kDiskFull, 20ms);
+  expect_end(swarm, config);
+}
+
 // ---- By time ------------------------------------------------------------------------------------
 
 TEST(CheckpointsByTime, AreTheDefault) {

@@ -26,7 +26,14 @@ struct RunOutcome {
 //   What:   nothing waits for the disk: what is called is carried out later, one after the other,
 //           in the order of the calls, and says then how it went, on the control thread. After an
 //           error the checkpoint can only be abandoned. What was abandoned may still say so.
-//   Errors: kCorrupt (of finish_stage: other bytes came than were announced), kIo, kRefused.
+//   Errors: kCorrupt (of finish_part: other bytes came than were announced), kIo, kRefused.
+struct CheckpointPart {  // a share of a stage's tensors, in a file of its own
+  StageId stage;
+  std::uint32_t part = 0;
+  auto operator<=>(const CheckpointPart&) const = default;
+};
+inline constexpr std::uint32_t kCheckpointPartsMax = 16;  // of a stage
+
 class CheckpointSink {
  public:
   struct Description {
@@ -35,16 +42,27 @@ class CheckpointSink {
     Era era;
     std::vector<StageSpec> stages;
     std::string config_toml;
-    bool optimizer_state = false;  // the stage files hold it (saved_state.h)
-    std::uint64_t updates = 0;     // commits so far that were not skipped
+    bool optimizer_state = false;      // the stage files hold it (saved_state.h)
+    std::uint64_t updates = 0;         // commits so far that were not skipped
+    std::uint64_t attempt = 0;         // no two are the same
+    std::vector<std::uint32_t> parts;  // how many each stage has
+  };
+  struct Shared {  // where peers that see it may write their parts
+    std::string path;
+    std::string token;  // what a file in it says
   };
   using Done = std::function<void(Result<void>)>;
   using Committed = std::function<void(Result<std::string>)>;  // the path for people
   virtual ~CheckpointSink() = default;
   virtual void begin(const Description& description, Done done) = 0;
-  virtual void write_piece(StageId stage, std::uint64_t offset, SharedBytes bytes, Done done) = 0;
-  virtual void finish_stage(StageId stage, std::uint64_t size, const std::string& sha256,
-                            Done done) = 0;
+  virtual void write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
+                           Done done) = 0;
+  virtual void finish_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                           Done done) = 0;
+  // A peer has written it into the shared folder, synced it, and says what it is.
+  virtual void adopt_part(CheckpointPart part, std::uint64_t size, const std::string& sha256,
+                          Done done) = 0;
+  virtual std::optional<Shared> shared() const { return std::nullopt; }
   virtual void commit(Committed done) = 0;
   virtual void abandon() = 0;
 };

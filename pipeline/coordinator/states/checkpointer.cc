@@ -49,50 +49,86 @@ bool Checkpointer::begin_last(std::uint64_t version, std::uint64_t updates) {
 }
 
 void Checkpointer::begin(std::uint64_t version, std::uint64_t updates) {
-  for (const StageSpec& stage : in_.shape.stages)
-    if (in_.members.ready_of(stage.stage).empty()) return;  // it is being taken over
   const RunConfig& config = in_.shape.config;
+  std::vector<std::uint32_t> parts;
+  std::vector<std::vector<Seat>> savers;
+  std::vector<std::uint64_t> bytes;
+  for (const StageSpec& spec : in_.shape.stages) {
+    if (in_.members.ready_of(spec.stage).empty()) return;  // it is being taken over
+    bytes.push_back(
+        saved_state(config, in_.shape.layouts[spec.stage.value], config.checkpoint.optimizer)
+            .bytes);
+    savers.push_back(savers_of(spec.stage, bytes.back()));
+    parts.push_back(static_cast<std::uint32_t>(savers.back().size()));
+  }
   const Instant now = in_.alarms.now();
   round_ = Round();
-  Round& round = *round_;
-  round.name = fmt::format("step-{}", version);
-  round.token = fmt::format("{}#{}.{}", round.name, in_.identity.term.value, ++begun_);
-  round.version = version;
-  round.progressed = now;
-  in_.sink.begin({.name = round.name,
+  round_->name = fmt::format("step-{}", version);
+  round_->token = fmt::format("{}#{}.{}", round_->name, in_.identity.term.value, ++begun_);
+  round_->attempt = std::uint64_t{in_.identity.term.value} << 32 | begun_;
+  round_->version = version;
+  round_->progressed = now;
+  in_.sink.begin({.name = round_->name,
                   .version = version,
                   .era = in_.identity.era,
                   .stages = in_.shape.stages,
                   .config_toml = in_.shape.options.config_toml,
                   .optimizer_state = config.checkpoint.optimizer,
-                  .updates = updates},
-                 of_this_round([this](const Result<void>& begun) {
-                   if (!begun) failed("it can't be written: " + begun.error().what);
-                 }));
-  for (const StageSpec& spec : in_.shape.stages) {
-    const StageId stage = spec.stage;
-    std::vector<Seat> seats = in_.members.staying_of(stage);
-    if (seats.empty()) seats = in_.members.ready_of(stage);
-    Saver& saver = round.savers[stage];
-    saver.seat = seats[schedule_.failures() % seats.size()];  // it may have been that one's fault
-    saver.bytes_max =
-        saved_state(config, in_.shape.layouts[stage.value], config.checkpoint.optimizer).bytes +
-        Limits::safetensors_header_bytes_max;
-    saver.progressed = now;
-    wire::SaveStage save;
-    save.set_version(version);
-    save.set_checkpoint(round.token);
-    in_.outbox.send(saver.seat, make_frame(MessageKind::kSaveStage, save));
-  }
+                  .updates = updates,
+                  .attempt = round_->attempt,
+                  .parts = parts},
+                 of_this_round([this](const Result<void>& result) { begun(result); }));
+  for (std::uint16_t stage = 0; stage < savers.size(); ++stage)
+    for (std::uint32_t part = 0; part < parts[stage]; ++part)
+      ask({StageId{stage}, part}, parts[stage],
+          {.seat = savers[stage][part],
+           .bytes_max = bytes[stage] + Limits::safetensors_header_bytes_max,
+           .progressed = now});
   schedule_.on_begun(now);
   arm_deadline();
+}
+
+// One part each. Those who have not shown that they see the folder send it, and one is enough.
+std::vector<Seat> Checkpointer::savers_of(StageId stage, std::uint64_t bytes) const {
+  std::vector<Seat> seats = in_.members.staying_of(stage);
+  if (seats.empty()) seats = in_.members.ready_of(stage);
+  // If the one before failed it may have been that one's fault.
+  std::ranges::rotate(seats, seats.begin() + schedule_.failures() % seats.size());
+  const std::size_t most = std::min<std::size_t>(seats.size(), kCheckpointPartsMax);
+  const bool all_write = seen_.contains(stage) && in_.shape.config.checkpoint.peers_write;
+  seats.resize(all_write ? std::clamp<std::size_t>(bytes / knobs().part_bytes_min, 1, most) : 1);
+  if (seats.size() > 1) SWARMLINE_MARK("checkpointer.stage_in_parts");
+  return seats;
+}
+
+void Checkpointer::ask(CheckpointPart part, std::uint32_t parts, Saver saver) {
+  wire::SaveStage save;
+  save.set_version(round_->version);
+  save.set_checkpoint(round_->token);
+  save.set_part(part.part);
+  save.set_parts(parts);
+  save.set_attempt(round_->attempt);
+  const auto shared = in_.sink.shared();
+  if (shared && in_.shape.config.checkpoint.peers_write && !failing_.contains(saver.seat)) {
+    save.mutable_folder()->set_path(shared->path);
+    save.mutable_folder()->set_token(shared->token);
+  }
+  in_.outbox.send(saver.seat, make_frame(MessageKind::kSaveStage, save));
+  round_->savers[part] = std::move(saver);
+}
+
+void Checkpointer::begun(const Result<void>& begun) {
+  if (!begun) return failed("it can't be written: " + begun.error().what);
+  round_->begun = true;
+  for (auto& [part, saver] : round_->savers)
+    if (saver.writes && saver.received == 0) answer(saver, {});
 }
 
 // ---- Progress -----------------------------------------------------------------------------------
 
 void Checkpointer::arm_deadline() {
   Instant oldest = round_->committing ? round_->progressed : in_.alarms.now();
-  for (const auto& [stage, saver] : round_->savers)
+  for (const auto& [part, saver] : round_->savers)
     if (!saver.finished) oldest = std::min(oldest, saver.progressed);
   round_->deadline =
       in_.alarms.at(oldest + knobs().checkpoint_progress, [this, token = round_->token] {
@@ -104,13 +140,13 @@ void Checkpointer::look_for_progress() {
   const Instant now = in_.alarms.now();
   if (in_.detector.was_stopped(now)) {
     round_->progressed = now;
-    for (auto& [stage, saver] : round_->savers) saver.progressed = now;
+    for (auto& [part, saver] : round_->savers) saver.progressed = now;
   }
   const auto is_late = [now](Instant since) { return now - since >= knobs().checkpoint_progress; };
-  for (const auto& [stage, saver] : round_->savers) {
+  for (const auto& [part, saver] : round_->savers) {
     if (saver.finished || !is_late(saver.progressed)) continue;
     SWARMLINE_MARK("checkpointer.no_progress");
-    return failed(fmt::format("stage {} made no progress for {:.3g} s", stage.value,
+    return failed(fmt::format("stage {} made no progress for {:.3g} s", part.stage.value,
                               to_seconds(knobs().checkpoint_progress)));
   }
   if (round_->committing && is_late(round_->progressed)) {
@@ -122,32 +158,31 @@ void Checkpointer::look_for_progress() {
 }
 
 bool Checkpointer::is_saving(const Seat& seat) const {
-  return round_ && round_->savers.at(seat.stage).seat == seat;
+  return round_ && std::ranges::any_of(round_->savers, [&](const auto& saver) {
+           return saver.second.seat == seat;
+         });
 }
 
 // ---- Pieces -------------------------------------------------------------------------------------
 
-// Its sender did not hear in time that it came.
-bool Checkpointer::is_sent_again(const Seat& seat, const wire::CheckpointPiece& piece,
-                                 std::uint64_t bytes) const {
+// What that one was asked for; null: nothing.
+std::pair<const CheckpointPart, Checkpointer::Saver>* Checkpointer::asked(
+    const Seat& seat, const wire::CheckpointPiece& piece) {
   if (!round_ || round_->token != piece.checkpoint() || piece.stage() >= in_.shape.stages.size())
-    return false;
-  const Saver& saver = round_->savers.at(StageId{static_cast<std::uint16_t>(piece.stage())});
-  return saver.seat == seat && saver.received > 0 && piece.offset() == saver.piece_at &&
-         piece.offset() + bytes == saver.received;
+    return nullptr;
+  const auto found =
+      round_->savers.find({StageId{static_cast<std::uint16_t>(piece.stage())}, piece.part()});
+  return found == round_->savers.end() || found->second.seat != seat ? nullptr : &*found;
 }
 
 // Pieces come in order and end within what a stage can hold.
-Result<void> Checkpointer::check_piece(const Seat& seat, const wire::CheckpointPiece& piece,
-                                       std::uint64_t bytes) const {
-  if (!round_ || round_->token != piece.checkpoint() || piece.stage() >= in_.shape.stages.size())
-    return fail(ErrorCode::kRefused, "nobody asked for that piece");
-  const Saver& saver = round_->savers.at(StageId{static_cast<std::uint16_t>(piece.stage())});
-  if (saver.seat != seat || saver.finished)
-    return fail(ErrorCode::kRefused, "nobody asked for that piece");
-  const std::uint64_t room = saver.bytes_max - saver.received;
-  if (saver.respond || piece.offset() != saver.received || bytes > room ||
-      (bytes == 0 && !piece.last()) || (piece.last() && piece.size() != saver.received + bytes))
+Result<void> Checkpointer::check_piece(const Saver& saver, const wire::CheckpointPiece& piece,
+                                       std::uint64_t bytes) {
+  const bool opens = piece.written() && !saver.heard;  // it says that it is going to write
+  if (saver.finished || saver.respond || piece.offset() != saver.received ||
+      bytes > saver.bytes_max - saver.received || (bytes == 0 && !piece.last() && !opens) ||
+      (saver.heard && saver.writes != piece.written()) ||
+      (piece.last() && piece.size() != saver.received + bytes))
     return fail(ErrorCode::kCorrupt, "a piece out of order, or beyond the end of its stage");
   return {};
 }
@@ -156,65 +191,84 @@ void Checkpointer::on_piece(const Seat& seat, const Frame& frame,
                             const RpcChannel::Respond& respond) {
   auto piece = parse<wire::CheckpointPiece>(frame);
   if (!piece) return in_.outbox.respond(respond, std::unexpected(piece.error()));
-  const StageId stage{static_cast<std::uint16_t>(piece->stage())};
-  if (is_sent_again(seat, *piece, frame.payload_bytes())) {
-    SWARMLINE_MARK("checkpointer.piece_sent_again");
-    Saver& saver = round_->savers.at(stage);
-    if (saver.respond) {
-      saver.respond = respond;
-    } else {
-      in_.outbox.respond(
-          respond, make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
-    }
-    return;
-  }
-  if (is_saving(seat) && piece->stage() == seat.stage.value && !piece->error().empty() &&
-      round_->token == piece->checkpoint()) {
+  auto* const found = asked(seat, *piece);
+  if (found == nullptr)
+    return in_.outbox.respond(respond, fail(ErrorCode::kRefused, "nobody asked for that piece"));
+  auto& [part, saver] = *found;
+  if (!piece->error().empty()) {
     SWARMLINE_MARK("checkpointer.saver_failed");
-    in_.outbox.respond(
-        respond, make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
+    saver.respond = respond;
+    failing_.insert(seat);
     return failed(to_string(seat) + " can't save its stage: " + piece->error());
   }
-  if (auto fits = check_piece(seat, *piece, frame.payload_bytes()); !fits)
+  const std::uint64_t bytes = piece->written()
+                                  ? piece->size() - std::min(piece->size(), piece->offset())
+                                  : frame.payload_bytes();
+  // Its sender did not hear in time that it came.
+  if (saver.heard && piece->offset() == saver.piece_at &&
+      piece->offset() + bytes == saver.received) {
+    SWARMLINE_MARK("checkpointer.piece_sent_again");
+    const bool answered = !saver.respond;
+    saver.respond = respond;
+    return answered ? answer(saver, {}) : void();
+  }
+  if (auto fits = check_piece(saver, *piece, bytes); !fits)
     return in_.outbox.respond(respond, std::unexpected(fits.error()));
-  Saver& saver = round_->savers.at(stage);
   saver.respond = respond;
-  take_piece(saver, *piece, frame);
+  saver.heard = true;
+  saver.writes = piece->written();
+  saver.piece_at = saver.received;
+  saver.received += bytes;
+  saver.progressed = in_.alarms.now();
+  if (saver.writes) return take_written(part, *piece);
+  take_piece(part, *piece, frame);
 }
 
-void Checkpointer::take_piece(Saver& saver, const wire::CheckpointPiece& piece,
+void Checkpointer::take_piece(CheckpointPart part, const wire::CheckpointPiece& piece,
                               const Frame& frame) {
-  const StageId stage = saver.seat.stage;
-  saver.piece_at = saver.received;
-  saver.received += frame.payload_bytes();
-  saver.progressed = in_.alarms.now();
   bytes_ += frame.wire_bytes();
-  in_.sink.write_piece(stage, piece.offset(),
+  in_.sink.write_piece(part, piece.offset(),
                        frame.payload.empty() ? SharedBytes() : frame.payload.front(),
-                       of_this_round([this, stage, last = piece.last()](const Result<void>& kept) {
-                         if (!kept || !last) piece_kept(stage, false, kept);
+                       of_this_round([this, part, last = piece.last()](const Result<void>& kept) {
+                         if (!kept || !last) piece_kept(part, false, kept);
                        }));
   if (!piece.last()) return;
-  in_.sink.finish_stage(stage, piece.size(), piece.sha256(),
-                        of_this_round([this, stage](const Result<void>& finished) {
-                          piece_kept(stage, true, finished);
-                        }));
+  in_.sink.finish_part(part, piece.size(), piece.sha256(),
+                       of_this_round([this, part](const Result<void>& finished) {
+                         piece_kept(part, true, finished);
+                       }));
 }
 
-void Checkpointer::piece_kept(StageId stage, bool last, const Result<void>& kept) {
-  Saver& saver = round_->savers.at(stage);
-  if (const auto respond = std::exchange(saver.respond, nullptr)) {
-    auto reply = make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply());
-    in_.outbox.respond(respond,
-                       kept ? Result<Frame>(std::move(reply))
-                            : std::unexpected(Error{ErrorCode::kRefused, kept.error().what}));
+// Its bytes are on the disk, or its writer waits for the folder.
+void Checkpointer::take_written(CheckpointPart part, const wire::CheckpointPiece& piece) {
+  if (!piece.last()) {
+    if (round_->begun) answer(round_->savers.at(part), {});
+    return;
   }
+  SWARMLINE_MARK("checkpointer.part_written_by_its_peer");
+  in_.sink.adopt_part(part, piece.size(), piece.sha256(),
+                      of_this_round([this, part](const Result<void>& adopted) {
+                        piece_kept(part, true, adopted);
+                      }));
+}
+
+void Checkpointer::answer(Saver& saver, const Result<void>& kept) {
+  const auto respond = std::exchange(saver.respond, nullptr);
+  if (!respond) return;
+  if (!kept) return in_.outbox.respond(respond, fail(ErrorCode::kRefused, kept.error().what));
+  in_.outbox.respond(respond,
+                     make_frame(MessageKind::kCheckpointPieceReply, wire::CheckpointPieceReply()));
+}
+
+void Checkpointer::piece_kept(CheckpointPart part, bool last, const Result<void>& kept) {
+  Saver& saver = round_->savers.at(part);
+  answer(saver, kept);
   if (!kept) {
-    if (kept.error().code == ErrorCode::kCorrupt) {  // bytes changed on their way here
-      SWARMLINE_MARK("checkpointer.damaged");
-      return failed(kept.error().what);
-    }
-    return failed("it can't be written: " + kept.error().what);
+    if (saver.writes) failing_.insert(saver.seat);  // what it wrote is not what is here
+    if (kept.error().code != ErrorCode::kCorrupt)
+      return failed("it can't be written: " + kept.error().what);
+    SWARMLINE_MARK("checkpointer.damaged");
+    return failed(kept.error().what);
   }
   saver.progressed = in_.alarms.now();
   saver.finished = last;
@@ -235,6 +289,10 @@ void Checkpointer::committed(const Result<std::string>& path) {
   in_.alarms.cancel(round_->deadline);
   last_ = *path;
   saved_version_ = round_->version;
+  seen_.clear();
+  for (const StageSpec& spec : in_.shape.stages) seen_.insert(spec.stage);
+  for (const auto& [part, saver] : round_->savers)
+    if (!saver.writes) seen_.erase(part.stage);
   round_.reset();
   schedule_.on_done();
   last_failures_ = 0;
@@ -261,9 +319,8 @@ void Checkpointer::drop_round(const std::string& why) {
   SWARMLINE_MARK("checkpointer.abandoned");
   in_.alarms.cancel(round_->deadline);
   in_.sink.abandon();
-  for (auto& [stage, saver] : round_->savers)
-    if (saver.respond)
-      in_.outbox.respond(saver.respond, fail(ErrorCode::kRefused, "the checkpoint is given up"));
+  for (auto& [part, saver] : round_->savers)
+    answer(saver, fail(ErrorCode::kRefused, "the checkpoint is given up"));
   in_.events.event("checkpoint_abandoned", fmt::format("{}: {}", round_->name, why),
                    LogLevel::kWarn);
   round_.reset();
@@ -271,7 +328,10 @@ void Checkpointer::drop_round(const std::string& why) {
 
 // Its file can't be ended by another: the bytes are the same, the version may be gone there.
 void Checkpointer::on_seat_lost(const SeatLoss& lost) {
-  if (is_saving(lost.seat) && !round_->savers.at(lost.seat.stage).finished)
+  failing_.erase(lost.seat);
+  if (round_ && std::ranges::any_of(round_->savers, [&](const auto& of) {
+        return of.second.seat == lost.seat && !of.second.finished;
+      }))
     abandon(to_string(lost.seat) + " is lost");
 }
 
@@ -289,7 +349,7 @@ void Checkpointer::began_with(const std::string& path, std::uint64_t version) {
 
 void Checkpointer::check_invariants() const {
   if (!round_) return;
-  SWARMLINE_CHECK(round_->savers.size() == in_.shape.stages.size());
+  SWARMLINE_CHECK(round_->savers.size() >= in_.shape.stages.size());
   SWARMLINE_CHECK(round_->committing == std::ranges::all_of(round_->savers, [](const auto& of) {
                     return of.second.finished;
                   }));

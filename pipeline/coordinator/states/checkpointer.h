@@ -1,4 +1,5 @@
-// Checkpoints: one member of each stage sends its file, the sink puts them in place all at once.
+// Checkpoints: members of each stage send its file, or write it themselves, each a part, where they
+// see the folder; the sink puts all of it in place at once.
 //   What:      begins a checkpoint of a committed version, takes its pieces in order, commits it
 //              when every stage's file is whole. One that makes no progress, can't be written,
 //              or loses a saver is abandoned, with an event, and tried again.
@@ -6,8 +7,10 @@
 //   Thread:    control thread; nothing waits for the sink.
 //   Errors:    a piece that nobody asked for, or out of order, is refused. No checkpoint ends the
 //              run but the last one, once it has failed knobs().final_checkpoints_max times.
-//   Bounds:    one at a time; a stage's file is as large as its state and a header, one piece of
-//              each is on its way to the sink; knobs().checkpoint_progress for the next one.
+//   Bounds:    one at a time; a part is as large as its stage's state and a header, one piece of
+//              each is on its way to the sink; knobs().checkpoint_progress for the next one. At
+//              most kCheckpointPartsMax parts of a stage; more than one only of a stage whose
+//              member has written the one before itself.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +19,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -62,7 +67,7 @@ class Checkpointer final : public RunObserver {
   // Nothing happens where none is under way.
   void abandon(const std::string& why);
   bool is_active() const { return round_.has_value(); }
-  bool is_saving(const Seat& seat) const;  // this member sends its stage's file
+  bool is_saving(const Seat& seat) const;  // this member sends its stage, or a part of it
 
   // An era began with that checkpoint; empty: with the seed's parameters.
   void began_with(const std::string& path, std::uint64_t version);
@@ -77,9 +82,11 @@ class Checkpointer final : public RunObserver {
   void check_invariants() const;
 
  private:
-  struct Saver {  // of a stage
+  struct Saver {  // of a part
     Seat seat;
     std::uint64_t bytes_max = 0;  // of its file
+    bool heard = false;           // a piece has come, or the word that it writes itself
+    bool writes = false;          // it writes its file itself
     std::uint64_t received = 0;   // bytes
     std::uint64_t piece_at = 0;   // where the newest piece begins
     RpcChannel::Respond respond;  // to whoever sent it; empty: answered
@@ -88,26 +95,33 @@ class Checkpointer final : public RunObserver {
   };
   struct Round {
     std::string name;
-    std::string token;  // the name on the wire, its own for each try
+    std::string token;          // the name on the wire, its own for each try
+    std::uint64_t attempt = 0;  // names it in the shared folder
     std::uint64_t version = 0;
-    std::map<StageId, Saver> savers;
+    std::map<CheckpointPart, Saver> savers;
+    bool begun = false;    // in the sink
     bool is_last = false;  // of the run's last version
     bool committing = false;
     Instant progressed;  // of the sink, at what is not one stage's
     TimerId deadline;
   };
   void begin(std::uint64_t version, std::uint64_t updates);
+  std::vector<Seat> savers_of(StageId stage, std::uint64_t bytes) const;
+  void ask(CheckpointPart part, std::uint32_t parts, Saver saver);
+  void begun(const Result<void>& begun);
   void arm_deadline();
   void look_for_progress();
   // Nothing, once another round is under way or none.
   template <typename Function>
   auto of_this_round(Function function);
-  Result<void> check_piece(const Seat& seat, const wire::CheckpointPiece& piece,
-                           std::uint64_t bytes) const;
-  bool is_sent_again(const Seat& seat, const wire::CheckpointPiece& piece,
-                     std::uint64_t bytes) const;
-  void take_piece(Saver& saver, const wire::CheckpointPiece& piece, const Frame& frame);
-  void piece_kept(StageId stage, bool last, const Result<void>& kept);
+  std::pair<const CheckpointPart, Saver>* asked(const Seat& seat,
+                                                const wire::CheckpointPiece& piece);
+  static Result<void> check_piece(const Saver& saver, const wire::CheckpointPiece& piece,
+                                  std::uint64_t bytes);
+  void take_piece(CheckpointPart part, const wire::CheckpointPiece& piece, const Frame& frame);
+  void take_written(CheckpointPart part, const wire::CheckpointPiece& piece);
+  void piece_kept(CheckpointPart part, bool last, const Result<void>& kept);
+  void answer(Saver& saver, const Result<void>& kept);
   void commit();
   void committed(const Result<std::string>& path);
   void failed(const std::string& why);
@@ -118,6 +132,8 @@ class Checkpointer final : public RunObserver {
   std::optional<Round> round_;
   std::uint64_t bytes_ = 0;
   std::uint64_t begun_ = 0;
+  std::set<StageId> seen_;           // whose members wrote the newest one themselves, all of them
+  std::set<Seat> failing_;           // that could not save, and do not write themselves any more
   std::uint32_t last_failures_ = 0;  // of the last version's, in a row
   bool waits_ = false;               // a timer goes off when the last version's may be tried again
   std::string failure_;              // of the newest one that failed

@@ -14,6 +14,7 @@
 #include "pipeline/stage/common/parameter_state.h"
 #include "pipeline/stage/common/peer_links.h"
 #include "pipeline/stage/common/phase_codecs.h"
+#include "pipeline/stage/part_folder.h"
 
 namespace swarmline {
 
@@ -32,6 +33,7 @@ struct StageContext {
   PhaseCodecs codecs;
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
+  PartFolder* part_folder = nullptr;  // null: it sees none
   Registry* metrics = nullptr;
   std::function<void(Error)> fail;  // ends this peer with exit code 1 and the sentence
 

@@ -50,6 +50,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .codecs = PhaseCodecs(config_),
                .notify_coordinator = std::move(parts.notify_coordinator),
                .call_coordinator = std::move(parts.call_coordinator),
+               .part_folder = parts.part_folder,
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
       jobs_(context_),
@@ -236,7 +237,8 @@ Result<void> SeatedStage::in_order(const Frame& frame) {
           frame, [this](const auto& commit) { return commits_.on_commit(commit); });
     case MessageKind::kSaveStage:
       return handle<wire::SaveStage>(frame, [&](const auto& save) {
-        return save_.begin(save.version(), here, save.checkpoint());
+        save_.begin(save, here);
+        return Result<void>();
       });
     case MessageKind::kRetirePhase:
       return handle<wire::RetirePhase>(

@@ -57,6 +57,7 @@ struct SeatedStageParts {
   std::shared_ptr<KeptState> kept;  // of an earlier seat at this stage
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
+  PartFolder* part_folder = nullptr;
   Registry* metrics = nullptr;
   std::function<void(Error)> fail;
 };

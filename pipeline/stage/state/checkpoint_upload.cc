@@ -11,12 +11,17 @@ namespace swarmline {
 
 namespace {
 
-// An embedding that two stages share is stored once, by stage 0.
-StageFileImage image_of(const Seat& self, const SavedState& saved, const Buffer& state) {
+// An embedding that two stages share is stored once, by stage 0. Each part has about as many bytes:
+// a tensor is in the part where its middle lies.
+StageFileImage image_of(const Seat& self, const CheckpointUpload::Part& part,
+                        const SavedState& saved, const Buffer& state) {
   std::vector<TensorInfo> tensors;
   std::vector<BytesView> contents;
   for (const SavedTensor& tensor : saved.tensors) {
     if (tensor.tied && self.stage.value != 0) continue;
+    const std::uint64_t middle = tensor.at + tensor.bytes / 2;
+    if (std::min<std::uint64_t>(middle * part.parts / saved.bytes, part.parts - 1) != part.part)
+      continue;
     tensors.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
     contents.push_back(state.bytes().subspan(tensor.at, tensor.bytes));
   }
@@ -25,18 +30,30 @@ StageFileImage image_of(const Seat& self, const SavedState& saved, const Buffer&
 
 }  // namespace
 
-CheckpointUpload::CheckpointUpload(Seat self, std::string checkpoint, const SavedState& saved,
-                                   Buffer state, Doors doors,
-                                   std::function<void(Result<void>)> on_done)
+CheckpointUpload::CheckpointUpload(Seat self, Part part, const SavedState& saved, Buffer state,
+                                   Doors doors, std::function<void(Result<void>)> on_done)
     : self_(self),
-      checkpoint_(std::move(checkpoint)),
+      part_(std::move(part)),
       state_(std::move(state)),
-      image_(image_of(self, saved, state_)),
+      image_(image_of(self, part_, saved, state_)),
       doors_(std::move(doors)),
       on_done_(std::move(on_done)) {}
 
+wire::CheckpointPiece CheckpointUpload::piece_at(std::uint64_t offset) const {
+  wire::CheckpointPiece piece;
+  *piece.mutable_seat() = to_wire(self_);
+  piece.set_checkpoint(part_.checkpoint);
+  piece.set_stage(self_.stage.value);
+  piece.set_part(part_.part);
+  piece.set_offset(offset);
+  piece.set_written(doors_.write != nullptr);
+  return piece;
+}
+
+// Whoever writes hears first that the folder is there to be written into.
 void CheckpointUpload::start() {
-  send_next();
+  if (!doors_.write) return send_next();
+  call(piece_at(0), {});
 }
 
 void CheckpointUpload::send_next() {
@@ -45,29 +62,27 @@ void CheckpointUpload::send_next() {
       [self = shared_from_this(), bytes, offset = offset_]() -> Result<void> {
         *bytes = SharedBytes(self->image_.piece(offset, Limits::checkpoint_piece_bytes));
         self->hash_.update(bytes->view());
-        return {};
+        const bool last = offset + bytes->size() == self->image_.size_bytes();
+        return self->doors_.write ? self->doors_.write(bytes->view(), last) : Result<void>();
       },
-      [self = shared_from_this(), bytes] { self->send(*bytes); });
+      [self = shared_from_this(), bytes](const Result<void>& done) {
+        done ? self->send(*bytes) : self->give_up(done.error());
+      });
 }
 
 void CheckpointUpload::send(const SharedBytes& bytes) {
-  wire::CheckpointPiece piece;
-  *piece.mutable_seat() = to_wire(self_);
-  piece.set_checkpoint(checkpoint_);
-  piece.set_stage(self_.stage.value);
-  piece.set_offset(offset_);
+  wire::CheckpointPiece piece = piece_at(offset_);
   offset_ += bytes.size();
-  const bool last = offset_ == image_.size_bytes();
-  piece.set_last(last);
-  if (last) {
-    piece.set_size(image_.size_bytes());
-    piece.set_sha256(hash_.finish_hex());
-  }
-  call(piece, bytes);
+  piece.set_last(offset_ == image_.size_bytes());
+  if (piece.last() || piece.written()) piece.set_size(offset_);
+  if (piece.last()) piece.set_sha256(hash_.finish_hex());
+  call(piece, piece.written() ? SharedBytes() : bytes);
 }
 
 void CheckpointUpload::call(const wire::CheckpointPiece& piece, const SharedBytes& bytes) {
-  doors_.call(make_frame(MessageKind::kCheckpointPiece, piece, {bytes}),
+  Frame frame = piece.written() ? make_frame(MessageKind::kCheckpointPiece, piece)
+                                : make_frame(MessageKind::kCheckpointPiece, piece, {bytes});
+  doors_.call(std::move(frame),
               [self = shared_from_this(), piece, bytes](const Result<Frame>& reply) {
                 if (!reply && reply.error().code == ErrorCode::kDeadline) {
                   SWARMLINE_MARK("checkpoint_upload.piece_again");
@@ -78,6 +93,15 @@ void CheckpointUpload::call(const wire::CheckpointPiece& piece, const SharedByte
                 if (piece.last()) return self->on_done_({});
                 self->send_next();
               });
+}
+
+// Nobody waits for the answer: there is nothing more to say.
+void CheckpointUpload::give_up(const Error& error) {
+  SWARMLINE_MARK("checkpoint_upload.not_written");
+  wire::CheckpointPiece piece = piece_at(offset_);
+  piece.set_error(error.what);
+  doors_.call(make_frame(MessageKind::kCheckpointPiece, piece), [](const Result<Frame>&) {});
+  on_done_(std::unexpected(error));
 }
 
 }  // namespace swarmline

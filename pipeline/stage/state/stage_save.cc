@@ -6,15 +6,13 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
-#include "pipeline/stage/state/checkpoint_upload.h"
 
 namespace swarmline {
 
-Result<void> StageSave::begin(std::uint64_t version, Version committed,
-                              const std::string& checkpoint) {
-  if (version != committed.value)
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("asked to save version {}, has {}", version, committed.value));
+void StageSave::begin(const wire::SaveStage& save, Version committed) {
+  if (save.version() != committed.value)
+    return say_failed(
+        save, fmt::format("asked to save version {}, it has {}", save.version(), committed.value));
   guard_.drop_callbacks();  // whatever is still sent was given up
   auto copy = std::make_shared<Result<Buffer>>(Buffer());
   const bool whole = context_.config.checkpoint.optimizer;
@@ -24,39 +22,81 @@ Result<void> StageSave::begin(std::uint64_t version, Version committed,
             whole ? context_.state.save() : Buffer::copy_of(context_.state.committed_parameters());
         return {};
       },
-      guard_.wrap([this, copy, whole, checkpoint] {
-        if (!*copy) return say_failed(checkpoint, copy->error());
-        upload(checkpoint, whole, std::move(**copy));
+      guard_.wrap([this, copy, save] {
+        if (!*copy) return say_failed(save, copy->error().what);
+        look_for_folder(save, std::move(**copy));
       }));
-  return {};
 }
 
-// Without a copy there is nothing to send; the stage serves on.
-void StageSave::say_failed(const std::string& checkpoint, const Error& error) {
+// The stage serves on.
+void StageSave::say_failed(const wire::SaveStage& save, const std::string& why) {
   SWARMLINE_MARK("stage_save.failed");
-  log(LogLevel::kWarn, "a checkpoint of this stage can't be made: {}", error.what);
+  log(LogLevel::kWarn, "a checkpoint of this stage can't be made: {}", why);
   wire::CheckpointPiece piece;
   *piece.mutable_seat() = to_wire(context_.self);
-  piece.set_checkpoint(checkpoint);
+  piece.set_checkpoint(save.checkpoint());
   piece.set_stage(context_.self.stage.value);
-  piece.set_error(error.what);
+  piece.set_part(save.part());
+  piece.set_error(why);
   context_.call_coordinator(make_frame(MessageKind::kCheckpointPiece, piece),
                             [](const Result<Frame>&) {});
 }
 
-void StageSave::upload(const std::string& checkpoint, bool whole, Buffer state) {
-  const SavedState saved = saved_state(context_.config, context_.model.layout(), whole);
+void StageSave::look_for_folder(const wire::SaveStage& save, Buffer state) {
+  PartFolder* const folder = context_.part_folder;
+  if (!save.has_folder() || folder == nullptr) return upload(save, std::move(state), {});
+  const PartFolder::Place place{.folder = save.folder().path(),
+                                .token = save.folder().token(),
+                                .version = save.version(),
+                                .attempt = save.attempt(),
+                                .stage = context_.self.stage,
+                                .part = save.part(),
+                                .parts = std::max(save.parts(), 1U)};
+  auto kept = std::make_shared<Buffer>(std::move(state));
+  folder->run([folder, place] { return folder->prove(place); },
+              guard_.wrap([this, save, place, kept](const Result<void>& seen) {
+                upload(save, std::move(*kept), seen ? writer_of(place) : CheckpointUpload::Write());
+              }));
+}
+
+CheckpointUpload::Write StageSave::writer_of(const PartFolder::Place& place) {
+  SWARMLINE_MARK("stage_save.writes_itself");
+  auto file = std::make_shared<std::unique_ptr<PartWriter>>();
+  return [folder = context_.part_folder, place, file](BytesView bytes, bool last) -> Result<void> {
+    if (!*file) {
+      auto made = folder->create(place);
+      if (!made) return std::unexpected(std::move(made).error());
+      *file = std::move(*made);
+    }
+    SWARMLINE_TRY((*file)->append(bytes));
+    return last ? (*file)->finish() : Result<void>();
+  };
+}
+
+// Pieces that are sent are made between the jobs of the training, those that are written are not.
+void StageSave::upload(const wire::SaveStage& save, Buffer state, CheckpointUpload::Write write) {
+  CheckpointUpload::Work work = guard_.wrap([this](auto body, auto done) {
+    jobs_.run(std::move(body), [done = std::move(done)] { done({}); });
+  });
+  if (write)
+    work = guard_.wrap([this](auto body, auto done) {
+      context_.part_folder->run(std::move(body), guard_.wrap(std::move(done)));
+    });
   std::make_shared<CheckpointUpload>(
-      context_.self, checkpoint, saved, std::move(state),
-      CheckpointUpload::Doors{.work = guard_.wrap([this](auto body, auto done) {
-                                jobs_.run(std::move(body), std::move(done));
-                              }),
+      context_.self,
+      CheckpointUpload::Part{.checkpoint = save.checkpoint(),
+                             .part = save.part(),
+                             .parts = std::max(save.parts(), 1U)},
+      saved_state(context_.config, context_.model.layout(), context_.config.checkpoint.optimizer),
+      std::move(state),
+      CheckpointUpload::Doors{.work = std::move(work),
                               .call = context_.call_coordinator,
                               .later = guard_.wrap([this](Duration wait, auto then) {
                                 context_.runtime.call_after(wait, guard_.wrap(std::move(then)));
-                              })},
+                              }),
+                              .write = std::move(write)},
       [](const Result<void>& done) {
-        if (!done) log(LogLevel::kWarn, "the checkpoint was not sent: {}", done.error().what);
+        if (!done) log(LogLevel::kWarn, "the checkpoint was not saved: {}", done.error().what);
       })
       ->start();
 }

@@ -1,9 +1,10 @@
-// One version of a stage's state sent to the coordinator for a checkpoint: copied between the jobs
-// of the training, then sent piece by piece (CheckpointUpload).
+// One version of a stage's state saved for a checkpoint: copied between the jobs of the training,
+// then a part of it, or all, sent to the coordinator piece by piece, or written into the folder of
+// checkpoints where this process sees that (CheckpointUpload).
 //   Ownership: each upload owns its copy until it has ended.
 //   Thread:    control thread.
-//   Errors:    kIncompatible for another version than the one committed here. A copy that can't be
-//              made is said to the coordinator; an upload that fails is logged.
+//   Errors:    another version than the one committed here, or a copy that can't be made, is said
+//              to the coordinator; an upload that fails is logged. None of it ends the peer.
 //   Bounds:    one upload: another one ends the one before.
 #pragma once
 
@@ -12,6 +13,8 @@
 #include "base/callback_guard.h"
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/common/stage_jobs.h"
+#include "pipeline/stage/part_folder.h"
+#include "pipeline/stage/state/checkpoint_upload.h"
 
 namespace swarmline {
 
@@ -19,12 +22,14 @@ class StageSave {
  public:
   StageSave(StageContext& context, StageJobs& jobs) : context_(context), jobs_(jobs) {}
 
-  Result<void> begin(std::uint64_t version, Version committed, const std::string& checkpoint);
+  void begin(const wire::SaveStage& save, Version committed);
   void silence() { guard_.drop_callbacks(); }
 
  private:
-  void say_failed(const std::string& checkpoint, const Error& error);
-  void upload(const std::string& checkpoint, bool whole, Buffer state);
+  void say_failed(const wire::SaveStage& save, const std::string& why);
+  void look_for_folder(const wire::SaveStage& save, Buffer state);
+  CheckpointUpload::Write writer_of(const PartFolder::Place& place);
+  void upload(const wire::SaveStage& save, Buffer state, CheckpointUpload::Write write);
 
   StageContext& context_;
   StageJobs& jobs_;
