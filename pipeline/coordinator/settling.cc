@@ -1,6 +1,7 @@
 // What follows from what was recorded: settle() and what it carries out.
 #include "pipeline/coordinator/settling.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -109,7 +110,8 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool
 void Settling::after_lost_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
   if (p.life.is<life::Forming>() && loss.how == Departure::kFailed) {
-    if (!p.gathering.has_trained()) return stage_is_gone(loss);
+    if (!p.gathering.has_trained())
+      return p.rulings.fail_run(fmt::format("{} failed: {}", name_of(loss.seat), loss.why));
     return p.gathering.failed(loss.seat, loss.why);
   }
   if (!p.life.is_running()) return;
@@ -125,13 +127,28 @@ void Settling::after_lost_seat(const SeatLoss& loss) {
   progress_ = true;
 }
 
+std::string Settling::name_of(const Seat& seat) const {
+  const Member& member = parts_.members.members().at(seat.peer);
+  return fmt::format("peer {} \"{}\" of stage {} ({})", seat.peer.value, member.name,
+                     seat.stage.value, member.address);
+}
+
+// One that fails may be its machine, and is as good as killed.
 void Settling::stage_is_gone(const SeatLoss& last) {
-  const Member& member = parts_.members.at(last.seat.peer);
-  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.seat.peer.value,
-                                      member.name, last.seat.stage.value, member.address);
-  if (last.how == Departure::kFailed)
-    return parts_.rulings.fail_run(fmt::format("{} failed: {}", who, last.why));
-  parts_.rulings.roll_back(fmt::format("{} was lost: {}", who, last.why));
+  const bool failed = last.how == Departure::kFailed;
+  const std::string what =
+      fmt::format("{} {}: {}", name_of(last.seat), failed ? "failed" : "was lost", last.why);
+  if (!failed) return parts_.rulings.roll_back(what);
+  if (fails_again_and_again()) return parts_.rulings.fail_run(what);
+  SWARMLINE_MARK("settling.last_peer_failed");
+  parts_.rulings.roll_back(what);
+}
+
+bool Settling::fails_again_and_again() {
+  const std::uint64_t reached = std::max(parts_.beginning.furthest(), parts_.sequence.committed());
+  if (reached > failed_after_) failed_stages_ = 0;
+  failed_after_ = reached;
+  return ++failed_stages_ >= kFailedStagesMax;
 }
 
 void Settling::tell_views() {

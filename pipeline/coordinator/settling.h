@@ -30,6 +30,7 @@ struct RunEnds {
 class Settling {
  public:
   static constexpr std::uint32_t kRoundsMax = 10'000;
+  static constexpr std::uint32_t kFailedStagesMax = 3;  // in a row, without getting further
 
   Settling(CoordinatorParts& parts, Network& network, std::uint32_t restarts, RunEnds ends)
       : parts_(parts), network_(network), restarts_(restarts), ends_(std::move(ends)) {}
@@ -54,7 +55,9 @@ class Settling {
   void end_seat(const SeatLoss& loss);
   void tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed);
   void after_lost_seat(const SeatLoss& loss);
+  std::string name_of(const Seat& seat) const;  // for people
   void stage_is_gone(const SeatLoss& last);
+  bool fails_again_and_again();
   void compare_states();
   void compare_state(StageId stage, std::uint64_t version);
   void seat_followers(StageId stage);
@@ -86,6 +89,9 @@ class Settling {
   bool phases_due_ = false;      // to be opened
   bool first_era_here_ = false;  // on a journal that held a run
   std::string era_sentence_;     // why the newest era began, and where
+  // Stages whose last peer failed, in a row, and how far the run had got then.
+  std::uint32_t failed_stages_ = 0;
+  std::uint64_t failed_after_ = 0;
 };
 
 }  // namespace swarmline

@@ -94,6 +94,27 @@ TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {
   EXPECT_TRUE(gathering.may_start(true));
 }
 
+// One that builds for ever, and newcomers without end.
+TEST_F(Gather, NobodyWaitsForWhoeverStillBuildsBeyondThoseWanted) {
+  const MarkExpected before_all("gathering.starts_before_all_have_built");
+  const auto builds = [&] {
+    const Seat seat = bench.seated(0);
+    bench.members.at(seat.peer).state = MemberState::kBuilding;
+    bench.members.at(seat.peer).seated_at = bench.alarms.now();
+  };
+  builds();
+  gathering.ready(bench.seated(0).peer);
+  gathering.ready(bench.seated(1).peer);
+  EXPECT_FALSE(gathering.may_start(true)) << "it belongs to the start, too";
+  for (Duration waited{}; waited < knobs().gather_time; waited += 1s) {
+    bench.clock.run_for(1s);
+    builds();
+  }
+  bench.clock.run_for(1ms);
+  EXPECT_TRUE(gathering.is_due());
+  EXPECT_TRUE(gathering.may_start(true));
+}
+
 TEST_F(Gather, WhereAStageHasNobodyOneThatAnotherCanSpareGoesThere) {
   const Seat first = bench.seated(0), spare = bench.seated(0);
   const MarkExpected filled("gathering.stage_filled");

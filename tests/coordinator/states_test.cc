@@ -34,10 +34,11 @@ class States : public ::testing::Test {
   RunSequence sequence{SequenceOptions{.steps = 100}};
   ReplicaAudit audit;
   BalanceDesk balancer{bench.options.config, bench.options.model, bench.shape.stages};
-  StateTransfer states{bench.shape,   bench.alarms, bench.members,
+  StateTransfer states{bench.shape,   bench.alarms, bench.detector, bench.members,
                        bench.shadows, sequence,     bench.outbox};
   CommitRound round{{.shape = bench.shape,
                      .alarms = bench.alarms,
+                     .detector = bench.detector,
                      .members = bench.members,
                      .shadows = bench.shadows,
                      .ledger = bench.ledger,

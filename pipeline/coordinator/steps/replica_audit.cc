@@ -67,10 +67,11 @@ bool ReplicaAudit::has_said(StageId stage, std::uint64_t version, std::uint64_t 
 std::optional<Seat> ReplicaAudit::first_to_differ(const Seat& from, std::uint64_t version) const {
   const auto said = said_.find({from.stage, version});
   if (said == said_.end()) return std::nullopt;
-  const auto& [first, digest] = *said->second.begin();
   const auto own = said->second.find(from);
-  if (own == said->second.end() || own->second == digest) return std::nullopt;
-  return first;
+  if (own == said->second.end()) return std::nullopt;
+  for (const auto& [other, digest] : said->second)
+    if (digest != own->second) return other;
+  return std::nullopt;
 }
 
 void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest) {

@@ -45,7 +45,7 @@ class ReplicaAudit final : public RunObserver {
   // Somebody of the stage has said what it holds of `version`.
   bool knows(StageId stage, std::uint64_t version) const;
   bool has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const;
-  // Two that said something of `version` differ: the first of them; its digest.
+  // The first of those that hold other bits of `version` than it does.
   std::optional<Seat> first_to_differ(const Seat& from, std::uint64_t version) const;
 
   // A follower holds `version` with these bits.
