@@ -96,13 +96,16 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                   .rulings = rulings}),
       beginning(shape, alarms, outbox, rulings),
       gathering(shape, alarms, members, rulings),
+      probe(doors.network, alarms, members, rulings, std::move(questions.may_begin_again)),
       recovery({.shape = shape,
                 .alarms = alarms,
                 .detector = detector,
                 .sessions = sessions,
                 .members = members,
+                .probe = probe,
                 .outbox = outbox,
-                .events = events}),
+                .events = events},
+               questions.patience),
       resumption({.shape = shape,
                   .members = members,
                   .ledger = ledger,
@@ -140,8 +143,8 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                 .events = events,
                 .rulings = rulings},
                std::move(questions.cut_off)),
-      observers{&leases,   &audit,        &states, &phases, &standbys,  &gathering,
-                &recovery, &checkpointer, &round,  &intake, &stragglers} {}
+      observers{&leases,   &audit,        &states, &phases, &standbys,   &gathering,
+                &recovery, &checkpointer, &round,  &intake, &stragglers, &vigil} {}
 
 void CoordinatorParts::check_invariants() const {
   life.check_invariants();

@@ -20,8 +20,9 @@ Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, S
       parts_(doors, options_,
              {.settle = [this] { settling_.settle(); },
               .may_begin_again = [this] { return settling_.may_begin_again(); },
-              .cut_off = [this](const Seat& seat) { return settling_.is_cut_off(seat); }}),
-      settling_(parts_, doors.network, begun_so.times, std::move(ends)) {}
+              .cut_off = [this](const Seat& seat) { return settling_.is_cut_off(seat); },
+              .patience = [this] { return settling_.patience(); }}),
+      settling_(parts_, doors.network, begun_so, std::move(ends)) {}
 
 Reign::~Reign() {
   parts_.alarms.drop();
@@ -330,6 +331,7 @@ void Reign::look() {
     parts_.detector.restart_deadlines(now);
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();
+    parts_.vigil.restart_deadlines();
   }
   parts_.alarms.at(parts_.detector.next_look(now), [this] {
     if (!parts_.life.is_over()) look();
@@ -341,8 +343,7 @@ void Reign::look() {
   if (settling_.may_begin_again() && parts_.detector.hears_nobody(silent, now))
     return parts_.rulings.begin_again(
         fmt::format("nothing was heard from anybody for {:.3g} s", seconds(silent.front())), true);
-  for (const Seat& seat : silent)
-    parts_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s", seconds(seat)));
+  judge(silent);
   for (const Seat& seat : parts_.detector.stuck()) {
     SWARMLINE_MARK("reign.stuck_device");
     const std::uint32_t times = parts_.detector.count_stuck(seat.peer);
@@ -356,6 +357,15 @@ void Reign::look() {
   parts_.states.look();
   parts_.standbys.demote_late([this](StageId stage) { return parts_.takeovers.is_emptied(stage); });
   parts_.takeovers.check_deadlines();
+}
+
+// Where training is under way, what the last peers of a stage hold is worth waiting for.
+void Reign::judge(const std::vector<Seat>& silent) {
+  if (parts_.life.is_running()) return parts_.vigil.judge(silent);
+  for (const Seat& seat : silent)
+    parts_.rulings.lose(
+        seat, fmt::format("nothing was heard from it for {:.3g} s",
+                          to_seconds(parts_.detector.silence(seat, parts_.alarms.now()))));
 }
 
 // Nobody waits for ever for a stage that is not built, or for a state that does not come.

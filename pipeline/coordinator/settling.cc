@@ -72,6 +72,7 @@ void Settling::end_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
   if (!p.members.is_current(loss.seat)) return;
   const Member member = p.members.members().at(loss.seat.peer);
+  const std::optional<ReplicaAudit::Follower> heir = heir_of(loss.seat);
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
@@ -83,7 +84,25 @@ void Settling::end_seat(const SeatLoss& loss) {
     return p.rulings.journal_failed(kept.error());
   tell_end_of_seat(loss, member, takes_followed);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
+  if (heir) inherit(*heir);
   after_lost_seat(loss);
+}
+
+// One that follows the stage of a last peer and holds what is committed; nobody says that it should
+// hold other bits.
+std::optional<ReplicaAudit::Follower> Settling::heir_of(const Seat& last) const {
+  const CoordinatorParts& p = parts_;
+  if (!p.life.is<life::Training>() || p.members.ready_of(last.stage) != std::vector<Seat>{last})
+    return std::nullopt;
+  const auto heir = p.audit.heir(last.stage, p.sequence.committed());
+  return heir && p.members.follows(heir->seat) ? heir : std::nullopt;
+}
+
+void Settling::inherit(const ReplicaAudit::Follower& heir) {
+  SWARMLINE_MARK("settling.a_joiner_inherits");
+  parts_.audit.take_follower(heir.seat);
+  take_seat(heir.seat, parts_.sequence.committed());
+  parts_.audit.say(heir.seat, parts_.sequence.committed(), heir.digest);
 }
 
 void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed) {

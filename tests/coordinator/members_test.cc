@@ -190,14 +190,32 @@ class Recover : public ::testing::Test {
 
   PartsBench bench;
   JournaledRun run;
+  Duration patience{};
+  SimNetwork network{bench.clock, {}};
+  LinkProbe probe{network.node(0), bench.alarms, bench.members, bench.rulings, [] { return true; }};
   Recovery recovery{{.shape = bench.shape,
                      .alarms = bench.alarms,
                      .detector = bench.detector,
                      .sessions = bench.sessions,
                      .members = bench.members,
+                     .probe = probe,
                      .outbox = bench.outbox,
-                     .events = bench.events}};
+                     .events = bench.events},
+                    [this] { return patience; }};
 };
+
+// Nobody else holds what they hold: they are waited for as long as going back would take.
+TEST_F(Recover, WaitsLongerForTheLastOnesOfAStage) {
+  patience = 60s;
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  const MarkExpected waits("recovery.waits_for_the_last_ones");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  EXPECT_FALSE(recovery.is_due());
+  bench.clock.run_for(60s);
+  EXPECT_TRUE(recovery.is_due());
+  EXPECT_EQ(recovery.take_missing(), std::set<Seat>{seat_of(2)});
+}
 
 TEST_F(Recover, IsOverWhenEverySeatHasCome) {
   recovery.begin(run, Term{2}, false);
@@ -366,6 +384,17 @@ TEST_F(Probe, AProcessThatIsGoneIsLost) {
   ASSERT_EQ(losses.size(), 1U);
   EXPECT_EQ(losses[0].why, "reset");
   EXPECT_FALSE(bench.rulings.take_self_restart().has_value());
+}
+
+// Its machine may be out of reach for a while: its silence is what counts.
+TEST_F(Probe, OneThatCannotBeReachedIsNotGone) {
+  const auto bound = network.node(1).listen({"sim", 0}, [](const std::shared_ptr<Connection>&) {});
+  const Seat seat = member_at(to_string(*bound));
+  bench.clock.freeze(1);
+  const MarkExpected not_reached("link_probe.not_reached");
+  probe.probe(seat, "reset");
+  bench.clock.run_for(10s);
+  EXPECT_FALSE(bench.rulings.any());
 }
 
 TEST_F(Probe, OneThatLivesIsNoLossOfItsStage) {

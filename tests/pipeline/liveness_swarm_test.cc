@@ -264,6 +264,126 @@ TEST_P(Liveness, TheLastPeerOfAStageFails) {
   EXPECT_EQ(events(swarm, "new_era", "an uncorrectable error"), 1U) << history(swarm);
 }
 
+// ---- Those that alone hold a stage's state ------------------------------------------------------
+
+class LastOnes : public Liveness {
+ protected:
+  RunConfig quick(std::vector<std::uint32_t> peers) const {
+    RunConfig config = run_of(std::move(peers));
+    config.run.steps = 24;
+    config.net.heartbeat_seconds = 0.1;
+    config.net.peer_silence_seconds = 0.5;
+    config.net.collect_seconds = 1;
+    return config;
+  }
+  static void block(Swarm& swarm, SimNodeId node) {
+    swarm.cluster().network().block(kCoordinatorNode, node);
+    swarm.cluster().network().block(node, kCoordinatorNode);
+  }
+  static void unblock(Swarm& swarm, SimNodeId node) {
+    swarm.cluster().network().unblock(kCoordinatorNode, node);
+    swarm.cluster().network().unblock(node, kCoordinatorNode);
+  }
+};
+
+TEST_P(LastOnes, ASilenceShorterThanGoingBackLosesNothing) {
+  const RunConfig config = quick({1, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const SimNodeId last = swarm.node(1, 0);
+  const MarkExpected waits("vigil.waits"), heard("vigil.heard_again");
+  swarm.freeze(last);
+  swarm.cluster().runtime().run_for(4s);
+  swarm.thaw(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+  EXPECT_EQ(events(swarm, "waiting"), 1U);
+}
+
+TEST_P(LastOnes, ALongerOneIsNotWaitedFor) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const MarkExpected given_up("vigil.given_up");
+  swarm.freeze(swarm.node(1, 0));
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+}
+
+TEST_P(LastOnes, NobodyIsWaitedForWhereTheConfigSaysSo) {
+  RunConfig config = quick({2, 1});
+  config.run.wait_seconds = 0;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  swarm.freeze(swarm.node(1, 0));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s));
+  expect_exact(swarm, config);
+}
+
+// All peers of one stage, while those of the other are heard.
+TEST_P(LastOnes, AZoneIsCutOffForAWhile) {
+  const RunConfig config = quick({2, 2});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const std::vector<SimNodeId> zone = swarm.serving(1);
+  for (const SimNodeId node : zone) block(swarm, node);
+  swarm.cluster().runtime().run_for(4s);
+  for (const SimNodeId node : zone) unblock(swarm, node);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+}
+
+// With a standby, which does not lead meanwhile.
+TEST_P(LastOnes, TheCoordinatorIsCutOffForAWhile) {
+  RunConfig config = quick({2, 2});
+  config.net.standby = {kStandbyAddress};
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  for (std::size_t i = 0; i < 4; ++i) block(swarm, SimCluster::node_of_peer(i));
+  swarm.cluster().runtime().run_for(3s);
+  for (std::size_t i = 0; i < 4; ++i) unblock(swarm, SimCluster::node_of_peer(i));
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// A coordinator that is begun again waits for it, too.
+TEST_P(LastOnes, OneIsSilentWhileTheCoordinatorIsBegunAgain) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const SimNodeId last = swarm.node(1, 0);
+  const MarkExpected waits("recovery.waits_for_the_last_ones");
+  swarm.freeze(last);
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  swarm.cluster().runtime().run_for(10s);
+  swarm.thaw(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// It holds what is committed, and nobody has said yet which bits that should be.
+TEST_P(LastOnes, AJoinerThatHoldsItAllIsAnHeir) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(3);
+  const SimNodeId last = swarm.node(1, 0);
+  const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  swarm.hold(last, joiner, MessageKind::kPiece);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPieceRequest, 1, joiner, last));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kCommit, 1, kCoordinatorNode, last));
+  swarm.hold(last, kCoordinatorNode);
+  swarm.release(last, joiner);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kReady, 1, joiner, kCoordinatorNode));
+  swarm.cluster().runtime().run_for(10ms);
+  const MarkExpected heir("settling.a_joiner_inherits");
+  swarm.kill(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, LastOnes, testing::Values(0U, 1U));
 INSTANTIATE_TEST_SUITE_P(Delay, Liveness, testing::Values(0U, 1U));
 
 }  // namespace

@@ -95,6 +95,15 @@ std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
   return followers;
 }
 
+std::optional<ReplicaAudit::Follower> ReplicaAudit::heir(StageId stage,
+                                                         std::uint64_t version) const {
+  for (const auto& [seat, holds] : followers_)
+    if (seat.stage == stage && holds.first == version &&
+        (!knows(stage, version) || has_said(stage, version, holds.second)))
+      return Follower{.seat = seat, .digest = holds.second, .same = true};
+  return std::nullopt;
+}
+
 void ReplicaAudit::check_invariants() const {
   for (const auto& [key, digests] : said_)
     for (const auto& [seat, digest] : digests) SWARMLINE_CHECK(seat.stage == key.first);

@@ -58,6 +58,8 @@ class ReplicaAudit final : public RunObserver {
   };
   // Those at the stage that hold `version`, where a mate has said what it should be.
   std::vector<Follower> followers_of(StageId stage, std::uint64_t version) const;
+  // A follower that holds `version`, where nobody has said that its bits are others.
+  std::optional<Follower> heir(StageId stage, std::uint64_t version) const;
   bool has_followers() const { return !followers_.empty(); }
 
   void on_seat_lost(const SeatLoss& lost) override { forget(lost.seat); }
