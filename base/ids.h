@@ -102,7 +102,7 @@ constexpr bool is_second_run(Attempt attempt) {
   return attempt.value >> 63 != 0;
 }
 constexpr RoundAttempt first_round_attempt(Term term) {
-  return RoundAttempt{static_cast<std::uint32_t>((term.value - 1) << 8)};
+  return RoundAttempt{static_cast<std::uint32_t>((term.value - 1) << 17)};
 }
 constexpr PhaseEpoch first_phase_epoch(Term term) {
   return PhaseEpoch{term.value << 32};

@@ -21,8 +21,8 @@ struct Limits {
   static constexpr int peers_max = 16384;
   static constexpr int next_candidates_max = 16;  // peers of the next stage one sender knows
   static constexpr std::uint32_t microbatches_per_step_max = 1U << 20;
-  static constexpr int attempts_per_microbatch_max = 8;
-  static constexpr int failures_per_microbatch_max = 3;  // then the run stops and names it
+  static constexpr int attempts_in_quick_succession = 8;  // of one microbatch, from a peer
+  static constexpr int failures_per_microbatch_max = 3;   // then the run stops and names it
   // Stage peer
   static constexpr int device_queue_jobs_max = 4;  // jobs handed to the device ahead of time
   static constexpr int in_flight_per_next_peer_max = 64;

@@ -22,6 +22,7 @@ struct RunSection {
   NonFinite on_nonfinite = NonFinite::kStop;  // "skip" | "stop"
   std::vector<std::string> etcd;              // HOST:PORT; none: the journal is in the run folder
   double etcd_lease_seconds = 5;              // a coordinator silent for so long leads no more
+  double wait_seconds = 600;  // for a stage's last peers, where going back costs more
   bool operator==(const RunSection&) const = default;
 };
 
@@ -178,6 +179,8 @@ struct NetSection {
   double coordinator_patience_seconds = 300;  // peers wait so long for a coordinator that is gone
   std::vector<std::string> standby;           // addresses of coordinators that may take over
   double peers_wait_seconds = 60;  // a run that went back waits so long for missing peers
+  double build_seconds = 600;      // a peer that gets no further with its stage is let go
+  double outlast_seconds = 1800;   // who can't be reached is tried for so long
   bool operator==(const NetSection&) const = default;
 };
 

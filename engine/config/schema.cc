@@ -128,6 +128,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "on another machine can take over; none: `journal.sqlite` in the run folder."},
   {RUN(run, etcd_lease_seconds), reals(1, kDaySeconds),
    "With etcd: a coordinator that etcd has not heard of for so long leads no more."},
+  {RUN(run, wait_seconds), reals(0, 365 * kDaySeconds),
+   "When the last peers of a stage are silent, the run waits for them as long as going back to its "
+   "newest checkpoint would take, by what steps were measured to take, and at most so long."},
 
   {RUN(model, layers), ints(1, 4096),
    "Transformer blocks."},
@@ -317,6 +320,12 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
    "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
    "ends. A coordinator that hears from nobody waits so long for its peers, or for newcomers."},
+  {RUN(net, build_seconds), above_zero_to(365 * kDaySeconds),
+   "A peer that builds its stage or fetches its state, and gets no further for so long, is let "
+   "go."},
+  {RUN(net, outlast_seconds), reals(0, 365 * kDaySeconds),
+   "What can't reach anybody is tried again for so long without any progress: a microbatch that no "
+   "peer of the next stage takes, an averaging whose links break. Then the run ends."},
 
   {RUN(security, insecure), flag(),
    "true: listen beyond loopback although links are not authenticated."},

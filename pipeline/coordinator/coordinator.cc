@@ -20,11 +20,13 @@ class Coordinator::Impl {
   void begin(SelfRestart why) {
     reign_.reset();  // the address and the journal are free again
     reign_ = std::make_unique<Reign>(
-        doors_, options_, why, RunEnds{.finished = on_finished_, .again = [this](SelfRestart next) {
-                                         begin(next);
-                                         if (auto bound = reign_->start(); !bound)
-                                           on_finished_({1, bound.error().what});
-                                       }});
+        doors_, options_, why,
+        RunEnds{.finished = on_finished_, .again = [this](SelfRestart next) {
+                  begin(next);
+                  if (auto bound = reign_->start(); !bound)
+                    on_finished_({bound.error().code == ErrorCode::kRefused ? RunEnds::kDeposed : 1,
+                                  bound.error().what});
+                }});
   }
 
   CoordinatorParts::Doors doors_;

@@ -17,6 +17,7 @@
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/members/vigil.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/coordinator/run/era_beginning.h"
@@ -60,6 +61,7 @@ struct CoordinatorParts {
     std::function<void()> settle;
     std::function<bool()> may_begin_again;
     std::function<bool(const Seat&)> cut_off;
+    std::function<Duration()> patience;  // with those who alone hold a stage's state
   };
   CoordinatorParts(const Doors& doors, const CoordinatorOptions& options, Questions questions);
 
@@ -103,13 +105,14 @@ struct CoordinatorParts {
   Relocation relocation;
   EraBeginning beginning;
   Gathering gathering;
+  LinkProbe probe;
   Recovery recovery;
   Resumption resumption;
-  LinkProbe probe;
+  Vigil vigil;
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.
-  const std::array<RunObserver*, 11> observers;
+  const std::array<RunObserver*, 12> observers;
 };
 
 }  // namespace swarmline

@@ -19,8 +19,9 @@ Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, S
       parts_(doors, options_,
              {.settle = [this] { settling_.settle(); },
               .may_begin_again = [this] { return settling_.may_begin_again(); },
-              .cut_off = [this](const Seat& seat) { return settling_.is_cut_off(seat); }}),
-      settling_(parts_, doors.network, begun_so.times, std::move(ends)) {}
+              .cut_off = [this](const Seat& seat) { return settling_.is_cut_off(seat); },
+              .patience = [this] { return settling_.patience(); }}),
+      settling_(parts_, doors.network, begun_so, std::move(ends)) {}
 
 Reign::~Reign() {
   parts_.alarms.drop();
@@ -185,6 +186,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kHeartbeat:
       return with(std::type_identity<wire::Heartbeat>(), [&](const auto& m) {
         parts_.detector.heartbeat(seat, m.jobs_done(), m.jobs_waiting(), parts_.alarms.now());
+        parts_.detector.moved(seat, m.moved_bytes(), parts_.alarms.now());
         parts_.members.heartbeat(m);
         parts_.outbox.send(session, make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
         if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
@@ -267,6 +269,10 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
     parts_.audit.say(seat, ready.version(), ready.state_digest());
     return settling_.take_seat(seat, ready.version());
   }
+  if (member.state == MemberState::kBuilding && parts_.life.is_running()) {
+    SWARMLINE_MARK("reign.built_after_the_start");
+    return parts_.rulings.lose(seat, "training began before it had built its stage");
+  }
   if (member.state != MemberState::kBuilding || !parts_.life.is<life::Forming>() ||
       ready.version() != parts_.beginning.version()) {
     log(LogLevel::kWarn, "closing {}: it is ready twice, or with version {}", to_string(seat),
@@ -278,9 +284,15 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   parts_.detector.works_from(seat, parts_.alarms.now());
   parts_.gathering.ready(seat.peer);
   parts_.audit.say(seat, ready.version(), ready.state_digest());
-  if (const auto first = parts_.audit.first_to_differ(seat, ready.version()))
-    parts_.rulings.fail_run(fmt::format("{} and {} start from different parameters of stage {}",
-                                        to_string(*first), to_string(seat), seat.stage.value));
+  if (const auto first = parts_.audit.first_to_differ(seat, ready.version())) {
+    SWARMLINE_MARK("reign.begins_with_other_bits");
+    parts_.rulings.lose(seat,
+                        fmt::format("{} and {} start from different parameters of stage {}: they "
+                                    "differ in their version of swarmline or libtorch, or in what "
+                                    "their processors compute",
+                                    to_string(*first), to_string(seat), seat.stage.value),
+                        Departure::kLeft);
+  }
 }
 
 void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
@@ -318,6 +330,7 @@ void Reign::look() {
     parts_.detector.restart_deadlines(now);
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();
+    parts_.vigil.restart_deadlines();
   }
   parts_.alarms.at(parts_.detector.next_look(now), [this] {
     if (!parts_.life.is_over()) look();
@@ -329,8 +342,7 @@ void Reign::look() {
   if (settling_.may_begin_again() && parts_.detector.hears_nobody(silent, now))
     return parts_.rulings.begin_again(
         fmt::format("nothing was heard from anybody for {:.3g} s", seconds(silent.front())), true);
-  for (const Seat& seat : silent)
-    parts_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s", seconds(seat)));
+  judge(silent);
   for (const Seat& seat : parts_.detector.stuck()) {
     SWARMLINE_MARK("reign.stuck_device");
     const std::uint32_t times = parts_.detector.count_stuck(seat.peer);
@@ -340,8 +352,34 @@ void Reign::look() {
     if (for_good) why += fmt::format(", {} times without a contribution between", times);
     parts_.rulings.lose(seat, why, for_good ? Departure::kLeft : Departure::kLost);
   }
+  let_go_of_those_that_stand_still(now);
+  parts_.states.look();
   parts_.standbys.demote_late([this](StageId stage) { return parts_.takeovers.is_emptied(stage); });
   parts_.takeovers.check_deadlines();
+}
+
+// Where training is under way, what the last peers of a stage hold is worth waiting for.
+void Reign::judge(const std::vector<Seat>& silent) {
+  if (parts_.life.is_running()) return parts_.vigil.judge(silent);
+  for (const Seat& seat : silent)
+    parts_.rulings.lose(
+        seat, fmt::format("nothing was heard from it for {:.3g} s",
+                          to_seconds(parts_.detector.silence(seat, parts_.alarms.now()))));
+}
+
+// Nobody waits for ever for a stage that is not built, or for a state that does not come.
+void Reign::let_go_of_those_that_stand_still(Instant now) {
+  const double limit = options_.config.net.build_seconds;
+  for (const auto& [peer, member] : parts_.members.members()) {
+    const bool builds = member.state == MemberState::kBuilding && !parts_.states.waits(member.seat);
+    if (!builds && member.state != MemberState::kFollowing) continue;
+    if (now - parts_.detector.moved_at(peer) <= from_seconds(limit)) continue;
+    SWARMLINE_MARK("reign.stands_still");
+    const bool for_good = parts_.detector.count_stuck(peer) >= knobs().stuck_seats_max;
+    parts_.rulings.lose(member.seat,
+                        fmt::format("it has got no further with its stage for {:.0f} s", limit),
+                        for_good ? Departure::kLeft : Departure::kLost);
+  }
 }
 
 std::vector<Seat> Reign::shadow_hosts(StageId stage) const {

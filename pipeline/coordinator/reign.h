@@ -45,6 +45,8 @@ class Reign {
   void on_reduced(const Seat& from, const wire::Reduced& reduced);
   void on_goodbye(const Seat& from, const std::string& reason);
   void on_stepped(const wire::Stepped& stepped);
+  void judge(const std::vector<Seat>& silent);
+  void let_go_of_those_that_stand_still(Instant now);
   void look();  // for those who are silent or late
 
   Network& network_;

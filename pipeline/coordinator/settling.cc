@@ -1,6 +1,7 @@
 // What follows from what was recorded: settle() and what it carries out.
 #include "pipeline/coordinator/settling.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,6 +72,7 @@ void Settling::end_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
   if (!p.members.is_current(loss.seat)) return;
   const Member member = p.members.members().at(loss.seat.peer);
+  const std::optional<ReplicaAudit::Follower> heir = heir_of(loss.seat);
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
@@ -82,7 +84,25 @@ void Settling::end_seat(const SeatLoss& loss) {
     return p.rulings.journal_failed(kept.error());
   tell_end_of_seat(loss, member, takes_followed);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
+  if (heir) inherit(*heir);
   after_lost_seat(loss);
+}
+
+// One that follows the stage of a last peer and holds what is committed; nobody says that it should
+// hold other bits.
+std::optional<ReplicaAudit::Follower> Settling::heir_of(const Seat& last) const {
+  const CoordinatorParts& p = parts_;
+  if (!p.life.is<life::Training>() || p.members.ready_of(last.stage) != std::vector<Seat>{last})
+    return std::nullopt;
+  const auto heir = p.audit.heir(last.stage, p.sequence.committed());
+  return heir && p.members.follows(heir->seat) ? heir : std::nullopt;
+}
+
+void Settling::inherit(const ReplicaAudit::Follower& heir) {
+  SWARMLINE_MARK("settling.a_joiner_inherits");
+  parts_.audit.take_follower(heir.seat);
+  take_seat(heir.seat, parts_.sequence.committed());
+  parts_.audit.say(heir.seat, parts_.sequence.committed(), heir.digest);
 }
 
 void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed) {
@@ -109,7 +129,8 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool
 void Settling::after_lost_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
   if (p.life.is<life::Forming>() && loss.how == Departure::kFailed) {
-    if (!p.gathering.has_trained()) return stage_is_gone(loss);
+    if (!p.gathering.has_trained())
+      return p.rulings.fail_run(fmt::format("{} failed: {}", name_of(loss.seat), loss.why));
     return p.gathering.failed(loss.seat, loss.why);
   }
   if (!p.life.is_running()) return;
@@ -125,13 +146,28 @@ void Settling::after_lost_seat(const SeatLoss& loss) {
   progress_ = true;
 }
 
+std::string Settling::name_of(const Seat& seat) const {
+  const Member& member = parts_.members.members().at(seat.peer);
+  return fmt::format("peer {} \"{}\" of stage {} ({})", seat.peer.value, member.name,
+                     seat.stage.value, member.address);
+}
+
+// One that fails may be its machine, and is as good as killed.
 void Settling::stage_is_gone(const SeatLoss& last) {
-  const Member& member = parts_.members.at(last.seat.peer);
-  const std::string who = fmt::format("peer {} \"{}\" of stage {} ({})", last.seat.peer.value,
-                                      member.name, last.seat.stage.value, member.address);
-  if (last.how == Departure::kFailed)
-    return parts_.rulings.fail_run(fmt::format("{} failed: {}", who, last.why));
-  parts_.rulings.roll_back(fmt::format("{} was lost: {}", who, last.why));
+  const bool failed = last.how == Departure::kFailed;
+  const std::string what =
+      fmt::format("{} {}: {}", name_of(last.seat), failed ? "failed" : "was lost", last.why);
+  if (!failed) return parts_.rulings.roll_back(what);
+  if (fails_again_and_again()) return parts_.rulings.fail_run(what);
+  SWARMLINE_MARK("settling.last_peer_failed");
+  parts_.rulings.roll_back(what);
+}
+
+bool Settling::fails_again_and_again() {
+  const std::uint64_t reached = std::max(parts_.beginning.furthest(), parts_.sequence.committed());
+  if (reached > failed_after_) failed_stages_ = 0;
+  failed_after_ = reached;
+  return ++failed_stages_ >= kFailedStagesMax;
 }
 
 void Settling::tell_views() {

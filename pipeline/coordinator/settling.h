@@ -21,8 +21,10 @@ namespace swarmline {
 struct SelfRestart {
   std::uint32_t times = 0;    // in a row, without a commit between
   bool heard_nobody = false;  // it was cut off
+  double step_seconds = 0;    // as measured; 0: not yet
 };
 struct RunEnds {
+  static constexpr int kDeposed = 3;  // exit code: another coordinator leads
   std::function<void(RunOutcome)> finished;
   std::function<void(SelfRestart)> again;  // ends the reign
 };
@@ -30,9 +32,14 @@ struct RunEnds {
 class Settling {
  public:
   static constexpr std::uint32_t kRoundsMax = 10'000;
+  static constexpr std::uint32_t kFailedStagesMax = 3;  // in a row, without getting further
 
-  Settling(CoordinatorParts& parts, Network& network, std::uint32_t restarts, RunEnds ends)
-      : parts_(parts), network_(network), restarts_(restarts), ends_(std::move(ends)) {}
+  Settling(CoordinatorParts& parts, Network& network, const SelfRestart& begun_so, RunEnds ends)
+      : parts_(parts),
+        network_(network),
+        restarts_(begun_so.times),
+        step_seconds_(begun_so.step_seconds),
+        ends_(std::move(ends)) {}
 
   // If the journal already holds a run, it goes on. `heard_nobody`: this coordinator was cut off.
   Result<void> open_journal(bool heard_nobody);
@@ -44,6 +51,8 @@ class Settling {
   bool may_begin_again() const;
   // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
   bool is_cut_off(const Seat& seat) const;
+  // With peers that alone hold their stage's state (run/bargain.h).
+  Duration patience() const;
   const std::string& era_sentence() const { return era_sentence_; }
 
  private:
@@ -52,9 +61,13 @@ class Settling {
   bool settle_steps();
   void carry_out_rulings();
   void end_seat(const SeatLoss& loss);
+  std::optional<ReplicaAudit::Follower> heir_of(const Seat& last) const;
+  void inherit(const ReplicaAudit::Follower& heir);
   void tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed);
   void after_lost_seat(const SeatLoss& loss);
+  std::string name_of(const Seat& seat) const;  // for people
   void stage_is_gone(const SeatLoss& last);
+  bool fails_again_and_again();
   void compare_states();
   void compare_state(StageId stage, std::uint64_t version);
   void seat_followers(StageId stage);
@@ -72,6 +85,7 @@ class Settling {
   void roll_back(const std::string& why);
   void dismiss_everybody(const std::string& why);
   void begin_era(const Result<void>& found);
+  double step_seconds() const;
   void restart_itself(const Rulings::SelfRestart& why);
   void fail(const std::string& sentence);
   void end(int exit_code, const std::string& sentence);
@@ -80,12 +94,19 @@ class Settling {
   CoordinatorParts& parts_;
   Network& network_;
   std::uint32_t restarts_;  // of its own, in a row, without a commit between
+  double step_seconds_;     // as the reign before measured it
+  Instant went_back_at_{};
+  Duration loading_{};               // from there to the next start, the last time
+  std::uint64_t saved_version_ = 0;  // of the checkpoint that the journal names
   RunEnds ends_;
   bool is_settling_ = false;
   bool progress_ = false;        // cells have owners that they had not, or seats were lost
   bool phases_due_ = false;      // to be opened
   bool first_era_here_ = false;  // on a journal that held a run
   std::string era_sentence_;     // why the newest era began, and where
+  // Stages whose last peer failed, in a row, and how far the run had got then.
+  std::uint32_t failed_stages_ = 0;
+  std::uint64_t failed_after_ = 0;
 };
 
 }  // namespace swarmline

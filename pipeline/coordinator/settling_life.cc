@@ -1,10 +1,13 @@
 // The life of a run: how training starts, goes back, is handed over, and ends.
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/run/bargain.h"
 #include "pipeline/coordinator/settling.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -12,7 +15,16 @@
 namespace swarmline {
 
 namespace {
-constexpr int kDeposed = 3;  // exit code: another coordinator leads
+
+// "step-100": what a checkpoint's path ends with.
+std::uint64_t version_in(const std::string& checkpoint) {
+  std::uint64_t version = 0;
+  const std::size_t dash = checkpoint.rfind('-');
+  if (dash == std::string::npos) return 0;
+  const char* const end = checkpoint.data() + checkpoint.size();
+  std::from_chars(checkpoint.data() + dash + 1, end, version);
+  return version;
+}
 }  // namespace
 
 // ---- The journal --------------------------------------------------------------------------------
@@ -43,6 +55,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
   if (run->has_trained()) parts_.gathering.set_trained();
   if (run->is_training()) {
     parts_.checkpointer.found(run->checkpoint);
+    saved_version_ = std::max(run->era_version, version_in(run->checkpoint));
     if (run->stopping) parts_.sequence.drain();
     parts_.life.move_to(life::Recovering{});
     parts_.recovery.begin(*run, parts_.identity.term, heard_nobody);
@@ -79,6 +92,8 @@ void Settling::start_training() {
         LogLevel::kWarn);
   p.gathering.stop();
   p.gathering.set_trained();
+  if (went_back_at_ != Instant{})
+    loading_ = p.alarms.now() - std::exchange(went_back_at_, Instant{});
   p.life.move_to(life::Training{});
   tell_views();
   p.stats.on_training_started(p.alarms.now());
@@ -152,6 +167,7 @@ void Settling::roll_back(const std::string& why) {
   p.stats.on_new_era();
   p.rulings.clear_losses();
   progress_ = phases_due_ = false;
+  if (went_back_at_ == Instant{}) went_back_at_ = p.alarms.now();
   p.life.move_to(life::RollingBack{why});
   p.beginning.look();
 }
@@ -210,9 +226,8 @@ void Settling::begin_era(const Result<void>& found) {
 // ---- Another reign ------------------------------------------------------------------------------
 
 bool Settling::may_begin_again() const {
-  // With a standby it is that one's turn: peers may be with it already.
-  return parts_.life.is_running() && parts_.shape.options.config.net.standby.empty() &&
-         restarts_ < knobs().self_restarts_max;
+  // Another that leads meanwhile is found out by the journal, which refuses this one's term.
+  return parts_.life.is_running() && restarts_ < knobs().self_restarts_max;
 }
 
 // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
@@ -233,11 +248,29 @@ void Settling::restart_itself(const Rulings::SelfRestart& why) {
   parts_.checkpointer.abandon("the coordinator begins again");
   parts_.life.move_to(life::RestartingItself{});
   network_.stop_listening();
-  parts_.alarms.post(
-      [this, next = SelfRestart{.times = restarts_ + 1, .heard_nobody = why.heard_nobody}] {
-        const auto again = ends_.again;
-        again(next);
-      });
+  parts_.alarms.post([this, next = SelfRestart{.times = restarts_ + 1,
+                                               .heard_nobody = why.heard_nobody,
+                                               .step_seconds = step_seconds()}] {
+    const auto again = ends_.again;
+    again(next);
+  });
+}
+
+double Settling::step_seconds() const {
+  const double measured = parts_.stats.seconds_per_step();
+  return measured > 0 ? measured : step_seconds_;
+}
+
+Duration Settling::patience() const {
+  const CoordinatorParts& p = parts_;
+  const std::uint64_t committed = std::max(p.sequence.committed(), p.recovery.committed());
+  const std::uint64_t saved = std::max(p.checkpointer.saved_version().value_or(0), saved_version_);
+  const NetSection& net = p.shape.config.net;
+  return worth_waiting({.steps = committed - std::min(saved, committed),
+                        .step_seconds = step_seconds(),
+                        .loading = std::max<Duration>(loading_, knobs().gather_time),
+                        .unmeasured = from_seconds(net.peers_wait_seconds)},
+                       from_seconds(p.shape.config.run.wait_seconds));
 }
 
 void Settling::step_down(const std::string& why) {
@@ -248,7 +281,7 @@ void Settling::step_down(const std::string& why) {
     network_.stop_listening();
     parts_.sessions.close_all();
     const auto finished = ends_.finished;
-    finished({kDeposed, parts_.life.sentence()});
+    finished({RunEnds::kDeposed, parts_.life.sentence()});
   });
 }
 

@@ -29,12 +29,13 @@ struct Knobs {
   Duration probe_time = std::chrono::seconds(1);          // to reach a peer whose link broke
   Duration probe_stands = std::chrono::milliseconds(50);  // a process that is gone refuses sooner
   // ---- Coordinator: close, reduce, commit ----
-  Duration reduce_deadline = std::chrono::seconds(300);
-  std::uint32_t reduce_deadlines_max = 3;
+  Duration reduce_deadline = std::chrono::seconds(300);         // without progress
   Duration round_retry_delay = std::chrono::milliseconds(100);  // it may be an end that is gone
   std::uint32_t broken_links_max = 3;                           // of one pair, in one step
   std::uint32_t mismatches_max = 3;                             // of one seat, in one step
-  std::uint32_t round_attempts_max = 64;                        // at one group's averaging
+  Duration round_retry_max = std::chrono::seconds(2);           // after many attempts
+  // So long links of several pairs that break are everybody's, and no reason to let a peer go.
+  Duration mesh_patience = std::chrono::seconds(15);
   // ---- Coordinator: a slow peer at a step's end ----
   // What holds a step up for less costs less than computing it twice.
   Duration tail_patience_min = std::chrono::milliseconds(50);
@@ -54,6 +55,7 @@ struct Knobs {
   Duration era_pause_max = std::chrono::seconds(5);
   Duration redial_time = std::chrono::seconds(1);  // peers that live dial so often at least
   // ---- Coordinator: joiners and shadows ----
+  Duration join_patience = std::chrono::seconds(30);        // others wait for one that stands still
   Duration shadow_late_min = std::chrono::seconds(2);       // with a step's result
   Duration shadow_fetch_time = std::chrono::seconds(1800);  // to hold a stage's state
   Duration shadow_rest_time = std::chrono::seconds(120);    // of a host whose shadow was demoted
@@ -77,7 +79,8 @@ struct Knobs {
   // ---- Peer: state and results of others ----
   Duration frozen_idle = std::chrono::seconds(60);  // a frozen state nobody asks for is let go
   Duration state_retry = std::chrono::seconds(1);
-  Duration rest_max = std::chrono::seconds(10);  // of a shadow between two pieces
+  Duration piece_time = std::chrono::seconds(20);  // to answer for a piece; then another is asked
+  Duration rest_max = std::chrono::seconds(10);    // of a shadow between two pieces
   Duration refetch_delay = std::chrono::milliseconds(200);
   std::uint32_t fetch_tries_max = 25;  // of one result, in a row
   std::uint32_t damaged_in_a_row = 3;  // pieces, then another holder

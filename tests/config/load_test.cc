@@ -39,6 +39,7 @@ steps = 7
 on_nonfinite = "skip"
 etcd = ["10.0.0.1:2379", "etcd-2:2379"]
 etcd_lease_seconds = 12
+wait_seconds = 6
 [model]
 layers = 12
 d_model = 96
@@ -119,6 +120,8 @@ every_steps = 4
 sequences_max = 6
 [net]
 peers_wait_seconds = 7
+build_seconds = 8
+outlast_seconds = 9
 listen = "0.0.0.0:4700"
 admit_bytes = 123
 heartbeat_seconds = 0.25

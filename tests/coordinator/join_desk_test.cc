@@ -32,6 +32,20 @@ TEST(JoinDesk, JoinersShareAStateAndLaterOnesWaitForTheNext) {
   EXPECT_EQ(desk.begin(kStage, 7, {seat(1)}), std::vector<Seat>{seat(9)});
 }
 
+TEST(JoinDesk, WhoHoldsUpOthersCanBeLetGo) {
+  JoinDesk desk;
+  desk.want(seat(7));
+  desk.begin(kStage, 5, {seat(1)});
+  EXPECT_TRUE(desk.holding_up(kStage).empty()) << "nobody waits";
+  desk.want(seat(8));
+  EXPECT_TRUE(desk.waits(seat(8)));
+  EXPECT_FALSE(desk.waits(seat(7)));
+  EXPECT_TRUE(desk.begin(kStage, 6, {seat(1)}).empty());
+  ASSERT_EQ(desk.holding_up(kStage), std::vector<Seat>{seat(7)});
+  desk.seated(seat(7));
+  EXPECT_EQ(desk.begin(kStage, 6, {seat(1)}), std::vector<Seat>{seat(8)});
+}
+
 TEST(JoinDesk, OtherBytesAreNotOffered) {
   JoinDesk desk;
   desk.want(seat(7));

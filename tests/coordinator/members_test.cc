@@ -93,6 +93,27 @@ TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {
   EXPECT_TRUE(gathering.may_start(true));
 }
 
+// One that builds for ever, and newcomers without end.
+TEST_F(Gather, NobodyWaitsForWhoeverStillBuildsBeyondThoseWanted) {
+  const MarkExpected before_all("gathering.starts_before_all_have_built");
+  const auto builds = [&] {
+    const Seat seat = bench.seated(0);
+    bench.members.at(seat.peer).state = MemberState::kBuilding;
+    bench.members.at(seat.peer).seated_at = bench.alarms.now();
+  };
+  builds();
+  gathering.ready(bench.seated(0).peer);
+  gathering.ready(bench.seated(1).peer);
+  EXPECT_FALSE(gathering.may_start(true)) << "it belongs to the start, too";
+  for (Duration waited{}; waited < knobs().gather_time; waited += 1s) {
+    bench.clock.run_for(1s);
+    builds();
+  }
+  bench.clock.run_for(1ms);
+  EXPECT_TRUE(gathering.is_due());
+  EXPECT_TRUE(gathering.may_start(true));
+}
+
 TEST_F(Gather, WhereAStageHasNobodyOneThatAnotherCanSpareGoesThere) {
   const Seat first = bench.seated(0), spare = bench.seated(0);
   const MarkExpected filled("gathering.stage_filled");
@@ -169,7 +190,21 @@ class Recover : public ::testing::Test {
   PartsBench bench;
   JournaledRun run;
   Recovery& recovery = bench.recovery;
+  Duration& patience = bench.recovery_patience;
 };
+
+// Nobody else holds what they hold: they are waited for as long as going back would take.
+TEST_F(Recover, WaitsLongerForTheLastOnesOfAStage) {
+  patience = 60s;
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  const MarkExpected waits("recovery.waits_for_the_last_ones");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  EXPECT_FALSE(recovery.is_due());
+  bench.clock.run_for(60s);
+  EXPECT_TRUE(recovery.is_due());
+  EXPECT_EQ(recovery.take_missing(), std::set<Seat>{seat_of(2)});
+}
 
 TEST_F(Recover, IsOverWhenEverySeatHasCome) {
   recovery.begin(run, Term{2}, false);
@@ -357,6 +392,17 @@ TEST_F(Probe, AProcessThatIsGoneIsLost) {
   ASSERT_EQ(losses.size(), 1U);
   EXPECT_EQ(losses[0].why, "reset");
   EXPECT_FALSE(bench.rulings.take_self_restart().has_value());
+}
+
+// Its machine may be out of reach for a while: its silence is what counts.
+TEST_F(Probe, OneThatCannotBeReachedIsNotGone) {
+  const auto bound = network.node(1).listen({"sim", 0}, [](const std::shared_ptr<Connection>&) {});
+  const Seat seat = member_at(to_string(*bound));
+  bench.clock.freeze(1);
+  const MarkExpected not_reached("link_probe.not_reached");
+  probe.probe(seat, "reset");
+  bench.clock.run_for(10s);
+  EXPECT_FALSE(bench.rulings.any());
 }
 
 TEST_F(Probe, OneThatLivesIsNoLossOfItsStage) {

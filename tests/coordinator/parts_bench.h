@@ -9,6 +9,7 @@
 
 #include "pipeline/coordinator/members/audience.h"
 #include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
@@ -24,6 +25,7 @@
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/ledger/ledger.h"
 #include "sim/doors/sim_control_store.h"
+#include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/coordinator/fake_session.h"
 
@@ -141,6 +143,7 @@ struct PartsBench {
   Leases leases{ledger, phases, members, outbox};
   CommitRound round{{.shape = shape,
                      .alarms = alarms,
+                     .detector = detector,
                      .members = members,
                      .shadows = shadows,
                      .ledger = ledger,
@@ -149,13 +152,18 @@ struct PartsBench {
                      .outbox = outbox,
                      .events = events,
                      .rulings = rulings}};
+  Duration recovery_patience{};
+  SimNetwork network{clock, {}};
+  LinkProbe probe{network.node(0), alarms, members, rulings, [] { return true; }};
   Recovery recovery{{.shape = shape,
                      .alarms = alarms,
                      .detector = detector,
                      .sessions = sessions,
                      .members = members,
+                     .probe = probe,
                      .outbox = outbox,
-                     .events = events}};
+                     .events = events},
+                    [this] { return recovery_patience; }};
 };
 
 }  // namespace swarmline

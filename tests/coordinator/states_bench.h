@@ -35,7 +35,7 @@ struct StatesBench : PartsBench {
   RunSequence sequence{SequenceOptions{.steps = 100}};
   ReplicaAudit audit;
   BalanceDesk balancer{options.config, options.model, shape.stages};
-  StateTransfer states{shape, alarms, members, shadows, sequence, outbox};
+  StateTransfer states{shape, alarms, detector, members, shadows, sequence, outbox};
   StandbyReplicas standbys{{.alarms = alarms,
                             .sequence = sequence,
                             .shadows = shadows,

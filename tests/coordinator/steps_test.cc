@@ -347,10 +347,49 @@ TEST_F(Rounds, WhoDoesNotEndItsAveragingInTimeIsLostWhereOthersHaveTheResult) {
   EXPECT_GT(bench.settled, 0U);
 }
 
+// However long it takes: what is averaged may be large, and the links slow.
+TEST_F(Rounds, AnAveragingThatGetsOnIsWaitedFor) {
+  const MarkExpected gets_on("commit_round.gets_on");
+  for (std::uint64_t bytes = 1; bytes < 20; ++bytes) {
+    bench.clock.run_for(knobs().reduce_deadline / 2);
+    bench.detector.moved(mate, bytes, bench.alarms.now());
+  }
+  EXPECT_FALSE(bench.rulings.any());
+  EXPECT_EQ(round.board().attempt(GroupId{1}).value, 0U) << "it was not begun again";
+}
+
+// Links that have no end in common: it is not the fault of any of these peers.
+TEST_F(Rounds, WhereManyLinksBreakNobodyIsLetGoForAWhile) {
+  const MarkExpected many("commit_round.many_links_broken");
+  const Seat third = bench.seated(1), fourth = bench.seated(1);
+  const auto breaks = [&](const Seat& one, const Seat& other) {
+    wire::RoundBroken broken;
+    *broken.mutable_seat() = to_wire(one);
+    *broken.mutable_beyond() = to_wire(other);
+    *broken.mutable_phase() = to_wire(kStep0);
+    broken.set_group(1);
+    broken.set_attempt(round.board().attempt(GroupId{1}).value);
+    round.on_round_broken(broken);
+  };
+  const Instant first = bench.alarms.now();
+  while (bench.alarms.now() - first < knobs().mesh_patience) {
+    EXPECT_FALSE(bench.rulings.any());
+    breaks(b, mate);
+    breaks(third, fourth);
+    bench.clock.run_for(knobs().round_retry_max + 1ms);
+    round.mend();
+  }
+  breaks(b, mate);
+  bench.clock.run_for(knobs().round_retry_max + 1ms);
+  EXPECT_EQ(bench.rulings.take_losses().size(), 1U) << "two links that are gone look the same";
+}
+
 TEST_F(Rounds, ARunWhoseAveragingNeverEndsEndsWithASentence) {
-  for (std::uint32_t times = 0; times < knobs().reduce_deadlines_max; ++times) {
-    bench.detector.begin(bench.alarms.now() + knobs().reduce_deadline);
-    bench.clock.run_for(knobs().reduce_deadline + 1ms);
+  const Instant began = bench.alarms.now();
+  const Duration outlasted = from_seconds(bench.options.config.net.outlast_seconds);
+  while (bench.alarms.now() - began < outlasted) {
+    EXPECT_FALSE(bench.rulings.take_failure().has_value());
+    bench.clock.run_for(knobs().reduce_deadline);
     round.mend();
   }
   const auto sentence = bench.rulings.take_failure();

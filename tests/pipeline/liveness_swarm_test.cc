@@ -12,6 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Steps of ten seconds: who fetches a state may take its time.
+const SimPeer kSlow{.forward = 1s, .backward = 2s};
+
 class Liveness : public testing::TestWithParam<std::uint32_t> {
  protected:
   RunConfig run_of(std::vector<std::uint32_t> peers) const {
@@ -44,8 +47,8 @@ TEST_P(Liveness, AClaimOutlivesTheCoordinatorThatGrantedIt) {
   const SimNodeId other = swarm.node(1, swarm.node(1, 0) == *first ? 1 : 0);
   swarm.kill(*first);  // what it had is leased again: that try claims
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaim, 1, other, kCoordinatorNode));
-  constexpr double kSlow = 300;
-  swarm.cluster().device(other - 1).slow_down(kSlow);
+  constexpr double kSlower = 300;
+  swarm.cluster().device(other - 1).slow_down(kSlower);
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kClaimReply, 1, kCoordinatorNode, other));
   swarm.cluster().kill_coordinator();
   swarm.cluster().restart_coordinator();
@@ -131,6 +134,256 @@ TEST_P(Liveness, WhoDoesNotServeItsStageOwnsNothing) {
   expect_exact(swarm, config);
 }
 
+// ---- Those that get no further ------------------------------------------------------------------
+
+// Its heartbeats come, and its stage is never built.
+TEST_P(Liveness, APeerThatBuildsForEverHoldsNobodyUp) {
+  RunConfig config = run_of({1, 1});
+  config.net.build_seconds = 30;
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  constexpr std::size_t kHangs = 1;
+  options.peers = {{}, {}, {}};
+  options.peers[0].kind = kHangs;
+  options.service = [](const SimPeer& machine, StageId, JobKind kind) -> std::optional<Duration> {
+    if (machine.kind == kHangs && kind == JobKind::kOther) return 100h;
+    return std::nullopt;
+  };
+  Swarm swarm(std::move(options));
+  swarm.cluster().add_peer({});
+  const MarkExpected still("reign.stands_still");
+  expect_exact(swarm, config);
+}
+
+// The one that it asks for its state sends nothing, over a link that stands.
+TEST_P(Liveness, AJoinerAsksAnotherHolder) {
+  RunConfig config = run_of({3, 2});
+  config.run.steps = 40;
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.peers.assign(5, kSlow);
+  Swarm swarm(std::move(options));
+  swarm.until_committed(2);
+  const std::size_t joiner = swarm.cluster().add_peer({});
+  const SimNodeId node = SimCluster::node_of_peer(joiner);
+  std::optional<SimNodeId> silent;
+  swarm.watch([&](SimNodeId from, SimNodeId to, const Frame& frame) {
+    if (silent || from != node || kind_of(frame) != MessageKind::kPieceRequest) return;
+    silent = to;
+    swarm.hold(to, node, MessageKind::kPiece);
+  });
+  const MarkExpected another("piece_fetch.holder_does_not_answer");
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 100s))
+      << history(swarm);
+  swarm.release(*silent, node);
+  expect_exact(swarm, config);
+}
+
+TEST_P(Liveness, AJoinerThatStandsStillIsNotWaitedForByOthers) {
+  RunConfig config = run_of({4, 1});
+  config.run.steps = 40;
+  config.net.build_seconds = 60;
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.peers.assign(5, kSlow);
+  Swarm swarm(std::move(options));
+  swarm.until_committed(2);
+  const SimNodeId holder = swarm.node(1, 0);
+  const SimNodeId first = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  swarm.hold(holder, first, MessageKind::kPiece);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPieceRequest, 1, first));
+  swarm.until_committed(4);  // another version is there for the next one
+  const std::size_t other = swarm.cluster().add_peer({});
+  const MarkExpected others("state_transfer.not_waited_for"), still("reign.stands_still");
+  ASSERT_TRUE(swarm.until([&] { return swarm.cluster().serves(other); }, 40s)) << history(swarm);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost", "no further") == 1; }, 100s))
+      << history(swarm);
+  swarm.release(holder, first);
+  expect_exact(swarm, config);
+}
+
+// Another build of the program, say: it is refused, and the run begins without it.
+TEST_P(Liveness, ANewcomerWithOtherBitsIsRefused) {
+  constexpr SimNodeId kOther = 50;
+  const RunConfig config = run_of({1, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  SimCluster& cluster = swarm.cluster();
+  std::shared_ptr<RpcChannel> channel;
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kWelcome, 2));
+  cluster.network().node(kOther).connect(*parse_address(kCoordinatorAddress), 1s, [&](auto made) {
+    channel = RpcChannel::make(cluster.runtime().node(kOther), *made);
+    channel->start({.on_message = [](Frame) {}});
+    wire::Hello hello;
+    hello.set_protocol(kProtocolVersion);
+    hello.set_address("sim:1");
+    channel->call(make_frame(MessageKind::kHello, hello), 1s, [&](const Result<Frame>& reply) {
+      wire::Ready ready;
+      *ready.mutable_seat() = parse<wire::Welcome>(*reply)->seat();
+      ready.set_state_digest(4711);
+      channel->notify(make_frame(MessageKind::kReady, ready));
+    });
+  });
+  for (std::size_t i = 0; i < 2; ++i)
+    swarm.hold(SimCluster::node_of_peer(i), kCoordinatorNode, MessageKind::kHeartbeat);
+  swarm.cluster().runtime().run_for(100ms);
+  for (std::size_t i = 0; i < 2; ++i) swarm.release(SimCluster::node_of_peer(i), kCoordinatorNode);
+  expect_exact(swarm, config);
+  channel->close();
+}
+
+// ---- Those that can't be reached ----------------------------------------------------------------
+
+// Longer than all tries in quick succession take.
+TEST_P(Liveness, ALinkThatIsGoneForAWhileIsOutlasted) {
+  const RunConfig config = run_of({1, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(1);
+  const SimNodeId a = swarm.node(0, 0), b = swarm.node(1, 0);
+  bool gone = true;
+  swarm.lose([&](SimNodeId from, SimNodeId to, const Frame&) {
+    return gone && ((from == a && to == b) || (from == b && to == a));
+  });
+  swarm.cluster().network().cut(a, b);
+  const MarkExpected on("forwarder.tries_on");
+  swarm.cluster().runtime().run_for(30s);
+  gone = false;
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+}
+
+// Its device fails; as good as killed: the others go back, and go on.
+TEST_P(Liveness, TheLastPeerOfAStageFails) {
+  const RunConfig config = run_of({2, 1});
+  ModelHooks hooks;
+  auto failed = std::make_shared<bool>(false);
+  hooks.before_backward = [failed](StageId stage, int, const AttemptId& id) -> Result<void> {
+    if (stage.value == 1 && id.microbatch.phase.step == 1 && !std::exchange(*failed, true))
+      return fail(ErrorCode::kDevice, "an uncorrectable error");
+    return {};
+  };
+  Swarm swarm(swarm_of(config, hooked(make_fake_model, hooks)));
+  const MarkExpected rolled("settling.last_peer_failed");
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era", "an uncorrectable error"), 1U) << history(swarm);
+}
+
+// ---- Those that alone hold a stage's state ------------------------------------------------------
+
+class LastOnes : public Liveness {
+ protected:
+  RunConfig quick(std::vector<std::uint32_t> peers) const {
+    RunConfig config = run_of(std::move(peers));
+    config.run.steps = 24;
+    config.net.heartbeat_seconds = 0.1;
+    config.net.peer_silence_seconds = 0.5;
+    config.net.collect_seconds = 1;
+    return config;
+  }
+  static void block(Swarm& swarm, SimNodeId node) {
+    swarm.cluster().network().block(kCoordinatorNode, node);
+    swarm.cluster().network().block(node, kCoordinatorNode);
+  }
+  static void unblock(Swarm& swarm, SimNodeId node) {
+    swarm.cluster().network().unblock(kCoordinatorNode, node);
+    swarm.cluster().network().unblock(node, kCoordinatorNode);
+  }
+};
+
+TEST_P(LastOnes, ASilenceShorterThanGoingBackLosesNothing) {
+  const RunConfig config = quick({1, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const SimNodeId last = swarm.node(1, 0);
+  const MarkExpected waits("vigil.waits"), heard("vigil.heard_again");
+  swarm.freeze(last);
+  swarm.cluster().runtime().run_for(4s);
+  swarm.thaw(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+  EXPECT_EQ(events(swarm, "waiting"), 1U);
+}
+
+TEST_P(LastOnes, ALongerOneIsNotWaitedFor) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const MarkExpected given_up("vigil.given_up");
+  swarm.freeze(swarm.node(1, 0));
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 1U);
+}
+
+TEST_P(LastOnes, NobodyIsWaitedForWhereTheConfigSaysSo) {
+  RunConfig config = quick({2, 1});
+  config.run.wait_seconds = 0;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  swarm.freeze(swarm.node(1, 0));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 1s));
+  expect_exact(swarm, config);
+}
+
+// All peers of one stage, while those of the other are heard.
+TEST_P(LastOnes, AZoneIsCutOffForAWhile) {
+  const RunConfig config = quick({2, 2});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const std::vector<SimNodeId> zone = swarm.serving(1);
+  for (const SimNodeId node : zone) block(swarm, node);
+  swarm.cluster().runtime().run_for(4s);
+  for (const SimNodeId node : zone) unblock(swarm, node);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+}
+
+// With a standby, which does not lead meanwhile.
+TEST_P(LastOnes, TheCoordinatorIsCutOffForAWhile) {
+  RunConfig config = quick({2, 2});
+  config.net.standby = {kStandbyAddress};
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  for (std::size_t i = 0; i < 4; ++i) block(swarm, SimCluster::node_of_peer(i));
+  swarm.cluster().runtime().run_for(3s);
+  for (std::size_t i = 0; i < 4; ++i) unblock(swarm, SimCluster::node_of_peer(i));
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// A coordinator that is begun again waits for it, too.
+TEST_P(LastOnes, OneIsSilentWhileTheCoordinatorIsBegunAgain) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  const SimNodeId last = swarm.node(1, 0);
+  const MarkExpected waits("recovery.waits_for_the_last_ones");
+  swarm.freeze(last);
+  swarm.cluster().kill_coordinator();
+  swarm.cluster().restart_coordinator();
+  swarm.cluster().runtime().run_for(10s);
+  swarm.thaw(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// It holds what is committed, and nobody has said yet which bits that should be.
+TEST_P(LastOnes, AJoinerThatHoldsItAllIsAnHeir) {
+  const RunConfig config = quick({2, 1});
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(3);
+  const SimNodeId last = swarm.node(1, 0);
+  const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  swarm.hold(last, joiner, MessageKind::kPiece);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPieceRequest, 1, joiner, last));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kCommit, 1, kCoordinatorNode, last));
+  swarm.hold(last, kCoordinatorNode);
+  swarm.release(last, joiner);
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kReady, 1, joiner, kCoordinatorNode));
+  swarm.cluster().runtime().run_for(10ms);
+  const MarkExpected heir("settling.a_joiner_inherits");
+  swarm.kill(last);
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, LastOnes, testing::Values(0U, 1U));
 INSTANTIATE_TEST_SUITE_P(Delay, Liveness, testing::Values(0U, 1U));
 
 }  // namespace

@@ -187,7 +187,7 @@ TEST_F(ForwarderTest, AMicrobatchThatNobodyTakesFailsOnlyWithACoordinator) {
   forwarder_.set_led(false, {task});
   const MarkExpected unled("forwarder.tries_on_without_coordinator");
   const MarkExpected led("forwarder.out_of_tries");
-  for (int i = 0; i < 40 && failures_.empty(); ++i) {
+  for (int i = 0; i < 80 && failures_.empty(); ++i) {
     wire::Refused refused;
     *refused.mutable_id() = to_wire(task->outgoing);
     refused.set_why(wire::Refused::BROKEN);

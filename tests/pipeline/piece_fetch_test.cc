@@ -11,6 +11,8 @@
 namespace swarmline {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::uint64_t kPiece = Limits::state_piece_bytes;
 
 Seat holder(std::uint32_t peer) {
@@ -180,6 +182,49 @@ TEST(PieceFetch, AHolderThatRestsCanBeLost) {
   fetch.on_lost(holder(1));
   EXPECT_FALSE(fetch.forgive_damaged());
   EXPECT_TRUE(fetch.asks().empty());
+}
+
+TEST(PieceFetch, OneThatDoesNotAnswerIsLeftAlone) {
+  Source source(5 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  fetch.add_holder(holder(2));
+  const std::vector<PieceFetch::Ask> first = fetch.asks();
+  const Instant began{};
+  fetch.asked(holder(1), began);
+  fetch.asked(holder(2), began + 1s);
+  EXPECT_TRUE(fetch.drop_late(began + knobs().piece_time).empty());
+  EXPECT_EQ(fetch.drop_late(began + knobs().piece_time + 1ms), std::vector<Seat>{holder(1)});
+  EXPECT_TRUE(fetch.late());
+  EXPECT_TRUE(fetch.drop_late(began + knobs().piece_time + 2s).empty()) << "twice as long now";
+  fetch.add_holder(holder(1));  // named once more, and no sooner for that
+  for (const PieceFetch::Ask& ask : first)
+    if (ask.holder == holder(2)) EXPECT_TRUE(source.give(fetch, ask));
+  for (const PieceFetch::Ask& ask : fetch.asks()) EXPECT_EQ(ask.holder, holder(2));
+  for (const PieceFetch::Ask& ask : first)
+    if (ask.holder == holder(1) && ask.piece == first[0].piece)
+      EXPECT_TRUE(source.give(fetch, ask)) << "what it sends after all is taken";
+  EXPECT_FALSE(fetch.late());
+  while (!fetch.done()) {
+    const std::vector<PieceFetch::Ask> asks = fetch.asks();
+    if (asks.empty()) fetch.on_link_lost(holder(2));
+    for (const PieceFetch::Ask& ask : asks) source.give(fetch, ask);
+  }
+  EXPECT_EQ(BytesView(fetch.take().bytes()).size(), source.bytes.size());
+}
+
+TEST(PieceFetch, WhereNobodyElseIsLeftThoseThatAreLateAreAskedAgain) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  ASSERT_EQ(fetch.asks().size(), 1U);
+  fetch.asked(holder(1), Instant{});
+  EXPECT_EQ(fetch.drop_late(Instant{} + knobs().piece_time + 1ms).size(), 1U);
+  EXPECT_TRUE(fetch.stuck());
+  EXPECT_FALSE(fetch.damaged());
+  EXPECT_TRUE(fetch.forgive_late());
+  EXPECT_FALSE(fetch.forgive_late());
+  EXPECT_EQ(fetch.asks().size(), 1U);
 }
 
 TEST(PieceFetch, ABrokenLinkIsAskedAgain) {

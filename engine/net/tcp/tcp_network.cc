@@ -119,7 +119,9 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
   // there.
   if (!error && local == remote) error = asio::error::connection_refused;
   if (error) {
-    return settle(attempt, fail(ErrorCode::kPeerGone,
+    // Only a refusal says that nobody is there: a host may be out of reach for a while.
+    const bool refused = error == asio::error::connection_refused;
+    return settle(attempt, fail(refused ? ErrorCode::kPeerGone : ErrorCode::kDeadline,
                                 fmt::format("cannot connect to {}: {}", to_string(attempt->address),
                                             error.message())));
   }

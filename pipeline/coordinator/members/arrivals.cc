@@ -157,6 +157,7 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   const auto seat = in_.members.join(hello, stage);
   if (!seat) return in_.outbox.respond(arrival.respond, std::unexpected(seat.error()));
   in_.sessions.seat(arrival.session, *seat);
+  in_.members.at(seat->peer).seated_at = in_.alarms.now();
   in_.detector.watch(*seat, in_.alarms.now());
   if (auto kept = in_.journal.record_seat(
           {.seat = *seat, .address = hello.address(), .state = forming ? "active" : "joining"});

@@ -1,6 +1,7 @@
 #include "pipeline/coordinator/members/failure_detector.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/marks.h"
@@ -27,7 +28,7 @@ FailureDetector::Pulse* FailureDetector::find(const Seat& seat) {
 // ---- What is heard ------------------------------------------------------------------------------
 
 void FailureDetector::watch(const Seat& seat, Instant now) {
-  pulses_[seat.peer] = {.seat = seat, .last_heard = now, .progress = now};
+  pulses_[seat.peer] = {.seat = seat, .last_heard = now, .progress = now, .moved = now};
 }
 
 void FailureDetector::forget(PeerId peer) {
@@ -54,6 +55,20 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
   pulse->last_heard = pulse->last_beat = now;
   if (jobs_done != pulse->jobs_done || jobs_waiting == 0) pulse->progress = now;
   pulse->jobs_done = jobs_done;
+}
+
+void FailureDetector::moved(const Seat& seat, std::uint64_t bytes, Instant now) {
+  Pulse* pulse = find(seat);
+  if (pulse != nullptr && std::exchange(pulse->moved_bytes, bytes) != bytes) pulse->moved = now;
+}
+
+void FailureDetector::begins_to_fetch(PeerId peer, Instant now) {
+  if (const auto found = pulses_.find(peer); found != pulses_.end()) found->second.moved = now;
+}
+
+Instant FailureDetector::moved_at(PeerId peer) const {
+  const auto found = pulses_.find(peer);
+  return found == pulses_.end() ? Instant{} : found->second.moved;
 }
 
 void FailureDetector::works_from(const Seat& seat, Instant now) {
@@ -123,7 +138,7 @@ bool FailureDetector::was_stopped(Instant now) const {
 void FailureDetector::restart_deadlines(Instant now) {
   SWARMLINE_MARK("failure_detector.deadlines_restarted");
   for (auto& [peer, pulse] : pulses_) {
-    pulse.last_heard = pulse.progress = now;
+    pulse.last_heard = pulse.progress = pulse.moved = now;
     pulse.last_beat = Instant{};  // this gap was ours
   }
 }

@@ -30,6 +30,9 @@ class FailureDetector {
   void heard(const Seat& seat, Instant now);
   void heartbeat(const Seat& seat, std::uint64_t jobs_done, std::uint64_t jobs_waiting,
                  Instant now);
+  // Bytes of states and gradients that it was sent, ever: more than before is progress.
+  void moved(const Seat& seat, std::uint64_t bytes, Instant now);
+  void begins_to_fetch(PeerId peer, Instant now);
   void works_from(const Seat& seat, Instant now);  // its device has nothing older to end
   void contributed(PeerId peer) { stuck_seats_.erase(peer); }
 
@@ -44,6 +47,8 @@ class FailureDetector {
   // Their heartbeats have said for stuck_time() that there is work and none of it ends.
   std::vector<Seat> stuck() const;
   Duration stuck_time() const;
+  // When it got on last with what it fetches, or else got its seat; of one without a seat: never.
+  Instant moved_at(PeerId peer) const;
   // One more seat that the peer loses so; how many in a row, without a contribution between.
   std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
 
@@ -65,6 +70,8 @@ class FailureDetector {
     Duration gap_deviation{};
     Instant progress{};  // when its device last ended a job, or had none
     std::uint64_t jobs_done = 0;
+    Instant moved{};
+    std::uint64_t moved_bytes = 0;
     bool works = false;
   };
   Pulse* find(const Seat& seat);

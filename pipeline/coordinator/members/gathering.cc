@@ -24,6 +24,8 @@ void Gathering::begin(const std::string& why, std::uint64_t furthest) {
 void Gathering::stop() {
   gather_timer_.cancel();
   peers_wait_.cancel();
+  builders_wait_.cancel();
+  enough_since_.reset();
   dirty_ = false;
 }
 
@@ -64,13 +66,35 @@ void Gathering::on_seat_lost(const SeatLoss& lost) {
 
 bool Gathering::may_start(bool first_era) {
   dirty_ = false;
-  if (members_.formed()) return true;
-  if (!first_era && has_trained_ && (gathered_ || expected_.empty()) && members_.covered()) {
-    SWARMLINE_MARK("gathering.goes_on_with_fewer");
-    return true;
+  const bool formed = members_.formed();
+  if (!formed &&
+      (first_era || !has_trained_ || !(gathered_ || expected_.empty()) || !members_.covered())) {
+    enough_since_.reset();
+    fill_stages();
+    return false;
   }
-  fill_stages();
-  return false;
+  if (waits_for_builders(formed)) return false;
+  if (!formed) SWARMLINE_MARK("gathering.goes_on_with_fewer");
+  return true;
+}
+
+// Whoever was building its stage when there were enough belongs to the start, too; where all that
+// are wanted are ready, for a while only. Whoever comes later joins a run that has begun.
+bool Gathering::waits_for_builders(bool formed) {
+  const Instant now = alarms_.now();
+  if (!enough_since_) {
+    enough_since_ = now;
+    builders_wait_.arm(knobs().gather_time, [this] { dirty_ = true; });
+  }
+  const bool has_waited = formed && now - *enough_since_ >= knobs().gather_time;
+  bool waits = false, any = false;
+  for (const auto& [peer, member] : members_.members()) {
+    if (member.state != MemberState::kBuilding) continue;
+    any = true;
+    waits = waits || (!has_waited && member.seated_at <= *enough_since_);
+  }
+  if (any && !waits) SWARMLINE_MARK("gathering.starts_before_all_have_built");
+  return waits;
 }
 
 std::uint32_t Gathering::wanted(StageId stage) const {

@@ -5,10 +5,12 @@
 //              there.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained.
-//   Bounds:    knobs().gather_time for those who lived.
+//   Bounds:    knobs().gather_time for those who lived, and for peers beyond those wanted that
+//              still build; [net] build_seconds without progress for anybody who builds.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -25,10 +27,12 @@ class Gathering final : public RunObserver {
  public:
   Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, Rulings& rulings)
       : shape_(shape),
+        alarms_(alarms),
         members_(members),
         rulings_(rulings),
         gather_timer_(alarms),
-        peers_wait_(alarms) {}
+        peers_wait_(alarms),
+        builders_wait_(alarms) {}
 
   bool has_trained() const { return has_trained_; }  // peers of this run are about
   void set_trained() { has_trained_ = true; }
@@ -50,10 +54,12 @@ class Gathering final : public RunObserver {
  private:
   void wait_for_those_who_lived();
   void arm_peers_wait();
+  bool waits_for_builders(bool formed);
   void fill_stages();
   std::uint32_t wanted(StageId stage) const;
 
   const RunShape& shape_;
+  Alarms& alarms_;
   const Membership& members_;
   Rulings& rulings_;
   bool has_trained_ = false;
@@ -61,7 +67,8 @@ class Gathering final : public RunObserver {
   bool gathered_ = false;      // whoever comes back has had the time
   std::string why_;            // it waits, for people
   std::uint64_t furthest_ = 0;
-  Deadline gather_timer_, peers_wait_;
+  std::optional<Instant> enough_since_;  // peers for a start
+  Deadline gather_timer_, peers_wait_, builders_wait_;
   bool dirty_ = false;
 };
 

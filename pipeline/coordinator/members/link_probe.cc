@@ -16,23 +16,44 @@ void LinkProbe::probe(const Seat& seat, const std::string& why) {
       to_string(seat), why);
   auto reached =
       alarms_.then_settle([this, seat, why](const std::shared_ptr<Connection>& connection,
-                                            const std::shared_ptr<bool>& stands) {
-        if (!connection) return rulings_.lose(seat, why);
+                                            const std::shared_ptr<bool>& stands, bool gone) {
+        if (gone) return rulings_.lose(seat, why);
+        if (!connection) return SWARMLINE_MARK("link_probe.not_reached");
         alarms_.after(knobs().probe_stands, [this, seat, why, connection, stands] {
           connection->close();
           judge(seat, why, *stands);
         });
       });
-  network_.connect(*address, knobs().probe_time,
-                   [reached = std::move(reached),
-                    watch = alarms_.watch()](Result<std::shared_ptr<Connection>> dialled) mutable {
-                     auto stands = std::make_shared<bool>(true);
-                     if (!dialled) return reached(nullptr, stands);
-                     (*dialled)->start({.on_frame = [](Frame) {},
-                                        .on_closed = [stands](const Error&) { *stands = false; }});
-                     if (watch.expired()) return (*dialled)->close();
-                     reached(*dialled, stands);
-                   });
+  network_.connect(
+      *address, knobs().probe_time,
+      [reached = std::move(reached),
+       watch = alarms_.watch()](Result<std::shared_ptr<Connection>> dialled) mutable {
+        auto stands = std::make_shared<bool>(true);
+        if (!dialled) return reached(nullptr, stands, dialled.error().code == ErrorCode::kPeerGone);
+        (*dialled)->start(
+            {.on_frame = [](Frame) {}, .on_closed = [stands](const Error&) { *stands = false; }});
+        if (watch.expired()) return (*dialled)->close();
+        reached(*dialled, stands, false);
+      });
+}
+
+void LinkProbe::ask(const Seat& seat) {
+  const auto address = parse_address(members_.members().at(seat.peer).address);
+  if (!address) return;
+  auto gone = alarms_.then_settle([this, seat](const std::string& why) {
+    if (!members_.is_current(seat)) return;
+    SWARMLINE_MARK("link_probe.gone");
+    rulings_.lose(seat, why);
+  });
+  network_.connect(
+      *address, knobs().probe_time,
+      [gone = std::move(gone)](Result<std::shared_ptr<Connection>> dialled) mutable {
+        if (!dialled && dialled.error().code == ErrorCode::kPeerGone)
+          return gone(dialled.error().what);
+        if (!dialled) return;
+        (*dialled)->start({.on_frame = [](Frame) {}, .on_closed = [](const Error&) {}});
+        (*dialled)->close();
+      });
 }
 
 void LinkProbe::judge(const Seat& seat, const std::string& why, bool stands) {

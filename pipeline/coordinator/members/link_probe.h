@@ -1,8 +1,9 @@
 // Whether a peer lives whose link to the coordinator broke, and that is the last of its stage: a
 // process that is gone takes the stage's state along, a link that broke does not.
 //   What:      dials its address: where the process is gone that refuses at once, or what stands
-//              between ends the connection soon. One that stands says that the peer lives, and the
-//              coordinator begins again on its journal, to take it back to its seat.
+//              between ends the connection soon; whether one that can't be reached lives nobody
+//              knows, and its silence is what counts. One that stands says that the peer lives, and
+//              the coordinator begins again on its journal, to take it back to its seat.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    knobs().probe_time to reach it, probe_stands to stand.
 #pragma once
@@ -30,6 +31,8 @@ class LinkProbe {
         may_begin_again_(std::move(may_begin_again)) {}
 
   // `why`: how its link ended.
+  // Nothing is heard from it: whether its process is gone, which refuses. Else nothing follows.
+  void ask(const Seat& seat);
   void probe(const Seat& seat, const std::string& why);
 
  private:

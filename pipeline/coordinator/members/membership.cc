@@ -148,13 +148,13 @@ std::vector<Seat> Membership::staying_of(StageId stage) const {
 bool Membership::formed() const {
   for (std::size_t s = 0; s < targets_.size(); ++s)
     if (ready_of(StageId{static_cast<std::uint16_t>(s)}).size() < targets_[s]) return false;
-  return all_built();
+  return true;
 }
 
 bool Membership::covered() const {
   for (std::size_t s = 0; s < targets_.size(); ++s)
     if (ready_of(StageId{static_cast<std::uint16_t>(s)}).empty()) return false;
-  return all_built();
+  return true;
 }
 
 std::size_t Membership::live_of(StageId stage) const {
@@ -169,13 +169,6 @@ std::vector<StageId> Membership::empty_stages() const {
   for (std::uint16_t s = 0; s < targets_.size(); ++s)
     if (live_of(StageId{s}) == 0) empty.push_back(StageId{s});
   return empty;
-}
-
-// A peer beyond the targets that is still building its stage belongs to the start too.
-bool Membership::all_built() const {
-  return std::none_of(members_.begin(), members_.end(), [](const auto& entry) {
-    return entry.second.state == MemberState::kBuilding;
-  });
 }
 
 std::set<Seat> Membership::refresh_views() {

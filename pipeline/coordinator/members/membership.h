@@ -35,6 +35,7 @@ struct Member {
   std::string let_go;               // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
   Instant moves_since{};
+  Instant seated_at{};
   double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured
   std::uint32_t in_flight = 0;
   std::uint64_t busy_ns = 0;
@@ -82,7 +83,7 @@ class Membership {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
   bool formed() const;   // every stage has its target of ready peers
-  bool covered() const;  // every stage has a ready peer, and nobody is building
+  bool covered() const;  // every stage has a ready peer
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
   std::size_t live_of(StageId stage) const;   // building or more
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
@@ -94,7 +95,6 @@ class Membership {
   wire::Membership view_for(const Seat& seat) const;  // as last refreshed
 
  private:
-  bool all_built() const;
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
   std::map<StageId, std::vector<Seat>> mates_;  // as in the views

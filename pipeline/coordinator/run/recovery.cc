@@ -35,6 +35,8 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   for (const SeatRecord& seat : run.seats) in_.members.restore(seat, seat.state == "active");
   for (const Seat& seat : in_.members.away()) collected.awaited.insert(seat);
   heard_nobody_ = heard_nobody;
+  waits_longer_ = false;
+  began_ = in_.alarms.now();
   over_ = false;
   in_.events.event("begun_again",
                    fmt::format("term {}, after step {}; waiting for {} peers", term.value,
@@ -128,9 +130,41 @@ void Recovery::arm_deadline() {
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
   deadline_.arm(wait, [this] {
     if (!collected_) return;
+    const std::vector<StageId> missing = stages_without_anybody();
+    if (!missing.empty() && !std::exchange(waits_longer_, true))
+      return wait_for_the_last_ones(missing);
     SWARMLINE_MARK("recovery.deadline");
     over_ = true;
   });
+}
+
+std::vector<StageId> Recovery::stages_without_anybody() const {
+  std::vector<StageId> stages;
+  for (const StageSpec& stage : in_.shape.stages)
+    if (in_.members.ready_of(stage.stage).empty()) stages.push_back(stage.stage);
+  return stages;
+}
+
+// What they hold nobody else does: their addresses say whether they are gone.
+void Recovery::wait_for_the_last_ones(const std::vector<StageId>& stages) {
+  const Duration waited = in_.alarms.now() - began_, worth = patience_();
+  if (worth <= waited) {
+    over_ = true;
+    return;
+  }
+  SWARMLINE_MARK("recovery.waits_for_the_last_ones");
+  in_.events.event("waiting",
+                   fmt::format("nobody of stage {} has come back; the run waits {:.3g} s more at "
+                               "most, then it goes back without them",
+                               stages.front().value, to_seconds(worth - waited)),
+                   LogLevel::kWarn);
+  deadline_.arm(worth - waited, [this] {
+    if (!collected_) return;
+    SWARMLINE_MARK("recovery.deadline");
+    over_ = true;
+  });
+  for (const Seat& seat : collected_->awaited)
+    if (std::ranges::find(stages, seat.stage) != stages.end()) in_.probe.ask(seat);
 }
 
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
@@ -141,9 +175,7 @@ void Recovery::arm_quiet() {
   const Duration wait = std::max<Duration>(knobs().redial_time, in_.detector.silence_allowed());
   quiet_.arm(wait, [this] {
     if (!collected_) return;
-    const bool held = std::ranges::none_of(in_.shape.stages, [&](const StageSpec& stage) {
-      return in_.members.ready_of(stage.stage).empty();
-    });
+    const bool held = stages_without_anybody().empty();
     if (held) SWARMLINE_MARK("recovery.quiet");
     over_ = over_ || held;
   });

@@ -2,7 +2,8 @@
 // what it holds, and says what is to go on.
 //   What:      takes peers back to their seats; over when every seat has come, when each stage has
 //              somebody and nobody came for as long as a peer may be silent, or when
-//              [net] collect_seconds have passed. What peers say meanwhile waits, in order.
+//              [net] collect_seconds have passed; longer for those who alone hold a stage's state,
+//              as run/bargain.h says. What peers say meanwhile waits, in order.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds what does not fit the journal is not taken back.
 //   Bounds:    kHeldMax messages wait; one more ends its connection, and is said again.
@@ -19,6 +20,7 @@
 #include "base/ids.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
@@ -54,15 +56,18 @@ class Recovery final : public RunObserver {
     FailureDetector& detector;
     SessionTable& sessions;
     Membership& members;
+    LinkProbe& probe;
     Outbox& outbox;
     EventLog& events;
   };
-  explicit Recovery(const Needs& needs)
-      : in_(needs), deadline_(needs.alarms), quiet_(needs.alarms) {}
+  // `patience`: what waiting is worth where nobody else holds a stage's state.
+  Recovery(const Needs& needs, std::function<Duration()> patience)
+      : in_(needs), patience_(std::move(patience)), deadline_(needs.alarms), quiet_(needs.alarms) {}
 
   // `heard_nobody`: of those that it had; they are waited for longer, until anybody is heard.
   void begin(const JournaledRun& run, Term term, bool heard_nobody);
   bool is_active() const { return collected_.has_value(); }
+  std::uint64_t committed() const { return collected_ ? collected_->committed : 0; }
 
   void heard_somebody();
   bool resumes(const wire::Hello& hello, const std::string& run_id) const;
@@ -86,10 +91,15 @@ class Recovery final : public RunObserver {
  private:
   void arm_deadline();
   void arm_quiet();
+  std::vector<StageId> stages_without_anybody() const;
+  void wait_for_the_last_ones(const std::vector<StageId>& stages);
 
   Needs in_;
   std::optional<CollectedHoldings> collected_;
+  std::function<Duration()> patience_;
+  Instant began_{};
   bool heard_nobody_ = false;
+  bool waits_longer_ = false;  // for the last ones of a stage
   bool over_ = false;
   Deadline deadline_;  // whoever has not come by then is lost
   Deadline quiet_;     // nobody has come or gone for a while

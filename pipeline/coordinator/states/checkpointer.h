@@ -73,6 +73,7 @@ class Checkpointer final : public RunObserver {
   void began_with(const std::string& path, std::uint64_t version);
   void found(const std::string& path) { last_ = path; }  // in the journal
   bool has_saved(std::uint64_t version) const { return saved_version_ == version; }
+  std::optional<std::uint64_t> saved_version() const { return saved_version_; }
   const std::string& last() const { return last_; }
   std::uint64_t bytes() const { return bytes_; }  // of all pieces that came, framing included
   void count_bytes(std::uint64_t bytes) { bytes_ += bytes; }  // of pieces that went out

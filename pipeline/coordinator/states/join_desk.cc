@@ -50,7 +50,9 @@ std::optional<JoinDesk::Offer> JoinDesk::offer(StageId stage) const {
 }
 
 void JoinDesk::seated(const Seat& joiner) {
-  stages_[joiner.stage].following.erase(joiner);
+  Desk& desk = stages_[joiner.stage];
+  desk.waiting.erase(joiner);
+  desk.following.erase(joiner);
 }
 
 void JoinDesk::lost(const Seat& seat) {
@@ -61,6 +63,17 @@ void JoinDesk::lost(const Seat& seat) {
   if (!had || !desk.holders.empty() || !desk.asked.empty()) return;
   desk.waiting.merge(desk.following);
   desk.following.clear();
+}
+
+bool JoinDesk::waits(const Seat& seat) const {
+  const auto found = stages_.find(seat.stage);
+  return found != stages_.end() && found->second.waiting.contains(seat);
+}
+
+std::vector<Seat> JoinDesk::holding_up(StageId stage) const {
+  const auto found = stages_.find(stage);
+  if (found == stages_.end() || found->second.waiting.empty()) return {};
+  return {found->second.following.begin(), found->second.following.end()};
 }
 
 bool JoinDesk::follows(const Seat& seat) const {

@@ -39,6 +39,9 @@ class JoinDesk {
   void seated(const Seat& joiner);
   void lost(const Seat& seat);
   bool follows(const Seat& seat) const;
+  bool waits(const Seat& seat) const;
+  // Followers of an older state, while others wait for the next one.
+  std::vector<Seat> holding_up(StageId stage) const;
 
  private:
   struct Desk {

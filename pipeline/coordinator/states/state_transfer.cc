@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -35,6 +37,7 @@ void StateTransfer::freeze() {
       } else {
         members_.at(joiner.peer).state = MemberState::kFollowing;
       }
+      detector_.begins_to_fetch(joiner.peer, alarms_.now());
       outbox_.send(joiner, make_frame(MessageKind::kMembership, members_.view_for(joiner)));
     }
     wire::FreezeState freeze;
@@ -44,6 +47,19 @@ void StateTransfer::freeze() {
         outbox_.send(mate, make_frame(MessageKind::kFreezeState, freeze));
     offer(stage.stage);
   }
+}
+
+// It may end its fetch yet, and is seated if it does; its holders go over to the next state.
+void StateTransfer::look() {
+  for (const StageSpec& stage : shape_.stages)
+    for (const Seat& slow : desk_.holding_up(stage.stage)) {
+      if (alarms_.now() - detector_.moved_at(slow.peer) <= knobs().join_patience) continue;
+      SWARMLINE_MARK("state_transfer.not_waited_for");
+      log(LogLevel::kWarn, "{} gets no further with its state: others of its stage go first",
+          to_string(slow));
+      desk_.seated(slow);
+      dirty_ = true;
+    }
 }
 
 void StateTransfer::on_frozen(const wire::StateFrozen& frozen) {

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/ids.h"
+#include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
@@ -30,10 +31,12 @@ class StateTransfer final : public RunObserver {
   static constexpr std::size_t kFreezingMatesMax = 4;
   static constexpr std::size_t kRecentCommitsMax = 4;
 
-  StateTransfer(const RunShape& shape, Alarms& alarms, Membership& members, ShadowDesk& shadows,
-                const RunSequence& sequence, Outbox& outbox)
+  StateTransfer(const RunShape& shape, Alarms& alarms, FailureDetector& detector,
+                Membership& members, ShadowDesk& shadows, const RunSequence& sequence,
+                Outbox& outbox)
       : shape_(shape),
         alarms_(alarms),
+        detector_(detector),
         members_(members),
         shadows_(shadows),
         sequence_(sequence),
@@ -46,6 +49,9 @@ class StateTransfer final : public RunObserver {
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
   void freeze();  // where somebody waits, and nobody fetches an older state
+  // Who fetches one and gets no further is not waited for by others.
+  void look();
+  bool waits(const Seat& joiner) const { return desk_.waits(joiner); }
 
   // One that comes with all of `version` hears of the commits since.
   bool can_follow_on(std::uint64_t version) const;
@@ -60,6 +66,7 @@ class StateTransfer final : public RunObserver {
 
   const RunShape& shape_;
   Alarms& alarms_;
+  FailureDetector& detector_;
   Membership& members_;
   ShadowDesk& shadows_;
   const RunSequence& sequence_;

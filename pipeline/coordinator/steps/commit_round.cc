@@ -15,6 +15,10 @@ namespace swarmline {
 namespace {
 // Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
 constexpr std::uint64_t kSliceAlignment = 4096;
+// Attempts that follow each other quickly: most links that break stand again at once.
+constexpr std::uint32_t kQuickAttempts = 8;
+constexpr std::uint32_t kManyAttempts = 64;
+constexpr std::uint32_t kAttemptsMax = 1 << 16;  // fewer than a term has numbers for
 }  // namespace
 
 // ---- Seals --------------------------------------------------------------------------------------
@@ -29,7 +33,7 @@ void CommitRound::begin(std::uint64_t step, Term term) {
     keepers[group] = keepers_of(group);
   }
   board_.begin(step, std::move(members), std::move(keepers), first_attempt_);
-  deadlines_ = 0;
+  result_ = in_.alarms.now();
   send_seals(groups);
 }
 
@@ -95,7 +99,7 @@ void CommitRound::send_seals(const std::vector<GroupId>& groups) {
     }
     in_.outbox.send(seat, make_frame(MessageKind::kSeal, seal));
   }
-  arm_deadline();
+  arm_deadline(knobs().reduce_deadline);
 }
 
 // The ledger says it owns what it does not hold: it has emptied its accumulator.
@@ -118,6 +122,7 @@ void CommitRound::on_seal_mismatch(const Seat& seat, const wire::SealMismatch& m
 
 bool CommitRound::on_reduced(const wire::Reduced& reduced) {
   if (!board_.report(reduced)) return false;
+  result_ = in_.alarms.now();
   const Seat seat = from_wire(reduced.seat());
   const GroupId group{reduced.group()};
   if (in_.shadows.has(seat) && has_result(seat)) in_.shadows.answered(seat);
@@ -298,10 +303,11 @@ void CommitRound::restart(const std::vector<GroupId>& groups) {
     for (const StageId stage : in_.shape.groups.stages_of(group))
       if (in_.ledger.stage_state(phase(), stage) == StageState::kOpen)
         in_.ledger.begin_close(phase(), stage);
-    if (board_.restart(group, members_of(group), keepers_of(group)).value >=
-        first_attempt_.value + knobs().round_attempts_max)
-      return in_.rulings.fail_run(fmt::format("averaging step {} did not end in {} attempts",
-                                              board_.step(), knobs().round_attempts_max));
+    const std::uint32_t attempts =
+        board_.restart(group, members_of(group), keepers_of(group)).value - first_attempt_.value;
+    if (attempts >= kAttemptsMax || (attempts >= kManyAttempts && has_outlasted(result_)))
+      return in_.rulings.fail_run(
+          fmt::format("averaging step {} did not end in {} attempts", board_.step(), attempts));
   }
   send_seals(groups);
 }
@@ -309,12 +315,39 @@ void CommitRound::restart(const std::vector<GroupId>& groups) {
 void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
   const GroupId group{broken.group()};
   if (!board_.active() || from_wire(broken.phase()) != phase() || !board_.has(group) ||
-      board_.attempt(group).value != broken.attempt() ||
       !in_.members.is_current(from_wire(broken.beyond())))
     return;
+  note_break(from_wire(broken.seat()), from_wire(broken.beyond()));
+  if (board_.attempt(group).value != broken.attempt()) return;
   // It may be its end that is gone: that is heard soon.
-  in_.alarms.after(knobs().round_retry_delay,
+  in_.alarms.after(retry_pause(board_.attempt(group)),
                    [this, broken, step = board_.step()] { retry_over_broken_link(broken, step); });
+}
+
+Duration CommitRound::retry_pause(RoundAttempt attempt) const {
+  const std::uint32_t attempts = attempt.value - first_attempt_.value;
+  const std::uint32_t doublings = std::min(attempts - std::min(attempts, kQuickAttempts), 16U);
+  return std::min(knobs().round_retry_delay * (1 << doublings),
+                  std::max(knobs().round_retry_max, knobs().round_retry_delay));
+}
+
+// ---- Links --------------------------------------------------------------------------------------
+
+void CommitRound::note_break(const Seat& one, const Seat& other) {
+  const Instant now = in_.alarms.now();
+  breaks_[std::minmax(one.peer, other.peer)] = now;
+  if (!first_break_) first_break_ = now;
+}
+
+// Links that have no end in common break: it is what lies between all of them. For a while; two
+// links that are both gone for good look the same.
+bool CommitRound::others_break_too(const std::pair<PeerId, PeerId>& pair) const {
+  const Instant now = in_.alarms.now();
+  if (!first_break_ || now - *first_break_ >= knobs().mesh_patience) return false;
+  return std::ranges::any_of(breaks_, [&](const auto& entry) {
+    const auto& [one, other] = entry.first;
+    return one != pair.first && one != pair.second && other != pair.first && other != pair.second;
+  });
 }
 
 void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step) {
@@ -331,7 +364,10 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   if (board_.held(group)) return fetch_missing(group);
   // Two that can't reach each other can't reduce together: one is released.
   const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
-  if (++broken_links_[pair] >= knobs().broken_links_max) {
+  const bool again_and_again = ++broken_links_[pair] >= knobs().broken_links_max;
+  if (again_and_again && others_break_too(pair)) {
+    SWARMLINE_MARK("commit_round.many_links_broken");
+  } else if (again_and_again) {
     SWARMLINE_MARK("commit_round.link_given_up");
     return in_.rulings.lose(reporter.peer > beyond.peer ? reporter : beyond,
                             fmt::format("lost the link between {} and {} again and again",
@@ -341,9 +377,27 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   wake();
 }
 
-void CommitRound::arm_deadline() {
-  deadline_.arm(knobs().reduce_deadline, [this, step = board_.step()] {
-    if (board_.active() && board_.step() == step) on_deadline();
+// ---- Time ---------------------------------------------------------------------------------------
+
+bool CommitRound::has_outlasted(Instant since) const {
+  return in_.alarms.now() - since >= from_seconds(in_.shape.config.net.outlast_seconds);
+}
+
+// Of those that have not ended their averaging.
+Instant CommitRound::newest_move() const {
+  Instant newest{};
+  for (const Seat& seat : board_.missing())
+    newest = std::max(newest, in_.detector.moved_at(seat.peer));
+  return newest;
+}
+
+void CommitRound::arm_deadline(Duration wait) {
+  deadline_.arm(wait, [this, step = board_.step()] {
+    if (!board_.active() || board_.step() != step) return;
+    const Duration stands = in_.alarms.now() - newest_move();
+    if (stands >= knobs().reduce_deadline) return on_deadline();
+    SWARMLINE_MARK("commit_round.gets_on");
+    arm_deadline(knobs().reduce_deadline - stands);
   });
 }
 
@@ -353,13 +407,15 @@ void CommitRound::on_deadline() {
   const double seconds = to_seconds(knobs().reduce_deadline);
   std::string who;
   for (const Seat& seat : board_.missing()) who += (who.empty() ? "" : ", ") + to_string(seat);
-  if (++deadlines_ >= knobs().reduce_deadlines_max)
+  if (const Instant since = std::max(result_, newest_move()); has_outlasted(since))
     return in_.rulings.fail_run(
-        fmt::format("averaging step {} did not end in {} times {:.0f} s; still missing: {}",
-                    board_.step(), deadlines_, seconds, who));
-  in_.events.event("averaging_late", fmt::format("step {} after {:.0f} s; still missing: {}",
-                                                 board_.step(), seconds, who));
-  arm_deadline();
+        fmt::format("averaging step {} did not end, nor get any further in {:.0f} s; still "
+                    "missing: {}",
+                    board_.step(), to_seconds(in_.alarms.now() - since), who));
+  in_.events.event("averaging_late",
+                   fmt::format("step {} has got no further for {:.0f} s; still missing: {}",
+                               board_.step(), seconds, who));
+  arm_deadline(knobs().reduce_deadline);
   for (const GroupId group : board_.groups()) {
     if (board_.held(group)) {
       for (const Seat& seat : board_.missing(group))
@@ -375,6 +431,8 @@ void CommitRound::end() {
   deadline_.cancel();
   board_.end();
   broken_links_.clear();
+  breaks_.clear();
+  first_break_.reset();
   mismatches_.clear();
   dirty_ = false;
 }

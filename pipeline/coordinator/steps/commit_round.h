@@ -9,8 +9,8 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    members that can't be averaged with are lost by a ruling; a step that no number of
 //              attempts ends, ends the run.
-//   Bounds:    knobs().round_attempts_max attempts a group and term; reduce_deadlines_max
-//              deadlines.
+//   Bounds:    knobs().reduce_deadline in which no member gets any bytes; [net] outlast_seconds
+//              without a result, however often it is tried.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
@@ -40,6 +41,7 @@ class CommitRound final : public RunObserver {
   struct Needs {  // services, and parts below it
     const RunShape& shape;
     Alarms& alarms;
+    const FailureDetector& detector;
     const Membership& members;
     ShadowDesk& shadows;
     Ledger& ledger;
@@ -94,15 +96,22 @@ class CommitRound final : public RunObserver {
   std::vector<GroupId> complete_again();
   void restart(const std::vector<GroupId>& groups);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
-  void arm_deadline();
+  Duration retry_pause(RoundAttempt attempt) const;
+  void note_break(const Seat& one, const Seat& other);
+  bool others_break_too(const std::pair<PeerId, PeerId>& pair) const;
+  bool has_outlasted(Instant since) const;
+  Instant newest_move() const;
+  void arm_deadline(Duration wait);
   void on_deadline();
 
   Needs in_;
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;
-  std::uint32_t deadlines_ = 0;                                      // passed, for this step
+  Instant result_{};  // when a group's result came, or the step was sealed
   std::map<std::pair<PeerId, PeerId>, std::uint32_t> broken_links_;  // in this step
+  std::map<std::pair<PeerId, PeerId>, Instant> breaks_;              // when each did last
+  std::optional<Instant> first_break_;                               // in this step
   std::map<Seat, std::uint32_t> mismatches_;
   bool dirty_ = false;
 };

@@ -67,10 +67,11 @@ bool ReplicaAudit::has_said(StageId stage, std::uint64_t version, std::uint64_t 
 std::optional<Seat> ReplicaAudit::first_to_differ(const Seat& from, std::uint64_t version) const {
   const auto said = said_.find({from.stage, version});
   if (said == said_.end()) return std::nullopt;
-  const auto& [first, digest] = *said->second.begin();
   const auto own = said->second.find(from);
-  if (own == said->second.end() || own->second == digest) return std::nullopt;
-  return first;
+  if (own == said->second.end()) return std::nullopt;
+  for (const auto& [other, digest] : said->second)
+    if (digest != own->second) return other;
+  return std::nullopt;
 }
 
 void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest) {
@@ -92,6 +93,15 @@ std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
     followers.push_back({.seat = seat, .digest = holds.second, .same = *mates == holds.second});
   }
   return followers;
+}
+
+std::optional<ReplicaAudit::Follower> ReplicaAudit::heir(StageId stage,
+                                                         std::uint64_t version) const {
+  for (const auto& [seat, holds] : followers_)
+    if (seat.stage == stage && holds.first == version &&
+        (!knows(stage, version) || has_said(stage, version, holds.second)))
+      return Follower{.seat = seat, .digest = holds.second, .same = true};
+  return std::nullopt;
 }
 
 void ReplicaAudit::check_invariants() const {

@@ -45,7 +45,7 @@ class ReplicaAudit final : public RunObserver {
   // Somebody of the stage has said what it holds of `version`.
   bool knows(StageId stage, std::uint64_t version) const;
   bool has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const;
-  // Two that said something of `version` differ: the first of them; its digest.
+  // The first of those that hold other bits of `version` than it does.
   std::optional<Seat> first_to_differ(const Seat& from, std::uint64_t version) const;
 
   // A follower holds `version` with these bits.
@@ -58,6 +58,8 @@ class ReplicaAudit final : public RunObserver {
   };
   // Those at the stage that hold `version`, where a mate has said what it should be.
   std::vector<Follower> followers_of(StageId stage, std::uint64_t version) const;
+  // A follower that holds `version`, where nobody has said that its bits are others.
+  std::optional<Follower> heir(StageId stage, std::uint64_t version) const;
   bool has_followers() const { return !followers_.empty(); }
 
   void on_seat_lost(const SeatLoss& lost) override { forget(lost.seat); }

@@ -6,13 +6,14 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/marks.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
 PieceFetch::PieceFetch(std::uint64_t bytes, std::vector<std::string> hashes)
-    : buffer_(bytes), hashes_(std::move(hashes)) {
+    : buffer_(bytes), hashes_(std::move(hashes)), patience_(knobs().piece_time) {
   const std::uint64_t pieces = (bytes + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
   left_ = static_cast<std::uint32_t>(pieces);
   pieces_.assign(pieces, State::kWanted);
@@ -24,13 +25,42 @@ std::uint64_t PieceFetch::length(std::uint32_t piece) const {
 }
 
 void PieceFetch::add_holder(const Seat& holder) {
-  if (!refused_.contains(holder) && !resting_.contains(holder)) holders_.try_emplace(holder);
+  if (!refused_.contains(holder) && !resting_.contains(holder) && !late_.contains(holder))
+    holders_.try_emplace(holder);
 }
 
 bool PieceFetch::forgive_damaged() {
   damaged_in_a_row_.clear();
   for (const Seat& holder : resting_) holders_.try_emplace(holder);
   return !std::exchange(resting_, {}).empty();
+}
+
+void PieceFetch::asked(const Seat& holder, Instant now) {
+  asked_[holder] = now;
+}
+
+std::vector<Seat> PieceFetch::drop_late(Instant now) {
+  std::vector<Seat> late;
+  for (const auto& [holder, pieces] : holders_)
+    if (const auto since = asked_.find(holder);
+        !pieces.empty() && since != asked_.end() && now - since->second > patience_)
+      late.push_back(holder);
+  if (late.empty()) return late;
+  SWARMLINE_MARK("piece_fetch.holder_does_not_answer");
+  for (const Seat& holder : late) leave(holder);
+  patience_ = std::min<Duration>(2 * patience_, kPatienceMax);
+  return late;
+}
+
+void PieceFetch::leave(const Seat& holder) {
+  if (!holders_.contains(holder)) return;
+  drop(holder);
+  late_.insert(holder);
+}
+
+bool PieceFetch::forgive_late() {
+  for (const Seat& holder : late_) holders_.try_emplace(holder);
+  return !std::exchange(late_, {}).empty();
 }
 
 std::vector<PieceFetch::Ask> PieceFetch::asks(std::size_t under_way_max) {
@@ -66,6 +96,10 @@ std::vector<PieceFetch::Ask> PieceFetch::asks(std::size_t under_way_max) {
 
 bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes,
                           std::uint64_t checksum) {
+  if (late_.erase(from) > 0) {  // it answers after all
+    holders_.try_emplace(from);
+    if (piece < pieces_.size() && pieces_[piece] != State::kHere) holders_.at(from).insert(piece);
+  }
   const auto holder = holders_.find(from);
   if (piece >= pieces_.size() || pieces_[piece] == State::kHere || holder == holders_.end() ||
       !holder->second.contains(piece))
@@ -79,7 +113,7 @@ bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes
     return false;
   }
   damaged_in_a_row_.erase(from);
-  holder->second.erase(piece);
+  for (auto& [seat, asked] : holders_) asked.erase(piece);
   std::memcpy(buffer_.data() + std::uint64_t{piece} * Limits::state_piece_bytes, bytes.data(),
               bytes.size());
   pieces_[piece] = State::kHere;
@@ -111,11 +145,12 @@ void PieceFetch::drop(const Seat& holder) {
 void PieceFetch::refuse(const Seat& holder) {
   drop(holder);
   resting_.erase(holder);
+  late_.erase(holder);
   refused_.insert(holder);
 }
 
 void PieceFetch::on_missing(const Seat& from) {
-  if (holders_.contains(from)) refuse(from);
+  if (holders_.contains(from) || late_.contains(from)) refuse(from);
 }
 
 void PieceFetch::on_lost(const Seat& lost) {
@@ -123,6 +158,8 @@ void PieceFetch::on_lost(const Seat& lost) {
   for (const auto& [holder, asked] : holders_)
     if (is_over_with(holder, lost)) over.insert(holder);
   for (const Seat& holder : resting_)
+    if (is_over_with(holder, lost)) over.insert(holder);
+  for (const Seat& holder : late_)
     if (is_over_with(holder, lost)) over.insert(holder);
   for (const Seat& holder : over) refuse(holder);
 }

@@ -3,9 +3,11 @@
 //   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
 //   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose pieces come
 //              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose
-//              content is not what the hashes say is not asked again.
+//              content is not what the hashes say is not asked again. One that is late is asked
+//              again when nobody else is left; what it sends meanwhile is taken.
 //   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
-//              allows. Deadlines are the owner's: it says when a holder is lost.
+//              allows; kPatienceMax with one answer. Deadlines are the owner's: it says when a
+//              holder is lost, and looks for late ones.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +20,14 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "base/units.h"
 
 namespace swarmline {
 
 class PieceFetch {
  public:
   static constexpr std::size_t kWindow = 2;
+  static constexpr Duration kPatienceMax = std::chrono::minutes(10);
   static constexpr std::size_t kPiecesMax = std::numeric_limits<std::size_t>::max();
 
   struct Ask {
@@ -45,10 +49,17 @@ class PieceFetch {
   void on_missing(const Seat& from);  // it has none of it
   void on_lost(const Seat& lost);
   void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked again
+  // Those that have owed an answer for knobs().piece_time, twice as long each time that somebody
+  // is late, are asked no more until a piece comes from them, or nobody else is left.
+  void asked(const Seat& holder, Instant now);
+  std::vector<Seat> drop_late(Instant now);  // who they are
+  void leave(const Seat& holder);            // it is late elsewhere
+  bool forgive_late();  // those that are late are asked again; false: nobody is
 
   bool done() const { return left_ == 0; }
   bool stuck() const { return !done() && holders_.empty(); }
   bool damaged() const { return !resting_.empty(); }
+  bool late() const { return !late_.empty(); }
   std::uint64_t bytes() const { return buffer_.size(); }
   std::map<PeerId, std::uint32_t> pieces_by_holder() const { return served_; }
   Buffer take() { return std::move(buffer_); }
@@ -70,6 +81,9 @@ class PieceFetch {
   std::set<Seat> refused_;
   std::map<Seat, std::uint32_t> damaged_in_a_row_;
   std::set<Seat> resting_;
+  std::set<Seat> late_;
+  std::map<Seat, Instant> asked_;  // when each was asked last
+  Duration patience_;
   std::map<PeerId, std::uint32_t> served_;
 };
 

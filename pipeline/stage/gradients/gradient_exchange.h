@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,8 @@ class GradientExchange {
              bool coordinator_waits);
   void pump(const RoundKey& key);
   void pump_all();
+  void watch_holders(const RoundKey& key);
+  void leave_alone(const std::vector<Seat>& late);
   void pause(const RoundKey& key);
   void after_pause(const RoundKey& key);
   void all_pieces_here(const RoundKey& key);
@@ -150,6 +153,7 @@ class GradientExchange {
   Entries entries_;
   std::map<std::uint64_t, SharedBytes> copies_;  // of all groups, by step
   std::map<PeerId, Seat> mates_;                 // who serves the stage, too
+  std::set<Seat> late_;                          // of those that were asked, with an answer
   CallbackGuard guard_;
 };
 

@@ -36,6 +36,7 @@ void GradientExchange::set_mates(const std::vector<Seat>& mates) {
 }
 
 void GradientExchange::on_link_lost(const Seat& peer) {
+  late_.erase(peer);
   for (auto& [key, entry] : entries_)
     if (entry.fetch) entry.fetch->pieces().on_link_lost(peer);
   pump_all();
@@ -43,6 +44,7 @@ void GradientExchange::on_link_lost(const Seat& peer) {
 
 void GradientExchange::on_peer_lost(const Seat& lost) {
   std::erase_if(mates_, [&](const auto& entry) { return is_over_with(entry.second, lost); });
+  std::erase_if(late_, [&](const Seat& mate) { return is_over_with(mate, lost); });
   for (auto& [key, entry] : entries_)
     if (entry.fetch) entry.fetch->on_peer_lost(lost);
   pump_all();
@@ -66,9 +68,13 @@ void GradientExchange::fetch(const RoundKey& key, std::uint64_t digest,
   const auto entry = entries_.try_emplace(key).first;
   if (entry->second.state == kChecked || entry->second.state == kPlacing) return;
   if (entry->second.state != kFetching) become(entry, kFetching);
-  if (!entry->second.fetch) entry->second.fetch.emplace(region_of(key.group).size, digest);
+  if (!entry->second.fetch) {
+    entry->second.fetch.emplace(region_of(key.group).size, digest);
+    watch_holders(key);
+  }
   entry->second.fetch->coordinator_waits |= coordinator_waits;
   entry->second.fetch->add_holders(holders);
+  for (const Seat& mate : late_) entry->second.fetch->pieces().leave(mate);
   pump(key);
 }
 
@@ -87,7 +93,30 @@ void GradientExchange::pump(const RoundKey& key) {
     reduced->set_attempt(key.attempt.value);
     request.set_piece(ask.piece);
     context_.links.send(ask.holder, make_frame(MessageKind::kPieceRequest, request));
+    fetch.pieces().asked(ask.holder, context_.runtime.now());
   }
+}
+
+// Other gradients are asked of others, too, where somebody else has them.
+void GradientExchange::leave_alone(const std::vector<Seat>& late) {
+  late_.insert(late.begin(), late.end());
+  for (auto& [key, entry] : entries_)
+    if (entry.fetch)
+      for (const Seat& mate : late) entry.fetch->pieces().leave(mate);
+  pump_all();
+}
+
+// A link may be gone without a word, and what was asked over it with it. (Of two fetches of one
+// key, one after the other, both look.)
+void GradientExchange::watch_holders(const RoundKey& key) {
+  constexpr int kLooks = 4;  // in the time that a holder has
+  context_.runtime.call_after(knobs().piece_time / kLooks, guard_.wrap([this, key] {
+    const auto entry = entries_.find(key);
+    if (entry == entries_.end() || !entry->second.fetch) return;
+    const auto late = entry->second.fetch->pieces().drop_late(context_.runtime.now());
+    if (!late.empty()) leave_alone(late);
+    watch_holders(key);
+  }));
 }
 
 void GradientExchange::pump_all() {
@@ -125,6 +154,7 @@ void GradientExchange::after_pause(const RoundKey& key) {
 
 Result<void> GradientExchange::on_piece(const Seat& from, const wire::Piece& piece,
                                         BytesView bytes) {
+  late_.erase(from);
   const RoundKey key = round_key(piece.blob().reduced());
   const auto entry = entries_.find(key);
   if (entry == entries_.end() || !entry->second.fetch) return {};  // late

@@ -34,6 +34,7 @@ void GradientFetch::on_peer_lost(const Seat& lost) {
 
 void GradientFetch::try_again() {
   pieces_.forgive_damaged();
+  pieces_.forgive_late();
   pieces_.forgive();
   for (const auto& [linked, holder] : named_) pieces_.add_holder(linked);
 }

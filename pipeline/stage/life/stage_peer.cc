@@ -93,7 +93,15 @@ void StagePeer::Impl::on_stage_message(const Frame& frame) {
   hand_to_stage(frame);
 }
 
+// What says that a state or an averaging gets on, however long it takes.
+void StagePeer::Impl::count_moved(const Frame& frame) {
+  const MessageKind kind = kind_of(frame);
+  if (kind == MessageKind::kPiece || kind == MessageKind::kReduceChunk)
+    moved_bytes_ += frame.received_payload().size();
+}
+
 void StagePeer::Impl::hand_to_stage(const Frame& frame) {
+  count_moved(frame);
   const auto to = addressee(frame);
   if (!to) return finish(1, to.error().what);
   const Seat name = to->value_or(seat_);
@@ -133,6 +141,7 @@ wire::Heartbeat StagePeer::Impl::heartbeat() const {
   beat.set_busy_ns(static_cast<std::uint64_t>(device_.busy_total().count()));
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
+  beat.set_moved_bytes(moved_bytes_);
   return beat;
 }
 
@@ -183,6 +192,7 @@ void StagePeer::Impl::on_peer(const Seat& from, const Frame& frame) {
 
 // Whoever asks a stage that has ended asks somebody else.
 Result<void> StagePeer::Impl::hand_to_stage(const Seat& from, const Frame& frame) {
+  count_moved(frame);
   const auto to = addressee(frame);
   if (!to) return std::unexpected(to.error());
   if (SeatedStage* const stage = stage_of(to->value_or(seat_))) return stage->on_peer(from, frame);

@@ -70,6 +70,7 @@ class StagePeer::Impl {
   // life/stage_peer.cc: what is said
   void on_coordinator(const Frame& frame);
   void on_stage_message(const Frame& frame);
+  void count_moved(const Frame& frame);
   void hand_to_stage(const Frame& frame);
   void on_peer(const Seat& from, const Frame& frame);
   Result<void> hand_to_stage(const Seat& from, const Frame& frame);
@@ -100,6 +101,7 @@ class StagePeer::Impl {
   ShadowStages shadows_;
   std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to
   std::shared_ptr<KeptState> kept_;        // of the seat it lost
+  std::uint64_t moved_bytes_ = 0;          // of states and of gradients, that came in
   std::vector<Frame> early_;               // from the coordinator, while it inherits
   CallbackGuard guard_;
 };

@@ -225,22 +225,29 @@ bool Forwarder::count_failed_try(const TaskPtr& task, const Seat& old, Why why) 
     SWARMLINE_MARK("forwarder.sent_again_after_link_loss");
     if (!tried_all(*task)) --task->sends;
   }
-  if (task->sends < Limits::attempts_per_microbatch_max) return true;
-  if (led_) {
+  const Instant now = context_.runtime.now();
+  if (task->failing_since == Instant{}) task->failing_since = now;
+  if (task->sends < Limits::attempts_in_quick_succession) return true;
+  const Duration failing = now - task->failing_since;
+  if (led_ && failing >= from_seconds(context_.config.net.outlast_seconds)) {
     SWARMLINE_MARK("forwarder.out_of_tries");
-    hooks_.on_failed(
-        task, {ErrorCode::kDeadline, fmt::format("sent on {} times, and nobody took it; {} last",
-                                                 task->sends, to_string(old))});
+    hooks_.on_failed(task, {ErrorCode::kDeadline,
+                            fmt::format("sent on for {:.0f} s, and nobody took it; {} last",
+                                        to_seconds(failing), to_string(old))});
     return false;
   }
-  SWARMLINE_MARK("forwarder.tries_on_without_coordinator");
+  if (led_)
+    SWARMLINE_MARK("forwarder.tries_on");
+  else
+    SWARMLINE_MARK("forwarder.tries_on_without_coordinator");
   --task->sends;
   try_all_again_later(task);
   return false;
 }
 
-// Pauses double: all of them together outlast the longest silence that makes a peer lost. A
-// newcomer gets it at once.
+// Pauses double until there have been attempts_in_quick_succession, and stay as long from then on:
+// the first of them together outlast the longest silence that makes a peer lost. A newcomer gets it
+// at once.
 void Forwarder::try_all_again_later(const TaskPtr& task) {
   const Duration pause = knobs().relink_delay * (1 << (task->sends - 1));
   task->state = TaskState::kSeeking;
@@ -369,7 +376,10 @@ void Forwarder::on_peer_lost(const Seat& lost, const std::vector<TaskPtr>& tasks
 void Forwarder::set_led(bool led, const std::vector<TaskPtr>& tasks) {
   led_ = led;
   if (!led_) return;
-  for (const TaskPtr& task : tasks) task->sends = std::min(task->sends, 1U);
+  for (const TaskPtr& task : tasks) {
+    task->sends = std::min(task->sends, 1U);
+    task->failing_since = {};
+  }
 }
 
 void Forwarder::on_over(const Phase& phase) {

@@ -16,7 +16,8 @@
 //   Thread:    control thread.
 //   Errors:    frames that do not fit return kCorrupt. A task that nobody took is given to
 //              Hooks::on_failed.
-//   Bounds:    Limits::attempts_per_microbatch_max sends per task.
+//   Bounds:    [net] outlast_seconds for a task that nobody takes; after
+//              Limits::attempts_in_quick_succession sends each waits as long as all before it.
 #pragma once
 
 #include <cstdint>

@@ -53,10 +53,11 @@ struct MicrobatchTask {
       output;  // wire buffer, kept until the gradient is back: for another peer if this one stalls
   std::vector<PeerId> tried;
   std::uint32_t sends = 0;
-  Instant rests_until{};   // all were tried, and have a moment before they are tried again
-  bool hop_open = false;   // picked and not yet settled with the wiring
-  bool passed_by = false;  // had its early second try
-  Instant hop_began{};     // what the timer runs for; one leg of the hop
+  Instant failing_since{};  // the first try that nobody took; unset: there was none
+  Instant rests_until{};    // all were tried, and have a moment before they are tried again
+  bool hop_open = false;    // picked and not yet settled with the wiring
+  bool passed_by = false;   // had its early second try
+  Instant hop_began{};      // what the timer runs for; one leg of the hop
   TimerId hop_timer;
 
   // The way back: Returner's.

@@ -14,7 +14,8 @@ namespace swarmline {
 
 namespace {
 constexpr Seat kCoordinatorSeat{};  // peer 0
-}
+constexpr int kLooks = 4;           // for late holders, in the time that one has
+}  // namespace
 
 using enum StateProgress;
 
@@ -121,6 +122,7 @@ void StateExchange::compare(const std::shared_ptr<KeptState>& kept, std::size_t 
 
 void StateExchange::ask(const PieceFetch::Ask& ask) {
   fetch_->asked = context_.runtime.now();
+  fetch_->pieces.asked(ask.holder, fetch_->asked);
   wire::PieceRequest request;
   *request.mutable_seat() = to_wire(context_.self);
   request.mutable_blob()->set_stage(context_.self.stage.value);
@@ -139,12 +141,23 @@ void StateExchange::pump() {
   if (progress_ != kFetching || fetch_->resting) return;
   for (const PieceFetch::Ask& wanted : fetch_->pieces.asks(shadow_ ? 1 : PieceFetch::kPiecesMax))
     ask(wanted);
+  if (!fetch_->watched) watch_holders();
   if (fetch_->pieces.stuck() && !fetch_->paused) on_stuck();
 }
 
+// A link may be gone without a word, and what was asked over it with it.
+void StateExchange::watch_holders() {
+  fetch_->watched = true;
+  context_.runtime.call_after(knobs().piece_time / kLooks, guard_.wrap([this, fetch = fetches_] {
+    if (!fetch_ || fetch != fetches_ || progress_ == kLoading) return;
+    if (!fetch_->pieces.drop_late(context_.runtime.now()).empty()) pump();
+    watch_holders();
+  }));
+}
+
 void StateExchange::on_stuck() {
-  const bool damaged = fetch_->pieces.damaged();
-  if (fetch_->saved && !damaged)
+  const bool damaged = fetch_->pieces.damaged(), late = fetch_->pieces.late();
+  if (fetch_->saved && !damaged && !late)
     return context_.fail({ErrorCode::kIncompatible,
                           fmt::format("the coordinator's checkpoint of version {} does not fit "
                                       "this stage",
@@ -166,6 +179,7 @@ void StateExchange::after_pause() {
     SWARMLINE_MARK("state.damaged_pieces_asked_again");
     return pump();
   }
+  if (fetch_->pieces.forgive_late()) return pump();
   // Nobody has it any more: the coordinator has another frozen, if it does not know already.
   SWARMLINE_MARK("state.wanted_anew");
   hooks_.on_lost();

@@ -12,7 +12,7 @@
 //   Ownership: owns what is fetched until it is loaded, and what was kept until a state is offered.
 //   Thread:    control thread; hashing and loading are jobs.
 //   Errors:    a state of another size is kIncompatible; one that keeps coming damaged ends the
-//              peer.
+//              peer. A holder that does not answer is left alone while another has the state.
 //   Bounds:    one version at a time, once its size; knobs().fetch_tries_max damaged in a row.
 #pragma once
 
@@ -92,11 +92,13 @@ class StateExchange {
     bool resting = false;             // between two pieces of a shadow
     std::uint32_t damaged_times = 0;  // in a row: what nobody sent whole was waited for
     Instant asked{};                  // the newest piece
+    bool watched = false;             // for holders that are late
   };
   void become(StateProgress progress);
   void compare(const std::shared_ptr<KeptState>& kept, std::size_t piece);
   void pump();
   void ask(const PieceFetch::Ask& ask);
+  void watch_holders();
   void on_stuck();
   void after_pause();
   void rest_and_pump();
