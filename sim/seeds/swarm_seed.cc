@@ -299,7 +299,9 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
 }  // namespace
 
 SeedExtras usual_extras() {
-  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss}, .control_times = true};
+  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss, FaultKind::kHalfOpen,
+                    FaultKind::kHalfWay},
+          .control_times = true};
 }
 
 SeedExtras all_extras() {
