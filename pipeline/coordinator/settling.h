@@ -17,6 +17,8 @@
 
 namespace swarmline {
 
+inline constexpr int kDeposed = 3;  // exit code: another coordinator leads
+
 // Why another reign follows a reign, in the same process.
 struct SelfRestart {
   std::uint32_t times = 0;    // in a row, without a commit between
@@ -48,6 +50,7 @@ class Settling {
 
  private:
   // ---- settling.cc ----
+  void look_at_journal();
   bool settle_one();
   bool settle_steps();
   void carry_out_rulings();
@@ -76,6 +79,10 @@ class Settling {
   void fail(const std::string& sentence);
   void end(int exit_code, const std::string& sentence);
   void step_down(const std::string& why);
+  void tell_the_end();
+  void say_farewell();
+  void end_without_journal();
+  void leave(int exit_code, const std::string& sentence);
 
   CoordinatorParts& parts_;
   Network& network_;
@@ -85,7 +92,8 @@ class Settling {
   bool progress_ = false;        // cells have owners that they had not, or seats were lost
   bool phases_due_ = false;      // to be opened
   bool first_era_here_ = false;  // on a journal that held a run
-  std::string era_sentence_;     // why the newest era began, and where
+  std::optional<std::uint64_t> farewell_after_;  // so many records are durable
+  std::string era_sentence_;                     // why the newest era began, and where
 };
 
 }  // namespace swarmline

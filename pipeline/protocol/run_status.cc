@@ -90,6 +90,7 @@ Result<RunStatus> parse_status(std::string_view text) {
                    .version = json["version"].count(),
                    .era = json["era"].count(),
                    .era_sentence = json["era_sentence"].string,
+                   .journal = json["journal"].string,
                    .loss = number(json["loss"]),
                    .held_out_loss = number(json["held_out_loss"]),
                    .unigram_entropy = entropy(json["unigram_entropy"]),
@@ -182,7 +183,8 @@ std::string to_json(const RunStatus& status) {
       .member("steps", status.steps)
       .member("version", status.version)
       .member("era", status.era)
-      .member("era_sentence", status.era_sentence);
+      .member("era_sentence", status.era_sentence)
+      .member("journal", status.journal);
   json.member("loss", status.loss);
   json.member("held_out_loss", status.held_out_loss);
   json.member("unigram_entropy", status.unigram_entropy);

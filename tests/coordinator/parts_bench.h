@@ -65,17 +65,22 @@ struct PartsBench {
     sessions.unseat(seat.peer);
     return {.seat = seat, .why = "lost", .how = Departure::kLost};
   }
+  // As the end of settling.
+  void flush() {
+    writer.flush();
+    outbox.flush();
+  }
   // Messages of that kind that the peer has been told, in order.
   template <typename Message>
   std::vector<Message> told(const Seat& seat, MessageKind kind) {
-    outbox.flush();
+    flush();
     std::vector<Message> messages;
     for (const Frame& frame : peers.at(seat).channel->said)
       if (kind_of(frame) == kind) messages.push_back(*parse<Message>(frame));
     return messages;
   }
   std::size_t count(const Seat& seat, MessageKind kind) {
-    outbox.flush();
+    flush();
     std::size_t count = 0;
     for (const Frame& frame : peers.at(seat).channel->said) count += kind_of(frame) == kind;
     return count;
@@ -99,7 +104,9 @@ struct PartsBench {
   SimRuntime clock{1};
   std::unique_ptr<Journal> store = make_memory_journal();
   const RunShape shape{options};
-  RunJournal journal{*store};
+  ImmediateJournal stored{*store};
+  JournalWriter writer{clock.node(0), stored, [] {}};
+  RunJournal journal{writer};
   EventLog events{clock.node(0), journal, {}};
   std::size_t settled = 0;
   Alarms alarms{clock.node(0), [this] { ++settled; }};

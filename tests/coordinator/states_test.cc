@@ -302,6 +302,7 @@ TEST_F(Checkpoints, IsInPlaceWhenEveryStagesFileIsWhole) {
   EXPECT_TRUE(send(b).has_value());
   EXPECT_TRUE(checkpointer.has_saved(8));
   EXPECT_EQ(checkpointer.last(), "checkpoints/step-8");
+  bench.flush();
   EXPECT_EQ(bench.journal.read()->checkpoint, "checkpoints/step-8");
   EXPECT_FALSE(checkpointer.is_active());
 }

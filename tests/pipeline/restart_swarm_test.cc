@@ -343,12 +343,13 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
           std::pair("ended", trains ? "0" : "1")})
       ASSERT_TRUE(journal->put_meta(key, value).has_value());
     ASSERT_TRUE(network.node(5).listen({"sim", 9}, [](const auto&) {}).has_value());
+    ImmediateJournal kept(*journal);
     MemoryCheckpoint checkpoint;
     CoordinatorOptions options;
     options.config = run_of({1}, 0);
     options.config.net.listen = "sim:0";
     options.model = *resolve_model(options.config, 31);
-    Coordinator coordinator(runtime.node(0), network.node(0), *journal, checkpoint, options,
+    Coordinator coordinator(runtime.node(0), network.node(0), kept, checkpoint, options,
                             [](const RunOutcome&) {});
     const auto bound = coordinator.start();
     ASSERT_TRUE(bound.has_value()) << bound.error().what;

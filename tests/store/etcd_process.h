@@ -2,6 +2,8 @@
 // folder that goes with it. Where no etcd is installed, missing() says what to install.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -33,6 +35,30 @@ class EtcdProcess {
   std::string endpoint_;
   std::string peer_endpoint_;
   pid_t pid_ = -1;
+};
+
+// Three members of one cluster, each killed and started again by itself.
+class EtcdCluster {
+ public:
+  static constexpr std::size_t kMembers = 3;
+
+  EtcdCluster();  // waits until it answers; fails the test when it does not
+  ~EtcdCluster();
+  EtcdCluster(const EtcdCluster&) = delete;
+  EtcdCluster& operator=(const EtcdCluster&) = delete;
+
+  const std::string& endpoint(std::size_t member) const { return members_[member].endpoint; }
+  void kill(std::size_t member);
+  void start(std::size_t member);  // with its data; returns before it answers
+
+ private:
+  struct Member {
+    std::string endpoint;
+    std::string peer_endpoint;
+    pid_t pid = -1;
+  };
+  TempFolder folder_;
+  std::array<Member, kMembers> members_;
 };
 
 }  // namespace swarmline

@@ -1,6 +1,8 @@
 // What `status --json` and the live screen show; the members are listed in docs/formats/status.md.
 #include "pipeline/coordinator/run/status_report.h"
 
+#include <fmt/format.h>
+
 #include "engine/store/json_writer.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/run/run_stats.h"
@@ -11,6 +13,7 @@ namespace swarmline {
 namespace {
 
 constexpr int kStatusFormat = 1;
+constexpr Duration kJournalSlow = std::chrono::seconds(2);  // people need not know of less
 
 const char* name_of(MemberState state) {
   switch (state) {
@@ -57,6 +60,16 @@ std::uint64_t control_bytes(const CoordinatorParts& parts) {
   return bytes - std::min(bytes, parts.checkpointer.bytes());
 }
 
+std::string journal_sentence(const CoordinatorParts& parts, Instant now) {
+  if (const auto& trouble = parts.writer.trouble())
+    return fmt::format(
+        "the journal could not be written for {:.0f} s, and is tried again; commits wait: {}",
+        to_seconds(now - trouble->since), trouble->why);
+  if (const Duration wait = parts.writer.wait(now); wait > kJournalSlow)
+    return fmt::format("the journal has not answered for {:.0f} s; commits wait", to_seconds(wait));
+  return {};
+}
+
 }  // namespace
 
 std::string coordinator_status_json(const CoordinatorParts& parts,
@@ -78,6 +91,7 @@ std::string coordinator_status_json(const CoordinatorParts& parts,
   json.member("step", parts.sequence.committed()).member("steps", config.run.steps);
   json.member("version", parts.sequence.committed());
   json.member("era", parts.identity.era.value).member("era_sentence", era_sentence);
+  json.member("journal", journal_sentence(parts, now));
   json.key("loss");
   parts.stats.losses().empty() ? json.null() : json.value(parts.stats.last_loss());
   json.key("held_out_loss");
