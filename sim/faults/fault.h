@@ -33,6 +33,11 @@ enum class FaultKind : std::uint8_t {
   kStage,       // every peer of `node`'s stage restarts at once
   kDrain,       // a notice of `time`: it hands in what it has and leaves
   kCorrupt,     // of what it sends and gets one message in `factor` is damaged, for `time`
+  // Of the coordinator alone, for `time`:
+  kJournalError,   // its journal can't be written
+  kJournalSlow,    // each write takes `factor` times kSlowWrite
+  kJournalSilent,  // no write is answered
+  kStoreCut,       // it reaches neither its journal nor its lead: a lease runs out
 };
 struct FaultName {
   FaultKind kind;
@@ -49,18 +54,24 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kBrokenJoin, "broken-join"},
                                            FaultName{FaultKind::kDrain, "drain"},
                                            FaultName{FaultKind::kStage, "stage"},
-                                           FaultName{FaultKind::kCorrupt, "corrupt"}};
+                                           FaultName{FaultKind::kCorrupt, "corrupt"},
+                                           FaultName{FaultKind::kJournalError, "journal-error"},
+                                           FaultName{FaultKind::kJournalSlow, "journal-slow"},
+                                           FaultName{FaultKind::kJournalSilent, "journal-silent"},
+                                           FaultName{FaultKind::kStoreCut, "store-cut"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
+bool is_of_journal(FaultKind kind);     // it hits the coordinator alone
+inline constexpr Duration kSlowWrite = std::chrono::milliseconds(20);
 
 struct Fault {
   FaultKind kind = FaultKind::kKill;
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;  // kSlow, kCorrupt; >= 1
+  double factor = 4;  // kSlow, kCorrupt, kJournalSlow; >= 1
 };
 
 class FaultInjector {
@@ -81,6 +92,7 @@ class FaultInjector {
 
  private:
   void note(const Fault& fault);
+  void apply_to_journal(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

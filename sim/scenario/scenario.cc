@@ -150,8 +150,8 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     keys.text("faults", key, name);
     if (!may_be_coordinator)
       keys.mistake("faults", key,
-                   "found \"coordinator\", which can freeze, restart, lose links and be corrupt "
-                   "but not this; expected the number of a machine");
+                   "found \"coordinator\", which can freeze, restart, lose links, be corrupt "
+                   "and have a journal that fails, but not this; expected the number of a machine");
     return kCoordinatorNode;
   }
   std::uint64_t number = 1;
@@ -177,6 +177,7 @@ TimedFault read_fault(ScenarioKeys& keys, const std::string& name, std::uint32_t
   keys.real("faults", key("factor"), timed.fault.factor, 1, 1e6);
   const bool two = takes_two(timed.fault.kind);
   timed.fault.node = read_node(keys, key("machine"), hits_coordinator(timed.fault.kind), machines);
+  if (is_of_journal(timed.fault.kind)) timed.fault.node = kCoordinatorNode;
   if (keys.has("faults", key("other"))) {
     timed.fault.other = read_node(keys, key("other"), true, machines);
     if (!two)
@@ -207,7 +208,8 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
   random.time_max = from_seconds(longest);
   if (per_hour == 0) return;
   if (random.kinds.empty())
-    for (const FaultName& kind : kFaultKinds) random.kinds.push_back(kind.kind);
+    for (const FaultName& kind : kFaultKinds)
+      if (!is_of_journal(kind.kind)) random.kinds.push_back(kind.kind);
   random.gap = from_seconds(3600 / per_hour);
   random.count = kScenarioFaultsMax;
 }
