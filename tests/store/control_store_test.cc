@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/asio_runtime.h"
+#include "engine/store/etcd_journal.h"
 #include "sim/doors/sim_control_store.h"
 #include "tests/runtime/comes_true.h"
 #include "tests/store/etcd_process.h"
@@ -165,6 +166,33 @@ TEST_F(EtcdLease, FrozenServerIsAnErrorInTime) {
   etcd_->signal(SIGSTOP);
   EXPECT_EQ(of(*store).put_meta("a", "b").error().code, ErrorCode::kIo);
   etcd_->signal(SIGCONT);
+}
+
+// It is no word about who leads: the same write is taken once there is room.
+TEST_F(EtcdLease, AFullEtcdIsAnOutage) {
+  etcd_ = std::make_unique<EtcdProcess>(std::vector<std::string>{"--quota-backend-bytes=4194304"});
+  const auto store = open(30s);
+  ASSERT_TRUE(*store->try_lead("first"));
+  const std::string value(1 << 20, 'x');
+  Result<void> written;
+  for (int i = 0; i < 16 && written; ++i) written = of(*store).put_meta(std::to_string(i), value);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kIo) << written.error().what;
+  EXPECT_THAT(written.error().what, testing::HasSubstr("space"));
+}
+
+// What was overwritten does not stay for ever.
+TEST_F(EtcdLease, ALeaderCompactsIt) {
+  const auto store = open(60s);
+  ASSERT_TRUE(*store->try_lead("first"));
+  EtcdClient client({{"127.0.0.1", etcd_->endpoint().substr(etcd_->endpoint().find(':') + 1)}}, 5s);
+  for (std::uint64_t i = 0; i < 2 * kWritesPerCompaction; ++i)
+    ASSERT_TRUE(of(*store).put_meta("evaluated", std::to_string(i)));
+  const auto compacted = client.compact(kRevisionsKept / 2);
+  ASSERT_FALSE(compacted);
+  EXPECT_EQ(compacted.error().code, ErrorCode::kIo);
+  EXPECT_THAT(compacted.error().what, testing::HasSubstr("compacted"));
+  EXPECT_EQ(*of(*store).get_meta("evaluated"), std::to_string(2 * kWritesPerCompaction - 1));
 }
 
 TEST(ControlStore, NobodyAtTheAddressIsSaidInTime) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -38,6 +39,7 @@ struct Place {
   std::string endpoint;
   std::string peer_endpoint;
   std::string cluster;
+  std::vector<std::string> more = {};
 };
 
 // Its data and its log are in the folder, under its name. -1: it can't be started.
@@ -51,6 +53,7 @@ pid_t spawn(const Place& place, const TempFolder& folder) {
                                         "--listen-peer-urls=" + peer,
                                         "--initial-advertise-peer-urls=" + peer,
                                         "--initial-cluster=" + place.cluster};
+  arguments.insert(arguments.end(), place.more.begin(), place.more.end());
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -84,7 +87,7 @@ std::string EtcdProcess::missing() {
   return program().empty() ? "no etcd is installed: scripts/bootstrap --tests fetches one" : "";
 }
 
-EtcdProcess::EtcdProcess() {
+EtcdProcess::EtcdProcess(std::vector<std::string> more) : more_(std::move(more)) {
   for (int i = 0; i < kStartsMax && pid_ < 0; ++i) {
     endpoint_ = free_address();
     peer_endpoint_ = free_address();
@@ -101,7 +104,8 @@ void EtcdProcess::start() {
   pid_ = spawn({.name = "test",
                 .endpoint = endpoint_,
                 .peer_endpoint = peer_endpoint_,
-                .cluster = "test=http://" + peer_endpoint_},
+                .cluster = "test=http://" + peer_endpoint_,
+                .more = more_},
                folder_);
   for (int i = 0; i < kAnswerTries && pid_ > 0; ++i) {
     if (answers(endpoint_)) return;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 #include "tests/store/temp_folder.h"
 
@@ -14,7 +15,8 @@ namespace swarmline {
 
 class EtcdProcess {
  public:
-  EtcdProcess();  // waits until it answers; fails the test when it does not
+  // Waits until it answers; fails the test when it does not. `more`: flags of etcd.
+  explicit EtcdProcess(std::vector<std::string> more = {});
   ~EtcdProcess();
   EtcdProcess(const EtcdProcess&) = delete;
   EtcdProcess& operator=(const EtcdProcess&) = delete;
@@ -34,6 +36,7 @@ class EtcdProcess {
   TempFolder folder_;
   std::string endpoint_;
   std::string peer_endpoint_;
+  std::vector<std::string> more_;
   pid_t pid_ = -1;
 };
 
