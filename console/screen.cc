@@ -204,7 +204,9 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
   lines.emplace_back();
   add_limited(lines, stages, stage_room);
   add_limited(lines, boundaries, room - stage_room);
-  const std::string& said = status.sentence.empty() ? status.era_sentence : status.sentence;
+  const std::string& said = !status.journal.empty()    ? status.journal
+                            : !status.sentence.empty() ? status.sentence
+                                                       : status.era_sentence;
   lines.push_back(said.empty() ? "" : painter.paint(kDim, said));
   lines.push_back(painter.paint(kDim, note));
   for (std::string& line : lines) line = cut_columns(line, style.columns);

@@ -67,13 +67,17 @@ Result<void> CoordinatorNode::open() {
   auto data = open_run_data(config, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
-  store_ = open_control_store({.etcd = config.run.etcd,
-                               .run_folder = folder_.path(),
-                               .run = config.run.name,
-                               .lease = from_seconds(config.run.etcd_lease_seconds)});
-  leadership_.emplace(runtime_, *store_, own_name(),
-                      [this](const std::string& why) { step_down(why); });
+  store_ = open_control_store(runtime_, {.etcd = config.run.etcd,
+                                         .run_folder = folder_.path(),
+                                         .run = config.run.name,
+                                         .lease = from_seconds(config.run.etcd_lease_seconds)});
+  make_leadership();
   return options_.standby ? Result<void>() : take_the_lead();
+}
+
+void CoordinatorNode::make_leadership() {
+  leadership_.emplace(runtime_, *store_, own_name(),
+                      [this](Leadership::End, const std::string& why) { lost_the_lead(why); });
 }
 
 Result<void> CoordinatorNode::take_the_lead() {
@@ -98,24 +102,32 @@ void CoordinatorNode::start() {
     if (auto led = lead(); !led) finish(std::unexpected(std::move(led).error()));
     return;
   }
+  stand_by();
+}
+
+void CoordinatorNode::stand_by() {
   if (handlers_.on_standing_by) handlers_.on_standing_by();
-  leadership_->stand_by([this](Result<Journal*> journal) { leads_after_all(std::move(journal)); });
+  leadership_->stand_by(
+      [this](Result<AsyncJournal*> journal) { leads_after_all(std::move(journal)); });
 }
 
 // The one who led before is gone.
-void CoordinatorNode::leads_after_all(Result<Journal*> journal) {
+void CoordinatorNode::leads_after_all(Result<AsyncJournal*> journal) {
   if (over_) return;
   const auto go_on = [&]() -> Result<void> {
     if (!journal) return std::unexpected(std::move(journal).error());
     journal_ = *journal;
-    const auto ended = Coordinator::has_ended(*journal_);
+    const auto ended = Coordinator::has_ended(journal_->at_once());
     if (!ended) return std::unexpected(ended.error());
     nothing_to_do_ = *ended;
     if (nothing_to_do_) return {};
     SWARMLINE_TRY(begin_folder([this] { return folder_.take_over(options_.config); }));
     return nothing_to_do_ ? Result<void>() : lead();
   };
-  if (auto led = go_on(); !led) return finish(std::unexpected(std::move(led).error()));
+  if (auto led = go_on(); !led) {
+    if (led.error().code != ErrorCode::kIo) return finish(std::unexpected(std::move(led).error()));
+    return lost_the_lead(led.error().what);
+  }
   if (nothing_to_do_) finish(RunOutcome{});
 }
 
@@ -178,6 +190,26 @@ void CoordinatorNode::look_whether_it_takes_peers(const Address& bound) {
   if (handlers_.on_listening) handlers_.on_listening(bound);
 }
 
+// It leaves its peers without a word: one that leads takes them on. Where nobody does, or nobody
+// can be asked, that may be this process again.
+void CoordinatorNode::lost_the_lead(const std::string& why) {
+  if (over_) return;
+  let_go();
+  if (const auto leader = store_->leader(); leader && *leader) return step_down(why);
+  log(LogLevel::kWarn, "{}; standing by", why);
+  make_leadership();
+  stand_by();
+}
+
+void CoordinatorNode::let_go() {
+  coordinator_.reset();
+  if (sink_) sink_->abandon();
+  network_->stop_listening();
+  journal_ = nullptr;
+  leadership_.reset();
+  store_->release();
+}
+
 // Another leads by now: the run is its, and so are the peers and the folder.
 void CoordinatorNode::step_down(const std::string& why) {
   finish(RunOutcome{kExitRefused, why});
@@ -185,7 +217,10 @@ void CoordinatorNode::step_down(const std::string& why) {
 
 void CoordinatorNode::coordinator_finished(RunOutcome outcome) {
   if (over_) return;
-  if (outcome.exit_code == kExitRefused) return step_down(outcome.sentence);
+  if (outcome.exit_code == kExitRefused) {  // not from inside the coordinator, which goes
+    runtime_.post(guard_.wrap([this, why = outcome.sentence] { lost_the_lead(why); }));
+    return;
+  }
   over_ = true;
   if (auto written = write_text_file_atomically(folder_.status(), coordinator_->status_json());
       !written) {

@@ -69,7 +69,11 @@ class CoordinatorNode {
   Result<void> begin_folder(const std::function<Result<RunStart>()>& begin);
   Result<void> open_files();
   Result<void> take_the_lead();
-  void leads_after_all(Result<Journal*> journal);
+  void stand_by();
+  void leads_after_all(Result<AsyncJournal*> journal);
+  void make_leadership();
+  void lost_the_lead(const std::string& why);
+  void let_go();
   Result<void> lead();
   void look_whether_it_takes_peers(const Address& bound);
   void step_down(const std::string& why);
@@ -83,7 +87,7 @@ class CoordinatorNode {
   std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
   std::optional<Leadership> leadership_;
-  Journal* journal_ = nullptr;  // of store_
+  AsyncJournal* journal_ = nullptr;  // of store_
   std::optional<RunData> data_;
   std::optional<LineFile> log_;
   CpuDevice writer_;  // of checkpoints

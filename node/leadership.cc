@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/marks.h"
 
 namespace swarmline {
 
@@ -17,26 +18,29 @@ std::string own_name() {
   return fmt::format("{}, process {}", host, ::getpid());
 }
 
-Leadership::Leadership(Runtime& runtime, ControlStore& store, std::string who,
-                       std::function<void(const std::string&)> on_deposed)
-    : runtime_(runtime), store_(store), who_(std::move(who)), on_deposed_(std::move(on_deposed)) {}
+Leadership::Leadership(Runtime& runtime, ControlStore& store, std::string who, OnEnd on_end)
+    : runtime_(runtime), store_(store), who_(std::move(who)), on_end_(std::move(on_end)) {}
 
-Result<Journal*> Leadership::try_lead() {
+Result<AsyncJournal*> Leadership::try_lead() {
+  const Instant asked = runtime_.now();
   const auto leads = store_.try_lead(who_);
   if (!leads) return std::unexpected(leads.error());
   if (!*leads) return nullptr;
   auto journal = store_.journal();
-  if (journal) renew_later();
+  if (!journal) return journal;
+  ends_at(asked + store_.lease_time());
+  renew_later();
   return journal;
 }
 
-void Leadership::stand_by(std::function<void(Result<Journal*>)> on_lead) {
+void Leadership::stand_by(OnLead on_lead) {
   runtime_.post(guard_.wrap([this, on_lead = std::move(on_lead)] { ask(on_lead); }));
 }
 
-void Leadership::ask(const std::function<void(Result<Journal*>)>& on_lead) {
+void Leadership::ask(const OnLead& on_lead) {
   auto journal = try_lead();
-  if (!journal && journal.error().code == ErrorCode::kIo) {
+  if (!journal && journal.error().code != ErrorCode::kIncompatible &&
+      journal.error().code != ErrorCode::kUserMistake) {
     log(LogLevel::kWarn, "{}", journal.error().what);
     journal = nullptr;
   }
@@ -47,13 +51,38 @@ void Leadership::ask(const std::function<void(Result<Journal*>)>& on_lead) {
 void Leadership::renew_later() {
   const Duration period = store_.renewal_period();
   if (period <= Duration{}) return;
-  runtime_.call_after(period, guard_.wrap([this] {
-    const auto renewed = store_.renew();
+  renewal_ = runtime_.call_after(period, guard_.wrap([this] { renew(); }));
+}
+
+void Leadership::renew() {
+  const Instant asked = runtime_.now();
+  store_.renew(guard_.wrap([this, asked](const Result<void>& renewed) {
     if (!renewed) log(LogLevel::kWarn, "{}", renewed.error().what);
     if (!renewed && renewed.error().code == ErrorCode::kRefused)
-      return on_deposed_(renewed.error().what);
+      return end(End::kDeposed, renewed.error().what);
+    if (renewed) ends_at(asked + store_.lease_time());
     renew_later();
   }));
+}
+
+void Leadership::ends_at(Instant when) {
+  if (store_.lease_time() <= Duration{}) return;
+  runtime_.cancel(expiry_);
+  expiry_ = runtime_.call_at(when, guard_.wrap([this] {
+    SWARMLINE_MARK("leadership.expired");
+    end(End::kExpired, fmt::format("the lead could not be renewed for {:.3g} s: another "
+                                   "coordinator may lead now",
+                                   to_seconds(store_.lease_time())));
+  }));
+}
+
+// What was asked before does nothing any more; on_end may destroy this.
+void Leadership::end(End how, const std::string& why) {
+  runtime_.cancel(expiry_);
+  runtime_.cancel(renewal_);
+  guard_.drop_callbacks();
+  const OnEnd on_end = on_end_;
+  on_end(how, why);
 }
 
 }  // namespace swarmline

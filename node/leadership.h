@@ -1,12 +1,16 @@
 // Who leads a run: taking the lead of a control store, waiting for it, and keeping it.
 //   Ownership: runtime and store outlive it. Destroying it asks and renews no more; the store keeps
 //              the lead until it is released or its lease ends.
-//   Thread:    control thread; calls block as the store's do.
-//   Errors:    kIo while standing by is logged, and tried again; any other error ends it.
+//   Lease:     where the lead has to be renewed and could not be for the store's lease_time(), by
+//              this process's own clock, another may lead by now: it ends by itself, before anybody
+//              says so.
+//   Thread:    control thread; asking for the lead blocks as the store does, renewing does not.
+//   Errors:    a standby outlasts whatever passes: only kIncompatible and kUserMistake end it.
 //   Bounds:    asks every kStandbyPeriod; renews every renewal_period() of the store.
 //   Source:    as engine/store/control_store.h.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -25,23 +29,33 @@ std::string own_name();
 
 class Leadership {
  public:
-  // `on_deposed`: another leads by now; the journal is its.
-  Leadership(Runtime& runtime, ControlStore& store, std::string who,
-             std::function<void(const std::string& why)> on_deposed);
+  // Once, after try_lead() or stand_by(): the journal is not this process's any more.
+  enum class End : std::uint8_t {
+    kDeposed,  // the store says that another leads, or that the lease is over
+    kExpired,  // the store could not be asked for as long as the lease
+  };
+  using OnEnd = std::function<void(End, const std::string& why)>;
+  Leadership(Runtime& runtime, ControlStore& store, std::string who, OnEnd on_end);
 
   // The journal, once this process leads; null while another does.
-  Result<Journal*> try_lead();
+  Result<AsyncJournal*> try_lead();
   // Asks until it leads; `on_lead` comes once, never inside this call. Destroying this ends it.
-  void stand_by(std::function<void(Result<Journal*>)> on_lead);
+  using OnLead = std::function<void(Result<AsyncJournal*>)>;
+  void stand_by(OnLead on_lead);
 
  private:
-  void ask(const std::function<void(Result<Journal*>)>& on_lead);
+  void ask(const OnLead& on_lead);
   void renew_later();
+  void renew();
+  void ends_at(Instant when);
+  void end(End how, const std::string& why);
 
   Runtime& runtime_;
   ControlStore& store_;
   std::string who_;
-  std::function<void(const std::string&)> on_deposed_;
+  OnEnd on_end_;
+  TimerId renewal_;
+  TimerId expiry_;
   CallbackGuard guard_;
 };
 

@@ -115,6 +115,7 @@ std::string describe(const RunStatus& status) {
       fmt::format("{}: {}{}\n  {}\n", status.run, status.state,
                   status.sentence.empty() ? "" : " (" + status.sentence + ")", plain_line(status));
   if (status.era > 0) out += fmt::format("  {}\n", status.era_sentence);
+  if (!status.journal.empty()) out += fmt::format("  {}\n", status.journal);
   for (const StageStatus& stage : status.stages) {
     out += fmt::format("  stage {}  layers [{}, {})\n", stage.stage, stage.first_layer,
                        stage.last_layer);

@@ -126,6 +126,7 @@ class Supervisor {
   std::optional<LiveScreen> screen_;
   std::optional<std::uint64_t> printed_step_;
   std::string printed_state_;
+  std::string printed_journal_;
   std::uint64_t printed_era_ = 0;
   Instant printed_at_{};
   std::string news_;  // on the screen, until
@@ -386,6 +387,9 @@ void Supervisor::show() {
   const Instant now = runtime_.now();
   if (status_.era != std::exchange(printed_era_, status_.era))
     std::printf("%s\n", status_.era_sentence.c_str());
+  if (status_.journal.empty() != std::exchange(printed_journal_, status_.journal).empty())
+    std::printf("%s\n", status_.journal.empty() ? "the journal can be written again"
+                                                : status_.journal.c_str());
   if (status_.state != printed_state_) {
     printed_state_ = status_.state;
     if (status_.state == "waiting") {

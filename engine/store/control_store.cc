@@ -5,14 +5,15 @@
 
 namespace swarmline {
 
-std::unique_ptr<ControlStore> open_control_store(const ControlStoreOptions& options) {
-  if (options.etcd.empty()) return open_embedded_store(options.run_folder);
+std::unique_ptr<ControlStore> open_control_store(Runtime& runtime,
+                                                 const ControlStoreOptions& options) {
+  if (options.etcd.empty()) return open_embedded_store(runtime, options.run_folder);
   std::vector<EtcdEndpoint> endpoints;
   for (const std::string& member : options.etcd) {
     const std::size_t colon = member.rfind(':');
     endpoints.push_back({member.substr(0, colon), member.substr(colon + 1)});
   }
-  return open_etcd_store(std::move(endpoints), options.run, options.lease);
+  return open_etcd_store(runtime, std::move(endpoints), options.run, options.lease);
 }
 
 }  // namespace swarmline

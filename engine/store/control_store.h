@@ -3,20 +3,25 @@
 //   Backends: embedded (journal.sqlite and coordinator.lock in the run folder: leads until the
 //             process ends), etcd (for fleets: leads while its lease lives); simulated
 //             (sim/doors/sim_control_store.h).
-//   Thread:   the control thread of the coordinator. Calls block: a file's fsync, or one exchange
-//             with etcd of at most kEtcdDeadline.
-//   Errors:   kRefused: another process leads, or may by now: step down, touch nothing. kIo: no
-//             answer in time, or the file system's sentence. kIncompatible: of a newer format.
+//   Thread:   the control thread of the coordinator. Calls block (a file's fsync, or exchanges with
+//             etcd of at most kEtcdDeadline each), but for renewals and the journal, which a leader
+//             uses while it leads: they have threads and connections of their own.
+//   Errors:   kRefused: another process leads, or may by now (a comparison was lost, or the lease
+//             is gone): step down, touch nothing. kIo: no answer in time, or another
+//             one than yes or no, or the file system's sentence: it may do later. kIncompatible: of
+//             a newer format.
 //   Source:   leases and fencing by the leader key's revision: etcd's recipe for elections.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
-#include "engine/store/journal.h"
+#include "engine/runtime/runtime.h"
+#include "engine/store/async_journal.h"
 
 namespace swarmline {
 
@@ -29,14 +34,17 @@ class ControlStore {
   virtual Result<bool> try_lead(const std::string& who) = 0;
   // Empty: nobody leads.
   virtual Result<std::optional<std::string>> leader() = 0;
-  // The leader says that it lives: at least every renewal_period().
-  virtual Result<void> renew() = 0;
+  // The leader says that it lives: at least every renewal_period(). `done` comes later, once.
+  using Renewed = std::function<void(Result<void>)>;
+  virtual void renew(Renewed done) = 0;
   virtual Duration renewal_period() const = 0;  // 0: never
+  // So long after a renewal was begun that succeeded, or after try_lead(), nobody else leads.
+  virtual Duration lease_time() const = 0;  // 0: for ever
   // Another may lead at once; what was written stays.
   virtual void release() = 0;
   // Of the leader; valid until release() and as long as the store. kRefused: this process does not
   // lead.
-  virtual Result<Journal*> journal() = 0;
+  virtual Result<AsyncJournal*> journal() = 0;
 };
 
 struct ControlStoreOptions {
@@ -45,6 +53,8 @@ struct ControlStoreOptions {
   std::string run;                // the run's name: what its keys in etcd begin with
   Duration lease = std::chrono::seconds(5);
 };
-std::unique_ptr<ControlStore> open_control_store(const ControlStoreOptions& options);
+// The runtime outlives it.
+std::unique_ptr<ControlStore> open_control_store(Runtime& runtime,
+                                                 const ControlStoreOptions& options);
 
 }  // namespace swarmline

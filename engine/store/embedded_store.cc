@@ -1,7 +1,9 @@
 #include "engine/store/embedded_store.h"
 
+#include <optional>
 #include <utility>
 
+#include "engine/store/journal_thread.h"
 #include "engine/store/run_lock.h"
 
 namespace swarmline {
@@ -10,8 +12,10 @@ namespace {
 
 class EmbeddedStore final : public ControlStore {
  public:
-  explicit EmbeddedStore(const std::string& run_folder)
-      : path_(run_folder + "/journal.sqlite"), lock_(run_folder + "/coordinator.lock") {}
+  EmbeddedStore(Runtime& runtime, const std::string& run_folder)
+      : runtime_(runtime),
+        path_(run_folder + "/journal.sqlite"),
+        lock_(run_folder + "/coordinator.lock") {}
 
   Result<bool> try_lead(const std::string& who) override {
     auto leads = lock_.try_acquire(who);
@@ -22,33 +26,40 @@ class EmbeddedStore final : public ControlStore {
       return std::unexpected(std::move(journal).error());
     }
     journal_ = std::move(*journal);
+    writer_.emplace(runtime_, *journal_);
     return true;
   }
 
   Result<std::optional<std::string>> leader() override { return lock_.holder(); }
-  Result<void> renew() override { return {}; }
+  void renew(Renewed done) override {
+    runtime_.post([done = std::move(done)] { done({}); });
+  }
   Duration renewal_period() const override { return {}; }
+  Duration lease_time() const override { return {}; }
 
   void release() override {
+    writer_.reset();
     journal_.reset();
     lock_.release();
   }
 
-  Result<Journal*> journal() override {
-    if (journal_) return journal_.get();
+  Result<AsyncJournal*> journal() override {
+    if (writer_) return &*writer_;
     return fail(ErrorCode::kRefused, "this process does not lead the run");
   }
 
  private:
+  Runtime& runtime_;
   std::string path_;
   RunLock lock_;
   std::unique_ptr<Journal> journal_;
+  std::optional<JournalThread> writer_;
 };
 
 }  // namespace
 
-std::unique_ptr<ControlStore> open_embedded_store(const std::string& run_folder) {
-  return std::make_unique<EmbeddedStore>(run_folder);
+std::unique_ptr<ControlStore> open_embedded_store(Runtime& runtime, const std::string& run_folder) {
+  return std::make_unique<EmbeddedStore>(runtime, run_folder);
 }
 
 }  // namespace swarmline

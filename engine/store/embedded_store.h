@@ -8,6 +8,6 @@
 
 namespace swarmline {
 
-std::unique_ptr<ControlStore> open_embedded_store(const std::string& run_folder);
+std::unique_ptr<ControlStore> open_embedded_store(Runtime& runtime, const std::string& run_folder);
 
 }  // namespace swarmline

@@ -75,12 +75,17 @@ Result<std::string> text_at(const json::object& object, std::string_view name) {
   return from_base64(found->get_string());
 }
 
-// The cluster has no leader now, or was too slow: another try may do better.
-bool is_unavailable(const json::object& answer) {
-  constexpr std::int64_t kDeadlineExceeded = 4, kUnavailable = 14;  // of gRPC
+constexpr std::int64_t kDeadlineExceeded = 4, kNotFound = 5, kUnavailable = 14;  // of gRPC
+
+std::int64_t grpc_code(const json::object& answer) {
   const json::value* code = answer.if_contains("code");
-  return code != nullptr && code->is_int64() &&
-         (code->get_int64() == kDeadlineExceeded || code->get_int64() == kUnavailable);
+  return code != nullptr && code->is_int64() ? code->get_int64() : 0;
+}
+
+// The cluster has no leader now, or was too slow: another member may do better.
+bool is_unavailable(const json::object& answer) {
+  const std::int64_t code = grpc_code(answer);
+  return code == kDeadlineExceeded || code == kUnavailable;
 }
 
 }  // namespace
@@ -198,9 +203,11 @@ Result<json::value> EtcdClient::call(std::string_view path, const json::value& r
       if (error == nullptr) return std::move(*answer);
       const std::string said =
           error->is_string() ? std::string(error->get_string().c_str()) : json::serialize(*error);
+      // Nothing but a lease is looked up by name: without it this process may lead no more.
       if (!is_unavailable(answer->get_object()))
-        return fail(ErrorCode::kRefused,
-                    fmt::format("etcd at {}:{}: {}", endpoint.host, endpoint.port, said));
+        return fail(
+            grpc_code(answer->get_object()) == kNotFound ? ErrorCode::kRefused : ErrorCode::kIo,
+            fmt::format("etcd at {}:{}: {}", endpoint.host, endpoint.port, said));
       text = fail(ErrorCode::kIo, said);
     }
     why = fmt::format("etcd at {}:{}: {}", endpoint.host, endpoint.port, text.error().what);
@@ -275,6 +282,12 @@ Result<void> EtcdClient::keep_alive(std::int64_t lease) {
 
 Result<void> EtcdClient::revoke_lease(std::int64_t lease) {
   auto answer = call("/v3/lease/revoke", {{"ID", std::to_string(lease)}});
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+Result<void> EtcdClient::compact(std::int64_t revision) {
+  auto answer = call("/v3/kv/compaction", {{"revision", std::to_string(revision)}});
   if (!answer) return std::unexpected(answer.error());
   return {};
 }

@@ -1,7 +1,8 @@
 // Speaks to an etcd cluster (3.4 and later) through its JSON gateway.
 //   Ownership: one connection, kept while it works; owns its sockets.
 //   Thread:    one. Calls block for at most `deadline`, and try one endpoint after the other.
-//   Errors:    kIo: nobody answered in time. kRefused: etcd said no; its sentence.
+//   Errors:    kIo: nobody answered in time, or etcd could not do it (no leader, its quota is full,
+//              too many requests, ...): its sentence. kRefused: the lease is not there any more.
 //   Bounds:    kAnswerBytesMax an answer.
 //   Source:    etcd 3.4, gRPC gateway and API reference v3.
 #pragma once
@@ -72,6 +73,8 @@ class EtcdClient {
   Result<std::int64_t> grant_lease(Duration time);
   Result<void> keep_alive(std::int64_t lease);  // kRefused: it is over
   Result<void> revoke_lease(std::int64_t lease);
+  // What was overwritten before that revision is forgotten, in the whole store.
+  Result<void> compact(std::int64_t revision);
 
  private:
   Result<boost::json::value> call(std::string_view path, const boost::json::value& request);

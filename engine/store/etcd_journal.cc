@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -168,8 +169,22 @@ class EtcdJournal final : public Journal {
     return find_last("events", events_);
   }
 
-  Result<void> put_meta(const std::string& key, const std::string& value) override {
-    return write(EtcdWrites().put(prefix_ + "meta/" + key, value));
+  Result<void> write(std::span<const JournalRecord> records) override {
+    Batch batch{.puts = {}, .removals = {}, .commits = commits_, .events = events_};
+    for (const JournalRecord& record : records)
+      std::visit([&](const auto& one) { add(batch, one); }, record);
+    EtcdWrites writes;
+    for (const auto& [key, value] : batch.puts) writes.put(key, value);
+    for (const std::string& key : batch.removals) writes.remove(key);
+    auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
+    if (!written) return std::unexpected(written.error());
+    if (!written->succeeded)
+      return fail(ErrorCode::kRefused,
+                  "this coordinator's lease is over: another one may lead now");
+    commits_ = batch.commits;
+    events_ = batch.events;
+    compact_now_and_then(written->revision);
+    return {};
   }
 
   Result<std::optional<std::string>> get_meta(const std::string& key) override {
@@ -177,12 +192,6 @@ class EtcdJournal final : public Journal {
     if (!found) return std::unexpected(found.error());
     if (found->entries.empty()) return std::nullopt;
     return std::move(found->entries.front().value);
-  }
-
-  Result<void> record_seat(const SeatRecord& seat) override {
-    return write(EtcdWrites().put(fmt::format("{}seats/{:010}/{:010}", prefix_,
-                                              seat.seat.peer.value, seat.seat.incarnation.value),
-                                  to_json(seat)));
   }
 
   Result<std::vector<SeatRecord>> seats() override {
@@ -210,10 +219,6 @@ class EtcdJournal final : public Journal {
     }
   }
 
-  Result<void> record_commit(const CommitRecord& commit) override {
-    return append("commits", commits_, kCommitsKept, to_json(commit));
-  }
-
   Result<std::optional<CommitRecord>> last_commit() override {
     auto newest = newest_of("commits", 1);
     if (!newest) return std::unexpected(newest.error());
@@ -235,13 +240,6 @@ class EtcdJournal final : public Journal {
     return commit;
   }
 
-  Result<void> record_event(double wall_seconds, const std::string& kind,
-                            const std::string& detail) override {
-    return append(
-        "events", events_, kEventsKept,
-        to_json(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail}));
-  }
-
   Result<std::vector<EventRecord>> events(std::size_t count_max) override {
     auto newest = newest_of("events", count_max);
     if (!newest) return std::unexpected(newest.error());
@@ -257,23 +255,38 @@ class EtcdJournal final : public Journal {
   }
 
  private:
+  // etcd takes a key once in a transaction: of several values the last one counts.
+  struct Batch {
+    std::map<std::string, std::string> puts;
+    std::vector<std::string> removals;
+    std::uint64_t commits, events;  // the newest one's number, with it
+  };
+  void add(Batch& batch, const MetaRecord& meta) const {
+    batch.puts[prefix_ + "meta/" + meta.key] = meta.value;
+  }
+  void add(Batch& batch, const SeatRecord& seat) const {
+    batch.puts[fmt::format("{}seats/{:010}/{:010}", prefix_, seat.seat.peer.value,
+                           seat.seat.incarnation.value)] = to_json(seat);
+  }
+  void add(Batch& batch, const CommitRecord& commit) const {
+    append(batch, "commits", batch.commits, kCommitsKept, to_json(commit));
+  }
+  void add(Batch& batch, const EventRecord& event) const {
+    append(batch, "events", batch.events, kEventsKept, to_json(event));
+  }
   // Numbers count up for ever; those kept are (number - kept, number].
-  Result<void> append(std::string_view table, std::uint64_t& number, std::uint64_t kept,
-                      const std::string& value) {
+  void append(Batch& batch, std::string_view table, std::uint64_t& number, std::uint64_t kept,
+              std::string value) const {
     const auto key = [&](std::uint64_t n) { return fmt::format("{}{}/{:020}", prefix_, table, n); };
-    EtcdWrites writes;
-    writes.put(key(number + 1), value);
-    if (number + 1 > kept) writes.remove(key(number + 1 - kept));
-    SWARMLINE_TRY(write(std::move(writes)));
-    ++number;
-    return {};
+    batch.puts[key(++number)] = std::move(value);
+    if (number > kept) batch.removals.push_back(key(number - kept));
   }
 
-  Result<void> write(EtcdWrites writes) {
-    auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
-    if (!written) return std::unexpected(written.error());
-    if (written->succeeded) return {};
-    return fail(ErrorCode::kRefused, "this coordinator's lease is over: another one may lead now");
+  // etcd keeps what was overwritten until it is told that nobody wants it, and takes no more when
+  // its quota is full. What comes of it is not heard: the next time does it, too.
+  void compact_now_and_then(std::int64_t revision) {
+    if (++writes_ % kWritesPerCompaction != 0 || revision <= kRevisionsKept) return;
+    static_cast<void>(client_.compact(revision - kRevisionsKept));
   }
 
   Result<std::vector<EtcdEntry>> newest_of(const std::string& table, std::size_t count_max) {
@@ -299,6 +312,7 @@ class EtcdJournal final : public Journal {
   std::int64_t leader_revision_;
   std::uint64_t commits_ = 0;  // the newest one's number
   std::uint64_t events_ = 0;
+  std::uint64_t writes_ = 0;
 };
 
 }  // namespace

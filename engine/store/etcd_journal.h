@@ -2,7 +2,9 @@
 // commits/NUMBER, events/NUMBER (JSON; docs/formats/journal.md). Every write is conditional on the
 // leader's key, so that one who does not lead any more writes nothing.
 //   Ownership: the client outlives it. Thread, errors: as control_store.h says.
-//   Bounds:    the newest kCommitsKept commits and kEventsKept events; older ones go.
+//   Bounds:    the newest kCommitsKept commits and kEventsKept events; older ones go. After every
+//              kWritesPerCompaction writes etcd is told to forget what was overwritten, but for its
+//              newest kRevisionsKept revisions, so that its quota lasts for any number of steps.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,8 @@ namespace swarmline {
 
 inline constexpr std::uint64_t kCommitsKept = 10'000;
 inline constexpr std::uint64_t kEventsKept = 10'000;
+inline constexpr std::uint64_t kWritesPerCompaction = 1000;
+inline constexpr std::int64_t kRevisionsKept = 1000;
 
 // `leader_revision`: at which the key `leader_key` was created by this process.
 Result<std::unique_ptr<Journal>> open_etcd_journal(EtcdClient& client, std::string prefix,

@@ -1,9 +1,12 @@
 #include "engine/store/etcd_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/store/etcd_journal.h"
+#include "engine/store/journal_thread.h"
+#include "engine/store/store_thread.h"
 
 namespace swarmline {
 
@@ -14,8 +17,12 @@ constexpr int kRenewalsPerLease = 3;
 
 class EtcdStore final : public ControlStore {
  public:
-  EtcdStore(std::vector<EtcdEndpoint> endpoints, const std::string& run, Duration lease)
-      : client_(std::move(endpoints), std::min(kEtcdDeadline, lease)),
+  EtcdStore(Runtime& runtime, const std::vector<EtcdEndpoint>& endpoints, const std::string& run,
+            Duration lease)
+      : runtime_(runtime),
+        client_(endpoints, std::min(kEtcdDeadline, lease)),
+        journal_client_(endpoints, std::min(kEtcdDeadline, lease)),
+        renewing_client_(endpoints, std::min(kEtcdDeadline, lease) / kRenewalsPerLease),
         prefix_("/swarmline/" + run + "/"),
         leader_key_(prefix_ + "leader"),
         lease_time_(lease) {}
@@ -34,14 +41,19 @@ class EtcdStore final : public ControlStore {
     EtcdWrites claim;
     claim.put(leader_key_, who, lease_);
     auto claimed = client_.write_if(leader_key_, 0, std::move(claim));
-    if (!claimed) return std::unexpected(claimed.error());
+    if (!claimed) {
+      if (claimed.error().code == ErrorCode::kRefused) lease_ = 0;  // it is over
+      return std::unexpected(claimed.error());
+    }
     const auto now = client_.range(leader_key_, "", 1);
     if (!now) return std::unexpected(now.error());
     // Not by what `claimed` says: when an answer is lost it is sent again, and finds its own key.
     if (now->entries.empty() || now->lease != lease_) return false;
-    auto journal = open_etcd_journal(client_, prefix_, leader_key_, now->create_revision);
+    auto journal = open_etcd_journal(journal_client_, prefix_, leader_key_, now->create_revision);
     if (!journal) return std::unexpected(journal.error());
     journal_ = std::move(*journal);
+    writer_.emplace(runtime_, *journal_);
+    renewals_.emplace(runtime_);
     return true;
   }
 
@@ -52,35 +64,51 @@ class EtcdStore final : public ControlStore {
     return std::move(found->entries.front().value);
   }
 
-  Result<void> renew() override { return client_.keep_alive(lease_); }
+  void renew(Renewed done) override {
+    if (!renewals_) return runtime_.post([done = std::move(done)] { done(not_the_leader()); });
+    renewals_->run([this, lease = lease_] { return renewing_client_.keep_alive(lease); },
+                   std::move(done));
+  }
   Duration renewal_period() const override { return lease_time_ / kRenewalsPerLease; }
+  Duration lease_time() const override { return lease_time_; }
 
   void release() override {
+    renewals_.reset();
+    writer_.reset();
     journal_.reset();
     // Not heard: the lease ends by itself.
     if (const auto lease = std::exchange(lease_, 0); lease != 0)
       static_cast<void>(client_.revoke_lease(lease));
   }
 
-  Result<Journal*> journal() override {
-    if (journal_) return journal_.get();
-    return fail(ErrorCode::kRefused, "this process does not lead the run");
+  Result<AsyncJournal*> journal() override {
+    if (writer_) return &*writer_;
+    return not_the_leader();
   }
 
  private:
-  EtcdClient client_;
+  static std::unexpected<Error> not_the_leader() {
+    return fail(ErrorCode::kRefused, "this process does not lead the run");
+  }
+
+  Runtime& runtime_;
+  EtcdClient client_;           // of the control thread
+  EtcdClient journal_client_;   // of the journal's
+  EtcdClient renewing_client_;  // of renewals: no write holds them up
   std::string prefix_;
   std::string leader_key_;
   Duration lease_time_;
   std::int64_t lease_ = 0;
   std::unique_ptr<Journal> journal_;
+  std::optional<JournalThread> writer_;
+  std::optional<StoreThread> renewals_;
 };
 
 }  // namespace
 
-std::unique_ptr<ControlStore> open_etcd_store(std::vector<EtcdEndpoint> endpoints,
+std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<EtcdEndpoint> endpoints,
                                               const std::string& run, Duration lease) {
-  return std::make_unique<EtcdStore>(std::move(endpoints), run, lease);
+  return std::make_unique<EtcdStore>(runtime, endpoints, run, lease);
 }
 
 }  // namespace swarmline

@@ -10,7 +10,7 @@
 
 namespace swarmline {
 
-std::unique_ptr<ControlStore> open_etcd_store(std::vector<EtcdEndpoint> endpoints,
+std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<EtcdEndpoint> endpoints,
                                               const std::string& run, Duration lease);
 
 }  // namespace swarmline

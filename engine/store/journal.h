@@ -1,9 +1,13 @@
-// The fourth door, control half: what the coordinator must not forget. Durable before it returns.
+// The fourth door, control half: what the coordinator must not forget. Durable before it returns;
+// async_journal.h is how a coordinator writes it without waiting.
 //   Backends: SqliteJournal (journal.sqlite in the run folder, WAL, synchronous = FULL),
 //             MemoryJournal (simulator, tests).
-//   Thread:   the control thread of the coordinator.
-//   Errors:   kIo with SQLite's sentence; kIncompatible when the file's format is newer than
-//             kJournalFormat or the file is another program's database.
+//   Thread:   one at a time.
+//   Errors:   kIo: it can't be written now (full, busy, an I/O error, no answer), with the sentence
+//             of SQLite or etcd: writing the same again later may do. kRefused: another leads.
+//             kIncompatible when the file's format is newer than kJournalFormat or the file is
+//             another program's database.
+//   Bounds:   kJournalBatchMax records a write.
 //   Tables of the SQLite form, for people (docs/formats/journal.md): meta(key, value),
 //   seats(peer, incarnation, stage, address, state), commits(number, step, version, loss, tokens,
 //   gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds, era, updates),
@@ -13,7 +17,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/ids.h"
@@ -22,6 +28,7 @@
 namespace swarmline {
 
 inline constexpr int kJournalFormat = 2;
+inline constexpr std::size_t kJournalBatchMax = 48;  // etcd takes 128 puts and removals at once
 
 struct CommitRecord {
   std::uint64_t step = 0;
@@ -36,37 +43,63 @@ struct CommitRecord {
   double wall_seconds = 0;                   // since 1970, when it was recorded
   std::uint32_t era = 0;
   std::uint64_t updates = 0;  // commits up to this one that were not skipped
+
+  bool operator==(const CommitRecord&) const = default;
 };
 
 struct SeatRecord {
   Seat seat;
   std::string address;
   std::string state;  // "active", "joining", "left", "fenced"
+
+  bool operator==(const SeatRecord&) const = default;
 };
 
 struct EventRecord {
   double wall_seconds = 0;
   std::string kind;
   std::string detail;
+
+  bool operator==(const EventRecord&) const = default;
 };
+
+struct MetaRecord {
+  std::string key;
+  std::string value;
+
+  bool operator==(const MetaRecord&) const = default;
+};
+using JournalRecord = std::variant<MetaRecord, SeatRecord, CommitRecord, EventRecord>;
 
 class Journal {
  public:
   virtual ~Journal() = default;
-  virtual Result<void> put_meta(const std::string& key, const std::string& value) = 0;
+  // In order, in one transaction: with an error nothing of it is there, or, where no answer came,
+  // all of it may be. The same records again change nothing then.
+  virtual Result<void> write(std::span<const JournalRecord> records) = 0;
   virtual Result<std::optional<std::string>> get_meta(const std::string& key) = 0;
-  // One row per (peer, incarnation): recording it again replaces stage, address and state.
-  virtual Result<void> record_seat(const SeatRecord& seat) = 0;
   // Ordered by (peer, incarnation).
   virtual Result<std::vector<SeatRecord>> seats() = 0;
-  // Appends: after a return to a checkpoint the same step is recorded once more.
-  virtual Result<void> record_commit(const CommitRecord& commit) = 0;
   // The commit recorded last.
   virtual Result<std::optional<CommitRecord>> last_commit() = 0;
-  virtual Result<void> record_event(double wall_seconds, const std::string& kind,
-                                    const std::string& detail) = 0;
   // The newest `count_max` events, oldest first.
   virtual Result<std::vector<EventRecord>> events(std::size_t count_max) = 0;
+
+  // ---- One record each ----
+  Result<void> put_meta(const std::string& key, const std::string& value) {
+    return write_one(MetaRecord{.key = key, .value = value});
+  }
+  // One row per (peer, incarnation): recording it again replaces stage, address and state.
+  Result<void> record_seat(const SeatRecord& seat) { return write_one(seat); }
+  // Appends: after a return to a checkpoint the same step is recorded once more.
+  Result<void> record_commit(const CommitRecord& commit) { return write_one(commit); }
+  Result<void> record_event(double wall_seconds, const std::string& kind,
+                            const std::string& detail) {
+    return write_one(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail});
+  }
+
+ private:
+  Result<void> write_one(const JournalRecord& record) { return write({&record, 1}); }
 };
 
 // Opens or creates the database at `path`.

@@ -10,8 +10,9 @@ namespace {
 
 class MemoryJournal final : public Journal {
  public:
-  Result<void> put_meta(const std::string& key, const std::string& value) override {
-    meta_[key] = value;
+  Result<void> write(std::span<const JournalRecord> records) override {
+    for (const JournalRecord& record : records)
+      std::visit([this](const auto& one) { put(one); }, record);
     return {};
   }
 
@@ -21,29 +22,13 @@ class MemoryJournal final : public Journal {
     return found->second;
   }
 
-  Result<void> record_seat(const SeatRecord& seat) override {
-    seats_[{seat.seat.peer, seat.seat.incarnation}] = seat;
-    return {};
-  }
-
   Result<std::vector<SeatRecord>> seats() override {
     std::vector<SeatRecord> all;
     for (const auto& [key, seat] : seats_) all.push_back(seat);
     return all;
   }
 
-  Result<void> record_commit(const CommitRecord& commit) override {
-    last_commit_ = commit;
-    return {};
-  }
-
   Result<std::optional<CommitRecord>> last_commit() override { return last_commit_; }
-
-  Result<void> record_event(double wall_seconds, const std::string& kind,
-                            const std::string& detail) override {
-    events_.push_back(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail});
-    return {};
-  }
 
   Result<std::vector<EventRecord>> events(std::size_t count_max) override {
     const std::size_t count = std::min(count_max, events_.size());
@@ -52,6 +37,11 @@ class MemoryJournal final : public Journal {
   }
 
  private:
+  void put(const MetaRecord& meta) { meta_[meta.key] = meta.value; }
+  void put(const SeatRecord& seat) { seats_[{seat.seat.peer, seat.seat.incarnation}] = seat; }
+  void put(const CommitRecord& commit) { last_commit_ = commit; }
+  void put(const EventRecord& event) { events_.push_back(event); }
+
   std::map<std::string, std::string> meta_;
   std::map<std::pair<PeerId, Incarnation>, SeatRecord> seats_;
   std::optional<CommitRecord> last_commit_;

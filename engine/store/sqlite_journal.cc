@@ -138,16 +138,15 @@ class SqliteJournal final : public Journal {
     sqlite3_busy_timeout(database_.get(), kBusyMilliseconds);
     SWARMLINE_TRY(query("PRAGMA journal_mode = WAL").run());
     SWARMLINE_TRY(query("PRAGMA synchronous = FULL").run());
-    SWARMLINE_TRY(query("BEGIN IMMEDIATE").run());
-    if (const Result<void> made = check_or_create(); !made) {
-      static_cast<void>(query("ROLLBACK").run());
-      return made;
-    }
-    return query("COMMIT").run();
+    return in_transaction([this] { return check_or_create(); });
   }
 
-  Result<void> put_meta(const std::string& key, const std::string& value) override {
-    return query("INSERT OR REPLACE INTO meta VALUES(?, ?)").bind(key).bind(value).run();
+  Result<void> write(std::span<const JournalRecord> records) override {
+    return in_transaction([this, records]() -> Result<void> {
+      for (const JournalRecord& record : records)
+        SWARMLINE_TRY(std::visit([this](const auto& one) { return put(one); }, record));
+      return {};
+    });
   }
 
   Result<std::optional<std::string>> get_meta(const std::string& key) override {
@@ -156,16 +155,6 @@ class SqliteJournal final : public Journal {
     if (!row) return std::unexpected(row.error());
     if (!*row) return std::nullopt;
     return statement.text(0);
-  }
-
-  Result<void> record_seat(const SeatRecord& seat) override {
-    return query("INSERT OR REPLACE INTO seats VALUES(?, ?, ?, ?, ?)")
-        .bind(std::uint64_t{seat.seat.peer.value})
-        .bind(std::uint64_t{seat.seat.incarnation.value})
-        .bind(std::uint64_t{seat.seat.stage.value})
-        .bind(seat.address)
-        .bind(seat.state)
-        .run();
   }
 
   Result<std::vector<SeatRecord>> seats() override {
@@ -184,26 +173,6 @@ class SqliteJournal final : public Journal {
       record.state = statement.text(4);
       all.push_back(std::move(record));
     }
-  }
-
-  Result<void> record_commit(const CommitRecord& commit) override {
-    return query(
-               "INSERT INTO commits(step, version, loss, tokens, gradient_norm, clip_scale, "
-               "learning_rate, skipped, group_digests, wall_seconds, era, updates) "
-               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-        .bind(commit.step)
-        .bind(commit.version)
-        .bind(commit.loss)
-        .bind(commit.tokens)
-        .bind(commit.gradient_norm)
-        .bind(commit.clip_scale)
-        .bind(commit.learning_rate)
-        .bind(std::uint64_t{commit.skipped})
-        .bind(join_hex(commit.group_digests))
-        .bind(commit.wall_seconds)
-        .bind(std::uint64_t{commit.era})
-        .bind(commit.updates)
-        .run();
   }
 
   Result<std::optional<CommitRecord>> last_commit() override {
@@ -229,15 +198,6 @@ class SqliteJournal final : public Journal {
                         .updates = statement.integer(11)};
   }
 
-  Result<void> record_event(double wall_seconds, const std::string& kind,
-                            const std::string& detail) override {
-    return query("INSERT INTO events(wall_seconds, kind, detail) VALUES(?, ?, ?)")
-        .bind(wall_seconds)
-        .bind(kind)
-        .bind(detail)
-        .run();
-  }
-
   Result<std::vector<EventRecord>> events(std::size_t count_max) override {
     Statement statement = query(
         "SELECT wall_seconds, kind, detail FROM (SELECT * FROM events ORDER BY number DESC LIMIT "
@@ -255,6 +215,60 @@ class SqliteJournal final : public Journal {
   }
 
  private:
+  // All of what `body` writes, or nothing.
+  template <typename Body>
+  Result<void> in_transaction(Body body) {
+    SWARMLINE_TRY(query("BEGIN IMMEDIATE").run());
+    Result<void> written = body();
+    if (written) written = query("COMMIT").run();
+    // Some errors have rolled it back already.
+    if (!written && sqlite3_get_autocommit(database_.get()) == 0)
+      static_cast<void>(query("ROLLBACK").run());
+    return written;
+  }
+
+  Result<void> put(const MetaRecord& meta) {
+    return query("INSERT OR REPLACE INTO meta VALUES(?, ?)").bind(meta.key).bind(meta.value).run();
+  }
+
+  Result<void> put(const SeatRecord& seat) {
+    return query("INSERT OR REPLACE INTO seats VALUES(?, ?, ?, ?, ?)")
+        .bind(std::uint64_t{seat.seat.peer.value})
+        .bind(std::uint64_t{seat.seat.incarnation.value})
+        .bind(std::uint64_t{seat.seat.stage.value})
+        .bind(seat.address)
+        .bind(seat.state)
+        .run();
+  }
+
+  Result<void> put(const CommitRecord& commit) {
+    return query(
+               "INSERT INTO commits(step, version, loss, tokens, gradient_norm, clip_scale, "
+               "learning_rate, skipped, group_digests, wall_seconds, era, updates) "
+               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+        .bind(commit.step)
+        .bind(commit.version)
+        .bind(commit.loss)
+        .bind(commit.tokens)
+        .bind(commit.gradient_norm)
+        .bind(commit.clip_scale)
+        .bind(commit.learning_rate)
+        .bind(std::uint64_t{commit.skipped})
+        .bind(join_hex(commit.group_digests))
+        .bind(commit.wall_seconds)
+        .bind(std::uint64_t{commit.era})
+        .bind(commit.updates)
+        .run();
+  }
+
+  Result<void> put(const EventRecord& event) {
+    return query("INSERT INTO events(wall_seconds, kind, detail) VALUES(?, ?, ?)")
+        .bind(event.wall_seconds)
+        .bind(event.kind)
+        .bind(event.detail)
+        .run();
+  }
+
   Statement query(const char* sql) { return {database_.get(), path_, sql}; }
 
   Result<std::uint64_t> number(const char* sql) {

@@ -2,8 +2,12 @@
 
 #include <utility>
 
+#include "base/callback_guard.h"
+#include "base/log.h"
+#include "base/marks.h"
 #include "pipeline/coordinator/reign.h"
 #include "pipeline/coordinator/run/reign_insight.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -12,31 +16,45 @@ class Coordinator::Impl {
   Impl(const CoordinatorParts::Doors& doors, CoordinatorOptions options,
        std::function<void(RunOutcome)> on_finished)
       : doors_(doors), options_(std::move(options)), on_finished_(std::move(on_finished)) {
-    begin({});
+    make({});
   }
   Reign& reign() { return *reign_; }
 
  private:
-  void begin(SelfRestart why) {
-    reign_.reset();  // the address and the journal are free again
+  void make(SelfRestart why) {
+    reign_.reset();  // the address is free again
     reign_ = std::make_unique<Reign>(
-        doors_, options_, why,
-        RunEnds{.finished = on_finished_, .again = [this](SelfRestart next) {
-                  begin(next);
-                  if (auto bound = reign_->start(); !bound)
-                    on_finished_({bound.error().code == ErrorCode::kRefused ? RunEnds::kDeposed : 1,
-                                  bound.error().what});
-                }});
+        doors_, options_, why, RunEnds{.finished = on_finished_, .again = [this](SelfRestart next) {
+                                         begin_again(next);
+                                       }});
+  }
+  // What the reign before was writing ends first; what it had not begun to write it never said.
+  void begin_again(SelfRestart why) {
+    doors_.journal.when_idle(guard_.wrap([this, why] {
+      make(why);
+      const auto bound = reign_->start();
+      if (bound) return;
+      if (bound.error().code == ErrorCode::kRefused)
+        return on_finished_({RunEnds::kDeposed, bound.error().what});
+      if (bound.error().code != ErrorCode::kIo) return on_finished_({1, bound.error().what});
+      SWARMLINE_MARK("coordinator.begins_again_later");
+      log(LogLevel::kWarn, "{}; tried again", bound.error().what);
+      doors_.network.stop_listening();
+      doors_.runtime.call_after(knobs().journal_retry_max,
+                                guard_.wrap([this, why] { begin_again(why); }));
+    }));
   }
 
   CoordinatorParts::Doors doors_;
   CoordinatorOptions options_;
   std::function<void(RunOutcome)> on_finished_;
   std::unique_ptr<Reign> reign_;
+  CallbackGuard guard_;
 };
 
-Coordinator::Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
-                         CoordinatorOptions options, std::function<void(RunOutcome)> on_finished)
+Coordinator::Coordinator(Runtime& runtime, Network& network, AsyncJournal& journal,
+                         CheckpointSink& sink, CoordinatorOptions options,
+                         std::function<void(RunOutcome)> on_finished)
     : impl_(std::make_unique<Impl>(
           CoordinatorParts::Doors{
               .runtime = runtime, .network = network, .journal = journal, .sink = sink},

@@ -8,6 +8,8 @@
 //   Eras:      when nobody holds a stage's state any more, the run goes back to its newest complete
 //              checkpoint (or the seed's parameters) by itself, under the next era. A journal that
 //              holds a run is gone on with in the same way.
+//   Journal:   written by another thread; what is decided is said once it is durable. While it
+//              can't be written, commits and seats wait, heartbeats and what was leased go on.
 //   Errors:    a poison microbatch, peers that fail one after the other, or a stage that nobody
 //              serves for [net] peers_wait_seconds ends the run with RunOutcome{1, sentence}.
 //              RunOutcome{3, sentence}: another coordinator leads the run, and it goes on there.
@@ -25,7 +27,7 @@
 #include "base/result.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
-#include "engine/store/journal.h"
+#include "engine/store/async_journal.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/protocol/insight.h"
 
@@ -33,7 +35,7 @@ namespace swarmline {
 
 class Coordinator {
  public:
-  Coordinator(Runtime& runtime, Network& network, Journal& journal, CheckpointSink& sink,
+  Coordinator(Runtime& runtime, Network& network, AsyncJournal& journal, CheckpointSink& sink,
               CoordinatorOptions options, std::function<void(RunOutcome)> on_finished);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;

@@ -16,7 +16,8 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                                    Questions questions)
     : shape(options),
       identity{.run_id = options.run_id},
-      journal(doors.journal),
+      writer(doors.runtime, doors.journal, questions.settle),
+      journal(writer),
       events(doors.runtime, journal, options.log_line),
       alarms(doors.runtime, std::move(questions.settle)),
       outbox(sessions, journal.progress()),
@@ -151,6 +152,7 @@ StatusSources CoordinatorParts::status_sources() const {
   return {.shape = shape,
           .identity = identity,
           .life = life,
+          .writer = writer,
           .sequence = sequence,
           .stats = stats,
           .sessions = sessions,

@@ -54,7 +54,7 @@ struct CoordinatorParts {
   struct Doors {
     Runtime& runtime;
     Network& network;
-    Journal& journal;
+    AsyncJournal& journal;
     CheckpointSink& sink;
   };
   struct Questions {  // that only the whole can answer
@@ -71,6 +71,7 @@ struct CoordinatorParts {
   // ---- The run, and how parts speak ----
   const RunShape shape;
   RunIdentity identity;
+  JournalWriter writer;
   RunJournal journal;
   EventLog events;
   Alarms alarms;

@@ -34,6 +34,7 @@ Result<Address> Reign::start() {
   if (!bound) return bound;
   parts_.detector.begin(parts_.alarms.now());
   SWARMLINE_TRY(settling_.open_journal(begun_so_.heard_nobody));
+  parts_.writer.flush();
   look();
   settling_.settle();
   return bound;
@@ -59,7 +60,7 @@ Result<Address> Reign::listen() {
     if (!try_at(*wanted)) return bound;
     if (*before && known && wanted->port == 0) say_moved(*known, *bound, taken);
   }
-  SWARMLINE_TRY(parts_.journal.record_address(to_string(*bound)));
+  parts_.journal.record_address(to_string(*bound));
   return bound;
 }
 
@@ -123,8 +124,8 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
     case MessageKind::kStatusRequest: {
       wire::StatusReply reply;
       reply.set_json(status_json());
-      return parts_.outbox.respond(std::move(respond),
-                                   make_frame(MessageKind::kStatusReply, reply));
+      return parts_.outbox.respond_freely(std::move(respond),
+                                          make_frame(MessageKind::kStatusReply, reply));
     }
     case MessageKind::kStopRequest: {
       auto stop = parse<wire::StopRequest>(frame);
@@ -132,7 +133,7 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
       wire::StopReply reply;
       reply.set_what(stop->now() ? "stopping at once"
                                  : "finishing the open step, then writing a checkpoint");
-      parts_.outbox.respond(std::move(respond), make_frame(MessageKind::kStopReply, reply));
+      parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStopReply, reply));
       return parts_.alarms.post([this, now = stop->now()] { settling_.request_stop(now); });
     }
     default:
@@ -145,8 +146,15 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
 // ---- Messages -----------------------------------------------------------------------------------
 
 void Reign::on_message(const SessionPtr& session, const Frame& frame) {
-  if (!session->has_seat() || parts_.life.is_over()) return;  // tools send requests only
   const MessageKind kind = kind_of(frame);
+  if (parts_.life.is_over()) return;
+  if (!session->has_seat()) {  // tools send requests only
+    // Its Hello waits for the journal, and says nothing of what its peer did after it.
+    if (session->said_hello && kind != MessageKind::kHeartbeat &&
+        parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
+      SWARMLINE_MARK("reign.held_before_its_seat");
+    return;
+  }
   parts_.detector.heard(session->seat, parts_.alarms.now());
   if (kind != MessageKind::kHeartbeat && kind != MessageKind::kGoodbye &&
       parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
@@ -188,7 +196,8 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
         parts_.detector.heartbeat(seat, m.jobs_done(), m.jobs_waiting(), parts_.alarms.now());
         parts_.detector.moved(seat, m.moved_bytes(), parts_.alarms.now());
         parts_.members.heartbeat(m);
-        parts_.outbox.send(session, make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
+        parts_.outbox.send_freely(session,
+                                  make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
         if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
       });
     case MessageKind::kLeave:
@@ -324,7 +333,7 @@ void Reign::on_stepped(const wire::Stepped& stepped) {
 
 void Reign::look() {
   const Instant now = parts_.alarms.now();
-  if (parts_.detector.was_stopped(now)) {
+  if (parts_.detector.overslept(now)) {
     log(LogLevel::kWarn, "the coordinator was stopped for {:.1f} s; all deadlines start over",
         to_seconds(parts_.detector.lateness(now)));
     parts_.alarms.stood_still();
@@ -332,6 +341,12 @@ void Reign::look() {
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();
     parts_.vigil.restart_deadlines();
+  }
+  if (parts_.writer.is_late(now)) {
+    SWARMLINE_MARK("reign.held_up_by_journal");
+    parts_.detector.is_held_up(now);
+    parts_.shadows.restart_deadlines(now);
+    parts_.takeovers.restart_deadlines();
   }
   parts_.alarms.at(parts_.detector.next_look(now), [this] {
     if (!parts_.life.is_over()) look();

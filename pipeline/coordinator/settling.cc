@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/marks.h"
 #include "engine/store/log_lines.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -16,10 +17,30 @@ namespace swarmline {
 void Settling::settle() {
   if (is_settling_) return;
   is_settling_ = true;
+  look_at_journal();
   std::uint32_t rounds = 0;
   while (!parts_.life.is_over() && settle_one()) SWARMLINE_CHECK(++rounds < kRoundsMax);
   is_settling_ = false;
+  parts_.writer.flush();
   parts_.outbox.flush();
+  parts_.events.flush();
+  say_farewell();
+}
+
+// What can't be written now is decided, and waits; only who doesn't lead any more gives up.
+void Settling::look_at_journal() {
+  CoordinatorParts& p = parts_;
+  const JournalWriter::News news = p.writer.take_news();
+  if (news.fails)
+    p.events.event_at_once(
+        "journal_fails",
+        fmt::format("the journal can't be written, and is tried again; commits and seats wait: {}",
+                    *news.fails),
+        LogLevel::kWarn);
+  if (news.well_after)
+    p.events.event("journal_well", fmt::format("the journal can be written again, after {:.3g} s",
+                                               to_seconds(*news.well_after)));
+  if (p.writer.refused()) p.rulings.step_down(p.writer.refused()->what);
 }
 
 // The first of the list that is due; false: nothing is.
@@ -28,7 +49,7 @@ bool Settling::settle_one() {
   if (p.rulings.any()) return carry_out_rulings(), true;
   if (p.recovery.is_due()) return end_recovery(), true;
   if (const auto found = p.beginning.take_found()) return begin_era(*found), true;
-  if (p.arrivals.is_due()) return p.arrivals.admit(), true;
+  if (p.arrivals.is_due() && !p.writer.is_late(p.alarms.now())) return p.arrivals.admit(), true;
   if (p.life.is<life::Forming>() && p.gathering.is_due()) {
     if (p.gathering.may_start(p.identity.era.value == 0)) start_training();
     return true;
@@ -76,12 +97,9 @@ void Settling::end_seat(const SeatLoss& loss) {
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
-  if (auto kept =
-          p.journal.record_seat({.seat = loss.seat,
-                                 .address = member.address,
-                                 .state = loss.how == Departure::kLeft ? "left" : "fenced"});
-      !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_seat({.seat = loss.seat,
+                         .address = member.address,
+                         .state = loss.how == Departure::kLeft ? "left" : "fenced"});
   tell_end_of_seat(loss, member, takes_followed);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
@@ -223,10 +241,7 @@ void Settling::seat_followers(StageId stage) {
 void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   CoordinatorParts& p = parts_;
   Member& member = p.members.at(seat.peer);
-  if (auto kept =
-          p.journal.record_seat({.seat = seat, .address = member.address, .state = "active"});
-      !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_seat({.seat = seat, .address = member.address, .state = "active"});
   member.state = MemberState::kReady;
   member.stepped = version;
   p.detector.works_from(seat, p.alarms.now());
@@ -277,8 +292,7 @@ void Settling::finish_eval(const Phase& phase) {
   p.ledger.commit(phase);
   for (RunObserver* observer : p.observers) observer->on_retired(phase);
   p.stats.on_evaluated(loss);
-  if (auto kept = p.journal.record_evaluated(phase.step); !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_evaluated(phase.step);
   wire::RetirePhase retire;
   *retire.mutable_phase() = to_wire(phase);
   p.audience.tell_serving(make_frame(MessageKind::kRetirePhase, retire));
@@ -337,8 +351,7 @@ void Settling::choose_codecs() {
     peers.push_back(static_cast<std::uint32_t>(p.members.ready_of(stage.stage).size()));
   const std::vector<std::string> changes = p.boundaries.on_commit(peers);
   if (changes.empty()) return;
-  if (auto kept = p.journal.record_codecs(p.boundaries.to_text()); !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_codecs(p.boundaries.to_text());
   for (const std::string& change : changes) p.events.event("codec", change);
 }
 

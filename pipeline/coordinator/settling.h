@@ -57,6 +57,7 @@ class Settling {
 
  private:
   // ---- settling.cc ----
+  void look_at_journal();
   bool settle_one();
   bool settle_steps();
   void carry_out_rulings();
@@ -90,6 +91,10 @@ class Settling {
   void fail(const std::string& sentence);
   void end(int exit_code, const std::string& sentence);
   void step_down(const std::string& why);
+  void tell_the_end();
+  void say_farewell();
+  void end_without_journal();
+  void leave(int exit_code, const std::string& sentence);
 
   CoordinatorParts& parts_;
   Network& network_;
@@ -103,7 +108,8 @@ class Settling {
   bool progress_ = false;        // cells have owners that they had not, or seats were lost
   bool phases_due_ = false;      // to be opened
   bool first_era_here_ = false;  // on a journal that held a run
-  std::string era_sentence_;     // why the newest era began, and where
+  std::optional<std::uint64_t> farewell_after_;  // so many records are durable
+  std::string era_sentence_;                     // why the newest era began, and where
   // Stages whose last peer failed, in a row, and how far the run had got then.
   std::uint32_t failed_stages_ = 0;
   std::uint64_t failed_after_ = 0;

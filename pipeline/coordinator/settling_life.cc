@@ -16,6 +16,8 @@ namespace swarmline {
 
 namespace {
 
+constexpr int kInterrupted = 130;
+
 // "step-100": what a checkpoint's path ends with.
 std::uint64_t version_in(const std::string& checkpoint) {
   std::uint64_t version = 0;
@@ -42,12 +44,17 @@ Result<void> Settling::open_journal(bool heard_nobody) {
   parts_.identity.term = Term{*term + 1};
   parts_.ledger.begin_term(parts_.identity.term);
   // First: whoever is asked under it may know that no older one counts.
-  SWARMLINE_TRY(parts_.journal.record_term(parts_.identity.term));
-  if (!*run_id) return parts_.journal.record_run_id(parts_.shape.options.run_id);
-
-  parts_.identity.run_id = **run_id;
   const auto run = parts_.journal.read();
   if (!run) return std::unexpected(run.error());
+  parts_.journal.record_term(parts_.identity.term);
+  if (!*run_id) {
+    parts_.journal.record_run_id(parts_.shape.options.run_id);
+    parts_.writer.opened();
+    return {};
+  }
+
+  parts_.identity.run_id = **run_id;
+  parts_.writer.opened();
   parts_.identity.era = run->era;
   if (run->codecs && !parts_.boundaries.restore(*run->codecs))
     log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
@@ -67,7 +74,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     known.insert(seat.seat.peer);
     if (seat.state != "active") continue;
     seat.state = "fenced";
-    SWARMLINE_TRY(parts_.journal.record_seat(seat));
+    parts_.journal.record_seat(seat);
   }
   first_era_here_ = true;
   roll_back("the coordinator was started again");
@@ -80,8 +87,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
 
 void Settling::start_training() {
   CoordinatorParts& p = parts_;
-  if (auto kept = p.journal.record_started(p.identity.era); !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_started(p.identity.era);
   const CheckpointSection& checkpoint = parts_.shape.options.config.checkpoint;
   if (!p.gathering.has_trained() && checkpoint.every_steps == 0 && checkpoint.every_minutes == 0 &&
       parts_.shape.options.config.balance.shadows.none())
@@ -183,10 +189,7 @@ void Settling::dismiss_everybody(const std::string& why) {
     p.members.fence(session->seat);
     p.detector.forget(peer);
     p.sessions.unseat(peer);
-    if (auto kept = p.journal.record_seat(
-            {.seat = session->seat, .address = member.address, .state = "fenced"});
-        !kept)
-      p.rulings.journal_failed(kept.error());
+    p.journal.record_seat({.seat = session->seat, .address = member.address, .state = "fenced"});
     wire::Fenced fenced;
     *fenced.mutable_seat() = to_wire(session->seat);
     fenced.set_reason(why);
@@ -204,8 +207,7 @@ void Settling::begin_era(const Result<void>& found) {
   ++p.identity.era.value;
   const std::uint64_t version = p.beginning.version();
   const std::string& path = p.beginning.path();
-  if (auto kept = p.journal.record_era(p.identity.era, version, p.beginning.updates(), path); !kept)
-    return p.rulings.journal_failed(kept.error());
+  p.journal.record_era(p.identity.era, version, p.beginning.updates(), path);
   const std::uint64_t reached = p.beginning.furthest();
   const std::string again =
       reached > version ? fmt::format("; steps {} to {} are computed again", version, reached - 1)
@@ -277,30 +279,25 @@ void Settling::step_down(const std::string& why) {
   SWARMLINE_MARK("settling.stepped_down");
   parts_.life.move_to(life::SteppedDown{why});
   log(LogLevel::kWarn, "{}", parts_.life.sentence());
-  parts_.alarms.post([this] {
-    network_.stop_listening();
-    parts_.sessions.close_all();
-    const auto finished = ends_.finished;
-    finished({RunEnds::kDeposed, parts_.life.sentence()});
-  });
+  parts_.alarms.post([this] { leave(RunEnds::kDeposed, parts_.life.sentence()); });
 }
 
 // ---- The end ------------------------------------------------------------------------------------
 
 void Settling::request_stop(bool now) {
   CoordinatorParts& p = parts_;
-  if (p.life.is_over()) return;
+  if (now) end_without_journal();
+  if (p.life.is_over()) return settle();
   if (now) {
-    end(130, "interrupted");
+    end(kInterrupted, "interrupted");
   } else if (p.life.is<life::RollingBack>()) {
     end(0, "stopped before the run went back to a checkpoint");
   } else if (p.life.is<life::Forming>()) {
     end(0, fmt::format("stopped before step {}", p.beginning.version()));
   } else if (p.life.is<life::Training>() || p.life.is<life::Recovering>()) {
     p.sequence.drain();
-    if (auto kept = p.journal.record_stopping(); !kept) {
-      p.rulings.journal_failed(kept.error());
-    } else if (p.life.is<life::Training>()) {
+    p.journal.record_stopping();
+    if (p.life.is<life::Training>()) {
       p.life.move_to(life::Draining{});
       p.events.event("drain", fmt::format("after step {}", p.sequence.committed()));
       phases_due_ = true;
@@ -320,20 +317,54 @@ void Settling::end(int exit_code, const std::string& sentence) {
   CoordinatorParts& p = parts_;
   p.life.move_to(life::Ended{.exit_code = exit_code, .sentence = sentence});
   p.events.event("end", sentence);
-  if (auto kept = p.journal.record_ended(); !kept)
-    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
+  p.journal.record_ended();
+  farewell_after_ = p.journal.progress().given;
+  tell_the_end();
+  // Whoever interrupts it does not wait for a disk that is full.
+  if (exit_code == kInterrupted)
+    p.alarms.after(knobs().last_record_time, [this] { end_without_journal(); });
+}
+
+void Settling::tell_the_end() {
+  const auto& ended = parts_.life.as<life::Ended>();
   wire::Shutdown shutdown;
-  shutdown.set_exit_code(static_cast<std::uint32_t>(exit_code));
-  shutdown.set_reason(sentence);
-  p.audience.tell_everybody(make_frame(MessageKind::kShutdown, shutdown));
-  p.arrivals.refuse_all("the run has ended: " + sentence);
-  // Peers get so long to hear the end before the coordinator's process goes.
-  p.alarms.after(knobs().farewell_time, [this, exit_code, sentence] {
-    network_.stop_listening();
-    parts_.sessions.close_all();
-    const auto finished = ends_.finished;
-    finished({exit_code, sentence});
+  shutdown.set_exit_code(static_cast<std::uint32_t>(ended.exit_code));
+  shutdown.set_reason(ended.sentence);
+  parts_.audience.tell_everybody(make_frame(MessageKind::kShutdown, shutdown));
+  parts_.arrivals.refuse_all("the run has ended: " + ended.sentence);
+}
+
+// The end was decided; once the journal has it, it is told, and peers get so long to hear it before
+// the coordinator's process goes.
+void Settling::say_farewell() {
+  CoordinatorParts& p = parts_;
+  if (!p.life.is<life::Ended>() || !farewell_after_) return;
+  if (p.writer.refused()) {
+    farewell_after_.reset();
+    return leave(RunEnds::kDeposed, p.writer.refused()->what);
+  }
+  if (p.journal.progress().durable < *farewell_after_) return;
+  farewell_after_.reset();
+  p.alarms.after(knobs().farewell_time, [this] {
+    const auto& ended = parts_.life.as<life::Ended>();
+    leave(ended.exit_code, ended.sentence);
   });
+}
+
+// What it had decided and not said is lost, as if it had been killed before.
+void Settling::end_without_journal() {
+  if (!parts_.life.is<life::Ended>() || !farewell_after_) return;
+  SWARMLINE_MARK("settling.ended_without_journal");
+  parts_.outbox.drop_waiting();
+  tell_the_end();
+  farewell_after_ = parts_.journal.progress().durable;
+}
+
+void Settling::leave(int exit_code, const std::string& sentence) {
+  network_.stop_listening();
+  parts_.sessions.close_all();
+  const auto finished = ends_.finished;
+  finished({exit_code, sentence});
 }
 
 }  // namespace swarmline

@@ -23,6 +23,7 @@ struct RunGlance {
   bool ended = false;       // all that follows is its end
   bool goes_back = false;   // it looks for where the next era begins
   bool recovering = false;  // it hears from its peers what they hold
+  bool is_held_up = false;  // what it decided waits for the journal to be said
   Era era;
   Version committed;
 };

@@ -54,6 +54,11 @@ struct Knobs {
   Duration era_pause_min = std::chrono::milliseconds(100);  // twice as long each time
   Duration era_pause_max = std::chrono::seconds(5);
   Duration redial_time = std::chrono::seconds(1);  // peers that live dial so often at least
+  // ---- Coordinator: its journal ----
+  Duration journal_retry_min = std::chrono::milliseconds(100);  // twice as long each time
+  Duration journal_retry_max = std::chrono::seconds(2);
+  Duration journal_late = std::chrono::milliseconds(250);  // then nobody new is answered
+  Duration last_record_time = std::chrono::seconds(2);     // for who was interrupted
   // ---- Coordinator: joiners and shadows ----
   Duration join_patience = std::chrono::seconds(30);        // others wait for one that stands still
   Duration shadow_late_min = std::chrono::seconds(2);       // with a step's result

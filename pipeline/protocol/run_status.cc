@@ -72,6 +72,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("version", status.version);
   member("era", status.era);
   member("era_sentence", status.era_sentence);
+  member("journal", status.journal);
   member("loss", status.loss);
   member("held_out_loss", status.held_out_loss);
   member("unigram_entropy", status.unigram_entropy);

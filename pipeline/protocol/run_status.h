@@ -67,6 +67,7 @@ struct RunStatus {
   std::uint64_t version = 0;
   std::uint64_t era = 0;       // raised each time the run goes back to a checkpoint
   std::string era_sentence;    // where the newest began, and why
+  std::string journal;         // why what is decided waits to be written down; empty: it does not
   std::optional<double> loss;  // nats per token, as are the following
   std::optional<double> held_out_loss;
   std::optional<double> unigram_entropy;

@@ -4,7 +4,10 @@
 #include <limits>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
+#include "base/marks.h"
 #include "engine/config/load.h"
 #include "sim/cluster/synthetic_source.h"
 
@@ -12,8 +15,9 @@ namespace swarmline {
 
 // What a coordinator's process has of the lead.
 struct SimCluster::Leading {
-  Leading(Runtime& runtime, SimLead& lead)
-      : store(lead.open()), leadership(runtime, *store, "a coordinator", [](const auto&) {}) {}
+  Leading(Runtime& runtime, SimNodeId node, SimLead& lead, const Leadership::OnEnd& on_end)
+      : store(lead.open(node)),
+        leadership(runtime, *store, fmt::format("the coordinator at node {}", node), on_end) {}
   std::unique_ptr<ControlStore> store;
   Leadership leadership;
 };
@@ -32,7 +36,9 @@ SimCluster::SimCluster(SimClusterOptions options)
                                                  : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes}),
-      journal_(runtime_, options_.journal_late) {
+      journal_(runtime_, options_.journal_late),
+      lead_(runtime_, journal_, options_.lease) {
+  journal_.disk().time = options_.journal_time;
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
@@ -51,11 +57,44 @@ SimCluster::SimCluster(SimClusterOptions options)
 }
 
 void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
-  ++reign_;
   lead_.expire();  // whoever led before is dead, or does not know it yet
-  leading_.push_back(std::make_unique<Leading>(runtime_.node(node), lead_));
+  leading_.push_back(
+      std::make_unique<Leading>(runtime_.node(node), node, lead_, on_end(node, address)));
   const auto journal = leading_.back()->leadership.try_lead();
   SWARMLINE_CHECK(journal && *journal != nullptr);
+  const auto bound = lead_from(node, address, **journal);
+  SWARMLINE_CHECK_MSG(bound.has_value(), bound ? "" : bound.error().what);
+}
+
+// Of the next reign: whoever is deposed hears it from its journal, too.
+Leadership::OnEnd SimCluster::on_end(SimNodeId node, const std::string& address) {
+  return [this, node, address, reign = reign_ + 1](Leadership::End how, const std::string&) {
+    if (how == Leadership::End::kExpired) step_aside(node, address, reign);
+  };
+}
+
+// As CoordinatorNode does: it lets go without a word, and leads again when it can.
+void SimCluster::step_aside(SimNodeId node, const std::string& address, std::uint64_t reign) {
+  SWARMLINE_MARK("sim_cluster.stepped_aside");
+  const bool led_last = reign == reign_;
+  std::erase_if(former_, [reign](const auto& former) { return former.first == reign; });
+  network_.node(node).stop_listening();
+  if (!led_last) return;  // a standby leads, and nobody needs another
+  coordinator_.reset();
+  leading_.push_back(
+      std::make_unique<Leading>(runtime_.node(node), node, lead_, on_end(node, address)));
+  leading_.back()->leadership.stand_by(
+      [this, node, address, reign](const Result<AsyncJournal*>& journal) {
+        SWARMLINE_CHECK(journal && *journal != nullptr);
+        if (reign != reign_) return;
+        const auto bound = lead_from(node, address, **journal);
+        SWARMLINE_CHECK_MSG(bound.has_value(), bound ? "" : bound.error().what);
+      });
+}
+
+Result<Address> SimCluster::lead_from(SimNodeId node, const std::string& address,
+                                      AsyncJournal& journal) {
+  ++reign_;
   CoordinatorOptions control;
   control.config = options_.config;
   control.config.net.listen = address;
@@ -69,14 +108,14 @@ void SimCluster::make_coordinator(SimNodeId node, const std::string& address) {
   control.checkpoints = sources_.back().get();
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
-  coordinator_ = std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), **journal,
+  coordinator_ = std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), journal,
                                                *sinks_.back(), control,
                                                [this, reign = reign_](RunOutcome outcome) {
                                                  if (reign == reign_) outcome_ = std::move(outcome);
                                                });
   auto bound = coordinator_->start();
-  SWARMLINE_CHECK_MSG(bound.has_value(), bound ? "" : bound.error().what);
-  address_ = *bound;
+  if (bound) address_ = *bound;
+  return bound;
 }
 
 void SimCluster::kill_coordinator(Death how) {
@@ -90,13 +129,13 @@ void SimCluster::kill_coordinator(Death how) {
 }
 
 void SimCluster::restart_coordinator() {
-  former_.push_back(std::move(coordinator_));
+  if (coordinator_) former_.emplace_back(reign_, std::move(coordinator_));
   runtime_.revive(kCoordinatorNode);
   make_coordinator(kCoordinatorNode, kCoordinatorAddress);
 }
 
 void SimCluster::take_over() {
-  former_.push_back(std::move(coordinator_));
+  if (coordinator_) former_.emplace_back(reign_, std::move(coordinator_));
   make_coordinator(kStandbyNode, kStandbyAddress);
 }
 
@@ -157,7 +196,8 @@ bool SimCluster::is_running(std::size_t i) const {
 
 bool SimCluster::serves(std::size_t i) const {
   const StagePeer& peer = *nodes_[i]->peer;
-  return runtime_.is_alive(node_of_peer(i)) && peer.serves() && coordinator_->serves(peer.seat());
+  return runtime_.is_alive(node_of_peer(i)) && peer.serves() && coordinator_ &&
+         coordinator_->serves(peer.seat());
 }
 
 std::optional<RunOutcome> SimCluster::run(Duration limit) {

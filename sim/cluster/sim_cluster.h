@@ -50,6 +50,8 @@ struct SimClusterOptions {
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
   Duration journal_late{};     // of SimJournal
+  Duration journal_time{};     // that a write takes, without faults
+  Duration lease{};            // of the lead; 0: it needs no renewal
   Duration checkpoint_read{};  // how long it takes to read one and to check its bytes
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
@@ -94,6 +96,7 @@ class SimCluster {
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
   Coordinator& coordinator() { return *coordinator_; }
+  bool has_coordinator() const { return coordinator_ != nullptr; }  // else nobody leads now
   StagePeer& peer(std::size_t i) { return *nodes_[i]->peer; }
   SimDevice& device(std::size_t i) { return nodes_[i]->device; }
   const SimPeer& machine(std::size_t i) const { return nodes_[i]->machine; }
@@ -108,7 +111,9 @@ class SimCluster {
   const std::optional<PeerOutcome>& outcome_of(std::size_t i) const { return nodes_[i]->outcome; }
 
   const std::vector<std::string>& log_lines() const { return log_lines_; }
-  Journal& journal() { return journal_; }
+  SimJournal& journal() { return journal_; }
+  Duration journal_time() const { return options_.journal_time; }
+  SimLead& lead() { return lead_; }
   const RunConfig& config() const { return options_.config; }
   // For oracles.
   void watch_journal(SimJournal::Watcher watcher) { journal_.watch(std::move(watcher)); }
@@ -136,6 +141,9 @@ class SimCluster {
 
   void make_peer(const SimPeer& machine);
   void make_coordinator(SimNodeId node, const std::string& address);
+  Result<Address> lead_from(SimNodeId node, const std::string& address, AsyncJournal& journal);
+  Leadership::OnEnd on_end(SimNodeId node, const std::string& address);
+  void step_aside(SimNodeId node, const std::string& address, std::uint64_t reign);
 
   SimClusterOptions options_;
   ModelSpec model_;
@@ -144,7 +152,7 @@ class SimCluster {
   SimNetwork network_;
   struct Leading;
   SimJournal journal_;
-  SimLead lead_{journal_};
+  SimLead lead_;
   std::uint64_t reign_ = 0;
   std::vector<std::unique_ptr<Leading>> leading_;  // of all coordinators that ever led
   SimCheckpoints checkpoints_{runtime_.rng("checkpoints")};
@@ -155,8 +163,9 @@ class SimCluster {
   std::unique_ptr<Coordinator> coordinator_;
   std::uint64_t coordinators_killed_ = 0;
   std::size_t ended_ = 0;
-  std::vector<std::unique_ptr<Coordinator>> former_;  // dead, or not leading any more
-  Address address_;                                   // of the coordinator
+  // Dead, or not leading any more, with the reign of each.
+  std::vector<std::pair<std::uint64_t, std::unique_ptr<Coordinator>>> former_;
+  Address address_;  // of the coordinator
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

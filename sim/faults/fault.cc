@@ -44,12 +44,18 @@ bool hits_coordinator(FaultKind kind) {
   return takes_two(kind) || kind == FaultKind::kFreeze || kind == FaultKind::kRestart ||
          kind == FaultKind::kCorrupt || kind == FaultKind::kStall ||
          kind == FaultKind::kPowerLoss || kind == FaultKind::kIsolate || kind == FaultKind::kMute ||
-         kind == FaultKind::kDeaf || kind == FaultKind::kFull || hits_disk(kind);
+         kind == FaultKind::kDeaf || kind == FaultKind::kFull || hits_disk(kind) ||
+         is_of_journal(kind);
 }
 
 bool hits_disk(FaultKind kind) {
   return kind == FaultKind::kDiskFull || kind == FaultKind::kDiskError ||
          kind == FaultKind::kDiskSlow || kind == FaultKind::kDiskStuck;
+}
+
+bool is_of_journal(FaultKind kind) {
+  return kind == FaultKind::kJournalError || kind == FaultKind::kJournalSlow ||
+         kind == FaultKind::kJournalSilent || kind == FaultKind::kStoreCut;
 }
 
 void FaultInjector::apply(const Fault& fault) {
@@ -58,6 +64,7 @@ void FaultInjector::apply(const Fault& fault) {
   SimNetwork& network = cluster_.network();
   const SimNodeId node = fault.node, other = fault.other;
   SWARMLINE_CHECK(node != kCoordinatorNode || hits_coordinator(fault.kind));
+  SWARMLINE_CHECK(node == kCoordinatorNode || !is_of_journal(fault.kind));
   note(fault);
   switch (fault.kind) {
     case FaultKind::kKill:
@@ -112,6 +119,11 @@ void FaultInjector::apply(const Fault& fault) {
       runtime.hurts(node);  // it may leave at any moment
       return runtime.node(node).post(
           [this, node, time = fault.time] { cluster_.peer(node - 1).request_drain(time); });
+    case FaultKind::kJournalError:
+    case FaultKind::kJournalSlow:
+    case FaultKind::kJournalSilent:
+    case FaultKind::kStoreCut:
+      return apply_to_journal(fault);
     default:
       return apply_lasting(fault);
   }
@@ -157,6 +169,31 @@ void FaultInjector::apply_lasting(const Fault& fault) {
   }
 }
 
+void FaultInjector::apply_to_journal(const Fault& fault) {
+  begin(fault.node);
+  SimJournalDisk& disk = cluster_.journal().disk();
+  switch (fault.kind) {
+    case FaultKind::kJournalError:
+      SWARMLINE_MARK("fault.journal_error");
+      disk.fails = "database or disk is full";
+      return heal_after(fault.time, {fault.node}, [&disk] { disk.fails.reset(); });
+    case FaultKind::kJournalSlow:
+      SWARMLINE_MARK("fault.journal_slow");
+      disk.time = from_seconds(to_seconds(kSlowWrite) * fault.factor);
+      return heal_after(fault.time, {fault.node},
+                        [&disk, usual = cluster_.journal_time()] { disk.time = usual; });
+    case FaultKind::kJournalSilent:
+      SWARMLINE_MARK("fault.journal_silent");
+      disk.silent = true;
+      return heal_after(fault.time, {fault.node}, [&disk] { disk.silent = false; });
+    default:
+      SWARMLINE_MARK("fault.store_cut");
+      cluster_.lead().cut_off(fault.node, true);
+      return heal_after(fault.time, {fault.node},
+                        [this, node = fault.node] { cluster_.lead().cut_off(node, false); });
+  }
+}
+
 bool FaultInjector::suffers(SimNodeId node, Duration grace) const {
   const auto found = suffering_.find(node);
   if (found == suffering_.end()) return false;
@@ -175,7 +212,8 @@ void FaultInjector::note(const Fault& fault) {
   std::string text = fmt::format("{:.6f} s: {} {}", to_seconds(cluster_.elapsed()),
                                  to_string(fault.kind), who(fault.node));
   if (takes_two(fault.kind)) text += fmt::format(" and {}", who(fault.other));
-  if (fault.kind == FaultKind::kSlow) text += fmt::format(" by {:.2g}", fault.factor);
+  if (fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kJournalSlow)
+    text += fmt::format(" by {:.2g}", fault.factor);
   if (fault.kind == FaultKind::kCorrupt)
     text += fmt::format(", one message in {:.2g}", fault.factor);
   if (fault.kind != FaultKind::kKill && fault.kind != FaultKind::kJoin &&

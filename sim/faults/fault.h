@@ -46,6 +46,11 @@ enum class FaultKind : std::uint8_t {
   kDiskError,  // one operation in `factor` fails
   kDiskSlow,   // everything takes `factor` times as long
   kDiskStuck,  // what is synced comes back after it
+  // Of the coordinator alone, for `time`:
+  kJournalError,   // its journal can't be written
+  kJournalSlow,    // each write takes `factor` times kSlowWrite
+  kJournalSilent,  // no write is answered
+  kStoreCut,       // it reaches neither its journal nor its lead: a lease runs out
 };
 struct FaultName {
   FaultKind kind;
@@ -76,21 +81,27 @@ inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
                                            FaultName{FaultKind::kDiskFull, "disk-full"},
                                            FaultName{FaultKind::kDiskError, "disk-error"},
                                            FaultName{FaultKind::kDiskSlow, "disk-slow"},
-                                           FaultName{FaultKind::kDiskStuck, "disk-stuck"}};
+                                           FaultName{FaultKind::kDiskStuck, "disk-stuck"},
+                                           FaultName{FaultKind::kJournalError, "journal-error"},
+                                           FaultName{FaultKind::kJournalSlow, "journal-slow"},
+                                           FaultName{FaultKind::kJournalSilent, "journal-silent"},
+                                           FaultName{FaultKind::kStoreCut, "store-cut"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool is_on_request(FaultKind kind);
 bool keeps_memory(FaultKind kind);      // whom it hits holds what it held, and goes on
 bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
-bool hits_disk(FaultKind kind);  // it concerns the checkpoints' disk; `node` is the coordinator
+bool hits_disk(FaultKind kind);      // it concerns the checkpoints' disk; `node` is the coordinator
+bool is_of_journal(FaultKind kind);  // it hits the coordinator alone
+inline constexpr Duration kSlowWrite = std::chrono::milliseconds(20);
 
 struct Fault {
   FaultKind kind = FaultKind::kKill;
   SimNodeId node = 1;                  // kCoordinatorNode too, where hits_coordinator()
   SimNodeId other = kCoordinatorNode;  // of links
   Duration time = std::chrono::seconds(1);
-  double factor = 4;                      // kSlow, kCorrupt, kDiskError, kDiskSlow; >= 1
+  double factor = 4;  // kSlow, kCorrupt, kJournalSlow, kDiskError, kDiskSlow; >= 1
   SimWake wake = SimWake::kSocketsFirst;  // kStall
 };
 
@@ -115,6 +126,7 @@ class FaultInjector {
   void apply_lasting(const Fault& fault);
   void lose_power(SimNodeId node, Duration time);
   void hurt_disk(const Fault& fault);
+  void apply_to_journal(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

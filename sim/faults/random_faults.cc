@@ -75,7 +75,7 @@ bool RandomFaults::enough_without(SimNodeId node) {
 }
 
 bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
-  if (options_.shadowed_stages == 0) return false;
+  if (options_.shadowed_stages == 0 || !cluster_.has_coordinator()) return false;
   const std::vector<Seat> hosts = cluster_.coordinator().shadow_hosts(stage);
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     const SimNodeId node = SimCluster::node_of_peer(i);
@@ -129,6 +129,9 @@ void RandomFaults::draw() {
     fault.time *= kDiskTimes;
     fault.factor *= fault.kind == FaultKind::kDiskSlow ? kDiskSlowness : 1;
     return injector_.apply(fault);
+  } else if (is_of_journal(fault.kind)) {
+    if (injector_.suffers(kCoordinatorNode)) return;
+    fault.node = kCoordinatorNode;
   } else if (at_coordinator && hits_coordinator(fault.kind) && !takes_two(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;

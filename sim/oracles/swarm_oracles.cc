@@ -50,14 +50,16 @@ SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
       each_(pace.each),
       orphans_(kOnItsWay + pace.patience),
       last_(cluster.coordinator().glance()) {
-  cluster_.watch_journal(
-      {.on_seat = [this](const SeatRecord& record) { on_seat(record); },
-       .on_event = [this](const std::string& kind,
-                          const std::string& detail) { on_event(kind, detail); }});
+  cluster_.watch_journal({.on_seat = [this](const SeatRecord& record) { on_seat(record); },
+                          .on_event = [this](const EventRecord& event) { on_event(event); }});
 }
 
 SwarmOracles::~SwarmOracles() {
   cluster_.watch_journal({});
+}
+
+double SwarmOracles::wall_seconds() const {
+  return cluster_.runtime().node(kCoordinatorNode).wall_seconds();
 }
 
 void SwarmOracles::find(OracleRule rule, std::string what) {
@@ -66,8 +68,9 @@ void SwarmOracles::find(OracleRule rule, std::string what) {
 }
 
 void SwarmOracles::look() {
-  look_at_era();
   look_at_exits();
+  if (!cluster_.has_coordinator()) return;
+  look_at_era();
   const Instant now = cluster_.runtime().now();
   if (now - sampled_ < each_) return;
   sampled_ = now;
@@ -79,7 +82,9 @@ void SwarmOracles::look() {
 void SwarmOracles::look_at_era() {
   const RunGlance now = cluster_.coordinator().glance();
   const RunGlance before = std::exchange(last_, now);
-  if (!now.goes_back || !before.trains) return;
+  if (now.trains && !before.trains) trains_since_ = wall_seconds();
+  const bool went_back = now.era.value > before.era.value;  // and is over that already
+  if (!(now.goes_back || went_back) || !before.trains) return;
   Version version = before.committed;
   if (before.recovering) {  // it has yet to hear what the journal says of this era
     const auto commit = cluster_.journal().last_commit();
@@ -126,15 +131,16 @@ void SwarmOracles::on_seat(const SeatRecord& record) {
   ++accounted_;
 }
 
-void SwarmOracles::on_event(std::string_view kind, std::string_view detail) {
+// It is written later than it happened.
+void SwarmOracles::on_event(const EventRecord& event) {
   ++accounted_;
-  if (kind == "new_era") look_at_era();  // it may be over when somebody looks next
-  if (kind != "peer_lost") return;
+  if (event.kind != "peer_lost") return;
   // Before a run trains nobody holds what others do not.
+  const bool trained = last_.trains && event.wall_seconds > trains_since_;
   const auto node = node_of(last_seat_.peer);
-  if (!node || !cluster_.coordinator().glance().trains || cluster_.runtime().hurt(*node) > 0)
-    return;
-  find(OracleRule::kFence, fmt::format("node {} was not hurt and is fenced: {}", *node, detail));
+  if (!node || !trained || cluster_.runtime().hurt(*node) > 0) return;
+  find(OracleRule::kFence,
+       fmt::format("node {} was not hurt and is fenced: {}", *node, event.detail));
 }
 
 void SwarmOracles::look_at_exits() {
@@ -152,6 +158,7 @@ void SwarmOracles::look_at_exits() {
 // ---- Now and then -------------------------------------------------------------------------------
 
 void SwarmOracles::look_all() {
+  if (!cluster_.has_coordinator()) return;
   std::set<MicrobatchId> tried;
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     if (!cluster_.is_running(i)) continue;
@@ -166,7 +173,7 @@ void SwarmOracles::look_all() {
                           kWritesAtOnce + 8 * (accounted_ + last_.committed.value)};
   if (auto wrong = sizes_.sample("the run", {&journal, 1}))
     find(OracleRule::kSize, std::move(*wrong));
-  const bool calm = cluster_.runtime().is_alive(kCoordinatorNode) &&
+  const bool calm = cluster_.runtime().is_alive(kCoordinatorNode) && !last_.is_held_up &&
                     cluster_.runtime().frozen() == 0 && cluster_.network().is_open();
   if (const auto orphan = orphans_.sample(cluster_.runtime().now(),
                                           cluster_.coordinator().relying_on_tries(), tried, calm))

@@ -58,10 +58,11 @@ class SwarmOracles {
 
  private:
   void find(OracleRule rule, std::string what);
+  double wall_seconds() const;
   void look_at_era();
   void look_at_exits();
   void on_seat(const SeatRecord& record);
-  void on_event(std::string_view kind, std::string_view detail);
+  void on_event(const EventRecord& event);
   std::optional<HeldState::How> held_as(StageId stage, Era era, Version version) const;
   std::optional<SimNodeId> node_of(PeerId peer) const;
 
@@ -71,6 +72,7 @@ class SwarmOracles {
   SizeWatch sizes_;
   std::vector<OracleFinding> findings_;
   RunGlance last_;
+  double trains_since_ = 0;  // wall seconds
   Seat last_seat_;
   std::set<std::size_t> ended_;  // peers
   Instant sampled_{};

@@ -151,7 +151,7 @@ SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coor
     if (!may_be_coordinator)
       keys.mistake("faults", key,
                    "found \"coordinator\", which can be stopped, restarted, cut off or corrupt, "
-                   "but not this; expected the number of a machine");
+                   "or have a journal that fails, but not this; expected the number of a machine");
     return kCoordinatorNode;
   }
   std::uint64_t number = 1;
@@ -177,7 +177,7 @@ TimedFault read_fault(ScenarioKeys& keys, const std::string& name, std::uint32_t
   keys.real("faults", key("factor"), timed.fault.factor, 1, 1e6);
   const bool two = takes_two(timed.fault.kind);
   timed.fault.node =
-      hits_disk(timed.fault.kind)
+      hits_disk(timed.fault.kind) || is_of_journal(timed.fault.kind)
           ? kCoordinatorNode
           : read_node(keys, key("machine"), hits_coordinator(timed.fault.kind), machines);
   if (keys.has("faults", key("other"))) {
@@ -211,7 +211,7 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
   if (per_hour == 0) return;
   if (random.kinds.empty())
     for (const FaultName& kind : kFaultKinds)
-      if (!kind.on_request) random.kinds.push_back(kind.kind);
+      if (!kind.on_request && !is_of_journal(kind.kind)) random.kinds.push_back(kind.kind);
   random.gap = from_seconds(3600 / per_hour);
   random.count = kScenarioFaultsMax;
 }

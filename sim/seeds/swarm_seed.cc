@@ -71,7 +71,7 @@ class Watch {
   bool run_until(const std::function<bool()>& done, Duration limit) {
     const bool ended = cluster_.run_until(
         [&] {
-          cluster_.coordinator().check_invariants();
+          if (cluster_.has_coordinator()) cluster_.coordinator().check_invariants();
           for (std::size_t i = 0; i < cluster_.peers(); ++i) cluster_.peer(i).check_invariants();
           if (cluster_.coordinators_killed() > killed_) on_power_cut();
           oracles_.look();
@@ -90,6 +90,7 @@ class Watch {
   void on_commit(const Frame& frame) {
     const auto commit = parse<wire::Commit>(frame);
     announced_ = commit->step() + 1;
+    announced_commits_ = cluster_.journal().commits();
     if (journaled() != announced_)
       violate(fmt::format("commit {} is announced before the journal has it", announced_));
   }
@@ -100,7 +101,7 @@ class Watch {
   // What anybody heard of was synced before.
   void on_power_cut() {
     killed_ = cluster_.coordinators_killed();
-    if (journaled() != announced_)
+    if (cluster_.journal().commits() < announced_commits_)
       violate(
           fmt::format("commit {} was announced, and is lost with what was not synced", announced_));
     const auto kept = cluster_.journal().seats();
@@ -128,6 +129,7 @@ class Watch {
   bool trains_ = false;
   std::uint64_t killed_ = 0;  // coordinators
   std::uint64_t announced_ = 0;
+  std::uint64_t announced_commits_ = 0;  // that the journal had when one was announced last
   std::set<Seat> seats_;
 };
 
@@ -274,8 +276,9 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   if (!calm) watch.violate("the faults do not end");
   const Duration patience = scenario.patience + kLivenessRuns * reference.time + waits;
   if (!watch.run_until(ended, patience))
-    watch.violate(fmt::format("no end within {:.0f} s after the last fault: {}",
-                              to_seconds(patience), cluster.coordinator().status_json()));
+    watch.violate(fmt::format(
+        "no end within {:.0f} s after the last fault: {}", to_seconds(patience),
+        cluster.has_coordinator() ? cluster.coordinator().status_json() : "nobody leads"));
   if (ended() && cluster.outcome()->exit_code != 0)
     watch.violate("the run failed: " + cluster.outcome()->sentence);
   if (ended() && cluster.checkpoint().version() != scenario.swarm.config.run.steps)
@@ -294,6 +297,17 @@ void run_once(const SeedScenario& scenario, const Reference& reference, SeedOutc
   outcome.steps += cluster.runtime().events();
   outcome.virtual_seconds = to_seconds(cluster.elapsed());
   outcome.trace_hash = cluster.trace_hash();
+}
+
+// How its journal does, and what happens to it: in one seed of four.
+void draw_journal(Rng rng, SeedScenario& scenario) {
+  if (!once_in(rng, 4)) return;
+  scenario.swarm.journal_time = one_of<Duration>(rng, {0ms, 1ms, 5ms, 30ms});
+  if (once_in(rng, 2)) scenario.swarm.lease = one_of<Duration>(rng, {200ms, 1s, 5s});
+  for (const FaultName& kind : kFaultKinds)
+    if (is_of_journal(kind.kind) && (once_in(rng, 2) || (kind.kind == FaultKind::kStoreCut &&
+                                                         scenario.swarm.lease > Duration{})))
+      scenario.faults.kinds.push_back(kind.kind);
 }
 
 }  // namespace
@@ -332,7 +346,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   RandomFaultOptions& faults = scenario.faults;
   for (const FaultName& kind : kFaultKinds)
     if (kind.kind != FaultKind::kCorrupt && !kind.on_request && !hits_disk(kind.kind) &&
-        once_in(rng, 2))
+        !is_of_journal(kind.kind) && once_in(rng, 2))
       faults.kinds.push_back(kind.kind);
   Rng damage = root.split("damage");  // of its own: the other draws are older
   if (once_in(damage, 4)) faults.kinds.push_back(FaultKind::kCorrupt);
@@ -344,6 +358,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
     if (swarm.config.checkpoint.every_steps == 0)
       swarm.config.checkpoint.every_steps = 1 + disk.below(3);
   }
+  draw_journal(root.split("journal"), scenario);
   if (faults.kinds.empty()) faults.kinds.push_back(FaultKind::kKill);
   faults.count = 2 + rng.below(24);
   faults.gap = one_of<Duration>(rng, {5ms, 50ms, 300ms});

@@ -113,13 +113,14 @@ class Checkpoints : public ::testing::Test {
   bool send(const Seat& seat, const std::string& sha256 = "right") {
     const auto answered = send_later(seat, sha256);
     sink.work();
-    bench.outbox.flush();
+    bench.flush();
     return *answered && (*answered)->has_value();
   }
   // Why the newest one was given up.
   std::string abandoned() {
+    bench.flush();
     std::string why;
-    for (const EventRecord& event : *bench.store->events(100))
+    for (const EventRecord& event : *bench.store.events(100))
       if (event.kind == "checkpoint_abandoned") why = event.detail;
     return why;
   }
@@ -244,7 +245,7 @@ TEST_F(Checkpoints, APieceThatIsSentAgainIsAnsweredAndCountsOnce) {
   begin(8);
   const auto first = send_later(a), second = send_later(a);
   sink.work();
-  bench.outbox.flush();
+  bench.flush();
   EXPECT_FALSE(first->has_value()) << "nobody waits for that one";
   EXPECT_TRUE(second->has_value() && (*second)->has_value());
   EXPECT_EQ(sink.written, 3U);
@@ -282,13 +283,13 @@ TEST_F(Checkpoints, PeersThatSeeTheFolderWriteThePartsThemselves) {
                           [answered](const Result<Frame>& answer) {
                             *answered = answer ? Result<void>() : std::unexpected(answer.error());
                           });
-    bench.outbox.flush();
+    bench.flush();
     return answered;
   };
   const auto opened = says(b, 0, 0, 0, false);
   EXPECT_FALSE(opened->has_value()) << "the folder is not there yet";
   sink.work();
-  bench.outbox.flush();
+  bench.flush();
   EXPECT_TRUE(opened->has_value() && (*opened)->has_value());
   EXPECT_TRUE(says(b, 0, 0, 10, false)->has_value());
   EXPECT_FALSE((*says(b, 0, 5, 20, false))->has_value()) << "out of order";

@@ -72,17 +72,22 @@ struct PartsBench {
     sessions.unseat(seat.peer);
     return {.seat = seat, .why = "lost", .how = Departure::kLost};
   }
+  // As the end of settling.
+  void flush() {
+    writer.flush();
+    outbox.flush();
+  }
   // Messages of that kind that the peer has been told, in order.
   template <typename Message>
   std::vector<Message> told(const Seat& seat, MessageKind kind) {
-    outbox.flush();
+    flush();
     std::vector<Message> messages;
     for (const Frame& frame : peers.at(seat).channel->said)
       if (kind_of(frame) == kind) messages.push_back(*parse<Message>(frame));
     return messages;
   }
   std::size_t count(const Seat& seat, MessageKind kind) {
-    outbox.flush();
+    flush();
     std::size_t count = 0;
     for (const Frame& frame : peers.at(seat).channel->said) count += kind_of(frame) == kind;
     return count;
@@ -114,18 +119,19 @@ struct PartsBench {
   }
 
   std::unique_ptr<ControlStore> led() {
-    std::unique_ptr<ControlStore> opened = lead.open();
+    std::unique_ptr<ControlStore> opened = lead.open(0);
     opened->try_lead("bench").value();
     return opened;
   }
 
   const CoordinatorOptions options;
   SimRuntime clock{1};
-  std::unique_ptr<Journal> store = make_memory_journal();
-  SimLead lead{*store};  // expire(): another process leads, and the journal is refused
+  SimJournal store{clock};
+  SimLead lead{clock, store};  // expire(): another process leads, and the journal is refused
   std::unique_ptr<ControlStore> leader = led();
   const RunShape shape{options};
-  RunJournal journal{**leader->journal()};
+  JournalWriter writer{clock.node(0), **leader->journal(), [] {}};
+  RunJournal journal{writer};
   EventLog events{clock.node(0), journal, {}};
   std::size_t settled = 0;
   Alarms alarms{clock.node(0), [this] { ++settled; }};

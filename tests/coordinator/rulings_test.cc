@@ -19,15 +19,6 @@ TEST(Rulings, TheFirstWordOfASeatsEndCounts) {
   EXPECT_FALSE(rulings.any());
 }
 
-TEST(Rulings, AJournalThatIsAnothersIsNoFailure) {
-  Rulings rulings;
-  rulings.journal_failed({ErrorCode::kRefused, "the lead was lost"});
-  EXPECT_FALSE(rulings.take_failure().has_value());
-  EXPECT_EQ(rulings.take_step_down(), "the lead was lost");
-  rulings.journal_failed({ErrorCode::kIo, "disk full"});
-  EXPECT_EQ(rulings.take_failure(), "the journal can't be written: disk full");
-}
-
 TEST(Rulings, WhereAllSeatsAreOverNoneIsLost) {
   Rulings rulings;
   rulings.lose(kSeat, "silent");

@@ -1,13 +1,25 @@
 #include "pipeline/coordinator/run/run_journal.h"
 
+#include <memory>
+
 #include <gtest/gtest.h>
+
+#include "sim/doors/sim_runtime.h"
 
 namespace swarmline {
 namespace {
 
+// A journal in memory, and the way into it.
+struct Kept {
+  SimRuntime clock{1};
+  std::unique_ptr<Journal> journal = make_memory_journal();
+  ImmediateJournal immediate{*journal};
+  JournalWriter writer{clock.node(0), immediate, [] {}};
+};
+
 TEST(RunJournal, ANewOneHasNoRun) {
-  const auto journal = make_memory_journal();
-  RunJournal run(*journal);
+  Kept kept;
+  RunJournal run(kept.writer);
   EXPECT_EQ(*run.term(), 0U);
   EXPECT_FALSE(run.run_id()->has_value());
   const auto read = run.read();
@@ -18,12 +30,15 @@ TEST(RunJournal, ANewOneHasNoRun) {
 }
 
 TEST(RunJournal, SaysWhetherItsPeersMayHoldOpenSteps) {
-  const auto journal = make_memory_journal();
-  RunJournal run(*journal);
-  ASSERT_TRUE(run.record_era(Era{2}, 40, 38, "checkpoints/step-40").has_value());
+  Kept kept;
+  RunJournal run(kept.writer);
+  run.record_era(Era{2}, 40, 38, "checkpoints/step-40");
+  kept.writer.flush();
   EXPECT_FALSE(run.read()->is_training());
-  ASSERT_TRUE(run.record_started(Era{2}).has_value());
-  ASSERT_TRUE(run.record_stopping().has_value());
+  run.record_started(Era{2});
+  kept.writer.flush();
+  run.record_stopping();
+  kept.writer.flush();
   auto read = run.read();
   EXPECT_TRUE(read->is_training());
   EXPECT_TRUE(read->stopping);
@@ -31,31 +46,36 @@ TEST(RunJournal, SaysWhetherItsPeersMayHoldOpenSteps) {
   EXPECT_EQ(read->era_updates, 38U);
   EXPECT_EQ(read->checkpoint, "checkpoints/step-40");
   // The next era has not begun to train; peers of the one before may be about.
-  ASSERT_TRUE(run.record_era(Era{3}, 40, 38, "checkpoints/step-40").has_value());
+  run.record_era(Era{3}, 40, 38, "checkpoints/step-40");
+  kept.writer.flush();
   read = run.read();
   EXPECT_FALSE(read->is_training());
   EXPECT_TRUE(read->has_trained());
-  ASSERT_TRUE(run.record_ended().has_value());
+  run.record_ended();
+  kept.writer.flush();
   EXPECT_FALSE(run.read()->has_trained());
-  EXPECT_TRUE(*RunJournal::has_ended(*journal));
-  ASSERT_TRUE(run.record_started(Era{3}).has_value());
-  EXPECT_FALSE(*RunJournal::has_ended(*journal));
+  EXPECT_TRUE(*RunJournal::has_ended(*kept.journal));
+  run.record_started(Era{3});
+  kept.writer.flush();
+  EXPECT_FALSE(*RunJournal::has_ended(*kept.journal));
   EXPECT_FALSE(run.read()->stopping) << "it was asked to stop before it began again";
 }
 
 TEST(RunJournal, ANewEraHasEvaluatedNothing) {
-  const auto journal = make_memory_journal();
-  RunJournal run(*journal);
-  ASSERT_TRUE(run.record_evaluated(30).has_value());
+  Kept kept;
+  RunJournal run(kept.writer);
+  run.record_evaluated(30);
+  kept.writer.flush();
   EXPECT_EQ(run.read()->evaluated, 30U);
-  ASSERT_TRUE(run.record_era(Era{1}, 20, 20, "").has_value());
+  run.record_era(Era{1}, 20, 20, "");
+  kept.writer.flush();
   EXPECT_EQ(run.read()->evaluated, 0U);
 }
 
 TEST(RunJournal, ANumberThatIsNoneIsSaid) {
-  const auto journal = make_memory_journal();
-  RunJournal run(*journal);
-  ASSERT_TRUE(journal->put_meta("era", "seven").has_value());
+  Kept kept;
+  RunJournal run(kept.writer);
+  ASSERT_TRUE(kept.journal->put_meta("era", "seven").has_value());
   const auto read = run.read();
   ASSERT_FALSE(read.has_value());
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);

@@ -16,6 +16,7 @@ class Status : public ::testing::Test {
     return status_of({.shape = bench.shape,
                       .identity = identity,
                       .life = bench.life,
+                      .writer = bench.writer,
                       .sequence = bench.sequence,
                       .stats = stats,
                       .sessions = bench.sessions,

@@ -54,6 +54,19 @@ TEST(Screen, SaysWhereTheNewestEraBegan) {
   EXPECT_FALSE(shows(status.era_sentence));
 }
 
+// ... and a journal that can't be written before all else.
+TEST(Screen, SaysThatTheJournalCantBeWritten) {
+  RunStatus status;
+  status.run = "r";
+  status.state = "training";
+  status.era_sentence = "era 2 begins with version 40";
+  status.journal = "the journal could not be written for 7 s: database or disk is full";
+  const std::vector<std::string> lines =
+      render_screen(status, "", {.columns = 120, .rows = 24, .color = false, .utf8 = false});
+  EXPECT_NE(std::ranges::find(lines, status.journal), lines.end());
+  EXPECT_NE(describe(status).find(status.journal), std::string::npos);
+}
+
 TEST(Screen, FitsEveryTerminal) {
   for (const std::size_t rows : {8, 12, 24, 60}) {
     for (const std::size_t columns : {40, 80, 200}) {

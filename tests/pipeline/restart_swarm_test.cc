@@ -347,11 +347,12 @@ TEST(RestartElsewhere, ATakenPortIsNamed) {
     ASSERT_TRUE(network.node(5).listen({"sim", 9}, [](const auto&) {}).has_value());
     SimCheckpoints checkpoints(Rng(1));
     SimCheckpointSink checkpoint(runtime.node(0), checkpoints);
+    ImmediateJournal kept(*journal);
     CoordinatorOptions options;
     options.config = run_of({1}, 0);
     options.config.net.listen = "sim:0";
     options.model = *resolve_model(options.config, 31);
-    Coordinator coordinator(runtime.node(0), network.node(0), *journal, checkpoint, options,
+    Coordinator coordinator(runtime.node(0), network.node(0), kept, checkpoint, options,
                             [](const RunOutcome&) {});
     const auto bound = coordinator.start();
     ASSERT_TRUE(bound.has_value()) << bound.error().what;

@@ -70,12 +70,14 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
             "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
             "slow, partition, one-way, reset, join, broken-join, drain, stage, corrupt, stall, "
             "power-loss, isolate, mute, deaf, half-open, half-way, full, "
-            "disk-full, disk-error, disk-slow, disk-stuck");
+            "disk-full, disk-error, disk-slow, disk-stuck, "
+            "journal-error, journal-slow, journal-silent, store-cut");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
             "s.toml:24: faults.one.machine: found 9, expected a whole number from 1 to 8");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = \"coordinator\"\n"),
             "s.toml:24: faults.one.machine: found \"coordinator\", which can be stopped, "
-            "restarted, cut off or corrupt, but not this; expected the number of a machine");
+            "restarted, cut off or corrupt, or have a journal that fails, but not this; "
+            "expected the number of a machine");
   // A run's keys keep their lines.
   EXPECT_EQ(with("[optimizer]\nlr = -1\n").substr(0, 26), "s.toml:23: optimizer.lr: f");
   EXPECT_NE(mistake("scenario_format = 1\n[pipeline]\nstages = 2\n").find("machines"),

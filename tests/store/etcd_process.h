@@ -2,9 +2,12 @@
 // folder that goes with it. Where no etcd is installed, missing() says what to install.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 #include "tests/store/temp_folder.h"
 
@@ -12,7 +15,8 @@ namespace swarmline {
 
 class EtcdProcess {
  public:
-  EtcdProcess();  // waits until it answers; fails the test when it does not
+  // Waits until it answers; fails the test when it does not. `more`: flags of etcd.
+  explicit EtcdProcess(std::vector<std::string> more = {});
   ~EtcdProcess();
   EtcdProcess(const EtcdProcess&) = delete;
   EtcdProcess& operator=(const EtcdProcess&) = delete;
@@ -32,7 +36,32 @@ class EtcdProcess {
   TempFolder folder_;
   std::string endpoint_;
   std::string peer_endpoint_;
+  std::vector<std::string> more_;
   pid_t pid_ = -1;
+};
+
+// Three members of one cluster, each killed and started again by itself.
+class EtcdCluster {
+ public:
+  static constexpr std::size_t kMembers = 3;
+
+  EtcdCluster();  // waits until it answers; fails the test when it does not
+  ~EtcdCluster();
+  EtcdCluster(const EtcdCluster&) = delete;
+  EtcdCluster& operator=(const EtcdCluster&) = delete;
+
+  const std::string& endpoint(std::size_t member) const { return members_[member].endpoint; }
+  void kill(std::size_t member);
+  void start(std::size_t member);  // with its data; returns before it answers
+
+ private:
+  struct Member {
+    std::string endpoint;
+    std::string peer_endpoint;
+    pid_t pid = -1;
+  };
+  TempFolder folder_;
+  std::array<Member, kMembers> members_;
 };
 
 }  // namespace swarmline

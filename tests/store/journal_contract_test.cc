@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/runtime/asio_runtime.h"
 #include "engine/store/control_store.h"
 #include "sim/doors/sim_journal.h"
 #include "tests/store/etcd_process.h"
@@ -44,7 +45,7 @@ class OpenedSim final : public Opened {
 class OpenedStore : public Opened {
  public:
   explicit OpenedStore(ControlStoreOptions options) : options_(std::move(options)) { open(); }
-  Journal* journal() override { return *store_->journal(); }
+  Journal* journal() override { return &(*store_->journal())->at_once(); }
   void again() {
     store_.reset();
     open();
@@ -52,11 +53,12 @@ class OpenedStore : public Opened {
 
  private:
   void open() {
-    store_ = open_control_store(options_);
+    store_ = open_control_store(runtime_, options_);
     const auto leads = store_->try_lead("the test");
     ASSERT_TRUE(leads) << leads.error().what;
     ASSERT_TRUE(*leads);
   }
+  AsioRuntime runtime_;
   ControlStoreOptions options_;
   std::unique_ptr<ControlStore> store_;
 };

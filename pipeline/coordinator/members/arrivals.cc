@@ -14,6 +14,7 @@ namespace swarmline {
 void Arrivals::on_hello(const SessionPtr& session, const Frame& frame,
                         RpcChannel::Respond respond) {
   if (fresh_.size() + waiting_.size() >= kHellosMax) return;
+  session->said_hello = true;
   fresh_.push_back({.session = session, .frame = frame, .respond = std::move(respond)});
 }
 
@@ -113,14 +114,12 @@ bool Arrivals::knows_another_coordinator(const wire::Hello& hello) {
 
 // A peer says that another coordinator came after this one: the journal knows.
 void Arrivals::check_reign() {
-  const auto term = in_.journal.term();
-  if (!term) {
-    if (term.error().code == ErrorCode::kRefused) in_.rulings.journal_failed(term.error());
-    return;
-  }
-  if (*term != in_.identity.term.value)
-    in_.rulings.step_down(
-        fmt::format("the journal is at term {}, this is {}", *term, in_.identity.term.value));
+  in_.journal.ask_term(in_.alarms.then_settle([this](const Result<std::uint64_t>& term) {
+    if (!term && term.error().code == ErrorCode::kRefused) in_.rulings.step_down(term.error().what);
+    if (term && *term > in_.identity.term.value)
+      in_.rulings.step_down(
+          fmt::format("the journal is at term {}, this is {}", *term, in_.identity.term.value));
+  }));
 }
 
 // A run that is about to end takes nobody but those it needs; the others are told how it ended, or
@@ -159,10 +158,8 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.sessions.seat(arrival.session, *seat);
   in_.members.at(seat->peer).seated_at = in_.alarms.now();
   in_.detector.watch(*seat, in_.alarms.now());
-  if (auto kept = in_.journal.record_seat(
-          {.seat = *seat, .address = hello.address(), .state = forming ? "active" : "joining"});
-      !kept)
-    return in_.rulings.journal_failed(kept.error());
+  in_.journal.record_seat(
+      {.seat = *seat, .address = hello.address(), .state = forming ? "active" : "joining"});
   in_.events.event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello.address()));
   wire::Welcome welcome = welcome_to(*seat);
   welcome.set_config_toml(in_.shape.options.config_toml);

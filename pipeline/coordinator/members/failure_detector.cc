@@ -131,8 +131,12 @@ Instant FailureDetector::next_look(Instant now) {
   return expected_look_;
 }
 
-bool FailureDetector::was_stopped(Instant now) const {
+bool FailureDetector::overslept(Instant now) const {
   return now - expected_look_ > period_;
+}
+
+bool FailureDetector::was_stopped(Instant now) const {
+  return overslept(now) || now < held_up_until_;
 }
 
 void FailureDetector::restart_deadlines(Instant now) {

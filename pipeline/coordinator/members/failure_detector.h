@@ -53,8 +53,11 @@ class FailureDetector {
   std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
 
   // ---- Its own looks ----
-  Instant next_look(Instant now);       // when to look again
-  bool was_stopped(Instant now) const;  // late by more than a heartbeat: it was not they
+  Instant next_look(Instant now);  // when to look again
+  // What this end has decided can't be said now: nobody is late with an answer to it.
+  void is_held_up(Instant now) { held_up_until_ = now + period_; }
+  bool overslept(Instant now) const;    // late by more than a heartbeat: it was not they
+  bool was_stopped(Instant now) const;  // either: whoever is late, it is not them
   Duration lateness(Instant now) const { return now - expected_look_; }
   void begin(Instant now) { expected_look_ = now; }
   void restart_deadlines(Instant now);
@@ -82,6 +85,7 @@ class FailureDetector {
   std::map<PeerId, Pulse> pulses_;
   std::map<PeerId, std::uint32_t> stuck_seats_;
   Instant expected_look_{};
+  Instant held_up_until_{};
 };
 
 }  // namespace swarmline

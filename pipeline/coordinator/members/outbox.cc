@@ -22,21 +22,39 @@ void Outbox::send(const Seat& to, Frame frame) {
 }
 
 void Outbox::send(const SessionPtr& to, Frame frame) {
-  entries_.push_back({Message{to, std::move(frame)}, journal_.given});
+  entries_.push_back({Message{to, std::move(frame)}, decided()});
 }
 
 void Outbox::respond(RpcChannel::Respond respond, Result<Frame> answer) {
-  entries_.push_back({Answer{std::move(respond), std::move(answer)}, journal_.given});
+  entries_.push_back({Answer{std::move(respond), std::move(answer)}, decided()});
 }
 
 void Outbox::close(const SessionPtr& session) {
-  entries_.push_back({Close{session}, journal_.given});
+  entries_.push_back({Close{session}, decided()});
+}
+
+void Outbox::send_freely(const SessionPtr& to, Frame frame) {
+  free_.push_back({Message{to, std::move(frame)}, 0});
+}
+
+void Outbox::respond_freely(RpcChannel::Respond respond, Result<Frame> answer) {
+  free_.push_back({Answer{std::move(respond), std::move(answer)}, 0});
 }
 
 void Outbox::flush() {
-  while (!entries_.empty() && entries_.front().after <= journal_.durable) {
-    Entry entry = std::move(entries_.front());
-    entries_.pop_front();
+  deliver(free_, journal_.durable);
+  deliver(entries_, journal_.durable);
+}
+
+void Outbox::drop_waiting() {
+  entries_.clear();
+  waits_ = false;
+}
+
+void Outbox::deliver(std::deque<Entry>& entries, std::uint64_t durable) {
+  while (!entries.empty() && entries.front().after <= durable) {
+    Entry entry = std::move(entries.front());
+    entries.pop_front();
     std::visit([](auto& what) { deliver(what); }, entry.what);
   }
 }

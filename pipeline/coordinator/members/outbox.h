@@ -3,7 +3,8 @@
 //              them has been settled; then flush() hands them to their connections in order. So a
 //              part may decide to say something while others have yet to hear of the same event.
 //   Durable:   what was decided after something was given to the journal waits until that is
-//              durable, and all that was decided later waits behind it.
+//              durable, and all that was decided later waits behind it. What says nothing of the
+//              run's decisions (that this process lives, its status) waits for nothing.
 //   Ownership: the sessions outlive it; a message holds its session.
 //   Thread:    control thread.
 //   Errors:    what is for somebody without a connection is dropped: whoever is not there hears
@@ -33,10 +34,14 @@ class Outbox {
   void send(const Seat& to, Frame frame);
   void send(const SessionPtr& to, Frame frame);
   void respond(RpcChannel::Respond respond, Result<Frame> answer);
+  void send_freely(const SessionPtr& to, Frame frame);  // before what waits for the journal
+  void respond_freely(RpcChannel::Respond respond, Result<Frame> answer);
   void close(const SessionPtr& session);  // after what was said before
   void flush();                           // as far as the journal is durable
+  // What waits was never decided; what comes from now on does not wait for the journal.
+  void drop_waiting();
 
-  bool empty() const { return entries_.empty(); }
+  bool empty() const { return entries_.empty() && free_.empty(); }
 
  private:
   struct Message {
@@ -61,7 +66,12 @@ class Outbox {
 
   const SessionTable& sessions_;
   const JournalProgress& journal_;
+  static void deliver(std::deque<Entry>& entries, std::uint64_t durable);
+  std::uint64_t decided() const { return waits_ ? journal_.given : 0; }
+
   std::deque<Entry> entries_;
+  std::deque<Entry> free_;
+  bool waits_ = true;
 };
 
 }  // namespace swarmline

@@ -23,6 +23,7 @@ struct Session {
   std::shared_ptr<RpcChannel> channel;
   Seat seat;  // peer 0 until it has one
   bool closed = false;
+  bool said_hello = false;
   bool has_seat() const { return seat.peer.value != 0; }
 };
 using SessionPtr = std::shared_ptr<Session>;

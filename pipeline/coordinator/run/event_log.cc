@@ -10,16 +10,34 @@ EventLog::EventLog(Runtime& runtime, RunJournal& journal, TakeLine take_line)
     : runtime_(runtime), journal_(journal), take_line_(std::move(take_line)) {}
 
 void EventLog::event(const std::string& kind, const std::string& detail, LogLevel level) {
+  const std::string text = recorded(kind, detail, level);
+  if (take_line_) line(text);
+}
+
+void EventLog::event_at_once(const std::string& kind, const std::string& detail, LogLevel level) {
+  const std::string text = recorded(kind, detail, level);
+  if (take_line_) take_line_(text);
+}
+
+std::string EventLog::recorded(const std::string& kind, const std::string& detail, LogLevel level) {
   log(level, "{}: {}", kind, detail);
-  const double wall = runtime_.wall_seconds();
-  if (auto kept = journal_.record_event(wall, kind, detail); !kept)
-    log(LogLevel::kError, "the journal can't be written: {}", kept.error().what);
-  if (!take_line_) return;
   EventLogLine line;
   line.kind = kind;
   line.detail = detail;
-  line.wall_seconds = wall;
-  take_line_(to_json_line(line));
+  line.wall_seconds = runtime_.wall_seconds();
+  journal_.record_event(line.wall_seconds, kind, detail);
+  return to_json_line(line);
+}
+
+void EventLog::line(const std::string& json) {
+  lines_.push_back({.json = json, .after = journal_.progress().given});
+}
+
+void EventLog::flush() {
+  while (!lines_.empty() && lines_.front().after <= journal_.progress().durable) {
+    take_line_(lines_.front().json);
+    lines_.pop_front();
+  }
 }
 
 }  // namespace swarmline

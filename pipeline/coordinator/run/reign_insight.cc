@@ -16,6 +16,7 @@ RunGlance glance_of(const CoordinatorParts& parts) {
   glance.trains = parts.life.is_running() || glance.recovering;
   glance.ended = parts.life.is<life::Ended>();
   glance.goes_back = parts.life.is<life::RollingBack>();
+  glance.is_held_up = parts.writer.is_late(parts.alarms.now());
   glance.era = parts.identity.era;
   glance.committed = Version{parts.sequence.committed()};
   return glance;

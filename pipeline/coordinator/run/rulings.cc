@@ -21,12 +21,6 @@ void Rulings::roll_back(const std::string& why) {
   if (!rollback_) rollback_ = why;
 }
 
-void Rulings::journal_failed(const Error& error) {
-  if (error.code != ErrorCode::kRefused)
-    return fail_run("the journal can't be written: " + error.what);
-  step_down(error.what);
-}
-
 void Rulings::step_down(const std::string& why) {
   if (!step_down_) step_down_ = why;
 }

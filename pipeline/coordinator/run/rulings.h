@@ -34,8 +34,6 @@ class Rulings {
   void stage_is_gone(const SeatLoss& last);
   void fail_run(const std::string& sentence);
   void roll_back(const std::string& why);  // nobody holds a stage's state any more
-  // kRefused: another coordinator leads. Anything else ends the run.
-  void journal_failed(const Error& error);
   void step_down(const std::string& why);  // another coordinator leads
   void begin_again(const std::string& why, bool heard_nobody);
 

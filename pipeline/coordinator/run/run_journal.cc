@@ -1,6 +1,8 @@
 #include "pipeline/coordinator/run/run_journal.h"
 
 #include <charconv>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,8 +23,9 @@ constexpr const char* kStopping = "stopping";
 constexpr const char* kEnded = "ended";
 }  // namespace
 
-Result<std::uint64_t> RunJournal::number(const std::string& key) {
-  auto text = journal_.get_meta(key);
+namespace {
+Result<std::uint64_t> number_in(Journal& journal, const std::string& key) {
+  auto text = journal.get_meta(key);
   if (!text) return std::unexpected(std::move(text).error());
   std::uint64_t number = 0;
   if (!*text) return number;
@@ -32,28 +35,47 @@ Result<std::uint64_t> RunJournal::number(const std::string& key) {
     return fail(ErrorCode::kCorrupt, fmt::format("the journal's {} is \"{}\"", key, **text));
   return number;
 }
+}  // namespace
+
+Result<std::uint64_t> RunJournal::number(const std::string& key) {
+  return number_in(writer_.at_once(), key);
+}
 
 Result<std::uint64_t> RunJournal::term() {
   return number(kTerm);
 }
-Result<void> RunJournal::record_term(Term term) {
-  return put(kTerm, std::to_string(term.value));
+void RunJournal::ask_term(std::function<void(Result<std::uint64_t>)> done) {
+  const auto found = std::make_shared<std::uint64_t>(0);
+  writer_.journal().run(
+      [found](Journal& journal) -> Result<void> {
+        const auto term = number_in(journal, kTerm);
+        if (!term) return std::unexpected(term.error());
+        *found = *term;
+        return {};
+      },
+      [found, done = std::move(done)](const Result<void>& asked) {
+        asked ? done(*found) : done(std::unexpected(asked.error()));
+      });
+}
+void RunJournal::record_term(Term term) {
+  put(kTerm, std::to_string(term.value));
 }
 Result<std::optional<std::string>> RunJournal::run_id() {
-  return journal_.get_meta(kRunId);
+  return writer_.at_once().get_meta(kRunId);
 }
-Result<void> RunJournal::record_run_id(const std::string& run_id) {
-  return put(kRunId, run_id);
+void RunJournal::record_run_id(const std::string& run_id) {
+  put(kRunId, run_id);
 }
 Result<std::optional<std::string>> RunJournal::address() {
-  return journal_.get_meta(kAddress);
+  return writer_.at_once().get_meta(kAddress);
 }
-Result<void> RunJournal::record_address(const std::string& address) {
-  return put(kAddress, address);
+void RunJournal::record_address(const std::string& address) {
+  put(kAddress, address);
 }
 
 Result<JournaledRun> RunJournal::read() {
   JournaledRun run;
+  Journal& journal = writer_.at_once();
   const auto take = [&](const char* key, auto& into) -> Result<void> {
     auto found = number(key);
     if (!found) return std::unexpected(std::move(found).error());
@@ -67,53 +89,53 @@ Result<JournaledRun> RunJournal::read() {
   SWARMLINE_TRY(take(kStarted, run.started));
   SWARMLINE_TRY(take(kStopping, run.stopping));
   SWARMLINE_TRY(take(kEnded, run.ended));
-  auto updates = journal_.get_meta(kEraUpdates);
+  auto updates = journal.get_meta(kEraUpdates);
   if (!updates) return std::unexpected(std::move(updates).error());
   run.era_updates_known = updates->has_value() || run.era_version == 0;
-  auto checkpoint = journal_.get_meta(kCheckpoint);
+  auto checkpoint = journal.get_meta(kCheckpoint);
   if (!checkpoint) return std::unexpected(std::move(checkpoint).error());
   run.checkpoint = checkpoint->value_or("");
-  auto codecs = journal_.get_meta(kCodecs);
+  auto codecs = journal.get_meta(kCodecs);
   if (!codecs) return std::unexpected(std::move(codecs).error());
   run.codecs = std::move(*codecs);
-  auto last = journal_.last_commit();
+  auto last = journal.last_commit();
   if (!last) return std::unexpected(std::move(last).error());
   run.last_commit = std::move(*last);
-  auto seats = journal_.seats();
+  auto seats = journal.seats();
   if (!seats) return std::unexpected(std::move(seats).error());
   run.seats = std::move(*seats);
   return run;
 }
 
-Result<void> RunJournal::record_era(Era era, std::uint64_t version, std::uint64_t updates,
-                                    const std::string& checkpoint) {
-  SWARMLINE_TRY(put(kEraVersion, std::to_string(version)));
-  SWARMLINE_TRY(put(kEraUpdates, std::to_string(updates)));
-  SWARMLINE_TRY(put(kCheckpoint, checkpoint));
-  SWARMLINE_TRY(put(kEvaluated, "0"));
-  return put(kEra, std::to_string(era.value));
+void RunJournal::record_era(Era era, std::uint64_t version, std::uint64_t updates,
+                            const std::string& checkpoint) {
+  put(kEraVersion, std::to_string(version));
+  put(kEraUpdates, std::to_string(updates));
+  put(kCheckpoint, checkpoint);
+  put(kEvaluated, "0");
+  put(kEra, std::to_string(era.value));
 }
 
-Result<void> RunJournal::record_started(Era era) {
-  SWARMLINE_TRY(put(kEnded, "0"));
-  SWARMLINE_TRY(put(kStopping, "0"));
-  return put(kStarted, std::to_string(std::uint64_t{era.value} + 1));
+void RunJournal::record_started(Era era) {
+  put(kEnded, "0");
+  put(kStopping, "0");
+  put(kStarted, std::to_string(std::uint64_t{era.value} + 1));
 }
 
-Result<void> RunJournal::record_stopping() {
-  return put(kStopping, "1");
+void RunJournal::record_stopping() {
+  put(kStopping, "1");
 }
-Result<void> RunJournal::record_ended() {
-  return put(kEnded, "1");
+void RunJournal::record_ended() {
+  put(kEnded, "1");
 }
-Result<void> RunJournal::record_evaluated(std::uint64_t version) {
-  return put(kEvaluated, std::to_string(version));
+void RunJournal::record_evaluated(std::uint64_t version) {
+  put(kEvaluated, std::to_string(version));
 }
-Result<void> RunJournal::record_checkpoint(const std::string& path) {
-  return put(kCheckpoint, path);
+void RunJournal::record_checkpoint(const std::string& path) {
+  put(kCheckpoint, path);
 }
-Result<void> RunJournal::record_codecs(const std::string& codecs) {
-  return put(kCodecs, codecs);
+void RunJournal::record_codecs(const std::string& codecs) {
+  put(kCodecs, codecs);
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {

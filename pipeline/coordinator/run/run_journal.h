@@ -1,21 +1,22 @@
 // What a coordinator writes down about its run, under typed names: who leads, where the era began,
 // seats, commits, what was evaluated, how it ended.
-//   What:      the only place that knows the keys of the journal's meta table.
-//   Ownership: the journal outlives it.
-//   Thread:    control thread. A call that returns without an error is durable.
-//   Errors:    the journal's own; kRefused: another coordinator leads. A number that is not one is
-//              kCorrupt.
+//   What:      the only place that knows the keys of the journal's meta table. What is recorded
+//              becomes durable later (journal_writer.h), in order; nobody hears of it before.
+//   Ownership: the writer outlives it.
+//   Thread:    control thread.
+//   Errors:    reading: the journal's own; kRefused: another coordinator leads. A number that is
+//              not one is kCorrupt. Writing has none: the writer tries until it can.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "engine/store/journal.h"
-#include "pipeline/coordinator/run/journal_progress.h"
+#include "pipeline/coordinator/run/journal_writer.h"
 
 namespace swarmline {
 
@@ -41,51 +42,45 @@ struct JournaledRun {
 
 class RunJournal {
  public:
-  explicit RunJournal(Journal& journal) : journal_(journal) {}
+  explicit RunJournal(JournalWriter& writer) : writer_(writer) {}
 
+  // ---- Read by a reign that begins: while nothing is being written ----
   Result<std::uint64_t> term();  // 0: nobody has led the run yet
-  Result<void> record_term(Term term);
   Result<std::optional<std::string>> run_id();
-  Result<void> record_run_id(const std::string& run_id);
   Result<std::optional<std::string>> address();  // where the coordinator before listened
-  Result<void> record_address(const std::string& address);
   Result<JournaledRun> read();
+  // Of whoever leads now; `done` comes later.
+  void ask_term(std::function<void(Result<std::uint64_t>)> done);
 
+  void record_term(Term term);
+  void record_run_id(const std::string& run_id);
+  void record_address(const std::string& address);
   // Its beginning first: an era that is in the journal always has its beginning there.
-  Result<void> record_era(Era era, std::uint64_t version, std::uint64_t updates,
-                          const std::string& checkpoint);
-  Result<void> record_started(Era era);
-  Result<void> record_stopping();
-  Result<void> record_ended();
-  Result<void> record_evaluated(std::uint64_t version);
-  Result<void> record_checkpoint(const std::string& path);
-  Result<void> record_codecs(const std::string& codecs);
-  Result<void> record_seat(const SeatRecord& seat) { return counted(journal_.record_seat(seat)); }
-  Result<void> record_commit(const CommitRecord& commit) {
-    return counted(journal_.record_commit(commit));
-  }
+  void record_era(Era era, std::uint64_t version, std::uint64_t updates,
+                  const std::string& checkpoint);
+  void record_started(Era era);
+  void record_stopping();
+  void record_ended();
+  void record_evaluated(std::uint64_t version);
+  void record_checkpoint(const std::string& path);
+  void record_codecs(const std::string& codecs);
+  void record_seat(const SeatRecord& seat) { writer_.give(seat); }
+  void record_commit(const CommitRecord& commit) { writer_.give(commit); }
   // For people: nothing that is said waits for it.
-  Result<void> record_event(double wall_seconds, const std::string& kind,
-                            const std::string& detail) {
-    return journal_.record_event(wall_seconds, kind, detail);
+  void record_event(double wall_seconds, const std::string& kind, const std::string& detail) {
+    writer_.note(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail});
   }
-  const JournalProgress& progress() const { return progress_; }
+  const JournalProgress& progress() const { return writer_.progress(); }
 
   static Result<bool> has_ended(Journal& journal);
 
  private:
   Result<std::uint64_t> number(const std::string& key);  // 0: not there
-  Result<void> put(const std::string& key, const std::string& value) {
-    return counted(journal_.put_meta(key, value));
-  }
-  // A journal's call that returns without an error is durable.
-  Result<void> counted(Result<void> written) {
-    if (written) progress_.durable = ++progress_.given;
-    return written;
+  void put(const std::string& key, const std::string& value) {
+    writer_.give(MetaRecord{.key = key, .value = value});
   }
 
-  Journal& journal_;
-  JournalProgress progress_;
+  JournalWriter& writer_;
 };
 
 }  // namespace swarmline

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
+
 namespace swarmline {
 
 namespace {
+
+constexpr Duration kJournalSlow = std::chrono::seconds(2);  // people need not know of less
 
 const char* name_of(MemberState state) {
   switch (state) {
@@ -87,6 +91,16 @@ std::string state_of(const StatusSources& run) {
   return evaluates ? "evaluating" : std::string(run.life.shown());
 }
 
+std::string journal_sentence(const JournalWriter& writer, Instant now) {
+  if (const auto& trouble = writer.trouble())
+    return fmt::format(
+        "the journal could not be written for {:.0f} s, and is tried again; commits wait: {}",
+        to_seconds(now - trouble->since), trouble->why);
+  if (const Duration wait = writer.wait(now); wait > kJournalSlow)
+    return fmt::format("the journal has not answered for {:.0f} s; commits wait", to_seconds(wait));
+  return {};
+}
+
 }  // namespace
 
 RunStatus status_of(const StatusSources& run, const std::string& era_sentence, Instant now) {
@@ -102,6 +116,7 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.steps = config.run.steps;
   status.era = run.identity.era.value;
   status.era_sentence = era_sentence;
+  status.journal = journal_sentence(run.writer, now);
   if (!run.stats.losses().empty()) status.loss = run.stats.last_loss();
   if (run.stats.held_out_loss() >= 0) status.held_out_loss = run.stats.held_out_loss();
   status.unigram_entropy = run.shape.options.unigram_entropy;

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/journal_writer.h"
 #include "pipeline/coordinator/run/run_identity.h"
 #include "pipeline/coordinator/run/run_lifecycle.h"
 #include "pipeline/coordinator/run/run_sequence.h"
@@ -24,6 +25,7 @@ struct StatusSources {  // what it is read from
   const RunShape& shape;
   const RunIdentity& identity;
   const RunLifecycle& life;
+  const JournalWriter& writer;
   const RunSequence& sequence;
   const RunStats& stats;
   const SessionTable& sessions;

@@ -296,8 +296,7 @@ void Checkpointer::committed(const Result<std::string>& path) {
   round_.reset();
   schedule_.on_done();
   last_failures_ = 0;
-  if (auto kept = in_.journal.record_checkpoint(*path); !kept)
-    return in_.rulings.journal_failed(kept.error());
+  in_.journal.record_checkpoint(*path);
   in_.events.event("checkpoint", *path);
 }
 

@@ -27,10 +27,7 @@ std::optional<CommitRecord> Committer::commit(Era era) {
         step, record.loss));
     return std::nullopt;
   }
-  if (auto kept = in_.journal.record_commit(record); !kept) {
-    in_.rulings.journal_failed(kept.error());
-    return std::nullopt;
-  }
+  in_.journal.record_commit(record);
   tell({.step = step,
         .skipped = skipped,
         .results = in_.round.board().results(),
