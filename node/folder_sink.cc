@@ -13,9 +13,9 @@ namespace swarmline {
 
 static_assert(kCheckpointPartsMax == kStagePartsMax);
 
-FolderSink::FolderSink(const std::string& checkpoints_folder, Manifest manifest, std::uint32_t keep,
+FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep,
                        Device& device, std::string token)
-    : folder_(std::filesystem::absolute(checkpoints_folder).lexically_normal().string()),
+    : folder_(std::move(checkpoints_folder)),
       token_(std::move(token)),
       template_(std::move(manifest)),
       keep_(keep),
@@ -36,7 +36,8 @@ Result<void> FolderSink::offer(const std::string& folder, const std::string& tok
 
 std::optional<CheckpointSink::Shared> FolderSink::shared() const {
   if (token_.empty()) return std::nullopt;
-  return Shared{.path = folder_, .token = token_};
+  const auto path = std::filesystem::absolute(folder_).lexically_normal();
+  return Shared{.path = path.string(), .token = token_};
 }
 
 void FolderSink::submit(Body body, Done done) {

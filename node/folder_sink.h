@@ -25,8 +25,8 @@ class FolderSink final : public CheckpointSink {
 
   // `manifest`: what does not change between checkpoints. The newest `keep` are kept. `token`: what
   // a file in the folder says to peers that may write there; empty: none may.
-  FolderSink(const std::string& checkpoints_folder, Manifest manifest, std::uint32_t keep,
-             Device& device, std::string token = {});
+  FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep, Device& device,
+             std::string token = {});
 
   void begin(const Description& description, Done done) override;
   void write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
@@ -50,7 +50,7 @@ class FolderSink final : public CheckpointSink {
   void submit(Body body, Done done);
   Manifest manifest_of(const Description& description) const;
 
-  std::string folder_;  // its full path
+  std::string folder_;
   std::string token_;
   Manifest template_;
   std::uint32_t keep_;

@@ -280,7 +280,8 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   }
   if (member.state == MemberState::kBuilding && parts_.life.is_running()) {
     SWARMLINE_MARK("reign.built_after_the_start");
-    return parts_.rulings.lose(seat, "training began before it had built its stage");
+    return parts_.rulings.lose(seat, "training began before it had built its stage; it joins again",
+                               Departure::kMoves);
   }
   if (member.state != MemberState::kBuilding || !parts_.life.is<life::Forming>() ||
       ready.version() != parts_.beginning.version()) {

@@ -313,7 +313,9 @@ void draw_journal(Rng rng, SeedScenario& scenario) {
 }  // namespace
 
 SeedExtras usual_extras() {
-  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss}, .control_times = true};
+  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss, FaultKind::kHalfOpen,
+                    FaultKind::kHalfWay},
+          .control_times = true};
 }
 
 SeedExtras all_extras() {

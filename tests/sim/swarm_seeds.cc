@@ -83,7 +83,8 @@ struct Shared {
   SharedArray<std::uint64_t> hashes;  // by seed, in the order given
 };
 
-// A seed, and what it draws besides: words of --with, none ("plain"), or the usual (empty).
+// A seed, and what it draws besides: the usual (empty), and words of --with; "plain" before
+// them: those alone.
 struct SeedJob {
   std::uint64_t seed = 0;
   std::string with;
@@ -140,13 +141,12 @@ std::size_t count_changed(const Pins& pins, const Pins& found) {
 // Empty: a word that is none of them.
 std::optional<SeedExtras> extras_of(const std::string& with) {
   if (with == "all") return all_extras();
-  if (with == "plain") return SeedExtras();
-  SeedExtras extras = usual_extras();
+  SeedExtras extras = with.starts_with("plain") ? SeedExtras() : usual_extras();
   std::istringstream words(with);
   for (std::string word; std::getline(words, word, ',');) {
     if (word == "times") extras.control_times = true;
     if (word == "last") extras.hits_last = true;
-    if (word == "times" || word == "last") continue;
+    if (word == "times" || word == "last" || word == "plain") continue;
     if (const auto rule = oracle_rule_from(word)) {
       extras.rules.insert(*rule);
       continue;
@@ -351,7 +351,9 @@ int main(int argc, char** argv) {
   auto* pins =
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
-  app.add_option("--with", flags.with, "Faults besides the usual: a list of kinds, times, or all");
+  app.add_option(
+      "--with", flags.with,
+      "Faults besides the usual (after \"plain\": instead): kinds, times, last, rules; or all");
   app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");

@@ -149,6 +149,7 @@ std::vector<StageId> Recovery::stages_without_anybody() const {
 void Recovery::wait_for_the_last_ones(const std::vector<StageId>& stages) {
   const Duration waited = in_.alarms.now() - began_, worth = patience_();
   if (worth <= waited) {
+    SWARMLINE_MARK("recovery.deadline");
     over_ = true;
     return;
   }

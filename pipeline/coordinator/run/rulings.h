@@ -17,7 +17,8 @@
 
 namespace swarmline {
 
-// How a seat ends: it vanished, its process failed, it left for good, or it goes to another stage.
+// How a seat ends: it vanished, its process failed, it left for good, or it goes to another stage
+// (or joins its own anew, where it came too late to begin with the others).
 enum class Departure : std::uint8_t { kLost, kFailed, kLeft, kMoves };
 
 struct SeatLoss {

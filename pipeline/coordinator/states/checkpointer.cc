@@ -338,6 +338,7 @@ void Checkpointer::on_rollback() {
   abandon("the run goes back");
   schedule_.forget();
   last_failures_ = 0;
+  failing_.clear();
 }
 
 void Checkpointer::began_with(const std::string& path, std::uint64_t version) {

@@ -170,8 +170,11 @@ void Contributions::list(wire::PhaseHoldings& holdings) const {
 }
 
 void Contributions::list_unacknowledged(std::set<MicrobatchId>& all) const {
-  for (const auto& [phase, book] : books_)
+  for (const auto& [phase, book] : books_) {
     for (const auto& [index, task] : book.unacknowledged) all.insert({phase, index});
+    for (const auto& [index, held] : book.cells)
+      if (held.state == CellState::kReserved) all.insert({phase, index});  // its device has it
+  }
 }
 
 std::size_t Contributions::size() const {

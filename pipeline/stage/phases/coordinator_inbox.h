@@ -29,6 +29,7 @@ class CoordinatorInbox {
     waiting_.pop_front();
     return frame;
   }
+  const std::deque<Frame>& waiting() const { return waiting_; }
   std::size_t size() const { return waiting_.size(); }
   bool empty() const { return waiting_.empty(); }
   void clear() { waiting_.clear(); }

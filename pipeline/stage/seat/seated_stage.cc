@@ -383,6 +383,11 @@ Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
 void SeatedStage::list_tries(std::set<MicrobatchId>& all) const {
   flow_.list_tries(all);
   contributions_.list_unacknowledged(all);
+  for (const Frame& frame : inbox_.waiting())
+    if (kind_of(frame) == MessageKind::kLeases)
+      if (const auto leases = parse<wire::Leases>(frame))
+        for (const wire::Lease& lease : leases->leases())
+          all.insert({from_wire(lease.phase()), lease.index()});
 }
 
 void SeatedStage::list_sizes(std::vector<NamedSize>& all) const {
