@@ -25,6 +25,7 @@ Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, S
 
 Reign::~Reign() {
   parts_.alarms.drop();
+  parts_.sessions.close_all();  // before what nobody has answered would be refused
 }
 
 // ---- The beginning ------------------------------------------------------------------------------
