@@ -25,6 +25,7 @@ Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, S
 
 Reign::~Reign() {
   parts_.alarms.drop();
+  parts_.sessions.close_all();  // before what nobody has answered would be refused
 }
 
 // ---- The beginning ------------------------------------------------------------------------------
@@ -344,6 +345,7 @@ void Reign::look() {
   }
   if (parts_.writer.is_late(now)) {
     SWARMLINE_MARK("reign.held_up_by_journal");
+    parts_.alarms.stood_still();
     parts_.detector.is_held_up(now);
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();

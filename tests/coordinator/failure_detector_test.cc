@@ -27,6 +27,18 @@ class Detector : public ::testing::Test {
   const Seat a = seat_of(1), b = seat_of(2);
 };
 
+// [It has a seat, and can't be told while the journal is not written.]
+TEST_F(Detector, WhoCouldNotBeToldOfItsSeatIsNotSilent) {
+  FailureDetector detector = make(4);
+  detector.watch(a, at(0s));
+  detector.watch(b, at(0s));
+  detector.heartbeat(b, 0, 0, at(1s));
+  const MarkExpected not_told("failure_detector.not_told_yet");
+  detector.is_held_up(at(3s));
+  EXPECT_EQ(detector.silent(at(6s)), std::vector<Seat>{b});
+  EXPECT_EQ(detector.silent(at(8s)), (std::vector<Seat>{a, b}));
+}
+
 TEST_F(Detector, SilenceEndsByAnyWordAndStartsOverAfterOnesOwnAbsence) {
   FailureDetector detector = make(4);
   detector.watch(a, at(0s));

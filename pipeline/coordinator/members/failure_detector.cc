@@ -139,6 +139,15 @@ bool FailureDetector::was_stopped(Instant now) const {
   return overslept(now) || now < held_up_until_;
 }
 
+void FailureDetector::is_held_up(Instant now) {
+  held_up_until_ = now + period_;
+  for (auto& [peer, pulse] : pulses_) {
+    if (pulse.last_beat != Instant{}) continue;
+    SWARMLINE_MARK("failure_detector.not_told_yet");
+    pulse.last_heard = pulse.moved = now;
+  }
+}
+
 void FailureDetector::restart_deadlines(Instant now) {
   SWARMLINE_MARK("failure_detector.deadlines_restarted");
   for (auto& [peer, pulse] : pulses_) {

@@ -55,7 +55,8 @@ class FailureDetector {
   // ---- Its own looks ----
   Instant next_look(Instant now);  // when to look again
   // What this end has decided can't be said now: nobody is late with an answer to it.
-  void is_held_up(Instant now) { held_up_until_ = now + period_; }
+  // Nor with its first heartbeat whoever has not heard yet that it has a seat.
+  void is_held_up(Instant now);
   bool overslept(Instant now) const;    // late by more than a heartbeat: it was not they
   bool was_stopped(Instant now) const;  // either: whoever is late, it is not them
   Duration lateness(Instant now) const { return now - expected_look_; }
