@@ -96,6 +96,7 @@ TEST(SeedJudge, AQuarterOfTheSeedsTurnsKnobs) {
     turned += hostile.words.empty() ? 0 : 1;
     bool shortened = false, gives_up_later = true;
     for (const KnobInfo& knob : knob_table()) {
+      if (knob.name == "part_bytes_min") continue;  // drawn with the folder that peers share
       const auto is_below = [&](auto member) { return hostile.knobs.*member < Knobs().*member; };
       const auto is_above = [&](auto member) { return hostile.knobs.*member > Knobs().*member; };
       const bool below = knob.count ? is_below(knob.count) : is_below(knob.duration);
