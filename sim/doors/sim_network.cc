@@ -172,6 +172,8 @@ SimNetwork::~SimNetwork() {
   wire_->listeners.clear();
   for (const auto& end : ends_where(*wire_, [](const SimConnection&) { return true; }))
     end->abandon();
+  std::exchange(wire_->waiting,
+                {});  // what a blocked direction holds back, the last words included
 }
 
 Network& SimNetwork::node(SimNodeId node) {

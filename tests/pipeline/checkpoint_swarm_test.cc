@@ -1,6 +1,8 @@
 // Checkpoints of a whole swarm that go wrong: the disk is full, fails, is slow or stands still, the
 // coordinator does not answer in time, its links break as the last one is written. None of it ends
 // the run, sends it back, or costs its last checkpoint.
+#include <memory>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -37,9 +39,12 @@ void expect_end(Swarm& swarm, const RunConfig& config) {
   EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
 }
 
-void hurt(Swarm& swarm, FaultKind kind, Duration time, double factor = 4) {
-  FaultInjector(swarm.cluster())
-      .apply({.kind = kind, .node = kCoordinatorNode, .time = time, .factor = factor});
+// What heals the fault: it has to live as long as the run.
+[[nodiscard]] std::unique_ptr<FaultInjector> hurt(Swarm& swarm, FaultKind kind, Duration time,
+                                                  double factor = 4) {
+  auto injector = std::make_unique<FaultInjector>(swarm.cluster());
+  injector->apply({.kind = kind, .node = kCoordinatorNode, .time = time, .factor = factor});
+  return injector;
 }
 
 bool is_committed(Swarm& swarm, std::uint64_t steps) {
@@ -53,7 +58,7 @@ TEST(CheckpointDisk, FullForAWhileCostsCheckpointsOnly) {
   const MarkExpected failed("checkpointer.failed"), full("sim_disk.full");
   Swarm swarm(options_of(config));
   ASSERT_TRUE(is_committed(swarm, 3));
-  hurt(swarm, FaultKind::kDiskFull, 300ms);
+  const auto fault = hurt(swarm, FaultKind::kDiskFull, 300ms);
   expect_end(swarm, config);
   EXPECT_GT(events(swarm, "checkpoint_abandoned", "no space left"), 0U);
 }
@@ -64,7 +69,7 @@ TEST(CheckpointDisk, FullAtTheEndIsWaitedFor) {
   const MarkExpected again("checkpointer.last_again");
   Swarm swarm(options_of(config));
   ASSERT_TRUE(is_committed(swarm, 3));
-  hurt(swarm, FaultKind::kDiskFull, 100s);
+  const auto fault = hurt(swarm, FaultKind::kDiskFull, 100s);
   swarm.cluster().runtime().run_for(90s);
   EXPECT_FALSE(swarm.cluster().outcome());
   expect_end(swarm, config);
@@ -77,7 +82,7 @@ TEST(CheckpointDisk, ThatFailsNowAndThenIsTriedAgain) {
   const MarkExpected error("sim_disk.error");
   Swarm swarm(options_of(config));
   ASSERT_TRUE(is_committed(swarm, 1));
-  hurt(swarm, FaultKind::kDiskError, 20s, 3);
+  const auto fault = hurt(swarm, FaultKind::kDiskError, 20s, 3);
   expect_end(swarm, config);
   EXPECT_GT(events(swarm, "checkpoint_abandoned", "input/output error"), 0U);
 }
@@ -90,7 +95,8 @@ TEST(CheckpointDisk, ThatIsSlowHoldsNoStepUp) {
   for (const bool hurts : {false, true}) {
     Swarm swarm(options_of(config));
     ASSERT_TRUE(is_committed(swarm, 1));
-    if (hurts) hurt(swarm, FaultKind::kDiskSlow, 1h, 20'000);  // 40 s for each operation
+    std::unique_ptr<FaultInjector> fault;
+    if (hurts) fault = hurt(swarm, FaultKind::kDiskSlow, 1h, 20'000);  // 40 s for each operation
     ASSERT_TRUE(is_committed(swarm, config.run.steps));
     if (!hurts) quick = swarm.cluster().elapsed();
     if (hurts) {
@@ -106,7 +112,7 @@ TEST(CheckpointDisk, ThatStandsStillIsGivenUpAndTriedAgain) {
   const MarkExpected late("checkpointer.no_progress"), stuck("sim_disk.stuck");
   Swarm swarm(options_of(config));
   ASSERT_TRUE(is_committed(swarm, 3));
-  hurt(swarm, FaultKind::kDiskStuck, knobs().checkpoint_progress * 2);
+  const auto fault = hurt(swarm, FaultKind::kDiskStuck, knobs().checkpoint_progress * 2);
   expect_end(swarm, config);
   EXPECT_GT(events(swarm, "checkpoint_abandoned", "made no progress"), 0U);
 }
@@ -117,7 +123,7 @@ TEST(CheckpointDisk, ThatCantBeReadIsReadLater) {
   const MarkExpected again("era_beginning.read_again");
   Swarm swarm(options_of(config));
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 2; }));
-  hurt(swarm, FaultKind::kDiskError, 3s, 1);
+  const auto fault = hurt(swarm, FaultKind::kDiskError, 3s, 1);
   swarm.kill_stage(1);
   swarm.cluster().add_peer({});
   swarm.finish();
@@ -229,7 +235,7 @@ TEST(CheckpointParts, AWriterThatFailsIsDoneWithout) {
   ASSERT_TRUE(swarm.until([&] { return swarm.cluster().checkpoint().complete() == 1; }));
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kSaveStage, 1));
   ASSERT_TRUE(swarm.until_delivered(MessageKind::kCheckpointPieceReply, 1));
-  hurt(swarm, FaultKind::kDiskFull, 20ms);
+  const auto fault = hurt(swarm, FaultKind::kDiskFull, 20ms);
   expect_end(swarm, config);
 }
 
