@@ -185,6 +185,7 @@ void StagePeer::Impl::rejoin(const std::string& why, bool keeps) {
 
 void StagePeer::Impl::end_seat() {
   life_.become(kDropping);
+  early_.clear();  // they were for the stage that it was to inherit
   link_.end_heartbeats();
 }
 
