@@ -334,8 +334,8 @@ void Supervisor::child_ended(SupervisedProcess& child, int code) {
   if (code == kExitDone || coordinator_code_ || verdict_deadline_) return;
   if (!goes_on()) {
     verdict_deadline_ = runtime_.now() + (has_started() ? kCoordinatorVerdict : kJoinVerdict);
-  } else {
-    say(fmt::format("{} ended with code {}; see {}", child.name(), code, child.output_file()));
+  } else if (options_.restarts_max == 0 || !may_pass(code)) {  // else that has been said
+    say(fmt::format("{} {}; see {}", child.name(), how_it_ended(code), child.output_file()));
   }
 }
 

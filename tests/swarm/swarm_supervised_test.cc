@@ -60,6 +60,8 @@ TEST_F(SwarmSupervised, APeerThatDiesEachTimeIsGivenUpAndTheRunGoesOn) {
   ASSERT_TRUE(launch.wait_for_output(
       name +
       " was ended by signal 9, 2 times in a row soon after its start; it is not started again"));
+  EXPECT_EQ(launch.output().find(name + " was ended by signal 9; see"), std::string::npos)
+      << "it was said already: " << launch.output();
   const auto then = swarm.status();
   ASSERT_TRUE(then);
   ASSERT_TRUE(swarm.wait_for_step(then->step + 10)) << launch.output();
