@@ -1,6 +1,9 @@
 // Any frames at running stage peers, over links that claim to be another peer's, and from the
 // coordinator itself: a peer may close the link or end with a sentence; it never aborts, and time
 // goes on.
+#include <map>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -102,15 +105,23 @@ void hostile_coordinator(FuzzInput& input) {
   SimRuntime runtime(1);
   SimNetwork network(runtime, {});
   RunConfig config = tiny(input, 2, 1);
+  // A mate may have been given this address, too: only who says Hello takes it for a coordinator.
+  std::map<Connection*, std::shared_ptr<Connection>> open;
   std::shared_ptr<Connection> link;
   std::uint64_t hello = 0;
-  auto bound = network.node(0).listen({"sim", 1}, [&](std::shared_ptr<Connection> made) {
-    link = made;
+  auto bound = network.node(0).listen({"sim", 1}, [&](const std::shared_ptr<Connection>& made) {
+    open.emplace(made.get(), made);
     made->start({.on_frame =
-                     [&](Frame frame) {
-                       if (kind_of(frame) == MessageKind::kHello) hello = frame.request;
+                     [&, self = made.get()](const Frame& frame) {
+                       if (kind_of(frame) != MessageKind::kHello) return;
+                       link = open.at(self);
+                       hello = frame.request;
                      },
-                 .on_closed = [&](Error) { link.reset(); }});
+                 .on_closed =
+                     [&, self = made.get()](const Error&) {
+                       if (link.get() == self) link.reset();
+                       open.erase(self);
+                     }});
   });
   SWARMLINE_CHECK(bound.has_value());
   SimDevice device(runtime.node(1), {});
@@ -161,7 +172,7 @@ void hostile_coordinator(FuzzInput& input) {
   }
   runtime.run_for(40s);
   network.node(0).stop_listening();
-  if (link) link->close();
+  for (const auto& [_, left] : std::map(open)) left->close();
   // Each of its last tries may wait for a connection.
   runtime.run_for(20s);
   SWARMLINE_CHECK_MSG(outcome.has_value(), "the peer outlives its coordinator");
