@@ -15,6 +15,8 @@ endif()
 option(SWARMLINE_MODEL "Build what needs libtorch" ${swarmline_model_default})
 
 set(SWARMLINE_FUZZ_SECONDS 10 CACHE STRING "Seconds that ctest runs each fuzzer (asan preset)")
+# The same inputs each time, so that a change is judged by what it changed. Other seeds look for more.
+set(SWARMLINE_FUZZ_SEED 1 CACHE STRING "What ctest's fuzzers draw from; 0: the clock (asan preset)")
 
 option(SWARMLINE_RELOCATABLE
   "Programs and tests that can be moved: libraries beside them, files from the folder they start in" OFF)

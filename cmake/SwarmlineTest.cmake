@@ -117,7 +117,7 @@ function(swarmline_fuzzer)
     set(grown ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_corpus)  # finds go here, not into the sources
     file(MAKE_DIRECTORY ${grown})
     add_test(NAME ${test} COMMAND ${arg_NAME} -max_total_time=${SWARMLINE_FUZZ_SECONDS}
-      -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${grown} ${arg_CORPUS})
+      -seed=${SWARMLINE_FUZZ_SEED} -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${grown} ${arg_CORPUS})
   else()
     target_sources(${arg_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/fuzz_replay_main.cc)
     add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_CORPUS})
