@@ -339,8 +339,9 @@ TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
 TEST_F(Rounds, WhoDoesNotEndItsAveragingInTimeIsLostWhereOthersHaveTheResult) {
   round.on_reduced(reduced(b, 2));
   const MarkExpected deadline("commit_round.deadline");
-  bench.detector.begin(bench.alarms.now() + knobs().reduce_deadline);
-  bench.clock.run_for(knobs().reduce_deadline + 1ms);
+  const Duration bound = knobs().reduce_deadline + bench.detector.told_within();
+  bench.detector.begin(bench.alarms.now() + bound);
+  bench.clock.run_for(bound + 1ms);
   const auto losses = bench.rulings.take_losses();
   ASSERT_EQ(losses.size(), 1U);
   EXPECT_EQ(losses[0].seat, mate);
@@ -356,6 +357,17 @@ TEST_F(Rounds, AnAveragingThatGetsOnIsWaitedFor) {
   }
   EXPECT_FALSE(bench.rulings.any());
   EXPECT_EQ(round.board().attempt(GroupId{1}).value, 0U) << "it was not begun again";
+}
+
+// Its sum may have to wait for a job of the device, which moves no bytes.
+TEST_F(Rounds, AMemberWhoseDeviceWorksIsWaitedFor) {
+  const MarkExpected gets_on("commit_round.gets_on");
+  round.on_reduced(reduced(b, 2));
+  for (std::uint64_t jobs = 1; jobs < 20; ++jobs) {
+    bench.clock.run_for(knobs().reduce_deadline / 2);
+    bench.detector.heartbeat(mate, jobs / 2, 1, bench.alarms.now());
+  }
+  EXPECT_TRUE(bench.rulings.take_losses().empty());
 }
 
 // Links that have no end in common: it is not the fault of any of these peers.

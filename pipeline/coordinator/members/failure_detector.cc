@@ -53,7 +53,9 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
     pulse->gap_mean += (gap - pulse->gap_mean) / 8;
   }
   pulse->last_heard = pulse->last_beat = now;
-  if (jobs_done != pulse->jobs_done || jobs_waiting == 0) pulse->progress = now;
+  const bool ended = jobs_done != pulse->jobs_done;
+  if (ended || jobs_waiting == 0) pulse->progress = now;
+  if (ended || jobs_waiting != 0) pulse->worked = now;
   pulse->jobs_done = jobs_done;
 }
 
@@ -69,6 +71,14 @@ void FailureDetector::begins_to_fetch(PeerId peer, Instant now) {
 Instant FailureDetector::moved_at(PeerId peer) const {
   const auto found = pulses_.find(peer);
   return found == pulses_.end() ? Instant{} : found->second.moved;
+}
+
+Instant FailureDetector::got_on_at(PeerId peer) const {
+  const auto found = pulses_.find(peer);
+  if (found == pulses_.end()) return Instant{};
+  const Pulse& pulse = found->second;
+  const bool stuck = pulse.last_beat - pulse.progress > stuck_time();
+  return stuck ? pulse.moved : std::max(pulse.moved, pulse.worked);
 }
 
 void FailureDetector::works_from(const Seat& seat, Instant now) {

@@ -49,6 +49,10 @@ class FailureDetector {
   Duration stuck_time() const;
   // When it got on last with what it fetches, or else got its seat; of one without a seat: never.
   Instant moved_at(PeerId peer) const;
+  // The same, or when its device was last known to work, unless that is stuck.
+  Instant got_on_at(PeerId peer) const;
+  // Heartbeats say what was: nobody stands still for what a heartbeat has not told yet.
+  Duration told_within() const { return period_; }
   // One more seat that the peer loses so; how many in a row, without a contribution between.
   std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
 
@@ -74,6 +78,7 @@ class FailureDetector {
     Duration gap_deviation{};
     Instant progress{};  // when its device last ended a job, or had none
     std::uint64_t jobs_done = 0;
+    Instant worked{};  // when its device last had a job, or had ended one since
     Instant moved{};
     std::uint64_t moved_bytes = 0;
     bool works = false;

@@ -387,7 +387,7 @@ bool CommitRound::has_outlasted(Instant since) const {
 Instant CommitRound::newest_move() const {
   Instant newest{};
   for (const Seat& seat : board_.missing())
-    newest = std::max(newest, in_.detector.moved_at(seat.peer));
+    newest = std::max(newest, in_.detector.got_on_at(seat.peer));
   return newest;
 }
 
@@ -395,9 +395,10 @@ void CommitRound::arm_deadline(Duration wait) {
   deadline_.arm(wait, [this, step = board_.step()] {
     if (!board_.active() || board_.step() != step) return;
     const Duration stands = in_.alarms.now() - newest_move();
-    if (stands >= knobs().reduce_deadline) return on_deadline();
+    const Duration bound = knobs().reduce_deadline + in_.detector.told_within();
+    if (stands >= bound) return on_deadline();
     SWARMLINE_MARK("commit_round.gets_on");
-    arm_deadline(knobs().reduce_deadline - stands);
+    arm_deadline(bound - stands);
   });
 }
 

@@ -9,8 +9,8 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    members that can't be averaged with are lost by a ruling; a step that no number of
 //              attempts ends, ends the run.
-//   Bounds:    knobs().reduce_deadline in which no member gets any bytes; [net] outlast_seconds
-//              without a result, however often it is tried.
+//   Bounds:    knobs().reduce_deadline in which no member gets any bytes nor computes; [net]
+//              outlast_seconds without a result, however often it is tried.
 #pragma once
 
 #include <cstdint>
