@@ -61,8 +61,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 
 if(SWARMLINE_SANITIZE STREQUAL "address")
-  set(swarmline_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all
-    -fno-omit-frame-pointer)
+  # AddressSanitizer sees what object-size looks for; that is a third of the time to compile.
+  set(swarmline_sanitize_flags -fsanitize=address,undefined -fno-sanitize=object-size
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_compile_options(${swarmline_sanitize_flags})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_compile_options(-fsanitize=fuzzer-no-link)
