@@ -22,6 +22,14 @@ int exit_code_from(int wait_status) {
   return 128 + WTERMSIG(wait_status);
 }
 
+// A socket that a child keeps is not reset when the parent closes it: nobody hears of its end.
+void close_what_is_the_parents() {
+  constexpr unsigned kFirst = STDERR_FILENO + 1;
+  if (::close_range(kFirst, ~0U, 0) == 0) return;
+  const long open_max = ::sysconf(_SC_OPEN_MAX);  // an old kernel
+  for (int descriptor = kFirst; descriptor < open_max; ++descriptor) ::close(descriptor);
+}
+
 // Between fork and exec: only what a signal handler may call.
 [[noreturn]] void become(char* const* argv, int output, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -34,6 +42,7 @@ int exit_code_from(int wait_status) {
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
+  close_what_is_the_parents();
   ::execv(argv[0], argv);
   ::_exit(kExecFailed);
 }

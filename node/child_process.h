@@ -1,6 +1,7 @@
 // Child processes of a supervisor. A child has a process group of its own (the terminal's Ctrl-C
 // reaches the supervisor alone) and is killed by the kernel when the supervisor dies.
 //   Ownership: destroying a running child kills it and waits for it.
+//              It gets none of the parent's open files and sockets.
 //   Thread:    start children on the thread that outlives them all (the kernel watches that
 //   thread). Errors:    kIo with the system's reason.
 #pragma once

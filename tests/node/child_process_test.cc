@@ -1,6 +1,8 @@
 #include "node/child_process.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -44,6 +46,18 @@ TEST_F(ChildProcessTest, SignalsAreToldAs128AndMore) {
 TEST_F(ChildProcessTest, HasAGroupOfItsOwn) {
   ChildProcess child = shell("sleep 100");
   EXPECT_TRUE(comes_true([&] { return ::getpgid(child.pid()) == child.pid(); }));
+}
+
+// Else what the parent closes stays open, and nobody hears of its end.
+TEST_F(ChildProcessTest, GetsNoneOfTheParentsFiles) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  ChildProcess child = shell("sleep 100");
+  ::close(pipe[1]);
+  pollfd end{.fd = pipe[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&end, 1, 10'000), 1) << "the child holds the other end";
+  EXPECT_NE(end.revents & POLLHUP, 0);
+  ::close(pipe[0]);
 }
 
 TEST_F(ChildProcessTest, DestructionKills) {
