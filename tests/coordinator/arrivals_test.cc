@@ -158,7 +158,22 @@ TEST_F(Arriving, TheLastOfItsStageOverANewConnectionMeansThatLinksBroke) {
   ASSERT_TRUE(restart.has_value());
   EXPECT_NE(restart->why.find("the last of its stage"), std::string::npos);
   EXPECT_TRUE(caller->connection.channel->closed);
+  ASSERT_TRUE(caller->answer.has_value());
+  EXPECT_EQ(caller->code(), ErrorCode::kPeerGone) << "one that is refused ends, with its state";
   EXPECT_TRUE(bench.members.serves(last));
+}
+
+TEST_F(Arriving, NoMoreWaitThanMayBePeersAndTheNextComesAgain) {
+  const MarkExpected too_many("arrivals.too_many");
+  const auto first = std::make_shared<Caller>(), next = std::make_shared<Caller>();
+  bench.sessions.add(first->session());
+  for (std::size_t i = 0; i < Arrivals::kHellosMax; ++i) hear(first, hello_of("first"));
+  bench.sessions.add(next->session());
+  hear(next, hello_of("next"));
+  bench.flush();
+  ASSERT_TRUE(next->answer.has_value());
+  EXPECT_EQ(next->code(), ErrorCode::kPeerGone);
+  EXPECT_TRUE(next->connection.channel->closed);
 }
 
 TEST_F(Arriving, OneThatKnowsALaterTermIsNotSeatedAndTheJournalIsAsked) {
@@ -252,17 +267,6 @@ TEST_F(Arriving, AnEndIsToldToAllThatWait) {
   EXPECT_EQ(waiting->refusal(), "the run is over");
   EXPECT_EQ(fresh->refusal(), "the run is over");
   EXPECT_FALSE(gone->answer.has_value());
-}
-
-TEST_F(Arriving, NoMoreWaitThanMayBePeers) {
-  std::size_t answered = 0;
-  const FakeSession one;
-  const Frame hello = make_frame(MessageKind::kHello, hello_of("a"));
-  for (std::size_t i = 0; i < Arrivals::kHellosMax + 5; ++i)
-    arrivals.on_hello(one.session, hello, [&](const Result<Frame>&) { ++answered; });
-  arrivals.refuse_all("the run is over");
-  settle();
-  EXPECT_EQ(answered, Arrivals::kHellosMax);
 }
 
 }  // namespace

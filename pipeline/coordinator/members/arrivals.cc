@@ -13,9 +13,19 @@ namespace swarmline {
 
 void Arrivals::on_hello(const SessionPtr& session, const Frame& frame,
                         RpcChannel::Respond respond) {
-  if (fresh_.size() + waiting_.size() >= kHellosMax) return;
+  if (fresh_.size() + waiting_.size() >= kHellosMax) {
+    SWARMLINE_MARK("arrivals.too_many");
+    return send_away({.session = session, .frame = frame, .respond = std::move(respond)},
+                     "too many say hello");
+  }
   session->said_hello = true;
   fresh_.push_back({.session = session, .frame = frame, .respond = std::move(respond)});
+}
+
+// Not refused: it says hello again over a new connection.
+void Arrivals::send_away(const Arrival& arrival, const std::string& why) {
+  in_.outbox.respond(arrival.respond, fail(ErrorCode::kPeerGone, why));
+  in_.outbox.close(arrival.session);
 }
 
 void Arrivals::wake() {
@@ -76,7 +86,7 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
       in_.rulings.lose(before, "it came back over a new connection");
       return Outcome::kAfterLosses;
     }
-    in_.outbox.close(arrival.session);  // with the others it finds its seat again
+    send_away(arrival, "the run is looked for anew");  // with the others it finds its seat again
     in_.rulings.begin_again(
         fmt::format("{}, the last of its stage, came back over a new connection",
                     to_string(before)),

@@ -81,6 +81,7 @@ class Arrivals {
   wire::Welcome welcome_to(const Seat& seat) const;
   bool keeps_followed(const wire::Hello& hello, const Seat& seat) const;
   void check_reign();
+  void send_away(const Arrival& arrival, const std::string& why);
 
   Needs in_;
   std::function<bool(const Seat&)> cut_off_;
