@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -101,5 +102,7 @@ int run(int argc, char** argv) {
 }  // namespace swarmline
 
 int main(int argc, char** argv) {
+  // A file that may not grow is an error to write to, as on a full disk, and not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   return swarmline::run(argc, argv);
 }

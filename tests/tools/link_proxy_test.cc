@@ -133,6 +133,22 @@ TEST_F(LinkProxyTest, AResetEndsConnectionsAtBothEnds) {
   EXPECT_TRUE(until([&] { return at_far_.size() == 1; }));
 }
 
+TEST_F(LinkProxyTest, AHalfOpenLinkEndsAtOneEndUntilItHeals) {
+  connect();
+  proxy_->half_open(LinkEnd::kFar);
+  ASSERT_TRUE(until([&] { return far_closed_.has_value(); }));
+  near_->send(frame_of(100));
+  EXPECT_FALSE(until([&] { return near_closed_.has_value(); }, 200ms)) << "nobody told it";
+  const auto silent = near_;
+  far_closed_.reset();
+  connect();  // a new one works
+  near_->send(frame_of(100));
+  EXPECT_TRUE(until([&] { return at_far_.size() == 1; }));
+  proxy_->heal();
+  EXPECT_TRUE(until([&] { return near_closed_.has_value(); }));
+  EXPECT_FALSE(far_closed_.has_value());
+}
+
 TEST_F(LinkProxyTest, ADeadEndResetsTheOther) {
   connect();
   network_.stop_listening();

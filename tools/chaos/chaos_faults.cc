@@ -28,6 +28,11 @@ std::string point_text(const ChaosFault& fault, std::uint64_t step) {
       return ", joining";
     case ChaosPhase::kDownload:
       return ", downloading the state";
+    case ChaosPhase::kStart:
+      return ", ready for the start";
+    case ChaosPhase::kTakeover:
+      return ", taken over by a coordinator";
+    case ChaosPhase::kLastCheckpoint:
     case ChaosPhase::kCheckpoint:
       return fmt::format(", writing checkpoint {}", step);
     case ChaosPhase::kReduce:

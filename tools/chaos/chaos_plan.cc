@@ -16,10 +16,12 @@ namespace swarmline {
 namespace {
 
 constexpr double kSecondsMax = 1e6;
-constexpr std::array<std::string_view, 7> kKinds = {"kill", "restart", "stop", "slow",
-                                                    "cut",  "corrupt", "join"};
-constexpr std::array<std::string_view, 7> kPhases = {"joining", "forward",  "backward",  "reduce",
-                                                     "commit",  "download", "checkpoint"};
+constexpr std::array<std::string_view, 12> kKinds = {
+    "kill", "restart",   "stop",    "slow",      "cut",       "corrupt",
+    "join", "half-open", "isolate", "disk-full", "disk-slow", "journal-refused"};
+constexpr std::array<std::string_view, 10> kPhases = {
+    "joining",  "forward",    "backward", "reduce",   "commit",
+    "download", "checkpoint", "start",    "takeover", "last-checkpoint"};
 constexpr std::array<std::string_view, 4> kSections = {"", "plan", "faults", "random_faults"};
 constexpr const char* kWho =
     "expected \"coordinator\", \"stage 1\", \"one of stage 1\", \"newcomer\", \"stage of "
@@ -42,6 +44,15 @@ bool heals(ChaosKind kind) {
 
 bool has_no_step(ChaosPhase phase) {
   return phase == ChaosPhase::kJoining || phase == ChaosPhase::kDownload;
+}
+
+bool of_links(ChaosKind kind) {
+  using enum ChaosKind;
+  return kind == kCut || kind == kCorrupt || kind == kHalfOpen || kind == kIsolate;
+}
+
+bool of_journal(ChaosKind kind) {
+  return kind == ChaosKind::kDiskSlow || kind == ChaosKind::kJournalRefused;
 }
 
 bool peers_only(ChaosPhase phase) {
@@ -132,7 +143,8 @@ void read_random(ScenarioKeys& keys, RandomChaos& random) {
       random.kinds.push_back(*kind);
     else
       keys.mistake("random_faults", "kinds",
-                   fmt::format("found \"{}\", expected restart, stop, slow, cut or corrupt", name));
+                   fmt::format("found \"{}\", expected one of {} without kill and join", name,
+                               list_of(kKinds)));
   }
   if (kinds.empty())
     random.kinds = {ChaosKind::kRestart, ChaosKind::kStop, ChaosKind::kSlow, ChaosKind::kCut,
@@ -177,9 +189,6 @@ bool ChaosFault::needs_newcomer() const {
 }
 
 bool ChaosPlan::hurts_links() const {
-  const auto of_links = [](ChaosKind kind) {
-    return kind == ChaosKind::kCut || kind == ChaosKind::kCorrupt;
-  };
   return std::ranges::any_of(faults, of_links, &ChaosFault::kind) ||
          (random.count > 0 && std::ranges::any_of(random.kinds, of_links));
 }
@@ -231,6 +240,10 @@ Result<void> check_chaos_plan(const ChaosPlan& plan, const RunConfig& config,
                      fmt::format("the run has {} stages, counted from 0", config.pipeline.stages));
     if (fault.phase && peers_only(*fault.phase) && config.pipeline.stages < 2)
       return mistake("at_phase", "a run of one stage sends no activations");
+    if (of_journal(fault.kind) && fault.who.kind != Target::kCoordinator)
+      return mistake("who", "only the coordinator has a journal");
+    if (of_journal(fault.kind) && !config.run.etcd.empty())
+      return mistake("kind", "the journal of the run is not a file");
     if (fault.phase == ChaosPhase::kCheckpoint && config.checkpoint.every_steps == 0)
       return mistake("at_phase",
                      "the run writes no checkpoint before its end; give it "
@@ -274,7 +287,12 @@ std::vector<ChaosPoint> points_of(const ChaosFault& fault, bool alone) {
           fault.who.kind == Target::kNewcomer || fault.who.kind == Target::kNewcomerStage;
       return {{.kind = newcomer ? Kind::kPiece : Kind::kPieceRequest, .sent = false}};
     }
+    case ChaosPhase::kStart:
+      return {{.kind = Kind::kReady, .sent = !coordinator}};
+    case ChaosPhase::kTakeover:
+      return {{.kind = Kind::kResume, .sent = coordinator}};
     case ChaosPhase::kCheckpoint:
+    case ChaosPhase::kLastCheckpoint:
       return {{.kind = Kind::kSaveStage, .sent = coordinator}};
   }
   return {};

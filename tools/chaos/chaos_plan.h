@@ -20,13 +20,18 @@ inline constexpr int kChaosFormat = 1;
 inline constexpr std::size_t kChaosFaultsMax = 10'000;
 
 enum class ChaosKind : std::uint8_t {
-  kKill,     // SIGKILL
-  kRestart,  // the same, and after `seconds` the same command again
-  kStop,     // SIGSTOP for `seconds`
-  kSlow,     // `factor` times as long for everything, for `seconds`
-  kCut,      // nothing passes between it and others for `seconds`
-  kCorrupt,  // bits of what passes are flipped for `seconds`
-  kJoin,     // another peer is started
+  kKill,            // SIGKILL
+  kRestart,         // the same, and after `seconds` the same command again
+  kStop,            // SIGSTOP for `seconds`
+  kSlow,            // `factor` times as long for everything, for `seconds`
+  kCut,             // nothing passes between it and others for `seconds`
+  kCorrupt,         // bits of what passes are flipped for `seconds`
+  kJoin,            // another peer is started
+  kHalfOpen,        // others see its links end; it hears nothing over them for `seconds`
+  kIsolate,         // its links end at both ends, and nobody is reached for `seconds`
+  kDiskFull,        // no file of it can be written for `seconds`
+  kDiskSlow,        // the journal can be written a tenth of the time, for `seconds`
+  kJournalRefused,  // the journal can't be written for `seconds`
 };
 std::string_view to_string(ChaosKind kind);
 
@@ -38,6 +43,9 @@ enum class ChaosPhase : std::uint8_t {
   kCommit,
   kDownload,
   kCheckpoint,
+  kStart,           // everybody's: the run does not train yet
+  kTakeover,        // a coordinator has begun again and takes the peers over
+  kLastCheckpoint,  // of the run's last step
 };
 std::string_view to_string(ChaosPhase phase);
 

@@ -20,6 +20,7 @@
 #include "node/child_process.h"
 #include "pipeline/protocol/run_status.h"
 #include "tools/chaos/chaos_faults.h"
+#include "tools/chaos/chaos_injury.h"
 
 namespace swarmline {
 namespace {
@@ -28,7 +29,7 @@ constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(100);
 constexpr Duration kStartPatience = std::chrono::minutes(5);  // until it trains
 constexpr Duration kPeersLeave = std::chrono::seconds(5);     // after the coordinator ended
-constexpr Duration kRedraw = std::chrono::seconds(1);         // nobody could be spared
+constexpr Duration kRedraw = std::chrono::seconds(1);  // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
 
 class ChaosRun {
@@ -59,7 +60,6 @@ class ChaosRun {
              std::uint64_t step);
   void begin(const ChaosFault& fault, const std::string& process);
   void heal(const ChaosFault& fault, const std::string& process);
-  static double left_by(const ChaosFault& fault);
   void note_speed(const std::string& process);
   std::optional<std::string> start_peer(bool now);
   void let_in(const std::string& peer);
@@ -157,8 +157,8 @@ void ChaosRun::end(const std::string& why) {
 void ChaosRun::tick() {
   if (over_) return;
   start_peers();
-  if (training_)
-    for (std::size_t id = 0; id < pending_.size(); ++id) drive(pending_[id], id);
+  for (std::size_t id = 0; id < pending_.size(); ++id)
+    if (training_ || pending_[id].fault.phase == ChaosPhase::kStart) drive(pending_[id], id);
   watch_run();
   runtime_.call_after(kTick, [this] { tick(); });
 }
@@ -294,9 +294,12 @@ void ChaosRun::watch(const PendingFault& pending, std::size_t id, const std::str
   const auto& peers = options_.config.pipeline.peers;
   const std::uint32_t stage = pending.fault.who.stage;
   const bool alone = stage < peers.size() && peers[stage] == 1;
-  const bool stepless = pending.fault.needs_newcomer();
+  const bool stepless =
+      pending.fault.needs_newcomer() || pending.fault.phase == ChaosPhase::kTakeover;
+  const bool last = pending.fault.phase == ChaosPhase::kLastCheckpoint;
+  const std::uint64_t step = last ? options_.config.run.steps : pending.fault.at_step;
   for (const ChaosPoint& point : points_of(pending.fault, alone))
-    swarm_.watch(process, id, point, stepless ? 0 : pending.fault.at_step);
+    swarm_.watch(process, id, point, stepless ? 0 : step);
 }
 
 void ChaosRun::reached(const std::string& process, std::uint64_t id, std::uint64_t step) {
@@ -395,7 +398,8 @@ void ChaosRun::apply(PendingFault& pending, std::size_t id, const std::vector<st
   for (const std::string& process : who) begin(fault, process);
   if (fault.phase) swarm_.unwatch(id);
   if (options_.says) {
-    fmt::print("{:8.2f} s  {}\n", to_seconds(runtime_.now() - *training_), done.what);
+    fmt::print("{:8.2f} s  {}\n", training_ ? to_seconds(runtime_.now() - *training_) : 0,
+               done.what);
     std::fflush(stdout);
   }
   if (fault.kind == ChaosKind::kKill || fault.kind == ChaosKind::kJoin) return;
@@ -405,40 +409,12 @@ void ChaosRun::apply(PendingFault& pending, std::size_t id, const std::vector<st
   });
 }
 
-// What is left of its speed meanwhile.
-double ChaosRun::left_by(const ChaosFault& fault) {
-  switch (fault.kind) {
-    case ChaosKind::kSlow:
-      return 1 / fault.factor;
-    case ChaosKind::kCorrupt:
-    case ChaosKind::kJoin:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 void ChaosRun::begin(const ChaosFault& fault, const std::string& process) {
   if (fault.kind == ChaosKind::kJoin) return;
   hurting_.emplace(process, left_by(fault));
   note_speed(process);
-  switch (fault.kind) {
-    case ChaosKind::kKill:
-      ended_.insert(process);
-      return swarm_.kill(process);
-    case ChaosKind::kRestart:
-      return swarm_.kill(process);
-    case ChaosKind::kStop:
-      return swarm_.stop(process);
-    case ChaosKind::kSlow:
-      return swarm_.set_slow(process, fault.factor);
-    case ChaosKind::kCut:
-      return swarm_.cut(process);
-    case ChaosKind::kCorrupt:
-      return swarm_.corrupt(process, fault.flips);
-    case ChaosKind::kJoin:
-      return;
-  }
+  if (fault.kind == ChaosKind::kKill) ended_.insert(process);
+  hurt(swarm_, fault, process);
 }
 
 void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
@@ -447,25 +423,11 @@ void ChaosRun::heal(const ChaosFault& fault, const std::string& process) {
       std::find_if(first, last, [&](const auto& entry) { return entry.second == left_by(fault); });
   if (healed != last) hurting_.erase(healed);
   note_speed(process);
-  switch (fault.kind) {
-    case ChaosKind::kRestart:
-      if (swarm_.runs(process)) return;  // another fault's end was sooner
-      if (auto started = swarm_.start_again(process); !started) {
-        error_ = started.error();
-        return end(error_->what);
-      }
-      return;
-    case ChaosKind::kStop:
-      return swarm_.go_on(process);
-    case ChaosKind::kSlow:
-      return swarm_.set_slow(process, 1);
-    case ChaosKind::kCut:
-      return swarm_.heal(process);
-    case ChaosKind::kCorrupt:
-      return swarm_.corrupt(process, 0);
-    case ChaosKind::kKill:
-    case ChaosKind::kJoin:
-      return;
+  if (fault.kind != ChaosKind::kRestart) return swarmline::heal(swarm_, fault, process);
+  if (swarm_.runs(process)) return;  // another fault's end was sooner
+  if (auto started = swarm_.start_again(process); !started) {
+    error_ = started.error();
+    end(error_->what);
   }
 }
 

@@ -10,10 +10,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "console/words.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/runtime/asio_access.h"
 #include "tools/chaos/chaos_tap.h"
+#include "tools/chaos/disk_faults.h"
 
 namespace swarmline {
 namespace asio = boost::asio;
@@ -22,6 +24,7 @@ using boost::system::error_code;
 
 namespace {
 constexpr Duration kDutyPeriod = std::chrono::milliseconds(100);
+constexpr Duration kJournalPeriod = std::chrono::milliseconds(500);
 }  // namespace
 
 struct ChaosSwarm::Line {
@@ -185,9 +188,48 @@ void ChaosSwarm::cut(const std::string& name) {
   shape_all();
 }
 
+void ChaosSwarm::half_open(const std::string& name) {
+  for (Link& link : links_)
+    if (concerns(link, name))
+      link.proxy->half_open(link.from == name ? LinkEnd::kFar : LinkEnd::kNear);
+}
+
+void ChaosSwarm::isolate(const std::string& name) {
+  cut(name);
+  for (Link& link : links_)
+    if (concerns(link, name)) link.proxy->reset();
+}
+
 void ChaosSwarm::heal(const std::string& name) {
   hurt_[name].cut = false;
   shape_all();
+}
+
+void ChaosSwarm::set_disk_full(const std::string& name, bool full) {
+  if (!runs(name)) return;
+  if (const auto set = swarmline::set_disk_full(find(name)->child->pid(), full); !set)
+    log(LogLevel::kWarn, "{}", set.error().what);
+}
+
+void ChaosSwarm::lock_journal(double share) {
+  journal_share_ = share;
+  if (share <= 0) return journal_lock_.reset();
+  if (!std::exchange(journal_cycles_, true)) journal_cycle();
+}
+
+// Tried again in the next period where somebody else holds it just then.
+void ChaosSwarm::journal_cycle() {
+  if (journal_share_ <= 0) {
+    journal_cycles_ = false;
+    return;
+  }
+  if (!journal_lock_)
+    if (auto taken = JournalLock::take(options_.folder.journal()))
+      journal_lock_ = std::move(*taken);
+  if (journal_share_ < 1)
+    runtime_.call_after(from_seconds(to_seconds(kJournalPeriod) * journal_share_),
+                        guard_.wrap([this] { journal_lock_.reset(); }));
+  runtime_.call_after(kJournalPeriod, guard_.wrap([this] { journal_cycle(); }));
 }
 
 void ChaosSwarm::corrupt(const std::string& name, double probability) {
@@ -195,12 +237,16 @@ void ChaosSwarm::corrupt(const std::string& name, double probability) {
   shape_all();
 }
 
+bool ChaosSwarm::concerns(const Link& link, const std::string& name) const {
+  const Process* process = find(name);
+  return link.from == name || (process != nullptr && process->address == link.to);
+}
+
 void ChaosSwarm::shape(Link& link) {
   bool cut = false;
   double corrupt = 0;
   for (const auto& [name, hurt] : hurt_) {
-    const Process* process = find(name);
-    if (link.from != name && !(process != nullptr && process->address == link.to)) continue;
+    if (!concerns(link, name)) continue;
     cut = cut || hurt.cut;
     corrupt = std::max(corrupt, hurt.corrupt);
   }

@@ -21,6 +21,7 @@
 
 #include "base/callback_guard.h"
 #include "engine/runtime/asio_runtime.h"
+#include "engine/store/journal_lock.h"
 #include "node/child_process.h"
 #include "node/run_folder.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -83,9 +84,18 @@ class ChaosSwarm {
   void set_slow(const std::string& name, double factor);
   // Nothing passes between it and anybody else, and nobody is told.
   void cut(const std::string& name);
+  // Others see the links between end; it hears nothing over its own until it heals. New ones work.
+  void half_open(const std::string& name);
+  // Its links end, and new ones reach nobody.
+  void isolate(const std::string& name);
   void heal(const std::string& name);
   // Of what passes between it and others, each byte has one bit flipped with that probability.
   void corrupt(const std::string& name, double probability);
+
+  // Files that it has and makes can't be written.
+  void set_disk_full(const std::string& name, bool full);
+  // The run's journal can't be written for that share of each kJournalPeriod; 0: it can.
+  void lock_journal(double share);
 
   void watch(const std::string& name, std::uint64_t id, const ChaosPoint& point,
              std::uint64_t step);
@@ -135,6 +145,8 @@ class ChaosSwarm {
   void shape(Link& link);
   void shape_all();
   void duty_cycle(const std::string& name);
+  void journal_cycle();
+  bool concerns(const Link& link, const std::string& name) const;
 
   AsioRuntime& runtime_;
   Options options_;
@@ -144,6 +156,9 @@ class ChaosSwarm {
   std::size_t peers_ = 0;  // of them
   std::vector<Link> links_;
   std::map<std::string, Hurt> hurt_;
+  double journal_share_ = 0;
+  bool journal_cycles_ = false;
+  std::optional<JournalLock> journal_lock_;
   CallbackGuard guard_;
 };
 

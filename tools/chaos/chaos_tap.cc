@@ -177,10 +177,15 @@ std::optional<std::string> ChaosTap::wait_for(std::string_view beginning, Durati
   while (socket_.is_open()) {
     // Read first: what was sent while this process was stopped is there, whatever the time.
     if (!read_some()) break;
+    std::optional<std::string> rest;
+    // What came with it is handled now: nothing may ever follow that would wake listen().
     while (auto line = next_line()) {
-      if (line->starts_with(beginning)) return line->substr(beginning.size());
-      handle(*line);
+      if (!rest && line->starts_with(beginning))
+        rest = line->substr(beginning.size());
+      else
+        handle(*line);
     }
+    if (rest) return rest;
     const Duration left = deadline - runtime_.now();
     if (left <= Duration{}) break;
     pollfd wait{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};

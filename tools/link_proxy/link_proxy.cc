@@ -194,6 +194,7 @@ struct LinkProxy::State : std::enable_shared_from_this<State> {
   void join(const LinkPtr& link);
   void on_end(const LinkPtr& link, bool orderly);
   void drop(const LinkPtr& link);
+  static void close(const LinkPtr& link);
 
   asio::io_context& io;
   LinkProxyOptions options;
@@ -203,6 +204,7 @@ struct LinkProxy::State : std::enable_shared_from_this<State> {
   tcp::resolver resolver;
   tcp::resolver::results_type far_endpoints;
   std::set<LinkPtr> links;
+  std::set<LinkPtr> half_open;  // one end is closed; bounded by what the other ends have open
   std::uint64_t connections = 0;
 };
 
@@ -272,9 +274,12 @@ void LinkProxy::State::on_end(const LinkPtr& link, bool orderly) {
 
 void LinkProxy::State::drop(const LinkPtr& link) {
   if (links.erase(link) == 0) return;
-  for (const auto& pipe : link->pipes) {
+  for (const auto& pipe : link->pipes)
     if (pipe) pipe->end();
-  }
+  close(link);
+}
+
+void LinkProxy::State::close(const LinkPtr& link) {
   close_with_reset(link->near);
   close_with_reset(link->far);
 }
@@ -308,6 +313,7 @@ void LinkProxy::cut() {
 }
 
 void LinkProxy::heal() {
+  for (const LinkPtr& link : std::exchange(state_->half_open, {})) State::close(link);
   if (!std::exchange(state_->cable.cut, false)) return;
   const std::set<LinkPtr> links = state_->links;
   for (const LinkPtr& link : links) {
@@ -326,6 +332,16 @@ bool LinkProxy::is_cut() const {
 void LinkProxy::reset() {
   const std::set<LinkPtr> links = state_->links;
   for (const LinkPtr& link : links) state_->drop(link);
+  for (const LinkPtr& link : std::exchange(state_->half_open, {})) State::close(link);
+}
+
+void LinkProxy::half_open(LinkEnd gone) {
+  for (const LinkPtr& link : std::exchange(state_->links, {})) {
+    for (const auto& pipe : link->pipes)
+      if (pipe) pipe->end();
+    close_with_reset(gone == LinkEnd::kNear ? link->near : link->far);
+    state_->half_open.insert(link);
+  }
 }
 
 LinkProxyCounters LinkProxy::counters() const {

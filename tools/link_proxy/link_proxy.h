@@ -6,6 +6,8 @@
 //              cut():   the cable is pulled: nothing passes, nobody is told, new connections hang.
 //              heal():  it is back: what was held goes on.
 //              reset(): every connection is reset at both ends.
+//              half_open(end): that end sees every connection reset, the other one nothing at all
+//                       until heal(), which resets it there, too. New connections work.
 //   Ownership: `runtime` outlives it. Thread: control thread.
 //   Errors:    kIo or kNotFound from start(); an endpoint that does not answer resets the
 //              connection that asked for it.
@@ -22,6 +24,7 @@
 
 namespace swarmline {
 
+enum class LinkEnd : std::uint8_t { kNear, kFar };  // who connected, and `to`
 enum class LinkWay : std::uint8_t { kForward = 0, kBackward = 1 };
 
 struct LinkProxyOptions {
@@ -54,6 +57,7 @@ class LinkProxy {
   void heal();
   bool is_cut() const;
   void reset();
+  void half_open(LinkEnd gone);
   LinkProxyCounters counters() const;
 
  private:
