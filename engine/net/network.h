@@ -67,7 +67,8 @@ class Network {
   // Listens on `address` (port 0: any free one) and returns the bound address. kIo with a sentence
   // when taken.
   virtual Result<Address> listen(const Address& address, Accepted on_accepted) = 0;
-  // kDeadline, kPeerGone (refused), kNotFound (name). `on_connected` is called exactly once.
+  // kDeadline, kPeerGone (refused), kNotFound (name), kIo (this end can open no connection, whoever
+  // the other is). `on_connected` is called exactly once.
   virtual void connect(const Address& address, Duration timeout, Connected on_connected) = 0;
   virtual void stop_listening() = 0;
 };
