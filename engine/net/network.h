@@ -35,7 +35,9 @@ class Connection {
  public:
   struct Handlers {
     std::function<void(Frame)> on_frame;
-    std::function<void(Error)> on_closed;  // kPeerGone, kCorrupt, kStopped; last callback ever
+    // kPeerGone, kCorrupt, kStopped, or kDeadline: nothing that was sent is acknowledged any more,
+    // and nobody knows which end is cut off. Last callback ever.
+    std::function<void(Error)> on_closed;
     // May be empty. Of a payload of the backend's arrival_bytes_min or more: some of it has
     // arrived, more than the time before and not all; on_frame or on_closed follows. What is read
     // here is borrowed for the call.
