@@ -314,7 +314,7 @@ void draw_journal(Rng rng, SeedScenario& scenario) {
 
 SeedExtras usual_extras() {
   return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss, FaultKind::kHalfOpen,
-                    FaultKind::kHalfWay, FaultKind::kIsolate, FaultKind::kFull},
+                    FaultKind::kHalfWay, FaultKind::kIsolate, FaultKind::kFull, FaultKind::kDeaf},
           .control_times = true};
 }
 
