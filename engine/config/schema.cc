@@ -319,7 +319,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Addresses of standby coordinators, which peers try when this one is gone."},
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
    "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
-   "ends. A coordinator that hears from nobody waits so long for its peers, or for newcomers."},
+   "ends. A coordinator that hears from nobody waits so long for its peers, or for newcomers; "
+   "then, for outlast_seconds, for those whose addresses don't refuse."},
   {RUN(net, build_seconds), above_zero_to(365 * kDaySeconds),
    "A peer that builds its stage or fetches its state, and gets no further for so long, is let "
    "go."},

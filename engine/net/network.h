@@ -35,7 +35,9 @@ class Connection {
  public:
   struct Handlers {
     std::function<void(Frame)> on_frame;
-    std::function<void(Error)> on_closed;  // kPeerGone, kCorrupt, kStopped; last callback ever
+    // kPeerGone, kCorrupt, kStopped, or kDeadline: nothing that was sent is acknowledged any more,
+    // and nobody knows which end is cut off. Last callback ever.
+    std::function<void(Error)> on_closed;
     // May be empty. Of a payload of the backend's arrival_bytes_min or more: some of it has
     // arrived, more than the time before and not all; on_frame or on_closed follows. What is read
     // here is borrowed for the call.
@@ -67,7 +69,8 @@ class Network {
   // Listens on `address` (port 0: any free one) and returns the bound address. kIo with a sentence
   // when taken.
   virtual Result<Address> listen(const Address& address, Accepted on_accepted) = 0;
-  // kDeadline, kPeerGone (refused), kNotFound (name). `on_connected` is called exactly once.
+  // kDeadline, kPeerGone (refused), kNotFound (name), kIo (this end can open no connection, whoever
+  // the other is). `on_connected` is called exactly once.
   virtual void connect(const Address& address, Duration timeout, Connected on_connected) = 0;
   virtual void stop_listening() = 0;
 };

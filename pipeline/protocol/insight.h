@@ -24,6 +24,8 @@ struct RunGlance {
   bool goes_back = false;   // it looks for where the next era begins
   bool recovering = false;  // it hears from its peers what they hold
   bool is_held_up = false;  // what it decided waits for the journal to be said
+  std::uint32_t waits_given_up =
+      0;  // for a stage's last peers, by this reign: going back is cheaper
   Era era;
   Version committed;
 };

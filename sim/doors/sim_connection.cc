@@ -182,7 +182,7 @@ void SimConnection::time_out() {
   ending_ = true;
   holding_ = false;
   held_.clear();
-  finish({ErrorCode::kPeerGone, "nothing is acknowledged"});
+  finish({ErrorCode::kDeadline, "nothing is acknowledged"});
 }
 
 void SimConnection::be_reset(Instant when) {

@@ -57,7 +57,7 @@ class SimNetwork::NodeNetwork final : public Network {
           fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
                                                  to_string(address), to_seconds(timeout))));
     });
-    if (wire_->full.contains(node_)) return refuse(attempt, address, {});
+    if (wire_->full.contains(node_)) return find_no_descriptor(attempt, address);
     if (wire_->dark_ports.contains(address.port)) return;  // nobody answers
     const auto listener = wire_->listeners.find(address.port);
     if (listener == wire_->listeners.end()) {
@@ -101,14 +101,20 @@ class SimNetwork::NodeNetwork final : public Network {
   }
 
   void refuse(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after) {
+    end(attempt, address, after, {ErrorCode::kPeerGone, "connection refused"});
+  }
+  void find_no_descriptor(const std::shared_ptr<Attempt>& attempt, const Address& address) {
+    end(attempt, address, {}, {ErrorCode::kIo, "too many open files"});
+  }
+  void end(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after,
+           const Error& error) {
     SimRuntime& runtime = wire_->runtime;
     runtime.schedule(
         node_, runtime.now() + after,
-        [wire = wire_, attempt, address] {
+        [wire = wire_, attempt, address, error] {
           wire->runtime.cancel(attempt->timer);
-          attempt->settle(
-              fail(ErrorCode::kPeerGone,
-                   fmt::format("cannot connect to {}: connection refused", to_string(address))));
+          attempt->settle(fail(
+              error.code, fmt::format("cannot connect to {}: {}", to_string(address), error.what)));
         },
         attempt->socket);
   }

@@ -85,6 +85,7 @@ void SwarmOracles::look_at_era() {
   if (now.trains && !before.trains) trains_since_ = wall_seconds();
   const bool went_back = now.era.value > before.era.value;  // and is over that already
   if (!(now.goes_back || went_back) || !before.trains) return;
+  if (now.waits_given_up > before.waits_given_up) return;  // run/bargain.h: it may
   Version version = before.committed;
   if (before.recovering) {  // it has yet to hear what the journal says of this era
     const auto commit = cluster_.journal().last_commit();

@@ -1,6 +1,7 @@
 // What must hold in every simulated run beside its bits, whatever happens to it.
 //   What:   * a run goes back only where some stage's state is gone: at that moment no process that
-//             lives holds the committed version of it, not as a seat, nor as a shadow, nor kept;
+//             lives holds the committed version of it, not as a seat, nor as a shadow, nor kept,
+//             or where its last peers were silent for as long as going back costs;
 //           * who was not hurt is not fenced while the run trains, and does not end but with the
 //             run: hurt is what the network and the runtime did to the node (SimRuntime::hurt());
 //           * no microbatch is relied on that nobody tries (orphan_watch.h);

@@ -315,7 +315,7 @@ void draw_journal(Rng rng, SeedScenario& scenario) {
 
 SeedExtras usual_extras() {
   return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss, FaultKind::kHalfOpen,
-                    FaultKind::kHalfWay},
+                    FaultKind::kHalfWay, FaultKind::kIsolate, FaultKind::kFull, FaultKind::kDeaf},
           .control_times = true};
 }
 

@@ -251,6 +251,29 @@ TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
   EXPECT_TRUE(recovery.is_due());
 }
 
+// Going back takes peers, too.
+TEST_F(Recover, WhereNobodyComesAtAllSomebodyIsWaitedFor) {
+  recovery.begin(run, Term{2}, false);
+  const MarkExpected anybody("recovery.waits_for_anybody");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
+  bench.clock.run_for(600s);
+  EXPECT_FALSE(recovery.is_due());
+  recovery.heard_somebody();
+  resume(1);
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) - 1s);
+  EXPECT_FALSE(recovery.is_due()) << "the others are waited for from then on";
+  resume(2);
+  EXPECT_TRUE(recovery.is_due());
+}
+
+TEST_F(Recover, WhereNobodyComesAtAllForTooLongTheRunGoesBack) {
+  recovery.begin(run, Term{2}, false);
+  never_stopped();
+  bench.clock.run_for(2 * from_seconds(bench.options.config.net.outlast_seconds));
+  EXPECT_TRUE(recovery.is_due());
+  EXPECT_EQ(recovery.given_up(), 1U);
+}
+
 TEST_F(Recover, OneWhoseLinkBreaksAgainIsAwaitedAgain) {
   recovery.begin(run, Term{2}, false);
   resume(1);

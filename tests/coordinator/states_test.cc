@@ -84,6 +84,19 @@ TEST_F(States, AShadowIsReadyOnceAMemberHasTheSameBits) {
   EXPECT_EQ(bench.shadows.ready_of(StageId{1}), std::vector{shadow});
 }
 
+TEST_F(States, WhereNobodyIsLeftToConfirmItAShadowThatHoldsWhatIsCommittedIsReady) {
+  committed(3);
+  standbys.add(a, StageId{1}, "test");
+  const Seat shadow{a.peer, StageId{1}, a.incarnation};
+  standbys.on_ready(shadow, 2, 66);
+  standbys.confirm_alone(StageId{1});
+  EXPECT_TRUE(bench.shadows.ready_of(StageId{1}).empty()) << "it lacks a commit";
+  const MarkExpected alone("standby_replicas.confirmed_alone");
+  standbys.on_ready(shadow, 3, 77);
+  standbys.confirm_alone(StageId{1});
+  EXPECT_EQ(bench.shadows.ready_of(StageId{1}), std::vector{shadow});
+}
+
 TEST_F(States, AShadowWithOtherBitsEnds) {
   committed(3);
   audit.say(b, 3, 77);

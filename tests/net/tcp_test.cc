@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <fstream>
 #include <optional>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -184,6 +186,24 @@ TEST_F(Tcp, ConnectingToAPeerThatNeverAnswersEndsAtTheDeadline) {
   ASSERT_TRUE(run_until([&] { return error.has_value(); }));
   EXPECT_EQ(error->code, ErrorCode::kDeadline);
   EXPECT_NE(error->what.find("did not answer within 0.2 s"), std::string::npos) << error->what;
+}
+
+TEST_F(Tcp, WithoutADescriptorLeftItIsThisEndThatCanNotConnect) {
+  const int next = ::dup(0);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none_left = before;
+  none_left.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  std::optional<Result<std::shared_ptr<Connection>>> result;
+  network_.connect(address_, 5s, [&](auto connected) { result = std::move(connected); });
+  const bool ended = run_until([&] { return result.has_value(); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(ended);
+  ASSERT_FALSE(result->has_value());
+  EXPECT_EQ(result->error().code, ErrorCode::kIo) << result->error().what;
 }
 
 TEST_F(Tcp, NamesAreResolvedAndUnknownOnesAreNotFound) {

@@ -1,5 +1,6 @@
 // The coordinator loses touch with peers that live: the links to it break, or it is cut off. What
 // they hold is gone on with; a state is given up only where nobody holds it any more.
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -71,7 +72,7 @@ TEST_P(LostTouch, AStagesLastPeerThatIsGoneIsNotWaitedFor) {
 
 // Longer than a peer may be silent, and than a coordinator that was begun again waits for it.
 TEST_P(LostTouch, ItIsCutOffFromEverybodyForAWhile) {
-  for (const Duration time : {1s, 10s})
+  for (const Duration time : {1s, 10s, 200s})
     twice(quick(run_of({2, 2})), [time](Swarm& swarm) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
       cut_off(swarm);
@@ -82,6 +83,36 @@ TEST_P(LostTouch, ItIsCutOffFromEverybodyForAWhile) {
       EXPECT_GE(events(swarm, "lost_touch"), 1U);
       EXPECT_EQ(events(swarm, "new_era"), 0U);
     });
+}
+
+// It hears everybody, and nothing that it says arrives, until its links end unacknowledged.
+TEST_P(LostTouch, NothingThatItSaysArrivesForAWhile) {
+  twice(quick(run_of({2, 2})), [](Swarm& swarm) {
+    const MarkExpected unacknowledged("reign.unacknowledged");
+    const MarkExpected waits("recovery.waits_for_anybody");
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    swarm.cluster().network().silence(kCoordinatorNode, true, false);
+    swarm.cluster().runtime().run_for(150s);
+    swarm.cluster().network().unsilence(kCoordinatorNode);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 4; }, 20s));
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+// Their addresses refuse, and nobody is waited for longer than peers_wait_seconds.
+TEST_P(LostTouch, EverybodyIsGoneWhileItIsCutOff) {
+  RunConfig config = quick(run_of({1, 1}));
+  config.net.peers_wait_seconds = 5;
+  Swarm swarm(options_for(config));
+  swarm.until_committed(2);
+  each_peer(swarm, [&](SimNodeId node) { swarm.freeze(node); });
+  swarm.cluster().runtime().run_for(2s);
+  EXPECT_EQ(events(swarm, "lost_touch"), 1U);
+  each_peer(swarm, [&](SimNodeId node) { swarm.kill(node); });
+  const MarkExpected waits("recovery.waits_for_anybody");
+  const RunOutcome outcome = swarm.end(20s);
+  EXPECT_EQ(outcome.exit_code, 1);
 }
 
 // Cut off, and then it was they: who comes first shows that somebody can, and is not kept waiting.

@@ -29,6 +29,12 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
+// What is sent is not acknowledged: nobody knows which end is cut off.
+ErrorCode code_of(int error) {
+  const bool unheard = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  return unheard ? ErrorCode::kDeadline : ErrorCode::kPeerGone;
+}
+
 void set_option(int fd, int level, int option, int value) {
   // A refused option costs speed, not correctness.
   if (setsockopt(fd, level, option, &value, sizeof(value)) != 0) {
@@ -169,7 +175,7 @@ void TcpConnection::flush() {
     } else if (errno != EINTR) {
       const int error = errno;
       close_socket();
-      return finish({closing_ ? ErrorCode::kStopped : ErrorCode::kPeerGone,
+      return finish({closing_ ? ErrorCode::kStopped : code_of(error),
                      fmt::format("cannot write to {}: {}", remote_, reason(error))});
     }
   }
@@ -244,8 +250,7 @@ Result<TcpConnection::Got> TcpConnection::read_once() {
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Got{0, false};
     if (errno != EINTR) {
-      return fail(ErrorCode::kPeerGone,
-                  fmt::format("cannot read from {}: {}", remote_, reason(errno)));
+      return fail(code_of(errno), fmt::format("cannot read from {}: {}", remote_, reason(errno)));
     }
   }
 }

@@ -35,6 +35,18 @@ std::optional<Endpoints> literal(const Address& address) {
                            std::to_string(address.port));
 }
 
+// Only a refusal says that nobody is there: a host may be out of reach for a while. Without a
+// descriptor, a port or memory it is this end.
+ErrorCode code_of(const error_code& error) {
+  using boost::system::errc::errc_t;
+  if (error == asio::error::connection_refused) return ErrorCode::kPeerGone;
+  for (const errc_t own :
+       {errc_t::too_many_files_open, errc_t::too_many_files_open_in_system, errc_t::no_buffer_space,
+        errc_t::not_enough_memory, errc_t::address_not_available})
+    if (error == own) return ErrorCode::kIo;
+  return ErrorCode::kDeadline;
+}
+
 }  // namespace
 
 struct TcpNetwork::State : std::enable_shared_from_this<State> {
@@ -112,6 +124,12 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
                                   const error_code& connect_error) {
   if (!attempt->on_connected) return;  // its deadline closed the socket
   error_code error = connect_error;
+  // Where no socket could be opened, asio says that this was cancelled.
+  if (error == asio::error::operation_aborted && !attempt->socket.is_open()) {
+    error_code opening;
+    attempt->socket.open(tcp::v4(), opening);
+    if (opening) error = opening;
+  }
   tcp::endpoint local, remote;
   if (!error) local = attempt->socket.local_endpoint(error);
   if (!error) remote = attempt->socket.remote_endpoint(error);
@@ -119,11 +137,9 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
   // there.
   if (!error && local == remote) error = asio::error::connection_refused;
   if (error) {
-    // Only a refusal says that nobody is there: a host may be out of reach for a while.
-    const bool refused = error == asio::error::connection_refused;
-    return settle(attempt, fail(refused ? ErrorCode::kPeerGone : ErrorCode::kDeadline,
-                                fmt::format("cannot connect to {}: {}", to_string(attempt->address),
-                                            error.message())));
+    return settle(attempt,
+                  fail(code_of(error), fmt::format("cannot connect to {}: {}",
+                                                   to_string(attempt->address), error.message())));
   }
   ++shared->counters.connected;
   settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(

@@ -56,6 +56,7 @@ bool Vigil::goes_on_waiting(StageId stage, const std::vector<Seat>& silent) {
   }
   if (now - entry->second.since < entry->second.patience) return true;
   SWARMLINE_MARK("vigil.given_up");
+  ++given_up_;
   stages_.erase(entry);
   return false;
 }

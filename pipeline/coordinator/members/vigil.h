@@ -7,6 +7,7 @@
 //   Bounds:    one entry a stage; run/bargain.h.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <vector>
@@ -43,6 +44,7 @@ class Vigil final : public RunObserver {
   void judge(const std::vector<Seat>& silent);
   bool waits_for(StageId stage) const { return stages_.contains(stage); }
   void restart_deadlines();
+  std::uint32_t given_up() const { return given_up_; }  // waits, ever
 
   void on_rollback() override { stages_.clear(); }
 
@@ -57,6 +59,7 @@ class Vigil final : public RunObserver {
   Needs in_;
   Questions ask_;
   std::map<StageId, Wait> stages_;
+  std::uint32_t given_up_ = 0;
 };
 
 }  // namespace swarmline

@@ -35,6 +35,7 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   for (const SeatRecord& seat : run.seats) in_.members.restore(seat, seat.state == "active");
   for (const Seat& seat : in_.members.away()) collected.awaited.insert(seat);
   heard_nobody_ = heard_nobody;
+  heard_ = false;
   waits_longer_ = false;
   began_ = in_.alarms.now();
   over_ = false;
@@ -47,7 +48,9 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
 // ---- Who comes ----------------------------------------------------------------------------------
 
 void Recovery::heard_somebody() {
-  if (!collected_ || !std::exchange(heard_nobody_, false)) return;
+  if (!collected_) return;
+  heard_ = true;
+  if (!std::exchange(heard_nobody_, false)) return;
   SWARMLINE_MARK("recovery.heard_somebody");
   arm_deadline();
 }
@@ -67,6 +70,7 @@ bool Recovery::resumes(const wire::Hello& hello, const std::string& run_id) cons
 
 void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
   SWARMLINE_MARK("recovery.peer_resumed");
+  heard_ = true;
   const Seat seat = from_wire(hello.previous());
   if (const SessionPtr before = in_.sessions.unseat(seat.peer)) {
     before->seat = {};  // it is here again before the end of that connection was seen
@@ -130,12 +134,18 @@ void Recovery::arm_deadline() {
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
   deadline_.arm(wait, [this] {
     if (!collected_) return;
+    if (!heard_) return wait_for_anybody();
     const std::vector<StageId> missing = stages_without_anybody();
     if (!missing.empty() && !std::exchange(waits_longer_, true))
       return wait_for_the_last_ones(missing);
-    SWARMLINE_MARK("recovery.deadline");
-    over_ = true;
+    give_up_waiting();
   });
+}
+
+void Recovery::give_up_waiting() {
+  SWARMLINE_MARK("recovery.deadline");
+  over_ = true;
+  if (!stages_without_anybody().empty()) ++given_up_;
 }
 
 std::vector<StageId> Recovery::stages_without_anybody() const {
@@ -148,11 +158,7 @@ std::vector<StageId> Recovery::stages_without_anybody() const {
 // What they hold nobody else does: their addresses say whether they are gone.
 void Recovery::wait_for_the_last_ones(const std::vector<StageId>& stages) {
   const Duration waited = in_.alarms.now() - began_, worth = patience_();
-  if (worth <= waited) {
-    SWARMLINE_MARK("recovery.deadline");
-    over_ = true;
-    return;
-  }
+  if (worth <= waited) return give_up_waiting();
   SWARMLINE_MARK("recovery.waits_for_the_last_ones");
   in_.events.event("waiting",
                    fmt::format("nobody of stage {} has come back; the run waits {:.3g} s more at "
@@ -160,12 +166,29 @@ void Recovery::wait_for_the_last_ones(const std::vector<StageId>& stages) {
                                stages.front().value, to_seconds(worth - waited)),
                    LogLevel::kWarn);
   deadline_.arm(worth - waited, [this] {
-    if (!collected_) return;
-    SWARMLINE_MARK("recovery.deadline");
-    over_ = true;
+    if (collected_) give_up_waiting();
   });
   for (const Seat& seat : collected_->awaited)
     if (std::ranges::find(stages, seat.stage) != stages.end()) in_.probe.ask(seat);
+}
+
+// Going back takes peers, too: who hears from nobody gains nothing by it. Those whose processes are
+// gone refuse, and are not waited for.
+void Recovery::wait_for_anybody() {
+  const Duration waited = in_.alarms.now() - began_;
+  const Duration most = from_seconds(in_.shape.config.net.outlast_seconds);
+  if (most <= waited) return give_up_waiting();
+  SWARMLINE_MARK("recovery.waits_for_anybody");
+  in_.events.event("waiting",
+                   fmt::format("nobody has come back to the coordinator; it waits {:.3g} s more at "
+                               "most for anybody, then the run goes back",
+                               to_seconds(most - waited)),
+                   LogLevel::kWarn);
+  heard_nobody_ = true;  // whoever comes first begins another wait, for the others
+  deadline_.arm(most - waited, [this] {
+    if (collected_) give_up_waiting();
+  });
+  for (const Seat& seat : collected_->awaited) in_.probe.ask(seat);
 }
 
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as

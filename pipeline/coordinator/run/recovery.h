@@ -3,7 +3,9 @@
 //   What:      takes peers back to their seats; over when every seat has come, when each stage has
 //              somebody and nobody came for as long as a peer may be silent, or when
 //              [net] collect_seconds have passed; longer for those who alone hold a stage's state,
-//              as run/bargain.h says. What peers say meanwhile waits, in order.
+//              as run/bargain.h says, and, for [net] outlast_seconds, until anybody at all is
+//              heard: with nobody there is nobody to go back with. What peers say meanwhile waits,
+//              in order.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds what does not fit the journal is not taken back.
 //   Bounds:    kHeldMax messages wait; one more ends its connection, and is said again.
@@ -85,6 +87,7 @@ class Recovery final : public RunObserver {
   std::set<Seat> take_missing();
   CollectedHoldings take();
 
+  std::uint32_t given_up() const { return given_up_; }  // waits, ever
   std::size_t held_messages() const { return collected_ ? collected_->held.size() : 0; }
   void check_invariants() const;
 
@@ -93,14 +96,18 @@ class Recovery final : public RunObserver {
   void arm_quiet();
   std::vector<StageId> stages_without_anybody() const;
   void wait_for_the_last_ones(const std::vector<StageId>& stages);
+  void wait_for_anybody();
+  void give_up_waiting();
 
   Needs in_;
   std::optional<CollectedHoldings> collected_;
   std::function<Duration()> patience_;
   Instant began_{};
   bool heard_nobody_ = false;
+  bool heard_ = false;         // anybody, since it was begun
   bool waits_longer_ = false;  // for the last ones of a stage
   bool over_ = false;
+  std::uint32_t given_up_ = 0;
   Deadline deadline_;  // whoever has not come by then is lost
   Deadline quiet_;     // nobody has come or gone for a while
 };

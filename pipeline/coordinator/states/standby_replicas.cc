@@ -92,12 +92,31 @@ void StandbyReplicas::check() {
         continue;
       }
       if (shadow.ready) continue;
-      in_.shadows.confirm(seat, in_.alarms.now());
-      in_.states.arrived(seat);
-      in_.events.event("shadow_ready", fmt::format("peer {} holds version {} of stage {}",
-                                                   seat.peer.value, shadow.version, stage.value));
-      in_.balancer.seats_changed();
+      confirm(seat);
     }
+}
+
+void StandbyReplicas::confirm(const Seat& shadow) {
+  in_.shadows.confirm(shadow, in_.alarms.now());
+  in_.states.arrived(shadow);
+  in_.events.event("shadow_ready",
+                   fmt::format("peer {} holds version {} of stage {}", shadow.peer.value,
+                               in_.shadows.all().at(shadow).version, shadow.stage.value));
+  in_.balancer.seats_changed();
+}
+
+// One that holds what is committed is as good as a joiner that does: the pieces it fetched were
+// hashed, and so were the sums of commits since.
+void StandbyReplicas::confirm_alone(StageId stage) {
+  const std::uint64_t committed = in_.sequence.committed();
+  for (const Seat& seat : in_.shadows.of_stage(stage)) {
+    const ShadowDesk::Shadow shadow = in_.shadows.all().at(seat);
+    if (shadow.ready || shadow.version == 0 || shadow.version != committed) continue;
+    if (in_.audit.knows(stage, committed) && !in_.audit.has_said(stage, committed, shadow.digest))
+      continue;
+    SWARMLINE_MARK("standby_replicas.confirmed_alone");
+    confirm(seat);
+  }
 }
 
 void StandbyReplicas::demote_late(const std::function<bool(StageId)>& spared) {

@@ -56,6 +56,8 @@ class StandbyReplicas final : public RunObserver {
   // ---- Settling ----
   // Members of the stage have said what they hold.
   void look_at(StageId stage) { unchecked_.insert(stage); }
+  // Nobody serves the stage any more who could confirm what they hold.
+  void confirm_alone(StageId stage);
   bool is_due() const { return !unchecked_.empty(); }
   // One that has the bits that the members have is ready; one that has others ends.
   void check();
@@ -79,6 +81,7 @@ class StandbyReplicas final : public RunObserver {
 
  private:
   void forget(const Seat& shadow);
+  void confirm(const Seat& shadow);
 
   Needs in_;
   std::set<StageId> unchecked_;

@@ -16,6 +16,7 @@ bool Takeovers::await_candidate(const SeatLoss& last) {
   const auto known = emptied_.find(stage);
   if (known != emptied_.end() && known->second.seat != last.seat) return true;  // a joiner there
   if (known != emptied_.end()) give_up_candidate(known->second);
+  in_.standbys.confirm_alone(stage);
   if (!candidate_for(stage)) {
     emptied_.erase(stage);
     return false;

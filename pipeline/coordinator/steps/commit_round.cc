@@ -317,7 +317,7 @@ void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
   if (!board_.active() || from_wire(broken.phase()) != phase() || !board_.has(group) ||
       !in_.members.is_current(from_wire(broken.beyond())))
     return;
-  note_break(from_wire(broken.seat()), from_wire(broken.beyond()));
+  if (!broken.own_end()) note_break(from_wire(broken.seat()), from_wire(broken.beyond()));
   if (board_.attempt(group).value != broken.attempt()) return;
   // It may be its end that is gone: that is heard soon.
   in_.alarms.after(retry_pause(board_.attempt(group)),
@@ -365,6 +365,10 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   // Two that can't reach each other can't reduce together: one is released.
   const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
   const bool again_and_again = ++broken_links_[pair] >= knobs().broken_links_max;
+  if (again_and_again && broken.own_end()) {
+    SWARMLINE_MARK("commit_round.reaches_nobody");
+    return in_.rulings.lose(reporter, "it can open no connection to anybody it averages with");
+  }
   if (again_and_again && others_break_too(pair)) {
     SWARMLINE_MARK("commit_round.many_links_broken");
   } else if (again_and_again) {

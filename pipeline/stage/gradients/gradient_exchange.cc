@@ -194,7 +194,7 @@ void GradientExchange::report(const RoundKey& key, std::uint64_t bytes_sent,
   context_.notify_coordinator(make_frame(MessageKind::kReduced, message));
 }
 
-void GradientExchange::report_broken_rounds(const Seat& peer) {
+void GradientExchange::report_broken_rounds(const Seat& peer, const Error& error) {
   for (const RoundKey& key : averager_.waiting_for(peer)) {
     wire::RoundBroken broken;
     *broken.mutable_seat() = to_wire(context_.self);
@@ -202,6 +202,7 @@ void GradientExchange::report_broken_rounds(const Seat& peer) {
     broken.set_group(key.group.value);
     broken.set_attempt(key.attempt.value);
     *broken.mutable_beyond() = to_wire(peer);
+    broken.set_own_end(error.code == ErrorCode::kIo);
     context_.notify_coordinator(make_frame(MessageKind::kRoundBroken, broken));
   }
 }

@@ -68,7 +68,7 @@ class GradientExchange {
   Result<void> on_chunk(const Seat& from, const Frame& frame);
   // Chunks may be lost with that link: whether it is the link or its end, the coordinator finds
   // out.
-  void report_broken_rounds(const Seat& peer);
+  void report_broken_rounds(const Seat& peer, const Error& error);
 
   // ---- What others have ----
   // The coordinator says that this member's averaging can't end. The step is the one that is

@@ -256,7 +256,7 @@ std::vector<HeldState> StagePeer::Impl::held_states() const {
                     .era = kept_->era,
                     .version = kept_->version});
   for (const SeatedStage* shadow : shadows_.list())
-    if (shadow->has_state())
+    if (shadow->has_all_in_use())
       held.push_back({.how = HeldState::How::kShadow,
                       .stage = shadow->stage(),
                       .era = offer_.era,

@@ -336,7 +336,7 @@ Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
 void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
   flow_.on_link_lost(peer);
-  gradients_.report_broken_rounds(peer);
+  gradients_.report_broken_rounds(peer, error);
   states_.on_link_lost(peer);
   gradients_.on_link_lost(peer);
 }

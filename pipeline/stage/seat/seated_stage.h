@@ -86,6 +86,10 @@ class SeatedStage {
   Version committed() const { return commits_.committed(); }
   std::uint64_t state_bytes() const { return state_.frozen_bytes(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
+  // All versions that are in use: with a delay the one before the committed, too.
+  bool has_all_in_use() const {
+    return has_state() && commits_.reached().version == commits_.committed();
+  }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
   Result<std::shared_ptr<KeptState>> keep() const;
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
