@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Processes that stand still for 0.1 to 120 s, each in turn, and a stage's last peer that is cut off for 13 s beside
-a living coordinator, on real processes. Each run must finish with the parameters of its reference, and none goes back.
+a living coordinator, on real processes. Each run must finish with the parameters of its reference, and none goes back
+(the last one would have to make more again than the silence costs).
 
 usage: long_silences.py --program SWARMLINE [--longest SECONDS] [--jobs N] [--keep]
 Exit code 1 when a run failed.
@@ -21,6 +22,7 @@ import chaos_runs
 SECONDS = (0.1, 1.5, 20, 120)
 PROCESSES = ("coordinator", "peer-1", "peer-2", "peer-3", "peer-4")
 LAST_PEER_SECONDS = 13
+LAST_PEER_STEP = 150  # a run without a checkpoint would have to make more than 13 s of steps again
 STEPS_MIN = 20
 STEPS_PER_SECOND = 12  # so that the run does not end meanwhile
 FAULT_STEP = 4
@@ -41,12 +43,16 @@ class Silence:
     def steps(self):
         # While nobody can go on, no steps pass.
         waits = self.who == "coordinator" or self.peers != "2"
-        return STEPS_MIN if waits else STEPS_MIN + int(STEPS_PER_SECOND * self.seconds)
+        return STEPS_MIN + (self.at_step if waits else int(STEPS_PER_SECOND * self.seconds))
+
+    @property
+    def at_step(self):
+        return FAULT_STEP if self.peers == "2" else LAST_PEER_STEP
 
     @property
     def plan(self):
         return (f'chaos_format = 1\n[plan]\nname = "{self.name}"\n[faults.one]\nkind = "{self.kind}"\nwho = "{self.who}"\n'
-                f"at_step = {FAULT_STEP}\nfor_seconds = {self.seconds}\n")
+                f"at_step = {self.at_step}\nfor_seconds = {self.seconds}\n")
 
 
 ALL = [Silence("stop", who, seconds) for seconds in SECONDS for who in PROCESSES]
@@ -80,13 +86,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--longest", type=float, default=max(SECONDS), help="leave longer silences out")
+    parser.add_argument("--only", default="", help="silences whose names contain this")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the runs, and say where they are")
     flags = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="swarmline-silences-")
     chaos_runs.write_text(folder)
     peer = chaos_runs.write(folder, "peer.toml", chaos_runs.PEER.format(forward=8, backward=16))
-    silences = [silence for silence in ALL if silence.seconds <= flags.longest]
+    silences = [silence for silence in ALL if silence.seconds <= flags.longest and flags.only in silence.name]
     failed = 0
     try:
         with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:

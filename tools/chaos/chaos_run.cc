@@ -29,7 +29,7 @@ constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(100);
 constexpr Duration kStartPatience = std::chrono::minutes(5);  // until it trains
 constexpr Duration kPeersLeave = std::chrono::seconds(5);     // after the coordinator ended
-constexpr Duration kRedraw = std::chrono::seconds(1);  // nobody could be spared
+constexpr Duration kRedraw = std::chrono::seconds(1);         // nobody could be spared
 constexpr std::uint64_t kLogBytesMax = 1 << 30;
 
 class ChaosRun {
