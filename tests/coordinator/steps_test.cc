@@ -336,6 +336,27 @@ TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
   EXPECT_EQ(losses[0].seat, mate) << "the one that came later";
 }
 
+// Its process is gone, and only the coordinator has not heard of it.
+TEST_F(Rounds, WhereNobodyListensAnyMoreIsTheOneLetGo) {
+  wire::RoundBroken broken;
+  *broken.mutable_seat() = to_wire(mate);
+  *broken.mutable_beyond() = to_wire(b);
+  broken.mutable_phase()->set_step(0);
+  broken.set_group(1);
+  broken.set_nobody_there(true);
+  const MarkExpected nobody_there("commit_round.nobody_there");
+  for (std::uint32_t times = 0; times < knobs().broken_links_max; ++times) {
+    EXPECT_FALSE(bench.rulings.any());
+    broken.set_attempt(round.board().attempt(GroupId{1}).value);
+    round.on_round_broken(broken);
+    bench.clock.run_for(knobs().round_retry_delay + 1ms);
+    round.mend();
+  }
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, b) << "not the one that came later";
+}
+
 // Out of descriptors, say: whoever is beyond, it is that end.
 TEST_F(Rounds, WhoSaysThatItReachesNobodyIsTheOneLetGo) {
   wire::RoundBroken broken;

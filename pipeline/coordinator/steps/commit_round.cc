@@ -369,6 +369,10 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
     SWARMLINE_MARK("commit_round.reaches_nobody");
     return in_.rulings.lose(reporter, "it can open no connection to anybody it averages with");
   }
+  if (again_and_again && broken.nobody_there()) {
+    SWARMLINE_MARK("commit_round.nobody_there");
+    return in_.rulings.lose(beyond, "nobody listens at its address any more");
+  }
   if (again_and_again && others_break_too(pair)) {
     SWARMLINE_MARK("commit_round.many_links_broken");
   } else if (again_and_again) {

@@ -17,6 +17,13 @@ void refuse_link(const std::shared_ptr<Connection>& connection) {
   connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
   connection->close();
 }
+
+// A name that this end does not find says nothing of the other.
+Error not_reached(const Error& error) {
+  if (error.code == ErrorCode::kPeerGone) return {ErrorCode::kNotFound, error.what};
+  if (error.code == ErrorCode::kNotFound) return {ErrorCode::kPeerGone, error.what};
+  return error;
+}
 }  // namespace
 
 PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout,
@@ -167,7 +174,7 @@ void PeerLinks::dial(const Seat& to) {
                        if (made) refuse_link(*made);
                        return;
                      }
-                     if (!made) return lost(dialled_, to, nullptr, made.error());
+                     if (!made) return lost(dialled_, to, nullptr, not_reached(made.error()));
                      dialled(to, *made);
                    });
 }

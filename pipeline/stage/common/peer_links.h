@@ -3,7 +3,8 @@
 // closed and counted.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
-//   Errors:  on_lost once per link that broke, never for links closed here.
+//   Errors:  on_lost once per link that broke, never for links closed here. kNotFound: nobody
+//            listens at the peer's address. kIo: this end can open no connection.
 //   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent
 //            bytes bounded by the network.
 #pragma once

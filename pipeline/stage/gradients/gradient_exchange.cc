@@ -203,6 +203,7 @@ void GradientExchange::report_broken_rounds(const Seat& peer, const Error& error
     broken.set_attempt(key.attempt.value);
     *broken.mutable_beyond() = to_wire(peer);
     broken.set_own_end(error.code == ErrorCode::kIo);
+    broken.set_nobody_there(error.code == ErrorCode::kNotFound);
     context_.notify_coordinator(make_frame(MessageKind::kRoundBroken, broken));
   }
 }
