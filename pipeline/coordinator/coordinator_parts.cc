@@ -21,7 +21,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       events(doors.runtime, journal, options.log_line),
       alarms(doors.runtime, std::move(questions.settle)),
       outbox(sessions, journal.progress()),
-      members(options.config.pipeline.peers),
+      members(options.config.pipeline.peers, shape.layouts.front().has_tied()),
       detector(options.config.net, options.config.wiring.hop_timeout_seconds),
       sequence(sequence_from(options, 0)),
       boundaries(options.config, std::uint64_t{options.config.batch.microbatch} *

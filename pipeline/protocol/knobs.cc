@@ -13,6 +13,7 @@ constexpr KnobInfo kTable[] = {
     {.name = "stuck_heartbeats", .count = &Knobs::stuck_heartbeats, .low = 0.2, .high = 4},
     {.name = "stuck_seats_max", .count = &Knobs::stuck_seats_max, .low = 0.34, .high = 3},
     {.name = "silence_max", .duration = &Knobs::silence_max, .low = 0.1, .high = 3},
+    {.name = "lost_peers_kept", .count = &Knobs::lost_peers_kept, .low = 0.001},
     {.name = "self_restarts_max", .count = &Knobs::self_restarts_max, .high = 4, .gives_up = true},
     {.name = "probe_time", .duration = &Knobs::probe_time, .low = 0.2, .high = 5},
     {.name = "probe_stands", .duration = &Knobs::probe_stands, .low = 0.1, .high = 10},

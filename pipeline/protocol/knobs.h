@@ -24,6 +24,7 @@ struct Knobs {
   std::uint32_t stuck_heartbeats = 5;     // ... and in so many heartbeats
   std::uint32_t stuck_seats_max = 3;      // seats lost so in a row; then it is not taken again
   Duration silence_max = std::chrono::seconds(10);  // that a peer's own pace may earn it
+  std::uint32_t lost_peers_kept = 1024;  // those that went last: they get their numbers back
   // ---- Coordinator: whether it is cut off itself ----
   std::uint32_t self_restarts_max = 16;                   // in a row, without a commit between
   Duration probe_time = std::chrono::seconds(1);          // to reach a peer whose link broke

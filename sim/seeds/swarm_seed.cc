@@ -99,15 +99,24 @@ class Watch {
     if (const auto welcome = parse<wire::Welcome>(frame); welcome->has_seat())
       seats_.insert(from_wire(welcome->seat()));
   }
+  // It, a later one of the same peer, or that nobody gets the number of a peer that is forgotten.
+  bool is_journaled(const Seat& seat) {
+    const auto kept = cluster_.journal().seats();
+    const auto newest = std::find_if(kept->rbegin(), kept->rend(), [&](const SeatRecord& record) {
+      return record.seat.peer == seat.peer;
+    });
+    if (newest != kept->rend()) return newest->seat.incarnation >= seat.incarnation;
+    const auto forgotten = cluster_.journal().get_meta("newest_peer");
+    return *forgotten && std::stoull(**forgotten) >= seat.peer.value;
+  }
   // What anybody heard of was synced before.
   void on_power_cut() {
     killed_ = cluster_.coordinators_killed();
     if (cluster_.journal().commits() < announced_commits_)
       violate(
           fmt::format("commit {} was announced, and is lost with what was not synced", announced_));
-    const auto kept = cluster_.journal().seats();
     for (const Seat& seat : seats_)
-      if (std::ranges::find(*kept, seat, &SeatRecord::seat) == kept->end())
+      if (!is_journaled(seat))
         violate(fmt::format("{} was given, and is lost with what was not synced", to_string(seat)));
   }
   template <typename Message>

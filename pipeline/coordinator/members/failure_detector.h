@@ -55,6 +55,7 @@ class FailureDetector {
   Duration told_within() const { return period_; }
   // One more seat that the peer loses so; how many in a row, without a contribution between.
   std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
+  void forget_stuck(PeerId peer) { stuck_seats_.erase(peer); }
 
   // ---- Its own looks ----
   Instant next_look(Instant now);  // when to look again
