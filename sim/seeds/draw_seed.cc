@@ -126,6 +126,11 @@ void draw_extras(const Rng& root, const SeedExtras& extras, SeedScenario& scenar
   }
   Rng last = root.split("hits last");
   scenario.faults.hits_last = extras.hits_last && once_in(last, 2);
+  Rng thin = root.split("thin heartbeats");
+  if (extras.thin_heartbeats && once_in(thin, 2)) {
+    draw_thin_heartbeats(thin, scenario.knobs);
+    scenario.faults.grace += scenario.knobs.knobs.heartbeat_period_max;
+  }
   Rng times = root.split("control times");
   if (!extras.control_times || once_in(times, 2)) return;
   // A job as long as two hop timeouts counts as a device that hangs.
@@ -159,6 +164,7 @@ SeedExtras all_extras() {
   SeedExtras extras{.kinds = {},
                     .hits_last = true,
                     .control_times = true,
+                    .thin_heartbeats = true,
                     .rules = all_oracle_rules()};
   for (const FaultName& kind : kFaultKinds)
     if (kind.on_request) extras.kinds.push_back(kind.kind);

@@ -41,6 +41,7 @@ struct SeedExtras {
   std::vector<FaultKind> kinds;  // of those on request
   bool hits_last = false;        // the last peer of a stage, too, by what it outlives
   bool control_times = false;    // builds, hashes, copies and the like take time
+  bool thin_heartbeats = false;  // of a handful of peers, as of thousands
   std::set<OracleRule> rules = usual_oracle_rules();  // whose findings are violations
 };
 // What every run of seeds draws: a kind is added here once the protocol outlasts it.
