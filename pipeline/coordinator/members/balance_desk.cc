@@ -70,6 +70,9 @@ void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
     else
       slow_since_.erase(peer);
   }
+  std::erase_if(sound_, [&](PeerId peer) { return !members.members().contains(peer); });
+  std::erase_if(slow_since_,
+                [&](const auto& entry) { return !members.members().contains(entry.first); });
 }
 
 bool BalanceDesk::due(Instant now) {

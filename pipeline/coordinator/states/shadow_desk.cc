@@ -30,6 +30,11 @@ bool ShadowDesk::rests(PeerId host, Instant now) const {
   return found != rests_until_.end() && now < found->second;
 }
 
+void ShadowDesk::rest(PeerId host, Instant now) {
+  std::erase_if(rests_until_, [now](const auto& entry) { return entry.second <= now; });
+  rests_until_[host] = now + knobs().shadow_rest_time;
+}
+
 void ShadowDesk::add(const Seat& shadow, StageId host_stage, Instant now) {
   shadows_[shadow] = Shadow{.host_stage = host_stage, .since = now};
 }
