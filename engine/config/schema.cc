@@ -304,7 +304,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, admit_bytes), ints(0, kAny),
    "Activations a peer admits, in bytes. 0: from its memory."},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
-   "Period of heartbeats between a peer and the coordinator."},
+   "Period of heartbeats between a peer and the coordinator; longer with more peers than would "
+   "send 1000 a second."},
   {RUN(net, peer_silence_seconds), reals(0, kDaySeconds),
    "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
    "heartbeats, more for a peer whose heartbeats come unevenly."},

@@ -200,8 +200,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
         parts_.detector.heartbeat(seat, m.jobs_done(), m.jobs_waiting(), parts_.alarms.now());
         parts_.detector.moved(seat, m.moved_bytes(), parts_.alarms.now());
         parts_.members.heartbeat(m);
-        parts_.outbox.send_freely(session,
-                                  make_frame(MessageKind::kHeartbeatAck, wire::HeartbeatAck()));
+        answer_heartbeat(session, m);
         if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
       });
     case MessageKind::kLeave:
@@ -258,6 +257,16 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     default:
       log(LogLevel::kWarn, "{} sent a {}", to_string(seat), to_string(kind));
   }
+}
+
+// What one that drains still holds is looked at with each heartbeat: its departure waits for them.
+void Reign::answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& beat) {
+  const Seat seat = session->seat;
+  parts_.detector.promises(seat, heartbeat_period_from(beat.period_seconds()));
+  wire::HeartbeatAck ack;
+  if (const auto asked = parts_.detector.asks(seat, parts_.members.at(seat.peer).draining))
+    ack.set_period_seconds(to_seconds(*asked));
+  parts_.outbox.send_freely(session, make_frame(MessageKind::kHeartbeatAck, ack));
 }
 
 void Reign::on_want_state(const Seat& from) {

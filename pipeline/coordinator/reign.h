@@ -39,6 +39,7 @@ class Reign {
   void on_closed(const SessionPtr& session, const Error& error);
   void on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   void on_message(const SessionPtr& session, const Frame& frame);
+  void answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& beat);
   void on_want_state(const Seat& from);
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
   void on_shadow_ready(const Seat& shadow, const wire::Ready& ready);

@@ -173,7 +173,6 @@ void Settling::forget_long_gone() {
     if (!p.ledger.forget(*gone)) return;  // once the step is over that it had a part in
     SWARMLINE_MARK("settling.long_gone_forgotten");
     p.journal.forget_peer(*gone, p.members.newest());
-    p.detector.forget_stuck(*gone);
     p.members.forget(*gone);
   }
 }

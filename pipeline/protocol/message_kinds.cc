@@ -2,6 +2,11 @@
 
 namespace swarmline {
 
+namespace {
+constexpr double kHeartbeatSecondsMin = 0.01;
+constexpr double kHeartbeatSecondsMax = 3600;
+}  // namespace
+
 std::string_view to_string(MessageKind kind) {
   switch (kind) {
     case MessageKind::kErrorReply:
@@ -172,6 +177,11 @@ wire::AttemptId to_wire(const AttemptId& id) {
 
 AttemptId from_wire(const wire::AttemptId& id) {
   return {{from_wire(id.phase()), id.index()}, Attempt{id.attempt()}};
+}
+
+Duration heartbeat_period_from(double seconds) {
+  const bool can_be = seconds >= kHeartbeatSecondsMin && seconds < kHeartbeatSecondsMax;
+  return can_be ? from_seconds(seconds) : Duration{};
 }
 
 bool mask_has(const std::string& mask, StageId stage) {

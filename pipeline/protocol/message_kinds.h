@@ -118,6 +118,9 @@ Seat from_wire(const wire::Seat& seat);
 wire::AttemptId to_wire(const AttemptId& id);
 AttemptId from_wire(const wire::AttemptId& id);
 
+// As a message says it; zero: it says none, or one that nobody can keep.
+Duration heartbeat_period_from(double seconds);
+
 // Stage masks: bit s of byte s/8. An empty string means every stage.
 bool mask_has(const std::string& mask, StageId stage);
 // No masked stage at or below `stage`: backward need not go deeper than this.

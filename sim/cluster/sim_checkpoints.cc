@@ -37,6 +37,7 @@ class SimPartWriter final : public PartWriter {
 // ---- What is kept -------------------------------------------------------------------------------
 
 std::string SimCheckpoints::add(Checkpoint checkpoint) {
+  if (complete_.size() == kKeptMax) complete_.pop_front();
   complete_.push_back(std::move(checkpoint));
   return "memory:" + complete_.back().description.name;
 }

@@ -20,9 +20,10 @@
 
 namespace swarmline {
 
-// Keeps every complete checkpoint, in the order in which they were made.
+// Keeps the newest complete checkpoints, in the order in which they were made.
 class SimCheckpoints {
  public:
+  static constexpr std::size_t kKeptMax = 64;
   using Files = std::map<CheckpointPart, std::string>;
   struct Checkpoint {
     CheckpointSink::Description description;

@@ -183,11 +183,25 @@ std::size_t SimCluster::add_peer(SimPeer machine) {
   return nodes_.size() - 1;
 }
 
+void SimCluster::bury() {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (is_running(i) || is_buried(i)) continue;
+    if (runtime_.is_alive(node_of_peer(i))) network_.kill(node_of_peer(i));  // it has ended itself
+    nodes_[i]->last_seat = nodes_[i]->peer->seat();
+    nodes_[i]->peer.reset();
+    network_.forget(node_of_peer(i));
+  }
+  former_.clear();
+}
+
+Seat SimCluster::seat_of(std::size_t i) const {
+  return is_buried(i) ? nodes_[i]->last_seat : nodes_[i]->peer->seat();
+}
+
 SimCluster::~SimCluster() = default;
 
 StageId SimCluster::stage_of(SimNodeId node) const {
-  return node == kCoordinatorNode || node == kStandbyNode ? StageId{}
-                                                          : nodes_[node - 1]->peer->seat().stage;
+  return node == kCoordinatorNode || node == kStandbyNode ? StageId{} : seat_of(node - 1).stage;
 }
 
 bool SimCluster::is_running(std::size_t i) const {
@@ -195,9 +209,8 @@ bool SimCluster::is_running(std::size_t i) const {
 }
 
 bool SimCluster::serves(std::size_t i) const {
-  const StagePeer& peer = *nodes_[i]->peer;
-  return runtime_.is_alive(node_of_peer(i)) && peer.serves() && coordinator_ &&
-         coordinator_->serves(peer.seat());
+  return runtime_.is_alive(node_of_peer(i)) && !is_buried(i) && nodes_[i]->peer->serves() &&
+         coordinator_ && coordinator_->serves(nodes_[i]->peer->seat());
 }
 
 std::optional<RunOutcome> SimCluster::run(Duration limit) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/store/journal.h"
 #include "node/leadership.h"
 #include "pipeline/coordinator/coordinator.h"
@@ -85,6 +86,9 @@ class SimCluster {
 
   // Another peer joins now. Returns its place among the peers.
   std::size_t add_peer(SimPeer machine);
+  // Lets go of what processes that are gone have left behind: of a long run most are. Nothing but
+  // their seats can be asked of such peers any more. Not where a standby leads.
+  void bury();
 
   // Runs until the coordinator has ended; empty when `limit` of virtual time passed first.
   std::optional<RunOutcome> run(Duration limit);
@@ -97,7 +101,12 @@ class SimCluster {
   SimNetwork& network() { return network_; }
   Coordinator& coordinator() { return *coordinator_; }
   bool has_coordinator() const { return coordinator_ != nullptr; }  // else nobody leads now
-  StagePeer& peer(std::size_t i) { return *nodes_[i]->peer; }
+  StagePeer& peer(std::size_t i) {
+    SWARMLINE_CHECK(nodes_[i]->peer != nullptr);
+    return *nodes_[i]->peer;
+  }
+  bool is_buried(std::size_t i) const { return nodes_[i]->peer == nullptr; }
+  Seat seat_of(std::size_t i) const;  // its last one
   SimDevice& device(std::size_t i) { return nodes_[i]->device; }
   const SimPeer& machine(std::size_t i) const { return nodes_[i]->machine; }
   bool is_running(std::size_t i) const;  // its process has not ended, nor was killed
@@ -135,7 +144,8 @@ class SimCluster {
     SimPeer machine;
     SimDevice device;
     std::unique_ptr<SimPartFolder> part_folder;
-    std::unique_ptr<StagePeer> peer;
+    std::unique_ptr<StagePeer> peer;  // null: buried
+    Seat last_seat;                   // of one that is buried
     std::optional<PeerOutcome> outcome;
   };
 

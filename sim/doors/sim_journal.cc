@@ -1,7 +1,6 @@
 #include "sim/doors/sim_journal.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -27,6 +26,7 @@ Result<void> SimJournal::write(std::span<const JournalRecord> records) {
   written_ += records.size();
   for (const JournalRecord& record : records) tell(record);
   writes_.push_back({{records.begin(), records.end()}, runtime_.now() + late_});
+  count(writes_.back());
   return {};
 }
 
@@ -40,16 +40,17 @@ void SimJournal::tell(const JournalRecord& record) {
 void SimJournal::power_cut() {
   std::erase_if(writes_, [now = runtime_.now()](const Write& write) { return write.synced > now; });
   seen_ = make_memory_journal();
-  for (const Write& write : writes_) SWARMLINE_CHECK(seen_->write(write.records).has_value());
+  commits_.clear();
+  for (const Write& write : writes_) {
+    SWARMLINE_CHECK(seen_->write(write.records).has_value());
+    count(write);
+  }
 }
 
-std::uint64_t SimJournal::commits() const {
-  std::set<std::pair<std::uint32_t, std::uint64_t>> commits;
-  for (const Write& write : writes_)
-    for (const JournalRecord& record : write.records)
-      if (const auto* commit = std::get_if<CommitRecord>(&record))
-        commits.insert({commit->era, commit->version});
-  return commits.size();
+void SimJournal::count(const Write& write) {
+  for (const JournalRecord& record : write.records)
+    if (const auto* commit = std::get_if<CommitRecord>(&record))
+      commits_.insert({commit->era, commit->version});
 }
 
 Result<std::optional<std::string>> SimJournal::get_meta(const std::string& key) {

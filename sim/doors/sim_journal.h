@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ class SimJournal final : public Journal {
 
   void power_cut();
   SimJournalDisk& disk() { return disk_; }
-  std::uint64_t commits() const;  // that it has, one that was written twice counted once
+  // That it has, one that was written twice counted once.
+  std::uint64_t commits() const { return commits_.size(); }
 
   // Who looks at what is written; one at a time, or nobody.
   struct Watcher {
@@ -62,11 +64,13 @@ class SimJournal final : public Journal {
     Instant synced;
   };
   void tell(const JournalRecord& record);
+  void count(const Write& write);
 
   SimRuntime& runtime_;
   Duration late_;
   SimJournalDisk disk_;
   std::vector<Write> writes_;
+  std::set<std::pair<std::uint32_t, std::uint64_t>> commits_;  // era, version
   std::uint64_t written_ = 0;
   Watcher watcher_;
   std::vector<JournalRecord> unheard_;  // the newest such write: again it changes nothing

@@ -248,6 +248,15 @@ void SimNetwork::power_on(SimNodeId node) {
   reopened(node);
 }
 
+void SimNetwork::forget(SimNodeId node) {
+  const auto of_node = [node](const auto& entry) {
+    return entry.first.first == node || entry.first.second == node;
+  };
+  std::erase_if(wire_->delivered, of_node);
+  std::erase_if(wire_->link_free_at, of_node);
+  wire_->cards.erase(node);
+}
+
 void SimNetwork::half_open(SimNodeId from, SimNodeId to, bool both) {
   wire_->hurts({from, to});
   const auto wanted = [&](const SimConnection& end) {

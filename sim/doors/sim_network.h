@@ -51,6 +51,8 @@ class SimNetwork {
   // without the process: it refuses and resets.
   void power_off(SimNodeId node);
   void power_on(SimNodeId node);
+  // A node that was killed is never asked about again.
+  void forget(SimNodeId node);
   // Of the connections that there are between the two, what `from` sends from now on vanishes, and
   // with `both` what `to` sends, too; neither hears of it. New connections are whole.
   void half_open(SimNodeId from, SimNodeId to, bool both);

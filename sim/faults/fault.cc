@@ -205,7 +205,7 @@ void FaultInjector::note(const Fault& fault) {
   if (history_.size() == kFaultHistoryMax) return;
   const auto who = [this](SimNodeId node) {
     if (node == kCoordinatorNode) return std::string("the coordinator");
-    const Seat seat = cluster_.peer(node - 1).seat();
+    const Seat seat = cluster_.seat_of(node - 1);
     if (seat.peer.value == 0) return fmt::format("node {} (no seat)", node);
     return fmt::format("node {} (stage {})", node, seat.stage.value);
   };

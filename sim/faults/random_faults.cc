@@ -15,29 +15,33 @@ constexpr double kDiskSlowness = 20;       // what a small model writes takes no
 }  // namespace
 
 void RandomFaults::start() {
-  if (!options_.kinds.empty() && !over()) next();
+  if (!(options_.kinds.empty() && options_.rates.empty()) && !over()) next();
 }
 
 void RandomFaults::next() {
-  const Duration gap = from_seconds(rng_.exponential(to_seconds(options_.gap)));
+  double per_hour = 0;
+  for (const FaultRate& rate : options_.rates) per_hour += rate.per_hour;
+  const double mean = options_.rates.empty() ? to_seconds(options_.gap) : 3600 / per_hour;
+  const Duration gap = from_seconds(rng_.exponential(mean));
   cluster_.runtime().node(kWorldNode).call_after(gap, [this] {
     ++drawn_;
-    if (cluster_.outcome()) drawn_ = options_.count;
-    draw();
+    ended_ = cluster_.outcome().has_value();
+    if (ended_) drawn_ = options_.count;
+    if (options_.rates.empty() || !over()) draw();
     if (!over()) next();
   });
 }
 
 // Log-uniform: what is over before anybody notices matters as much as what is found out.
-Duration RandomFaults::time() {
-  const double octaves = std::log2(to_seconds(options_.time_max) / kTimeSecondsMin);
+Duration RandomFaults::time(Duration most) {
+  const double octaves = std::log2(to_seconds(most) / kTimeSecondsMin);
   return from_seconds(kTimeSecondsMin * std::exp2(octaves * rng_.uniform()));
 }
 
 // From a moment to minutes, log-uniform; where it wakes, either way.
-void RandomFaults::draw_long(Fault& fault) {
-  const Duration most =
-      fault.node == kCoordinatorNode ? options_.long_time_max_coordinator : options_.long_time_max;
+void RandomFaults::draw_long(Fault& fault, Duration most) {
+  if (most == Duration{}) most = options_.long_time_max;
+  if (fault.node == kCoordinatorNode) most = std::min(most, options_.long_time_max_coordinator);
   const double octaves = std::log2(to_seconds(most) / kLongSecondsMin);
   fault.time = from_seconds(kLongSecondsMin * std::exp2(octaves * rng_.uniform()));
   fault.wake = rng_.below(2) == 0 ? SimWake::kSocketsFirst : SimWake::kTimersFirst;
@@ -65,13 +69,13 @@ bool RandomFaults::is_served(StageId stage, SimNodeId besides) {
 }
 
 // Machines that come to break off serve, too, and others move away for them.
-bool RandomFaults::enough_without(SimNodeId node) {
+std::size_t RandomFaults::machines_without(SimNodeId node) {
   std::size_t machines = 0;
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     const SimNodeId other = SimCluster::node_of_peer(i);
     machines += other != node && cluster_.is_running(i) && !injector_.suffers(other) ? 1 : 0;
   }
-  return machines >= options_.machines_min;
+  return machines;
 }
 
 bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
@@ -79,7 +83,7 @@ bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
   const std::vector<Seat> hosts = cluster_.coordinator().shadow_hosts(stage);
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     const SimNodeId node = SimCluster::node_of_peer(i);
-    const Seat seat = cluster_.peer(i).seat();
+    const Seat seat = cluster_.seat_of(i);
     if (node != besides && is_sound(i) && is_served(seat.stage, node) &&
         std::ranges::find(hosts, seat) != hosts.end())
       return true;
@@ -87,8 +91,38 @@ bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
   return false;
 }
 
+// Over a long run most that ever were are gone: a rate is one of those that are there.
+SimNodeId RandomFaults::any_node() {
+  if (options_.rates.empty()) return static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  std::vector<SimNodeId> there;
+  for (std::size_t i = 0; i < cluster_.peers(); ++i)
+    if (cluster_.is_running(i)) there.push_back(SimCluster::node_of_peer(i));
+  return there.empty() ? 1 : there[rng_.below(there.size())];
+}
+
+Fault RandomFaults::draw_kind() {
+  Fault fault;
+  if (options_.rates.empty()) {
+    fault.kind = options_.kinds[rng_.below(options_.kinds.size())];
+    fault.time = time(options_.time_max);
+    return fault;
+  }
+  double per_hour = 0;
+  for (const FaultRate& rate : options_.rates) per_hour += rate.per_hour;
+  double lot = per_hour * rng_.uniform();
+  const FaultRate* drawn = &options_.rates.back();
+  for (const FaultRate& rate : options_.rates) {
+    drawn = &rate;
+    if ((lot -= rate.per_hour) < 0) break;
+  }
+  fault.kind = drawn->kind;
+  long_time_ = drawn->time_max;
+  fault.time = time(drawn->time_max == Duration{} ? options_.time_max : drawn->time_max);
+  return fault;
+}
+
 std::optional<SimNodeId> RandomFaults::victim(FaultKind kind) {
-  const auto node = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  const SimNodeId node = any_node();
   if (injector_.suffers(node) || !can_spare(node, kind)) return std::nullopt;
   return node;
 }
@@ -105,23 +139,23 @@ void RandomFaults::kill_stage(StageId stage) {
 void RandomFaults::draw() {
   for (std::uint16_t s = 0; s < options_.shadowed_stages; ++s)
     if (!is_served(StageId{s}, kWorldNode)) return;
-  Fault fault;
-  fault.kind = options_.kinds[rng_.below(options_.kinds.size())];
-  fault.time = time();
+  Fault fault = draw_kind();
   fault.factor = 1 + (options_.factor_max - 1) * rng_.uniform();
   const bool at_coordinator = rng_.uniform() < kCoordinatorShare;
   const auto drawn = victim(fault.kind);
-  const auto other = static_cast<SimNodeId>(1 + rng_.below(cluster_.peers()));
+  const SimNodeId other = any_node();
   // A start waits for as many as are wanted.
   if (!trains_ && (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain))
     fault.kind = FaultKind::kRestart;
   const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
   const bool comes_again = fault.kind == FaultKind::kRestart || fault.kind == FaultKind::kPowerLoss;
   if (joins || comes_again) {
-    if (made_ == kPeersMadeMax) return;
+    if (made_ == options_.peers_made_max) return;
     ++made_;
   }
   if (fault.kind == FaultKind::kStage && (!trains_ || stages_lost_++ >= kStagesLostMax)) return;
+  if (joins && options_.machines_max > 0 && machines_without(kWorldNode) >= options_.machines_max)
+    return;
   if (joins) {
     fault.node = other;  // a machine like that one, whatever became of it
   } else if (hits_disk(fault.kind)) {
@@ -139,7 +173,7 @@ void RandomFaults::draw() {
     if (!drawn) return;
     fault.node = *drawn;
   }
-  if (is_on_request(fault.kind)) draw_long(fault);
+  if (is_on_request(fault.kind)) draw_long(fault, long_time_);
   if (options_.shadowed_stages > 0 && fault.kind == FaultKind::kKill) {
     const StageId stage = cluster_.peer(fault.node - 1).seat().stage;
     if (rng_.below(2) == 0 && has_heir(stage, fault.node)) return kill_stage(stage);
@@ -151,7 +185,7 @@ void RandomFaults::draw() {
       return;
   }
   const bool for_good = fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain;
-  if (for_good && !enough_without(fault.node)) return;
+  if (for_good && machines_without(fault.node) < options_.machines_min) return;
   injector_.apply(fault);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "pipeline/protocol/insight.h"
 
@@ -18,6 +19,8 @@ class SizeWatch {
   std::optional<std::string> sample(std::string_view whose, std::span<const NamedSize> sizes);
   // The largest seen, by name.
   const std::map<std::string_view, std::uint64_t>& peaks() const { return peaks_; }
+  // ... since it was asked last.
+  std::map<std::string_view, std::uint64_t> take_peaks() { return std::exchange(peaks_, {}); }
 
  private:
   std::map<std::string_view, std::uint64_t> peaks_;

@@ -123,7 +123,7 @@ std::optional<HeldState::How> SwarmOracles::held_as(StageId stage, Era era, Vers
 
 std::optional<SimNodeId> SwarmOracles::node_of(PeerId peer) const {
   for (std::size_t i = 0; i < cluster_.peers(); ++i)
-    if (cluster_.peer(i).seat().peer == peer) return SimCluster::node_of_peer(i);
+    if (cluster_.seat_of(i).peer == peer) return SimCluster::node_of_peer(i);
   return std::nullopt;
 }
 

@@ -56,6 +56,7 @@ class SwarmOracles {
   void look_all();  // at the end of a run
   const std::vector<OracleFinding>& findings() const { return findings_; }
   const SizeWatch& sizes() const { return sizes_; }
+  SizeWatch& sizes() { return sizes_; }
 
  private:
   void find(OracleRule rule, std::string what);

@@ -39,7 +39,7 @@ HostileKnobs draw_knobs(Rng rng) {
   // By lot, each under its name: a knob that is added to the table leaves most seeds as they are.
   std::map<std::uint64_t, const KnobInfo*> lots;
   for (const KnobInfo& knob : knob_table())
-    if (!knob.gives_up) lots[rng.split(knob.name).next_u64()] = &knob;
+    if (!knob.gives_up && !knob.on_request) lots[rng.split(knob.name).next_u64()] = &knob;
   lots.erase(std::next(lots.begin(), static_cast<std::ptrdiff_t>(1 + rng.below(kTurnedMax))),
              lots.end());
   bool shortened = false;
@@ -52,6 +52,14 @@ HostileKnobs draw_knobs(Rng rng) {
   for (const KnobInfo& knob : knob_table())
     if (knob.gives_up) hostile.knobs.*knob.count = turned_count(knob, knob.high);
   return hostile;
+}
+
+void draw_thin_heartbeats(Rng rng, HostileKnobs& hostile) {
+  for (const KnobInfo& knob : knob_table()) {
+    if (knob.name == "heartbeats_per_second") turn(knob, knob.low, hostile);
+    if (knob.name == "heartbeat_period_max" && rng.below(2) == 0) turn(knob, knob.low, hostile);
+  }
+  hostile.patience += hostile.knobs.heartbeat_period_max;
 }
 
 }  // namespace swarmline

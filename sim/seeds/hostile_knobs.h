@@ -19,5 +19,7 @@ struct HostileKnobs {
   Duration patience{};  // how much longer one wait may take than it would
 };
 HostileKnobs draw_knobs(Rng rng);
+// Heartbeats thin out where a handful of peers are too many.
+void draw_thin_heartbeats(Rng rng, HostileKnobs& hostile);
 
 }  // namespace swarmline

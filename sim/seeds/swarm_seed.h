@@ -14,8 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/faults/random_faults.h"
@@ -38,6 +41,7 @@ struct SeedExtras {
   std::vector<FaultKind> kinds;  // of those on request
   bool hits_last = false;        // the last peer of a stage, too, by what it outlives
   bool control_times = false;    // builds, hashes, copies and the like take time
+  bool thin_heartbeats = false;  // of a handful of peers, as of thousands
   std::set<OracleRule> rules = usual_oracle_rules();  // whose findings are violations
 };
 // What every run of seeds draws: a kind is added here once the protocol outlasts it.
@@ -45,9 +49,18 @@ SeedExtras usual_extras();
 // All that there are.
 SeedExtras all_extras();
 
+// Of runs that last: what is looked at after each event of a short one costs too much.
+struct LongRun {
+  Duration lasts{};   // then it is asked to stop; 0: until its steps are done, as seeds
+  Duration looks{};   // between two looks at invariants, and at what can be buried
+  Duration window{};  // sizes are told of each
+  std::function<void()> on_window;
+};
+
 struct SeedScenario {
   SimClusterOptions swarm;
   RandomFaultOptions faults;
+  LongRun longer;
   bool faults_at_once = false;  // else once it trains
   HostileKnobs knobs;
   Duration patience = kLivenessTime;
@@ -67,10 +80,16 @@ struct SeedOutcome {
   std::uint64_t steps = 0;  // events delivered, over all runs
   double virtual_seconds = 0;
   std::map<FaultKind, std::uint64_t> faults;
+  std::vector<std::map<std::string_view, std::uint64_t>> windows;  // the largest sizes in each
+  std::uint64_t committed = 0;
+  std::uint64_t peers = 0;  // processes, ever
+  std::uint64_t journal_records = 0;
 };
 // `on_frame`: called for each frame delivered in the first run with faults, after its time.
 using SeedTap = std::function<void(Duration, SimNodeId from, SimNodeId to, const Frame&)>;
 SeedOutcome run_scenario(const SeedScenario& scenario, const SeedTap& on_frame = {});
+// Not twice.
+SeedOutcome run_scenario_once(const SeedScenario& scenario);
 inline SeedOutcome run_seed(std::uint64_t seed, const SeedExtras& extras,
                             const SeedTap& on_frame = {}) {
   return run_scenario(scenario_of(seed, extras), on_frame);

@@ -1,5 +1,7 @@
 #include "pipeline/coordinator/members/failure_detector.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/harness/mark_expected.h"
@@ -111,6 +113,15 @@ TEST_F(Detector, SeatsLostToAStuckDeviceAreCountedUntilAContribution) {
   EXPECT_EQ(detector.count_stuck(a.peer), 1U);
 }
 
+TEST_F(Detector, OfPeersThatNeverCameBackTheOldestAreForgotten) {
+  FailureDetector detector = make(4);
+  constexpr std::uint32_t kPeers = FailureDetector::kStuckPeersMax + 10;
+  for (std::uint32_t i = 1; i <= kPeers; ++i) EXPECT_EQ(detector.count_stuck(PeerId{i}), 1U);
+  EXPECT_EQ(detector.stuck_peers(), FailureDetector::kStuckPeersMax);
+  EXPECT_EQ(detector.count_stuck(PeerId{kPeers}), 2U);
+  EXPECT_EQ(detector.count_stuck(PeerId{1}), 1U);
+}
+
 TEST_F(Detector, WhereAllAreSilentItIsNotThey) {
   FailureDetector detector = make(4);
   detector.watch(a, at(0s));
@@ -129,6 +140,140 @@ TEST_F(Detector, ALateLookSaysThatThisProcessWasStopped) {
   EXPECT_EQ(next, at(250ms));
   EXPECT_FALSE(detector.was_stopped(next + 500ms));
   EXPECT_TRUE(detector.was_stopped(next + 501ms));
+}
+
+// ---- Many peers -------------------------------------------------------------------------------
+
+TEST(HeartbeatPace, AThousandASecondAreEnoughAndFiveSecondsTheLongest) {
+  const MarkExpected thinned("heartbeat_pace.thinned"), denser("heartbeat_pace.denser");
+  HeartbeatPace pace(NetSection{});
+  const auto with = [&](std::size_t peers) {
+    pace.count(peers);
+    return pace.now();
+  };
+  for (const std::size_t peers : {0U, 1U, 200U, 500U}) EXPECT_EQ(with(peers), 500ms) << peers;
+  EXPECT_EQ(with(501), 1s);
+  EXPECT_EQ(with(2000), 2s);
+  EXPECT_EQ(with(4000), 4s);
+  EXPECT_EQ(with(10'000), 5s) << "2000 a second";
+  EXPECT_EQ(with(200), 500ms);
+}
+
+TEST(HeartbeatPace, DoesNotChangeWithEachThatComesAndGoes) {
+  HeartbeatPace pace(NetSection{});
+  pace.count(1001);
+  for (const std::size_t peers : {1000U, 999U, 1001U, 701U, 1001U, 1500U}) {
+    pace.count(peers);
+    EXPECT_EQ(pace.now(), 2s) << peers;
+  }
+  pace.count(700);
+  EXPECT_EQ(pace.now(), 1s);
+  pace.count(1000);
+  EXPECT_EQ(pace.now(), 1s);
+}
+
+// The config's own words bound it: a silence has two heartbeats, and who asks for few gets them.
+TEST(HeartbeatPace, KeepsToTheConfig) {
+  NetSection net;
+  net.peer_silence_seconds = 3;
+  HeartbeatPace bounded(net);
+  bounded.count(10'000);
+  EXPECT_EQ(bounded.now(), 1500ms);
+  net = {};
+  net.heartbeat_seconds = 8;
+  HeartbeatPace rare(net);
+  rare.count(1'000'000);
+  EXPECT_EQ(rare.now(), 8s);
+}
+
+// Peers of a swarm that is asked for a heartbeat every two seconds.
+class ThinDetector : public Detector {
+ protected:
+  static constexpr std::uint32_t kPeers = 1500;
+  static constexpr Duration kPeriod = 2s;
+  ThinDetector() {
+    for (std::uint32_t i = 1; i <= kPeers; ++i) {
+      detector_.watch(seat_of(i), at(0s));
+      detector_.works_from(seat_of(i), at(0s));
+    }
+  }
+  void beat(std::uint32_t peer, Duration when) {
+    detector_.heartbeat(seat_of(peer), 0, 0, at(when));
+    detector_.promises(seat_of(peer), kPeriod);
+  }
+  FailureDetector detector_ = make(0);
+};
+
+TEST_F(ThinDetector, AsksWhoPromisesAnotherPeriodThanTheSwarms) {
+  EXPECT_EQ(detector_.asks(a, false), kPeriod);
+  EXPECT_EQ(detector_.asks(a, true), std::nullopt);
+  beat(1, 0s);
+  EXPECT_EQ(detector_.asks(a, false), std::nullopt);
+  EXPECT_EQ(detector_.asks(a, true), 500ms) << "it drains";
+  EXPECT_EQ(detector_.asks(b, false), kPeriod) << "it has not heard yet";
+  EXPECT_EQ(detector_.told_within(), kPeriod);
+  for (std::uint32_t i = 3; i <= kPeers; ++i) detector_.forget(PeerId{i});
+  EXPECT_EQ(detector_.asks(a, false), 500ms);
+  EXPECT_EQ(detector_.told_within(), kPeriod) << "it beats so until it hears";
+}
+
+// Each is judged by what it promised: later than that by no more than others may be.
+TEST_F(ThinDetector, NobodyIsSilentForWhatItPromised) {
+  for (std::uint32_t i = 1; i <= kPeers; ++i) beat(i, i * kPeriod / kPeers);
+  for (std::uint32_t i = 3; i <= kPeers; ++i) detector_.forget(PeerId{i});
+  const Duration last = 2 * kPeriod / kPeers;
+  EXPECT_TRUE(detector_.silent(at(3600ms)).empty());
+  EXPECT_EQ(detector_.silent(at(last + 3701ms)).size(), 2U) << "two, and 3.4 heartbeats of 0.5 s";
+  detector_.heartbeat(a, 0, 0, at(3s));
+  detector_.promises(a, Duration{});
+  EXPECT_EQ(detector_.silent(at(5300ms)), (std::vector<Seat>{a, b}));
+  EXPECT_EQ(detector_.silent(at(5100ms)), std::vector<Seat>{b});
+}
+
+TEST_F(ThinDetector, NobodyPromisesForEver) {
+  detector_.heartbeat(a, 0, 0, at(0s));
+  detector_.promises(a, 3000s);
+  const auto silent = detector_.silent(at(6701ms));
+  EXPECT_NE(std::ranges::find(silent, a), silent.end());
+}
+
+TEST_F(ThinDetector, OneThatIsGoneIsNotEverybody) {
+  // All at once, as after their coordinator came back, and then one is late.
+  for (std::uint32_t i = 1; i <= kPeers; ++i) beat(i, 0s);
+  for (std::uint32_t i = 2; i <= kPeers; ++i) beat(i, kPeriod);
+  const std::vector<Seat> silent = detector_.silent(at(3900ms));
+  EXPECT_EQ(silent, std::vector<Seat>{a});
+  EXPECT_FALSE(detector_.hears_nobody(silent, at(3900ms)));
+}
+
+TEST_F(ThinDetector, HearsNobodyBeforeItTakesAnybodyForLost) {
+  constexpr Duration kCut = 10s;
+  for (Duration start{}; start < kCut; start += kPeriod)
+    for (std::uint32_t i = 1; i <= kPeers; ++i)
+      if (const Duration when = start + i * kPeriod / kPeers; when < kCut) beat(i, when);
+  for (Duration now = kCut; now < 60s; now += 250ms) {
+    const std::vector<Seat> silent = detector_.silent(at(now));
+    if (silent.empty()) continue;
+    EXPECT_TRUE(detector_.hears_nobody(silent, at(now)));
+    EXPECT_LT(now - kCut, 3s);
+    return;
+  }
+  FAIL() << "nobody is silent";
+}
+
+// What a heartbeat of half a second would say five times, one of two seconds says in ten.
+TEST_F(ThinDetector, AStuckDeviceIsOneThatFiveHeartbeatsSayItOf) {
+  NetSection net;
+  FailureDetector detector(net, 0.1);
+  for (std::uint32_t i = 1; i <= kPeers; ++i) detector.watch(seat_of(i), at(0s));
+  detector.works_from(a, at(0s));
+  for (Duration now{}; now <= 10s; now += kPeriod) {
+    detector.heartbeat(a, 1, 1, at(now));
+    detector.promises(a, kPeriod);
+  }
+  EXPECT_TRUE(detector.stuck().empty());
+  detector.heartbeat(a, 1, 1, at(12s));
+  EXPECT_EQ(detector.stuck(), std::vector<Seat>{a});
 }
 
 }  // namespace

@@ -74,6 +74,17 @@ TEST(ShadowDesk, ReadyOnesAreLateWhenTheyDoNotAnswer) {
   EXPECT_TRUE(desk.late(kStart + 63s).empty());
 }
 
+TEST(ShadowDesk, WhoHasRestedIsForgotten) {
+  ShadowDesk desk;
+  const Duration rest = knobs().shadow_rest_time;
+  for (std::uint32_t host = 1; host <= 100; ++host) {
+    const Instant now = kStart + host * rest / 4;
+    desk.rest(PeerId{host}, now);
+    EXPECT_TRUE(desk.rests(PeerId{host}, now));
+    EXPECT_LE(desk.resting(), 4U);
+  }
+}
+
 TEST(ShadowDesk, OneThatNeverFetchesIsGivenUp) {
   ShadowDesk desk;
   desk.add(shadow_of(1, 10), StageId{0}, kStart);

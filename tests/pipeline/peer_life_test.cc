@@ -1,5 +1,8 @@
 // A peer's life and its way to the coordinator, each alone.
 #include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -75,7 +78,7 @@ class CoordinatorLinkTest : public testing::Test {
         [this, node, term](const std::shared_ptr<Connection>& connection) {
           channels_[node] = RpcChannel::make(runtime_.node(node), connection);
           channels_[node]->start({
-              .on_message = [this](const Frame& frame) { heard_.push_back(kind_of(frame)); },
+              .on_message = [this, node](const Frame& frame) { on_message(node, frame); },
               .on_request =
                   [this, node, term](const Frame&, const RpcChannel::Respond& respond) {
                     greeted_.push_back(node);
@@ -94,8 +97,29 @@ class CoordinatorLinkTest : public testing::Test {
     link_.add_address(*bound);
   }
 
+  void on_message(SimNodeId node, const Frame& frame) {
+    heard_.push_back(kind_of(frame));
+    if (kind_of(frame) != MessageKind::kHeartbeat) return;
+    beats_.emplace_back(runtime_.now(), parse<wire::Heartbeat>(frame)->period_seconds());
+    if (!acks_) return;
+    wire::HeartbeatAck ack;
+    ack.set_period_seconds(std::exchange(asks_seconds_, 0));
+    channels_[node]->notify(make_frame(MessageKind::kHeartbeatAck, ack));
+  }
+  void begin(Duration period) {
+    listen(5, 1);
+    link_.set_patience(60s);
+    link_.search("");
+    link_.connect();
+    runtime_.run_for(1s);
+    link_.begin_heartbeats(period);
+  }
+
   SimRuntime runtime_{1};
   SimNetwork network_{runtime_, {}};
+  bool acks_ = false;
+  double asks_seconds_ = 0;  // with the next ack
+  std::vector<std::pair<Instant, double>> beats_;
   std::map<SimNodeId, std::shared_ptr<RpcChannel>> channels_;
   std::vector<RpcChannel::Respond> kept_;
   std::vector<SimNodeId> greeted_;
@@ -115,7 +139,12 @@ class CoordinatorLinkTest : public testing::Test {
                                link_.try_next(error);
                              },
                          .on_end = [this](int, const std::string& why) { ended_ = why; },
-                         .heartbeat = [] { return wire::Heartbeat(); }}};
+                         .heartbeat =
+                             [] {
+                               wire::Heartbeat beat;
+                               beat.mutable_seat()->set_peer(1);
+                               return beat;
+                             }}};
 };
 
 TEST_F(CoordinatorLinkTest, SaysHelloAndBeats) {
@@ -186,6 +215,69 @@ TEST_F(CoordinatorLinkTest, ASilentOneIsLeftWhereThereIsAnother) {
   runtime_.run_for(knobs().coordinator_silence + 2s);
   EXPECT_GE(closed_, 1);
   EXPECT_EQ(greeted_.at(1), 6U);
+}
+
+// It says what it does, and never beats later than it said.
+TEST_F(CoordinatorLinkTest, BeatsAsOftenAsItIsAskedTo) {
+  const MarkExpected asked("link.asked_for_another_period");
+  acks_ = true;
+  begin(100ms);
+  runtime_.run_for(1s);
+  asks_seconds_ = 2;
+  runtime_.run_for(20s);
+  asks_seconds_ = 0.4;
+  runtime_.run_for(10s);
+  ASSERT_GT(beats_.size(), 20U);
+  std::set<double> said;
+  for (std::size_t i = 0; i + 1 < beats_.size(); ++i) {
+    const auto [when, period] = beats_[i];
+    said.insert(period);
+    EXPECT_LE(beats_[i + 1].first - when, from_seconds(period == 0 ? 0.1 : period) + 5ms);
+  }
+  EXPECT_TRUE(said.contains(0) && said.contains(0.4) && said.contains(2));
+  EXPECT_EQ(said.size(), 5U) << "two of them once: those that are asked at once spread";
+  EXPECT_GE(std::ranges::count(beats_, 2.0, &std::pair<Instant, double>::second), 10);
+  EXPECT_GE(std::ranges::count(beats_, 0.4, &std::pair<Instant, double>::second), 5);
+}
+
+TEST_F(CoordinatorLinkTest, APeriodThatNobodyCanKeepIsNotHeard) {
+  acks_ = true;
+  begin(100ms);
+  for (const double seconds : {-1.0, 1e-9, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
+    asks_seconds_ = seconds;
+    runtime_.run_for(1s);
+  }
+  EXPECT_GE(beats_.size(), 39U);
+}
+
+// Whoever leads now has asked for nothing yet, and counts on the usual ones.
+TEST_F(CoordinatorLinkTest, BeatsAtOnceAndAsUsualForAnother) {
+  acks_ = true;
+  begin(100ms);
+  asks_seconds_ = 5;
+  runtime_.run_for(10s);
+  const std::size_t before = beats_.size();
+  link_.beat_as_usual();
+  runtime_.run_for(1s);
+  EXPECT_GE(beats_.size(), before + 10);
+  EXPECT_EQ(beats_.back().second, 0);
+  link_.beat_as_usual();
+  runtime_.run_for(10ms);
+  EXPECT_LE(beats_.size(), before + 12) << "it does already";
+}
+
+// Between two of its own heartbeats nobody has to answer it.
+TEST_F(CoordinatorLinkTest, OneThatAnswersRareHeartbeatsIsNotSilent) {
+  acks_ = true;
+  listen(6, 1);
+  begin(500ms);
+  asks_seconds_ = to_seconds(knobs().heartbeat_period_max);
+  runtime_.run_for(120s);
+  EXPECT_EQ(closed_, 0);
+  acks_ = false;
+  const MarkExpected silent("link.silent_coordinator_left");
+  runtime_.run_for(knobs().coordinator_silence + 3 * knobs().heartbeat_period_max);
+  EXPECT_EQ(closed_, 1);
 }
 
 // ---- What a welcome says ------------------------------------------------------------------------

@@ -244,6 +244,23 @@ TEST_F(PeerLinksTest, ALinkOfAnotherRunOrSeatIsRejected) {
   EXPECT_EQ(b_.links->rejected_links(), 2U);
 }
 
+// Over a run's life most that were ever heard of are gone.
+TEST_F(PeerLinksTest, AddressesOfThoseThatAreGoneAreForgotten) {
+  make(a_, 1, seat_of(1, 0));
+  const Seat former = seat_of(2, 1);
+  const Seat next{former.peer, former.stage, Incarnation{former.incarnation.value + 1}};
+  a_.links->set_address(former, "sim:2");
+  a_.links->set_address(seat_of(3, 1), "sim:3");
+  EXPECT_EQ(a_.links->addresses(), 2U);
+  a_.links->fence(former);
+  EXPECT_EQ(a_.links->addresses(), 1U);
+  a_.links->set_address(former, "sim:2");
+  EXPECT_EQ(a_.links->addresses(), 1U) << "said late";
+  a_.links->set_address(next, "sim:2");
+  a_.links->fence(former);
+  EXPECT_EQ(a_.links->addresses(), 2U) << "it is back already";
+}
+
 TEST_F(PeerLinksTest, ACutIsToldOnceAndTheNextWordDialsAnew) {
   make(a_, 1, seat_of(1, 0));
   make(b_, 2, seat_of(2, 1));

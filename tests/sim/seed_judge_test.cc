@@ -117,6 +117,18 @@ TEST(SeedJudge, AQuarterOfTheSeedsTurnsKnobs) {
   EXPECT_GT(names.size(), knob_table().size() * 3 / 4);
 }
 
+TEST(SeedJudge, HeartbeatsThinOutWhereItIsAskedFor) {
+  int thin = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    EXPECT_EQ(scenario_of(seed).summary.find("heartbeats_per_second"), std::string::npos);
+    SeedExtras extras = usual_extras();
+    extras.thin_heartbeats = true;
+    thin += scenario_of(seed, extras).summary.find("heartbeats_per_second") != std::string::npos;
+  }
+  EXPECT_GT(thin, 30);
+  EXPECT_LT(thin, 70);
+}
+
 TEST(SeedJudge, ASeedRunsWithTheKnobsThatItTurns) {
   SeedScenario scenario = scenario_of(1);
   scenario.knobs.knobs.report_delay = 7ms;

@@ -146,7 +146,8 @@ std::optional<SeedExtras> extras_of(const std::string& with) {
   for (std::string word; std::getline(words, word, ',');) {
     if (word == "times") extras.control_times = true;
     if (word == "last") extras.hits_last = true;
-    if (word == "times" || word == "last" || word == "plain") continue;
+    if (word == "thin") extras.thin_heartbeats = true;
+    if (word == "times" || word == "last" || word == "thin" || word == "plain") continue;
     if (const auto rule = oracle_rule_from(word)) {
       extras.rules.insert(*rule);
       continue;
@@ -295,7 +296,7 @@ int run(const Flags& flags) {
   const auto wrong =
       std::ranges::find_if(jobs, [](const SeedJob& job) { return !extras_of(job.with); });
   if (wrong != jobs.end()) {
-    fmt::print(stderr, "swarm_seeds: --with {}: expected \"all\", or some of times,last",
+    fmt::print(stderr, "swarm_seeds: --with {}: expected \"all\", or some of times,last,thin",
                flags.with);
     for (const OracleRule rule : all_oracle_rules()) fmt::print(stderr, ",{}", to_string(rule));
     for (const FaultKind kind : all_extras().kinds) fmt::print(stderr, ",{}", to_string(kind));
@@ -351,9 +352,9 @@ int main(int argc, char** argv) {
   auto* pins =
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
-  app.add_option(
-      "--with", flags.with,
-      "Faults besides the usual (after \"plain\": instead): kinds, times, last, rules; or all");
+  app.add_option("--with", flags.with,
+                 "Faults besides the usual (after \"plain\": instead): kinds, times, last, thin, "
+                 "rules; or all");
   app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");

@@ -62,9 +62,6 @@ BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
 }
 
 void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
-  std::erase_if(sound_, [&](PeerId peer) { return !members.members().contains(peer); });
-  std::erase_if(slow_since_,
-                [&](const auto& entry) { return !members.members().contains(entry.first); });
   for (const auto& [peer, member] : members.members()) {
     const std::optional<double> share = share_of_mates(members, member);
     if (share && *share >= options_.fail_slow_share) sound_.insert(peer);
@@ -73,6 +70,9 @@ void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
     else
       slow_since_.erase(peer);
   }
+  std::erase_if(sound_, [&](PeerId peer) { return !members.members().contains(peer); });
+  std::erase_if(slow_since_,
+                [&](const auto& entry) { return !members.members().contains(entry.first); });
 }
 
 bool BalanceDesk::due(Instant now) {

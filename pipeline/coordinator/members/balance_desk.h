@@ -34,6 +34,8 @@ class BalanceDesk {
   void watch_speeds(const Membership& members, Instant now);
   // It is time: a period has passed, or seats or shadows have changed since the last plan.
   bool due(Instant now);
+  // Of so many it remembers how fast they were.
+  std::size_t remembered() const { return sound_.size() + slow_since_.size(); }
   // Where a newcomer helps most; among equals, where it kept the state. Empty: nobody can say.
   std::optional<StageId> place(const Membership& members, const ShadowDesk& shadows,
                                std::uint64_t memory_bytes, std::optional<StageId> kept,

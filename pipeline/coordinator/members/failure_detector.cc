@@ -16,7 +16,7 @@ constexpr int kSilenceShare = 2;
 }  // namespace
 
 FailureDetector::FailureDetector(const NetSection& net, double hop_timeout_seconds)
-    : period_(from_seconds(net.heartbeat_seconds)),
+    : pace_(net),
       configured_silence_(from_seconds(net.peer_silence_seconds)),
       hop_timeout_(from_seconds(hop_timeout_seconds)) {}
 
@@ -28,11 +28,14 @@ FailureDetector::Pulse* FailureDetector::find(const Seat& seat) {
 // ---- What is heard ------------------------------------------------------------------------------
 
 void FailureDetector::watch(const Seat& seat, Instant now) {
-  pulses_[seat.peer] = {.seat = seat, .last_heard = now, .progress = now, .moved = now};
+  pulses_[seat.peer] = {
+      .seat = seat, .last_heard = now, .period = pace_.usual(), .progress = now, .moved = now};
+  pace_.count(pulses_.size());
 }
 
 void FailureDetector::forget(PeerId peer) {
   pulses_.erase(peer);
+  pace_.count(pulses_.size());
 }
 
 void FailureDetector::heard(const Seat& seat, Instant now) {
@@ -59,6 +62,21 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
   pulse->jobs_done = jobs_done;
 }
 
+void FailureDetector::promises(const Seat& seat, Duration period) {
+  Pulse* pulse = find(seat);
+  if (pulse == nullptr) return;
+  const Duration promised = std::clamp(period, pace_.usual(), pace_.longest());
+  if (std::exchange(pulse->period, promised) != promised)
+    pulse->gap_mean = pulse->gap_deviation = Duration{};  // they were of another period
+}
+
+std::optional<Duration> FailureDetector::asks(const Seat& seat, bool often) const {
+  const Duration asked = often ? pace_.usual() : pace_.now();
+  const auto found = pulses_.find(seat.peer);
+  if (found == pulses_.end() || found->second.period == asked) return std::nullopt;
+  return asked;
+}
+
 void FailureDetector::moved(const Seat& seat, std::uint64_t bytes, Instant now) {
   Pulse* pulse = find(seat);
   if (pulse != nullptr && std::exchange(pulse->moved_bytes, bytes) != bytes) pulse->moved = now;
@@ -77,8 +95,7 @@ Instant FailureDetector::got_on_at(PeerId peer) const {
   const auto found = pulses_.find(peer);
   if (found == pulses_.end()) return Instant{};
   const Pulse& pulse = found->second;
-  const bool stuck = pulse.last_beat - pulse.progress > stuck_time();
-  return stuck ? pulse.moved : std::max(pulse.moved, pulse.worked);
+  return is_stuck(pulse) ? pulse.moved : std::max(pulse.moved, pulse.worked);
 }
 
 void FailureDetector::works_from(const Seat& seat, Instant now) {
@@ -92,19 +109,22 @@ void FailureDetector::works_from(const Seat& seat, Instant now) {
 
 Duration FailureDetector::silence_allowed() const {
   if (configured_silence_ != Duration{}) return configured_silence_;
-  return std::chrono::duration_cast<Duration>(period_ * kSilentPeriods);
+  return std::chrono::duration_cast<Duration>(pace_.usual() * kSilentPeriods);
+}
+
+// Who beats less often may be late by no more than others: a connection loses no heartbeat.
+Duration FailureDetector::silence_allowed(const Pulse& pulse) const {
+  const Duration least = silence_allowed();
+  if (configured_silence_ != Duration{}) return least;
+  return std::max(least + thinned(pulse),
+                  std::min(pulse.gap_mean + 8 * pulse.gap_deviation,
+                           std::max(knobs().silence_max, least) + thinned(pulse)));
 }
 
 std::vector<Seat> FailureDetector::silent(Instant now) const {
-  const Duration least = silence_allowed();
   std::vector<Seat> seats;
-  for (const auto& [peer, pulse] : pulses_) {
-    Duration allowed = least;
-    if (configured_silence_ == Duration{})
-      allowed = std::max(least, std::min(pulse.gap_mean + 8 * pulse.gap_deviation,
-                                         std::max(knobs().silence_max, least)));
-    if (now - pulse.last_heard > allowed) seats.push_back(pulse.seat);
-  }
+  for (const auto& [peer, pulse] : pulses_)
+    if (now - pulse.last_heard > silence_allowed(pulse)) seats.push_back(pulse.seat);
   return seats;
 }
 
@@ -112,37 +132,68 @@ Duration FailureDetector::silence(const Seat& seat, Instant now) const {
   return now - pulses_.at(seat.peer).last_heard;
 }
 
+// Of thinned heartbeats that came all before, few are due since: where not even as many are late as
+// would be of those that are spread evenly, a silence says nothing of who is not late.
 bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now) const {
-  Duration longest{};
-  for (const Seat& seat : silent) longest = std::max(longest, silence(seat, now));
-  const bool nobody = !silent.empty() && std::ranges::all_of(pulses_, [&](const auto& entry) {
-    return now - entry.second.last_heard > longest / kSilenceShare;
-  });
+  if (silent.empty()) return false;
+  Duration longest{}, quiet = Duration::max(), period{};
+  for (const Seat& seat : silent)
+    longest = std::max(longest, silence(seat, now) - thinned(pulses_.at(seat.peer)));
+  std::int64_t late = 0;
+  for (const auto& [peer, pulse] : pulses_) {
+    quiet = std::min(quiet, now - pulse.last_heard);
+    period = std::max(period, pulse.period);
+    late += now - pulse.last_heard > pulse.period ? 1 : 0;
+  }
+  const double due =
+      std::min(1.0, to_seconds(quiet) / to_seconds(period)) * static_cast<double>(pulses_.size());
+  const bool nobody =
+      quiet > longest / kSilenceShare && static_cast<double>(kSilenceShare * late) >= due;
   if (nobody) SWARMLINE_MARK("failure_detector.hears_nobody");
   return nobody;
 }
 
-Duration FailureDetector::stuck_time() const {
+Duration FailureDetector::stuck_time(Duration period) const {
   return std::max<Duration>(knobs().stuck_hop_timeouts * hop_timeout_,
-                            knobs().stuck_heartbeats * period_);
+                            knobs().stuck_heartbeats * period);
+}
+
+Duration FailureDetector::stuck_time() const {
+  return stuck_time(pace_.now());
+}
+
+bool FailureDetector::is_stuck(const Pulse& pulse) const {
+  return pulse.last_beat - pulse.progress > stuck_time(pulse.period);
 }
 
 std::vector<Seat> FailureDetector::stuck() const {
   std::vector<Seat> seats;
   for (const auto& [peer, pulse] : pulses_)
-    if (pulse.works && pulse.last_beat - pulse.progress > stuck_time()) seats.push_back(pulse.seat);
+    if (pulse.works && is_stuck(pulse)) seats.push_back(pulse.seat);
   return seats;
+}
+
+std::uint32_t FailureDetector::count_stuck(PeerId peer) {
+  const std::uint32_t times = ++stuck_seats_[peer];
+  if (stuck_seats_.size() > kStuckPeersMax) stuck_seats_.erase(stuck_seats_.begin());
+  return times;
+}
+
+Duration FailureDetector::told_within() const {
+  Duration longest = pace_.now();
+  for (const auto& [peer, pulse] : pulses_) longest = std::max(longest, pulse.period);
+  return longest;
 }
 
 // ---- Its own looks ------------------------------------------------------------------------------
 
 Instant FailureDetector::next_look(Instant now) {
-  expected_look_ = now + period_ / static_cast<std::int64_t>(knobs().looks_per_heartbeat);
+  expected_look_ = now + pace_.usual() / static_cast<std::int64_t>(knobs().looks_per_heartbeat);
   return expected_look_;
 }
 
 bool FailureDetector::overslept(Instant now) const {
-  return now - expected_look_ > period_;
+  return now - expected_look_ > pace_.usual();
 }
 
 bool FailureDetector::was_stopped(Instant now) const {
@@ -150,7 +201,7 @@ bool FailureDetector::was_stopped(Instant now) const {
 }
 
 void FailureDetector::is_held_up(Instant now) {
-  held_up_until_ = now + period_;
+  held_up_until_ = now + pace_.usual();
   for (auto& [peer, pulse] : pulses_) {
     if (pulse.last_beat != Instant{}) continue;
     SWARMLINE_MARK("failure_detector.not_told_yet");

@@ -3,17 +3,19 @@
 //              left to the wiring.
 //   Units:     instants of the coordinator's clock, passed in.
 //   Thread:    control thread. Pure.
-//   Bounds:    one entry a peer that has a seat, and a count for each that lost one.
+//   Bounds:    one entry a peer that has a seat, and kStuckPeersMax counts of those that lost one.
 //   Source:    deviations of gaps as TCP judges round trips (RFC 6298).
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/units.h"
 #include "engine/config/run_config.h"
+#include "pipeline/coordinator/members/heartbeat_pace.h"
 
 namespace swarmline {
 
@@ -21,6 +23,8 @@ class FailureDetector {
  public:
   // A peer may be silent for so many heartbeats, where the config does not say for how long.
   static constexpr double kSilentPeriods = 4.4;
+  // Of so many peers it counts the seats that they lost so; of the newest.
+  static constexpr std::size_t kStuckPeersMax = 1024;
 
   FailureDetector(const NetSection& net, double hop_timeout_seconds);
 
@@ -30,6 +34,8 @@ class FailureDetector {
   void heard(const Seat& seat, Instant now);
   void heartbeat(const Seat& seat, std::uint64_t jobs_done, std::uint64_t jobs_waiting,
                  Instant now);
+  // With a heartbeat: its next one comes within `period`; zero: the usual one.
+  void promises(const Seat& seat, Duration period);
   // Bytes of states and gradients that it was sent, ever: more than before is progress.
   void moved(const Seat& seat, std::uint64_t bytes, Instant now);
   void begins_to_fetch(PeerId peer, Instant now);
@@ -38,9 +44,9 @@ class FailureDetector {
 
   // ---- What follows ----
   // Silent for longer than they may be: the config's time, or what is usual for each (at least
-  // silence_allowed(), at most knobs().silence_max).
+  // silence_allowed(), at most knobs().silence_max; by what its period is longer, longer).
   std::vector<Seat> silent(Instant now) const;
-  Duration silence_allowed() const;  // of one whose heartbeats come evenly
+  Duration silence_allowed() const;  // of one whose heartbeats come evenly and as often as usual
   Duration silence(const Seat& seat, Instant now) const;
   // Everybody is about as silent as the longest of these: it is not they that are gone.
   bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
@@ -52,10 +58,13 @@ class FailureDetector {
   // The same, or when its device was last known to work, unless that is stuck.
   Instant got_on_at(PeerId peer) const;
   // Heartbeats say what was: nobody stands still for what a heartbeat has not told yet.
-  Duration told_within() const { return period_; }
+  Duration told_within() const;
+  // What its next heartbeat but one is to come within, where that is another than it promised.
+  std::optional<Duration> asks(const Seat& seat, bool often) const;
   // One more seat that the peer loses so; how many in a row, without a contribution between.
-  std::uint32_t count_stuck(PeerId peer) { return ++stuck_seats_[peer]; }
-  void forget_stuck(PeerId peer) { stuck_seats_.erase(peer); }
+  std::uint32_t count_stuck(PeerId peer);
+  std::size_t watched() const { return pulses_.size(); }
+  std::size_t stuck_peers() const { return stuck_seats_.size(); }
 
   // ---- Its own looks ----
   Instant next_look(Instant now);  // when to look again
@@ -77,6 +86,7 @@ class FailureDetector {
     Instant last_beat{};
     Duration gap_mean{};  // between its heartbeats, as they arrive
     Duration gap_deviation{};
+    Duration period{};   // that it promised last
     Instant progress{};  // when its device last ended a job, or had none
     std::uint64_t jobs_done = 0;
     Instant worked{};  // when its device last had a job, or had ended one since
@@ -85,8 +95,12 @@ class FailureDetector {
     bool works = false;
   };
   Pulse* find(const Seat& seat);
+  Duration thinned(const Pulse& pulse) const { return pulse.period - pace_.usual(); }
+  Duration silence_allowed(const Pulse& pulse) const;
+  bool is_stuck(const Pulse& pulse) const;
+  Duration stuck_time(Duration period) const;
 
-  Duration period_;
+  HeartbeatPace pace_;
   Duration configured_silence_;
   Duration hop_timeout_;
   std::map<PeerId, Pulse> pulses_;

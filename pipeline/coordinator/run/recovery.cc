@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/members/heartbeat_pace.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -129,9 +130,12 @@ bool Recovery::hold(const SessionPtr& session, std::function<void()> handle) {
 void Recovery::arm_deadline() {
   const NetSection& net = in_.shape.config.net;
   Duration wait = from_seconds(net.collect_seconds);
-  if (!net.standby.empty() && collected_->holdings.empty())
-    wait += 2 * std::max<Duration>(knobs().coordinator_silence,
-                                   10 * from_seconds(net.heartbeat_seconds));
+  if (!net.standby.empty() && collected_->holdings.empty()) {
+    HeartbeatPace pace(net);  // under the coordinator before
+    pace.count(collected_->awaited.size());
+    wait += 2 * (std::max<Duration>(knobs().coordinator_silence, 10 * pace.usual()) +
+                 (pace.now() - pace.usual()));
+  }
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
   deadline_.arm(wait, [this] {
     if (!collected_) return;

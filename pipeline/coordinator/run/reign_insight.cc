@@ -43,6 +43,10 @@ std::vector<NamedSize> sizes_of(const CoordinatorParts& parts) {
       {"coordinator.sessions", parts.sessions.size(), SessionTable::kSessionsMax},
       {"coordinator.seated", parts.sessions.seated().size(), members},
       {"coordinator.fences", parts.ledger.fences(), members},
+      {"coordinator.watched", parts.detector.watched(), members},
+      {"coordinator.stuck_peers", parts.detector.stuck_peers(), FailureDetector::kStuckPeersMax},
+      {"coordinator.resting_hosts", parts.shadows.resting(), members},
+      {"coordinator.speeds", parts.balancer.remembered(), 2 * members},
       {"coordinator.open_phases", parts.ledger.open_phases().size(), Ledger::kOpenPhasesMax},
   };
 }

@@ -25,14 +25,14 @@ std::vector<Seat> ShadowDesk::hosted_by(PeerId host) const {
   return seats;
 }
 
-void ShadowDesk::rest(PeerId host, Instant now) {
-  std::erase_if(rests_until_, [now](const auto& entry) { return entry.second <= now; });
-  rests_until_[host] = now + knobs().shadow_rest_time;
-}
-
 bool ShadowDesk::rests(PeerId host, Instant now) const {
   const auto found = rests_until_.find(host);
   return found != rests_until_.end() && now < found->second;
+}
+
+void ShadowDesk::rest(PeerId host, Instant now) {
+  std::erase_if(rests_until_, [now](const auto& entry) { return entry.second <= now; });
+  rests_until_[host] = now + knobs().shadow_rest_time;
 }
 
 void ShadowDesk::add(const Seat& shadow, StageId host_stage, Instant now) {

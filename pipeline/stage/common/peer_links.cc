@@ -48,7 +48,7 @@ void PeerLinks::set_identity(RunIdentity identity) {
 }
 
 void PeerLinks::set_address(const Seat& peer, const std::string& address) {
-  addresses_[peer.peer] = address;
+  if (!fenced(peer)) addresses_[peer.peer] = {peer.incarnation, address};
 }
 
 void PeerLinks::accept(std::shared_ptr<Connection> connection) {
@@ -109,6 +109,9 @@ bool PeerLinks::fenced(const Seat& seat) const {
 void PeerLinks::fence(const Seat& seat) {
   Incarnation& last = fenced_[seat.peer];
   last = std::max(last, seat.incarnation);
+  if (const auto known = addresses_.find(seat.peer);
+      known != addresses_.end() && known->second.incarnation <= last)
+    addresses_.erase(known);
   for (auto* links : {&dialled_, &accepted_})
     if (auto it = links->find(seat.peer); it != links->end() && fenced(it->second.seat))
       forget(*links, seat.peer);
@@ -162,7 +165,8 @@ void PeerLinks::send(const Seat& to, Frame frame) {
 }
 
 void PeerLinks::dial(const Seat& to) {
-  auto address = parse_address(addresses_[to.peer]);
+  const auto known = addresses_.find(to.peer);
+  auto address = parse_address(known == addresses_.end() ? "" : known->second.address);
   if (!address) {
     runtime_.post(
         guard_.wrap([this, to, error = address.error()] { lost(dialled_, to, nullptr, error); }));

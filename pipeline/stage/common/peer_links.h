@@ -58,6 +58,8 @@ class PeerLinks {
   void reset();
   void close_all();
   std::size_t count() const { return dialled_.size() + accepted_.size() + ungreeted_.size(); }
+  std::size_t addresses() const { return addresses_.size(); }
+  std::size_t fences() const { return fenced_.size(); }
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
 
@@ -84,7 +86,11 @@ class PeerLinks {
   Duration connect_timeout_;
   Handlers handlers_;
   RunIdentity identity_;
-  std::map<PeerId, std::string> addresses_;
+  struct Place {
+    Incarnation incarnation;
+    std::string address;
+  };
+  std::map<PeerId, Place> addresses_;     // of those that are not fenced
   std::map<PeerId, Incarnation> fenced_;  // the highest
   std::map<PeerId, Link> dialled_;
   std::map<PeerId, Link> accepted_;

@@ -9,6 +9,17 @@
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
+namespace {
+
+// A part of `most` that differs from peer to peer: ids in a row are far apart (Fibonacci hashing,
+// Knuth, The Art of Computer Programming, vol. 3, 6.4).
+Duration spread_of(std::uint32_t peer, Duration most) {
+  constexpr std::uint32_t kGoldenRatio = 2654435769;
+  const double part = static_cast<double>(peer * kGoldenRatio) * 0x1p-32;
+  return from_seconds(part * to_seconds(most));
+}
+
+}  // namespace
 
 CoordinatorLink::CoordinatorLink(Runtime& runtime, Network& network, Hooks hooks)
     : runtime_(runtime), network_(network), hooks_(std::move(hooks)) {}
@@ -115,7 +126,7 @@ void CoordinatorLink::on_welcome(const wire::Welcome& welcome) {
 
 void CoordinatorLink::on_message(const Frame& frame) {
   if (kind_of(frame) != MessageKind::kShutdown) heard_ = runtime_.now();
-  if (kind_of(frame) != MessageKind::kHeartbeatAck) hooks_.on_message(frame);
+  kind_of(frame) == MessageKind::kHeartbeatAck ? on_ack(frame) : hooks_.on_message(frame);
 }
 
 void CoordinatorLink::on_closed(const Error& error) {
@@ -151,21 +162,39 @@ void CoordinatorLink::call(Frame request, RpcChannel::Reply reply) {
 
 // ---- Heartbeats ---------------------------------------------------------------------------------
 
-void CoordinatorLink::begin_heartbeats(Duration period) {
-  if (period > Duration{}) period_ = period;
+void CoordinatorLink::begin_heartbeats(Duration usual) {
+  if (usual > Duration{}) usual_ = usual;
+  period_ = usual_;
   ++beats_;
   beat();
 }
 
+void CoordinatorLink::beat_as_usual() {
+  if (period_ != usual_) begin_heartbeats(usual_);
+}
+
+void CoordinatorLink::on_ack(const Frame& frame) {
+  const auto ack = parse<wire::HeartbeatAck>(frame);
+  const Duration asked = ack ? heartbeat_period_from(ack->period_seconds()) : Duration{};
+  if (asked == Duration{} || asked == period_) return;
+  SWARMLINE_MARK("link.asked_for_another_period");
+  period_ = asked;
+  spreads_ = period_ > usual_;
+}
+
 void CoordinatorLink::beat() {
-  const wire::Heartbeat message = hooks_.heartbeat();
+  wire::Heartbeat message = hooks_.heartbeat();
   if (silent()) {
     SWARMLINE_MARK("link.silent_coordinator_left");
     channel_->close();
   }
+  const Duration pause = std::exchange(spreads_, false)
+                             ? period_ - spread_of(message.seat().peer(), period_ / 2)
+                             : period_;
+  if (pause != usual_) message.set_period_seconds(to_seconds(pause));
   notify(make_frame(MessageKind::kHeartbeat, message));
-  beat_due_ = runtime_.now() + period_;
-  runtime_.call_after(period_, guard_.wrap([this, beats = beats_] {
+  beat_due_ = runtime_.now() + pause;
+  runtime_.call_after(pause, guard_.wrap([this, beats = beats_] {
     if (beats_ == beats) beat();
   }));
 }
@@ -173,9 +202,10 @@ void CoordinatorLink::beat() {
 // Late itself, this process was stopped: then it can't say who is silent.
 bool CoordinatorLink::silent() {
   const Instant now = runtime_.now();
-  if (now - beat_due_ > period_) heard_ = now;
-  return channel_ && addresses_.size() > 1 &&
-         now - heard_ > std::max<Duration>(knobs().coordinator_silence, 10 * period_);
+  if (now - beat_due_ > usual_) heard_ = now;
+  const Duration allowed =
+      std::max<Duration>(knobs().coordinator_silence, 10 * usual_) + (period_ - usual_);
+  return channel_ && addresses_.size() > 1 && now - heard_ > allowed;
 }
 
 void CoordinatorLink::check_invariants() const {

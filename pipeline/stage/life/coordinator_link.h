@@ -1,8 +1,8 @@
 // A peer's way to its coordinator: the first that answers, the next when that one is gone, and back
 // to the same one for another seat.
 //   What:      dials the addresses it knows in turn, says hello, hands on the welcome and what the
-//              coordinator says; sends heartbeats, and leaves one that is silent for another
-//              address, where there is one.
+//              coordinator says; sends heartbeats, as often as the coordinator asks, and leaves
+//              one that is silent for another address, where there is one.
 //   Patience:  a search ends with Hooks::on_end after so long.
 //   Terms:     of one run only the highest it has heard of counts; one that says less does not know
 //              that its reign is over, and is left.
@@ -58,8 +58,13 @@ class CoordinatorLink {
   void notify(Frame frame);
   // Without a coordinator the answer is kPeerGone.
   void call(Frame request, RpcChannel::Reply reply);
-  void begin_heartbeats(Duration period);  // zero: as before
-  void end_heartbeats() { ++beats_; }
+  void begin_heartbeats(Duration usual);  // zero: as before
+  // The coordinator has not said another period than the usual one, or is to hear soon: one now.
+  void beat_as_usual();
+  void end_heartbeats() {
+    ++beats_;
+    period_ = usual_;
+  }
 
   bool connected() const { return channel_ != nullptr; }
   // Counts connections: what an earlier one says is late.
@@ -76,6 +81,7 @@ class CoordinatorLink {
   void on_hello_failed(const Error& error);
   void on_message(const Frame& frame);
   void on_closed(const Error& error);
+  void on_ack(const Frame& frame);
   void beat();
   bool silent();
 
@@ -94,8 +100,10 @@ class CoordinatorLink {
   Instant search_until_{};
   std::string why_searching_;
   // ---- Heartbeats ----
-  Duration period_ = Limits::heartbeat_period;
-  std::uint32_t beats_ = 0;  // counts their beginnings and ends
+  Duration usual_ = Limits::heartbeat_period;
+  Duration period_ = usual_;  // longer, where the coordinator asked for fewer
+  bool spreads_ = false;      // the next one comes early: who is asked at once beats not at once
+  std::uint32_t beats_ = 0;   // counts their beginnings and ends
   Instant beat_due_{};
   Instant heard_{};
   CallbackGuard guard_;

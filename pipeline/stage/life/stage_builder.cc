@@ -11,8 +11,6 @@ namespace swarmline {
 namespace {
 
 constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
-constexpr double kHeartbeatSecondsMin = 0.01;
-constexpr double kHeartbeatSecondsMax = 3600;
 
 Result<void> check_cuts(const std::vector<SeatOffer::Cut>& cuts, const RunConfig& config) {
   std::uint32_t layer = 0;
@@ -52,9 +50,7 @@ SeatOffer offer_of(const wire::Welcome& welcome) {
                   .keeps_followed = welcome.keeps_followed()};
   for (const wire::StageCut& cut : welcome.cuts())
     offer.cuts.push_back({.first_layer = cut.first_layer(), .last_layer = cut.last_layer()});
-  if (const double beat = welcome.heartbeat_seconds();
-      beat >= kHeartbeatSecondsMin && beat < kHeartbeatSecondsMax)
-    offer.heartbeat = from_seconds(beat);
+  offer.heartbeat = heartbeat_period_from(welcome.heartbeat_seconds());
   return offer;
 }
 

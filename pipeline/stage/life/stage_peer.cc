@@ -272,7 +272,9 @@ std::set<MicrobatchId> StagePeer::Impl::tries() const {
 
 std::vector<NamedSize> StagePeer::Impl::sizes() const {
   std::vector<NamedSize> all{{"peer.early_frames", early_.size(), kEarlyFramesMax},
-                             {"peer.links", links_.count(), 2 * std::uint64_t{Limits::peers_max}}};
+                             {"peer.links", links_.count(), 2 * std::uint64_t{Limits::peers_max}},
+                             {"peer.addresses", links_.addresses(), Limits::peers_max},
+                             {"peer.fences", links_.fences(), Limits::peers_max}};
   if (stage_) stage_->list_sizes(all);
   return all;
 }

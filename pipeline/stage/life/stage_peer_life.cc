@@ -149,6 +149,7 @@ void StagePeer::Impl::resumed(const SeatOffer& offer) {
   life_.become(kSeated);
   links_.set_identity(
       {.term = offer.term, .era = offer.era, .run_id = offer.run_id, .self = seat_});
+  link_.beat_as_usual();
   if (life_.leaving()) say_leave();
 }
 
@@ -248,6 +249,7 @@ void StagePeer::Impl::say_leave() {
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);
   link_.notify(make_frame(MessageKind::kLeave, leave));
+  link_.beat_as_usual();
 }
 
 void StagePeer::Impl::finish(int exit_code, const std::string& sentence) {
