@@ -24,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FORMAT = 1
-WAIT_SECONDS = 60   # for the next thing to happen
+WAIT_SECONDS = 180   # for the next thing to happen
 HERTZ = os.sysconf("SC_CLK_TCK")
 GOALS = {  # name: (goal, unit, more is better)
     "contributions_per_second": (50_000, "/s", True),
@@ -130,7 +130,7 @@ class Peers:
                 self.lines.append(json.loads(line))
                 self.news.notify()
         with self.news:
-            self.lines.append({"event": "wrong", "what": "the program that plays the peers has ended"})
+            self.lines.append({"event": "wrong", "what": f"the program that plays the peers has ended: {self.child.process.wait()}"})
             self.news.notify()
 
     def wait_for(self, event, step=None):

@@ -69,7 +69,7 @@ void LoadSwarm::check(const std::string& what) {
 void LoadSwarm::on_adrift(LoadPeer& peer) {
   if (over_) return;
   if (seated_ == peers()) {
-    accepted_ = false;
+    accepted_ = true;  // what is still in the sockets was the last reign's
     seated_ = opened_ = 0;
     say("adrift");
   }
@@ -104,6 +104,7 @@ void LoadSwarm::dial_all() {
 void LoadSwarm::on_seated(LoadPeer& peer, bool resumed) {
   const Seat& seat = peer.seat();
   if (seat.stage.value >= options_.stages) return wrong("a seat at a stage that the run lacks");
+  if (resumed && seated_ == 0) accepted_ = false;
   if (!resumed) stages_[seat.stage.value].push_back(&peer);
   if (++seated_ < peers()) return;
   for (const auto& stage : stages_)

@@ -78,7 +78,7 @@ class LoadSwarm final : public LoadEvents {
   Instant ticked_;
   std::uint64_t held_back_ = 0;                            // ticks in which too much was unanswered
   std::uint64_t seated_ = 0, opened_ = 0, committed_ = 0;  // peers
-  bool accepted_ = false;                                  // something, in this reign
+  bool accepted_ = false;  // something, in this reign; or there is none
   bool over_ = false;
   CallbackGuard guard_;
 };
