@@ -15,6 +15,7 @@ constexpr std::uint32_t kByteVocab = 257;
 constexpr std::uint32_t kStandInVocab = 16;
 constexpr double kStateBytes = 12, kSmallStateBytes = 6;  // a parameter and its moments
 constexpr std::uint64_t kParameterBytes = 4;
+constexpr std::size_t kListsKept = 64;                             // of each stage, as they changed
 constexpr std::uint64_t kAveragedSample = std::uint64_t{1} << 20;  // elements
 
 RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) {
@@ -117,9 +118,27 @@ double ScenarioCosts::share_of(std::uint64_t payload_bytes, std::uint64_t elemen
 void ScenarioCosts::on_seal(const Frame& frame) {
   const auto seal = parse<wire::Seal>(frame);
   if (!seal) return;
-  for (const wire::ReduceGroup& group : seal->groups())
-    if (const auto known = groups_.find(group.group()); known != groups_.end())
-      known->second.members = static_cast<std::uint32_t>(std::max(1, group.members_size()));
+  for (const wire::ReduceGroup& group : seal->groups()) {
+    const auto known = groups_.find(group.group());
+    if (known == groups_.end()) continue;
+    std::uint32_t members = static_cast<std::uint32_t>(group.members_size());
+    for (const wire::RosterName& list : group.rosters())
+      members += rosters_[list.stage()][list.serial()];
+    known->second.members = std::max(1U, members);
+  }
+}
+
+void ScenarioCosts::on_membership(const Frame& frame) {
+  const auto view = parse<wire::Membership>(frame);
+  if (!view) return;
+  for (const wire::Roster& list : view->rosters()) {
+    auto& sizes = rosters_[list.stage()];
+    const std::uint32_t before = list.base() == 0 ? 0 : sizes[list.base()];
+    if (list.base() == 0) sizes.clear();  // another coordinator may count from one again
+    sizes[list.serial()] =
+        before + static_cast<std::uint32_t>(list.members_size() - list.gone_size());
+    if (sizes.size() > kListsKept) sizes.erase(sizes.begin());
+  }
 }
 
 std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {

@@ -44,6 +44,7 @@ class ScenarioCosts {
   // As it is delivered: what it carried, into `traffic`.
   void count(StageId from_stage, const Frame& frame, ScenarioTraffic& traffic);
   void on_seal(const Frame& seal);
+  void on_membership(const Frame& membership);  // says the lists that seals name
 
  private:
   struct Stage {
@@ -61,6 +62,8 @@ class ScenarioCosts {
   std::vector<Stage> stages_;
   std::map<std::uint32_t, Group> groups_;  // by number: stages, then the shared embedding
   std::uint64_t forward_bytes_ = 0, backward_bytes_ = 0, target_bytes_ = 0;
+  std::map<std::uint32_t, std::map<std::uint64_t, std::uint32_t>>
+      rosters_;  // by stage and serial: how many serve it
   double averaging_bytes_per_element_ = 0;
   double state_bytes_per_element_ = 0;
 };

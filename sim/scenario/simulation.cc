@@ -153,6 +153,7 @@ void Simulation::watch_frames() {
   cluster_->network().set_filter([this](SimNodeId from, SimNodeId, const Frame& frame) {
     if (from != kCoordinatorNode) return FrameFate{};
     const MessageKind kind = kind_of(frame);
+    if (kind == MessageKind::kMembership) costs_.on_membership(frame);
     if (kind == MessageKind::kSeal) costs_.on_seal(frame);
     if (kind == MessageKind::kOpenPhase) trains_ = true;
     if (kind == MessageKind::kCommit)

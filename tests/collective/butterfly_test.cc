@@ -231,6 +231,11 @@ TEST(ButterflyTest, PlainSumsForAnySizeAndNumberOfRanks) {
   }
 }
 
+// As many as serve one stage: each exchanges something with each other.
+TEST(ButterflyTest, AThousandRanks) {
+  expect_expected_sums<float>({.ranks = 1000, .elements = 8000, .seed = 11}, Order::kInOrder);
+}
+
 TEST(ButterflyTest, AMillionElements) {
   for (const std::uint32_t ranks : {2U, 5U, 8U}) {
     expect_expected_sums<float>(

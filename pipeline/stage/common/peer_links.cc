@@ -9,7 +9,8 @@
 namespace swarmline {
 
 namespace {
-constexpr std::size_t kUngreetedLinksMax = 256;
+// All that it averages with may dial at once, those who share an embedding, too.
+constexpr std::size_t kUngreetedLinksMax = 2 * std::size_t{Limits::stage_peers_max};
 constexpr std::size_t kFramesWaitingForDialMax = 4096;
 
 // Closes a connection that nobody listens to.
