@@ -232,35 +232,40 @@ Result<std::vector<Seating>> seat_peers(const SwarmSnapshot& snapshot) {
 }
 
 Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joiner) {
-  SWARMLINE_CHECK(!snapshot.stages.empty());
   const std::vector<double> throughputs = stage_throughputs(snapshot);
-  std::vector<std::uint32_t> count(snapshot.stages.size(), 0);
-  for (const PeerFacts& peer : snapshot.peers) {
-    if (peer.stage) ++count[peer.stage->value];
-  }
+  std::vector<StageStaff> staff;
+  for (const double throughput : throughputs) staff.push_back({.throughput = throughput});
+  for (const PeerFacts& peer : snapshot.peers)
+    if (peer.stage) ++staff[peer.stage->value].peers;
+  return place_joiner(snapshot.stages, staff, joiner);
+}
+
+Result<StageId> place_joiner(std::span<const StageFacts> stages, std::span<const StageStaff> staff,
+                             const PeerFacts& joiner) {
+  SWARMLINE_CHECK(!stages.empty() && staff.size() == stages.size());
   // 0: empty, 1: below its target, 2: served.
   const auto urgency = [&](std::size_t s) {
-    if (count[s] == 0) return 0;
-    return count[s] < snapshot.stages[s].target ? 1 : 2;
+    if (staff[s].peers == 0) return 0;
+    return staff[s].peers < stages[s].target ? 1 : 2;
   };
   std::optional<std::size_t> best;
-  for (std::size_t s = 0; s < snapshot.stages.size(); ++s) {
-    if (!fits(joiner, snapshot.stages[s])) continue;
-    if (std::cmp_greater_equal(count[s], Limits::stage_peers_max)) continue;
-    if (!best ||
-        std::pair(urgency(s), throughputs[s]) < std::pair(urgency(*best), throughputs[*best])) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (!fits(joiner, stages[s])) continue;
+    if (std::cmp_greater_equal(staff[s].peers, Limits::stage_peers_max)) continue;
+    if (!best || std::pair(urgency(s), staff[s].throughput) <
+                     std::pair(urgency(*best), staff[*best].throughput)) {
       best = s;
     }
   }
   if (best) return id_of(*best);
-  if (std::ranges::all_of(count, [](std::uint32_t peers) {
-        return std::cmp_greater_equal(peers, Limits::stage_peers_max);
+  if (std::ranges::all_of(staff, [](const StageStaff& stage) {
+        return std::cmp_greater_equal(stage.peers, Limits::stage_peers_max);
       }))
     return fail(ErrorCode::kRefused,
                 fmt::format("each stage has {} peers, as many as average together",
                             Limits::stage_peers_max));
   std::uint64_t least = UINT64_MAX;
-  for (const StageFacts& stage : snapshot.stages) least = std::min(least, stage.memory_bytes);
+  for (const StageFacts& stage : stages) least = std::min(least, stage.memory_bytes);
   return fail(ErrorCode::kRefused,
               fmt::format("peer {} has {} bytes of memory, the smallest stage needs {}",
                           joiner.peer.value, joiner.memory_bytes, least));

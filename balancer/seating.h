@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -55,5 +56,12 @@ Result<std::vector<Seating>> seat_peers(const SwarmSnapshot& snapshot);
 // Where a newcomer helps most: an empty stage, then one below its target, then the lowest
 // throughput, among those that fit its memory. kRefused: none fits.
 Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joiner);
+// The same where it is known what serves each stage, one entry a stage.
+struct StageStaff {
+  std::uint32_t peers = 0;
+  double throughput = 0;  // as of stage_throughputs()
+};
+Result<StageId> place_joiner(std::span<const StageFacts> stages, std::span<const StageStaff> staff,
+                             const PeerFacts& joiner);
 
 }  // namespace swarmline

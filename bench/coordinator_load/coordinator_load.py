@@ -175,7 +175,8 @@ class Load:
             listening = time.monotonic()
             opened = peers.wait_for("open")
             result = {"start_seconds": opened["t"] - coordinator.started,
-                      "listening_seconds": listening - coordinator.started}
+                      "listening_seconds": listening - coordinator.started,
+                      "seated_peer_bytes": (coordinator.resident_bytes() - alone) / self.shape.peers}
             result |= self.steps(coordinator, peers, opened, alone)
             peers.wait_for("open", self.middle)
             time.sleep(0.3 * result["step_seconds"])

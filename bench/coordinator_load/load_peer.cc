@@ -129,11 +129,13 @@ void LoadPeer::on_welcome(const wire::Welcome& welcome) {
   term_ = welcome.term();
   era_ = welcome.era();
   run_id_ = welcome.run_id();
-  if (welcome.heartbeat_seconds() > 0) period_ = from_seconds(welcome.heartbeat_seconds());
+  if (welcome.heartbeat_seconds() > 0) usual_ = from_seconds(welcome.heartbeat_seconds());
+  period_ = usual_;
   seated_ = !again;  // until it is told to resume
   events_.on_seated(*this, again);
-  if (again) return;
+  ++beats_;
   beat();
+  if (again) return;
   wire::Ready ready;
   *ready.mutable_seat() = to_wire(seat_);
   ready.set_version(0);
@@ -154,9 +156,23 @@ void LoadPeer::beat() {
   wire::Heartbeat heartbeat;
   *heartbeat.mutable_seat() = to_wire(seat_);
   heartbeat.set_in_flight(static_cast<std::uint32_t>(tries_.size()));
+  // The first of another period comes sooner, so that not all beat at once.
+  const Duration early =
+      std::exchange(spreads_, false) ? Duration(period_ * (number_ % 64) / 128) : Duration{};
+  const Duration pause = period_ - early;
+  if (pause != usual_) heartbeat.set_period_seconds(to_seconds(pause));
   tell(MessageKind::kHeartbeat, heartbeat);
   ++counts_.heartbeats;
-  runtime_.call_after(period_, guard_.wrap([this] { beat(); }));
+  runtime_.call_after(pause, guard_.wrap([this, beats = beats_] {
+    if (beats == beats_) beat();
+  }));
+}
+
+void LoadPeer::on_ack(const wire::HeartbeatAck& ack) {
+  const Duration asked = heartbeat_period_from(ack.period_seconds());
+  if (asked == Duration{} || asked == period_) return;
+  period_ = asked;
+  spreads_ = true;
 }
 
 void LoadPeer::on_message(const Frame& frame) {
@@ -166,6 +182,7 @@ void LoadPeer::on_message(const Frame& frame) {
   };
   switch (kind_of(frame)) {
     case MessageKind::kHeartbeatAck:
+      return handle(std::type_identity<wire::HeartbeatAck>(), [&](const auto& m) { on_ack(m); });
     case MessageKind::kMembership:
       return;
     case MessageKind::kReportAck:

@@ -82,6 +82,7 @@ class LoadPeer {
   void on_open(const wire::OpenPhase& open);
   void on_leases(const wire::Leases& leases);
   void on_ack(const wire::ReportAck& ack);
+  void on_ack(const wire::HeartbeatAck& ack);
   void on_seal(const wire::Seal& seal);
   void on_commit(const wire::Commit& commit);
   void on_resume();
@@ -106,7 +107,9 @@ class LoadPeer {
   std::uint64_t term_ = 0;
   std::string run_id_;
   std::uint32_t era_ = 0;
-  Duration period_{};
+  Duration usual_{}, period_{};  // of heartbeats
+  bool spreads_ = false;
+  std::uint64_t beats_ = 0;
   std::uint64_t committed_ = 0;  // steps
   // The open step
   bool open_ = false;

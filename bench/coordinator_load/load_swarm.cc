@@ -69,6 +69,7 @@ void LoadSwarm::check(const std::string& what) {
 void LoadSwarm::on_adrift(LoadPeer& peer) {
   if (over_) return;
   if (seated_ == peers()) {
+    reached_ = runtime_.now();
     accepted_ = true;  // what is still in the sockets was the last reign's
     seated_ = opened_ = 0;
     say("adrift");

@@ -12,8 +12,6 @@
 
 namespace swarmline {
 
-FrameReader::FrameReader() : staging_(kStagingBytes) {}
-
 MutableBytes FrameReader::sink_rest() {
   switch (state_) {
     case State::kHeader:
@@ -27,6 +25,7 @@ MutableBytes FrameReader::sink_rest() {
 }
 
 std::array<MutableBytes, 2> FrameReader::space() {
+  if (staging_.empty()) staging_ = Buffer(kStagingBytes);
   // Less than a header is left after parsing, so moving it to the front costs nothing.
   if (begin_ > 0) {
     std::memmove(staging_.data(), staging_.data() + begin_, staged());
@@ -53,6 +52,17 @@ void FrameReader::make_room() {
   if (state_ != State::kMeta || filled_ < meta_.size()) return;
   const std::size_t ahead = std::max<std::size_t>(filled_, Limits::frame_meta_ahead_bytes_max);
   meta_.resize(std::min<std::size_t>(header_.meta_bytes, filled_ + ahead));
+}
+
+Buffer FrameReader::rest() {
+  if (begin_ < end_) return {};
+  begin_ = end_ = 0;
+  return std::exchange(staging_, Buffer());
+}
+
+void FrameReader::lend(Buffer staging) {
+  SWARMLINE_CHECK(staging.empty() || staging.size() == kStagingBytes);
+  if (staging_.empty()) staging_ = std::move(staging);
 }
 
 std::optional<Frame> FrameReader::next() {

@@ -6,9 +6,10 @@
 //   Errors:    commit() returns kCorrupt for bytes that are no frame (see frame.h) and kRefused for
 //              a payload that memory cannot hold; the stream has no next frame after that, and the
 //              reader must not be used further.
-//   Bounds:    one frame being filled (Limits), plus the frames that fit into the staging buffer.
-//              Memory for a meta that a header announces is taken as it comes: at most
-//              Limits::frame_meta_ahead_bytes_max, or as much again as has come.
+//   Bounds:    one frame being filled (Limits), plus the frames that fit into the staging buffer;
+//              between frames, after rest(), nothing. Memory for a meta that a header announces is
+//              taken as it comes: at most Limits::frame_meta_ahead_bytes_max, or as much again as
+//              has come.
 #pragma once
 
 #include <array>
@@ -27,8 +28,6 @@ class FrameReader {
  public:
   static constexpr std::size_t kStagingBytes = 64 * 1024;
 
-  FrameReader();
-
   // Where the next bytes go, the first part first. The first may be empty, the second never is.
   std::array<MutableBytes, 2> space();
   // The first `count` bytes of space() were filled.
@@ -37,6 +36,11 @@ class FrameReader {
   std::optional<Frame> next();
   // The frame whose payload is being filled, if one is.
   std::optional<Arrival> arriving() const;
+  // Nothing comes for now: its staging memory, where that holds no bytes, for the next reader that
+  // has something to read, so that an idle stream costs little.
+  Buffer rest();
+  bool has_staging() const { return !staging_.empty(); }
+  void lend(Buffer staging);  // of another reader, before space()
   // True between frames: an end of the stream here loses nothing.
   bool between_frames() const { return state_ == State::kHeader && begin_ == end_; }
 
@@ -53,7 +57,7 @@ class FrameReader {
   std::size_t staged() const { return end_ - begin_; }
 
   State state_ = State::kHeader;
-  Buffer staging_;
+  Buffer staging_;                   // none while it rests
   std::size_t begin_ = 0, end_ = 0;  // bytes of staging_ not parsed yet
   FrameHeader header_;
   std::string meta_;

@@ -165,6 +165,7 @@ StatusSources CoordinatorParts::status_sources() const {
 void CoordinatorParts::check_invariants() const {
   life.check_invariants();
   sessions.check_invariants();
+  members.check_invariants();
   detector.check_invariants();
   ledger.check_invariants();
   audit.check_invariants();

@@ -302,7 +302,7 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
         ready.version());
     return parts_.outbox.close(session);
   }
-  member.state = MemberState::kReady;
+  parts_.members.become(seat.peer, MemberState::kReady);
   member.stepped = ready.version();
   parts_.detector.works_from(seat, parts_.alarms.now());
   parts_.gathering.ready(seat.peer);

@@ -153,7 +153,7 @@ void Settling::after_lost_seat(const SeatLoss& loss) {
     return p.gathering.failed(loss.seat, loss.why);
   }
   if (!p.life.is_running()) return;
-  if (p.members.ready_of(loss.seat.stage).empty() && !p.takeovers.await_candidate(loss))
+  if (p.members.count_ready(loss.seat.stage) == 0 && !p.takeovers.await_candidate(loss))
     return p.rulings.stage_is_gone(loss);
   p.balancer.seats_changed();
   wire::PeerLost lost;
@@ -221,7 +221,7 @@ void Settling::compare_states() {
 // is right, unless a shadow does: else the run goes back.
 void Settling::compare_state(StageId stage, std::uint64_t version) {
   using Kind = ReplicaAudit::Verdict::Kind;
-  const auto verdict = parts_.audit.compare(stage, version, parts_.members.ready_of(stage).size());
+  const auto verdict = parts_.audit.compare(stage, version, parts_.members.count_ready(stage));
   if (verdict.kind == Kind::kMinority)
     for (const Seat& seat : verdict.wrong)
       parts_.rulings.lose(
@@ -255,7 +255,7 @@ void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   CoordinatorParts& p = parts_;
   Member& member = p.members.at(seat.peer);
   p.journal.record_seat({.seat = seat, .address = member.address, .state = "active"});
-  member.state = MemberState::kReady;
+  p.members.become(seat.peer, MemberState::kReady);
   member.stepped = version;
   p.detector.works_from(seat, p.alarms.now());
   p.states.arrived(seat);
@@ -364,7 +364,7 @@ void Settling::choose_codecs() {
   CoordinatorParts& p = parts_;
   std::vector<std::uint32_t> peers;
   for (const StageSpec& stage : p.shape.stages)
-    peers.push_back(static_cast<std::uint32_t>(p.members.ready_of(stage.stage).size()));
+    peers.push_back(static_cast<std::uint32_t>(p.members.count_ready(stage.stage)));
   const std::vector<std::string> changes = p.boundaries.on_commit(peers);
   if (changes.empty()) return;
   p.journal.record_codecs(p.boundaries.to_text());

@@ -138,7 +138,7 @@ void Settling::end_recovery() {
   p.stats.on_training_started(p.alarms.now());
   p.checkpointer.start(p.alarms.now());
   for (const StageSpec& stage : p.shape.stages)
-    if (p.members.ready_of(stage.stage).empty())
+    if (p.members.count_ready(stage.stage) == 0)
       return p.rulings.roll_back(fmt::format(
           "none of the peers of stage {} came back to the coordinator", stage.stage.value));
   if (!collected.last_commit && !collected.updates)
@@ -236,8 +236,7 @@ bool Settling::may_begin_again() const {
 // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
 bool Settling::is_cut_off(const Seat& seat) const {
   return may_begin_again() && parts_.members.serves(seat) &&
-         !parts_.takeovers.is_emptied(seat.stage) &&
-         parts_.members.ready_of(seat.stage).size() == 1 &&
+         !parts_.takeovers.is_emptied(seat.stage) && parts_.members.count_ready(seat.stage) == 1 &&
          !parts_.takeovers.candidate_for(seat.stage);
 }
 

@@ -198,7 +198,7 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
   }
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
   ++owned_[c];
-  refresh_leasable(index);
+  if (leasable_.contains(index)) refresh_leasable(index);  // there is less to lease now, never more
   if (!doubtful_.empty()) resolve_doubt(c, index);
   return Verdict::kAccepted;
 }
@@ -223,7 +223,7 @@ Verdict Ledger::Book::collect(StageId stage, std::uint32_t index, Seat seat) {
   if (!number) return Verdict::kRefused;
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
   ++owned_[c];
-  refresh_leasable(index);
+  if (leasable_.contains(index)) refresh_leasable(index);  // there is less to lease now, never more
   return Verdict::kAccepted;
 }
 

@@ -53,7 +53,7 @@ class Committing : public ::testing::Test {
 
 TEST_F(Committing, AllWhoHoldTheStateStepWithTheNumbersThatAreInTheJournal) {
   const Seat builds = bench.seated(1);
-  bench.members.at(builds.peer).state = MemberState::kBuilding;
+  bench.members.become(builds.peer, MemberState::kBuilding);
   committer.begin_with(6);
   average();
   const auto record = committer.commit(Era{3});
@@ -89,7 +89,7 @@ TEST_F(Committing, NobodyHearsOfACommitThatIsNotInTheJournal) {
 
 TEST_F(Committing, AResultIsKeptWhereSomebodyHasYetToFetchIt) {
   const Seat joiner = bench.seated(1);
-  bench.members.at(joiner.peer).state = MemberState::kFollowing;
+  bench.members.become(joiner.peer, MemberState::kFollowing);
   average();
   ASSERT_TRUE(committer.commit(Era{1}).has_value());
   EXPECT_TRUE(told(joiner).keep());

@@ -98,7 +98,7 @@ TEST_F(Gather, NobodyWaitsForWhoeverStillBuildsBeyondThoseWanted) {
   const MarkExpected before_all("gathering.starts_before_all_have_built");
   const auto builds = [&] {
     const Seat seat = bench.seated(0);
-    bench.members.at(seat.peer).state = MemberState::kBuilding;
+    bench.members.become(seat.peer, MemberState::kBuilding);
     bench.members.at(seat.peer).seated_at = bench.alarms.now();
   };
   builds();

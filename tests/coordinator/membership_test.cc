@@ -35,7 +35,7 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   EXPECT_EQ(seats[StageId{1}], 1);
   for (const Seat& seat : joined) {
     EXPECT_FALSE(membership.formed());
-    membership.at(seat.peer).state = MemberState::kReady;
+    membership.become(seat.peer, MemberState::kReady);
   }
   EXPECT_TRUE(membership.formed());
   // One more that still builds its stage is beyond those wanted.
@@ -80,7 +80,7 @@ std::vector<Seat> seat_ready(Membership& membership, int peers) {
   std::vector<Seat> seats;
   for (int i = 0; i < peers; ++i) {
     seats.push_back(*membership.join(hello("host:" + std::to_string(i + 1))));
-    membership.at(seats.back().peer).state = MemberState::kReady;
+    membership.become(seats.back().peer, MemberState::kReady);
   }
   return seats;
 }
@@ -160,7 +160,7 @@ TEST(Membership, ThoseWhoShareAnEmbeddingHearOfEachOther) {
   EXPECT_EQ(membership.view_for(seats[0]).rosters_size(), 2);
   EXPECT_EQ(membership.view_for(seats[1]).rosters_size(), 1);
   const Seat newcomer = *membership.join(hello("new"), StageId{2});
-  membership.at(newcomer.peer).state = MemberState::kReady;
+  membership.become(newcomer.peer, MemberState::kReady);
   const std::set<Seat> changed = membership.refresh_views();
   EXPECT_TRUE(changed.contains(seats[0]));
   EXPECT_EQ(membership.news_for(seats[0]).rosters(0).stage(), 2U);

@@ -59,7 +59,7 @@ struct PartsBench {
     wire::Hello hello;
     hello.set_address("host:" + std::to_string(peers.size() + 1));
     const Seat seat = *members.join(hello, StageId{stage});
-    members.at(seat.peer).state = MemberState::kReady;
+    members.become(seat.peer, MemberState::kReady);
     detector.watch(seat, alarms.now());
     FakeSession& fake = peers[seat];
     sessions.add(fake.session);

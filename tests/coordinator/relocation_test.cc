@@ -85,7 +85,7 @@ TEST_F(Relocating, OneThatOwnsNothingGoesOnceItsHeartbeatSaysThatItHoldsNothing)
 }
 
 TEST_F(Relocating, WhoIsNotReadyLeavesAtOnce) {
-  bench.members.at(b.peer).state = MemberState::kBuilding;
+  bench.members.become(b.peer, MemberState::kBuilding);
   relocation.on_leave(b);
   const auto losses = bench.rulings.take_losses();
   ASSERT_EQ(losses.size(), 1U);
@@ -97,9 +97,9 @@ TEST_F(Relocating, TheLastOfItsStageStaysUntilAnotherHoldsTheState) {
   leaves(b);
   EXPECT_TRUE(released().empty());
   const Seat joiner = bench.seated(1);
-  bench.members.at(joiner.peer).state = MemberState::kFollowing;
+  bench.members.become(joiner.peer, MemberState::kFollowing);
   EXPECT_TRUE(released().empty());
-  bench.members.at(joiner.peer).state = MemberState::kReady;
+  bench.members.become(joiner.peer, MemberState::kReady);
   EXPECT_EQ(released().size(), 1U);
 }
 
@@ -157,7 +157,7 @@ TEST_F(Relocating, AMoverComesBackAtItsStageAndANoticeToLeaveIsForGood) {
 
 TEST_F(Relocating, AMoveFromAStageThatHasNobodyElseIsCalledOff) {
   Member& member = bench.members.at(b.peer);
-  member.draining = true;
+  bench.members.set_draining(b.peer, true);
   member.moves_to = StageId{0};
   const MarkExpected called_off("relocation.called_off");
   relocation.plan();

@@ -32,7 +32,7 @@ class States : public ::testing::Test {
 TEST_F(States, AJoinerFollowsFromTheVersionThatItsMatesFreeze) {
   committed(5);
   const Seat joiner = bench.seated(1);
-  bench.members.at(joiner.peer).state = MemberState::kBuilding;
+  bench.members.become(joiner.peer, MemberState::kBuilding);
   states.want(joiner);
   ASSERT_TRUE(states.is_due());
   const MarkExpected frozen("state_transfer.frozen");

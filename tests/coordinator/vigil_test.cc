@@ -87,7 +87,7 @@ TEST_F(Watch, AProcessThatIsGoneIsNotWaitedFor) {
   wire::Hello hello;
   hello.set_address("sim:9");
   const Seat b = *bench.members.join(hello, StageId{1});
-  bench.members.at(b.peer).state = MemberState::kReady;
+  bench.members.become(b.peer, MemberState::kReady);
   bench.detector.watch(b, bench.alarms.now());
   const MarkExpected gone("link_probe.gone");
   judge({b});

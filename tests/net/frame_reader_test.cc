@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -86,6 +88,29 @@ TEST(FrameReader, FramesDoNotDependOnHowTheStreamIsCut) {
     expect_same(*frames, sample.frames);
     EXPECT_TRUE(reader.between_frames());
   }
+}
+
+TEST(FrameReader, ReadersThatRestShareTheirStagingMemory) {
+  const Sample sample = make_sample(7, 40, 5000);
+  const std::string_view wire = sample.wire;
+  std::vector<FrameReader> readers(3);
+  std::vector<std::vector<Frame>> frames(readers.size());
+  Buffer spare;
+  Rng rng(8);
+  for (std::size_t at = 0; at < wire.size();) {  // each reads the same stream, in the same cuts
+    const std::size_t count = std::min<std::size_t>(1 + rng.below(3000), wire.size() - at);
+    for (std::size_t r = 0; r < readers.size(); ++r) {
+      if (!readers[r].has_staging()) readers[r].lend(std::exchange(spare, Buffer()));
+      auto got = feed(readers[r], wire.substr(at, count), [count] { return count; });
+      ASSERT_TRUE(got.has_value());
+      std::ranges::move(*got, std::back_inserter(frames[r]));
+      if (Buffer staging = readers[r].rest(); !staging.empty()) spare = std::move(staging);
+    }
+    at += count;
+  }
+  for (const auto& got : frames) expect_same(got, sample.frames);
+  EXPECT_FALSE(readers[0].has_staging()) << "a stream between frames holds none";
+  EXPECT_EQ(spare.size(), FrameReader::kStagingBytes);
 }
 
 TEST(FrameReader, LargePayloadsGoStraightIntoTheirBuffer) {

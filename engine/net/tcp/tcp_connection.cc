@@ -212,6 +212,8 @@ void TcpConnection::close() {
 // Reading
 
 void TcpConnection::wait_readable() {
+  if (Buffer staging = reader_.rest(); !staging.empty())
+    shared_->spare_staging = std::move(staging);
   socket_.async_wait(Socket::wait_read,
                      [self = shared_from_this()](const boost::system::error_code& error) {
                        if (error) return;
@@ -229,6 +231,7 @@ void TcpConnection::post_read() {
 
 // Bytes read, and whether they filled the space: if not, the socket is empty for now.
 Result<TcpConnection::Got> TcpConnection::read_once() {
+  if (!reader_.has_staging()) reader_.lend(std::exchange(shared_->spare_staging, Buffer()));
   const std::array<MutableBytes, 2> space = reader_.space();
   std::array<struct iovec, 2> parts;
   std::size_t count = 0;

@@ -26,6 +26,7 @@ struct TcpShared {
   TcpOptions options;
   TcpNetwork::Counters counters;
   std::set<TcpConnection*> open;
+  Buffer spare_staging;  // of a reader that rests: most connections do, at any time
 };
 
 class TcpConnection final : public Connection, public std::enable_shared_from_this<TcpConnection> {

@@ -112,13 +112,13 @@ bool Gathering::waits_for_builders(bool formed) {
     builders_wait_.arm(knobs().gather_time, [this] { dirty_ = true; });
   }
   const bool has_waited = formed && now - *enough_since_ >= knobs().gather_time;
-  bool waits = false, any = false;
-  for (const auto& [peer, member] : members_.members()) {
-    if (member.state != MemberState::kBuilding) continue;
-    any = true;
-    waits = waits || (!has_waited && member.seated_at <= *enough_since_);
-  }
-  if (any && !waits) SWARMLINE_MARK("gathering.starts_before_all_have_built");
+  if (members_.building() == 0) return false;
+  const bool waits =
+      !has_waited && std::ranges::any_of(members_.members(), [this](const auto& entry) {
+        const Member& member = entry.second;
+        return member.state == MemberState::kBuilding && member.seated_at <= *enough_since_;
+      });
+  if (!waits) SWARMLINE_MARK("gathering.starts_before_all_have_built");
   return waits;
 }
 
@@ -130,6 +130,14 @@ std::uint32_t Gathering::wanted(StageId stage) const {
 // that has more than is wanted goes there.
 void Gathering::fill_stages() {
   if (has_trained_ ? !gathered_ : !expected_.empty()) return;
+  const auto lacks = [this](const StageSpec& stage) {
+    return members_.live_of(stage.stage) < wanted(stage.stage);
+  };
+  const auto has_spare = [this](const StageSpec& stage) {
+    return members_.count_ready(stage.stage) > wanted(stage.stage);
+  };
+  if (!std::ranges::any_of(shape_.stages, has_spare) || !std::ranges::any_of(shape_.stages, lacks))
+    return;
   std::map<StageId, std::vector<Seat>> spare;  // what each has beyond what is wanted
   for (const StageSpec& stage : shape_.stages) {
     std::vector<Seat> ready = members_.ready_of(stage.stage);

@@ -26,7 +26,60 @@ void describe(Member& member, const wire::Hello& hello) {
 }  // namespace
 
 Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
-    : targets_(std::move(targets)), groups_(static_cast<std::uint32_t>(targets_.size()), tied) {}
+    : targets_(std::move(targets)),
+      stages_(targets_.size()),
+      groups_(static_cast<std::uint32_t>(targets_.size()), tied) {}
+
+// ---- Counts -------------------------------------------------------------------------------------
+
+void Membership::count(const Member& member) {
+  Stage& stage = stages_.at(member.seat.stage.value);
+  if (member.state == MemberState::kReady) stage.ready.insert(member.seat.peer);
+  if (member.state == MemberState::kBuilding) ++building_;
+  if (member.state == MemberState::kLost) return;
+  ++stage.live;
+  if (member.draining) ++stage.draining;
+}
+
+void Membership::uncount(const Member& member) {
+  Stage& stage = stages_.at(member.seat.stage.value);
+  if (member.state == MemberState::kReady) stage.ready.erase(member.seat.peer);
+  if (member.state == MemberState::kBuilding) --building_;
+  if (member.state == MemberState::kLost) return;
+  --stage.live;
+  if (member.draining) --stage.draining;
+}
+
+void Membership::put(const Member& member) {
+  const auto [known, is_new] = members_.try_emplace(member.seat.peer, member);
+  if (!is_new) {
+    uncount(known->second);
+    known->second = member;
+  }
+  count(member);
+}
+
+void Membership::become(PeerId peer, MemberState state) {
+  Member& member = members_.at(peer);
+  uncount(member);
+  member.state = state;
+  count(member);
+}
+
+void Membership::set_draining(PeerId peer, bool draining) {
+  Member& member = members_.at(peer);
+  uncount(member);
+  member.draining = draining;
+  count(member);
+}
+
+void Membership::check_invariants() const {
+  Membership counted(targets_);
+  for (const auto& [peer, member] : members_) counted.count(member);
+  SWARMLINE_CHECK(counted.stages_ == stages_ && counted.building_ == building_);
+}
+
+// ---- Who comes ----------------------------------------------------------------------------------
 
 const Member* Membership::former(const wire::Hello& hello) const {
   const Seat before = from_wire(hello.previous());
@@ -41,11 +94,11 @@ bool Membership::is_same(const Member& member, const wire::Hello& hello) {
 }
 
 void Membership::restore(const SeatRecord& record, bool away) {
-  Member& member = members_[record.seat.peer];
-  member = Member{};
+  Member member;
   member.seat = record.seat;
   member.address = record.address;
   member.state = away ? MemberState::kAway : MemberState::kLost;
+  put(member);
   std::erase(lost_, record.seat.peer);
   if (!away) lost_.push_back(record.seat.peer);
   next_peer_ = std::max(next_peer_, record.seat.peer.value + 1);
@@ -61,19 +114,19 @@ std::vector<Seat> Membership::away() const {
 void Membership::resume(const wire::Hello& hello) {
   Member& member = members_.at(PeerId{hello.previous().peer()});
   describe(member, hello);
-  member.state = MemberState::kReady;
+  become(member.seat.peer, MemberState::kReady);
 }
 
 Result<StageId> Membership::place(PeerId newcomer, std::uint64_t memory_bytes) const {
-  SwarmSnapshot snapshot;
-  for (std::uint32_t target : targets_)
-    snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
-  for (const auto& [peer, member] : members_)
-    if (member.state != MemberState::kLost && !member.draining)
-      snapshot.peers.push_back(
-          {.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
+  std::vector<StageFacts> facts;
+  std::vector<StageStaff> staff;  // nobody knows how fast they are
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    const std::uint32_t peers = stages_[s].live - stages_[s].draining;
+    facts.push_back({.cost = 1, .memory_bytes = 0, .target = targets_[s]});
+    staff.push_back({.peers = peers, .throughput = static_cast<double>(peers)});
+  }
   return place_joiner(
-      snapshot,
+      facts, staff,
       {.peer = newcomer, .speed = 1, .memory_bytes = memory_bytes, .stage = std::nullopt});
 }
 
@@ -100,13 +153,13 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
   } else {
     ++next_peer_;
   }
-  Member& member = members_[seat.peer];
-  member = Member{};
+  Member member;
   member.seat = seat;
   member.contributions = contributions;
   member.seconds_per_microbatch = seconds;
   describe(member, hello);
-  return member.seat;
+  put(member);
+  return seat;
 }
 
 bool Membership::is_current(const Seat& seat) const {
@@ -145,7 +198,7 @@ void Membership::heartbeat(const wire::Heartbeat& beat) {
 
 void Membership::fence(const Seat& seat) {
   if (!is_current(seat)) return;
-  members_.at(seat.peer).state = MemberState::kLost;
+  become(seat.peer, MemberState::kLost);
   lost_.push_back(seat.peer);
   rosters_.forget(seat.peer);
   std::erase_if(next_told_, [&](const auto& told) { return told.first.peer == seat.peer; });
@@ -164,9 +217,9 @@ void Membership::forget(PeerId lost) {
 
 std::vector<Seat> Membership::ready_of(StageId stage) const {
   std::vector<Seat> seats;
-  for (const auto& [peer, member] : members_)
-    if (member.seat.stage == stage && member.state == MemberState::kReady)
-      seats.push_back(member.seat);
+  const std::set<PeerId>& ready = stages_.at(stage.value).ready;
+  seats.reserve(ready.size());
+  for (const PeerId peer : ready) seats.push_back(members_.at(peer).seat);
   return seats;
 }
 
@@ -178,21 +231,12 @@ std::vector<Seat> Membership::staying_of(StageId stage) const {
 
 bool Membership::formed() const {
   for (std::size_t s = 0; s < targets_.size(); ++s)
-    if (ready_of(StageId{static_cast<std::uint16_t>(s)}).size() < targets_[s]) return false;
+    if (stages_[s].ready.size() < targets_[s]) return false;
   return true;
 }
 
 bool Membership::covered() const {
-  for (std::size_t s = 0; s < targets_.size(); ++s)
-    if (ready_of(StageId{static_cast<std::uint16_t>(s)}).empty()) return false;
-  return true;
-}
-
-std::size_t Membership::live_of(StageId stage) const {
-  return static_cast<std::size_t>(
-      std::count_if(members_.begin(), members_.end(), [stage](const auto& entry) {
-        return entry.second.seat.stage == stage && entry.second.state != MemberState::kLost;
-      }));
+  return std::ranges::none_of(stages_, [](const Stage& stage) { return stage.ready.empty(); });
 }
 
 std::vector<StageId> Membership::empty_stages() const {

@@ -1,5 +1,6 @@
 // Who is in the run: seats, addresses, readiness, when last heard. Pure: instants are passed in.
 //   Thread: control thread.
+//   Cost:   what is asked for each event takes as long with many peers as with few.
 //   Bounds: Limits::peers_max peers at a time, and knobs().lost_peers_kept that went last, which
 //           get their numbers back if they come again. No number is given twice.
 #pragma once
@@ -34,9 +35,9 @@ struct Member {
   std::string address;
   std::string device;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
-  MemberState state = MemberState::kBuilding;
-  bool draining = false;            // nothing new goes to it
+  std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
+  MemberState state = MemberState::kBuilding;  // changed by become() alone
+  bool draining = false;            // nothing new goes to it; changed by set_draining() alone
   std::string let_go;               // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
   Instant moves_since{};
@@ -83,18 +84,22 @@ class Membership {
   // Serves its stage now: it hears of everything. Follows it: it hears of commits and losses.
   bool serves(const Seat& seat) const;
   bool follows(const Seat& seat) const;
+  void become(PeerId peer, MemberState state);
+  void set_draining(PeerId peer, bool draining);
   Member& at(PeerId peer) { return members_.at(peer); }
   const std::map<PeerId, Member>& members() const { return members_; }
-  std::vector<Seat> ready_of(StageId stage) const;    // sorted by peer
+  std::vector<Seat> ready_of(StageId stage) const;  // sorted by peer
+  std::size_t count_ready(StageId stage) const { return stages_.at(stage.value).ready.size(); }
   std::vector<Seat> staying_of(StageId stage) const;  // ready and not draining
   // It drains, and others of its stage can do without it: it gets nothing new.
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
-  bool formed() const;   // every stage has its target of ready peers
-  bool covered() const;  // every stage has a ready peer
+  std::uint32_t building() const { return building_; }  // peers that are
+  bool formed() const;                                  // every stage has its target of ready peers
+  bool covered() const;                                 // every stage has a ready peer
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
-  std::size_t live_of(StageId stage) const;   // building or more
+  std::size_t live_of(StageId stage) const { return stages_.at(stage.value).live; }  // or building
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   PeerId newest() const { return PeerId{next_peer_ - 1}; }
   // Ids of an earlier coordinator's peers are not given again.
@@ -106,13 +111,26 @@ class Membership {
   wire::Membership view_for(const Seat& seat);
   wire::Membership news_for(const Seat& seat);
   const RosterDesk& rosters() const { return rosters_; }
+  void check_invariants() const;
 
  private:
+  struct Stage {
+    std::set<PeerId> ready;
+    std::uint32_t live = 0;      // not lost
+    std::uint32_t draining = 0;  // of these
+    bool operator==(const Stage&) const = default;
+  };
+  // A member enters the counts, or leaves them.
+  void count(const Member& member);
+  void uncount(const Member& member);
+  void put(const Member& member);  // in the place of what was known of its peer
   Result<StageId> place(PeerId newcomer, std::uint64_t memory_bytes) const;
   std::set<StageId> averaging_with(StageId stage) const;  // itself, too
 
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
+  std::vector<Stage> stages_;
+  std::uint32_t building_ = 0;
   GroupPlan groups_;
   RosterDesk rosters_;  // as in the views
   CandidateDesk candidates_;

@@ -36,7 +36,7 @@ std::optional<StageId> Relocation::kept_stage(const wire::Hello& hello,
 // ---- Going --------------------------------------------------------------------------------------
 
 void Relocation::drain(Member& member) {
-  member.draining = true;
+  in_.members.set_draining(member.seat.peer, true);
   member.in_flight = 1;  // what it said before may be over; its next heartbeat says what it holds
   views_changed_ = true;
 }
@@ -111,7 +111,7 @@ void Relocation::call_off_moves() {
         !in_.members.staying_of(member.seat.stage).empty())
       continue;
     SWARMLINE_MARK("relocation.called_off");
-    member.draining = false;
+    in_.members.set_draining(peer, false);
     member.moves_to.reset();
     member.let_go.clear();
     in_.events.event("move_called_off", to_string(member.seat) + ": its stage has nobody else");

@@ -15,7 +15,7 @@ void Vigil::judge(const std::vector<Seat>& silent) {
     if (is_dark(seat.stage, silent)) dark.insert(seat.stage);
   std::erase_if(stages_, [&](const auto& entry) {
     if (dark.contains(entry.first)) return false;
-    if (!in_.members.ready_of(entry.first).empty()) {
+    if (in_.members.count_ready(entry.first) > 0) {
       SWARMLINE_MARK("vigil.heard_again");
       in_.events.event("heard_again",
                        fmt::format("stage {} after {:.3g} s", entry.first.value,

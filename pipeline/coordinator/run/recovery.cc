@@ -96,7 +96,7 @@ bool Recovery::is_awaited_again(const Session& session) {
   SWARMLINE_MARK("recovery.awaited_again");
   in_.sessions.unseat(seat.peer);
   in_.detector.forget(seat.peer);
-  in_.members.at(seat.peer).state = MemberState::kAway;
+  in_.members.become(seat.peer, MemberState::kAway);
   collected_->awaited.insert(seat);
   arm_quiet();
   return true;
@@ -156,7 +156,7 @@ void Recovery::give_up_waiting() {
 std::vector<StageId> Recovery::stages_without_anybody() const {
   std::vector<StageId> stages;
   for (const StageSpec& stage : in_.shape.stages)
-    if (in_.members.ready_of(stage.stage).empty()) stages.push_back(stage.stage);
+    if (in_.members.count_ready(stage.stage) == 0) stages.push_back(stage.stage);
   return stages;
 }
 

@@ -54,7 +54,7 @@ void Checkpointer::begin(std::uint64_t version, std::uint64_t updates) {
   std::vector<std::vector<Seat>> savers;
   std::vector<std::uint64_t> bytes;
   for (const StageSpec& spec : in_.shape.stages) {
-    if (in_.members.ready_of(spec.stage).empty()) return;  // it is being taken over
+    if (in_.members.count_ready(spec.stage) == 0) return;  // it is being taken over
     bytes.push_back(
         saved_state(config, in_.shape.layouts[spec.stage.value], config.checkpoint.optimizer)
             .bytes);

@@ -35,7 +35,7 @@ void StateTransfer::freeze() {
       if (shadows_.has(joiner)) {
         shadows_.begin(joiner, alarms_.now());
       } else {
-        members_.at(joiner.peer).state = MemberState::kFollowing;
+        members_.become(joiner.peer, MemberState::kFollowing);
       }
       detector_.begins_to_fetch(joiner.peer, alarms_.now());
       outbox_.send(joiner, make_frame(MessageKind::kMembership, members_.view_for(joiner)));
@@ -108,7 +108,7 @@ bool StateTransfer::can_follow_on(std::uint64_t version) const {
 
 void StateTransfer::follow_on(const Seat& seat, std::uint64_t version) {
   SWARMLINE_MARK("state_transfer.followed_on");
-  members_.at(seat.peer).state = MemberState::kFollowing;
+  members_.become(seat.peer, MemberState::kFollowing);
   outbox_.send(seat, make_frame(MessageKind::kMembership, members_.view_for(seat)));
   for (const CommitOrder& commit : recent_commits_)
     if (commit.step >= version)

@@ -29,7 +29,7 @@ bool Takeovers::await_candidate(const SeatLoss& last) {
 
 std::optional<Seat> Takeovers::candidate_for(StageId stage) const {
   return in_.shadows.heir(stage, in_.sequence.committed(),
-                          [this](StageId served) { return in_.members.ready_of(served).size(); });
+                          [this](StageId served) { return in_.members.count_ready(served); });
 }
 
 void Takeovers::give_up_candidate(Emptied& emptied) {

@@ -25,14 +25,18 @@ void ReplicaAudit::on_rollback() {
   followers_.clear();
 }
 
+bool ReplicaAudit::all_agree(const std::map<Seat, std::uint64_t>& digests) {
+  return std::ranges::all_of(
+      digests, [&](const auto& entry) { return entry.second == digests.begin()->second; });
+}
+
 ReplicaAudit::Verdict ReplicaAudit::compare(StageId stage, std::uint64_t version,
                                             std::size_t members) const {
   const auto said = said_.find({stage, version});
-  if (said == said_.end()) return {};
+  if (said == said_.end() || all_agree(said->second)) return {};
   Verdict verdict;
   for (const auto& [seat, digest] : said->second) verdict.votes[digest].push_back(seat);
   const Votes& votes = verdict.votes;
-  if (votes.size() < 2) return {};
   const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();
   });
@@ -82,6 +86,7 @@ void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::
 std::vector<ReplicaAudit::Follower> ReplicaAudit::followers_of(StageId stage,
                                                                std::uint64_t version) const {
   std::vector<Follower> followers;
+  if (followers_.empty()) return followers;
   const auto said = said_.find({stage, version});
   if (said == said_.end()) return followers;
   for (const auto& [seat, holds] : followers_) {

@@ -68,6 +68,8 @@ class ReplicaAudit final : public RunObserver {
   void check_invariants() const;
 
  private:
+  static bool all_agree(const std::map<Seat, std::uint64_t>& digests);
+
   std::map<std::pair<StageId, std::uint64_t>, std::map<Seat, std::uint64_t>> said_;
   std::map<Seat, std::pair<std::uint64_t, std::uint64_t>> followers_;  // version, digest
   std::set<std::pair<StageId, std::uint64_t>> unsettled_;

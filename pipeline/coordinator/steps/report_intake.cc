@@ -68,7 +68,7 @@ void ReportIntake::on_compute_failed(const wire::ComputeFailed& failed) {
   if (whats.size() < kFailuresKept)
     whats.push_back(
         fmt::format("{}: {}", to_string(seat), failed.what().substr(0, kFailureBytesMax)));
-  const std::size_t stage_peers = members_.ready_of(seat.stage).size();
+  const std::size_t stage_peers = members_.count_ready(seat.stage);
   const auto limit = std::clamp<std::size_t>(stage_peers, 1, Limits::failures_per_microbatch_max);
   if (peers >= limit) {
     SWARMLINE_MARK("report_intake.poison");
