@@ -163,10 +163,8 @@ TEST_F(Gather, WhoHearsFromNobodyWaitsForThoseWhoMayLive) {
                       cut_off.rulings};
     wire::Hello hello;
     hello.set_address("sim:7");
-    const Seat lived = *cut_off.members.join(hello, StageId{0});
-    cut_off.members.fence(lived);
+    cut_off.members.fence(*cut_off.members.join(hello, StageId{0}));
     waiting.set_trained();
-    waiting.expect({lived.peer, PeerId{99}});
     waiting.begin("all were lost", 8);
     if (!refuses) ASSERT_TRUE(cut_off.network.node(7).listen(*parse_address("sim:7"), [](auto) {}));
     const MarkExpected nobody("gathering.hears_nobody");
@@ -290,6 +288,18 @@ TEST_F(Recover, WhereNobodyComesAtAllSomebodyIsWaitedFor) {
   EXPECT_FALSE(recovery.is_due()) << "the others are waited for from then on";
   resume(2);
   EXPECT_TRUE(recovery.is_due());
+}
+
+TEST_F(Recover, WhereWhoeverCameHasGoneSomebodyIsWaitedFor) {
+  patience = 55s;
+  recovery.begin(run, Term{2}, false);
+  never_stopped();
+  recovery.heard_somebody();
+  resume(1);
+  ASSERT_TRUE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
+  const MarkExpected anybody("recovery.waits_for_anybody");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + patience + 1s);
+  EXPECT_FALSE(recovery.is_due());
 }
 
 TEST_F(Recover, WhereNobodyComesAtAllForTooLongTheRunGoesBack) {

@@ -58,19 +58,24 @@ void Gathering::on_nobody_joined() {
       why_, furthest_, empty.front().value, to_seconds(alarms_.now() - began_)));
 }
 
-// Nobody at all is here, and of those who lived some have not refused when they were asked.
+// Nobody at all is here, and of those that were some have not refused when they were asked.
 bool Gathering::may_be_cut_off() {
   const Duration outlast = from_seconds(shape_.config.net.outlast_seconds);
   if (members_.empty_stages().size() < shape_.stages.size() || alarms_.now() - began_ >= outlast)
     return false;
-  if (asked_) return !expected_.empty();
-  std::erase_if(expected_, [this](PeerId peer) {
-    const auto member = members_.members().find(peer);
-    return member == members_.members().end() ||
-           !probe_.ask(member->second.address,
-                       [this, peer](const std::string&) { expected_.erase(peer); });
-  });
-  return !expected_.empty();
+  if (!asked_) ask_the_newest();
+  return !may_live_.empty();
+}
+
+void Gathering::ask_the_newest() {
+  may_live_.clear();
+  const auto& known = members_.members();
+  for (auto member = known.rbegin(); member != known.rend(); ++member) {
+    const PeerId peer = member->first;
+    const auto gone = [this, peer](const std::string&) { may_live_.erase(peer); };
+    if (probe_.ask(member->second.address, gone)) may_live_.insert(peer);
+    if (may_live_.size() >= kAskedMax) return;
+  }
 }
 
 void Gathering::ready(PeerId peer) {

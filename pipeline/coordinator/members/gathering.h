@@ -6,7 +6,7 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained;
 //              where nobody at all is heard it may be this end: it waits for [net] outlast_seconds
-//              for those who lived and whose addresses don't refuse.
+//              for those of the newest kAskedMax peers whose addresses don't refuse.
 //   Bounds:    knobs().gather_time for those who lived, and for peers beyond those wanted that
 //              still build; [net] build_seconds without progress for anybody who builds.
 #pragma once
@@ -28,6 +28,8 @@ namespace swarmline {
 
 class Gathering final : public RunObserver {
  public:
+  static constexpr std::size_t kAskedMax = 64;
+
   Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, LinkProbe& probe,
             Rulings& rulings)
       : shape_(shape),
@@ -61,6 +63,7 @@ class Gathering final : public RunObserver {
   void arm_peers_wait();
   void on_nobody_joined();
   bool may_be_cut_off();
+  void ask_the_newest();
   bool waits_for_builders(bool formed);
   void fill_stages();
   std::uint32_t wanted(StageId stage) const;
@@ -76,7 +79,8 @@ class Gathering final : public RunObserver {
   std::string why_;            // it waits, for people
   std::uint64_t furthest_ = 0;
   Instant began_{};
-  bool asked_ = false;                   // those who lived, whether they are gone
+  bool asked_ = false;                   // those that were, whether they are gone
+  std::set<PeerId> may_live_;            // of those, who have not refused
   std::optional<Instant> enough_since_;  // peers for a start
   Deadline gather_timer_, peers_wait_, builders_wait_;
   bool dirty_ = false;

@@ -37,7 +37,6 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   for (const SeatRecord& seat : run.seats) in_.members.restore(seat, seat.state == "active");
   for (const Seat& seat : in_.members.away()) collected.awaited.insert(seat);
   heard_nobody_ = heard_nobody;
-  heard_ = false;
   waits_longer_ = false;
   began_ = in_.alarms.now();
   over_ = false;
@@ -51,7 +50,6 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
 
 void Recovery::heard_somebody() {
   if (!collected_) return;
-  heard_ = true;
   if (!std::exchange(heard_nobody_, false)) return;
   SWARMLINE_MARK("recovery.heard_somebody");
   arm_deadline();
@@ -72,7 +70,6 @@ bool Recovery::resumes(const wire::Hello& hello, const std::string& run_id) cons
 
 void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
   SWARMLINE_MARK("recovery.peer_resumed");
-  heard_ = true;
   const Seat seat = from_wire(hello.previous());
   if (const SessionPtr before = in_.sessions.unseat(seat.peer)) {
     before->seat = {};  // it is here again before the end of that connection was seen
@@ -139,11 +136,18 @@ void Recovery::arm_deadline() {
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
   deadline_.arm(wait, [this] {
     if (!collected_) return;
-    if (!heard_) return wait_for_anybody();
+    if (hears_nobody()) return wait_for_anybody();
     const std::vector<StageId> missing = stages_without_anybody();
     if (!missing.empty() && !std::exchange(waits_longer_, true))
       return wait_for_the_last_ones(missing);
     give_up_waiting();
+  });
+}
+
+// Whoever came has gone again.
+bool Recovery::hears_nobody() const {
+  return std::ranges::all_of(in_.members.members(), [](const auto& entry) {
+    return entry.second.state == MemberState::kAway || entry.second.state == MemberState::kLost;
   });
 }
 
@@ -171,7 +175,7 @@ void Recovery::wait_for_the_last_ones(const std::vector<StageId>& stages) {
                                stages.front().value, to_seconds(worth - waited)),
                    LogLevel::kWarn);
   deadline_.arm(worth - waited, [this] {
-    if (collected_) give_up_waiting();
+    if (collected_) hears_nobody() ? wait_for_anybody() : give_up_waiting();
   });
   for (const Seat& seat : collected_->awaited)
     if (std::ranges::find(stages, seat.stage) != stages.end()) in_.probe.ask(seat);

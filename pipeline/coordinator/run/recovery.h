@@ -98,13 +98,13 @@ class Recovery final : public RunObserver {
   void wait_for_the_last_ones(const std::vector<StageId>& stages);
   void wait_for_anybody();
   void give_up_waiting();
+  bool hears_nobody() const;
 
   Needs in_;
   std::optional<CollectedHoldings> collected_;
   std::function<Duration()> patience_;
   Instant began_{};
   bool heard_nobody_ = false;
-  bool heard_ = false;         // anybody, since it was begun
   bool waits_longer_ = false;  // for the last ones of a stage
   bool over_ = false;
   std::uint32_t given_up_ = 0;
