@@ -19,10 +19,11 @@ quickstart: bootstrap  ## train a small model on a swarm of eight local processe
 	cmake --build --preset release --parallel $(JOBS) --target swarmline
 	build/release/swarmline launch configs/quickstart.toml --fresh
 
-# Two builds, one list of results: the ci build, and AddressSanitizer + UBSan with the fuzzers.
+# Two builds, one list of results: AddressSanitizer + UBSan with the fuzzers for all that needs no
+# libtorch, and what needs it in the ci build. Each test is built and run once.
 test:  ## build and run all tests of the label "fast"
 	@scripts/bootstrap --tests
-	cmake --preset ci
+	cmake --preset ci -DSWARMLINE_TORCH_FREE_TESTS=OFF
 	cmake --build --preset ci --parallel $(JOBS)
 	cmake --preset asan
 	cmake --build --preset asan --parallel $(JOBS)

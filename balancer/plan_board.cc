@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {
@@ -67,6 +69,8 @@ bool PlanBoard::follows(std::size_t p, std::size_t s) const {
 }
 
 bool PlanBoard::fits(std::size_t p, std::size_t s) const {
+  if (seats_[p].stage != s && std::cmp_greater_equal(sums_[s].serving, Limits::stage_peers_max))
+    return false;  // more don't average together
   return peers_[p].memory_bytes == 0 || peers_[p].memory_bytes >= stages_[s].memory_bytes;
 }
 

@@ -48,7 +48,7 @@ class PlanBoard {
 
   bool holds(std::size_t p, std::size_t s) const;    // as a ready shadow
   bool follows(std::size_t p, std::size_t s) const;  // as a shadow, ready or not
-  bool fits(std::size_t p, std::size_t s) const;     // by memory
+  bool fits(std::size_t p, std::size_t s) const;     // by memory, and there is room
   double download_seconds(std::size_t p, std::size_t s) const;
   // Serves the moment it moves.
   bool at_once(std::size_t p, std::size_t s) const {

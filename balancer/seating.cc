@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace swarmline {
 namespace {
@@ -244,12 +246,19 @@ Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joi
   std::optional<std::size_t> best;
   for (std::size_t s = 0; s < snapshot.stages.size(); ++s) {
     if (!fits(joiner, snapshot.stages[s])) continue;
+    if (std::cmp_greater_equal(count[s], Limits::stage_peers_max)) continue;
     if (!best ||
         std::pair(urgency(s), throughputs[s]) < std::pair(urgency(*best), throughputs[*best])) {
       best = s;
     }
   }
   if (best) return id_of(*best);
+  if (std::ranges::all_of(count, [](std::uint32_t peers) {
+        return std::cmp_greater_equal(peers, Limits::stage_peers_max);
+      }))
+    return fail(ErrorCode::kRefused,
+                fmt::format("each stage has {} peers, as many as average together",
+                            Limits::stage_peers_max));
   std::uint64_t least = UINT64_MAX;
   for (const StageFacts& stage : snapshot.stages) least = std::min(least, stage.memory_bytes);
   return fail(ErrorCode::kRefused,

@@ -11,14 +11,17 @@ namespace swarmline {
 
 struct Limits {
   // Frames
-  static constexpr std::uint64_t frame_meta_bytes_max = 4 * kMiB;
+  // A hundred bytes for each piece of the largest state, or microbatch of the largest step.
+  static constexpr std::uint64_t frame_meta_bytes_max = 128 * kMiB;
+  static constexpr std::uint64_t frame_meta_ahead_bytes_max = 1 * kMiB;  // held before it came
   static constexpr std::uint64_t frame_payload_bytes_max = 1 * kGiB;
   static constexpr std::uint64_t connection_queue_bytes_max = 4 * kGiB;
   static constexpr int accept_backlog_max = 1024;
   static constexpr std::uint64_t arrival_bytes_min = 1 * kMiB;  // payloads reported as they arrive
   // Swarm
   static constexpr int stages_max = 1024;
-  static constexpr int peers_max = 16384;
+  static constexpr int peers_max = 16384;         // at a time
+  static constexpr int stage_peers_max = 1024;    // that average together
   static constexpr int next_candidates_max = 16;  // peers of the next stage one sender knows
   static constexpr std::uint32_t microbatches_per_step_max = 1U << 20;
   static constexpr int attempts_in_quick_succession = 8;  // of one microbatch, from a peer

@@ -38,6 +38,14 @@ def run_engine(build, folder, widths):
     return json.loads(out.read_text()), done.stdout
 
 
+def run_load(build, folder, peers, microbatches):
+    out = folder / "coordinator_load.json"
+    done = subprocess.run([sys.executable, ROOT / "bench/coordinator_load/coordinator_load.py", "--build", build,
+                           "--out", out, "--peers", str(peers), "--microbatches", str(microbatches)],
+                          check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(out.read_text()), done.stdout
+
+
 def rate_of(case):
     for key, unit in (("bytes_per_second", "B/s"), ("items_per_second", "/s")):
         if key in case:
@@ -72,12 +80,15 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
     parser.add_argument("--widths", default="256", help="of the engine overhead; 256,512,1024 is all")
-    parser.add_argument("--only", help="programs of bench/, and engine_overhead")
+    parser.add_argument("--load-peers", type=int, default=1000, help="of the coordinator's load; 10000 is all")
+    parser.add_argument("--load-microbatches", type=int, default=4000, help="of a step there; 40000 is all")
+    parser.add_argument("--only", help="programs of bench/, engine_overhead and coordinator_load")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     build = options.build.resolve()
 
-    results = {"format": FORMAT, "kind": "all", "wall_seconds": time.time(), "suites": {}, "engine_overhead": None}
+    results = {"format": FORMAT, "kind": "all", "wall_seconds": time.time(), "suites": {}, "engine_overhead": None,
+               "coordinator_load": None}
     page = []
     only = options.only.split(",") if options.only else None
     for program in suites(build):
@@ -92,6 +103,11 @@ def main():
         print("== engine overhead", flush=True)
         results["engine_overhead"], table = run_engine(build, options.out, options.widths)
         page.append(f"## Engine overhead\n\n{table}")
+        print(table)
+    if not only or "coordinator_load" in only:
+        print("== coordinator load", flush=True)
+        results["coordinator_load"], table = run_load(build, options.out, options.load_peers, options.load_microbatches)
+        page.append(f"## A coordinator under load\n\n{table}")
         print(table)
     (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.out / "results.md").write_text("\n".join(page))

@@ -11,6 +11,7 @@
 #include "console/exit_codes.h"
 #include "engine/config/load.h"
 #include "engine/net/network.h"
+#include "node/descriptors.h"
 #include "node/reference_run.h"
 #include "node/stage_table.h"
 #include "node/summary.h"
@@ -127,6 +128,7 @@ Result<int> run_launch(const LaunchFlags& flags) {
                                .checkpoint_folder = flags.checkpoint_out});
   }
   // What a user can have got wrong is said before any process starts.
+  SWARMLINE_TRY(enough_descriptors(*config, raise_descriptors()));
   auto data = open_run_data(*config, false);
   if (!data) return std::unexpected(std::move(data).error());
   SWARMLINE_TRY(stage_holdings(*config, data->model));

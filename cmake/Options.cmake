@@ -14,6 +14,9 @@ if(SWARMLINE_SANITIZE)
 endif()
 option(SWARMLINE_MODEL "Build what needs libtorch" ${swarmline_model_default})
 
+# Sanitizers build what needs no libtorch, and run its tests: once is enough.
+option(SWARMLINE_TORCH_FREE_TESTS "Build the tests that need no libtorch, too" ON)
+
 set(SWARMLINE_FUZZ_SECONDS 10 CACHE STRING "Seconds that ctest runs each fuzzer (asan preset)")
 # The same inputs each time, so that a change is judged by what it changed. Other seeds look for more.
 set(SWARMLINE_FUZZ_SEED 1 CACHE STRING "What ctest's fuzzers draw from; 0: the clock (asan preset)")

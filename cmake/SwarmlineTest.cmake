@@ -32,7 +32,8 @@ endfunction()
 
 # swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [WAITS]
 #                [ARGS ...] [CUDA_SOURCES ...])
-# A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
+#                [ALWAYS]
+# ALWAYS: also where SWARMLINE_TORCH_FREE_TESTS is off, for it runs a program that needs libtorch. A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
 # are found by the first, programs built here by the second.
 if(SWARMLINE_RELOCATABLE)
   set(swarmline_test_source_dir .)
@@ -42,8 +43,12 @@ else()
   set(swarmline_test_binary_dir ${CMAKE_BINARY_DIR})
 endif()
 function(swarmline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS" "NAME;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS;ALWAYS" "NAME;TIMEOUT"
     "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
+  swarmline_needs_torch(needs_torch DEPS ${arg_DEPS} EXTERNAL ${arg_EXTERNAL})
+  if(NOT SWARMLINE_TORCH_FREE_TESTS AND NOT needs_torch AND NOT arg_ALWAYS)
+    return()
+  endif()
   if(NOT arg_LABELS)
     set(arg_LABELS fast)
   endif()
@@ -102,6 +107,10 @@ endfunction()
 # found stays fixed in every build.
 function(swarmline_fuzzer)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;CORPUS" "SOURCES;DEPS;EXTERNAL")
+  swarmline_needs_torch(needs_torch DEPS ${arg_DEPS} EXTERNAL ${arg_EXTERNAL})
+  if(NOT SWARMLINE_TORCH_FREE_TESTS AND NOT needs_torch)
+    return()
+  endif()
   cmake_path(ABSOLUTE_PATH arg_CORPUS NORMALIZE)
   swarmline_complete(buildable ${arg_NAME} DEPS ${arg_DEPS} FILES ${arg_SOURCES})
   if(NOT buildable)

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "console/exit_codes.h"
 #include "engine/config/load.h"
+#include "node/descriptors.h"
 
 namespace swarmline {
 namespace {
@@ -54,6 +55,7 @@ Result<void> CoordinatorNode::begin_folder(const std::function<Result<RunStart>(
 
 Result<void> CoordinatorNode::open() {
   const RunConfig& config = options_.config;
+  SWARMLINE_TRY(enough_descriptors(config, raise_descriptors()));
   if (options_.standby) {
     SWARMLINE_TRY(make_folders(folder_.logs()));
   } else if (!options_.prepared) {

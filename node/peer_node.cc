@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "node/descriptors.h"
 #include "node/run_data.h"
 
 namespace swarmline {
@@ -47,6 +48,7 @@ PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
 PeerNode::~PeerNode() = default;
 
 Result<void> PeerNode::open() {
+  raise_descriptors();  // it averages with all peers of its stage
   auto network = options_.network(
       runtime_,
       {.name = options_.name, .slow_down = [this](double factor) { device_.slow_down(factor); }});

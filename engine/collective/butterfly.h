@@ -64,7 +64,8 @@ struct ChunkSend {
 class ButterflyAllReduce {
  public:
   static constexpr std::uint32_t kWindowChunks = 8;
-  static constexpr std::uint32_t kRanksMax = 256;
+  // Two stages that share an embedding.
+  static constexpr std::uint32_t kRanksMax = 2 * Limits::stage_peers_max;
 
   struct Progress {
     std::uint64_t chunks_done = 0;  // finished chunks in `output`, of chunks_total

@@ -222,7 +222,7 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
 
   {RUN(pipeline, stages), ints(1, Limits::stages_max),
    "Slices the model is cut into; at most layers / share_layers."},
-  {RUN(pipeline, peers), ints_per_stage(1, Limits::peers_max),
+  {RUN(pipeline, peers), ints_per_stage(1, Limits::stage_peers_max),
    "Peers the run starts with: one number for every stage, or a list of one per stage.", "2"},
   {RUN(pipeline, delay), ints(0, 1),
    "1: the next step computes on the parameters before this step's update, while gradients "

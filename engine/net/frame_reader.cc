@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace swarmline {
 
@@ -43,6 +44,17 @@ Result<void> FrameReader::commit(std::size_t count) {
   return parse();
 }
 
+bool FrameReader::sink_is_full() const {
+  return filled_ == (state_ == State::kMeta ? header_.meta_bytes : payload_.size());
+}
+
+// Whoever announces much has to send it, too.
+void FrameReader::make_room() {
+  if (state_ != State::kMeta || filled_ < meta_.size()) return;
+  const std::size_t ahead = std::max<std::size_t>(filled_, Limits::frame_meta_ahead_bytes_max);
+  meta_.resize(std::min<std::size_t>(header_.meta_bytes, filled_ + ahead));
+}
+
 std::optional<Frame> FrameReader::next() {
   if (ready_.empty()) return std::nullopt;
   Frame frame = std::move(ready_.front());
@@ -66,12 +78,14 @@ Result<void> FrameReader::parse() {
       if (staged() < kFrameHeaderBytes) return {};
       SWARMLINE_TRY(begin_frame());
     }
+    make_room();
     const MutableBytes rest = sink_rest();
     const std::size_t take = std::min(rest.size(), staged());
     if (take > 0) std::memcpy(rest.data(), staging_.data() + begin_, take);
     begin_ += take;
     filled_ += take;
     if (take < rest.size()) return {};
+    if (!sink_is_full()) continue;
     if (state_ == State::kMeta) {
       SWARMLINE_TRY(end_meta());
     } else {
@@ -85,7 +99,7 @@ Result<void> FrameReader::begin_frame() {
   if (!header) return std::unexpected(std::move(header).error());
   header_ = *header;
   begin_ += kFrameHeaderBytes;
-  meta_.assign(header_.meta_bytes, '\0');
+  meta_.clear();
   filled_ = 0;
   state_ = State::kMeta;
   return {};

@@ -7,6 +7,8 @@
 //              a payload that memory cannot hold; the stream has no next frame after that, and the
 //              reader must not be used further.
 //   Bounds:    one frame being filled (Limits), plus the frames that fit into the staging buffer.
+//              Memory for a meta that a header announces is taken as it comes: at most
+//              Limits::frame_meta_ahead_bytes_max, or as much again as has come.
 #pragma once
 
 #include <array>
@@ -45,7 +47,9 @@ class FrameReader {
   Result<void> begin_frame();
   Result<void> end_meta();
   void end_frame();
-  MutableBytes sink_rest();  // what is still to be filled of the meta or payload
+  bool sink_is_full() const;  // all of the meta or payload is here
+  void make_room();           // for more of the meta
+  MutableBytes sink_rest();   // what is still to be filled of the meta or payload
   std::size_t staged() const { return end_ - begin_; }
 
   State state_ = State::kHeader;

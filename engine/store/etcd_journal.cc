@@ -170,12 +170,14 @@ class EtcdJournal final : public Journal {
   }
 
   Result<void> write(std::span<const JournalRecord> records) override {
-    Batch batch{.puts = {}, .removals = {}, .commits = commits_, .events = events_};
+    Batch batch{
+        .puts = {}, .removals = {}, .removed_ranges = {}, .commits = commits_, .events = events_};
     for (const JournalRecord& record : records)
       std::visit([&](const auto& one) { add(batch, one); }, record);
     EtcdWrites writes;
     for (const auto& [key, value] : batch.puts) writes.put(key, value);
     for (const std::string& key : batch.removals) writes.remove(key);
+    for (const auto& [first, end] : batch.removed_ranges) writes.remove_range(first, end);
     auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
     if (!written) return std::unexpected(written.error());
     if (!written->succeeded)
@@ -259,14 +261,26 @@ class EtcdJournal final : public Journal {
   struct Batch {
     std::map<std::string, std::string> puts;
     std::vector<std::string> removals;
-    std::uint64_t commits, events;  // the newest one's number, with it
+    std::map<std::string, std::string> removed_ranges;  // [first, end)
+    std::uint64_t commits, events;                      // the newest one's number, with it
   };
   void add(Batch& batch, const MetaRecord& meta) const {
     batch.puts[prefix_ + "meta/" + meta.key] = meta.value;
   }
   void add(Batch& batch, const SeatRecord& seat) const {
-    batch.puts[fmt::format("{}seats/{:010}/{:010}", prefix_, seat.seat.peer.value,
-                           seat.seat.incarnation.value)] = to_json(seat);
+    batch.puts[seat_key(seat.seat.peer, seat.seat.incarnation)] = to_json(seat);
+  }
+  std::string seat_key(PeerId peer, Incarnation incarnation) const {
+    return fmt::format("{}seats/{:010}/{:010}", prefix_, peer.value, incarnation.value);
+  }
+  void add(Batch& batch, const ForgottenSeats& seats) const {
+    const std::string first = seat_key(seats.peer, Incarnation{0});
+    const std::string end =
+        seats.below ? seat_key(seats.peer, *seats.below)
+                    : etcd_prefix_end(fmt::format("{}seats/{:010}/", prefix_, seats.peer.value));
+    batch.puts.erase(batch.puts.lower_bound(first), batch.puts.lower_bound(end));
+    std::string& wanted = batch.removed_ranges[first];
+    wanted = std::max(wanted, end);
   }
   void add(Batch& batch, const CommitRecord& commit) const {
     append(batch, "commits", batch.commits, kCommitsKept, to_json(commit));

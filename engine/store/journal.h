@@ -69,7 +69,16 @@ struct MetaRecord {
 
   bool operator==(const MetaRecord&) const = default;
 };
-using JournalRecord = std::variant<MetaRecord, SeatRecord, CommitRecord, EventRecord>;
+
+// Removes what is recorded of a peer's seats below an incarnation; without one, of all its seats.
+struct ForgottenSeats {
+  PeerId peer;
+  std::optional<Incarnation> below;
+
+  bool operator==(const ForgottenSeats&) const = default;
+};
+using JournalRecord =
+    std::variant<MetaRecord, SeatRecord, CommitRecord, EventRecord, ForgottenSeats>;
 
 class Journal {
  public:
@@ -93,6 +102,7 @@ class Journal {
   Result<void> record_seat(const SeatRecord& seat) { return write_one(seat); }
   // Appends: after a return to a checkpoint the same step is recorded once more.
   Result<void> record_commit(const CommitRecord& commit) { return write_one(commit); }
+  Result<void> forget_seats(const ForgottenSeats& seats) { return write_one(seats); }
   Result<void> record_event(double wall_seconds, const std::string& kind,
                             const std::string& detail) {
     return write_one(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail});

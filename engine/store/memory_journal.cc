@@ -41,6 +41,11 @@ class MemoryJournal final : public Journal {
   void put(const SeatRecord& seat) { seats_[{seat.seat.peer, seat.seat.incarnation}] = seat; }
   void put(const CommitRecord& commit) { last_commit_ = commit; }
   void put(const EventRecord& event) { events_.push_back(event); }
+  void put(const ForgottenSeats& seats) {
+    std::erase_if(seats_, [&](const auto& entry) {
+      return entry.first.first == seats.peer && (!seats.below || entry.first.second < *seats.below);
+    });
+  }
 
   std::map<std::string, std::string> meta_;
   std::map<std::pair<PeerId, Incarnation>, SeatRecord> seats_;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kApplicationId = 0x53574C4A;  // "SWLJ" in the file's header
 constexpr int kBusyMilliseconds = 2000;     // a user's query may hold the file that long
+constexpr std::uint64_t kCommitsKept = 4'000'000;
+constexpr std::uint64_t kEventsKept = 400'000;  // a hundred bytes each
 constexpr const char* kSchema = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage INTEGER NOT NULL,
@@ -242,30 +244,47 @@ class SqliteJournal final : public Journal {
   }
 
   Result<void> put(const CommitRecord& commit) {
-    return query(
-               "INSERT INTO commits(step, version, loss, tokens, gradient_norm, clip_scale, "
-               "learning_rate, skipped, group_digests, wall_seconds, era, updates) "
-               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-        .bind(commit.step)
-        .bind(commit.version)
-        .bind(commit.loss)
-        .bind(commit.tokens)
-        .bind(commit.gradient_norm)
-        .bind(commit.clip_scale)
-        .bind(commit.learning_rate)
-        .bind(std::uint64_t{commit.skipped})
-        .bind(join_hex(commit.group_digests))
-        .bind(commit.wall_seconds)
-        .bind(std::uint64_t{commit.era})
-        .bind(commit.updates)
-        .run();
+    SWARMLINE_TRY(
+        query("INSERT INTO commits(step, version, loss, tokens, gradient_norm, clip_scale, "
+              "learning_rate, skipped, group_digests, wall_seconds, era, updates) "
+              "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            .bind(commit.step)
+            .bind(commit.version)
+            .bind(commit.loss)
+            .bind(commit.tokens)
+            .bind(commit.gradient_norm)
+            .bind(commit.clip_scale)
+            .bind(commit.learning_rate)
+            .bind(std::uint64_t{commit.skipped})
+            .bind(join_hex(commit.group_digests))
+            .bind(commit.wall_seconds)
+            .bind(std::uint64_t{commit.era})
+            .bind(commit.updates)
+            .run());
+    return keep_newest("DELETE FROM commits WHERE number <= ?", kCommitsKept);
   }
 
   Result<void> put(const EventRecord& event) {
-    return query("INSERT INTO events(wall_seconds, kind, detail) VALUES(?, ?, ?)")
-        .bind(event.wall_seconds)
-        .bind(event.kind)
-        .bind(event.detail)
+    SWARMLINE_TRY(query("INSERT INTO events(wall_seconds, kind, detail) VALUES(?, ?, ?)")
+                      .bind(event.wall_seconds)
+                      .bind(event.kind)
+                      .bind(event.detail)
+                      .run());
+    return keep_newest("DELETE FROM events WHERE number <= ?", kEventsKept);
+  }
+
+  // Of the table that has just got a row.
+  Result<void> keep_newest(const char* remove, std::uint64_t kept) {
+    const auto newest = static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_.get()));
+    if (newest <= kept) return {};
+    return query(remove).bind(newest - kept).run();
+  }
+
+  Result<void> put(const ForgottenSeats& seats) {
+    constexpr std::uint64_t kEvery = UINT64_C(1) << 32;
+    return query("DELETE FROM seats WHERE peer = ? AND incarnation < ?")
+        .bind(std::uint64_t{seats.peer.value})
+        .bind(seats.below ? std::uint64_t{seats.below->value} : kEvery)
         .run();
   }
 

@@ -61,11 +61,13 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
   if (const auto newest = attempts_.find({key.phase, key.group});
       newest != attempts_.end() && key.attempt <= newest->second)
     return {};  // of a round that was given up
-  if (early_chunks_ >= kEarlyChunksMax || early_of_[from.peer] >= kEarlyChunksOfOneMax)
+  if (early_chunks_ >= kEarlyChunksMax || early_bytes_ >= kEarlyBytesMax ||
+      early_of_[from.peer] >= kEarlyChunksOfOneMax)
     return fail(ErrorCode::kCorrupt, "too many chunks before the seal");
   if (frame.payload_bytes() > 2 * Limits::reduce_chunk_bytes)
     return fail(ErrorCode::kCorrupt, "a chunk larger than any chunk is");
   ++early_chunks_;
+  early_bytes_ += frame.payload_bytes();
   ++early_of_[from.peer];
   early_[key].push_back({from, frame});
   return {};
@@ -144,6 +146,7 @@ void StageAverager::retire(const Phase& phase) {
 
 void StageAverager::forget_early(const std::vector<Early>& early) {
   early_chunks_ -= early.size();
+  for (const Early& chunk : early) early_bytes_ -= chunk.frame.payload_bytes();
   for (const Early& chunk : early)
     if (auto of = early_of_.find(chunk.from.peer); of != early_of_.end() && --of->second == 0)
       early_of_.erase(of);

@@ -3,9 +3,9 @@
 //   Thread:    control thread. on_done is called inside start() or on_chunk().
 //   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller
 //              disconnects the sender, as it does when start() says so of a chunk that was early.
-//   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax in
-//              all, a window of each of two groups from one sender; strangers' are dropped when the
-//              round starts.
+//   Bounds:    chunks that arrive before this peer was told to seal are kept: kEarlyChunksMax and
+//              kEarlyBytesMax in all, a window of each of two groups from one sender; strangers'
+//              are dropped when the round starts.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,9 @@ struct RoundKey {
 
 class StageAverager {
  public:
-  static constexpr std::size_t kEarlyChunksMax = 4096;
+  static constexpr std::size_t kEarlyChunksMax =
+      ButterflyAllReduce::kWindowChunks * std::size_t{ButterflyAllReduce::kRanksMax};
+  static constexpr std::uint64_t kEarlyBytesMax = 8 * kGiB;
   // Of two groups, and two attempts.
   static constexpr std::size_t kEarlyChunksOfOneMax = 4 * ButterflyAllReduce::kWindowChunks;
 
@@ -80,6 +82,7 @@ class StageAverager {
   std::map<RoundKey, Running> running_;
   std::map<RoundKey, std::vector<Early>> early_;
   std::size_t early_chunks_ = 0;
+  std::uint64_t early_bytes_ = 0;
   std::map<PeerId, std::size_t> early_of_;
   std::map<PhaseKind, std::uint64_t> retired_below_;
   std::map<std::pair<Phase, GroupId>, RoundAttempt> attempts_;  // of a group, the newest

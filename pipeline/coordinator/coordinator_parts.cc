@@ -21,7 +21,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       events(doors.runtime, journal, options.log_line),
       alarms(doors.runtime, std::move(questions.settle)),
       outbox(sessions, journal.progress()),
-      members(options.config.pipeline.peers),
+      members(options.config.pipeline.peers, shape.layouts.front().has_tied()),
       detector(options.config.net, options.config.wiring.hop_timeout_seconds),
       sequence(sequence_from(options, 0)),
       boundaries(options.config, std::uint64_t{options.config.batch.microbatch} *
@@ -97,8 +97,8 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                   .events = events,
                   .rulings = rulings}),
       beginning(shape, alarms, outbox, rulings),
-      gathering(shape, alarms, members, rulings),
       probe(doors.network, alarms, members, rulings, std::move(questions.may_begin_again)),
+      gathering(shape, alarms, members, probe, rulings),
       recovery({.shape = shape,
                 .alarms = alarms,
                 .detector = detector,

@@ -105,8 +105,8 @@ struct CoordinatorParts {
   // ---- Who comes, goes, and comes back ----
   Relocation relocation;
   EraBeginning beginning;
-  Gathering gathering;
   LinkProbe probe;
+  Gathering gathering;
   Recovery recovery;
   Resumption resumption;
   Vigil vigil;

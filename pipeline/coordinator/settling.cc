@@ -20,6 +20,7 @@ void Settling::settle() {
   look_at_journal();
   std::uint32_t rounds = 0;
   while (!parts_.life.is_over() && settle_one()) SWARMLINE_CHECK(++rounds < kRoundsMax);
+  forget_long_gone();
   is_settling_ = false;
   parts_.writer.flush();
   parts_.outbox.flush();
@@ -164,6 +165,18 @@ void Settling::after_lost_seat(const SeatLoss& loss) {
   progress_ = true;
 }
 
+// Runs outlive any number of peers.
+void Settling::forget_long_gone() {
+  CoordinatorParts& p = parts_;
+  if (p.life.is_over()) return;
+  while (const std::optional<PeerId> gone = p.members.long_gone()) {
+    if (!p.ledger.forget(*gone)) return;  // once the step is over that it had a part in
+    SWARMLINE_MARK("settling.long_gone_forgotten");
+    p.journal.forget_peer(*gone, p.members.newest());
+    p.members.forget(*gone);
+  }
+}
+
 std::string Settling::name_of(const Seat& seat) const {
   const Member& member = parts_.members.members().at(seat.peer);
   return fmt::format("peer {} \"{}\" of stage {} ({})", seat.peer.value, member.name,
@@ -191,7 +204,7 @@ bool Settling::fails_again_and_again() {
 void Settling::tell_views() {
   const std::set<Seat> changed = parts_.members.refresh_views();
   for (const Seat& seat : changed)
-    parts_.outbox.send(seat, make_frame(MessageKind::kMembership, parts_.members.view_for(seat)));
+    parts_.outbox.send(seat, make_frame(MessageKind::kMembership, parts_.members.news_for(seat)));
   parts_.standbys.tell_views(changed, parts_.members);
 }
 
@@ -314,11 +327,14 @@ void Settling::commit() {
   const std::optional<CommitRecord> record = p.committer.commit(p.identity.era);
   if (!record) return;
   const Phase phase = p.round.phase();
+  std::map<PeerId, std::uint32_t> counts;
+  for (const StageSpec& stage : p.shape.stages)
+    for (const auto& [peer, ranges] : p.ledger.ownership(phase, stage.stage))
+      for (const IndexRange& range : ranges) counts[peer] += range.count;
   std::vector<PeerContributions> shares;
   for (const auto& [peer, member] : p.members.members()) {
-    std::uint32_t owned = 0;
-    for (const IndexRange& range : p.ledger.owned_by(phase, member.seat.stage, peer))
-      owned += range.count;
+    const auto counted = counts.find(peer);
+    const std::uint32_t owned = counted == counts.end() ? 0 : counted->second;
     if (owned > 0) p.detector.contributed(peer);
     shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
   }

@@ -68,6 +68,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     parts_.recovery.begin(*run, parts_.identity.term, heard_nobody);
     return {};
   }
+  parts_.members.begin_after(run->newest_peer);
   std::set<PeerId> known;
   for (SeatRecord seat : run->seats) {
     parts_.members.begin_after(seat.seat.peer);

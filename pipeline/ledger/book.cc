@@ -49,6 +49,11 @@ std::optional<std::uint16_t> Ledger::Book::enter(Seat seat) {
   return number;
 }
 
+bool Ledger::Book::names(PeerId peer) const {
+  const auto first = numbers_.lower_bound(Seat{peer, StageId{0}, Incarnation{0}});
+  return first != numbers_.end() && first->first.peer == peer;
+}
+
 // Leases
 
 void Ledger::Book::refresh_leasable(std::uint32_t index) {
@@ -277,18 +282,26 @@ std::optional<Seat> Ledger::Book::owner(StageId stage, std::uint32_t index) cons
   return seats_[c - kFirstSeat];
 }
 
-std::vector<IndexRange> Ledger::Book::owned_by(StageId stage, PeerId peer) const {
-  std::vector<IndexRange> ranges;
+std::map<PeerId, std::vector<IndexRange>> Ledger::Book::ownership(StageId stage) const {
+  std::vector<std::vector<IndexRange>> owned(seats_.size());
+  const std::uint32_t c = column(stage);
   for (std::uint32_t index = 0; index < indices_; ++index) {
-    const auto seat = owner(stage, index);
-    if (!seat || seat->peer != peer) continue;
+    const Cell holder = cells_[cell(c, index)];
+    if (holder < kFirstSeat) continue;
+    std::vector<IndexRange>& ranges = owned[holder - kFirstSeat];
     if (!ranges.empty() && ranges.back().first + ranges.back().count == index) {
       ++ranges.back().count;
     } else {
       ranges.push_back({index, 1});
     }
   }
-  return ranges;
+  std::map<PeerId, std::vector<IndexRange>> result;
+  for (std::size_t number = 0; number < owned.size(); ++number) {
+    if (owned[number].empty()) continue;
+    const bool first = result.emplace(seats_[number].peer, std::move(owned[number])).second;
+    SWARMLINE_CHECK(first);  // what earlier incarnations had is missing
+  }
+  return result;
 }
 
 std::vector<Seat> Ledger::Book::owners(StageId stage) const {

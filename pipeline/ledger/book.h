@@ -35,6 +35,7 @@ class Ledger::Book {
   // Loses the peer's seats later than `fenced_before` up to `lost`. Returns the stages that lost an
   // owner.
   std::vector<StageId> seat_lost(Seat lost, std::optional<Incarnation> fenced_before);
+  bool names(PeerId peer) const;  // any of its seats
   void release_owner(StageId stage, Seat seat);
   void reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences);
 
@@ -42,7 +43,7 @@ class Ledger::Book {
   bool complete() const;
   std::uint32_t owned(StageId stage) const { return owned_[column(stage)]; }
   std::optional<Seat> owner(StageId stage, std::uint32_t index) const;
-  std::vector<IndexRange> owned_by(StageId stage, PeerId peer) const;
+  std::map<PeerId, std::vector<IndexRange>> ownership(StageId stage) const;
   std::vector<Seat> owners(StageId stage) const;
 
   StageState state(StageId stage) const { return states_[column(stage)]; }

@@ -9,6 +9,11 @@
 
 namespace swarmline {
 
+namespace {
+// Of those that are there and were lost before, and of those that are lost.
+constexpr std::size_t kFencesMax = 2 * std::size_t{Limits::peers_max};
+}  // namespace
+
 Ledger::Ledger() = default;
 Ledger::~Ledger() = default;
 
@@ -129,12 +134,19 @@ std::vector<PhaseStage> Ledger::seat_lost(Seat seat) {
   const auto known = fences_.find(seat.peer);
   std::optional<Incarnation> before;
   if (known != fences_.end()) before = known->second;
-  SWARMLINE_CHECK(before || fences_.size() < static_cast<std::size_t>(Limits::peers_max));
+  SWARMLINE_CHECK(before || fences_.size() < kFencesMax);
   fences_[seat.peer] = seat.incarnation;
   for (const auto& [phase, book] : books_) {
     for (const StageId stage : book->seat_lost(seat, before)) touched.push_back({phase, stage});
   }
   return touched;
+}
+
+bool Ledger::forget(PeerId peer) {
+  for (const auto& [phase, book] : books_)
+    if (book->names(peer)) return false;
+  fences_.erase(peer);
+  return true;
 }
 
 void Ledger::release_owner(Phase phase, StageId stage, Seat seat) {
@@ -157,8 +169,8 @@ std::optional<Seat> Ledger::owner(Phase phase, StageId stage, std::uint32_t inde
   return at(phase).owner(stage, index);
 }
 
-std::vector<IndexRange> Ledger::owned_by(Phase phase, StageId stage, PeerId peer) const {
-  return at(phase).owned_by(stage, peer);
+std::map<PeerId, std::vector<IndexRange>> Ledger::ownership(Phase phase, StageId stage) const {
+  return at(phase).ownership(stage);
 }
 
 std::vector<Seat> Ledger::owners(Phase phase, StageId stage) const {

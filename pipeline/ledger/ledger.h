@@ -18,9 +18,9 @@
 //              index or stage out of range, fenced seat, seat of another stage) is refused.
 //              Everything else is CHECKed: the caller's order is wrong.
 //   Thread:    control thread. No I/O, no clock; same events, same answers.
-//   Bounds:    kOpenPhasesMax phases; 2 bytes a cell and 11 bytes an index. report() and claim()
-//              cost O(log) in claims, lease() O(stages) an index, seat_lost() and owned_by() one
-//              pass over the cells concerned.
+//   Bounds:    kOpenPhasesMax phases; 2 * Limits::peers_max fences; 2 bytes a cell and 11 bytes an
+//              index. report() and claim() cost O(log) in claims, lease() O(stages) an index,
+//              seat_lost() and ownership() one pass over the cells concerned.
 #pragma once
 
 #include <cstdint>
@@ -115,13 +115,16 @@ class Ledger {
   // The same for one stage of one phase without fencing: a member's accumulator held another set
   // than it owns.
   void release_owner(Phase phase, StageId stage, Seat seat);
+  // A peer whose seats are over for good: nothing will name one again. False, and it is not
+  // forgotten, while an open phase does.
+  bool forget(PeerId peer);
 
   bool stage_complete(Phase phase, StageId stage) const;  // every index has an owner
   bool complete(Phase phase) const;                       // every tracked stage
   std::uint32_t owned(Phase phase, StageId stage) const;  // indices with an owner
   std::optional<Seat> owner(Phase phase, StageId stage, std::uint32_t index) const;
-  // What `peer` owns at the stage: sorted, disjoint, merged.
-  std::vector<IndexRange> owned_by(Phase phase, StageId stage, PeerId peer) const;
+  // What each peer owns at the stage: sorted, disjoint, merged. One pass over its cells.
+  std::map<PeerId, std::vector<IndexRange>> ownership(Phase phase, StageId stage) const;
   // Seats that own at least one index of the stage, sorted.
   std::vector<Seat> owners(Phase phase, StageId stage) const;
 
@@ -164,7 +167,7 @@ class Ledger {
 
   std::map<Phase, std::unique_ptr<Book>> books_;
   std::map<PeerId, Incarnation>
-      fences_;  // highest lost incarnation; at most Limits::peers_max peers
+      fences_;  // highest lost incarnation, of peers that are not forgotten
   // Peers' attempts are (peer << 32 | counter); the ledger's have the term above, and no peer.
   std::uint64_t attempts_ = 0;
 };

@@ -13,6 +13,7 @@ constexpr KnobInfo kTable[] = {
     {.name = "stuck_heartbeats", .count = &Knobs::stuck_heartbeats, .low = 0.2, .high = 4},
     {.name = "stuck_seats_max", .count = &Knobs::stuck_seats_max, .low = 0.34, .high = 3},
     {.name = "silence_max", .duration = &Knobs::silence_max, .low = 0.1, .high = 3},
+    {.name = "lost_peers_kept", .count = &Knobs::lost_peers_kept, .low = 0.001},
     {.name = "heartbeats_per_second",
      .count = &Knobs::heartbeats_per_second,
      .low = 0.001,

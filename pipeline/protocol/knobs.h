@@ -24,7 +24,8 @@ struct Knobs {
   std::uint32_t stuck_heartbeats = 5;     // ... and in so many heartbeats
   std::uint32_t stuck_seats_max = 3;      // seats lost so in a row; then it is not taken again
   Duration silence_max = std::chrono::seconds(10);  // that a peer's own pace may earn it
-  std::uint32_t heartbeats_per_second = 1000;       // of all peers; of more they come less often
+  std::uint32_t lost_peers_kept = 1024;        // those that went last: they get their numbers back
+  std::uint32_t heartbeats_per_second = 1000;  // of all peers; of more they come less often
   Duration heartbeat_period_max = std::chrono::seconds(5);  // ... but this often at least
   // ---- Coordinator: whether it is cut off itself ----
   std::uint32_t self_restarts_max = 16;                   // in a row, without a commit between

@@ -103,10 +103,17 @@ class Watch {
     if (cluster_.journal().commits() < announced_commits_)
       violate(
           fmt::format("commit {} was announced, and is lost with what was not synced", announced_));
-    std::set<Seat> kept;
-    for (const SeatRecord& record : *cluster_.journal().seats()) kept.insert(record.seat);
+    std::map<PeerId, Incarnation> kept;  // the newest of each peer that is not forgotten
+    for (const SeatRecord& record : *cluster_.journal().seats())
+      kept[record.seat.peer] = record.seat.incarnation;
+    const auto number = cluster_.journal().get_meta("newest_peer");
+    const PeerId forgotten{*number ? static_cast<std::uint32_t>(std::stoul(**number)) : 0};
+    const auto is_kept = [&](const Seat& seat) {
+      const auto newest = kept.find(seat.peer);
+      return newest == kept.end() ? seat.peer <= forgotten : newest->second >= seat.incarnation;
+    };
     for (const Seat& seat : seats_)
-      if (!kept.contains(seat))
+      if (!is_kept(seat))
         violate(fmt::format("{} was given, and is lost with what was not synced", to_string(seat)));
   }
   template <typename Message>

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
 #include "base/rng.h"
 
 namespace swarmline {
@@ -246,6 +247,21 @@ TEST(PlaceJoinerTest, AStageBelowItsTargetComesBeforeASlowOne) {
 TEST(PlaceJoinerTest, TiesGoToTheLowerStage) {
   const auto snapshot = with_seats(swarm({{}, {}}, {1, 1}), {0, 1});
   EXPECT_EQ(place_joiner(snapshot, kJoiner).value(), StageId(0));
+}
+
+// No more average together.
+TEST(PlaceJoinerTest, AFullStageGetsNobody) {
+  const int most = Limits::stage_peers_max;
+  std::vector<int> seats(static_cast<std::size_t>(most), 0);
+  seats.insert(seats.end(), 2 * most - 1, 1);
+  auto snapshot = with_seats(swarm({{.cost = 9}, {}}, std::vector<double>(seats.size(), 1)), seats);
+  snapshot.peers.resize(2 * static_cast<std::size_t>(most) - 1);  // one place is left
+  EXPECT_EQ(place_joiner(snapshot, kJoiner).value(), StageId(1));
+  snapshot.peers.push_back({.peer = PeerId(9999), .speed = 1, .stage = StageId(1)});
+  const auto refused = place_joiner(snapshot, kJoiner);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  EXPECT_NE(refused.error().what.find("as many as average together"), std::string::npos);
 }
 
 TEST(PlaceJoinerTest, MemoryDecidesBeforeNeed) {

@@ -157,12 +157,12 @@ std::vector<Case> types_and_ranges() {
                   "t:5: pipeline.delay: found 2, expected an integer from 0 to 1; write for "
                   "example delay = 0"),
       after_least("ZeroPeers", "[pipeline]\npeers = 0\n",
-                  "t:5: pipeline.peers: found 0, expected an integer from 1 to 16384, or a list of "
+                  "t:5: pipeline.peers: found 0, expected an integer from 1 to 1024, or a list of "
                   "one for each stage; "
                   "write for example peers = 2"),
       after_least(
           "ZeroAmongPeers", "[pipeline]\nstages = 2\npeers = [1, 0]\n",
-          "t:6: pipeline.peers: found [1, 0], expected an integer from 1 to 16384, or a list "),
+          "t:6: pipeline.peers: found [1, 0], expected an integer from 1 to 1024, or a list "),
       after_least("OneNumberAsCut", "[pipeline]\nlayers = 4\n",
                   "t:5: pipeline.layers: found 4, expected a list with, for each stage, an integer "
                   "from 1 to 4096; "
@@ -349,8 +349,11 @@ std::vector<Case> relations_of_batch_and_pipeline() {
       after_least("NoPeersInTheList", "[pipeline]\npeers = []\n",
                   "t:5: pipeline.peers: found a list of 0 with stages = 1, "),
       after_least(
-          "TooManyPeers", "[pipeline]\nstages = 2\npeers = [16384, 1]\n",
-          "t:6: pipeline.peers: found 16385 peers in all, expected at most 16384; use fewer"),
+          "TooManyPeersOfAStage", "[pipeline]\nstages = 2\npeers = [1025, 1]\n",
+          "t:6: pipeline.peers: found [1025, 1], expected an integer from 1 to 1024, or a list "),
+      after_least(
+          "TooManyPeers", "[model]\nlayers = 20\n[pipeline]\nstages = 20\npeers = 1000\n",
+          "t:8: pipeline.peers: found 20000 peers in all, expected at most 16384; use fewer"),
       after_least("CutOfAnotherLength", "[pipeline]\nstages = 2\nlayers = [3, 3, 2]\n",
                   "t:6: pipeline.layers: found a list of 3 with stages = 2, expected one number of "
                   "layers for each "),

@@ -50,6 +50,17 @@ TEST_P(NetworkContract, HeaderFieldsTravel) {
   EXPECT_EQ(link->server.frames[0].flags, 3U);
 }
 
+// What a peer says of a state of 100 GiB: a hash of each piece.
+TEST_P(NetworkContract, AMessageOfManyMegabytesArrivesWhole) {
+  const auto link = make_link(*world_);
+  const std::string meta(8'000'000, 'h');
+  link->client.connection->send(make_frame(7, meta));
+  link->client.connection->send(make_frame(8, "next"));
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 2; }));
+  EXPECT_EQ(link->server.frames[0].meta, meta);
+  EXPECT_EQ(link->server.frames[1].meta, "next");
+}
+
 TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
   const auto link = make_link(*world_);
   std::vector<std::size_t> sizes = {0,           1,      63,     64,      65,     4095,

@@ -53,7 +53,8 @@ class Pair {
             .on_closed = [&got](const Error& e) { got += std::string(to_string(e.code)) + " "; }};
   }
 };
-const std::string kGone = std::string(to_string(ErrorCode::kPeerGone)) + " ";
+const std::string kGone = std::string(to_string(ErrorCode::kPeerGone)) + " ";  // a reset
+const std::string kNoAnswer = std::string(to_string(ErrorCode::kDeadline)) + " ";
 
 TEST(SimHalfOpen, BothEndsFindOutByTheUserTimeoutEachAlone) {
   Pair pair;
@@ -63,8 +64,8 @@ TEST(SimHalfOpen, BothEndsFindOutByTheUserTimeoutEachAlone) {
   EXPECT_EQ(pair.client_got_, "");
   EXPECT_EQ(pair.server_got_, "");
   pair.runtime_.run_for(1s);
-  EXPECT_EQ(pair.client_got_, kGone);
-  EXPECT_EQ(pair.server_got_, kGone) << "it has nothing to say, and its kernel asks";
+  EXPECT_EQ(pair.client_got_, kNoAnswer);
+  EXPECT_EQ(pair.server_got_, kNoAnswer) << "it has nothing to say, and its kernel asks";
   EXPECT_NE(pair.dial(), nullptr) << "new connections are whole";
 }
 
@@ -77,8 +78,8 @@ TEST(SimHalfOpen, InOneDirectionTheOtherEndIsHeardAndNotAcknowledged) {
   EXPECT_EQ(pair.server_got_, "");
   EXPECT_EQ(pair.client_got_, "heard ");
   pair.runtime_.run_for(1s);
-  EXPECT_EQ(pair.server_got_, kGone);
-  EXPECT_EQ(pair.client_got_, "heard " + kGone);
+  EXPECT_EQ(pair.server_got_, kNoAnswer);
+  EXPECT_EQ(pair.client_got_, "heard " + kNoAnswer);
 }
 
 TEST(SimPowerLoss, NobodyHearsOfItBeforeTheUserTimeout) {
@@ -90,7 +91,7 @@ TEST(SimPowerLoss, NobodyHearsOfItBeforeTheUserTimeout) {
   pair.runtime_.run_for(kJustBefore - 5s);  // the dial took those
   EXPECT_EQ(pair.client_got_, "");
   pair.runtime_.run_for(1s);
-  EXPECT_EQ(pair.client_got_, kGone);
+  EXPECT_EQ(pair.client_got_, kNoAnswer);
 }
 
 TEST(SimPowerLoss, AMachineThatIsThereAgainResetsAndRefuses) {
@@ -127,8 +128,8 @@ TEST(SimSilence, AnIsolatedNodeLosesItsLinksAtBothEnds) {
   pair.runtime_.run_for(kJustBefore);
   EXPECT_EQ(pair.client_got_ + pair.server_got_, "");
   pair.runtime_.run_for(1s);
-  EXPECT_EQ(pair.client_got_, kGone);
-  EXPECT_EQ(pair.server_got_, kGone);
+  EXPECT_EQ(pair.client_got_, kNoAnswer);
+  EXPECT_EQ(pair.server_got_, kNoAnswer);
 }
 
 TEST(SimSilence, WhatReachesAnEndThatIsOverIsReset) {

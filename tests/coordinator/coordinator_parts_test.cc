@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include "base/limits.h"
-#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/candidate_desk.h"
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/steps/reduce_board.h"
 #include "pipeline/coordinator/steps/report_pace.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 namespace {
@@ -18,12 +18,6 @@ using namespace std::chrono_literals;
 
 Instant at(Duration since_start) {
   return Instant(1s + since_start);
-}
-
-wire::Hello hello(const std::string& address) {
-  wire::Hello hello;
-  hello.set_address(address);
-  return hello;
 }
 
 // ---- ReportPace ---------------------------------------------------------------------------------
@@ -60,94 +54,6 @@ TEST(ReportPace, HasAFloorAndCountsWholeStepsAlone) {
     pace.on_report(100 + i, at((100 + i) * 1h + 30min));
   }
   EXPECT_EQ(pace.patience(), knobs().tail_patience_min);
-}
-
-// ---- Membership ---------------------------------------------------------------------------------
-
-TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
-  Membership membership({2, 1});
-  std::map<StageId, int> seats;
-  std::vector<Seat> joined;
-  for (int i = 0; i < 3; ++i) {
-    const auto seat = membership.join(hello("a"));
-    ASSERT_TRUE(seat.has_value());
-    ++seats[seat->stage];
-    joined.push_back(*seat);
-    EXPECT_FALSE(membership.formed());
-  }
-  EXPECT_EQ(seats[StageId{0}], 2);
-  EXPECT_EQ(seats[StageId{1}], 1);
-  for (const Seat& seat : joined) {
-    EXPECT_FALSE(membership.formed());
-    membership.at(seat.peer).state = MemberState::kReady;
-  }
-  EXPECT_TRUE(membership.formed());
-  // One more that still builds its stage is beyond those wanted.
-  ASSERT_TRUE(membership.join(hello("b")).has_value());
-  EXPECT_TRUE(membership.formed());
-}
-
-TEST(Membership, OnlyTheCurrentSeatCounts) {
-  Membership membership({1});
-  const Seat seat = *membership.join(hello("a"));
-  EXPECT_TRUE(membership.is_current(seat));
-  EXPECT_FALSE(membership.is_current({seat.peer, seat.stage, Incarnation{2}}));
-  EXPECT_FALSE(membership.is_current({PeerId{9}, seat.stage, seat.incarnation}));
-  membership.at(seat.peer).state = MemberState::kLost;
-  EXPECT_FALSE(membership.is_current(seat));
-}
-
-// Too slow for any of its work to count, it is not taken to be as fast as before.
-TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
-  Membership membership({1});
-  const Seat seat = *membership.join(hello("a"));
-  const auto seconds = [&] { return membership.at(seat.peer).seconds_per_microbatch; };
-  const auto ns = [](Duration busy) { return static_cast<std::uint64_t>(busy.count()); };
-  membership.measured(seat, ns(2s), 0);  // of an unknown part of a microbatch
-  EXPECT_EQ(seconds(), 0);
-  membership.measured(seat, ns(12s), 4);
-  EXPECT_DOUBLE_EQ(seconds(), 3);
-  membership.measured(seat, ns(1s), 0);
-  membership.measured(seat, 0, 0);
-  EXPECT_DOUBLE_EQ(seconds(), 3);
-  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(100s), 0);
-  EXPECT_NEAR(seconds(), 100, 1);
-  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(12s), 4);
-  EXPECT_NEAR(seconds(), 3, 0.1);
-}
-
-TEST(Membership, AViewNamesMatesAndTheNextStageWithinItsBound) {
-  Membership membership({2, 40});
-  for (int i = 0; i < 42; ++i) {
-    const auto seat = membership.join(hello("host:" + std::to_string(i + 1)));
-    ASSERT_TRUE(seat.has_value());
-    membership.at(seat->peer).state = MemberState::kReady;
-  }
-  const std::vector<Seat> first = membership.ready_of(StageId{0}),
-                          second = membership.ready_of(StageId{1});
-  ASSERT_EQ(first.size(), 2U);
-  EXPECT_EQ(membership.refresh_views().size(), 42U);
-  EXPECT_TRUE(membership.refresh_views().empty());
-  std::set<std::uint32_t> known;
-  for (const Seat& seat : first) {
-    const wire::Membership view = membership.view_for(seat);
-    EXPECT_EQ(view.mates_size(), 1);
-    EXPECT_EQ(view.next_size(), Limits::next_candidates_max);
-    for (const auto& info : view.next()) {
-      EXPECT_EQ(info.seat().stage(), 1U);
-      EXPECT_FALSE(info.address().empty());
-      EXPECT_TRUE(known.insert(info.seat().peer()).second)
-          << "both senders know the same ones and others nobody";
-    }
-  }
-  EXPECT_EQ(membership.view_for(second.front()).next_size(), 0);
-  EXPECT_EQ(membership.view_for(second.front()).mates_size(), 39);
-  // Its mates, and whoever sent to it.
-  membership.fence(second.front());
-  const std::set<Seat> changed = membership.refresh_views();
-  EXPECT_EQ(changed.size(), 40U);
-  EXPECT_EQ(changed.contains(first[0]) + changed.contains(first[1]), 1);
-  EXPECT_EQ(membership.view_for(second.back()).mates_size(), 38);
 }
 
 // ---- CandidateDesk ------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ TEST_F(Deadlines, OneThatIsLateEachTimePassesAllTheSame) {
 class Gather : public ::testing::Test {
  protected:
   PartsBench bench;
-  Gathering gathering{bench.shape, bench.alarms, bench.members, bench.rulings};
+  Gathering gathering{bench.shape, bench.alarms, bench.members, bench.probe, bench.rulings};
 };
 
 TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {
@@ -153,6 +153,32 @@ TEST_F(Gather, AStageThatNobodyJoinsEndsARunThatHasTrained) {
   ASSERT_TRUE(sentence.has_value());
   EXPECT_NE(sentence->find("all were lost; the run ends after step 8 because stage 1 has no peer"),
             std::string::npos);
+}
+
+// It may be this end that reaches nobody; it waits for those who may live, and not for ever.
+TEST_F(Gather, WhoHearsFromNobodyWaitsForThoseWhoMayLive) {
+  for (const bool refuses : {false, true}) {
+    PartsBench cut_off;
+    Gathering waiting{cut_off.shape, cut_off.alarms, cut_off.members, cut_off.probe,
+                      cut_off.rulings};
+    wire::Hello hello;
+    hello.set_address("sim:7");
+    const Seat lived = *cut_off.members.join(hello, StageId{0});
+    cut_off.members.fence(lived);
+    waiting.set_trained();
+    waiting.expect({lived.peer, PeerId{99}});
+    waiting.begin("all were lost", 8);
+    if (!refuses) ASSERT_TRUE(cut_off.network.node(7).listen(*parse_address("sim:7"), [](auto) {}));
+    const MarkExpected nobody("gathering.hears_nobody");
+    const NetSection& net = cut_off.options.config.net;
+    cut_off.clock.run_for(from_seconds(net.peers_wait_seconds) + 3 * knobs().probe_time);
+    EXPECT_EQ(cut_off.rulings.take_failure().has_value(), refuses);
+    if (refuses) continue;
+    cut_off.clock.run_for(from_seconds(net.outlast_seconds - 2 * net.peers_wait_seconds));
+    EXPECT_FALSE(cut_off.rulings.any());
+    cut_off.clock.run_for(from_seconds(3 * net.peers_wait_seconds));
+    EXPECT_TRUE(cut_off.rulings.take_failure().has_value()) << "not for ever";
+  }
 }
 
 // ---- Recovery -----------------------------------------------------------------------------------

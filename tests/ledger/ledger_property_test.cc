@@ -388,11 +388,12 @@ class Harness {
     ASSERT_EQ(ledger_.owners(phase, stage), std::vector<Seat>(owners.begin(), owners.end()));
     // The sets of a stage's members are disjoint and, once it closes, cover the batch.
     std::vector<int> covered(p.indices, 0);
-    std::set<PeerId> peers;
-    for (const Seat& seat : owners) peers.insert(seat.peer);
-    for (const PeerId peer : peers) {
-      for (const IndexRange& range : ledger_.owned_by(phase, stage, peer)) {
-        for (std::uint32_t i = range.first; i < range.first + range.count; ++i) ++covered[i];
+    for (const auto& [peer, ranges] : ledger_.ownership(phase, stage)) {
+      for (const IndexRange& range : ranges) {
+        for (std::uint32_t i = range.first; i < range.first + range.count; ++i) {
+          ++covered[i];
+          ASSERT_EQ(p.cells[s][i].owner->peer, peer);
+        }
       }
     }
     for (std::uint32_t i = 0; i < p.indices; ++i)

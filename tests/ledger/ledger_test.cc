@@ -306,14 +306,27 @@ TEST_F(LedgerTest, ReleasingAnOwnerReopensOnlyThatStage) {
   EXPECT_EQ(ledger_.stage_state(kStep, kFirst), StageState::kOpen);
 }
 
-TEST_F(LedgerTest, OwnedByMergesRangesAndListsOwnersOnce) {
+// Of a run that outlives any number of peers.
+TEST_F(LedgerTest, APeerThatIsOverIsForgottenOnceNoOpenPhaseNamesIt) {
+  ledger_.report(kStep, kLast, 0, kX, kZero);
+  ledger_.seat_lost(kX);
+  EXPECT_EQ(ledger_.fences(), 1U);
+  EXPECT_FALSE(ledger_.forget(kX.peer));
+  EXPECT_EQ(ledger_.fences(), 1U);
+  ledger_.abandon(kStep);
+  EXPECT_TRUE(ledger_.forget(kX.peer));
+  EXPECT_EQ(ledger_.fences(), 0U);
+}
+
+TEST_F(LedgerTest, OwnershipMergesRangesAndListsOwnersOnce) {
   ledger_.report(kStep, kLast, 3, kX, kZero);
   ledger_.report(kStep, kLast, 0, kX, kZero);
   ledger_.report(kStep, kLast, 1, kX, kZero);
   ledger_.report(kStep, kLast, 2, kY, kZero);
-  EXPECT_EQ(ledger_.owned_by(kStep, kLast, kX.peer), (std::vector<IndexRange>{{0, 2}, {3, 1}}));
-  EXPECT_EQ(ledger_.owned_by(kStep, kLast, kY.peer), (std::vector<IndexRange>{{2, 1}}));
-  EXPECT_TRUE(ledger_.owned_by(kStep, kFirst, kX.peer).empty());
+  const std::map<PeerId, std::vector<IndexRange>> owned = {{kX.peer, {{0, 2}, {3, 1}}},
+                                                           {kY.peer, {{2, 1}}}};
+  EXPECT_EQ(ledger_.ownership(kStep, kLast), owned);
+  EXPECT_FALSE(ledger_.ownership(kStep, kFirst).contains(kX.peer));
   EXPECT_EQ(ledger_.owners(kStep, kLast), (std::vector<Seat>{kX, kY}));
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
 #include "base/rng.h"
 
 namespace swarmline {
@@ -107,6 +108,37 @@ TEST(FrameReader, LargePayloadsGoStraightIntoTheirBuffer) {
   const std::byte* where = space[0].data();
   ASSERT_TRUE(fresh.commit(space[0].size()).has_value());
   EXPECT_EQ(fresh.next()->received_payload().data(), where) << "no copy in between";
+}
+
+TEST(FrameReader, ALargeMetaIsOneMessageHoweverTheStreamIsCut) {
+  Frame frame{.kind = 1, .meta = std::string(11'000'000, 'm')};
+  for (std::size_t i = 0; i < frame.meta.size(); i += 1000) frame.meta[i] = static_cast<char>(i);
+  std::string wire(as_text(encode_header(frame.header())));
+  wire += frame.meta;
+  for (const std::size_t cut : {std::size_t{777}, std::size_t{1} << 20, std::size_t{1} << 30}) {
+    FrameReader reader;
+    const auto frames = feed(reader, wire, [cut] { return cut; });
+    ASSERT_TRUE(frames.has_value()) << frames.error().what;
+    expect_same(*frames, {frame});
+  }
+}
+
+// A header costs its sender 40 bytes.
+TEST(FrameReader, MemoryForAMetaIsTakenAsItComes) {
+  const auto header =
+      encode_header({.kind = 1, .meta_bytes = static_cast<std::uint32_t>(100 * kMiB)});
+  FrameReader reader;
+  std::memcpy(reader.space()[1].data(), header.data(), header.size());
+  ASSERT_TRUE(reader.commit(header.size()).has_value());
+  EXPECT_LE(reader.space()[0].size(), Limits::frame_meta_ahead_bytes_max);
+  std::size_t came = 0;
+  while (came < 20 * kMiB) {
+    const std::size_t room = reader.space()[0].size();
+    ASSERT_GT(room, 0U);
+    EXPECT_LE(room, std::max<std::size_t>(came, Limits::frame_meta_ahead_bytes_max));
+    ASSERT_TRUE(reader.commit(room).has_value());
+    came += room;
+  }
 }
 
 TEST(FrameReader, FramesBeforeBadBytesAreStillDelivered) {

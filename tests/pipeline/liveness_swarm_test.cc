@@ -1,8 +1,11 @@
 // What a run outlasts instead of hanging, ending, or going back: one disturbance a test, in whole
 // swarms of fake models, whose parameters must be those of the run without it, bit for bit.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "engine/net/rpc.h"
+#include "pipeline/protocol/knobs.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
@@ -381,6 +384,38 @@ TEST_P(LastOnes, AJoinerThatHoldsItAllIsAnHeir) {
   swarm.kill(last);
   expect_exact(swarm, config);
   EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
+// Processes come and go; of those that went for good only the last are known, by the journal and by
+// the next coordinator, too, and nobody gets the number of one that is forgotten.
+TEST_P(Liveness, PeersWithoutNumberHaveComeAndGone) {
+  Knobs few = knobs();
+  few.lost_peers_kept = 2;
+  const TurnedKnobs turned(few);
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 12;
+  const MarkExpected forgotten("settling.long_gone_forgotten");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  SimCluster& cluster = swarm.cluster();
+  PeerId newest{3};
+  for (std::uint64_t step = 1; step <= 8; ++step) {
+    swarm.until_committed(step);
+    ASSERT_TRUE(swarm.until([&] { return swarm.serving(1).size() == 2; }));
+    swarm.kill(swarm.serving(1).back());
+    const std::size_t newcomer = cluster.add_peer({});
+    ASSERT_TRUE(swarm.until([&] {
+      const auto serving = swarm.serving(1);
+      return std::ranges::find(serving, SimCluster::node_of_peer(newcomer)) != serving.end();
+    }));
+    const Seat seat = cluster.peer(newcomer).seat();
+    EXPECT_GT(seat.peer, newest);
+    newest = seat.peer;
+    if (step % 3 != 0) continue;
+    cluster.kill_coordinator();
+    cluster.restart_coordinator();
+  }
+  EXPECT_LE(cluster.journal().seats()->size(), 6U) << "three that serve, and some that went";
+  expect_exact(swarm, config);
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, LastOnes, testing::Values(0U, 1U));

@@ -82,7 +82,10 @@ class LonePeer : public testing::Test {
     runtime_.run_for(20ms);
     wire::Membership membership;
     *membership.mutable_to() = to_wire(seat(1));
-    wire::PeerInfo* mate = membership.add_mates();
+    wire::Roster* roster = membership.add_rosters();
+    roster->set_stage(seat(1).stage.value);
+    roster->set_serial(1);
+    wire::GroupMember* mate = roster->add_members();
     *mate->mutable_seat() = to_wire(seat(2));
     mate->set_address(address(2));
     say(MessageKind::kMembership, membership);

@@ -93,8 +93,11 @@ class Stages : public testing::Test {
   void commit_what_it_lacks(SeatedStage& stage) {
     ASSERT_TRUE(open(stage, 0).has_value());
     wire::Membership mates;
-    *mates.add_mates()->mutable_seat() = to_wire(bench_.other());
-    mates.mutable_mates(0)->set_address("sim:2");
+    wire::Roster* roster = mates.add_rosters();
+    roster->set_stage(bench_.other().stage.value);
+    roster->set_serial(1);
+    *roster->add_members()->mutable_seat() = to_wire(bench_.other());
+    roster->mutable_members(0)->set_address("sim:2");
     ASSERT_TRUE(said(stage, MessageKind::kMembership, mates).has_value());
     wire::Commit commit;
     commit.add_groups()->set_digest(xxh3(sum_.bytes()));

@@ -75,14 +75,14 @@ TEST(SeedJudge, SeesARunThatFails) {
 TEST(SeedJudge, SeedsDifferAndEachIsTheSameTwice) {
   std::set<std::string> summaries;
   std::set<FaultKind> kinds;
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     const SeedScenario scenario = scenario_of(seed);
     EXPECT_EQ(scenario.summary, scenario_of(seed).summary);
     EXPECT_LE(scenario.faults.kinds.size(), kFaultKinds.size());
     summaries.insert(scenario.summary);
     kinds.insert(scenario.faults.kinds.begin(), scenario.faults.kinds.end());
   }
-  EXPECT_EQ(summaries.size(), 30U);
+  EXPECT_EQ(summaries.size(), 100U);
   const auto usual = std::ranges::count(kFaultKinds, false, &FaultName::on_request);
   EXPECT_EQ(kinds.size(), usual + usual_extras().kinds.size());
 }

@@ -161,6 +161,38 @@ TEST_P(JournalContract, SeatsAreOneRowPerIncarnation) {
   EXPECT_EQ((*seats)[2].state, "shadow");
 }
 
+TEST_P(JournalContract, ForgottenSeatsAreGone) {
+  for (std::uint32_t incarnation = 1; incarnation <= 3; ++incarnation)
+    ASSERT_TRUE(journal_->record_seat(seat(10, incarnation, 3, "fenced")));
+  ASSERT_TRUE(journal_->record_seat(seat(2, 1, 0, "active")));
+  ASSERT_TRUE(journal_->record_seat(seat(100, 1, 0, "active")));
+  ASSERT_TRUE(journal_->forget_seats({.peer = PeerId{10}, .below = Incarnation{3}}));
+  auto seats = journal_->seats();
+  ASSERT_TRUE(seats) << seats.error().what;
+  ASSERT_EQ(seats->size(), 3U);
+  EXPECT_EQ((*seats)[1].seat, seat(10, 3, 3, "").seat);
+  ASSERT_TRUE(journal_->forget_seats({.peer = PeerId{10}, .below = std::nullopt}));
+  seats = journal_->seats();
+  ASSERT_EQ(seats->size(), 2U);
+  EXPECT_EQ((*seats)[0].seat.peer, PeerId{2});
+  EXPECT_EQ((*seats)[1].seat.peer, PeerId{100}) << "its number begins alike";
+}
+
+// Of one transaction the last that is said of a seat counts.
+TEST_P(JournalContract, ASeatCanBeRecordedAndForgottenAtOnce) {
+  ASSERT_TRUE(journal_->record_seat(seat(5, 1, 0, "fenced")));
+  const std::vector<JournalRecord> records = {
+      seat(5, 2, 0, "active"), ForgottenSeats{.peer = PeerId{5}, .below = Incarnation{2}},
+      seat(6, 1, 0, "active"), seat(6, 1, 0, "fenced"),
+      ForgottenSeats{.peer = PeerId{6}, .below = std::nullopt}};
+  const auto written = journal_->write(records);
+  ASSERT_TRUE(written) << written.error().what;
+  const auto seats = journal_->seats();
+  ASSERT_TRUE(seats) << seats.error().what;
+  ASSERT_EQ(seats->size(), 1U);
+  EXPECT_EQ((*seats)[0].seat, seat(5, 2, 0, "").seat);
+}
+
 TEST_P(JournalContract, LastCommitHasEveryField) {
   EXPECT_EQ(*journal_->last_commit(), std::nullopt);
   const CommitRecord commit{.step = 41,

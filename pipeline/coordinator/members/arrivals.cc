@@ -168,7 +168,7 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.sessions.seat(arrival.session, *seat);
   in_.members.at(seat->peer).seated_at = in_.alarms.now();
   in_.detector.watch(*seat, in_.alarms.now());
-  in_.journal.record_seat(
+  in_.journal.record_new_seat(
       {.seat = *seat, .address = hello.address(), .state = forming ? "active" : "joining"});
   in_.events.event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello.address()));
   wire::Welcome welcome = welcome_to(*seat);

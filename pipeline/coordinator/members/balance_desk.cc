@@ -1,6 +1,8 @@
 #include "pipeline/coordinator/members/balance_desk.h"
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "balancer/cut.h"
 #include "base/order_statistics.h"
@@ -25,17 +27,26 @@ PlanOptions options_of(const BalanceSection& config) {
   return options;
 }
 
-// Of one that is ready and measured, and has ready and measured mates: its speed over the median of
-// theirs.
-std::optional<double> share_of_mates(const Membership& members, const Member& member) {
-  std::vector<double> mates;
-  for (const auto& [peer, other] : members.members())
-    if (other.seat != member.seat && other.seat.stage == member.seat.stage &&
-        other.state == MemberState::kReady && other.seconds_per_microbatch > 0)
-      mates.push_back(other.seconds_per_microbatch);
-  if (mates.empty() || member.state != MemberState::kReady || member.seconds_per_microbatch <= 0)
-    return std::nullopt;
-  return median(std::move(mates)) / member.seconds_per_microbatch;
+bool is_measured(const Member& member) {
+  return member.state == MemberState::kReady && member.seconds_per_microbatch > 0;
+}
+
+// How long those who are ready and measured take, of each stage; in order.
+std::map<StageId, std::vector<double>> times_of_stages(const Membership& members) {
+  std::map<StageId, std::vector<double>> times;
+  for (const auto& [peer, member] : members.members())
+    if (is_measured(member)) times[member.seat.stage].push_back(member.seconds_per_microbatch);
+  for (auto& [stage, seconds] : times) std::ranges::sort(seconds);
+  return times;
+}
+
+// One's speed over the median of its mates'. `times`: of its stage, its own among them.
+std::optional<double> share_of_mates(const std::vector<double>& times, double own) {
+  const std::size_t mates = times.size() - 1;
+  if (mates == 0) return std::nullopt;
+  const auto self = static_cast<std::size_t>(std::ranges::lower_bound(times, own) - times.begin());
+  const std::size_t middle = mates / 2;
+  return times[middle < self ? middle : middle + 1] / own;
 }
 
 // Where it serves, or will.
@@ -62,8 +73,12 @@ BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
 }
 
 void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
+  const std::map<StageId, std::vector<double>> times = times_of_stages(members);
   for (const auto& [peer, member] : members.members()) {
-    const std::optional<double> share = share_of_mates(members, member);
+    const std::optional<double> share =
+        is_measured(member)
+            ? share_of_mates(times.at(member.seat.stage), member.seconds_per_microbatch)
+            : std::nullopt;
     if (share && *share >= options_.fail_slow_share) sound_.insert(peer);
     if (share && *share < options_.fail_slow_share && sound_.contains(peer))
       slow_since_.try_emplace(peer, now);

@@ -15,6 +15,7 @@ namespace swarmline {
 void Gathering::begin(const std::string& why, std::uint64_t furthest) {
   why_ = why;
   furthest_ = furthest;
+  began_ = alarms_.now();
   dirty_ = true;
   if (!has_trained_) return;
   wait_for_those_who_lived();
@@ -35,17 +36,41 @@ void Gathering::wait_for_those_who_lived() {
 }
 
 void Gathering::arm_peers_wait() {
+  asked_ = false;
   const Duration wait =
       std::max<Duration>(knobs().gather_time, from_seconds(shape_.config.net.peers_wait_seconds));
-  peers_wait_.arm(wait, [this, wait] {
-    const std::vector<StageId> empty = members_.empty_stages();
-    if (empty.empty()) return arm_peers_wait();
-    SWARMLINE_MARK("gathering.nobody_joined");
-    rulings_.fail_run(fmt::format(
-        "{}; the run ends after step {} because stage {} has no peer and nobody joined it within "
-        "{:.0f} s",
-        why_, furthest_, empty.front().value, to_seconds(wait)));
+  peers_wait_.arm(wait, [this] { on_nobody_joined(); });
+}
+
+void Gathering::on_nobody_joined() {
+  const std::vector<StageId> empty = members_.empty_stages();
+  if (empty.empty()) return arm_peers_wait();
+  if (may_be_cut_off()) {
+    if (asked_) return arm_peers_wait();
+    SWARMLINE_MARK("gathering.hears_nobody");
+    asked_ = true;
+    return peers_wait_.arm(2 * knobs().probe_time, [this] { on_nobody_joined(); });
+  }
+  SWARMLINE_MARK("gathering.nobody_joined");
+  rulings_.fail_run(fmt::format(
+      "{}; the run ends after step {} because stage {} has no peer and nobody joined it within "
+      "{:.0f} s",
+      why_, furthest_, empty.front().value, to_seconds(alarms_.now() - began_)));
+}
+
+// Nobody at all is here, and of those who lived some have not refused when they were asked.
+bool Gathering::may_be_cut_off() {
+  const Duration outlast = from_seconds(shape_.config.net.outlast_seconds);
+  if (members_.empty_stages().size() < shape_.stages.size() || alarms_.now() - began_ >= outlast)
+    return false;
+  if (asked_) return !expected_.empty();
+  std::erase_if(expected_, [this](PeerId peer) {
+    const auto member = members_.members().find(peer);
+    return member == members_.members().end() ||
+           !probe_.ask(member->second.address,
+                       [this, peer](const std::string&) { expected_.erase(peer); });
   });
+  return !expected_.empty();
 }
 
 void Gathering::ready(PeerId peer) {

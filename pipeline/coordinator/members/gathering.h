@@ -4,7 +4,9 @@
 //              Where a stage has nobody and another has more than is wanted, one of them goes
 //              there.
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained.
+//   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained;
+//              where nobody at all is heard it may be this end: it waits for [net] outlast_seconds
+//              for those who lived and whose addresses don't refuse.
 //   Bounds:    knobs().gather_time for those who lived, and for peers beyond those wanted that
 //              still build; [net] build_seconds without progress for anybody who builds.
 #pragma once
@@ -15,6 +17,7 @@
 #include <string>
 
 #include "base/ids.h"
+#include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/run/deadline.h"
 #include "pipeline/coordinator/run/rulings.h"
@@ -25,10 +28,12 @@ namespace swarmline {
 
 class Gathering final : public RunObserver {
  public:
-  Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, Rulings& rulings)
+  Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, LinkProbe& probe,
+            Rulings& rulings)
       : shape_(shape),
         alarms_(alarms),
         members_(members),
+        probe_(probe),
         rulings_(rulings),
         gather_timer_(alarms),
         peers_wait_(alarms),
@@ -54,6 +59,8 @@ class Gathering final : public RunObserver {
  private:
   void wait_for_those_who_lived();
   void arm_peers_wait();
+  void on_nobody_joined();
+  bool may_be_cut_off();
   bool waits_for_builders(bool formed);
   void fill_stages();
   std::uint32_t wanted(StageId stage) const;
@@ -61,12 +68,15 @@ class Gathering final : public RunObserver {
   const RunShape& shape_;
   Alarms& alarms_;
   const Membership& members_;
+  LinkProbe& probe_;
   Rulings& rulings_;
   bool has_trained_ = false;
   std::set<PeerId> expected_;  // and are not back
   bool gathered_ = false;      // whoever comes back has had the time
   std::string why_;            // it waits, for people
   std::uint64_t furthest_ = 0;
+  Instant began_{};
+  bool asked_ = false;                   // those who lived, whether they are gone
   std::optional<Instant> enough_since_;  // peers for a start
   Deadline gather_timer_, peers_wait_, builders_wait_;
   bool dirty_ = false;

@@ -38,15 +38,20 @@ void LinkProbe::probe(const Seat& seat, const std::string& why) {
 }
 
 void LinkProbe::ask(const Seat& seat) {
-  const auto address = parse_address(members_.members().at(seat.peer).address);
-  if (!address) return;
-  auto gone = alarms_.then_settle([this, seat](const std::string& why) {
+  ask(members_.members().at(seat.peer).address, [this, seat](const std::string& why) {
     if (!members_.is_current(seat)) return;
     SWARMLINE_MARK("link_probe.gone");
     rulings_.lose(seat, why);
   });
+}
+
+bool LinkProbe::ask(const std::string& address,
+                    std::function<void(const std::string& why)> on_gone) {
+  const auto to = parse_address(address);
+  if (!to) return false;
+  auto gone = alarms_.then_settle(std::move(on_gone));
   network_.connect(
-      *address, knobs().probe_time,
+      *to, knobs().probe_time,
       [gone = std::move(gone)](Result<std::shared_ptr<Connection>> dialled) mutable {
         if (!dialled && dialled.error().code == ErrorCode::kPeerGone)
           return gone(dialled.error().what);
@@ -54,6 +59,7 @@ void LinkProbe::ask(const Seat& seat) {
         (*dialled)->start({.on_frame = [](Frame) {}, .on_closed = [](const Error&) {}});
         (*dialled)->close();
       });
+  return true;
 }
 
 void LinkProbe::judge(const Seat& seat, const std::string& why, bool stands) {

@@ -30,9 +30,11 @@ class LinkProbe {
         rulings_(rulings),
         may_begin_again_(std::move(may_begin_again)) {}
 
-  // `why`: how its link ended.
   // Nothing is heard from it: whether its process is gone, which refuses. Else nothing follows.
   void ask(const Seat& seat);
+  // The same of any address; false: it is none.
+  bool ask(const std::string& address, std::function<void(const std::string& why)> gone);
+  // `why`: how its link ended.
   void probe(const Seat& seat, const std::string& why);
 
  private:

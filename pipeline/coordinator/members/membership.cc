@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "balancer/seating.h"
+#include "base/check.h"
 #include "base/limits.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 
@@ -20,7 +25,8 @@ void describe(Member& member, const wire::Hello& hello) {
 }
 }  // namespace
 
-Membership::Membership(std::vector<std::uint32_t> targets) : targets_(std::move(targets)) {}
+Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
+    : targets_(std::move(targets)), groups_(static_cast<std::uint32_t>(targets_.size()), tied) {}
 
 const Member* Membership::former(const wire::Hello& hello) const {
   const Seat before = from_wire(hello.previous());
@@ -40,6 +46,8 @@ void Membership::restore(const SeatRecord& record, bool away) {
   member.seat = record.seat;
   member.address = record.address;
   member.state = away ? MemberState::kAway : MemberState::kLost;
+  std::erase(lost_, record.seat.peer);
+  if (!away) lost_.push_back(record.seat.peer);
   next_peer_ = std::max(next_peer_, record.seat.peer.value + 1);
 }
 
@@ -56,9 +64,7 @@ void Membership::resume(const wire::Hello& hello) {
   member.state = MemberState::kReady;
 }
 
-Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {
-  if (members_.size() >= static_cast<std::size_t>(Limits::peers_max))
-    return fail(ErrorCode::kRefused, "the run has as many peers as it takes");
+Result<StageId> Membership::place(PeerId newcomer, std::uint64_t memory_bytes) const {
   SwarmSnapshot snapshot;
   for (std::uint32_t target : targets_)
     snapshot.stages.push_back({.cost = 1, .memory_bytes = 0, .target = target});
@@ -66,13 +72,22 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
     if (member.state != MemberState::kLost && !member.draining)
       snapshot.peers.push_back(
           {.peer = peer, .speed = 1, .memory_bytes = 0, .stage = member.seat.stage});
+  return place_joiner(
+      snapshot,
+      {.peer = newcomer, .speed = 1, .memory_bytes = memory_bytes, .stage = std::nullopt});
+}
+
+Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {
+  if (members_.size() - lost_.size() >= static_cast<std::size_t>(Limits::peers_max))
+    return fail(ErrorCode::kRefused,
+                fmt::format("the run has {} peers, as many as it takes", Limits::peers_max));
   const PeerId id{next_peer_};
-  auto stage = chosen ? Result<StageId>(*chosen)
-                      : place_joiner(snapshot, {.peer = id,
-                                                .speed = 1,
-                                                .memory_bytes = hello.memory_bytes(),
-                                                .stage = std::nullopt});
+  const Result<StageId> stage = chosen ? Result<StageId>(*chosen) : place(id, hello.memory_bytes());
   if (!stage) return std::unexpected(stage.error());
+  if (std::cmp_greater_equal(live_of(*stage), Limits::stage_peers_max))
+    return fail(ErrorCode::kRefused,
+                fmt::format("stage {} has {} peers, as many as average together", stage->value,
+                            Limits::stage_peers_max));
   Seat seat{id, *stage, Incarnation{1}};
   std::uint64_t contributions = 0;
   double seconds = 0;
@@ -81,6 +96,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
     seat.incarnation.value = before->seat.incarnation.value + 1;
     contributions = before->contributions;
     if (before->seat.stage == *stage) seconds = before->seconds_per_microbatch;
+    std::erase(lost_, seat.peer);
   } else {
     ++next_peer_;
   }
@@ -128,7 +144,22 @@ void Membership::heartbeat(const wire::Heartbeat& beat) {
 }
 
 void Membership::fence(const Seat& seat) {
-  if (is_current(seat)) members_.at(seat.peer).state = MemberState::kLost;
+  if (!is_current(seat)) return;
+  members_.at(seat.peer).state = MemberState::kLost;
+  lost_.push_back(seat.peer);
+  rosters_.forget(seat.peer);
+  std::erase_if(next_told_, [&](const auto& told) { return told.first.peer == seat.peer; });
+}
+
+std::optional<PeerId> Membership::long_gone() const {
+  if (lost_.size() <= knobs().lost_peers_kept) return std::nullopt;
+  return lost_.front();
+}
+
+void Membership::forget(PeerId lost) {
+  SWARMLINE_CHECK(members_.at(lost).state == MemberState::kLost);
+  std::erase(lost_, lost);
+  members_.erase(lost);
 }
 
 std::vector<Seat> Membership::ready_of(StageId stage) const {
@@ -171,6 +202,13 @@ std::vector<StageId> Membership::empty_stages() const {
   return empty;
 }
 
+std::set<StageId> Membership::averaging_with(StageId stage) const {
+  std::set<StageId> stages;
+  for (const GroupId group : groups_.groups_of(stage))
+    for (const StageId other : groups_.stages_of(group)) stages.insert(other);
+  return stages;
+}
+
 std::set<Seat> Membership::refresh_views() {
   struct Stage {
     std::vector<Seat> ready, staying, fetching;
@@ -178,6 +216,7 @@ std::set<Seat> Membership::refresh_views() {
     std::uint32_t measured = 0;
   };
   std::map<StageId, Stage> stages;
+  for (std::uint16_t s = 0; s < targets_.size(); ++s) stages[StageId{s}];
   for (const auto& [peer, member] : members_) {
     Stage& stage = stages[member.seat.stage];
     if (member.state == MemberState::kFollowing) stage.fetching.push_back(member.seat);
@@ -189,11 +228,13 @@ std::set<Seat> Membership::refresh_views() {
   }
   std::set<Seat> changed;
   for (auto& [id, stage] : stages) {
-    if (mates_[id] != stage.ready) {
-      changed.insert(stage.ready.begin(), stage.ready.end());
-      changed.insert(stage.fetching.begin(), stage.fetching.end());
-      mates_[id] = stage.ready;
-    }
+    RosterDesk::Addresses serving;
+    for (const Seat& seat : stage.ready) serving.emplace(seat, members_.at(seat.peer).address);
+    if (rosters_.update(id, serving))
+      for (const StageId reader : averaging_with(id)) {
+        changed.insert(stages[reader].ready.begin(), stages[reader].ready.end());
+        changed.insert(stages[reader].fetching.begin(), stages[reader].fetching.end());
+      }
     if (id.value == 0) continue;
     const double usual = stage.measured > 0 ? stage.seconds / stage.measured : 1;
     std::map<Seat, double> speeds;
@@ -207,18 +248,27 @@ std::set<Seat> Membership::refresh_views() {
   return changed;
 }
 
-wire::Membership Membership::view_for(const Seat& seat) const {
+wire::Membership Membership::view_for(const Seat& seat) {
+  rosters_.forget(seat);
+  next_told_.erase(seat);
+  return news_for(seat);
+}
+
+wire::Membership Membership::news_for(const Seat& seat) {
   wire::Membership view;
   *view.mutable_to() = to_wire(seat);
-  view.set_serial(serial_);
-  auto add = [this](wire::PeerInfo* info, const Seat& other) {
-    *info->mutable_seat() = to_wire(other);
-    info->set_address(members_.at(other.peer).address);
-  };
-  if (const auto mates = mates_.find(seat.stage); mates != mates_.end())
-    for (const Seat& mate : mates->second)
-      if (mate.peer != seat.peer) add(view.add_mates(), mate);
-  for (const Seat& next : candidates_.known_to(seat)) add(view.add_next(), next);
+  for (const StageId stage : averaging_with(seat.stage))
+    if (auto news = rosters_.news_for(seat, stage)) *view.add_rosters() = std::move(*news);
+  const std::set<Seat>& next = candidates_.known_to(seat);
+  const auto [told, first] = next_told_.try_emplace(seat);
+  view.set_same_next(!first && told->second == next);
+  told->second = next;
+  if (view.same_next()) return view;
+  for (const Seat& candidate : next) {
+    wire::PeerInfo* info = view.add_next();
+    *info->mutable_seat() = to_wire(candidate);
+    info->set_address(members_.at(candidate.peer).address);
+  }
   return view;
 }
 

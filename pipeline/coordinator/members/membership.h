@@ -1,9 +1,12 @@
 // Who is in the run: seats, addresses, readiness, when last heard. Pure: instants are passed in.
-//   Thread: control thread. Bounds: Limits::peers_max peers.
+//   Thread: control thread.
+//   Bounds: Limits::peers_max peers at a time, and knobs().lost_peers_kept that went last, which
+//           get their numbers back if they come again. No number is given twice.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +18,8 @@
 #include "base/units.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/members/candidate_desk.h"
+#include "pipeline/coordinator/members/roster_desk.h"
+#include "pipeline/protocol/group_plan.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -45,8 +50,9 @@ struct Member {
 
 class Membership {
  public:
-  // `targets`: peers wanted per stage.
-  explicit Membership(std::vector<std::uint32_t> targets);
+  // `targets`: peers wanted per stage. `tied`: those of the first and the last stage average an
+  // embedding that both have.
+  explicit Membership(std::vector<std::uint32_t> targets, bool tied = false);
 
   // Seats a newcomer at `chosen`, or at the emptiest stage against its target, then beyond targets
   // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
@@ -69,6 +75,9 @@ class Membership {
   void heartbeat(const wire::Heartbeat& beat);
   // The seat is over.
   void fence(const Seat& seat);
+  // Whoever of more than knobs().lost_peers_kept went first.
+  std::optional<PeerId> long_gone() const;
+  void forget(PeerId lost);
 
   bool is_current(const Seat& seat) const;
   // Serves its stage now: it hears of everything. Follows it: it hears of commits and losses.
@@ -87,20 +96,29 @@ class Membership {
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
   std::size_t live_of(StageId stage) const;   // building or more
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
+  PeerId newest() const { return PeerId{next_peer_ - 1}; }
   // Ids of an earlier coordinator's peers are not given again.
   void begin_after(PeerId newest) { next_peer_ = std::max(next_peer_, newest.value + 1); }
   // Brings everybody's view of mates and of the next stage up to date; returns those whose view is
   // another than before, sorted.
   std::set<Seat> refresh_views();
-  wire::Membership view_for(const Seat& seat) const;  // as last refreshed
+  // The seat's, or shadow's, as last refreshed; all of it, and what it has not been told yet.
+  wire::Membership view_for(const Seat& seat);
+  wire::Membership news_for(const Seat& seat);
+  const RosterDesk& rosters() const { return rosters_; }
 
  private:
+  Result<StageId> place(PeerId newcomer, std::uint64_t memory_bytes) const;
+  std::set<StageId> averaging_with(StageId stage) const;  // itself, too
+
   std::vector<std::uint32_t> targets_;
   std::map<PeerId, Member> members_;
-  std::map<StageId, std::vector<Seat>> mates_;  // as in the views
+  GroupPlan groups_;
+  RosterDesk rosters_;  // as in the views
   CandidateDesk candidates_;
+  std::map<Seat, std::set<Seat>> next_told_;  // the candidates that each knows
+  std::deque<PeerId> lost_;                   // in the order in which they went
   std::uint32_t next_peer_ = 1;
-  std::uint64_t serial_ = 0;
 };
 
 }  // namespace swarmline

@@ -58,7 +58,7 @@ bool Relocation::is_needed(const Member& member) const {
   if (in_.members.staying_of(seat.stage).empty() || in_.takeovers.catches_up(member)) return true;
   for (const Phase& phase : in_.ledger.open_phases())
     if (phase.kind == PhaseKind::kTrain &&
-        !in_.ledger.owned_by(phase, seat.stage, seat.peer).empty())
+        std::ranges::binary_search(in_.ledger.owners(phase, seat.stage), seat))
       return true;
   if (in_.round.is_active() &&
       in_.round.board().is_member(in_.shape.groups.groups_of(seat.stage).front(), seat))

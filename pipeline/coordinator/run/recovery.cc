@@ -33,6 +33,7 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
     collected.last_commit = run.last_commit;
     collected.committed = run.last_commit->version;
   }
+  in_.members.begin_after(run.newest_peer);
   for (const SeatRecord& seat : run.seats) in_.members.restore(seat, seat.state == "active");
   for (const Seat& seat : in_.members.away()) collected.awaited.insert(seat);
   heard_nobody_ = heard_nobody;

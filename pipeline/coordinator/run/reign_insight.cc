@@ -1,6 +1,7 @@
 #include "pipeline/coordinator/run/reign_insight.h"
 
 #include "pipeline/coordinator/run/status_report.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
 namespace {
@@ -34,7 +35,7 @@ std::set<MicrobatchId> relying_on_tries(const CoordinatorParts& parts) {
 std::vector<NamedSize> sizes_of(const CoordinatorParts& parts) {
   const std::uint64_t members = parts.members.members().size();
   return {
-      {"coordinator.members", members, Limits::peers_max},
+      {"coordinator.members", members, Limits::peers_max + knobs().lost_peers_kept},
       {"coordinator.status_bytes",
        to_json(status_of(parts.status_sources(), "", parts.alarms.now())).size(),
        kStatusBytes + kStatusBytesOfMember * members},

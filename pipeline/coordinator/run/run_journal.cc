@@ -21,6 +21,7 @@ constexpr const char* kCodecs = "codecs";
 constexpr const char* kStarted = "started";
 constexpr const char* kStopping = "stopping";
 constexpr const char* kEnded = "ended";
+constexpr const char* kNewestPeer = "newest_peer";
 }  // namespace
 
 namespace {
@@ -89,6 +90,7 @@ Result<JournaledRun> RunJournal::read() {
   SWARMLINE_TRY(take(kStarted, run.started));
   SWARMLINE_TRY(take(kStopping, run.stopping));
   SWARMLINE_TRY(take(kEnded, run.ended));
+  SWARMLINE_TRY(take(kNewestPeer, run.newest_peer.value));
   auto updates = journal.get_meta(kEraUpdates);
   if (!updates) return std::unexpected(std::move(updates).error());
   run.era_updates_known = updates->has_value() || run.era_version == 0;
@@ -136,6 +138,18 @@ void RunJournal::record_checkpoint(const std::string& path) {
 }
 void RunJournal::record_codecs(const std::string& codecs) {
   put(kCodecs, codecs);
+}
+
+void RunJournal::record_new_seat(const SeatRecord& seat) {
+  writer_.give(seat);
+  if (seat.seat.incarnation.value > 1)
+    writer_.give(ForgottenSeats{.peer = seat.seat.peer, .below = seat.seat.incarnation});
+}
+
+// Its number first: where the journal does not have the peer, it has that.
+void RunJournal::forget_peer(PeerId peer, PeerId newest) {
+  put(kNewestPeer, std::to_string(newest.value));
+  writer_.give(ForgottenSeats{.peer = peer, .below = std::nullopt});
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {

@@ -33,7 +33,8 @@ struct JournaledRun {
   std::string checkpoint;             // the newest one; empty: none
   std::optional<std::string> codecs;  // of its boundaries, as chosen last
   std::optional<CommitRecord> last_commit;
-  std::vector<SeatRecord> seats;  // oldest incarnations first
+  PeerId newest_peer;             // that was given a number, of those that are forgotten
+  std::vector<SeatRecord> seats;  // of the others, oldest incarnations first
 
   // Peers may still hold open steps of this era.
   bool is_training() const { return started == std::uint64_t{era.value} + 1 && !ended; }
@@ -65,6 +66,10 @@ class RunJournal {
   void record_checkpoint(const std::string& path);
   void record_codecs(const std::string& codecs);
   void record_seat(const SeatRecord& seat) { writer_.give(seat); }
+  // A new seat: those that the peer had before say nothing any more.
+  void record_new_seat(const SeatRecord& seat);
+  // It won't come again; `newest`: the highest number that a peer has.
+  void forget_peer(PeerId peer, PeerId newest);
   void record_commit(const CommitRecord& commit) { writer_.give(commit); }
   // For people: nothing that is said waits for it.
   void record_event(double wall_seconds, const std::string& kind, const std::string& detail) {

@@ -160,11 +160,11 @@ void StandbyReplicas::tell_commit(const CommitOrder& commit, const std::set<Stag
   }
 }
 
-void StandbyReplicas::tell_views(const std::set<Seat>& changed, const Membership& members) {
+void StandbyReplicas::tell_views(const std::set<Seat>& changed, Membership& members) {
   for (const auto& [shadow, entry] : in_.shadows.all())
     if (entry.follows &&
         std::ranges::any_of(changed, [&](const Seat& seat) { return seat.stage == shadow.stage; }))
-      in_.outbox.send(shadow, make_frame(MessageKind::kMembership, members.view_for(shadow)));
+      in_.outbox.send(shadow, make_frame(MessageKind::kMembership, members.news_for(shadow)));
 }
 
 void StandbyReplicas::on_rollback() {

@@ -68,7 +68,7 @@ class StandbyReplicas final : public RunObserver {
   // Stages where a shadow has yet to fetch what is committed now.
   std::set<StageId> stages_to_keep_for() const;
   // Of those stages others serve or are known than before.
-  void tell_views(const std::set<Seat>& changed, const Membership& members);
+  void tell_views(const std::set<Seat>& changed, Membership& members);
   void tell_commit(const CommitOrder& commit, const std::set<StageId>& keepers);
 
   // What a lost host's shadow of that stage held stays for its host, which takes the stage over.

@@ -6,15 +6,12 @@
 
 #include "base/check.h"
 #include "base/marks.h"
-#include "engine/collective/slices.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
 namespace {
-// Slices begin on whole codec blocks (4096 elements is the largest) and cache lines.
-constexpr std::uint64_t kSliceAlignment = 4096;
 // Attempts that follow each other quickly: most links that break stand again at once.
 constexpr std::uint32_t kQuickAttempts = 8;
 constexpr std::uint32_t kManyAttempts = 64;
@@ -55,50 +52,9 @@ std::vector<Seat> CommitRound::keepers_of(GroupId group) const {
   return keepers;
 }
 
-wire::ReduceGroup CommitRound::group_of(GroupId id) const {
-  const ReduceBoard::Members& members = board_.members(id);
-  wire::ReduceGroup group;
-  group.set_group(id.value);
-  group.set_attempt(board_.attempt(id).value);
-  for (const Seat& seat : members) {
-    wire::GroupMember* member = group.add_members();
-    *member->mutable_seat() = to_wire(seat);
-    member->set_address(in_.members.members().at(seat.peer).address);
-  }
-  const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
-  const std::vector<std::uint64_t> bounds =
-      slice_bounds(in_.shape.elements_of(id), equal, kSliceAlignment);
-  for (std::size_t i = 1; i < bounds.size(); ++i) group.add_slice_ends(bounds[i]);
-  return group;
-}
-
-// What somebody else owned would be in no sum.
-void CommitRound::check_owners(GroupId group) const {
-  const ReduceBoard::Members& board = board_.members(group);
-  const std::set<Seat> members(board.begin(), board.end());
-  for (const StageId stage : in_.shape.groups.stages_of(group))
-    for (const Seat& owner : in_.ledger.owners(phase(), stage))
-      SWARMLINE_CHECK_MSG(members.contains(owner),
-                          to_string(owner) + " owns microbatches and does not average");
-}
-
 // Tells each member of these groups what its accumulator must hold and whom it averages with.
 void CommitRound::send_seals(const std::vector<GroupId>& groups) {
-  std::map<Seat, wire::Seal> seals;
-  for (const GroupId group : groups) {
-    check_owners(group);
-    const wire::ReduceGroup round = group_of(group);
-    for (const Seat& seat : board_.members(group)) *seals[seat].add_groups() = round;
-  }
-  for (auto& [seat, seal] : seals) {
-    *seal.mutable_phase() = to_wire(phase());
-    for (const IndexRange& range : in_.ledger.owned_by(phase(), seat.stage, seat.peer)) {
-      wire::Range* owned = seal.add_owned();
-      owned->set_first(range.first);
-      owned->set_count(range.count);
-    }
-    in_.outbox.send(seat, make_frame(MessageKind::kSeal, seal));
-  }
+  seals_.send(board_, phase(), groups);
   arm_deadline(knobs().reduce_deadline);
 }
 
@@ -200,9 +156,9 @@ void CommitRound::send_fetch(GroupId group, const std::vector<Seat>& to) {
 }
 
 void CommitRound::fetch_late(GroupId group) {
-  if (!board_.held(group) || std::ranges::none_of(board_.holders(group), [this](const Seat& seat) {
-        return link_seat(seat).has_value();
-      }))
+  if (!board_.has_late(group) || !board_.held(group) ||
+      std::ranges::none_of(board_.holders(group),
+                           [this](const Seat& seat) { return link_seat(seat).has_value(); }))
     return;
   const std::vector<Seat> late = board_.take_late(group);
   if (late.empty()) return;
@@ -449,6 +405,7 @@ void CommitRound::end() {
 void CommitRound::check_invariants() const {
   SWARMLINE_CHECK(board_.active() || broken_links_.empty());
   if (!board_.active()) return;
+  board_.check_invariants();
   SWARMLINE_CHECK(in_.phases.is_sealed(phase()) && in_.ledger.is_open(phase()));
   for (const GroupId group : board_.groups())
     for (const Seat& seat : board_.members(group))

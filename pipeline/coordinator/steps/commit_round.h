@@ -32,6 +32,7 @@
 #include "pipeline/coordinator/steps/leases.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/coordinator/steps/reduce_board.h"
+#include "pipeline/coordinator/steps/seal_writer.h"
 #include "pipeline/ledger/ledger.h"
 
 namespace swarmline {
@@ -51,7 +52,13 @@ class CommitRound final : public RunObserver {
     EventLog& events;
     Rulings& rulings;
   };
-  explicit CommitRound(const Needs& needs) : in_(needs), deadline_(needs.alarms) {}
+  explicit CommitRound(const Needs& needs)
+      : in_(needs),
+        seals_({.shape = needs.shape,
+                .members = needs.members,
+                .ledger = needs.ledger,
+                .outbox = needs.outbox}),
+        deadline_(needs.alarms) {}
 
   // The step is complete: seals it and begins its rounds.
   void begin(std::uint64_t step, Term term);
@@ -83,9 +90,7 @@ class CommitRound final : public RunObserver {
   void check_invariants() const;
 
  private:
-  void check_owners(GroupId group) const;
   void send_seals(const std::vector<GroupId>& groups);
-  wire::ReduceGroup group_of(GroupId id) const;
   std::vector<Seat> members_of(GroupId group) const;
   std::vector<Seat> keepers_of(GroupId group) const;
   std::optional<Seat> link_seat(const Seat& holder) const;
@@ -105,6 +110,7 @@ class CommitRound final : public RunObserver {
   void on_deadline();
 
   Needs in_;
+  SealWriter seals_;
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;

@@ -32,6 +32,13 @@ bool ReduceBoard::Group::kept() const {
   return std::all_of(kept.begin(), kept.end(), [](const auto& entry) { return entry.second; });
 }
 
+// Nobody else's reports are among the digests, and no keeper is a member.
+bool ReduceBoard::Group::all_reported() const {
+  const auto of_keepers = std::ranges::count_if(
+      keepers, [this](const Seat& keeper) { return digests.contains(keeper); });
+  return digests.size() == members.size() + static_cast<std::size_t>(of_keepers);
+}
+
 void ReduceBoard::begin(std::uint64_t step, std::map<GroupId, Members> groups,
                         std::map<GroupId, Members> keepers, RoundAttempt attempt) {
   active_ = true;
@@ -175,7 +182,7 @@ ReduceBoard::Members ReduceBoard::missing(GroupId id) const {
 
 ReduceBoard::Members ReduceBoard::settle_differences(GroupId id) {
   Group& group = groups_.at(id);
-  if (group.broken || group.members.empty() || !missing(id).empty()) return {};
+  if (group.broken || group.members.empty() || !group.all_reported()) return {};
   const std::uint64_t right = digest(id);
   if (2 * group.votes().at(right) <= group.members.size()) {
     group.digests.clear();
@@ -195,8 +202,8 @@ ReduceBoard::Members ReduceBoard::settle_differences(GroupId id) {
 bool ReduceBoard::done() const {
   return active_ && std::all_of(groups_.begin(), groups_.end(), [this](const auto& entry) {
            const Group& group = entry.second;
-           return !group.broken && !group.members.empty() && missing(entry.first).empty() &&
-                  group.kept() && holders(entry.first).size() == group.digests.size();
+           return !group.broken && !group.members.empty() && group.all_reported() && group.kept() &&
+                  holders(entry.first).size() == group.digests.size();
          });
 }
 
@@ -219,6 +226,14 @@ std::vector<Seat> ReduceBoard::missing() const {
   for (const auto& [id, group] : groups_)
     for (const Seat& seat : missing(id)) seats.push_back(seat);
   return seats;
+}
+
+void ReduceBoard::check_invariants() const {
+  for (const auto& [id, group] : groups_) {
+    SWARMLINE_CHECK(group.all_reported() == missing(id).empty());
+    for (const auto& [seat, said] : group.digests)
+      SWARMLINE_CHECK(contains(group.members, seat) != contains(group.keepers, seat));
+  }
 }
 
 }  // namespace swarmline

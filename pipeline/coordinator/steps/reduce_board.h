@@ -47,6 +47,7 @@ class ReduceBoard {
   void seat_keeper(const Seat& keeper, const Seat& seat);
   // Members and keepers that have not reported are late, whatever it was told before.
   void all_late(GroupId group);
+  bool has_late(GroupId group) const { return !groups_.at(group).late.empty(); }
   // Late members and keepers that shall fetch the result now: kFetchersPerHolder at
   // a time.
   Members take_late(GroupId group);
@@ -80,6 +81,7 @@ class ReduceBoard {
   std::vector<GroupResult> results() const;
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
   std::vector<Seat> missing() const;  // of all groups
+  void check_invariants() const;
 
  private:
   struct Said {
@@ -97,6 +99,7 @@ class ReduceBoard {
 
     std::map<std::uint64_t, std::size_t> votes() const;
     bool kept() const;
+    bool all_reported() const;  // the members; O(keepers)
   };
   bool active_ = false;
   std::uint64_t step_ = 0;

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "engine/collective/slices.h"
 #include "engine/optimizer/flat_optimizer.h"
 
 namespace swarmline {
@@ -119,8 +120,12 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
   round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
   round.spec.elements = region.size / size_bytes(layout.dtype);
   round.spec.dtype = layout.dtype;
-  round.spec.bounds = group.slice_ends;
-  round.spec.bounds.insert(round.spec.bounds.begin(), 0);
+  if (group.slice_ends.empty()) {
+    round.spec.bounds = equal_slice_bounds(round.spec.elements, round.spec.ranks);
+  } else {
+    round.spec.bounds = group.slice_ends;
+    round.spec.bounds.insert(round.spec.bounds.begin(), 0);
+  }
   round.input =
       BytesView(context_.state.accumulator(phase.step)).subspan(region.first, region.size);
   round.output = context_.state.reduced().subspan(region.first, region.size);

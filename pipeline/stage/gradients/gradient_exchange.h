@@ -43,8 +43,8 @@ struct SealedGroup {
   };
   GroupId group;
   RoundAttempt attempt;
-  std::vector<Member> members;  // in rank order
-  std::vector<std::uint64_t> slice_ends;
+  std::vector<Member> members;            // in rank order
+  std::vector<std::uint64_t> slice_ends;  // empty: equal slices
 };
 
 class GradientExchange {

@@ -181,6 +181,8 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
         flow_.on_stall(from_wire(stall.stalled()), from_wire(stall.id()));
         return {};
       });
+    case MessageKind::kSeal:
+      return on_seal_arrived(frame);
     case MessageKind::kResume:
       return on_resume();
     case MessageKind::kPiece:
@@ -195,10 +197,14 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
                                     [this](const auto& commit) { return commits_.follow(commit); });
       [[fallthrough]];
     default:
-      if (!busy()) return in_order(frame);
-      if (inbox_.push(frame)) return {};
-      return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
+      return when_its_turn_comes(frame);
   }
+}
+
+Result<void> SeatedStage::when_its_turn_comes(const Frame& frame) {
+  if (!busy()) return in_order(frame);
+  if (inbox_.push(frame)) return {};
+  return fail(ErrorCode::kCorrupt, "too much to do before a commit is applied");
 }
 
 void SeatedStage::drain_inbox() {
@@ -271,6 +277,16 @@ Result<void> SeatedStage::on_fetch(const wire::FetchReduced& message) {
 }
 
 Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
+  if (!membership.same_next()) set_candidates(membership);
+  for (const wire::Roster& news : membership.rosters()) {
+    SWARMLINE_TRY(rosters_.apply(news));
+    if (news.stage() == stage().value) set_mates();
+  }
+  flow_.retry_seeking();
+  return {};
+}
+
+void SeatedStage::set_candidates(const wire::Membership& membership) {
   std::vector<NextStage::Candidate> candidates;
   for (const wire::PeerInfo& info : membership.next()) {
     candidates.push_back({.seat = from_wire(info.seat()),
@@ -279,17 +295,27 @@ Result<void> SeatedStage::on_membership(const wire::Membership& membership) {
     context_.links.set_address(candidates.back().seat, info.address());
   }
   flow_.set_candidates(candidates);
+}
+
+void SeatedStage::set_mates() {
   std::vector<Seat> mates;
   std::uint32_t rank = 0;
-  for (const wire::PeerInfo& info : membership.mates()) {
-    mates.push_back(from_wire(info.seat()));
-    context_.links.set_address(mates.back(), info.address());
-    rank += mates.back().peer < context_.self.peer ? 1 : 0;
+  for (const auto& [mate, address] : rosters_.serving(stage())) {
+    if (mate.peer == context_.self.peer) continue;
+    mates.push_back(mate);
+    context_.links.set_address(mate, address);
+    rank += mate.peer < context_.self.peer ? 1 : 0;
   }
   flow_.set_share(rank, static_cast<std::uint32_t>(mates.size()) + 1);
   gradients_.set_mates(mates);
-  flow_.retry_seeking();
-  return {};
+}
+
+// Lists change while a seal waits for its turn: what it names is written down now.
+Result<void> SeatedStage::on_seal_arrived(const Frame& frame) {
+  auto seal = parse<wire::Seal>(frame);
+  if (!seal) return std::unexpected(seal.error());
+  SWARMLINE_TRY(rosters_.name_members(*seal));
+  return when_its_turn_comes(make_frame(MessageKind::kSeal, *seal));
 }
 
 // ---- What peers say -----------------------------------------------------------------------------

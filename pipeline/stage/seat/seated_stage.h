@@ -18,6 +18,7 @@
 #include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/stage/common/phase_book.h"
+#include "pipeline/stage/common/rosters.h"
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/common/stage_jobs.h"
 #include "pipeline/stage/gradients/commit_queue.h"
@@ -107,6 +108,10 @@ class SeatedStage {
   bool busy() const { return runner_.settling() || !commits_.empty(); }
   void drain_inbox();
   Result<void> on_membership(const wire::Membership& membership);
+  void set_candidates(const wire::Membership& membership);
+  void set_mates();
+  Result<void> on_seal_arrived(const Frame& frame);
+  Result<void> when_its_turn_comes(const Frame& frame);
   Result<void> on_open(const wire::OpenPhase& open);
   Result<void> on_fetch(const wire::FetchReduced& message);
   Result<void> on_resume();
@@ -124,6 +129,7 @@ class SeatedStage {
   ParameterState state_;
   StageContext context_;
   StageJobs jobs_;
+  Rosters rosters_;
   PhaseBook phases_;
   LeaseIntake leases_;
   Contributions contributions_;

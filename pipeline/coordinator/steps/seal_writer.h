@@ -1,0 +1,45 @@
+// Seals: what each member's accumulator must hold, and whom it averages with.
+//   What:      a group's members are named by the lists of those who serve its stages, where these
+//              are its members and the receiver has the lists; else one by one.
+//   Ownership: what it is made with outlives it. Thread: control thread.
+//   Errors:    whoever owns microbatches of a group and is no member aborts: they would be in no
+//              sum.
+//   Bounds:    one pass over a stage's cells; a message for each member, which is as long as what
+//              it owns.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/steps/reduce_board.h"
+#include "pipeline/ledger/ledger.h"
+
+namespace swarmline {
+
+class SealWriter {
+ public:
+  struct Needs {
+    const RunShape& shape;
+    const Membership& members;
+    const Ledger& ledger;
+    Outbox& outbox;
+  };
+  explicit SealWriter(const Needs& needs) : in_(needs) {}
+
+  // To each member of these groups, as the board has them.
+  void send(const ReduceBoard& board, const Phase& phase, const std::vector<GroupId>& groups);
+
+ private:
+  void check_owners(const ReduceBoard& board, const Phase& phase, GroupId group) const;
+  wire::ReduceGroup group_by_name(const ReduceBoard& board, GroupId id) const;
+  std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard& board, GroupId id) const;
+  bool has_lists(const Seat& seat, GroupId id) const;
+
+  Needs in_;
+};
+
+}  // namespace swarmline

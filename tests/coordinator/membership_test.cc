@@ -1,0 +1,212 @@
+// Who sits where, who is told of it, and who is forgotten.
+#include "pipeline/coordinator/members/membership.h"
+
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+#include "pipeline/protocol/knobs.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+wire::Hello hello(const std::string& address) {
+  wire::Hello hello;
+  hello.set_address(address);
+  return hello;
+}
+
+TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
+  Membership membership({2, 1});
+  std::map<StageId, int> seats;
+  std::vector<Seat> joined;
+  for (int i = 0; i < 3; ++i) {
+    const auto seat = membership.join(hello("a"));
+    ASSERT_TRUE(seat.has_value());
+    ++seats[seat->stage];
+    joined.push_back(*seat);
+    EXPECT_FALSE(membership.formed());
+  }
+  EXPECT_EQ(seats[StageId{0}], 2);
+  EXPECT_EQ(seats[StageId{1}], 1);
+  for (const Seat& seat : joined) {
+    EXPECT_FALSE(membership.formed());
+    membership.at(seat.peer).state = MemberState::kReady;
+  }
+  EXPECT_TRUE(membership.formed());
+  // One more that still builds its stage is beyond those wanted.
+  ASSERT_TRUE(membership.join(hello("b")).has_value());
+  EXPECT_TRUE(membership.formed());
+}
+
+TEST(Membership, OnlyTheCurrentSeatCounts) {
+  Membership membership({1});
+  const Seat seat = *membership.join(hello("a"));
+  EXPECT_TRUE(membership.is_current(seat));
+  EXPECT_FALSE(membership.is_current({seat.peer, seat.stage, Incarnation{2}}));
+  EXPECT_FALSE(membership.is_current({PeerId{9}, seat.stage, seat.incarnation}));
+  membership.fence(seat);
+  EXPECT_FALSE(membership.is_current(seat));
+}
+
+// Too slow for any of its work to count, it is not taken to be as fast as before.
+TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
+  Membership membership({1});
+  const Seat seat = *membership.join(hello("a"));
+  const auto seconds = [&] { return membership.at(seat.peer).seconds_per_microbatch; };
+  const auto ns = [](Duration busy) { return static_cast<std::uint64_t>(busy.count()); };
+  membership.measured(seat, ns(2s), 0);  // of an unknown part of a microbatch
+  EXPECT_EQ(seconds(), 0);
+  membership.measured(seat, ns(12s), 4);
+  EXPECT_DOUBLE_EQ(seconds(), 3);
+  membership.measured(seat, ns(1s), 0);
+  membership.measured(seat, 0, 0);
+  EXPECT_DOUBLE_EQ(seconds(), 3);
+  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(100s), 0);
+  EXPECT_NEAR(seconds(), 100, 1);
+  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(12s), 4);
+  EXPECT_NEAR(seconds(), 3, 0.1);
+}
+
+std::size_t mates_in(const wire::Membership& view) {
+  return view.rosters_size() == 0 ? 0 : static_cast<std::size_t>(view.rosters(0).members_size());
+}
+
+std::vector<Seat> seat_ready(Membership& membership, int peers) {
+  std::vector<Seat> seats;
+  for (int i = 0; i < peers; ++i) {
+    seats.push_back(*membership.join(hello("host:" + std::to_string(i + 1))));
+    membership.at(seats.back().peer).state = MemberState::kReady;
+  }
+  return seats;
+}
+
+TEST(Membership, AViewNamesItsStageAndTheNextWithinItsBound) {
+  Membership membership({2, 40});
+  seat_ready(membership, 42);
+  const std::vector<Seat> first = membership.ready_of(StageId{0}),
+                          second = membership.ready_of(StageId{1});
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(membership.refresh_views().size(), 42U);
+  EXPECT_TRUE(membership.refresh_views().empty());
+  std::set<std::uint32_t> known;
+  for (const Seat& seat : first) {
+    const wire::Membership view = membership.view_for(seat);
+    EXPECT_EQ(mates_in(view), 2U);
+    EXPECT_EQ(view.next_size(), Limits::next_candidates_max);
+    for (const auto& info : view.next()) {
+      EXPECT_EQ(info.seat().stage(), 1U);
+      EXPECT_FALSE(info.address().empty());
+      EXPECT_TRUE(known.insert(info.seat().peer()).second)
+          << "both senders know the same ones and others nobody";
+    }
+  }
+  EXPECT_EQ(membership.view_for(second.front()).next_size(), 0);
+  EXPECT_EQ(mates_in(membership.view_for(second.front())), 40U);
+  // Its mates, and whoever sent to it.
+  membership.fence(second.front());
+  const std::set<Seat> changed = membership.refresh_views();
+  EXPECT_EQ(changed.size(), 40U);
+  EXPECT_EQ(changed.contains(first[0]) + changed.contains(first[1]), 1);
+  EXPECT_EQ(mates_in(membership.view_for(second.back())), 39U);
+}
+
+// However many they are, a change costs each of them a line.
+TEST(Membership, WhoHasAListIsToldWhatChanges) {
+  Membership membership({40});
+  const std::vector<Seat> seats = seat_ready(membership, 40);
+  membership.refresh_views();
+  for (const Seat& seat : seats) EXPECT_EQ(mates_in(membership.news_for(seat)), 40U);
+  EXPECT_EQ(membership.news_for(seats[1]).rosters_size(), 0) << "nothing is new";
+  membership.fence(seats[0]);
+  const Seat newcomer = seat_ready(membership, 1).front();
+  membership.refresh_views();
+  const wire::Membership news = membership.news_for(seats[1]);
+  EXPECT_TRUE(news.same_next());
+  ASSERT_EQ(news.rosters_size(), 1);
+  EXPECT_EQ(news.rosters(0).base(), 1U);
+  ASSERT_EQ(news.rosters(0).members_size(), 1);
+  EXPECT_EQ(from_wire(news.rosters(0).members(0).seat()), newcomer);
+  ASSERT_EQ(news.rosters(0).gone_size(), 1);
+  EXPECT_EQ(from_wire(news.rosters(0).gone(0)), seats[0]);
+  EXPECT_EQ(mates_in(membership.news_for(newcomer)), 40U) << "it has no list yet";
+}
+
+// Somebody who was not told of one change gets all of the next list.
+TEST(Membership, AListWithoutItsBaseIsSaidWhole) {
+  Membership membership({3});
+  const std::vector<Seat> seats = seat_ready(membership, 3);
+  membership.refresh_views();
+  membership.news_for(seats[0]);
+  membership.fence(seats[1]);
+  membership.refresh_views();
+  EXPECT_FALSE(membership.rosters().has(seats[0], StageId{0}));
+  membership.fence(seats[2]);
+  membership.refresh_views();
+  const wire::Membership news = membership.news_for(seats[0]);
+  EXPECT_EQ(news.rosters(0).base(), 0U);
+  EXPECT_EQ(mates_in(news), 1U);
+  EXPECT_TRUE(membership.rosters().has(seats[0], StageId{0}));
+}
+
+TEST(Membership, ThoseWhoShareAnEmbeddingHearOfEachOther) {
+  Membership membership({1, 1, 1}, true);
+  const std::vector<Seat> seats = seat_ready(membership, 3);
+  membership.refresh_views();
+  EXPECT_EQ(membership.view_for(seats[0]).rosters_size(), 2);
+  EXPECT_EQ(membership.view_for(seats[1]).rosters_size(), 1);
+  const Seat newcomer = *membership.join(hello("new"), StageId{2});
+  membership.at(newcomer.peer).state = MemberState::kReady;
+  const std::set<Seat> changed = membership.refresh_views();
+  EXPECT_TRUE(changed.contains(seats[0]));
+  EXPECT_EQ(membership.news_for(seats[0]).rosters(0).stage(), 2U);
+}
+
+// A run outlives any number of processes.
+TEST(Membership, OfThoseThatWentTheLastAreKept) {
+  Knobs few;
+  few.lost_peers_kept = 2;
+  const TurnedKnobs turned(few);
+  Membership membership({4});
+  const std::vector<Seat> seats = seat_ready(membership, 4);
+  for (const int gone : {1, 0, 2}) membership.fence(seats[static_cast<std::size_t>(gone)]);
+  ASSERT_EQ(membership.long_gone(), seats[1].peer);
+  membership.forget(seats[1].peer);
+  EXPECT_EQ(membership.long_gone(), std::nullopt);
+  EXPECT_FALSE(membership.is_current(seats[1]));
+  // One that is kept gets its number back, and makes room for another.
+  wire::Hello back = hello("host:1");
+  *back.mutable_previous() = to_wire(seats[0]);
+  const Seat again = *membership.join(back);
+  EXPECT_EQ(again.peer, seats[0].peer);
+  EXPECT_EQ(again.incarnation, Incarnation{2});
+  // One that is forgotten is new, and gets nobody's number.
+  wire::Hello forgotten = hello("host:2");
+  *forgotten.mutable_previous() = to_wire(seats[1]);
+  const Seat fresh = *membership.join(forgotten);
+  EXPECT_GT(fresh.peer, seats[3].peer);
+  EXPECT_EQ(membership.newest(), fresh.peer);
+}
+
+// Those that are gone take nobody's place.
+TEST(Membership, TheRunIsFullOfThoseThatAreThere) {
+  Membership membership(std::vector<std::uint32_t>(Limits::peers_max / Limits::stage_peers_max,
+                                                   std::uint32_t{Limits::stage_peers_max}));
+  Seat last;
+  for (int peer = 0; peer < Limits::peers_max; ++peer) {
+    const StageId stage{static_cast<std::uint16_t>(peer / Limits::stage_peers_max)};
+    last = *membership.join(hello("host"), stage);
+  }
+  const auto refused = membership.join(hello("host"), StageId{0});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  membership.fence(last);
+  EXPECT_TRUE(membership.join(hello("host"), last.stage).has_value());
+}
+
+}  // namespace
+}  // namespace swarmline
