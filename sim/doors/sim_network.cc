@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::uint16_t kFirstFreePort = 20'000;
 
+SimRoute reversed(SimRoute route) {
+  return {route.second, route.first};
+}
+
 std::vector<std::shared_ptr<SimConnection>> ends_where(
     const SimWire& wire, const std::function<bool(const SimConnection&)>& wanted) {
   std::vector<std::shared_ptr<SimConnection>> found;
@@ -309,15 +313,18 @@ void SimNetwork::unheard(SimNodeId node) {
   for (const auto& end : ends_where(*wire_, wanted)) end->unheard();
 }
 
-// What waited goes, unless something else is in its way; acknowledgements come again.
 void SimNetwork::reopened(SimRoute route) {
-  const auto there = [&](const SimConnection& end) { return end.route() == route; };
-  const auto back = [&](const SimConnection& end) {
-    return end.route() == SimRoute{route.second, route.first};
-  };
-  for (const auto& end : ends_where(*wire_, there)) end->acknowledged();
-  for (const auto& end : ends_where(*wire_, there)) end->flush();
-  for (const auto& end : ends_where(*wire_, back)) end->acknowledged();
+  EndsByRoute ends;
+  for (const auto& [id, end] : wire_->ends)
+    if (end->route() == route || end->route() == reversed(route)) ends[end->route()].push_back(end);
+  reopened(route, ends);
+}
+
+// What waited goes, unless something else is in its way; acknowledgements come again.
+void SimNetwork::reopened(SimRoute route, EndsByRoute& ends) {
+  for (const auto& end : ends[route]) end->acknowledged();
+  for (const auto& end : ends[route]) end->flush();
+  for (const auto& end : ends[reversed(route)]) end->acknowledged();
   if (wire_->is_blocked(route)) return;
   const auto entry = wire_->waiting.extract(route);
   if (entry.empty()) return;
@@ -325,13 +332,19 @@ void SimNetwork::reopened(SimRoute route) {
 }
 
 void SimNetwork::reopened(SimNodeId node) {
-  std::set<SimRoute> routes;
-  const auto note = [&](SimRoute route) {
-    if (route.first == node || route.second == node) routes.insert(route);
+  const auto of_node = [node](SimRoute route) {
+    return route.first == node || route.second == node;
   };
-  for (const auto& [id, end] : wire_->ends) note(end->route());
-  for (const auto& [route, waits] : wire_->waiting) note(route);
-  for (const SimRoute route : routes) reopened(route);
+  std::set<SimRoute> routes;
+  EndsByRoute ends;
+  for (const auto& [id, end] : wire_->ends) {
+    if (!of_node(end->route())) continue;
+    routes.insert(end->route());
+    ends[end->route()].push_back(end);
+  }
+  for (const auto& [route, waits] : wire_->waiting)
+    if (of_node(route)) routes.insert(route);
+  for (const SimRoute route : routes) reopened(route, ends);
 }
 
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {

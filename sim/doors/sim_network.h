@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "engine/net/network.h"
 #include "sim/doors/sim_link.h"
@@ -18,6 +19,7 @@
 
 namespace swarmline {
 
+class SimConnection;
 struct SimWire;
 
 class SimNetwork {
@@ -86,7 +88,9 @@ class SimNetwork {
   class NodeNetwork;
 
   void unheard(SimNodeId node);
+  using EndsByRoute = std::map<SimRoute, std::vector<std::shared_ptr<SimConnection>>>;
   void reopened(SimRoute route);
+  void reopened(SimRoute route, EndsByRoute& ends);
   void reopened(SimNodeId node);
 
   std::shared_ptr<SimWire> wire_;  // shared with connections

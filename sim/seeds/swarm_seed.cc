@@ -178,10 +178,19 @@ class Reference {
   Watch watch_;
 };
 
+void note_so_far(SimCluster& cluster, SeedOutcome& outcome) {
+  outcome.committed = cluster.journal().last_commit()->value_or(CommitRecord()).version;
+  outcome.steps = cluster.runtime().events();
+  outcome.virtual_seconds = to_seconds(cluster.elapsed());
+  outcome.peers = cluster.peers();
+  outcome.journal_records = cluster.journal_writes();
+}
+
 void begin_window(const LongRun& run, Watch& watch, SeedOutcome& outcome) {
   watch.cluster().runtime().node(kWorldNode).call_after(run.window, [&run, &watch, &outcome] {
     outcome.windows.push_back(watch.oracles().sizes().take_peaks());
-    if (run.on_window) run.on_window();
+    note_so_far(watch.cluster(), outcome);
+    if (run.on_window) run.on_window(outcome);
     begin_window(run, watch, outcome);
   });
 }
@@ -189,6 +198,7 @@ void begin_window(const LongRun& run, Watch& watch, SeedOutcome& outcome) {
 // The scenario once; fills in what it saw.
 void run_once(const SeedScenario& scenario, Reference& reference, SeedOutcome& outcome,
               const SeedTap& on_frame = {}) {
+  const std::uint64_t events_before = outcome.steps;
   const Duration waits = kLivenessWaits * scenario.knobs.patience;
   const LongRun& longer = scenario.longer;
   const bool stops = longer.lasts > Duration{};
@@ -219,7 +229,8 @@ void run_once(const SeedScenario& scenario, Reference& reference, SeedOutcome& o
         cluster.has_coordinator() ? cluster.coordinator().status_json() : "nobody leads"));
   if (ended() && cluster.outcome()->exit_code != 0)
     watch.violate("the run failed: " + cluster.outcome()->sentence);
-  outcome.committed = cluster.journal().last_commit()->value_or(CommitRecord()).version;
+  note_so_far(cluster, outcome);
+  outcome.steps += events_before;
   const std::uint64_t last = stops ? outcome.committed : scenario.swarm.config.run.steps;
   if (ended() && cluster.checkpoint().version() != last)
     watch.violate("it ended without a checkpoint of what it ended with");
@@ -234,11 +245,7 @@ void run_once(const SeedScenario& scenario, Reference& reference, SeedOutcome& o
   for (const EventRecord& event : *cluster.journal().events(kEventsShown))
     outcome.events.push_back(event.kind + ": " + event.detail);
   outcome.faults = injector.counts();
-  outcome.steps += cluster.runtime().events();
-  outcome.virtual_seconds = to_seconds(cluster.elapsed());
   outcome.trace_hash = cluster.trace_hash();
-  outcome.peers = cluster.peers();
-  outcome.journal_records = cluster.journal_writes();
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct LongRun {
   Duration lasts{};   // then it is asked to stop; 0: until its steps are done, as seeds
   Duration looks{};   // between two looks at invariants, and at what can be buried
   Duration window{};  // sizes are told of each
-  std::function<void()> on_window;
+  std::function<void(const struct SeedOutcome&)> on_window;
 };
 
 struct SeedScenario {

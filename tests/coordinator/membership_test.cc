@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "pipeline/protocol/knobs.h"
+#include "tests/harness/mark_expected.h"
 
 namespace swarmline {
 namespace {
@@ -51,6 +52,30 @@ TEST(Membership, OnlyTheCurrentSeatCounts) {
   EXPECT_FALSE(membership.is_current({PeerId{9}, seat.stage, seat.incarnation}));
   membership.fence(seat);
   EXPECT_FALSE(membership.is_current(seat));
+}
+
+// Where each answer to it is damaged on its way, a peer asks again and again: it would be another
+// one each time, and two hundred of them thousands within a minute.
+TEST(Membership, WhoNeverHeardOfItsLatestSeatIsStillThatPeer) {
+  const MarkExpected lost("membership.welcome_was_lost");
+  Membership membership({1});
+  wire::Hello again = hello("a");
+  again.set_name("one");
+  const Seat first = *membership.join(again);
+  membership.fence(first);
+  *again.mutable_previous() = to_wire(first);
+  for (std::uint32_t i = 2; i < 10; ++i) {
+    const Seat unheard = *membership.join(again);
+    EXPECT_EQ(unheard, (Seat{first.peer, first.stage, Incarnation{i}}));
+    membership.fence(unheard);
+  }
+  EXPECT_EQ(membership.members().size(), 1U);
+  wire::Hello other = again;
+  other.set_name("two");
+  EXPECT_NE(membership.join(other)->peer, first.peer);
+  other = again;
+  other.mutable_previous()->set_incarnation(1000);
+  EXPECT_NE(membership.join(other)->peer, first.peer) << "nobody gave it that";
 }
 
 // Too slow for any of its work to count, it is not taken to be as fast as before.

@@ -9,6 +9,7 @@
 #include "balancer/seating.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -84,9 +85,11 @@ void Membership::check_invariants() const {
 const Member* Membership::former(const wire::Hello& hello) const {
   const Seat before = from_wire(hello.previous());
   const auto known = members_.find(before.peer);
-  const bool same = known != members_.end() && known->second.state == MemberState::kLost &&
-                    known->second.seat == before && is_same(known->second, hello);
-  return same ? &known->second : nullptr;
+  if (known == members_.end() || known->second.state != MemberState::kLost ||
+      known->second.seat.incarnation < before.incarnation || !is_same(known->second, hello))
+    return nullptr;
+  if (known->second.seat != before) SWARMLINE_MARK("membership.welcome_was_lost");
+  return &known->second;
 }
 
 bool Membership::is_same(const Member& member, const wire::Hello& hello) {

@@ -59,7 +59,7 @@ class Membership {
   // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
   // when the run takes no more peers.
   Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
-  // The lost seat that the newcomer had; null: it is new.
+  // The lost seat that the newcomer had, or a later one whose welcome was lost; null: it is new.
   const Member* former(const wire::Hello& hello) const;
   // The process that had that seat asks: by its name, or by its address where only that is known.
   static bool is_same(const Member& member, const wire::Hello& hello);

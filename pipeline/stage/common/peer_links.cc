@@ -49,7 +49,16 @@ void PeerLinks::set_identity(RunIdentity identity) {
 }
 
 void PeerLinks::set_address(const Seat& peer, const std::string& address) {
-  if (!fenced(peer)) addresses_[peer.peer] = {peer.incarnation, address};
+  addresses_[peer.peer] = {peer.incarnation, address};
+  if (addresses_.size() > addresses_swept_at_) forget_addresses();
+}
+
+// Until there are many they are kept: most that lose a seat are back at the same address.
+void PeerLinks::forget_addresses() {
+  std::erase_if(addresses_, [this](const auto& entry) {
+    return fenced({entry.first, StageId{}, entry.second.incarnation});
+  });
+  addresses_swept_at_ = std::max(kAddressesKept, 2 * addresses_.size());
 }
 
 void PeerLinks::accept(std::shared_ptr<Connection> connection) {
@@ -110,9 +119,6 @@ bool PeerLinks::fenced(const Seat& seat) const {
 void PeerLinks::fence(const Seat& seat) {
   Incarnation& last = fenced_[seat.peer];
   last = std::max(last, seat.incarnation);
-  if (const auto known = addresses_.find(seat.peer);
-      known != addresses_.end() && known->second.incarnation <= last)
-    addresses_.erase(known);
   for (auto* links : {&dialled_, &accepted_})
     if (auto it = links->find(seat.peer); it != links->end() && fenced(it->second.seat))
       forget(*links, seat.peer);

@@ -33,6 +33,9 @@ struct RunIdentity {
 
 class PeerLinks {
  public:
+  // Of so many peers, or of twice those that it knows not to be gone, it keeps the address.
+  static constexpr std::size_t kAddressesKept = 256;
+
   struct Handlers {
     std::function<void(const Seat& from, Frame)> on_frame;
     std::function<void(const Seat& peer, const Error&)> on_lost;
@@ -86,12 +89,15 @@ class PeerLinks {
   Duration connect_timeout_;
   Handlers handlers_;
   RunIdentity identity_;
+  void forget_addresses();
+
   struct Place {
     Incarnation incarnation;
     std::string address;
   };
-  std::map<PeerId, Place> addresses_;     // of those that are not fenced
-  std::map<PeerId, Incarnation> fenced_;  // the highest
+  std::map<PeerId, Place> addresses_;
+  std::size_t addresses_swept_at_ = kAddressesKept;  // so many
+  std::map<PeerId, Incarnation> fenced_;             // the highest
   std::map<PeerId, Link> dialled_;
   std::map<PeerId, Link> accepted_;
   std::vector<std::shared_ptr<Connection>> ungreeted_;

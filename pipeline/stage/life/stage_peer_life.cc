@@ -223,7 +223,10 @@ void StagePeer::Impl::keep_state(std::function<void()> then) {
       log(LogLevel::kWarn, "{}: its state is not kept: {}", to_string(seat_),
           report.result.error().what);
     kept_ = std::move(*kept);
-    let_go(then);
+    // Its timers went on meanwhile: what they have put on the device stands on it.
+    queue_.clear(guard_.wrap([this, then] {
+      if (!life_.finished()) let_go(then);
+    }));
   });
   queue_.submit(std::move(job));
 }
