@@ -13,6 +13,7 @@ namespace {
 constexpr int kStoppedGaps = 3;  // of a peer's usual gaps between heartbeats: it was stopped
 // Where all others are as silent as one that is silent for too long, it is not they.
 constexpr int kSilenceShare = 2;
+constexpr double kLateShare = 0.1;
 }  // namespace
 
 FailureDetector::FailureDetector(const NetSection& net, double hop_timeout_seconds)
@@ -132,8 +133,9 @@ Duration FailureDetector::silence(const Seat& seat, Instant now) const {
   return now - pulses_.at(seat.peer).last_heard;
 }
 
-// Of thinned heartbeats that came all before, few are due since: where not even as many are late as
-// would be of those that are spread evenly, a silence says nothing of who is not late.
+// Of thinned heartbeats that came all before, few are due since: a silence says nothing of those
+// whose next is not. Half of what would be due, were they spread evenly, must be late, or a tenth
+// of all.
 bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now) const {
   if (silent.empty()) return false;
   Duration longest{}, quiet = Duration::max(), period{};
@@ -143,12 +145,13 @@ bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now)
   for (const auto& [peer, pulse] : pulses_) {
     quiet = std::min(quiet, now - pulse.last_heard);
     period = std::max(period, pulse.period);
-    late += now - pulse.last_heard > pulse.period ? 1 : 0;
+    const Instant beat = pulse.last_beat == Instant{} ? pulse.last_heard : pulse.last_beat;
+    late += now - beat > pulse.period ? 1 : 0;
   }
-  const double due =
-      std::min(1.0, to_seconds(quiet) / to_seconds(period)) * static_cast<double>(pulses_.size());
-  const bool nobody =
-      quiet > longest / kSilenceShare && static_cast<double>(kSilenceShare * late) >= due;
+  const auto all = static_cast<double>(pulses_.size());
+  const double due = std::min(1.0, to_seconds(quiet) / to_seconds(period)) * all;
+  const bool nobody = quiet > longest / kSilenceShare &&
+                      static_cast<double>(late) >= std::min(due / 2, kLateShare * all);
   if (nobody) SWARMLINE_MARK("failure_detector.hears_nobody");
   return nobody;
 }

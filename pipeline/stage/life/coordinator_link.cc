@@ -189,7 +189,7 @@ void CoordinatorLink::beat() {
     channel_->close();
   }
   const Duration pause = std::exchange(spreads_, false)
-                             ? period_ - spread_of(message.seat().peer(), period_ / 2)
+                             ? period_ - spread_of(message.seat().peer(), period_ - usual_)
                              : period_;
   if (pause != usual_) message.set_period_seconds(to_seconds(pause));
   notify(make_frame(MessageKind::kHeartbeat, message));
