@@ -139,6 +139,26 @@ TEST_F(GradientTest, WhoHadNothingIsAskedAgainAfterAPause) {
   EXPECT_EQ(asked().size(), 1U);
 }
 
+// Each try to dial it fails at once: this process has no descriptor left, say.
+TEST_F(GradientTest, AMateOutOfReachIsAskedAtAPaceForAsLongAsItTakes) {
+  const MarkExpected again("gradients.holders_asked_again"),
+      out_of_reach("piece_fetch.holder_out_of_reach");
+  gradients_.set_mates({bench_.other()});
+  gradients_.expect(round_of(0), 77);
+  std::size_t asks = asked().size();
+  gradients_.on_link_lost(bench_.other());
+  asks += asked().size();
+  ASSERT_EQ(asks, 2U) << "a link that ended says little";
+  const std::uint32_t pauses = 2 * knobs().fetch_tries_max;
+  for (std::uint32_t i = 0; i < pauses; ++i) {
+    for (int times = 0; times < 3; ++times) gradients_.on_link_lost(bench_.other());
+    EXPECT_TRUE(asked().empty());
+    bench_.run(knobs().refetch_delay);
+    EXPECT_EQ(asked().size(), 1U);
+  }
+  EXPECT_FALSE(bench_.failed().has_value());
+}
+
 TEST_F(GradientTest, WhatAShadowHeldIsHeldByItsHeirEvenWhereThatHasBegunToFetchIt) {
   const std::uint64_t digest = average_alone(0).digest();
   GradientExchange heir(bench_.context(), bench_.jobs(),

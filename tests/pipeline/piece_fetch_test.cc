@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/protocol/knobs.h"
+#include "tests/harness/mark_expected.h"
 
 namespace swarmline {
 namespace {
@@ -235,6 +236,44 @@ TEST(PieceFetch, ABrokenLinkIsAskedAgain) {
   EXPECT_TRUE(fetch.asks().empty());
   fetch.on_link_lost(holder(1));
   EXPECT_EQ(fetch.asks(), asks);
+}
+
+TEST(PieceFetch, AHolderOutOfReachIsLeftAloneUntilNobodyElseIsLeft) {
+  Source source(3 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  const auto asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 2U);
+  fetch.on_link_lost(holder(1));
+  ASSERT_EQ(fetch.asks(), asks);
+  EXPECT_TRUE(source.give(fetch, asks[0])) << "it was reached";
+  fetch.on_link_lost(holder(1));
+  ASSERT_EQ(fetch.asks().size(), 2U);
+  const MarkExpected out_of_reach("piece_fetch.holder_out_of_reach");
+  fetch.on_link_lost(holder(1));
+  EXPECT_TRUE(fetch.asks().empty());
+  EXPECT_TRUE(fetch.stuck());
+  for (int tries = 0; tries < 2; ++tries) {
+    EXPECT_TRUE(fetch.forgive_late());
+    EXPECT_EQ(fetch.asks().size(), 2U);
+    fetch.on_link_lost(holder(1));
+    EXPECT_TRUE(fetch.stuck()) << "a try a pause";
+  }
+  fetch.add_holder(holder(2));
+  fetch.on_link_lost(holder(2));
+  for (const PieceFetch::Ask& ask : fetch.asks()) {
+    EXPECT_EQ(ask.holder, holder(2));
+    EXPECT_TRUE(source.give(fetch, ask));
+  }
+  EXPECT_TRUE(fetch.done());
+}
+
+TEST(PieceFetch, ALinkOverWhichNothingWasAskedSaysNothing) {
+  Source source(kPiece);
+  PieceFetch fetch(source.bytes.size());
+  fetch.add_holder(holder(1));
+  for (int times = 0; times < 3; ++times) fetch.on_link_lost(holder(1));
+  EXPECT_EQ(fetch.asks().size(), 1U);
 }
 
 }  // namespace

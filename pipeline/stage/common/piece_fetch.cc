@@ -113,6 +113,7 @@ bool PieceFetch::on_piece(const Seat& from, std::uint32_t piece, BytesView bytes
     return false;
   }
   damaged_in_a_row_.erase(from);
+  cut_off_.erase(from);
   for (auto& [seat, asked] : holders_) asked.erase(piece);
   std::memcpy(buffer_.data() + std::uint64_t{piece} * Limits::state_piece_bytes, bytes.data(),
               bytes.size());
@@ -165,7 +166,12 @@ void PieceFetch::on_lost(const Seat& lost) {
 }
 
 void PieceFetch::on_link_lost(const Seat& from) {
-  if (!holders_.contains(from)) return;
+  const auto holder = holders_.find(from);
+  if (holder == holders_.end() || holder->second.empty()) return;
+  if (!cut_off_.insert(from).second) {
+    SWARMLINE_MARK("piece_fetch.holder_out_of_reach");
+    return leave(from);
+  }
   drop(from);
   add_holder(from);
 }

@@ -4,7 +4,9 @@
 //   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose pieces come
 //              so knobs().damaged_in_a_row times in a row rests until it is forgiven. One whose
 //              content is not what the hashes say is not asked again. One that is late is asked
-//              again when nobody else is left; what it sends meanwhile is taken.
+//              again when nobody else is left; what it sends meanwhile is taken. So is one whose
+//              link ends twice without a piece between: it may be out of reach for long, and this
+//              end hears of each try at once.
 //   Bounds:    kWindow pieces asked of one holder at a time, and of all as many as the owner
 //              allows; kPatienceMax with one answer. Deadlines are the owner's: it says when a
 //              holder is lost, and looks for late ones.
@@ -48,7 +50,7 @@ class PieceFetch {
   bool on_piece(const Seat& from, std::uint32_t piece, BytesView bytes, std::uint64_t checksum);
   void on_missing(const Seat& from);  // it has none of it
   void on_lost(const Seat& lost);
-  void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked again
+  void on_link_lost(const Seat& from);  // what was asked may not have arrived: asked once more
   // Those that have owed an answer for knobs().piece_time, twice as long each time that somebody
   // is late, are asked no more until a piece comes from them, or nobody else is left.
   void asked(const Seat& holder, Instant now);
@@ -82,6 +84,7 @@ class PieceFetch {
   std::map<Seat, std::uint32_t> damaged_in_a_row_;
   std::set<Seat> resting_;
   std::set<Seat> late_;
+  std::set<Seat> cut_off_;         // whose link ended, and from whom no piece has come since
   std::map<Seat, Instant> asked_;  // when each was asked last
   Duration patience_;
   std::map<PeerId, std::uint32_t> served_;

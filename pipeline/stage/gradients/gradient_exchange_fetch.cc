@@ -141,7 +141,9 @@ void GradientExchange::after_pause(const RoundKey& key) {
   GradientFetch& fetch = *entry->second.fetch;
   fetch.paused = false;
   const bool mates_have_it = !fetch.coordinator_waits;
-  if (mates_have_it && !mates_.empty() && !fetch.count_try())
+  // Who is only out of reach has it, for all that is known: it answers one day, or is lost.
+  const bool nobody_has_it = !mates_.empty() && !fetch.pieces().late();
+  if (mates_have_it && nobody_has_it && !fetch.count_try())
     return context_.fail(
         {ErrorCode::kNotFound,
          fmt::format("no mate keeps the reduced gradient of {} any more", to_string(key.phase))});

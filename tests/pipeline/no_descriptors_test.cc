@@ -1,0 +1,50 @@
+// A process that can open no more connections: each dial of its own fails at once, within one
+// instant of virtual time, so that whoever tries again at once tries for ever.
+#include <gtest/gtest.h>
+
+#include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class NoDescriptors : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  RunConfig run_of(std::vector<std::uint32_t> peers) const {
+    RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+    config.pipeline.peers = std::move(peers);
+    config.pipeline.delay = GetParam();
+    return config;
+  }
+};
+
+// Its state is offered, and it reaches nobody who has it; others are not troubled.
+TEST_P(NoDescriptors, AJoinerAsksForItsStateAtAPace) {
+  RunConfig config = run_of({1, 2});
+  config.run.steps = 40;
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.peers.assign(3, {.forward = 100ms, .backward = 200ms});
+  Swarm swarm(std::move(options));
+  swarm.until_committed(2);
+  const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kWelcome, 1, kCoordinatorNode, joiner));
+  swarm.cluster().network().fill(joiner, true);
+  const MarkExpected out_of_reach("piece_fetch.holder_out_of_reach");
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kStateOffer, 1, kCoordinatorNode, joiner));
+  swarm.cluster().runtime().run_for(5s);
+  EXPECT_EQ(events(swarm, "peer_seated"), 0U);
+  swarm.cluster().network().fill(joiner, false);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s)) << history(swarm);
+  const RunOutcome outcome = swarm.end();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+  EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, NoDescriptors, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
