@@ -46,7 +46,7 @@ std::vector<NamedSize> sizes_of(const CoordinatorParts& parts) {
       {"coordinator.watched", parts.detector.watched(), members},
       {"coordinator.stuck_peers", parts.detector.stuck_peers(), FailureDetector::kStuckPeersMax},
       {"coordinator.resting_hosts", parts.shadows.resting(), members},
-      {"coordinator.speeds", parts.balancer.remembered(), 2 * members},
+      {"coordinator.speeds", parts.balancer.remembered(), 2 * std::uint64_t{Limits::peers_max}},
       {"coordinator.open_phases", parts.ledger.open_phases().size(), Ledger::kOpenPhasesMax},
   };
 }
