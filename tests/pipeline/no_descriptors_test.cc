@@ -2,6 +2,7 @@
 // instant of virtual time, so that whoever tries again at once tries for ever.
 #include <gtest/gtest.h>
 
+#include "pipeline/protocol/knobs.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
@@ -42,6 +43,40 @@ TEST_P(NoDescriptors, AJoinerAsksForItsStateAtAPace) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
   EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
   EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+}
+
+// It takes no connection, and has nothing to send itself: all that others know is that they can't
+// reach it. Where they send their sums is one of them, each in its turn here.
+TEST_P(NoDescriptors, AMemberThatNobodyReachesIsLetGoAndNoneOfTheOthers) {
+  RunConfig config = run_of({4});
+  config.run.steps = 12;
+  const MarkExpected many("broken_links.one_end_of_many");
+  for (std::size_t i = 0; i < 4; ++i) {
+    Swarm swarm(swarm_of(config, make_fake_model));
+    std::optional<SimNodeId> full, last;
+    std::string who;
+    swarm.watch([&](SimNodeId from, SimNodeId, const Frame& frame) {
+      if (full || from != kCoordinatorNode || kind_of(frame) != MessageKind::kLeases) return;
+      full = swarm.node(0, i);
+      last = swarm.node(0, 3);
+      who = to_string(swarm.cluster().seat_of(*full - 1));
+      swarm.cluster().network().fill(*full, true);
+    });
+    // The one that came last is heard first.
+    swarm.rule([&](SimNodeId from, SimNodeId, const Frame& frame) -> FrameFate {
+      if (from == last || kind_of(frame) != MessageKind::kRoundBroken) return {};
+      return {.kind = FrameFate::Kind::kDelay, .delay = knobs().round_retry_delay / 2};
+    });
+    swarm.until_started();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }, 300s))
+        << history(swarm);
+    swarm.cluster().network().fill(*full, false);
+    const RunOutcome outcome = swarm.end();
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost"), 1U) << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost", who), 1U) << history(swarm);
+    EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, NoDescriptors, testing::Values(0U, 1U));

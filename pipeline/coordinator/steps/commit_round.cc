@@ -273,7 +273,8 @@ void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
   if (!board_.active() || from_wire(broken.phase()) != phase() || !board_.has(group) ||
       !in_.members.is_current(from_wire(broken.beyond())))
     return;
-  if (!broken.own_end()) note_break(from_wire(broken.seat()), from_wire(broken.beyond()));
+  if (!broken.own_end())
+    links_.broke(from_wire(broken.seat()).peer, from_wire(broken.beyond()).peer, in_.alarms.now());
   if (board_.attempt(group).value != broken.attempt()) return;
   // It may be its end that is gone: that is heard soon.
   in_.alarms.after(retry_pause(board_.attempt(group)),
@@ -289,23 +290,6 @@ Duration CommitRound::retry_pause(RoundAttempt attempt) const {
 
 // ---- Links --------------------------------------------------------------------------------------
 
-void CommitRound::note_break(const Seat& one, const Seat& other) {
-  const Instant now = in_.alarms.now();
-  breaks_[std::minmax(one.peer, other.peer)] = now;
-  if (!first_break_) first_break_ = now;
-}
-
-// Links that have no end in common break: it is what lies between all of them. For a while; two
-// links that are both gone for good look the same.
-bool CommitRound::others_break_too(const std::pair<PeerId, PeerId>& pair) const {
-  const Instant now = in_.alarms.now();
-  if (!first_break_ || now - *first_break_ >= knobs().mesh_patience) return false;
-  return std::ranges::any_of(breaks_, [&](const auto& entry) {
-    const auto& [one, other] = entry.first;
-    return one != pair.first && one != pair.second && other != pair.first && other != pair.second;
-  });
-}
-
 void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step) {
   const Seat reporter = from_wire(broken.seat()), beyond = from_wire(broken.beyond());
   const GroupId group{broken.group()};
@@ -319,8 +303,9 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
                                to_string(reporter), to_string(beyond)));
   if (board_.held(group)) return fetch_missing(group);
   // Two that can't reach each other can't reduce together: one is released.
-  const std::pair<PeerId, PeerId> pair = std::minmax(reporter.peer, beyond.peer);
-  const bool again_and_again = ++broken_links_[pair] >= knobs().broken_links_max;
+  const Instant now = in_.alarms.now();
+  const bool again_and_again =
+      links_.ended_an_attempt(reporter.peer, beyond.peer) >= knobs().broken_links_max;
   if (again_and_again && broken.own_end()) {
     SWARMLINE_MARK("commit_round.reaches_nobody");
     return in_.rulings.lose(reporter, "it can open no connection to anybody it averages with");
@@ -329,11 +314,12 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
     SWARMLINE_MARK("commit_round.nobody_there");
     return in_.rulings.lose(beyond, "nobody listens at its address any more");
   }
-  if (again_and_again && others_break_too(pair)) {
+  if (again_and_again && links_.others_break_too(reporter.peer, beyond.peer, now)) {
     SWARMLINE_MARK("commit_round.many_links_broken");
   } else if (again_and_again) {
     SWARMLINE_MARK("commit_round.link_given_up");
-    return in_.rulings.lose(reporter.peer > beyond.peer ? reporter : beyond,
+    const PeerId at_fault = links_.at_fault(reporter.peer, beyond.peer, now);
+    return in_.rulings.lose(at_fault == reporter.peer ? reporter : beyond,
                             fmt::format("lost the link between {} and {} again and again",
                                         to_string(reporter), to_string(beyond)));
   }
@@ -395,15 +381,13 @@ void CommitRound::on_deadline() {
 void CommitRound::end() {
   deadline_.cancel();
   board_.end();
-  broken_links_.clear();
-  breaks_.clear();
-  first_break_.reset();
+  links_.clear();
   mismatches_.clear();
   dirty_ = false;
 }
 
 void CommitRound::check_invariants() const {
-  SWARMLINE_CHECK(board_.active() || broken_links_.empty());
+  SWARMLINE_CHECK(board_.active() || links_.empty());
   if (!board_.active()) return;
   board_.check_invariants();
   SWARMLINE_CHECK(in_.phases.is_sealed(phase()) && in_.ledger.is_open(phase()));

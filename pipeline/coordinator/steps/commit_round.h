@@ -29,6 +29,7 @@
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/states/shadow_desk.h"
+#include "pipeline/coordinator/steps/broken_links.h"
 #include "pipeline/coordinator/steps/leases.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/coordinator/steps/reduce_board.h"
@@ -102,8 +103,6 @@ class CommitRound final : public RunObserver {
   void restart(const std::vector<GroupId>& groups);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
   Duration retry_pause(RoundAttempt attempt) const;
-  void note_break(const Seat& one, const Seat& other);
-  bool others_break_too(const std::pair<PeerId, PeerId>& pair) const;
   bool has_outlasted(Instant since) const;
   Instant newest_move() const;
   void arm_deadline(Duration wait);
@@ -114,10 +113,8 @@ class CommitRound final : public RunObserver {
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;
-  Instant result_{};  // when a group's result came, or the step was sealed
-  std::map<std::pair<PeerId, PeerId>, std::uint32_t> broken_links_;  // in this step
-  std::map<std::pair<PeerId, PeerId>, Instant> breaks_;              // when each did last
-  std::optional<Instant> first_break_;                               // in this step
+  Instant result_{};   // when a group's result came, or the step was sealed
+  BrokenLinks links_;  // in this step
   std::map<Seat, std::uint32_t> mismatches_;
   bool dirty_ = false;
 };
