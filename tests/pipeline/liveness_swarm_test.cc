@@ -366,6 +366,26 @@ TEST_P(LastOnes, OneIsSilentWhileTheCoordinatorIsBegunAgain) {
   EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
 }
 
+// Only newcomers reached it before, and these it takes for lost soon: nobody is there to go back
+// with.
+TEST_P(LastOnes, ACoordinatorThatIsBegunAgainIsCutOffAfterANewcomerCame) {
+  RunConfig config = quick({2, 1});
+  config.net.peers_wait_seconds = 60;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(12);
+  swarm.cluster().kill_coordinator();
+  for (std::size_t i = 0; i < 3; ++i) block(swarm, SimCluster::node_of_peer(i));
+  swarm.cluster().restart_coordinator();
+  const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kWelcome, 1, kCoordinatorNode, newcomer));
+  const MarkExpected waits("recovery.waits_for_anybody"), heard("recovery.heard_somebody");
+  block(swarm, newcomer);
+  swarm.cluster().runtime().run_for(180s);
+  for (std::size_t i = 0; i < 4; ++i) unblock(swarm, SimCluster::node_of_peer(i));
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+}
+
 // It holds what is committed, and nobody has said yet which bits that should be.
 TEST_P(LastOnes, AJoinerThatHoldsItAllIsAnHeir) {
   const RunConfig config = quick({2, 1});
