@@ -12,10 +12,12 @@ import dataclasses
 import fnmatch
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import chaos_runs
 
@@ -25,7 +27,7 @@ FAILS = "**fails**"
 BEGIN, END = "<!-- fault matrix: begin -->", "<!-- fault matrix: end -->"
 
 KINDS = ("kill", "stop", "slow", "cut", "corrupt", "restart", "half-open", "isolate", "disk-full", "disk-slow",
-         "journal-refused")
+         "journal-refused", "etcd-out")
 PHASES = ("joining", "forward", "backward", "reduce", "commit", "download", "checkpoint", "start", "takeover",
           "last-checkpoint")
 WHOM = ("peer", "stage", "coordinator")
@@ -50,7 +52,9 @@ FAULT_STEP = 4
 # How long each lasts: longer than a process may be silent, so that it is found out; corruption shorter than a
 # source goes on trying.
 SECONDS = {"stop": 2.5, "cut": 2.5, "slow": 2, "corrupt": 0.3, "restart": 0.3, "kill": 1, "half-open": 2.5, "isolate": 2.5,
-           "disk-full": 2.5, "disk-slow": 2.5, "journal-refused": 2.5}
+           "disk-full": 2.5, "disk-slow": 2.5, "journal-refused": 2.5, "etcd-out": 30}
+PATIENCE = 30  # without a commit, before and after the fault
+ETCD_LEASE_SECONDS = 3
 # A takeover is one of a coordinator that was begun again here.
 TAKEN_OVER = f"""[faults.before]
 kind = "restart"
@@ -76,22 +80,24 @@ class Cell:
         """Both values over the table, always the same one for a cell."""
         return (KINDS.index(self.kind) + PHASES.index(self.phase)) % 2
 
-    def plan(self):
+    def plan(self, etcd=None):
         newcomer = self.phase in ("joining", "download")
         who = {"peer": "newcomer" if newcomer else "one of stage 1",
                "stage": "stage of newcomer" if newcomer else "stage 1",
                "coordinator": "coordinator"}[self.whom]
+        kind = self.kind if etcd is None else "command"
         return (f'chaos_format = 1\n[plan]\nname = "{self.name}"\n' +
                 (TAKEN_OVER if self.phase == "takeover" else "") +
-                f'[faults.one]\nkind = "{self.kind}"\n'
+                f'[faults.one]\nkind = "{kind}"\n' +
+                (f'command = "kill -STOP {etcd.pid}"\nundo = "kill -CONT {etcd.pid}"\n' if etcd else "") +
                 f'who = "{who}"\nat_phase = "{self.phase}"\nat_step = {0 if self.phase == "start" else FAULT_STEP}\n'
                 f"for_seconds = {SECONDS[self.kind]}\n")
 
     @property
     def exists(self):
-        """Only the coordinator has a journal; peers write files where they write a checkpoint's parts; a run that has
+        """Only the coordinator has a journal, in a file or in an etcd; peers write files where they write a checkpoint's parts; a run that has
         not begun waits for whoever is killed; the coordinator that takes over from one that is killed is a standby."""
-        if self.kind in ("disk-slow", "journal-refused"):
+        if self.kind in ("disk-slow", "journal-refused", "etcd-out"):
             return self.whom == "coordinator"
         if self.kind == "disk-full":
             return self.whom == "coordinator" or self.phase in ("checkpoint", "last-checkpoint")
@@ -121,6 +127,56 @@ def chosen(patterns):
     return cells
 
 
+class Etcd:
+    """One of its own, with its data in the folder; stopped, it answers nobody."""
+
+    PROGRAMS = (os.path.join(ROOT, ".deps", "etcd", "usr", "bin", "etcd"), "/usr/bin/etcd")
+    TRIES_MAX, ANSWER_SECONDS = 5, 10  # somebody else may take a port in between
+
+    def __init__(self, folder):
+        self.program = next((path for path in self.PROGRAMS if os.access(path, os.X_OK)), None)
+        if self.program is None:
+            sys.exit("there is no etcd: scripts/bootstrap --tests fetches one")
+        for attempt in range(self.TRIES_MAX):
+            self.start(f"{folder}-{attempt}")
+            if self.answers():
+                return
+            self.end()
+        sys.exit("etcd does not start")
+
+    def start(self, folder):
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            other.bind(("127.0.0.1", 0))
+            self.port, peers = one.getsockname()[1], other.getsockname()[1]
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peers}"
+        self.child = subprocess.Popen(
+            [self.program, "--data-dir", folder, "--listen-client-urls", client, "--advertise-client-urls", client,
+             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+             "--initial-cluster", f"default={peer}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers(self):
+        until = time.monotonic() + self.ANSWER_SECONDS
+        while time.monotonic() < until and self.child.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1) as reply:
+                    return b"true" in reply.read()
+            except OSError:
+                time.sleep(0.1)
+        return False
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def settings(self):
+        return ["--set", f'run.etcd=["127.0.0.1:{self.port}"]', "--set", f"run.etcd_lease_seconds={ETCD_LEASE_SECONDS}"]
+
+    def end(self):
+        self.child.kill()
+        self.child.wait()
+
+
 class Runner:
     def __init__(self, program, folder):
         self.program, self.folder = os.path.abspath(program), folder
@@ -140,14 +196,24 @@ class Runner:
         return os.path.join(self.folder, name + "-reference")
 
     def run(self, cell):
+        if cell.kind != "etcd-out":
+            return self.run_with(cell, None)
+        etcd = Etcd(os.path.join(self.folder, cell.name.replace("/", "-") + ".etcd"))
+        try:
+            return self.run_with(cell, etcd)
+        finally:
+            etcd.end()
+
+    def run_with(self, cell, etcd):
         outcome = Outcome(cell)
         name = cell.name.replace("/", "-")
-        plan = chaos_runs.write(self.folder, name + ".plan.toml", cell.plan())
+        plan = chaos_runs.write(self.folder, name + ".plan.toml", cell.plan(etcd))
         began = time.monotonic()
         try:
             code, result, said = chaos_runs.chaos(
                 self.program, self.config(name, cell.delay), plan, self.peer, CELL_SECONDS_MAX,
-                ["--name", name, "--patience", "30", "--against", self.references[cell.delay]])
+                ["--name", name, "--patience", f"{PATIENCE + SECONDS[cell.kind]:.0f}", "--against",
+                 self.references[cell.delay], *(etcd.settings() if etcd else ())])
         except subprocess.TimeoutExpired:
             outcome.why = f"not over after {CELL_SECONDS_MAX} s"
             return outcome

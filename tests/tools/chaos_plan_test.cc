@@ -32,6 +32,12 @@ flips = 0.5
 [faults.c]
 kind = "join"
 at_seconds = 9
+[faults.d]
+kind = "command"
+who = "coordinator"
+at_phase = "commit"
+command = "tc qdisc add dev eth0 root netem loss 5%"
+undo = "tc qdisc del dev eth0 root"
 [random_faults]
 count = 3
 after_seconds = 4
@@ -43,7 +49,7 @@ kinds = ["cut", "stop"]
 )");
   ASSERT_TRUE(plan) << plan.error().what;
   EXPECT_EQ(plan->name, "all");
-  ASSERT_EQ(plan->faults.size(), 3U);
+  ASSERT_EQ(plan->faults.size(), 4U);
   const ChaosFault& slow = plan->faults[0];  // in the order of the lines
   EXPECT_EQ(slow.name, "b");
   EXPECT_EQ(slow.kind, ChaosKind::kSlow);
@@ -59,6 +65,9 @@ kinds = ["cut", "stop"]
   EXPECT_TRUE(corrupt.needs_newcomer());
   EXPECT_EQ(plan->faults[2].kind, ChaosKind::kJoin);
   EXPECT_EQ(plan->faults[2].at_seconds, 9);
+  EXPECT_EQ(plan->faults[3].kind, ChaosKind::kCommand);
+  EXPECT_EQ(plan->faults[3].command, "tc qdisc add dev eth0 root netem loss 5%");
+  EXPECT_EQ(plan->faults[3].undo, "tc qdisc del dev eth0 root");
   EXPECT_EQ(plan->random.count, 3U);
   EXPECT_EQ(plan->random.after, 4);
   EXPECT_EQ(plan->random.seconds, 60);
@@ -89,7 +98,11 @@ TEST(ChaosPlanTest, OneStandsByForACoordinatorThatIsKilled) {
 TEST(ChaosPlanTest, MistakesAreNamedByLine) {
   EXPECT_EQ(mistake("[faults.a]\nkind = \"kil\"\nwho = \"coordinator\"\n"),
             "plan.toml:3: faults.a.kind: found \"kil\", expected one of kill, restart, stop, slow, "
-            "cut, corrupt, join, half-open, isolate, disk-full, disk-slow, journal-refused");
+            "cut, corrupt, join, half-open, isolate, disk-full, disk-slow, journal-refused, "
+            "command");
+  EXPECT_NE(mistake("[faults.a]\nkind = \"command\"\nwho = \"coordinator\"\n")
+                .find("faults.a.command: is missing"),
+            std::string::npos);
   EXPECT_NE(mistake("[faults.a]\nkind = \"kill\"\nwho = \"all\"\n")
                 .find("plan.toml:4: faults.a.who: found \"all\", expected \"coordinator\""),
             std::string::npos);
@@ -105,7 +118,7 @@ TEST(ChaosPlanTest, MistakesAreNamedByLine) {
   EXPECT_NE(mistake("[random_faults]\ncount = 3\n").find("random_faults.over_seconds"),
             std::string::npos);
   EXPECT_NE(mistake("[random_faults]\ncount = 1\nover_seconds = 1\nkinds = [\"kill\"]\n")
-                .find("without kill and join"),
+                .find("without kill, join and command"),
             std::string::npos);
   EXPECT_NE(parse_chaos_plan("[plan]\n", "plan.toml").error().what.find("chaos_format"),
             std::string::npos);

@@ -1,9 +1,20 @@
 #include "tools/chaos/chaos_injury.h"
 
+#include <cstdlib>
+#include <sys/wait.h>
+
+#include "base/log.h"
+
 namespace swarmline {
 
 namespace {
 constexpr double kSlowDiskShare = 0.9;  // of the time that nothing gets to the disk
+
+void run_command(const std::string& command) {
+  if (command.empty()) return;
+  const int ended = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): its user's own
+  if (ended != 0) log(LogLevel::kWarn, "'{}' ended with {}", command, WEXITSTATUS(ended));
+}
 }  // namespace
 
 double left_by(const ChaosFault& fault) {
@@ -15,6 +26,7 @@ double left_by(const ChaosFault& fault) {
     case ChaosKind::kDiskFull:
     case ChaosKind::kDiskSlow:
     case ChaosKind::kJournalRefused:
+    case ChaosKind::kCommand:
       return 1;
     default:
       return 0;
@@ -44,6 +56,8 @@ void hurt(ChaosSwarm& swarm, const ChaosFault& fault, const std::string& process
       return swarm.lock_journal(kSlowDiskShare);
     case ChaosKind::kJournalRefused:
       return swarm.lock_journal(1);
+    case ChaosKind::kCommand:
+      return run_command(fault.command);
     case ChaosKind::kJoin:
       return;
   }
@@ -64,6 +78,8 @@ void heal(ChaosSwarm& swarm, const ChaosFault& fault, const std::string& process
     case ChaosKind::kDiskSlow:
     case ChaosKind::kJournalRefused:
       return swarm.lock_journal(0);
+    case ChaosKind::kCommand:
+      return run_command(fault.undo);
     case ChaosKind::kCorrupt:
       return swarm.corrupt(process, 0);
     case ChaosKind::kKill:

@@ -16,9 +16,10 @@ namespace swarmline {
 namespace {
 
 constexpr double kSecondsMax = 1e6;
-constexpr std::array<std::string_view, 12> kKinds = {
-    "kill", "restart",   "stop",    "slow",      "cut",       "corrupt",
-    "join", "half-open", "isolate", "disk-full", "disk-slow", "journal-refused"};
+constexpr std::array<std::string_view, 13> kKinds = {
+    "kill",   "restart",   "stop",    "slow",      "cut",       "corrupt",
+    "join",   "half-open", "isolate", "disk-full", "disk-slow", "journal-refused",
+    "command"};
 constexpr std::array<std::string_view, 10> kPhases = {
     "joining",  "forward",    "backward", "reduce",   "commit",
     "download", "checkpoint", "start",    "takeover", "last-checkpoint"};
@@ -40,6 +41,10 @@ std::string list_of(std::span<const std::string_view> names) {
 
 bool heals(ChaosKind kind) {
   return kind != ChaosKind::kKill && kind != ChaosKind::kJoin;
+}
+
+bool is_drawn(ChaosKind kind) {
+  return heals(kind) && kind != ChaosKind::kCommand;
 }
 
 bool has_no_step(ChaosPhase phase) {
@@ -113,6 +118,10 @@ ChaosFault read_fault(ScenarioKeys& keys, const std::string& name) {
   keys.real("faults", key("for_seconds"), fault.seconds, 1e-3, kSecondsMax);
   keys.real("faults", key("factor"), fault.factor, 1, 1e3);
   keys.real("faults", key("flips"), fault.flips, 1e-9, 1);
+  keys.text("faults", key("command"), fault.command);
+  keys.text("faults", key("undo"), fault.undo);
+  if (fault.kind == ChaosKind::kCommand && fault.command.empty())
+    keys.mistake("faults", key("command"), "is missing: what the fault is, for /bin/sh");
   if (fault.phase && keys.has("faults", key("at_seconds")))
     keys.mistake("faults", key("at_seconds"), "found beside at_phase, expected one of them");
   using Target = ChaosTarget::Kind;
@@ -139,12 +148,12 @@ void read_random(ScenarioKeys& keys, RandomChaos& random) {
   keys.texts("random_faults", "kinds", kinds);
   for (const std::string& name : kinds) {
     const auto kind = named<ChaosKind>(kKinds, name);
-    if (kind && heals(*kind))
+    if (kind && is_drawn(*kind))
       random.kinds.push_back(*kind);
     else
       keys.mistake("random_faults", "kinds",
-                   fmt::format("found \"{}\", expected one of {} without kill and join", name,
-                               list_of(kKinds)));
+                   fmt::format("found \"{}\", expected one of {} without kill, join and command",
+                               name, list_of(kKinds)));
   }
   if (kinds.empty())
     random.kinds = {ChaosKind::kRestart, ChaosKind::kStop, ChaosKind::kSlow, ChaosKind::kCut,

@@ -32,6 +32,7 @@ enum class ChaosKind : std::uint8_t {
   kDiskFull,        // no file of it can be written for `seconds`
   kDiskSlow,        // the journal can be written a tenth of the time, for `seconds`
   kJournalRefused,  // the journal can't be written for `seconds`
+  kCommand,         // `command`, and after `seconds` `undo`
 };
 std::string_view to_string(ChaosKind kind);
 
@@ -77,6 +78,8 @@ struct ChaosFault {
   double seconds = 1;
   double factor = 4;    // kSlow
   double flips = 1e-3;  // kCorrupt: bits per byte
+  std::string command;  // kCommand: for /bin/sh
+  std::string undo;     // kCommand: the same; may be empty
 
   bool needs_newcomer() const;
 };
