@@ -72,6 +72,8 @@ constexpr KnobInfo kTable[] = {
     {.name = "coordinator_silence", .duration = &Knobs::coordinator_silence, .low = 0.2, .high = 2},
     {.name = "connect_timeout", .duration = &Knobs::connect_timeout, .low = 0.05},
     {.name = "rejoin_pause", .duration = &Knobs::rejoin_pause, .low = 0.1, .high = 10},
+    {.name = "rejoin_calm", .duration = &Knobs::rejoin_calm, .low = 0.1, .high = 10},
+    {.name = "rejoin_pause_max", .duration = &Knobs::rejoin_pause_max, .low = 0.1, .high = 2},
     {.name = "reach_timeout", .duration = &Knobs::reach_timeout, .low = 0.1, .high = 3},
     {.name = "welcome_timeout", .duration = &Knobs::welcome_timeout, .low = 0.2, .high = 2},
     {.name = "goodbye_time", .duration = &Knobs::goodbye_time, .low = 0.1, .high = 5},

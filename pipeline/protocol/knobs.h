@@ -76,6 +76,8 @@ struct Knobs {
   Duration coordinator_silence = std::chrono::seconds(10);  // then another address is tried
   Duration connect_timeout = std::chrono::seconds(10);
   Duration rejoin_pause = std::chrono::milliseconds(200);
+  Duration rejoin_calm = std::chrono::seconds(10);  // of a connection; then pauses begin anew
+  Duration rejoin_pause_max = std::chrono::seconds(2);
   Duration reach_timeout = std::chrono::seconds(2);
   Duration welcome_timeout = std::chrono::seconds(4);
   Duration goodbye_time = std::chrono::milliseconds(200);

@@ -188,6 +188,29 @@ TEST_F(CoordinatorLinkTest, WhoGivesNoWelcomeIsLeftForTheNextAddress) {
   EXPECT_EQ(welcomes_, std::vector<std::uint64_t>{2});
 }
 
+// Each welcome is journaled: one whose link is cut again and again comes back ever more seldom.
+TEST_F(CoordinatorLinkTest, WhoIsWelcomedTooOftenDialsLessOften) {
+  const MarkExpected too_often("link.welcomed_too_often");
+  listen(5, 1);
+  link_.set_patience(600s);
+  link_.search("");
+  link_.connect();
+  const auto welcomed_within = [&](Duration time) {
+    const std::size_t before = welcomes_.size();
+    for (Duration waited{}; waited < time; waited += 50ms) {
+      runtime_.run_for(50ms);
+      if (channels_[5]) std::exchange(channels_[5], nullptr)->close();
+    }
+    return welcomes_.size() - before;
+  };
+  EXPECT_GT(welcomed_within(1s), 3U) << "at once, to begin with";
+  welcomed_within(10s);
+  EXPECT_LE(welcomed_within(10s), 5U);
+  EXPECT_GT(welcomed_within(10s), 2U) << "it is never given up";
+  runtime_.run_for(knobs().rejoin_calm + 5s);
+  EXPECT_GE(welcomed_within(1s), 3U) << "a calm link begins anew";
+}
+
 TEST_F(CoordinatorLinkTest, ALowerTermIsLeft) {
   const MarkExpected lower("link.lower_term_left");
   listen(5, 3);

@@ -61,9 +61,20 @@ void CoordinatorLink::try_next(const Error& error) {
 
 void CoordinatorLink::connect_again() {
   if (runtime_.now() > search_until_) return hooks_.on_end(1, why_searching_);
-  runtime_.call_after(knobs().rejoin_pause, guard_.wrap([this] {
+  runtime_.call_after(rejoin_pause(), guard_.wrap([this] {
     if (!finished_) connect();
   }));
+}
+
+Duration CoordinatorLink::rejoin_pause() const {
+  constexpr std::uint32_t kDoublingsMax = 16;
+  const bool calm = runtime_.now() - welcomed_ >= knobs().rejoin_calm;
+  if (calm || welcomes_in_a_row_ <= kWelcomesInARow) return knobs().rejoin_pause;
+  SWARMLINE_MARK("link.welcomed_too_often");
+  const std::uint32_t doublings = std::min(welcomes_in_a_row_ - kWelcomesInARow, kDoublingsMax);
+  return std::max<Duration>(
+      knobs().rejoin_pause,
+      std::min<Duration>(knobs().rejoin_pause * (1 << doublings), knobs().rejoin_pause_max));
 }
 
 // ---- Hello and welcome --------------------------------------------------------------------------
@@ -117,6 +128,8 @@ void CoordinatorLink::on_welcome(const wire::Welcome& welcome) {
   term_ = Term{welcome.term()};
   run_id_ = welcome.run_id();
   heard_ = runtime_.now();
+  const bool soon = heard_ - std::exchange(welcomed_, heard_) < knobs().rejoin_calm;
+  welcomes_in_a_row_ = soon ? welcomes_in_a_row_ + 1 : 1;
   for (const std::string& text : welcome.coordinators())
     if (const auto address = parse_address(text)) add_address(*address);
   hooks_.on_welcome(welcome, same_run);

@@ -3,7 +3,9 @@
 //   What:      dials the addresses it knows in turn, says hello, hands on the welcome and what the
 //              coordinator says; sends heartbeats, as often as the coordinator asks, and leaves
 //              one that is silent for another address, where there is one.
-//   Patience:  a search ends with Hooks::on_end after so long.
+//   Patience:  a search ends with Hooks::on_end after so long. Each welcome costs the coordinator
+//              records: who was welcomed more than kWelcomesInARow times, each soon after the one
+//              before, dials again after pauses that double (knobs: rejoin_calm, rejoin_pause_max).
 //   Terms:     of one run only the highest it has heard of counts; one that says less does not know
 //              that its reign is over, and is left.
 //   Ownership: owns the channel, the addresses, and which run and term it belongs to.
@@ -28,6 +30,7 @@ namespace swarmline {
 class CoordinatorLink {
  public:
   static constexpr std::size_t kCoordinatorsMax = 16;
+  static constexpr std::uint32_t kWelcomesInARow = 4;
 
   struct Hooks {
     std::function<wire::Hello()> hello;  // without run and term
@@ -84,6 +87,7 @@ class CoordinatorLink {
   void on_ack(const Frame& frame);
   void beat();
   bool silent();
+  Duration rejoin_pause() const;
 
   Runtime& runtime_;
   Network& network_;
@@ -99,6 +103,8 @@ class CoordinatorLink {
   Duration patience_{};
   Instant search_until_{};
   std::string why_searching_;
+  Instant welcomed_{};
+  std::uint32_t welcomes_in_a_row_ = 0;
   // ---- Heartbeats ----
   Duration usual_ = Limits::heartbeat_period;
   Duration period_ = usual_;  // longer, where the coordinator asked for fewer
