@@ -82,12 +82,16 @@ constexpr bool is_over_with(const Seat& seat, const Seat& lost) {
 // Each coordinator's reign and each sender number their tries apart, so that no two are the same.
 //
 //   Attempt, 64 bits:       63 the second run of a contribution that is taken back
-//                           47..62 term - 1 of the ledger that leased it again; 0 of a sender's own
-//                           32..46 the peer that sends again; 0 of a ledger's own
+//                           32..62 the peer that sends again, whose lowest 15 bits are never all 0;
+//                           or term - 1 of the ledger that leased it again, above 15 bits of 0
 //                           0..31 a counter
 //   RoundAttempt, 32 bits:  8.. term - 1; 0..7 a counter
 //   PhaseEpoch, 64 bits:    32.. term; 0..31 a counter
 inline constexpr std::uint64_t kTermMax = std::uint64_t{1} << 15;
+// Such numbers are given to no peer: their tries would be called as a ledger's.
+constexpr bool is_peer_number(std::uint32_t value) {
+  return value % (std::uint32_t{1} << 15) != 0;
+}
 
 constexpr Attempt resend_attempt(PeerId sender, std::uint32_t counter) {
   return Attempt{std::uint64_t{sender.value} << 32 | counter};

@@ -217,6 +217,21 @@ TEST(Membership, OfThoseThatWentTheLastAreKept) {
   EXPECT_EQ(membership.newest(), fresh.peer);
 }
 
+// A sender's tries are called by its number, a ledger's by its term above 15 bits of 0.
+TEST(Membership, NobodyGetsANumberThatMakesItsTriesLookLikeALedgers) {
+  constexpr std::uint32_t kTurn = 1U << 15;
+  Membership membership({4});
+  membership.begin_after(PeerId{kTurn - 2});
+  EXPECT_EQ(membership.join(hello("host:1"))->peer, PeerId{kTurn - 1});
+  const PeerId next = membership.join(hello("host:2"))->peer;
+  EXPECT_EQ(next, PeerId{kTurn + 1});
+  EXPECT_NE(resend_attempt(next, 7), lease_attempt(Term{2}, 7));
+  EXPECT_EQ(resend_attempt(PeerId{kTurn}, 7), lease_attempt(Term{2}, 7)) << "that is why";
+  Membership restored({4});
+  restored.begin_after(PeerId{kTurn - 1});
+  EXPECT_EQ(restored.join(hello("host:1"))->peer, PeerId{kTurn + 1});
+}
+
 // Those that are gone take nobody's place.
 TEST(Membership, TheRunIsFullOfThoseThatAreThere) {
   Membership membership(std::vector<std::uint32_t>(Limits::peers_max / Limits::stage_peers_max,

@@ -259,6 +259,13 @@ TEST_F(PeerLinksTest, AddressesOfThoseThatAreGoneAreForgotten) {
   EXPECT_EQ(b_.heard.size(), 1U) << "of the others nothing is forgotten";
 }
 
+// Over a run's life there are peers without number.
+TEST_F(PeerLinksTest, FencesOfTheOldestPeersAreForgotten) {
+  make(a_, 1, seat_of(1, 0));
+  for (std::uint32_t i = 2; i <= PeerLinks::kFencesMax + 100; ++i) a_.links->fence(seat_of(i, 1));
+  EXPECT_EQ(a_.links->fences(), PeerLinks::kFencesMax);
+}
+
 TEST_F(PeerLinksTest, ACutIsToldOnceAndTheNextWordDialsAnew) {
   make(a_, 1, seat_of(1, 0));
   make(b_, 2, seat_of(2, 1));

@@ -137,6 +137,7 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
   if (members_.size() - lost_.size() >= static_cast<std::size_t>(Limits::peers_max))
     return fail(ErrorCode::kRefused,
                 fmt::format("the run has {} peers, as many as it takes", Limits::peers_max));
+  if (!is_peer_number(next_peer_)) ++next_peer_;
   const PeerId id{next_peer_};
   const Result<StageId> stage = chosen ? Result<StageId>(*chosen) : place(id, hello.memory_bytes());
   if (!stage) return std::unexpected(stage.error());

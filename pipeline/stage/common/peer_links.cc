@@ -119,6 +119,7 @@ bool PeerLinks::fenced(const Seat& seat) const {
 void PeerLinks::fence(const Seat& seat) {
   Incarnation& last = fenced_[seat.peer];
   last = std::max(last, seat.incarnation);
+  if (fenced_.size() > kFencesMax) fenced_.erase(fenced_.begin());  // whoever came first
   for (auto* links : {&dialled_, &accepted_})
     if (auto it = links->find(seat.peer); it != links->end() && fenced(it->second.seat))
       forget(*links, seat.peer);

@@ -35,6 +35,7 @@ class PeerLinks {
  public:
   // Of so many peers, or of twice those that it knows not to be gone, it keeps the address.
   static constexpr std::size_t kAddressesKept = 256;
+  static constexpr std::size_t kFencesMax = 1 << 16;  // of the newest peers
 
   struct Handlers {
     std::function<void(const Seat& from, Frame)> on_frame;
@@ -82,6 +83,7 @@ class PeerLinks {
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
   Frame hello_for(const Seat& to) const;
+  void forget_addresses();
   bool fenced(const Seat& seat) const;
 
   Runtime& runtime_;
@@ -89,7 +91,6 @@ class PeerLinks {
   Duration connect_timeout_;
   Handlers handlers_;
   RunIdentity identity_;
-  void forget_addresses();
 
   struct Place {
     Incarnation incarnation;
