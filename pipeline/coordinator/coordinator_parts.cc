@@ -98,7 +98,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                   .rulings = rulings}),
       beginning(shape, alarms, outbox, rulings),
       probe(doors.network, alarms, members, rulings, std::move(questions.may_begin_again)),
-      gathering(shape, alarms, members, probe, rulings),
+      gathering(shape, alarms, events, members, probe, rulings),
       recovery({.shape = shape,
                 .alarms = alarms,
                 .detector = detector,

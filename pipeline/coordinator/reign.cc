@@ -391,10 +391,11 @@ void Reign::look() {
 // Where training is under way, what the last peers of a stage hold is worth waiting for.
 void Reign::judge(const std::vector<Seat>& silent) {
   if (parts_.life.is_running()) return parts_.vigil.judge(silent);
-  for (const Seat& seat : silent)
-    parts_.rulings.lose(
-        seat, fmt::format("nothing was heard from it for {:.3g} s",
-                          to_seconds(parts_.detector.silence(seat, parts_.alarms.now()))));
+  for (const Seat& seat : silent) {
+    const double seconds = to_seconds(parts_.detector.silence(seat, parts_.alarms.now()));
+    if (parts_.recovery.hangs_up_on(seat)) continue;
+    parts_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s", seconds));
+  }
 }
 
 // Nobody waits for ever for a stage that is not built, or for a state that does not come.

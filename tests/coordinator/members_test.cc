@@ -5,7 +5,6 @@
 #include "pipeline/coordinator/members/gathering.h"
 #include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/run/era_beginning.h"
-#include "pipeline/coordinator/run/resumption.h"
 #include "pipeline/protocol/knobs.h"
 #include "sim/doors/sim_network.h"
 #include "tests/coordinator/parts_bench.h"
@@ -78,7 +77,8 @@ TEST_F(Deadlines, OneThatIsLateEachTimePassesAllTheSame) {
 class Gather : public ::testing::Test {
  protected:
   PartsBench bench;
-  Gathering gathering{bench.shape, bench.alarms, bench.members, bench.probe, bench.rulings};
+  Gathering gathering{bench.shape,   bench.alarms, bench.events,
+                      bench.members, bench.probe,  bench.rulings};
 };
 
 TEST_F(Gather, TheFirstStartWaitsForAllThatAreWanted) {
@@ -159,8 +159,8 @@ TEST_F(Gather, AStageThatNobodyJoinsEndsARunThatHasTrained) {
 TEST_F(Gather, WhoHearsFromNobodyWaitsForThoseWhoMayLive) {
   for (const bool refuses : {false, true}) {
     PartsBench cut_off;
-    Gathering waiting{cut_off.shape, cut_off.alarms, cut_off.members, cut_off.probe,
-                      cut_off.rulings};
+    Gathering waiting{cut_off.shape,   cut_off.alarms, cut_off.events,
+                      cut_off.members, cut_off.probe,  cut_off.rulings};
     wire::Hello hello;
     hello.set_address("sim:7");
     cut_off.members.fence(*cut_off.members.join(hello, StageId{0}));
@@ -177,209 +177,6 @@ TEST_F(Gather, WhoHearsFromNobodyWaitsForThoseWhoMayLive) {
     cut_off.clock.run_for(from_seconds(3 * net.peers_wait_seconds));
     EXPECT_TRUE(cut_off.rulings.take_failure().has_value()) << "not for ever";
   }
-}
-
-// ---- Recovery -----------------------------------------------------------------------------------
-
-class Recover : public ::testing::Test {
- protected:
-  Recover() {
-    run.era = Era{1};
-    run.started = 2;
-    run.era_version = 4;
-    run.era_updates_known = true;
-    for (std::uint32_t peer = 1; peer <= 2; ++peer)
-      run.seats.push_back(
-          {.seat = seat_of(peer), .address = "host:" + std::to_string(peer), .state = "active"});
-  }
-  static Seat seat_of(std::uint32_t peer) {
-    return {PeerId{peer}, StageId{static_cast<std::uint16_t>(peer - 1)}, Incarnation{1}};
-  }
-  static wire::Hello hello_of(std::uint32_t peer) {
-    wire::Hello hello;
-    hello.set_address("host:" + std::to_string(peer));
-    hello.set_run_id("run");
-    *hello.mutable_previous() = to_wire(seat_of(peer));
-    hello.mutable_holdings()->set_era(1);
-    hello.mutable_holdings()->set_version(4);
-    return hello;
-  }
-  void resume(std::uint32_t peer) {
-    FakeSession& fake = bench.peers[seat_of(peer)];
-    bench.sessions.add(fake.session);
-    recovery.resume(fake.session, hello_of(peer));
-  }
-  void never_stopped() { bench.detector.begin(bench.alarms.now() + 1h); }
-
-  PartsBench bench;
-  JournaledRun run;
-  Recovery& recovery = bench.recovery;
-  Duration& patience = bench.recovery_patience;
-};
-
-// Nobody else holds what they hold: they are waited for as long as going back would take.
-TEST_F(Recover, WaitsLongerForTheLastOnesOfAStage) {
-  patience = 60s;
-  recovery.begin(run, Term{2}, false);
-  resume(1);
-  const MarkExpected waits("recovery.waits_for_the_last_ones");
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
-  EXPECT_FALSE(recovery.is_due());
-  bench.clock.run_for(60s);
-  EXPECT_TRUE(recovery.is_due());
-  EXPECT_EQ(recovery.take_missing(), std::set<Seat>{seat_of(2)});
-}
-
-TEST_F(Recover, IsOverWhenEverySeatHasCome) {
-  recovery.begin(run, Term{2}, false);
-  EXPECT_TRUE(recovery.resumes(hello_of(1), "run"));
-  EXPECT_FALSE(recovery.resumes(hello_of(1), "another run"));
-  wire::Hello old = hello_of(1);
-  old.mutable_holdings()->set_version(2);
-  EXPECT_FALSE(recovery.resumes(old, "run")) << "it has missed too many commits";
-  const MarkExpected resumed("recovery.peer_resumed");
-  resume(1);
-  EXPECT_FALSE(recovery.is_due());
-  resume(2);
-  ASSERT_TRUE(recovery.is_due());
-  recovery.check_invariants();
-  EXPECT_TRUE(recovery.take_missing().empty());
-  const CollectedHoldings collected = recovery.take();
-  EXPECT_EQ(collected.committed, 4U);
-  EXPECT_EQ(collected.holdings.size(), 2U);
-  EXPECT_FALSE(recovery.is_active());
-}
-
-TEST_F(Recover, WhoHasNotComeByTheDeadlineIsMissing) {
-  recovery.begin(run, Term{2}, false);
-  resume(1);
-  never_stopped();
-  const MarkExpected deadline("recovery.deadline");
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
-  ASSERT_TRUE(recovery.is_due());
-  const std::set<Seat> missing = recovery.take_missing();
-  EXPECT_EQ(missing, std::set<Seat>{seat_of(2)});
-  recovery.on_seat_lost({.seat = seat_of(2), .why = "lost"});
-  EXPECT_EQ(recovery.take().holdings.size(), 1U);
-}
-
-TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
-  recovery.begin(run, Term{2}, true);
-  never_stopped();
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
-  EXPECT_FALSE(recovery.is_due());
-  const MarkExpected somebody("recovery.heard_somebody");
-  recovery.heard_somebody();
-  resume(1);
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
-  EXPECT_TRUE(recovery.is_due());
-}
-
-// Going back takes peers, too.
-TEST_F(Recover, WhereNobodyComesAtAllSomebodyIsWaitedFor) {
-  recovery.begin(run, Term{2}, false);
-  const MarkExpected anybody("recovery.waits_for_anybody");
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1ms);
-  bench.clock.run_for(600s);
-  EXPECT_FALSE(recovery.is_due());
-  recovery.heard_somebody();
-  resume(1);
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) - 1s);
-  EXPECT_FALSE(recovery.is_due()) << "the others are waited for from then on";
-  resume(2);
-  EXPECT_TRUE(recovery.is_due());
-}
-
-TEST_F(Recover, WhereWhoeverCameHasGoneSomebodyIsWaitedFor) {
-  patience = 55s;
-  recovery.begin(run, Term{2}, false);
-  never_stopped();
-  recovery.heard_somebody();
-  resume(1);
-  ASSERT_TRUE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
-  const MarkExpected anybody("recovery.waits_for_anybody");
-  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + patience + 1s);
-  EXPECT_FALSE(recovery.is_due());
-}
-
-TEST_F(Recover, WhereNobodyComesAtAllForTooLongTheRunGoesBack) {
-  recovery.begin(run, Term{2}, false);
-  never_stopped();
-  bench.clock.run_for(2 * from_seconds(bench.options.config.net.outlast_seconds));
-  EXPECT_TRUE(recovery.is_due());
-  EXPECT_EQ(recovery.given_up(), 1U);
-}
-
-TEST_F(Recover, OneWhoseLinkBreaksAgainIsAwaitedAgain) {
-  recovery.begin(run, Term{2}, false);
-  resume(1);
-  const MarkExpected again("recovery.awaited_again");
-  EXPECT_TRUE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
-  EXPECT_FALSE(recovery.is_awaited_again(*bench.peers[seat_of(1)].session));
-  resume(2);
-  EXPECT_FALSE(recovery.is_due());
-}
-
-TEST_F(Recover, WhatPeersSayMeanwhileWaitsInOrder) {
-  std::vector<int> heard;
-  const FakeSession one, gone;
-  EXPECT_FALSE(recovery.hold(one.session, [] {})) << "nothing is being collected";
-  recovery.begin(run, Term{2}, false);
-  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(1); }));
-  EXPECT_TRUE(recovery.hold(gone.session, [&] { heard.push_back(2); }));
-  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(3); }));
-  gone.session->closed = true;
-  resume(1);
-  resume(2);
-  recovery.take_missing();
-  for (auto& handle : recovery.take().held) handle();
-  EXPECT_EQ(heard, (std::vector{1, 3}));
-}
-
-// ---- Resumption ---------------------------------------------------------------------------------
-
-TEST_F(Recover, AcknowledgedContributionsCountBeforeReportedOnes) {
-  bench.members = Membership({1, 2});
-  const Seat a = bench.seated(0), b = bench.seated(1), mate = bench.seated(1);
-  ReplicaAudit audit;
-  Resumption resumption({.shape = bench.shape,
-                         .members = bench.members,
-                         .ledger = bench.ledger,
-                         .phases = bench.phases,
-                         .leases = bench.leases,
-                         .audit = audit,
-                         .outbox = bench.outbox,
-                         .rulings = bench.rulings});
-  CollectedHoldings collected;
-  const Phase step{PhaseKind::kTrain, 4};
-  const auto held = [&](const Seat& seat, std::uint64_t version) {
-    wire::PhaseHoldings* phase = collected.holdings[seat].add_phases();
-    *phase->mutable_phase() = to_wire(step);
-    phase->set_version(version);
-    return phase;
-  };
-  held(b, 4)->add_reported()->set_index(1);
-  held(mate, 4)->add_acknowledged()->set_index(1);
-  const MarkExpected other("resumption.other_version"), taken("resumption.phase_collected"),
-      said_again("resumption.commit_said_again");
-  collected.last_commit = CommitRecord{.step = 3, .version = 4, .skipped = true};
-  collected.holdings[a].set_version(3);
-  for (const Seat& seat : {b, mate}) collected.holdings[seat].set_version(4);
-  held(a, 3)->add_acknowledged()->set_index(0);
-  resumption.tell(collected);
-  EXPECT_EQ(bench.count(b, MessageKind::kResume), 1U);
-  EXPECT_EQ(bench.count(b, MessageKind::kCommit), 0U);
-  EXPECT_EQ(bench.count(a, MessageKind::kCommit), 1U) << "it has not heard of the last one";
-  const RunSequence::Opening opening{.phase = step, .version = Version{4}};
-  bench.phases.open(opening, Term{2}, {});
-  resumption.collect(opening, collected);
-  EXPECT_EQ(bench.ledger.owner(step, StageId{1}, 1), mate);
-  EXPECT_FALSE(bench.ledger.owner(step, StageId{0}, 0).has_value());
-  const auto ack = bench.told<wire::ReportAck>(b, MessageKind::kReportAck);
-  ASSERT_EQ(ack.size(), 1U);
-  EXPECT_EQ(ack[0].refused(0), 1U);
-  EXPECT_FALSE(bench.rulings.any());
-  held(b, 4)->add_acknowledged()->set_index(1);
 }
 
 // ---- EraBeginning -------------------------------------------------------------------------------

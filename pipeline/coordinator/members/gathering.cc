@@ -16,7 +16,7 @@ void Gathering::begin(const std::string& why, std::uint64_t furthest) {
   why_ = why;
   furthest_ = furthest;
   began_ = alarms_.now();
-  dirty_ = true;
+  gathers_ = dirty_ = true;
   if (!has_trained_) return;
   wait_for_those_who_lived();
   arm_peers_wait();
@@ -27,7 +27,8 @@ void Gathering::stop() {
   peers_wait_.cancel();
   builders_wait_.cancel();
   enough_since_.reset();
-  dirty_ = false;
+  expected_.clear();
+  gathers_ = dirty_ = false;
 }
 
 void Gathering::wait_for_those_who_lived() {
@@ -46,7 +47,10 @@ void Gathering::on_nobody_joined() {
   const std::vector<StageId> empty = members_.empty_stages();
   if (empty.empty()) return arm_peers_wait();
   if (may_be_cut_off()) {
-    if (asked_) return arm_peers_wait();
+    if (asked_) {
+      say_that_it_waits();
+      return arm_peers_wait();
+    }
     SWARMLINE_MARK("gathering.hears_nobody");
     asked_ = true;
     return peers_wait_.arm(2 * knobs().probe_time, [this] { on_nobody_joined(); });
@@ -65,6 +69,15 @@ bool Gathering::may_be_cut_off() {
     return false;
   if (!asked_) ask_the_newest();
   return !may_live_.empty();
+}
+
+void Gathering::say_that_it_waits() {
+  const Duration most = from_seconds(shape_.config.net.outlast_seconds);
+  events_.event("waiting",
+                fmt::format("nobody of the run's peers has come back, and not all of them refuse; "
+                            "the run waits {:.3g} s more at most for anybody, then it ends",
+                            to_seconds(most - (alarms_.now() - began_))),
+                LogLevel::kWarn);
 }
 
 void Gathering::ask_the_newest() {
@@ -90,7 +103,7 @@ void Gathering::failed(const Seat& seat, const std::string& why) {
 
 void Gathering::on_seat_lost(const SeatLoss& lost) {
   expected_.erase(lost.seat.peer);
-  if (lost.how == Departure::kMoves) expected_.insert(lost.seat.peer);  // it is on its way
+  if (gathers_ && lost.how == Departure::kMoves) expected_.insert(lost.seat.peer);
   dirty_ = true;
 }
 

@@ -20,6 +20,7 @@
 #include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/run/deadline.h"
+#include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
@@ -30,10 +31,11 @@ class Gathering final : public RunObserver {
  public:
   static constexpr std::size_t kAskedMax = 64;
 
-  Gathering(const RunShape& shape, Alarms& alarms, const Membership& members, LinkProbe& probe,
-            Rulings& rulings)
+  Gathering(const RunShape& shape, Alarms& alarms, EventLog& events, const Membership& members,
+            LinkProbe& probe, Rulings& rulings)
       : shape_(shape),
         alarms_(alarms),
+        events_(events),
         members_(members),
         probe_(probe),
         rulings_(rulings),
@@ -44,7 +46,10 @@ class Gathering final : public RunObserver {
   bool has_trained() const { return has_trained_; }  // peers of this run are about
   void set_trained() { has_trained_ = true; }
   // Those lived when the era began.
-  void expect(const std::set<PeerId>& peers) { expected_ = peers; }
+  void expect(const std::set<PeerId>& peers) {
+    expected_ = peers;
+    gathers_ = true;
+  }
   // Begins an era of a run that has trained; `furthest`: the version that it had reached.
   void begin(const std::string& why, std::uint64_t furthest);
   void ready(PeerId peer);  // it has built its stage
@@ -64,16 +69,19 @@ class Gathering final : public RunObserver {
   void on_nobody_joined();
   bool may_be_cut_off();
   void ask_the_newest();
+  void say_that_it_waits();
   bool waits_for_builders(bool formed);
   void fill_stages();
   std::uint32_t wanted(StageId stage) const;
 
   const RunShape& shape_;
   Alarms& alarms_;
+  EventLog& events_;
   const Membership& members_;
   LinkProbe& probe_;
   Rulings& rulings_;
   bool has_trained_ = false;
+  bool gathers_ = true;
   std::set<PeerId> expected_;  // and are not back
   bool gathered_ = false;      // whoever comes back has had the time
   std::string why_;            // it waits, for people

@@ -49,8 +49,7 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
 // ---- Who comes ----------------------------------------------------------------------------------
 
 void Recovery::heard_somebody() {
-  if (!collected_) return;
-  if (!std::exchange(heard_nobody_, false)) return;
+  if (!collected_ || !std::exchange(heard_nobody_, false)) return;
   SWARMLINE_MARK("recovery.heard_somebody");
   arm_deadline();
 }
@@ -96,6 +95,16 @@ bool Recovery::is_awaited_again(const Session& session) {
   in_.members.become(seat.peer, MemberState::kAway);
   collected_->awaited.insert(seat);
   arm_quiet();
+  return true;
+}
+
+// The silence may be this end's. What the peer holds it says again; whoever is gone does not come.
+bool Recovery::hangs_up_on(const Seat& silent) {
+  const SessionPtr session = in_.sessions.of(silent.peer);
+  if (!session || session->seat != silent || !is_awaited_again(*session)) return false;
+  SWARMLINE_MARK("recovery.hung_up");
+  session->seat = {};
+  in_.outbox.close(session);
   return true;
 }
 

@@ -76,6 +76,8 @@ class Recovery final : public RunObserver {
   void resume(const SessionPtr& session, const wire::Hello& hello);
   // Its connection has ended: it may come again. False: it was not back.
   bool is_awaited_again(const Session& session);
+  // Nothing was heard from it: it may come again over another connection. False: it was not back.
+  bool hangs_up_on(const Seat& silent);
   // What a peer says waits; false: nothing is being collected.
   bool hold(const SessionPtr& session, std::function<void()> handle);
 
