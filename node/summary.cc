@@ -91,6 +91,9 @@ std::string summary(const RunStatus& status, const RunFolder& folder, bool hint)
                        human_bytes(static_cast<double>(status.reduce_bytes)),
                        human_bytes(static_cast<double>(status.control_bytes)));
   }
+  if (status.second_tries > 0)
+    out += fmt::format("  second tries    {} microbatches, because somebody was late\n",
+                       with_commas(status.second_tries));
   if (!status.checkpoint.empty()) {
     out += fmt::format("  model           {}\n", status.checkpoint);
   }

@@ -270,6 +270,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Microbatches one sender may have at one peer of the next stage."},
   {RUN(wiring, hop_timeout_seconds), above_zero_to(kDaySeconds),
    "One hop's work; after that the microbatch is sent elsewhere."},
+  {RUN(wiring, hedge_share), share(),
+   "Of all microbatches at most so many are tried a second time because somebody is late; 0: none. "
+   "What is not needed is kept, for a step's microbatches at most."},
 
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
    "Peers of other stages that follow each stage in host memory and take it over when it loses "

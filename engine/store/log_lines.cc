@@ -43,7 +43,8 @@ std::string to_json_line(const StepLogLine& line) {
     write_error(json, "backward_error", boundary.backward_error);
     json.end_object();
   }
-  json.end_array().member("averaging_bytes", line.averaging_bytes).end_object();
+  json.end_array().member("averaging_bytes", line.averaging_bytes);
+  json.member("second_tries", line.second_tries).end_object();
   return json.take();
 }
 

@@ -46,6 +46,7 @@ struct StepLogLine {
   std::vector<PeerContributions> peers;
   std::vector<BoundaryBytes> boundaries;
   std::uint64_t averaging_bytes = 0;  // all-reduce, all stages
+  std::uint64_t second_tries = 0;     // of microbatches, because somebody was late
 };
 std::string to_json_line(const StepLogLine& line);
 

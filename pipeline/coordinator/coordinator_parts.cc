@@ -32,7 +32,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       phases(shape, ledger, audience, outbox),
       leases(ledger, phases, members, outbox),
       intake(shape, ledger, leases, members, outbox, rulings),
-      stragglers(shape, alarms, life, ledger, phases, leases),
+      stragglers(shape, alarms, life, ledger, phases, leases, stats),
       round({.shape = shape,
              .alarms = alarms,
              .detector = detector,

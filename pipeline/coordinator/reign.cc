@@ -327,6 +327,7 @@ void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
 void Reign::on_reduced(const Seat& from, const wire::Reduced& reduced) {
   if (!parts_.round.on_reduced(reduced) || parts_.shadows.has(from)) return;
   parts_.stats.on_reduced(reduced);
+  parts_.stragglers.on_reduced(reduced);
   parts_.members.measured(from, reduced.busy_ns(), reduced.contributions());
   parts_.boundaries.on_reduced(reduced);
 }

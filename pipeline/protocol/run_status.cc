@@ -86,6 +86,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("stages", status.stages);
   member("boundaries", status.boundaries);
   member("reduce_bytes", status.reduce_bytes);
+  member("second_tries", status.second_tries);
   member("control_bytes", status.control_bytes);
   member("checkpoint_bytes", status.checkpoint_bytes);
   member("checkpoint", status.checkpoint);

@@ -81,6 +81,7 @@ struct RunStatus {
   std::vector<StageStatus> stages;
   std::vector<BoundaryStatus> boundaries;
   std::uint64_t reduce_bytes = 0;
+  std::uint64_t second_tries = 0;      // of microbatches, because somebody was late
   std::uint64_t control_bytes = 0;     // through the coordinator, checkpoints not counted
   std::uint64_t checkpoint_bytes = 0;  // to the coordinator
   std::string checkpoint;              // of the newest, empty before the first

@@ -17,7 +17,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kManyPeers = 18;
-constexpr std::uint64_t kLongFaultsOneIn = 2;  // seeds
+constexpr std::uint64_t kLongFaultsOneIn = 2;   // seeds
+constexpr std::uint64_t kUsualHedgesOneIn = 4;  // seeds; the others try again as often as they like
 constexpr std::uint64_t kLongKindsMax = 3;
 
 template <typename T>
@@ -177,6 +178,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   SimClusterOptions& swarm = scenario.swarm;
   swarm.seed = seed;
   swarm.config = draw_config(root.split("config"));
+  if (seed % kUsualHedgesOneIn != 0) swarm.config.wiring.hedge_share = 1;
   swarm.link = draw_link(root.split("link"));
   swarm.make_model = make_fake_model;
   Rng rng = root.split("scenario");

@@ -105,6 +105,7 @@ error_budget = 0.5
 alpha = 0.3
 in_flight_per_peer = 2
 hop_timeout_seconds = 1.5
+hedge_share = 0.25
 [balance]
 shadows = "auto"
 moves = false

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/coordinator/steps/report_intake.h"
-#include "pipeline/coordinator/steps/straggler_detector.h"
 #include "pipeline/protocol/knobs.h"
 #include "tests/coordinator/parts_bench.h"
 #include "tests/harness/mark_expected.h"
@@ -172,37 +171,6 @@ TEST_F(Reports, AClaimOfAnothersSeatIsRefusedAndOnesOwnMayBeGivenUp) {
   const MarkExpected released("report_intake.claim_released");
   intake.on_release_claim(release);
   EXPECT_EQ(bench.ledger.leasable(kStep0), 1U);
-}
-
-// ---- StragglerDetector --------------------------------------------------------------------------
-
-TEST_F(Steps, AStepWhoseReportsPauseForLongIsBackedUp) {
-  StragglerDetector stragglers(bench.shape, bench.alarms, bench.life, bench.ledger, bench.phases,
-                               bench.leases);
-  bench.life.move_to(life::Training{});
-  const Seat idle = bench.seated(0);
-  for (std::uint64_t step = 0; step < 4; ++step) {
-    const Phase phase{PhaseKind::kTrain, step};
-    bench.open_step(step);
-    bench.leases.want(a, 4 * (step + 1));
-    bench.leases.pump();
-    if (step == 3) break;
-    for (int report = 0; report < 3; ++report) {
-      bench.clock.run_for(100ms);
-      stragglers.on_report(phase);
-    }
-    bench.complete_step(step);
-    stragglers.on_report(phase);
-    bench.ledger.abandon(phase);
-    bench.phases.on_retired(phase);
-  }
-  stragglers.on_report({PhaseKind::kTrain, 3});
-  bench.leases.want(idle, 4);
-  const MarkExpected backed_up("straggler_detector.backed_up");
-  bench.clock.run_for(1s);
-  EXPECT_EQ(bench.told<wire::Leases>(idle, MessageKind::kLeases)[0].leases_size(), 4);
-  bench.clock.run_for(5s);
-  EXPECT_EQ(bench.count(idle, MessageKind::kLeases), 1U) << "each microbatch once";
 }
 
 // ---- CommitRound --------------------------------------------------------------------------------

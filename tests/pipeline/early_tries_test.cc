@@ -1,5 +1,7 @@
 // Early second tries and leases in whole simulated swarms: what they save when a peer becomes slow,
 // and that a swarm of unequal machines makes next to none.
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "pipeline/wiring/wiring_router.h"
@@ -17,6 +19,7 @@ RunConfig run_of(std::uint32_t delay) {
   config.pipeline.peers = {2, 3, 2};
   config.pipeline.delay = delay;
   config.batch = {.batch = 64, .microbatch = 2, .sequence = 4};
+  config.wiring.hedge_share = 1;  // as many as it takes
   config.run.steps = 8;
   return config;
 }
@@ -43,6 +46,7 @@ struct Ended {
   std::uint64_t forwards = 0, stalls = 0;
   std::uint64_t sent_again = 0;    // by peers
   std::uint64_t leased_again = 0;  // forwards of these
+  std::set<AttemptId> tries;       // of either, whatever hops they took
   std::uint64_t trace_hash = 0;
   Tensors parameters;
 };
@@ -60,6 +64,7 @@ Ended run(SimClusterOptions options, std::uint16_t stage,
     ++ended.forwards;
     ended.sent_again += by_peer;
     ended.leased_again += attempt != 0 && !by_peer;
+    if (attempt != 0) ended.tries.insert(*attempt_of(frame));
   });
   swarm.until_started();
   const auto committed = [&](std::uint64_t steps) {
@@ -164,6 +169,24 @@ TEST_P(EarlyTries, UnequalMachinesAreLeftAlone) {
     EXPECT_EQ(ended.sent_again, 0U) << "seed " << seed;
     EXPECT_LT(ended.leased_again, ended.forwards / 50) << "seed " << seed;
   }
+}
+
+// One that stays slow would be passed by again and again: no more than the budget says.
+TEST_P(EarlyTries, TakeNoMoreThanTheirShareOfASteadilySlowSwarm) {
+  RunConfig config = run_of(GetParam());
+  config.wiring.hedge_share = WiringSection().hedge_share;
+  config.run.steps = 24;
+  const auto slow = [](Swarm& swarm, SimNodeId node) {
+    for (int times = 0; times < 8; ++times) {
+      swarm.cluster().device(node - 1).slow_down(times % 2 == 0 ? 10 : 0.1);
+      swarm.cluster().runtime().run_for(3s);
+    }
+  };
+  const Ended ended = run(options_of(config, Early::kWith), 1, slow);
+  const double microbatches = 24 * config.microbatches_per_step();
+  EXPECT_GT(ended.tries.size(), 0U);
+  EXPECT_LE(static_cast<double>(ended.tries.size()), 0.05 * microbatches);
+  expect_equal(ended.parameters, one_each(config));
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, EarlyTries, testing::Values(0U, 1U));

@@ -23,7 +23,8 @@ TEST(LogLinesTest, Golden) {
                          .peers = {{PeerId(1), StageId(0), 5, 0.25}, {PeerId(2), StageId(0), 3}},
                          .boundaries = {{StageId(0), 1000, 900, "h8", "none", 0.0625, 0},
                                         {StageId(1), 1001, 901, "bf16", "h8"}},
-                         .averaging_bytes = 777};
+                         .averaging_bytes = 777,
+                         .second_tries = 3};
   StepLogLine skipped{.step = 13, .version = 13, .loss = std::nan(""), .skipped = true};
   const EvalLogLine eval{
       .version = 13, .loss = 3.5, .sequences = 64, .tokens = 8192, .wall_seconds = 1.75e9};

@@ -12,6 +12,7 @@ void BoundaryTotals::add(const wire::BoundaryBytes& bytes) {
   backward_framing += bytes.backward_framing();
   forward_messages += bytes.forward_messages();
   backward_messages += bytes.backward_messages();
+  early_tries += bytes.early_tries();
 }
 
 void BoundaryTotals::add(const BoundaryTotals& other) {
@@ -22,6 +23,7 @@ void BoundaryTotals::add(const BoundaryTotals& other) {
   backward_framing += other.backward_framing;
   forward_messages += other.forward_messages;
   backward_messages += other.backward_messages;
+  early_tries += other.early_tries;
 }
 
 void RunStats::on_training_started(Instant now) {
@@ -50,6 +52,7 @@ void RunStats::on_reduced(const wire::Reduced& reduced) {
 
 void RunStats::on_new_era() {
   step_.clear();
+  backed_up_ = 0;
   busy_seconds_.clear();
 }
 
@@ -64,8 +67,12 @@ void RunStats::on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes,
   reduce_bytes_ += reduce_bytes;
   last_step_ = std::exchange(step_, {});
   last_busy_seconds_ = std::exchange(busy_seconds_, {});
-  for (const auto& [stage, totals] : last_step_)
+  last_second_tries_ = std::exchange(backed_up_, 0);
+  for (const auto& [stage, totals] : last_step_) {
+    last_second_tries_ += totals.early_tries;
     if (stage < totals_.size()) totals_[stage].add(totals);
+  }
+  second_tries_ += last_second_tries_;
 }
 
 std::string RunStats::log_line(const CommitRecord& commit,
@@ -101,6 +108,7 @@ std::string RunStats::log_line(const CommitRecord& commit,
          .backward_error = backward.relative_error});
   }
   line.averaging_bytes = reduce_bytes;
+  line.second_tries = last_second_tries_;
   return to_json_line(line);
 }
 

@@ -20,6 +20,7 @@ struct BoundaryTotals {
   std::uint64_t forward_codec = 0, forward_tokens = 0, forward_framing = 0;
   std::uint64_t backward_codec = 0, backward_framing = 0;
   std::uint64_t forward_messages = 0, backward_messages = 0;
+  std::uint64_t early_tries = 0;
   void add(const wire::BoundaryBytes& bytes);
   void add(const BoundaryTotals& other);
 };
@@ -33,6 +34,7 @@ class RunStats {
 
   void on_training_started(Instant now);
   void on_reduced(const wire::Reduced& reduced);
+  void on_backed_up(std::uint32_t microbatches) { backed_up_ += microbatches; }
   void on_new_era();  // what was being reduced is not committed
   void on_commit(const CommitRecord& commit, std::uint64_t reduce_bytes, Instant now);
   void on_evaluated(double loss) { held_out_loss_ = loss; }
@@ -47,6 +49,8 @@ class RunStats {
   const std::deque<double>& losses() const { return losses_; }
   double held_out_loss() const { return held_out_loss_; }
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
+  // Microbatches of committed steps that were tried twice because somebody was late.
+  std::uint64_t second_tries() const { return second_tries_; }
   const std::vector<BoundaryTotals>& boundaries() const { return totals_; }
   double elapsed_seconds(Instant now) const;
 
@@ -62,6 +66,9 @@ class RunStats {
   std::uint64_t reduce_bytes_ = 0;
   std::map<std::uint32_t, BoundaryTotals> step_;  // of the step being reduced, by sending side
   std::map<std::uint32_t, BoundaryTotals> last_step_;
+  std::uint32_t backed_up_ = 0;  // microbatches of the step, and of one that is open beside it
+  std::uint64_t last_second_tries_ = 0;
+  std::uint64_t second_tries_ = 0;
   std::map<std::uint32_t, double> busy_seconds_;  // of the step being reduced, by peer
   std::map<std::uint32_t, double> last_busy_seconds_;
   std::vector<BoundaryTotals> totals_;

@@ -134,6 +134,7 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
     status.boundaries.push_back(boundary_of(from, run.stats.boundaries()[from], run.boundaries));
   status.reduce_bytes = run.stats.reduce_bytes();
   status.checkpoint_bytes = run.checkpointer.bytes();
+  status.second_tries = run.stats.second_tries();
   status.control_bytes = bytes - std::min(bytes, status.checkpoint_bytes);
   status.checkpoint = run.checkpointer.last();
   status.losses.assign(run.stats.losses().begin(), run.stats.losses().end());

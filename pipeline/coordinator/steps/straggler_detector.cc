@@ -48,13 +48,16 @@ bool StragglerDetector::is_held_up(const Phase& phase) const {
 
 void StragglerDetector::back_up(const Phase& phase) {
   std::uint32_t count = 0;
-  for (std::uint32_t index = 0; index < ledger_.indices(phase); ++index) {
+  for (std::uint32_t index = 0; index < ledger_.indices(phase) && hedges_.has_one(); ++index) {
     if (!ledger_.source(phase, index) || backed_up_.contains({phase, index})) continue;
     if (!leases_.lease_again(phase, index)) continue;
     backed_up_.insert({phase, index});
+    hedges_.spend();
     ++count;
   }
+  if (!hedges_.has_one()) SWARMLINE_MARK("straggler_detector.hedges_spent");
   if (count == 0) return;
+  stats_.on_backed_up(count);
   SWARMLINE_MARK("straggler_detector.backed_up");
   log(LogLevel::kInfo, "{} is held up: {} of its microbatches are leased a second time",
       to_string(phase), count);
@@ -63,6 +66,7 @@ void StragglerDetector::back_up(const Phase& phase) {
 
 void StragglerDetector::on_retired(const Phase& phase) {
   std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
+  if (phase.kind == PhaseKind::kTrain) hedges_.earn(shape_.microbatches_of(phase.kind));
 }
 
 }  // namespace swarmline

@@ -1,7 +1,8 @@
 // The end of a step that somebody slow holds up: what is still out is leased a second time, to
 // sources that have nothing else to do. Whichever try ends first counts; the ledger sees to that.
 //   What:      knows how long a step's reports usually pause; when they have paused for longer, and
-//              all is leased, leases each microbatch that is out once more.
+//              all is leased, leases each microbatch that is out once more, as far as the budget
+//              goes that these leases share with the early second tries of peers.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    one timer; each microbatch of an open step once.
 //   Source:    backup tasks: Dean and Ghemawat, OSDI 2004, section 3.6.
@@ -14,25 +15,33 @@
 #include "pipeline/coordinator/run/run_lifecycle.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/run/run_stats.h"
 #include "pipeline/coordinator/steps/leases.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/coordinator/steps/report_pace.h"
 #include "pipeline/ledger/ledger.h"
+#include "pipeline/protocol/hedge_budget.h"
+#include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
 
 class StragglerDetector final : public RunObserver {
  public:
   StragglerDetector(const RunShape& shape, Alarms& alarms, const RunLifecycle& life,
-                    const Ledger& ledger, const OpenPhases& phases, Leases& leases)
+                    const Ledger& ledger, const OpenPhases& phases, Leases& leases, RunStats& stats)
       : shape_(shape),
         alarms_(alarms),
         life_(life),
         ledger_(ledger),
         phases_(phases),
-        leases_(leases) {}
+        leases_(leases),
+        stats_(stats),
+        hedges_(shape.config.wiring.hedge_share, shape.microbatches_of(PhaseKind::kTrain)) {}
 
   void on_report(const Phase& phase);
+  void on_reduced(const wire::Reduced& reduced) {
+    hedges_.charge(reduced.boundary().early_tries());
+  }
   void on_rollback() override { backed_up_.clear(); }
   void on_retired(const Phase& phase) override;
 
@@ -48,6 +57,8 @@ class StragglerDetector final : public RunObserver {
   const Ledger& ledger_;
   const OpenPhases& phases_;
   Leases& leases_;
+  RunStats& stats_;
+  HedgeBudget hedges_;
   ReportPace pace_;
   Phase reported_;  // the last report's
   bool watched_ = false;

@@ -29,6 +29,10 @@ void BoundaryTraffic::send_back(const Seat& to, const Phase& phase, Frame frame)
   context_.links.send(to, std::move(frame));
 }
 
+void BoundaryTraffic::tried_early(const Phase& phase) {
+  if (counts(phase)) ++accounts_[phase].early_tries;
+}
+
 void BoundaryTraffic::computed(const Phase& phase, Duration device_time) {
   if (phases_.microbatches(phase) > 0)
     busy_ns_[phase] += static_cast<std::uint64_t>(device_time.count());
@@ -37,7 +41,7 @@ void BoundaryTraffic::computed(const Phase& phase, Duration device_time) {
 void BoundaryTraffic::take(const Phase& phase, wire::BoundaryBytes& report) {
   const auto entry = accounts_.extract(phase);
   if (entry.empty()) return;
-  const auto& [forward, backward] = entry.mapped();
+  const auto& [forward, backward, early_tries] = entry.mapped();
   report.set_forward_codec(forward.codec);
   report.set_forward_tokens(forward.tokens);
   report.set_forward_framing(forward.framing);
@@ -45,6 +49,7 @@ void BoundaryTraffic::take(const Phase& phase, wire::BoundaryBytes& report) {
   report.set_backward_codec(backward.codec);
   report.set_backward_framing(backward.framing);
   report.set_backward_messages(backward.messages);
+  report.set_early_tries(early_tries);
 }
 
 std::uint64_t BoundaryTraffic::take_busy_ns(const Phase& phase) {

@@ -25,6 +25,7 @@ class BoundaryTraffic {
   // `tokens`: bytes of target tokens that ride along.
   void send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens = 0);
   void send_back(const Seat& to, const Phase& phase, Frame frame);
+  void tried_early(const Phase& phase);
   void computed(const Phase& phase, Duration device_time);
   // Ends that phase's account.
   void take(const Phase& phase, wire::BoundaryBytes& report);
@@ -41,6 +42,7 @@ class BoundaryTraffic {
   };
   struct Account {
     OneWay forward, backward;
+    std::uint32_t early_tries = 0;
   };
   bool counts(const Phase& phase) const;
 

@@ -19,7 +19,9 @@ Forwarder::Forwarder(StageContext& context, const PhaseBook& phases, BoundaryTra
       next_(std::move(wiring)),
       hooks_(std::move(hooks)),
       free_routes_(context_.config.pipeline.wiring != WiringKind::kStatic),
-      clock_(from_seconds(context_.config.wiring.hop_timeout_seconds)) {}
+      clock_(from_seconds(context_.config.wiring.hop_timeout_seconds)),
+      hedges_(context_.config.wiring.hedge_share,
+              context_.config.microbatches_per_step() * way_share()) {}
 
 Forwarder::~Forwarder() {
   for (auto& [id, task] : outgoing_) context_.runtime.cancel(task->hop_timer);
@@ -32,6 +34,7 @@ void Forwarder::set_candidates(const std::vector<NextStage::Candidate>& candidat
 // ---- Sending ------------------------------------------------------------------------------------
 
 void Forwarder::send_on(const TaskPtr& task) {
+  if (!std::exchange(task->earned, true)) hedges_.earn(way_share());
   // Any try but the first is one that the step waits for.
   const bool late = task->outgoing.attempt.value != 0;
   if (const auto next = next_.pick(task->id.microbatch, task->tried, late))
@@ -141,11 +144,16 @@ bool Forwarder::pass_by(const TaskPtr& task) {
   exclude.push_back(slow.peer);
   const auto next = next_.pick(task->id.microbatch, exclude, true);
   if (!next) return false;
+  if (!hedges_.spend()) {
+    SWARMLINE_MARK("forwarder.hedges_spent");
+    return false;
+  }
   SWARMLINE_MARK("forwarder.early_second_try");
   const Duration waited = context_.runtime.now() - task->hop_began;
   log(LogLevel::kInfo, "{} has been slow with {} for {:.1f} s; {} gets it too", to_string(slow),
       to_string(task->id.microbatch), to_seconds(waited), to_string(*next));
   if (context_.metrics) context_.metrics->counter("swarmline_early_second_tries").add();
+  traffic_.tried_early(task->id.microbatch.phase);
   next_.wiring().on_timeout(slow.peer, waited);
   cancel_at(slow, task->outgoing);
   clock_.supersede(task->outgoing);

@@ -7,8 +7,8 @@
 //   Early:     a leg that takes far longer than that peer's do (HopClock) gets its microbatch one
 //              second try, at another peer that has room at once. That is no proof of a stall:
 //              nobody is told, and it is no failed attempt. The peer is banned until it is heard
-//              from, which an answer to the cancel does. Counted in swarmline_early_second_tries.
-//              Fixed routes stay as they are.
+//              from, which an answer to the cancel does. Counted in swarmline_early_second_tries,
+//              and limited by a budget (HedgeBudget). Fixed routes stay as they are.
 //   Losses:    what was sent to a lost seat goes to another at once. Of a link that broke nothing
 //              can be counted on, either.
 //   Ownership: owns the candidates of the next stage and the names by which tasks went on. Of a
@@ -20,6 +20,7 @@
 //              Limits::attempts_in_quick_succession sends each waits as long as all before it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "base/callback_guard.h"
+#include "pipeline/protocol/hedge_budget.h"
 #include "pipeline/stage/common/phase_book.h"
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/microbatches/boundary_traffic.h"
@@ -103,6 +105,7 @@ class Forwarder {
   void on_hop_timer(const TaskPtr& task, Instant due);
   bool may_be_passed_by(const MicrobatchTask& task) const;
   bool pass_by(const TaskPtr& task);
+  double way_share() const { return 1.0 / std::max(context_.stage.stages - 1.0, 1.0); }
   TaskPtr outgoing(const AttemptId& id, const Seat& from);
 
   StageContext& context_;
@@ -112,6 +115,7 @@ class Forwarder {
   Hooks hooks_;
   const bool free_routes_;
   HopClock clock_;
+  HedgeBudget hedges_;
   bool led_ = true;
   std::map<AttemptId, TaskPtr> outgoing_;           // by the attempt they were sent on as
   std::map<AttemptId, Superseded> stale_outgoing_;  // their answers still count

@@ -57,6 +57,7 @@ struct MicrobatchTask {
   Instant rests_until{};    // all were tried, and have a moment before they are tried again
   bool hop_open = false;    // picked and not yet settled with the wiring
   bool passed_by = false;   // had its early second try
+  bool earned = false;      // its part of such a try
   Instant hop_began{};      // what the timer runs for; one leg of the hop
   TimerId hop_timer;
 
