@@ -74,7 +74,7 @@ fmt:  ## format the sources
 
 tidy: bootstrap  ## clang-tidy over all sources (slow), then the lint and format tests
 	cmake --preset dev
-	cmake --build --preset dev --parallel $(JOBS)
+	cmake --build --preset dev --parallel $(JOBS) --target all header_checks
 	run-clang-tidy-19 -quiet -j $(JOBS) -p build/dev '$(CURDIR)/(base|kernels|compression|engine|balancer|pipeline|sim|console|node|tools|cli)/.*\.cc$$'
 	python3 tests/tidy/lint.py .
 	python3 tests/tidy/format.py .

@@ -11,11 +11,11 @@ set(SWARMLINE_BUILD_TEST_TIMEOUT_S 600)
 set(SWARMLINE_COMPUTES PROCESSORS 2)
 set(SWARMLINE_WAITS PROCESSORS 1 COST 100)
 
-# swarmline_build_test(<target>): a ctest entry that builds a target which is not part of "all". Such
+# swarmline_build_test(<target> <label>): a ctest entry that builds a target which is not part of "all". Such
 # entries take turns: two Ninjas must not work in one build folder.
-function(swarmline_build_test target)
+function(swarmline_build_test target label)
   add_test(NAME ${target} COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target ${target})
-  set_tests_properties(${target} PROPERTIES LABELS fast RESOURCE_LOCK build_folder
+  set_tests_properties(${target} PROPERTIES LABELS ${label} RESOURCE_LOCK build_folder
     TIMEOUT ${SWARMLINE_BUILD_TEST_TIMEOUT_S} ${SWARMLINE_COMPUTES})
 endfunction()
 
