@@ -185,6 +185,14 @@ class Rounds : public Steps {
   wire::Reduced reduced(const Seat& seat, std::uint64_t digest) const {
     return bench.reduced(seat, digest);
   }
+  static wire::RoundBroken broken_between(const Seat& says, const Seat& beyond) {
+    wire::RoundBroken broken;
+    *broken.mutable_seat() = to_wire(says);
+    *broken.mutable_beyond() = to_wire(beyond);
+    *broken.mutable_phase() = to_wire(kStep0);
+    broken.set_group(1);
+    return broken;
+  }
   const Seat mate = bench.seated(1);
   CommitRound& round = bench.round;
 };
@@ -317,11 +325,7 @@ TEST_F(Rounds, AMemberWhoseSumsAreNotWhatItReportedIsLostInTheEnd) {
 }
 
 TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
-  wire::RoundBroken broken;
-  *broken.mutable_seat() = to_wire(b);
-  *broken.mutable_beyond() = to_wire(mate);
-  broken.mutable_phase()->set_step(0);
-  broken.set_group(1);
+  wire::RoundBroken broken = broken_between(b, mate);
   const MarkExpected given_up("commit_round.link_given_up");
   for (std::uint32_t times = 0; times < knobs().broken_links_max; ++times) {
     broken.set_attempt(round.board().attempt(GroupId{1}).value);
@@ -336,11 +340,7 @@ TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
 
 // Its process is gone, and only the coordinator has not heard of it.
 TEST_F(Rounds, WhereNobodyListensAnyMoreIsTheOneLetGo) {
-  wire::RoundBroken broken;
-  *broken.mutable_seat() = to_wire(mate);
-  *broken.mutable_beyond() = to_wire(b);
-  broken.mutable_phase()->set_step(0);
-  broken.set_group(1);
+  wire::RoundBroken broken = broken_between(mate, b);
   broken.set_nobody_there(true);
   const MarkExpected nobody_there("commit_round.nobody_there");
   for (std::uint32_t times = 0; times < knobs().broken_links_max; ++times) {
@@ -357,11 +357,7 @@ TEST_F(Rounds, WhereNobodyListensAnyMoreIsTheOneLetGo) {
 
 // Out of descriptors, say: whoever is beyond, it is that end.
 TEST_F(Rounds, WhoSaysThatItReachesNobodyIsTheOneLetGo) {
-  wire::RoundBroken broken;
-  *broken.mutable_seat() = to_wire(b);
-  *broken.mutable_beyond() = to_wire(mate);
-  broken.mutable_phase()->set_step(0);
-  broken.set_group(1);
+  wire::RoundBroken broken = broken_between(b, mate);
   broken.set_own_end(true);
   const MarkExpected reaches_nobody("commit_round.reaches_nobody");
   for (std::uint32_t times = 0; times < knobs().broken_links_max; ++times) {
@@ -415,11 +411,7 @@ TEST_F(Rounds, WhereManyLinksBreakNobodyIsLetGoForAWhile) {
   const MarkExpected many("commit_round.many_links_broken");
   const Seat third = bench.seated(1), fourth = bench.seated(1);
   const auto breaks = [&](const Seat& one, const Seat& other) {
-    wire::RoundBroken broken;
-    *broken.mutable_seat() = to_wire(one);
-    *broken.mutable_beyond() = to_wire(other);
-    *broken.mutable_phase() = to_wire(kStep0);
-    broken.set_group(1);
+    wire::RoundBroken broken = broken_between(one, other);
     broken.set_attempt(round.board().attempt(GroupId{1}).value);
     round.on_round_broken(broken);
   };

@@ -18,8 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint64_t every_steps) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
+  RunConfig config = small_run(std::move(peers));
   config.checkpoint.every_steps = every_steps;
   config.run.steps = 8;
   config.net.collect_seconds = 5;

@@ -15,8 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 RunConfig run_of(std::vector<std::uint32_t> peers) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
+  RunConfig config = small_run(std::move(peers));
   config.model.d_model = 64;
   config.batch.sequence = 16;  // 2 * 16 * 64 elements cross a boundary
   return config;

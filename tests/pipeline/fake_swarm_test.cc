@@ -21,10 +21,7 @@ MakeModel model_of(std::uint64_t seed) {
 }
 
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
-  config.pipeline.delay = delay;
-  return config;
+  return small_run(std::move(peers), delay);
 }
 
 TEST(FakeSwarm, LearnsSomething) {

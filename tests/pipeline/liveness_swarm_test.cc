@@ -21,10 +21,7 @@ const SimPeer kSlow{.forward = 1s, .backward = 2s};
 class Liveness : public testing::TestWithParam<std::uint32_t> {
  protected:
   RunConfig run_of(std::vector<std::uint32_t> peers) const {
-    RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-    config.pipeline.peers = std::move(peers);
-    config.pipeline.delay = GetParam();
-    return config;
+    return small_run(std::move(peers), GetParam());
   }
   static void expect_exact(Swarm& swarm, const RunConfig& config) {
     const RunOutcome outcome = swarm.end(3600s);

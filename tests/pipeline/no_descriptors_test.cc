@@ -15,10 +15,7 @@ using namespace std::chrono_literals;
 class NoDescriptors : public testing::TestWithParam<std::uint32_t> {
  protected:
   RunConfig run_of(std::vector<std::uint32_t> peers) const {
-    RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-    config.pipeline.peers = std::move(peers);
-    config.pipeline.delay = GetParam();
-    return config;
+    return small_run(std::move(peers), GetParam());
   }
 };
 

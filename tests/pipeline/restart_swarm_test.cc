@@ -19,9 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
-  config.pipeline.delay = delay;
+  RunConfig config = small_run(std::move(peers), delay);
   config.eval.every_steps = 2;
   config.checkpoint.every_steps = 2;
   config.net.collect_seconds = 5;

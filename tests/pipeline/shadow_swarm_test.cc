@@ -17,9 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay, std::uint32_t shadows) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
-  config.pipeline.delay = delay;
+  RunConfig config = small_run(std::move(peers), delay);
   config.run.steps = 12;
   config.balance.shadows = {.count = shadows};
   return config;

@@ -1,5 +1,7 @@
 #include "tests/pipeline/swarm_config.h"
 
+#include <utility>
+
 namespace swarmline {
 
 using namespace std::chrono_literals;
@@ -22,6 +24,13 @@ RunConfig small_run(std::uint32_t stages, std::uint32_t peers) {
   config.wiring.hop_timeout_seconds = 60;
   config.balance.moves = false;
   config.net.peer_silence_seconds = 3600;
+  return config;
+}
+
+RunConfig small_run(std::vector<std::uint32_t> peers, std::uint32_t delay) {
+  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
+  config.pipeline.peers = std::move(peers);
+  config.pipeline.delay = delay;
   return config;
 }
 

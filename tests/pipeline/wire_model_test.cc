@@ -11,8 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 RunConfig run_of(const char* codec, std::vector<std::uint32_t> peers) {
-  RunConfig config = small_run(static_cast<std::uint32_t>(peers.size()), 1);
-  config.pipeline.peers = std::move(peers);
+  RunConfig config = small_run(std::move(peers));
   config.model.d_model = 64;
   config.batch.sequence = 16;
   config.codec.forward = config.codec.backward = codec;
