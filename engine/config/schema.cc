@@ -322,9 +322,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, standby), texts(),
    "Addresses of standby coordinators, which peers try when this one is gone."},
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
-   "A run that went back to a checkpoint waits so long until every stage has a peer again; then it "
-   "ends. A coordinator that hears from nobody waits so long for its peers, or for newcomers; "
-   "then, for outlast_seconds, for those whose addresses don't refuse."},
+   "A run that went back to a checkpoint waits so long until every stage has a peer again, and a "
+   "coordinator that hears from nobody for its peers or for newcomers; both wait longer, for "
+   "outlast_seconds, for lost peers whose addresses don't refuse. Then the run ends."},
   {RUN(net, build_seconds), above_zero_to(365 * kDaySeconds),
    "A peer that builds its stage or fetches its state, and gets no further for so long, is let "
    "go."},

@@ -29,20 +29,10 @@ std::string_view to_string(OracleRule rule) {
   return std::ranges::find(kRules, rule, &RuleName::rule)->name;
 }
 
-std::optional<OracleRule> oracle_rule_from(std::string_view name) {
-  const auto* found = std::ranges::find(kRules, name, &RuleName::name);
-  if (found == kRules.end()) return std::nullopt;
-  return found->rule;
-}
-
 std::set<OracleRule> all_oracle_rules() {
   std::set<OracleRule> rules;
   for (const RuleName& rule : kRules) rules.insert(rule.rule);
   return rules;
-}
-
-std::set<OracleRule> usual_oracle_rules() {
-  return {OracleRule::kFence, OracleRule::kExit, OracleRule::kOrphan, OracleRule::kSize};
 }
 
 SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
@@ -92,11 +82,13 @@ void SwarmOracles::look_at_era() {
     if (!commit || !*commit || (*commit)->era != before.era.value) return;
     version = Version{(*commit)->version};
   }
+  if (version == Version{}) return;  // nothing is lost: everybody can make it
   const auto stages = static_cast<std::uint16_t>(cluster_.config().pipeline.stages);
   std::string beside;
   for (std::uint16_t stage = 0; stage < stages; ++stage) {
     const auto how = held_as(StageId{stage}, before.era, version);
-    if (!how) return;
+    // A coordinator that begins again knows nothing of the shadows that the one before had.
+    if (!how || (*how == HeldState::How::kShadow && before.recovering)) return;
     if (*how != HeldState::How::kSeat)
       beside += fmt::format(", of stage {} as a {} alone", stage,
                             *how == HeldState::How::kKept ? "kept copy" : "shadow");

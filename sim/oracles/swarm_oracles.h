@@ -1,7 +1,8 @@
 // What must hold in every simulated run beside its bits, whatever happens to it.
 //   What:   * a run goes back only where some stage's state is gone: at that moment no process that
-//             lives holds the committed version of it, not as a seat, nor as a shadow, nor kept,
-//             or where its last peers were silent for as long as going back costs;
+//             lives holds the committed version of it, not as a seat, nor as a shadow (of this
+//             coordinator's), nor kept, or where its last peers were silent for as long as going
+//             back costs; or to where it was;
 //           * who was not hurt is not fenced while the run trains, and does not end but with the
 //             run: hurt is what the network and the runtime did to the node (SimRuntime::hurt());
 //           * no microbatch is relied on that nobody tries (orphan_watch.h);
@@ -27,10 +28,7 @@ namespace swarmline {
 
 enum class OracleRule : std::uint8_t { kEra, kFence, kExit, kOrphan, kSize };
 std::string_view to_string(OracleRule rule);
-std::optional<OracleRule> oracle_rule_from(std::string_view name);
 std::set<OracleRule> all_oracle_rules();
-// Those that every run keeps.
-std::set<OracleRule> usual_oracle_rules();
 
 struct OracleFinding {
   OracleRule rule = OracleRule::kEra;

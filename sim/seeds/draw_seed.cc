@@ -156,17 +156,7 @@ void draw_journal(Rng rng, SeedScenario& scenario) {
 }  // namespace
 
 SeedExtras usual_extras() {
-  return {.kinds = {FaultKind::kStall, FaultKind::kPowerLoss, FaultKind::kHalfOpen,
-                    FaultKind::kHalfWay, FaultKind::kIsolate, FaultKind::kFull, FaultKind::kDeaf},
-          .control_times = true};
-}
-
-SeedExtras all_extras() {
-  SeedExtras extras{.kinds = {},
-                    .hits_last = true,
-                    .control_times = true,
-                    .thin_heartbeats = true,
-                    .rules = all_oracle_rules()};
+  SeedExtras extras{.kinds = {}, .hits_last = true, .control_times = true, .thin_heartbeats = true};
   for (const FaultName& kind : kFaultKinds)
     if (kind.on_request) extras.kinds.push_back(kind.kind);
   return extras;

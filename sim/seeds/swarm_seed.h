@@ -42,12 +42,10 @@ struct SeedExtras {
   bool hits_last = false;        // the last peer of a stage, too, by what it outlives
   bool control_times = false;    // builds, hashes, copies and the like take time
   bool thin_heartbeats = false;  // of a handful of peers, as of thousands
-  std::set<OracleRule> rules = usual_oracle_rules();  // whose findings are violations
+  std::set<OracleRule> rules = all_oracle_rules();  // whose findings are violations
 };
-// What every run of seeds draws: a kind is added here once the protocol outlasts it.
+// What every run of seeds draws: all that there are.
 SeedExtras usual_extras();
-// All that there are.
-SeedExtras all_extras();
 
 // Of runs that last: what is looked at after each event of a short one costs too much.
 struct LongRun {
@@ -64,7 +62,7 @@ struct SeedScenario {
   bool faults_at_once = false;  // else once it trains
   HostileKnobs knobs;
   Duration patience = kLivenessTime;
-  std::set<OracleRule> rules = usual_oracle_rules();
+  std::set<OracleRule> rules = all_oracle_rules();
   std::string summary;  // one line, for people
 };
 // Faults are drawn from swarm.seed.

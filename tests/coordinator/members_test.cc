@@ -155,10 +155,11 @@ TEST_F(Gather, AStageThatNobodyJoinsEndsARunThatHasTrained) {
             std::string::npos);
 }
 
-// It may be this end that reaches nobody; it waits for those who may live, and not for ever.
-TEST_F(Gather, WhoHearsFromNobodyWaitsForThoseWhoMayLive) {
+// They stand still, or it is this end that reaches nobody: they are waited for, and not for ever.
+TEST_F(Gather, LostPeersWhoMayLiveAreWaitedFor) {
   for (const bool refuses : {false, true}) {
     PartsBench cut_off;
+    cut_off.seated(1);  // seed 760: others are there
     Gathering waiting{cut_off.shape,   cut_off.alarms, cut_off.events,
                       cut_off.members, cut_off.probe,  cut_off.rulings};
     wire::Hello hello;

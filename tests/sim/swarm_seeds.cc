@@ -83,8 +83,7 @@ struct Shared {
   SharedArray<std::uint64_t> hashes;  // by seed, in the order given
 };
 
-// A seed, and what it draws besides: the usual (empty), and words of --with; "plain" before
-// them: those alone.
+// A seed, and what it draws besides: the usual (empty), or words of --with alone.
 struct SeedJob {
   std::uint64_t seed = 0;
   std::string with;
@@ -140,18 +139,14 @@ std::size_t count_changed(const Pins& pins, const Pins& found) {
 
 // Empty: a word that is none of them.
 std::optional<SeedExtras> extras_of(const std::string& with) {
-  if (with == "all") return all_extras();
-  SeedExtras extras = with.starts_with("plain") ? SeedExtras() : usual_extras();
+  if (with.empty()) return usual_extras();
+  SeedExtras extras;
   std::istringstream words(with);
   for (std::string word; std::getline(words, word, ',');) {
     if (word == "times") extras.control_times = true;
     if (word == "last") extras.hits_last = true;
     if (word == "thin") extras.thin_heartbeats = true;
     if (word == "times" || word == "last" || word == "thin" || word == "plain") continue;
-    if (const auto rule = oracle_rule_from(word)) {
-      extras.rules.insert(*rule);
-      continue;
-    }
     const auto kind = fault_kind_from(word);
     if (!kind || !is_on_request(*kind)) return std::nullopt;
     if (std::ranges::find(extras.kinds, *kind) == extras.kinds.end()) extras.kinds.push_back(*kind);
@@ -296,10 +291,9 @@ int run(const Flags& flags) {
   const auto wrong =
       std::ranges::find_if(jobs, [](const SeedJob& job) { return !extras_of(job.with); });
   if (wrong != jobs.end()) {
-    fmt::print(stderr, "swarm_seeds: --with {}: expected \"all\", or some of times,last,thin",
+    fmt::print(stderr, "swarm_seeds: --with {}: expected some of plain,times,last,thin",
                flags.with);
-    for (const OracleRule rule : all_oracle_rules()) fmt::print(stderr, ",{}", to_string(rule));
-    for (const FaultKind kind : all_extras().kinds) fmt::print(stderr, ",{}", to_string(kind));
+    for (const FaultKind kind : usual_extras().kinds) fmt::print(stderr, ",{}", to_string(kind));
     fmt::print(stderr, "\n");
     return 2;
   }
@@ -353,8 +347,7 @@ int main(int argc, char** argv) {
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
   app.add_option("--with", flags.with,
-                 "Faults besides the usual (after \"plain\": instead): kinds, times, last, thin, "
-                 "rules; or all");
+                 "These instead of all that seeds draw: kinds, times, last, thin; plain: none");
   app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");

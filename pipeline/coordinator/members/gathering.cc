@@ -46,9 +46,9 @@ void Gathering::arm_peers_wait() {
 void Gathering::on_nobody_joined() {
   const std::vector<StageId> empty = members_.empty_stages();
   if (empty.empty()) return arm_peers_wait();
-  if (may_be_cut_off()) {
+  if (somebody_may_live()) {
     if (asked_) {
-      say_that_it_waits();
+      say_that_it_waits(empty.front());
       return arm_peers_wait();
     }
     SWARMLINE_MARK("gathering.hears_nobody");
@@ -62,21 +62,21 @@ void Gathering::on_nobody_joined() {
       why_, furthest_, empty.front().value, to_seconds(alarms_.now() - began_)));
 }
 
-// Nobody at all is here, and of those that were some have not refused when they were asked.
-bool Gathering::may_be_cut_off() {
+// Of those that were here and are not some have not refused when they were asked: they stand
+// still, or it is this end that reaches nobody.
+bool Gathering::somebody_may_live() {
   const Duration outlast = from_seconds(shape_.config.net.outlast_seconds);
-  if (members_.empty_stages().size() < shape_.stages.size() || alarms_.now() - began_ >= outlast)
-    return false;
+  if (alarms_.now() - began_ >= outlast) return false;
   if (!asked_) ask_the_newest();
   return !may_live_.empty();
 }
 
-void Gathering::say_that_it_waits() {
+void Gathering::say_that_it_waits(StageId stage) {
   const Duration most = from_seconds(shape_.config.net.outlast_seconds);
   events_.event("waiting",
-                fmt::format("nobody of the run's peers has come back, and not all of them refuse; "
-                            "the run waits {:.3g} s more at most for anybody, then it ends",
-                            to_seconds(most - (alarms_.now() - began_))),
+                fmt::format("stage {} has no peer, and of those that were lost not all refuse; the "
+                            "run waits {:.3g} s more at most for anybody, then it ends",
+                            stage.value, to_seconds(most - (alarms_.now() - began_))),
                 LogLevel::kWarn);
 }
 
@@ -85,6 +85,7 @@ void Gathering::ask_the_newest() {
   const auto& known = members_.members();
   for (auto member = known.rbegin(); member != known.rend(); ++member) {
     const PeerId peer = member->first;
+    if (member->second.state != MemberState::kLost) continue;
     const auto gone = [this, peer](const std::string&) { may_live_.erase(peer); };
     if (probe_.ask(member->second.address, gone)) may_live_.insert(peer);
     if (may_live_.size() >= kAskedMax) return;

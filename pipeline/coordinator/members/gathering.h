@@ -5,8 +5,8 @@
 //              there.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained;
-//              where nobody at all is heard it may be this end: it waits for [net] outlast_seconds
-//              for those of the newest kAskedMax peers whose addresses don't refuse.
+//              but it waits for [net] outlast_seconds for those of the newest kAskedMax lost peers
+//              whose addresses don't refuse.
 //   Bounds:    knobs().gather_time for those who lived, and for peers beyond those wanted that
 //              still build; [net] build_seconds without progress for anybody who builds.
 #pragma once
@@ -67,9 +67,9 @@ class Gathering final : public RunObserver {
   void wait_for_those_who_lived();
   void arm_peers_wait();
   void on_nobody_joined();
-  bool may_be_cut_off();
+  bool somebody_may_live();
   void ask_the_newest();
-  void say_that_it_waits();
+  void say_that_it_waits(StageId stage);
   bool waits_for_builders(bool formed);
   void fill_stages();
   std::uint32_t wanted(StageId stage) const;
