@@ -3,7 +3,8 @@
 // the connection anybody's.
 //   What:      a network asks it at each connection, dialled or accepted.
 //   Ownership: the network holds it. Thread: control thread.
-//   Errors:    what it refuses is told to the dialling end as a sentence, and ends the connection.
+//   Errors:    what it refuses is told to the dialling end as a sentence, and ends the connection:
+//              there it is kRefused, or, where the code is another one, kDeadline: to come again.
 //   Bounds:    kLinkWordsMax bytes each way; the network's deadline for a handshake.
 #pragma once
 

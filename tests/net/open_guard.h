@@ -31,11 +31,12 @@ class OpenGuard final : public LinkGuard {
     openings.push_back(opening);
     if (holds) return held.push_back(std::move(verdict));
     if (!refusal.empty()) return verdict(fail(ErrorCode::kRefused, refusal));
-    verdict(Admission{.as = "dialler", .answer = "listener"});
+    verdict(Admission{.as = takes_for, .answer = answers});
   }
 
   std::optional<KeyHash> pin;
   std::string says = "hello";
+  std::string takes_for = "dialler", answers = "listener";
   std::string refusal;  // empty: it admits
   bool holds = false;   // its verdicts wait in `held`
   std::function<Result<std::string>(const std::string&)> judges;

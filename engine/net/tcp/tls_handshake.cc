@@ -11,7 +11,7 @@ namespace swarmline {
 namespace {
 
 constexpr std::size_t kLengthBytes = 2;
-constexpr char kAdmitted = 0, kRefused = 1;
+constexpr char kAdmitted = 0, kRefused = 1, kNotNow = 2;
 
 std::string with_length(const std::string& words) {
   std::string text;
@@ -147,14 +147,16 @@ void TlsHandshake::take_verdict(Result<LinkGuard::Admission> verdict) {
     say(kAdmitted + with_length(verdict->answer));
   } else {
     refused_ = verdict.error();
-    say(kRefused + with_length(refused_->what.substr(0, kLinkWordsMax)));
+    const char how = refused_->code == ErrorCode::kRefused ? kRefused : kNotNow;
+    say(how + with_length(refused_->what.substr(0, kLinkWordsMax)));
   }
   advance();
 }
 
 bool TlsHandshake::take_answer() {
   const std::string answer = heard_.substr(1 + kLengthBytes);
-  if (heard_.front() != kAdmitted) return over(ErrorCode::kRefused, answer);
+  if (heard_.front() != kAdmitted)
+    return over(heard_.front() == kRefused ? ErrorCode::kRefused : ErrorCode::kDeadline, answer);
   auto as = guard_.judge(*dialled_, facts_, answer);
   if (!as) return over(as.error().code, as.error().what);
   admitted_as_ = std::move(*as);

@@ -2,7 +2,8 @@
 // guard has the dialling end say and the accepting end answer (link_guard.h). For the files of this
 // folder.
 //   Words:     two bytes of length, most significant first, and that many bytes; an answer begins
-//              with one byte: 0 it is admitted, 1 it is refused and the rest is the sentence.
+//              with one byte: 0 it is admitted; 1 it is refused, or 2 it may come again, and the
+//              rest is the sentence.
 //   Ownership: holds itself until it is done; stop() ends it without a word.
 //   Thread:    control thread.
 //   Errors:    of on_done, which is called once, with sentences: kRefused (the other end said no),

@@ -46,8 +46,8 @@ class TlsStream {
   // ---- Bytes ----
   // How many bytes were put into the parts, whose sizes are `count`'s; 0: the stream has ended.
   ssize_t receive(const iovec* parts, std::size_t count);
-  // How many bytes of the parts were taken; they are sealed, and some may wait. EAGAIN: they do, and
-  // nothing was taken.
+  // How many bytes of the parts were taken; they are sealed, and some may wait. EAGAIN: they do,
+  // and nothing was taken.
   ssize_t send(const iovec* parts, std::size_t count);
   bool holds_unsent() const { return sent_ < sealed_.size(); }
   ssize_t send_sealed();  // -1: errno; else nothing is held any more
