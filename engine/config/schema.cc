@@ -304,7 +304,7 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "authenticated and sealed, and peers join by the string that it prints (docs/security.md)."},
   {RUN(net, advertise), text(),
    "HOST:PORT that other machines reach the coordinator at. Empty: this machine's own addresses.",
-   "\"192.0.2.7:7400\""},
+   "\"192.0.2.7:7400\"", true},
   {RUN(net, admit_bytes), ints(0, kAny),
    "Activations a peer admits, in bytes. 0: from its memory."},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
@@ -338,7 +338,7 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "network that is one's own."},
   {RUN(security, loopback), flag(),
    "true: links are authenticated and sealed within this machine, too, and whatever `insecure` "
-   "says."},
+   "says.", "", true},
 
   {RUN(log, level), one_of(kLogLevels),
    "Least serious line that is written."},
