@@ -15,6 +15,8 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network);
 void add_tapped_command(CLI::App& app, int& exit_code);  // hidden: what chaos starts
 void add_status_command(CLI::App& app, int& exit_code);
 void add_stop_command(CLI::App& app, int& exit_code);
+void add_invite_command(CLI::App& app, int& exit_code);
+void add_keys_command(CLI::App& app, int& exit_code);
 void add_checkpoint_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
 void add_link_proxy_command(CLI::App& app, int& exit_code);

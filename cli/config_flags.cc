@@ -21,6 +21,7 @@ constexpr PeerKey kPeerKeys[] = {
     {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use; 0: measured"},
     {"--listen", "peer.listen", "HOST:PORT", "Where it listens; port 0: any free one", true},
     {"--advertise", "peer.advertise", "HOST:PORT", "Where other peers reach it", true},
+    {"--key", "peer.key", "FILE", "Its own key; made if need be. Default: one for this time", true},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
      "Tries so long while no coordinator answers"},
     {"--zone", "peer.zone", "NAME", "Where the machine stands", true},
@@ -64,7 +65,7 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
   }
   command.add_flag_callback(
       "--insecure", [&flags] { flags.overrides.emplace_back("peer.insecure=true"); },
-      "May listen beyond this machine; links are not authenticated");
+      "Joins another machine by HOST:PORT; links are neither authenticated nor sealed");
 }
 
 // A mistake in a flag is told as the flag's, not as that of the key behind it.

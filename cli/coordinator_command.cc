@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "console/exit_codes.h"
+#include "engine/config/link_security.h"
 #include "node/coordinator_node.h"
 #include "node/summary.h"
 
@@ -18,10 +19,12 @@ struct CoordinatorFlags {
   bool standby = false;
 };
 
-void say_where(const RunConfig& config, const Address& bound) {
+void say_where(const RunConfig& config, const Address& bound, const std::string& join) {
   std::printf("coordinator of %s listens on %s\n", config.run.name.c_str(),
               to_string(bound).c_str());
-  std::printf("a machine joins by: swarmline peer --join %s\n", to_string(bound).c_str());
+  const bool plain = !wants_keys(config) && !is_loopback(bound.host);
+  std::printf("a machine joins by:\nswarmline peer --join '%s'%s\n", join.c_str(),
+              plain ? " --insecure" : "");
   std::fflush(stdout);
 }
 
@@ -35,28 +38,30 @@ Result<int> run_coordinator(const CoordinatorFlags& flags, const NetworkFactory&
   Result<RunOutcome> outcome;
   bool begun = !flags.standby;
   const RunFolder folder(config.run_folder());
-  CoordinatorNode node(runtime,
-                       {.config = config,
-                        .fresh = flags.fresh,
-                        .prepared = flags.prepared,
-                        .standby = flags.standby,
-                        .network = network},
-                       {.on_begun =
-                            [&](RunStart start) {
-                              begun = true;
-                              std::printf("%s", describe_start(start, folder, config).c_str());
-                            },
-                        .on_standing_by =
-                            [&] {
-                              std::printf("standing by for %s\n", config.run.name.c_str());
-                              std::fflush(stdout);
-                            },
-                        .on_listening = [&](const Address& bound) { say_where(config, bound); },
-                        .on_finished =
-                            [&](Result<RunOutcome> ended) {
-                              outcome = std::move(ended);
-                              runtime.request_stop();
-                            }});
+  CoordinatorNode node(
+      runtime,
+      {.config = config,
+       .fresh = flags.fresh,
+       .prepared = flags.prepared,
+       .standby = flags.standby,
+       .network = network},
+      {.on_begun =
+           [&](RunStart start) {
+             begun = true;
+             std::printf("%s", describe_start(start, folder, config).c_str());
+           },
+       .on_standing_by =
+           [&] {
+             std::printf("standing by for %s\n", config.run.name.c_str());
+             std::fflush(stdout);
+           },
+       .on_listening = [&](const Address& bound,
+                           const std::string& join) { say_where(config, bound, join); },
+       .on_finished =
+           [&](Result<RunOutcome> ended) {
+             outcome = std::move(ended);
+             runtime.request_stop();
+           }});
   SWARMLINE_TRY(node.open());
   runtime.on_signals([&](int) { node.request_stop(); });
   node.start();

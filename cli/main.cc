@@ -33,7 +33,9 @@ constexpr const char* kExamples =
   swarmline link-proxy --to HOST:PORT --both "rate=100M delay=20ms"   a link as bad as one's own
 On several machines:
   swarmline coordinator run.toml                on one of them
-  swarmline peer --join HOST:PORT               on each machine that helps
+  swarmline peer --join 'swarm1...@HOST:PORT'   on each machine that helps: what the first prints
+  swarmline invite runs/NAME --ttl 1h --uses 3  another string to join by
+  swarmline keys runs/NAME                      what the run is known by, and who has come
 
 Exit codes: 0 done or drained, 1 failed, 2 a mistake in what was asked for, 3 refused,
 130 interrupted.)";
@@ -71,6 +73,8 @@ int run(int argc, char** argv) {
   add_peer_command(app, exit_code, make_tcp_network);
   add_status_command(app, exit_code);
   add_stop_command(app, exit_code);
+  add_invite_command(app, exit_code);
+  add_keys_command(app, exit_code);
   add_checkpoint_command(app, exit_code);
   add_config_command(app, exit_code);
   add_link_proxy_command(app, exit_code);

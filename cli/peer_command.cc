@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <unistd.h>
@@ -9,7 +8,9 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
+#include "cli/join_flags.h"
 #include "console/exit_codes.h"
+#include "engine/identity/key_file.h"
 #include "engine/model/stage_model.h"
 #include "node/peer_node.h"
 
@@ -23,39 +24,34 @@ struct PeerCommandFlags {
   PeerFlags machine;
 };
 
-Result<std::vector<Address>> coordinators_of(const std::string& join) {
-  std::vector<Address> addresses;
-  std::string_view rest = join;
-  do {
-    const std::size_t end = std::min(rest.find(','), rest.size());
-    auto address = parse_address(rest.substr(0, end));
-    if (!address)
-      return fail(ErrorCode::kUserMistake,
-                  fmt::format("--join {}: expected HOST:PORT of a coordinator, or several parted "
-                              "by commas, e.g. 127.0.0.1:7400",
-                              join));
-    addresses.push_back(std::move(*address));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  } while (!rest.empty());
-  return addresses;
+Result<std::shared_ptr<PeerGuard>> open_guard(const JoinTarget& target, const PeerConfig& machine,
+                                              AsioRuntime& runtime) {
+  if (!target.invite) return nullptr;
+  auto key =
+      machine.key.empty() ? Result<Identity>(Identity::make()) : load_or_make_key(machine.key);
+  if (!key) return std::unexpected(std::move(key).error());
+  return std::make_shared<PeerGuard>(std::move(*key), *target.invite, runtime);
 }
 
 Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& network) {
-  auto coordinators = coordinators_of(flags.join);
-  if (!coordinators) return std::unexpected(std::move(coordinators).error());
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
+  auto target = join_target(flags.join, *machine);
+  if (!target) return std::unexpected(std::move(target).error());
   const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
   const LogLevel level = parse_log_level(flags.log_level).value_or(LogLevel::kInfo);
   init_log({.level = level, .file = {}, .prefix = name});
 
   set_compute_threads(static_cast<int>(machine->threads));
   AsioRuntime runtime;
+  auto guard = open_guard(*target, *machine, runtime);
+  if (!guard) return std::unexpected(std::move(guard).error());
   PeerOutcome outcome;
   PeerNode node(runtime,
-                {.coordinators = std::move(*coordinators),
+                {.coordinators = std::move(target->coordinators),
                  .machine = *machine,
                  .name = name,
+                 .guard = std::move(*guard),
                  .make_model = make_stage_model,
                  .network = network},
                 [&](PeerOutcome ended) {
@@ -85,9 +81,12 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
 void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   auto flags = std::make_shared<PeerCommandFlags>();
   CLI::App* command = app.add_subcommand("peer", "Help a run: serve one stage on this machine");
-  command->add_option("--join", flags->join, "The run's coordinator, and its standbys")
-      ->required()
-      ->type_name("HOST:PORT[,...]");
+  command
+      ->add_option(
+          "--join", flags->join,
+          "What its coordinator prints; a file that holds it; - for the standard input; or "
+          "HOST:PORT[,...] on this machine. Default: the variable SWARMLINE_JOIN")
+      ->type_name("swarm1...");
   command->add_option("--name", flags->name, "For people; default: peer-PID")->type_name("NAME");
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
@@ -96,7 +95,12 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   command->footer(
       "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"
       "data, whose files must be at the same paths on its machine.\n"
-      "Example: swarmline peer --join 127.0.0.1:7400 --threads 4");
+      "What stands on a command line every user of the machine may read: a file, the standard "
+      "input\n"
+      "or SWARMLINE_JOIN keep a join string to oneself.\n"
+      "Examples:\n"
+      "  swarmline peer --join 'swarm1...@node-1:7400' --threads 4\n"
+      "  swarmline peer --join 127.0.0.1:7400");
   command->callback([flags, &exit_code, network = std::move(network)] {
     auto code = run_peer(*flags, network);
     exit_code = code ? *code : report_error(code.error());

@@ -27,8 +27,10 @@ struct StatusFlags {
 // From the coordinator, or what it left behind.
 Result<std::string> read_status(const RunTarget& target) {
   auto address = live_address(target);
-  Result<std::string> answer =
-      address ? ask_status(*address) : Result<std::string>(std::unexpected(address.error()));
+  auto guard = guard_of(target);
+  if (!guard) return std::unexpected(std::move(guard).error());
+  Result<std::string> answer = address ? ask_status(*address, std::move(*guard))
+                                       : Result<std::string>(std::unexpected(address.error()));
   if (!answer && target.folder) {
     if (auto ended = target.folder->final_status()) return std::move(*ended);
   }
@@ -57,8 +59,10 @@ Result<void> show_once(const StatusFlags& flags, const RunTarget& target) {
 // Shows a running run until it is over or the watcher leaves.
 class Watch {
  public:
-  Watch(const StatusFlags& flags, const Address& coordinator)
-      : json_(flags.json), network_(runtime_, {}), client_(runtime_, network_, coordinator) {
+  Watch(const StatusFlags& flags, const Address& coordinator, std::shared_ptr<LinkGuard> guard)
+      : json_(flags.json),
+        network_(runtime_, {.guard = std::move(guard)}),
+        client_(runtime_, network_, coordinator) {
     if (!json_ && output_is_terminal()) screen_.emplace();
   }
 
@@ -113,8 +117,10 @@ Result<void> run_status(const StatusFlags& flags) {
   if (!target) return std::unexpected(std::move(target).error());
   if (!flags.watch) return show_once(flags, *target);
   auto address = live_address(*target);
-  if (!address || !ask_status(*address)) return show_once(flags, *target);
-  return Watch(flags, *address).run();
+  auto guard = guard_of(*target);
+  if (!guard) return std::unexpected(std::move(guard).error());
+  if (!address || !ask_status(*address, *guard)) return show_once(flags, *target);
+  return Watch(flags, *address, std::move(*guard)).run();
 }
 
 }  // namespace
@@ -123,9 +129,11 @@ void add_status_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* command = app.add_subcommand("status", "Show how a run is doing, or how it ended");
   command
-      ->add_option("run", flags->target,
-                   "A run folder or the coordinator's address; default: the newest under runs/")
-      ->type_name("RUN_FOLDER|HOST:PORT");
+      ->add_option(
+          "run", flags->target,
+          "A run folder, a coordinator's address on this machine, or a join string; default: "
+          "the newest under runs/")
+      ->type_name("RUN_FOLDER|HOST:PORT|swarm1...");
   command->add_flag("--json", flags->json, "For programs (docs/formats/status.md)");
   command->add_flag("--watch", flags->watch, "Until the run is over or Ctrl-C");
   command->footer("Example: swarmline status runs/quickstart --watch");

@@ -13,7 +13,9 @@ Result<std::string> run_stop(const std::string& text, bool now) {
   if (!target) return std::unexpected(std::move(target).error());
   auto address = live_address(*target);
   if (!address) return std::unexpected(std::move(address).error());
-  return ask_stop(*address, now);
+  auto guard = guard_of(*target);
+  if (!guard) return std::unexpected(std::move(guard).error());
+  return ask_stop(*address, now, std::move(*guard));
 }
 
 }  // namespace
@@ -27,9 +29,11 @@ void add_stop_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("stop", "End a run after its open step, with a checkpoint");
   command
-      ->add_option("run", flags->target,
-                   "A run folder or the coordinator's address; default: the newest under runs/")
-      ->type_name("RUN_FOLDER|HOST:PORT");
+      ->add_option(
+          "run", flags->target,
+          "A run folder, a coordinator's address on this machine, or a join string; default: "
+          "the newest under runs/")
+      ->type_name("RUN_FOLDER|HOST:PORT|swarm1...");
   command->add_flag("--now", flags->now, "At once: without the step, without a checkpoint");
   command->footer("Example: swarmline stop runs/quickstart");
   command->callback([flags, &exit_code] {

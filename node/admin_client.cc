@@ -34,6 +34,8 @@ void AdminClient::call(Frame request, std::function<void(Result<Frame>)> on_repl
                           Result<std::shared_ptr<Connection>> connection) mutable {
     const auto state = weak.lock();
     if (!state) return;
+    if (!connection && connection.error().code == ErrorCode::kRefused)
+      return on_reply(std::unexpected(connection.error()));
     if (!connection) {
       on_reply(fail(connection.error().code,
                     fmt::format("no coordinator answers at {} ({}); is the run over? \"swarmline "
@@ -77,10 +79,10 @@ void AdminClient::stop(bool now, Text on_answer) {
 
 namespace {
 
-Result<std::string> ask(const Address& coordinator,
+Result<std::string> ask(const Address& coordinator, std::shared_ptr<LinkGuard> guard,
                         const std::function<void(AdminClient&, AdminClient::Text)>& question) {
   AsioRuntime runtime;
-  TcpNetwork network(runtime, {});
+  TcpNetwork network(runtime, {.guard = std::move(guard)});
   std::optional<Result<std::string>> answer;
   {
     AdminClient client(runtime, network, coordinator);
@@ -95,16 +97,18 @@ Result<std::string> ask(const Address& coordinator,
 
 }  // namespace
 
-Result<std::string> ask_status(const Address& coordinator) {
-  return ask(coordinator, [](AdminClient& client, AdminClient::Text on_json) {
+Result<std::string> ask_status(const Address& coordinator, std::shared_ptr<LinkGuard> guard) {
+  return ask(coordinator, std::move(guard), [](AdminClient& client, AdminClient::Text on_json) {
     client.status(std::move(on_json));
   });
 }
 
-Result<std::string> ask_stop(const Address& coordinator, bool now) {
-  return ask(coordinator, [now](AdminClient& client, AdminClient::Text on_answer) {
-    client.stop(now, std::move(on_answer));
-  });
+Result<std::string> ask_stop(const Address& coordinator, bool now,
+                             std::shared_ptr<LinkGuard> guard) {
+  return ask(coordinator, std::move(guard),
+             [now](AdminClient& client, AdminClient::Text on_answer) {
+               client.stop(now, std::move(on_answer));
+             });
 }
 
 }  // namespace swarmline

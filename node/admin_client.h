@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/network.h"
 #include "engine/net/rpc.h"
 #include "engine/runtime/runtime.h"
@@ -44,8 +45,10 @@ class AdminClient {
   std::shared_ptr<State> state_;
 };
 
-// One question with a runtime and a network of its own.
-Result<std::string> ask_status(const Address& coordinator);
-Result<std::string> ask_stop(const Address& coordinator, bool now);
+// One question with a runtime and a network of its own. `guard`: of its link; null: it is plain.
+Result<std::string> ask_status(const Address& coordinator,
+                               std::shared_ptr<LinkGuard> guard = nullptr);
+Result<std::string> ask_stop(const Address& coordinator, bool now,
+                             std::shared_ptr<LinkGuard> guard = nullptr);
 
 }  // namespace swarmline

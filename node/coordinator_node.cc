@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "console/exit_codes.h"
+#include "engine/config/link_security.h"
 #include "engine/config/load.h"
 #include "node/descriptors.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(200);
 // A coordinator that reads a checkpoint is asked so often whether it is done.
 constexpr Duration kBeginningLook = std::chrono::milliseconds(10);
+constexpr int kInviteLookupsMax = 1024;  // that wait; the next may come again
 
 std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
   const auto microseconds = static_cast<std::uint64_t>(runtime.wall_seconds() * 1e6);
@@ -39,6 +41,7 @@ CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions op
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       folder_(options_.config.run_folder()),
+      clerk_(runtime_, {.name = "invites", .queue_jobs_max = kInviteLookupsMax}),
       writer_(runtime_, {.name = "checkpoints", .queue_jobs_max = FolderSink::kJobsMax}),
       reader_(runtime_, {.name = "old checkpoints"}),
       source_(folder_.checkpoints(), reader_) {}
@@ -62,10 +65,7 @@ Result<void> CoordinatorNode::open() {
     SWARMLINE_TRY(begin_folder([&] { return folder_.prepare_or_resume(config, options_.fresh); }));
     if (nothing_to_do_) return {};
   }
-  auto network = options_.network(
-      runtime_, {.name = options_.standby ? "standby" : "coordinator", .slow_down = {}});
-  if (!network) return std::unexpected(std::move(network).error());
-  network_ = std::move(*network);
+  SWARMLINE_TRY(make_network());
   auto data = open_run_data(config, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
@@ -75,6 +75,26 @@ Result<void> CoordinatorNode::open() {
                                          .lease = from_seconds(config.run.etcd_lease_seconds)});
   make_leadership();
   return options_.standby ? Result<void>() : take_the_lead();
+}
+
+Result<void> CoordinatorNode::make_network() {
+  if (wants_keys(options_.config)) {
+    // One that finds no key would make another run's.
+    if (options_.standby && !options_.config.run.etcd.empty() && !file_exists(folder_.run_key()))
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("there is no {}: a standby needs the run's key; copy the folder {} "
+                              "from the machine of the coordinator that began the run",
+                              folder_.run_key(), folder_.keys()));
+    auto guard = open_run_guard(folder_, runtime_, clerk_);
+    if (!guard) return std::unexpected(std::move(guard).error());
+    link_guard_ = std::move(*guard);
+  }
+  auto network = options_.network(runtime_, {.name = options_.standby ? "standby" : "coordinator",
+                                             .slow_down = {},
+                                             .guard = link_guard_});
+  if (!network) return std::unexpected(std::move(network).error());
+  network_ = std::move(*network);
+  return {};
 }
 
 void CoordinatorNode::make_leadership() {
@@ -165,6 +185,11 @@ Result<void> CoordinatorNode::lead() {
           },
       .checkpoints = &source_,
   };
+  if (link_guard_)
+    options.certify = [guard = link_guard_](const std::string& run_id, const Seat& seat,
+                                            const KeyHash& key) {
+      return guard->certify(run_id, seat, key);
+    };
   coordinator_.emplace(
       runtime_, *network_, *journal_, *sink_, std::move(options),
       guard_.wrap([this](RunOutcome outcome) { coordinator_finished(std::move(outcome)); }));
@@ -187,9 +212,19 @@ void CoordinatorNode::look_whether_it_takes_peers(const Address& bound) {
                         guard_.wrap([this, bound] { look_whether_it_takes_peers(bound); }));
     return;
   }
+  auto join = way_to_join(bound);
+  if (!join) return finish(std::unexpected(std::move(join).error()));
   if (auto written = folder_.write_address(bound); !written)
     return finish(std::unexpected(std::move(written).error()));
-  if (handlers_.on_listening) handlers_.on_listening(bound);
+  if (handlers_.on_listening) handlers_.on_listening(bound, *join);
+}
+
+// By the address alone, where only this machine reaches it, or its user wants no keys.
+Result<std::string> CoordinatorNode::way_to_join(const Address& bound) {
+  if (link_guard_)
+    return leave_join_string(folder_, options_.config, bound, runtime_.wall_seconds());
+  remove_join_string(folder_);
+  return to_string(reached_at(options_.config, bound).front());
 }
 
 // It leaves its peers without a word: one that leads takes them on. Where nobody does, or nobody

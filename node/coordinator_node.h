@@ -24,6 +24,7 @@
 #include "node/folder_source.h"
 #include "node/leadership.h"
 #include "node/network_factory.h"
+#include "node/run_access.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
 #include "pipeline/coordinator/coordinator.h"
@@ -44,8 +45,8 @@ class CoordinatorNode {
     // How the run begins; not when the folder is `prepared`.
     std::function<void(RunStart)> on_begun = {};
     std::function<void()> on_standing_by = {};
-    // Peers that come are answered from now on.
-    std::function<void(const Address&)> on_listening = {};
+    // Peers that come are answered from now on; what they join by.
+    std::function<void(const Address&, const std::string& join)> on_listening = {};
     // Once, the last thing that it does. An empty sentence: there was nothing to do, or a standby
     // was not needed.
     std::function<void(Result<RunOutcome>)> on_finished;
@@ -74,6 +75,8 @@ class CoordinatorNode {
   void make_leadership();
   void lost_the_lead(const std::string& why);
   void let_go();
+  Result<void> make_network();
+  Result<std::string> way_to_join(const Address& bound);
   Result<void> lead();
   void look_whether_it_takes_peers(const Address& bound);
   void step_down(const std::string& why);
@@ -84,6 +87,8 @@ class CoordinatorNode {
   CoordinatorNodeOptions options_;
   Handlers handlers_;
   RunFolder folder_;
+  CpuDevice clerk_;                       // looks up invites
+  std::shared_ptr<RunGuard> link_guard_;  // null: links are plain
   std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
   std::optional<Leadership> leadership_;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/network.h"
 #include "engine/runtime/asio_runtime.h"
 
@@ -17,6 +18,7 @@ namespace swarmline {
 struct NetworkUser {
   std::string name;                            // "coordinator", "standby", or a peer's
   std::function<void(double)> slow_down = {};  // its device, by a factor >= 1; empty: it has none
+  std::shared_ptr<LinkGuard> guard = nullptr;  // of its links; null: they are plain
 };
 using NetworkFactory =
     std::function<Result<std::unique_ptr<Network>>(AsioRuntime& runtime, NetworkUser user)>;

@@ -49,12 +49,18 @@ PeerNode::~PeerNode() = default;
 
 Result<void> PeerNode::open() {
   raise_descriptors();  // it averages with all peers of its stage
-  auto network = options_.network(
-      runtime_,
-      {.name = options_.name, .slow_down = [this](double factor) { device_.slow_down(factor); }});
+  auto network =
+      options_.network(runtime_, {.name = options_.name,
+                                  .slow_down = [this](double factor) { device_.slow_down(factor); },
+                                  .guard = options_.guard});
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
   const auto& coordinators = options_.coordinators;
+  std::function<void(const std::string&)> on_certificate;
+  if (options_.guard)
+    on_certificate = [guard = options_.guard](const std::string& certificate) {
+      guard->take_certificate(certificate);
+    };
   peer_.emplace(
       runtime_, *network_, device_,
       StagePeerOptions{.coordinator = coordinators.front(),
@@ -64,6 +70,7 @@ Result<void> PeerNode::open() {
                        .make_source = options_.make_source ? options_.make_source : open_source,
                        .make_model = options_.make_model,
                        .make_wiring = {},
+                       .on_certificate = std::move(on_certificate),
                        .part_folder = &part_folder_},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {

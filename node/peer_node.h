@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cpu_device.h"
+#include "node/admission/peer_guard.h"
 #include "node/network_factory.h"
 #include "node/part_folder.h"
 #include "pipeline/stage/stage_peer.h"
@@ -29,6 +30,7 @@ struct PeerNodeOptions {
   std::vector<Address> coordinators;  // at least one: the run's, and its standbys
   PeerConfig machine;
   std::string name;
+  std::shared_ptr<PeerGuard> guard = nullptr;  // of its links; null: they are plain
   decltype(StagePeerOptions::make_model) make_model;
   // Empty: from the data that the run's config names.
   decltype(StagePeerOptions::make_source) make_source = {};

@@ -9,8 +9,10 @@
 #include "base/limits.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/config/load.h"
+#include "engine/identity/key_file.h"
 #include "engine/store/files.h"
 #include "node/admin_client.h"
+#include "node/admission/run_guard.h"
 
 namespace swarmline {
 namespace {
@@ -44,7 +46,10 @@ bool RunFolder::holds_a_run() const {
 
 Result<void> RunFolder::refuse_running() const {
   const auto address = read_address();
-  if (!address || !ask_status(*address)) return {};
+  if (!address) return {};
+  auto guard = owner_guard();
+  if (!guard) return std::unexpected(std::move(guard).error());
+  if (!ask_status(*address, std::move(*guard))) return {};
   return fail(ErrorCode::kUserMistake,
               fmt::format("{} is running (coordinator {}); end it by \"swarmline stop {}\", or "
                           "give this run another name by --name NAME",
@@ -138,6 +143,13 @@ void RunFolder::remove_address() const {
   fs::remove(address(), ignored);
 }
 
+Result<std::shared_ptr<LinkGuard>> RunFolder::owner_guard() const {
+  if (!file_exists(join_string())) return nullptr;
+  auto key = load_key(run_key());
+  if (!key) return std::unexpected(std::move(key).error());
+  return std::make_shared<OwnerGuard>(std::move(*key));
+}
+
 std::optional<std::string> RunFolder::final_status() const {
   auto text = read_text_file(status(), kStatusBytesMax);
   if (!text) return std::nullopt;
@@ -182,6 +194,14 @@ Result<RunTarget> find_run(const std::string& text) {
     }
     return RunTarget{.address = std::nullopt, .folder = RunFolder(path)};
   }
+  if (path.starts_with(kJoinStringBegins) && path.find('@') != std::string::npos) {
+    auto join = parse_join_string(path);
+    if (!join) return std::unexpected(std::move(join).error());
+    Address first = join->addresses.front();
+    return RunTarget{.address = std::move(first),
+                     .folder = std::nullopt,
+                     .guard = std::make_shared<InviteGuard>(std::move(*join))};
+  }
   auto address = parse_address(path);
   if (!address) {
     return fail(ErrorCode::kUserMistake,
@@ -193,6 +213,11 @@ Result<RunTarget> find_run(const std::string& text) {
 Result<Address> live_address(const RunTarget& target) {
   if (target.address) return *target.address;
   return target.folder->read_address();
+}
+
+Result<std::shared_ptr<LinkGuard>> guard_of(const RunTarget& target) {
+  if (target.folder) return target.folder->owner_guard();
+  return target.guard;
 }
 
 }  // namespace swarmline

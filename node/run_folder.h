@@ -1,15 +1,17 @@
 // The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
-// status.json, checkpoints/, logs/. Never written over: one folder is one run, which the same
-// config goes on with.
+// status.json, checkpoints/, logs/, and keys/ where its links are authenticated. Never written
+// over: one folder is one run, which the same config goes on with.
 //   Errors: kUserMistake when another run is there already; kIo.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/network.h"
 
 namespace swarmline {
@@ -29,6 +31,11 @@ class RunFolder {
   std::string status() const { return path_ + "/status.json"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string logs() const { return path_ + "/logs"; }
+  // What only its owner may read: the run's key, its invites, the string that joins it now.
+  std::string keys() const { return path_ + "/keys"; }
+  std::string run_key() const { return keys() + "/run.key"; }
+  std::string invites() const { return keys() + "/invites.jsonl"; }
+  std::string join_string() const { return keys() + "/join"; }
   std::string log_of(std::string_view process) const {
     return path_ + "/logs/" + std::string(process) + ".log";
   }
@@ -48,6 +55,8 @@ class RunFolder {
   Result<void> write_address(const Address& address) const;
   // Nobody listens any more.
   void remove_address() const;
+  // What a tool on this machine shows the coordinator; null: its links are plain.
+  Result<std::shared_ptr<LinkGuard>> owner_guard() const;
   // What the run's status was when it ended, if it has.
   std::optional<std::string> final_status() const;
 
@@ -57,13 +66,16 @@ class RunFolder {
   std::string path_;
 };
 
-// "HOST:PORT", a run folder, or nothing: the run under runs/ that started last.
+// "HOST:PORT", a join string, a run folder, or nothing: the run under runs/ that started last.
 struct RunTarget {
   std::optional<Address> address;
   std::optional<RunFolder> folder;
+  std::shared_ptr<LinkGuard> guard = nullptr;  // of a join string
 };
 Result<RunTarget> find_run(const std::string& text);
 // The address of a run that is there to answer.
 Result<Address> live_address(const RunTarget& target);
+// What is shown to whoever answers there; null: nothing, its links are plain.
+Result<std::shared_ptr<LinkGuard>> guard_of(const RunTarget& target);
 
 }  // namespace swarmline

@@ -76,7 +76,6 @@ class Supervisor {
   Supervisor(SupervisorOptions options, std::string program)
       : options_(std::move(options)),
         program_(std::move(program)),
-        network_(runtime_, {}),
         peers_wanted_(std::accumulate(options_.config.pipeline.peers.begin(),
                                       options_.config.pipeline.peers.end(), 0U)) {
     status_.run = options_.config.run.name;
@@ -114,8 +113,9 @@ class Supervisor {
   SupervisorOptions options_;
   std::string program_;
   AsioRuntime runtime_;
-  TcpNetwork network_;
+  std::optional<TcpNetwork> network_;  // once the coordinator listens
   std::optional<AdminClient> admin_;
+  std::string join_;                         // what its peers join by
   std::vector<SupervisedProcess> children_;  // the coordinator first
   std::uint32_t peers_wanted_;
   std::uint32_t peers_started_ = 0;
@@ -173,7 +173,14 @@ void Supervisor::tick() {
 void Supervisor::look_for_address() {
   auto address = options_.folder.read_address();
   if (!address) return;
-  admin_.emplace(runtime_, network_, *address);
+  auto guard = options_.folder.owner_guard();
+  if (!guard) {
+    error_ = std::move(guard).error();
+    return end(kExitFailed);
+  }
+  join_ = *guard ? options_.folder.join_string() : to_string(*address);
+  network_.emplace(runtime_, TcpOptions{.guard = std::move(*guard)});
+  admin_.emplace(runtime_, *network_, *address);
   if (!screen_) {
     std::printf("run %s: coordinator at %s, %u peers in %u stages, folder %s\n",
                 options_.config.run.name.c_str(), to_string(*address).c_str(), peers_wanted_,
@@ -222,8 +229,7 @@ void Supervisor::start_peers() {
 
 void Supervisor::start_peer(const std::vector<std::string>& seat_arguments) {
   const std::string name = fmt::format("peer-{}", ++peers_started_);
-  std::vector<std::string> arguments{"peer", "--join", to_string(admin_->address()), "--name",
-                                     name};
+  std::vector<std::string> arguments{"peer", "--join", join_, "--name", name};
   arguments.insert(arguments.end(), options_.peer_arguments.begin(), options_.peer_arguments.end());
   arguments.insert(arguments.end(), seat_arguments.begin(), seat_arguments.end());
   if (auto started = start_child(name, std::move(arguments)); !started) {

@@ -101,9 +101,11 @@ std::string print(std::uint32_t version, std::span<const KeySpec> keys, Roots ro
   std::string text = fmt::format("{} = {}\n", kConfigVersionKey, version);
   std::string_view section;
   for (const KeySpec& spec : keys) {
+    const std::string value = value_text(spec, roots);
+    if (spec.only_if_set && value == default_text(spec)) continue;
     if (spec.section != section) text += fmt::format("\n[{}]\n", spec.section);
     section = spec.section;
-    text += fmt::format("{} = {}\n", spec.key, value_text(spec, roots));
+    text += fmt::format("{} = {}\n", spec.key, value);
   }
   return text;
 }

@@ -173,6 +173,7 @@ struct EvalSection {
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
+  std::string advertise;               // where others reach it; empty: at this machine's addresses
   std::uint64_t admit_bytes = 0;       // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
   double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
@@ -186,7 +187,8 @@ struct NetSection {
 };
 
 struct SecuritySection {
-  bool insecure = false;  // true: may bind beyond loopback without authenticated links
+  bool insecure = false;  // true: links beyond this machine are neither authenticated nor sealed
+  bool loopback = false;  // true: all are, those within this machine, too
   bool operator==(const SecuritySection&) const = default;
 };
 
@@ -230,7 +232,8 @@ struct PeerConfig {
   std::string zone;
   double price = 0;               // per hour
   double bandwidth = 0;           // bits per second; 0: measured
-  bool insecure = false;          // true: listen may leave loopback without authenticated links
+  bool insecure = false;          // true: joins beyond this machine without authenticated links
+  std::string key;                // file of its own key; empty: one that is made at each start
   double emulate_forward_ms = 0;  // emulate = {forward_ms, backward_ms, jitter}
   double emulate_backward_ms = 0;
   double emulate_jitter = 0;

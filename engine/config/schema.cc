@@ -303,7 +303,11 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Held-out sequences of one evaluation."},
 
   {RUN(net, listen), text(),
-   "HOST:PORT of the coordinator; port 0: chosen by the system."},
+   "HOST:PORT of the coordinator; port 0: chosen by the system. Beyond this machine its links are "
+   "authenticated and sealed, and peers join by the string that it prints (docs/security.md)."},
+  {RUN(net, advertise), text(),
+   "HOST:PORT that other machines reach the coordinator at. Empty: this machine's own addresses.",
+   "\"192.0.2.7:7400\"", true},
   {RUN(net, admit_bytes), ints(0, kAny),
    "Activations a peer admits, in bytes. 0: from its memory."},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
@@ -333,7 +337,11 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "peer of the next stage takes, an averaging whose links break. Then the run ends."},
 
   {RUN(security, insecure), flag(),
-   "true: listen beyond loopback although links are not authenticated."},
+   "true: links beyond this machine are neither authenticated nor sealed: for benchmarks on a "
+   "network that is one's own."},
+  {RUN(security, loopback), flag(),
+   "true: links are authenticated and sealed within this machine, too, and whatever `insecure` "
+   "says.", "", true},
 
   {RUN(log, level), one_of(kLogLevels),
    "Least serious line that is written."},
@@ -362,7 +370,11 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("bandwidth", bandwidth), from_zero(),
    "Bits per second. 0: measured."},
   {PEER("insecure", insecure), flag(),
-   "true: listen beyond loopback although links are not authenticated."},
+   "true: joins a run beyond this machine by HOST:PORT, although its links are neither "
+   "authenticated nor sealed."},
+  {PEER("key", key), text(),
+   "File of its own key, by which the run knows it again; made if need be. Empty: one that is made "
+   "at each start.", "\"/var/lib/swarmline/peer.key\""},
   {PEER("emulate.forward_ms", emulate_forward_ms), reals(0, 3.6e6),
    "Holds the device this long for a forward pass, whatever it really takes. 0: off."},
   {PEER("emulate.backward_ms", emulate_backward_ms), reals(0, 3.6e6),

@@ -67,6 +67,8 @@ struct KeySpec {
   KeyKind kind;
   std::string_view doc;      // what it means, in a sentence or two
   std::string_view example;  // TOML for "write for example"; empty: the default
+  // Of where the coordinator is: no word of it in the config that peers get, unless it was set.
+  bool only_if_set = false;
 };
 
 // A run's key of earlier versions that did nothing. Files may still hold it, above all those of run

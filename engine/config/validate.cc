@@ -284,12 +284,6 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
   return endpoint;
 }
 
-bool is_loopback(std::string_view host) {
-  const auto dotted = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };
-  return host == "localhost" || host == "::1" ||
-         (host.starts_with("127.") && std::ranges::all_of(host, dotted));
-}
-
 ConfigProblem bad_endpoint(std::string_view key, std::string_view text) {
   return problem({key},
                  "found \"{}\", expected HOST:PORT with a port from 0 to 65535; write for example "
@@ -297,16 +291,9 @@ ConfigProblem bad_endpoint(std::string_view key, std::string_view text) {
                  text);
 }
 
-Problem check_listen(std::string_view key, std::string_view insecure_key, const std::string& listen,
-                     bool insecure) {
-  const std::optional<Endpoint> endpoint = parse_endpoint(listen);
-  if (!endpoint) return bad_endpoint(key, listen);
-  if (insecure || is_loopback(endpoint->host)) return {};
-  return problem(
-      {key, insecure_key},
-      "found \"{}\", which other machines can reach, expected a loopback address such as "
-      "127.0.0.1:0, since links are not authenticated; on a network you trust, set {} = true",
-      listen, insecure_key);
+Problem check_address(std::string_view key, const std::string& address) {
+  if (parse_endpoint(address)) return {};
+  return bad_endpoint(key, address);
 }
 
 Problem check_etcd(const RunConfig& config) {
@@ -320,9 +307,9 @@ Problem check_etcd(const RunConfig& config) {
 }
 
 Problem check_net(const RunConfig& config) {
-  if (Problem found = check_listen("net.listen", "security.insecure", config.net.listen,
-                                   config.security.insecure))
-    return found;
+  if (Problem found = check_address("net.listen", config.net.listen)) return found;
+  if (!config.net.advertise.empty() && !parse_endpoint(config.net.advertise))
+    return bad_endpoint("net.advertise", config.net.advertise);
   if (config.net.peer_silence_seconds > 0 &&
       config.net.peer_silence_seconds < 2 * config.net.heartbeat_seconds) {
     return problem({"net.peer_silence_seconds", "net.heartbeat_seconds"},
@@ -367,8 +354,7 @@ std::optional<ConfigProblem> find_problem(const PeerConfig& config) {
         "\"cpu\"",
         config.device);
   }
-  if (Problem found = check_listen("peer.listen", "peer.insecure", config.listen, config.insecure))
-    return found;
+  if (Problem found = check_address("peer.listen", config.listen)) return found;
   if (!config.advertise.empty() && !parse_endpoint(config.advertise))
     return bad_endpoint("peer.advertise", config.advertise);
   return {};

@@ -9,16 +9,18 @@
 //              with kCorrupt and are counted.
 //   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes; beyond that the connection
 //              closes with kRefused.
-//   Backends:  TcpNetwork, SimNetwork.
+//   Backends:  TcpNetwork (plain, or TLS: TcpOptions::guard), SimNetwork.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "base/units.h"
+#include "engine/identity/key_hash.h"
 #include "engine/net/frame.h"
 
 namespace swarmline {
@@ -58,6 +60,13 @@ class Connection {
   virtual std::uint64_t unsent_bytes() const = 0;
   virtual Counters counters() const = 0;
   virtual std::string remote() const = 0;  // for people
+  // The key that the other end has proven to hold; none: the link is not authenticated.
+  virtual std::optional<KeyHash> peer_key() const { return std::nullopt; }
+  // What this end's guard took it for (link_guard.h); empty: nobody asked.
+  virtual std::string admitted_as() const { return {}; }
+  // The host part of this end's address, as the other end sees it where nobody translates it;
+  // empty: unknown.
+  virtual std::string local_host() const { return {}; }
 };
 
 class Network {

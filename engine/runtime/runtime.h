@@ -24,7 +24,8 @@ class Runtime {
   virtual TimerId call_at(Instant when, std::function<void()> fn) = 0;
   virtual void cancel(TimerId id) = 0;  // no effect on 0, on a fired timer or twice
   virtual void post(std::function<void()> fn) = 0;
-  // Seconds since 1970 for log lines and file names; never for decisions.
+  // Seconds since 1970: for log lines and file names, and for what other machines say when it
+  // expires (invites, seat certificates); for no other decision.
   virtual double wall_seconds() const = 0;
 
   TimerId call_after(Duration delay, std::function<void()> fn) {

@@ -18,7 +18,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kPageEntries = 1000;  // of one answer
+constexpr std::size_t kPageEntries = 1000;       // of one answer
+constexpr std::string_view kOldestFormat = "2";  // that can be gone on with
 
 void write_number(JsonWriter& writer, std::string_view name, double number) {
   writer.key(name);
@@ -35,6 +36,7 @@ std::string to_json(const SeatRecord& seat) {
       .member("stage", seat.seat.stage.value)
       .member("address", seat.address)
       .member("state", seat.state)
+      .member("key", seat.key)
       .end_object();
   return writer.take();
 }
@@ -94,6 +96,7 @@ class EntryReader {
     fits_ = fits_ && found != nullptr && !error;
     return number;
   }
+  bool has(std::string_view name) const { return object_.contains(name); }
   bool truth(std::string_view name) {
     const bool* found = find(name, &json::value::if_bool);
     return found != nullptr && *found;
@@ -159,7 +162,7 @@ class EtcdJournal final : public Journal {
   Result<void> prepare() {
     auto format = get_meta("format");
     if (!format) return std::unexpected(format.error());
-    if (*format && **format != std::to_string(kJournalFormat))
+    if (*format && **format != kOldestFormat && **format != std::to_string(kJournalFormat))
       return fail(ErrorCode::kIncompatible,
                   fmt::format("the journal at {} in etcd has format {}, and this swarmline knows "
                               "formats up to {}: use the newer swarmline, or another run name",
@@ -213,6 +216,7 @@ class EtcdJournal final : public Journal {
         record.seat.stage = StageId(static_cast<std::uint16_t>(reader.integer("stage")));
         record.address = reader.text("address");
         record.state = reader.text("state");
+        if (reader.has("key")) record.key = reader.text("key");  // format 2 has none
         SWARMLINE_TRY(reader.check());
         all.push_back(std::move(record));
       }

@@ -22,7 +22,8 @@ constexpr std::uint64_t kEventsKept = 400'000;  // a hundred bytes each
 constexpr const char* kSchema = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage INTEGER NOT NULL,
-                   address TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY(peer, incarnation));
+                   address TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL DEFAULT '',
+                   PRIMARY KEY(peer, incarnation));
 CREATE TABLE commits(number INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL,
                      version INTEGER NOT NULL, loss REAL, tokens INTEGER NOT NULL,
                      gradient_norm REAL, clip_scale REAL, learning_rate REAL,
@@ -34,6 +35,10 @@ CREATE TABLE events(number INTEGER PRIMARY KEY AUTOINCREMENT, wall_seconds REAL,
 constexpr const char* kFromFormat1 = R"sql(
 ALTER TABLE commits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE commits ADD COLUMN updates INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+constexpr const char* kFromFormat2 = R"sql(
+ALTER TABLE seats ADD COLUMN key TEXT NOT NULL DEFAULT '';
 )sql";
 
 struct CloseDatabase {
@@ -161,7 +166,8 @@ class SqliteJournal final : public Journal {
 
   Result<std::vector<SeatRecord>> seats() override {
     Statement statement = query(
-        "SELECT peer, incarnation, stage, address, state FROM seats ORDER BY peer, incarnation");
+        "SELECT peer, incarnation, stage, address, state, key FROM seats "
+        "ORDER BY peer, incarnation");
     std::vector<SeatRecord> all;
     for (;;) {
       const Result<bool> row = statement.step();
@@ -173,6 +179,7 @@ class SqliteJournal final : public Journal {
       record.seat.stage = StageId(static_cast<std::uint16_t>(statement.integer(2)));
       record.address = statement.text(3);
       record.state = statement.text(4);
+      record.key = statement.text(5);
       all.push_back(std::move(record));
     }
   }
@@ -234,12 +241,15 @@ class SqliteJournal final : public Journal {
   }
 
   Result<void> put(const SeatRecord& seat) {
-    return query("INSERT OR REPLACE INTO seats VALUES(?, ?, ?, ?, ?)")
+    return query(
+               "INSERT OR REPLACE INTO seats(peer, incarnation, stage, address, state, key) "
+               "VALUES(?, ?, ?, ?, ?, ?)")
         .bind(std::uint64_t{seat.seat.peer.value})
         .bind(std::uint64_t{seat.seat.incarnation.value})
         .bind(std::uint64_t{seat.seat.stage.value})
         .bind(seat.address)
         .bind(seat.state)
+        .bind(seat.key)
         .run();
   }
 
@@ -317,7 +327,8 @@ class SqliteJournal final : public Journal {
                       "use the newer swarmline that wrote it, or another run name",
                       path_, *format, kJournalFormat));
     }
-    return *format == 1 ? define(kFromFormat1) : Result<void>();
+    const std::string to_2 = *format < 2 ? kFromFormat1 : "";
+    return *format < 3 ? define(to_2 + kFromFormat2) : Result<void>();
   }
 
   Result<void> create() {

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/members/link_scope.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -110,6 +111,12 @@ void Reign::on_closed(const SessionPtr& session, const Error& error) {
 void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond) {
   const MessageKind kind = kind_of(frame);
   if (parts_.life.is<life::RestartingItself>()) return parts_.outbox.close(session);
+  if (!link_may_ask(session->channel->connection().admitted_as(), kind)) {
+    SWARMLINE_MARK("reign.not_invited_for_that");
+    return parts_.outbox.respond(
+        std::move(respond),
+        swarmline::fail(ErrorCode::kRefused, "this invite is not for that; ask for another one"));
+  }
   const bool shows = kind == MessageKind::kStatusRequest || kind == MessageKind::kStopRequest;
   if (parts_.life.is_over() && !shows)
     return parts_.outbox.respond(

@@ -100,7 +100,8 @@ void Settling::end_seat(const SeatLoss& loss) {
   p.detector.forget(loss.seat.peer);
   p.journal.record_seat({.seat = loss.seat,
                          .address = member.address,
-                         .state = loss.how == Departure::kLeft ? "left" : "fenced"});
+                         .state = loss.how == Departure::kLeft ? "left" : "fenced",
+                         .key = member.key});
   tell_end_of_seat(loss, member, takes_followed);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
@@ -254,7 +255,8 @@ void Settling::seat_followers(StageId stage) {
 void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   CoordinatorParts& p = parts_;
   Member& member = p.members.at(seat.peer);
-  p.journal.record_seat({.seat = seat, .address = member.address, .state = "active"});
+  p.journal.record_seat(
+      {.seat = seat, .address = member.address, .state = "active", .key = member.key});
   p.members.become(seat.peer, MemberState::kReady);
   member.stepped = version;
   p.detector.works_from(seat, p.alarms.now());

@@ -190,7 +190,8 @@ void Settling::dismiss_everybody(const std::string& why) {
     p.members.fence(session->seat);
     p.detector.forget(peer);
     p.sessions.unseat(peer);
-    p.journal.record_seat({.seat = session->seat, .address = member.address, .state = "fenced"});
+    p.journal.record_seat(
+        {.seat = session->seat, .address = member.address, .state = "fenced", .key = member.key});
     wire::Fenced fenced;
     *fenced.mutable_seat() = to_wire(session->seat);
     fenced.set_reason(why);

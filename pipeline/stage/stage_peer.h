@@ -48,6 +48,8 @@ struct StagePeerOptions {
       make_model;
   // Another wiring rule than the config's, tried in the whole protocol; empty: the config's.
   std::function<std::unique_ptr<Wiring>(const RunConfig&, const Seat& self)> make_wiring;
+  // Has what shows its seat to other peers; empty: its links are not authenticated.
+  std::function<void(const std::string& certificate)> on_certificate = {};
   PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
 };
 

@@ -46,9 +46,8 @@ std::vector<PeerMistake> peer_mistakes() {
               "t:3: peer.emulate: found an unknown key, expected a key of [peer]; "),
       in_peer("NegativePrice", "price = -1\n",
               "t:3: peer.price: found -1, expected a finite number of at least 0; "),
-      in_peer("ListenEverywhere", "listen = \"0.0.0.0:0\"\n",
-              "t:3: peer.listen: found \"0.0.0.0:0\", which other machines can reach, expected a "
-              "loopback address "),
+      in_peer("ListenNowhere", "listen = \"nowhere\"\n",
+              "t:3: peer.listen: found \"nowhere\", expected HOST:PORT "),
       in_peer("Advertise", "advertise = \"nowhere\"\n",
               "t:3: peer.advertise: found \"nowhere\", expected HOST:PORT "),
   };

@@ -130,8 +130,10 @@ peer_silence_seconds = 1
 collect_seconds = 2
 coordinator_patience_seconds = 3
 standby = ["127.0.0.1:4701"]
+advertise = "192.0.2.1:4700"
 [security]
 insecure = true
+loopback = true
 [log]
 level = "debug"
 )";
@@ -269,6 +271,7 @@ zone = "eu-1"
 price = 0.31
 bandwidth = 1e9
 insecure = true
+key = "peer.key"
 emulate = {forward_ms = 10, backward_ms = 20.5, jitter = 0.1}
 )";
   Result<PeerConfig> config = peer_config_from_text(text, "p");

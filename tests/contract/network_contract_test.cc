@@ -364,7 +364,7 @@ TEST_P(NetworkContract, ACloseBeforeStartIsReportedAfterIt) {
   EXPECT_EQ(link->server.closed[0].code, ErrorCode::kPeerGone);
 }
 
-SWARMLINE_FOR_EVERY_BACKEND(NetworkContract);
+SWARMLINE_FOR_EVERY_NETWORK(NetworkContract);
 
 }  // namespace
 }  // namespace swarmline

@@ -258,7 +258,7 @@ TEST_P(RpcContract, ACallMayBeMadeInsideAReplyAndCloseInsideARequest) {
   EXPECT_EQ(end->code, ErrorCode::kPeerGone);
 }
 
-SWARMLINE_FOR_EVERY_BACKEND(RpcContract);
+SWARMLINE_FOR_EVERY_NETWORK(RpcContract);
 
 }  // namespace
 }  // namespace swarmline

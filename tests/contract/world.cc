@@ -8,16 +8,18 @@
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/net/open_guard.h"
 
 namespace swarmline {
 namespace {
 
 class RealWorld final : public World {
  public:
-  explicit RealWorld(const WorldOptions& options) {
+  RealWorld(const WorldOptions& options, bool tls) {
     for (auto& network : networks_) {
       network = std::make_unique<TcpNetwork>(
-          runtime_, TcpOptions{.queue_bytes_max = options.queue_bytes_max});
+          runtime_, TcpOptions{.queue_bytes_max = options.queue_bytes_max,
+                               .guard = tls ? std::make_shared<OpenGuard>() : nullptr});
     }
   }
   Runtime& runtime(int) override { return runtime_; }
@@ -66,7 +68,8 @@ class SimWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options) {
-  if (backend == Backend::kReal) return std::make_unique<RealWorld>(options);
+  if (backend != Backend::kSim)
+    return std::make_unique<RealWorld>(options, backend == Backend::kTls);
   return std::make_unique<SimWorld>(options);
 }
 

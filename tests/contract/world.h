@@ -14,10 +14,10 @@
 
 namespace swarmline {
 
-enum class Backend { kReal, kSim };
+enum class Backend { kReal, kTls, kSim };
 
 inline std::ostream& operator<<(std::ostream& out, Backend backend) {
-  return out << (backend == Backend::kReal ? "Real" : "Sim");
+  return out << (backend == Backend::kReal ? "Real" : backend == Backend::kTls ? "Tls" : "Sim");
 }
 
 struct WorldOptions {
@@ -49,6 +49,12 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
 
 #define SWARMLINE_FOR_EVERY_BACKEND(Suite)                                                 \
   INSTANTIATE_TEST_SUITE_P(Doors, Suite, ::testing::Values(Backend::kReal, Backend::kSim), \
+                           ::testing::PrintToStringParamName())
+
+// The real network once more, with links that are authenticated and sealed.
+#define SWARMLINE_FOR_EVERY_NETWORK(Suite)                                                  \
+  INSTANTIATE_TEST_SUITE_P(Doors, Suite,                                                    \
+                           ::testing::Values(Backend::kReal, Backend::kTls, Backend::kSim), \
                            ::testing::PrintToStringParamName())
 
 }  // namespace swarmline

@@ -104,6 +104,38 @@ TEST_F(Arriving, ANewcomerIsSeatedAndToldAllThatItNeeds) {
   EXPECT_EQ(bench.journal.read()->seats.at(1).state, "joining");
 }
 
+TEST_F(Arriving, TheSeatIsBoundToTheKeyThatTheLinkHasProven) {
+  KeyHash key;
+  key.bytes.fill(0xab);
+  const auto keyed = std::make_shared<Caller>();
+  keyed->connection.channel->prove(key);
+  bench.sessions.add(keyed->session());
+  wire::Hello hello = hello_of("a");
+  hello.set_key("a key that it only says it has");
+  hear(keyed, hello);
+  settle();
+  const Seat seat = from_wire(keyed->welcome().seat());
+  EXPECT_EQ(bench.members.at(seat.peer).key, to_string(key));
+  EXPECT_EQ(bench.journal.read()->seats.at(0).key, to_string(key));
+  EXPECT_EQ(keyed->welcome().seat_certificate(), "run, " + to_string(seat) + ", " + to_string(key));
+  const auto plain = say(hello);
+  EXPECT_EQ(bench.members.at(from_wire(plain->welcome().seat()).peer).key, "");
+  EXPECT_EQ(plain->welcome().seat_certificate(), "");
+}
+
+TEST_F(Arriving, WhoHasAnotherKeyIsNoOldPeerOverANewConnection) {
+  const auto honest = say(hello_of("a"));
+  const auto thief = std::make_shared<Caller>();
+  thief->connection.channel->prove(KeyHash{});
+  bench.sessions.add(thief->session());
+  wire::Hello hello = hello_of("a");
+  *hello.mutable_previous() = honest->welcome().seat();
+  hear(thief, hello);
+  settle();
+  EXPECT_NE(thief->welcome().seat().peer(), honest->welcome().seat().peer());
+  EXPECT_TRUE(bench.members.is_current(from_wire(honest->welcome().seat())));
+}
+
 TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
   wire::Hello newer = hello_of("a");
   newer.set_protocol(kProtocolVersion + 1);

@@ -18,6 +18,9 @@ class FakeConnection final : public Connection {
   std::uint64_t unsent_bytes() const override { return 0; }
   Counters counters() const override { return {.bytes_sent = 10, .bytes_received = 5}; }
   std::string remote() const override { return "nowhere"; }
+  std::optional<KeyHash> peer_key() const override { return key; }
+
+  std::optional<KeyHash> key;  // of an authenticated link
 };
 
 class FakeChannel final : public RpcChannel {
@@ -27,6 +30,8 @@ class FakeChannel final : public RpcChannel {
   void notify(Frame message) override { said.push_back(std::move(message)); }
   void close() override { closed = true; }
   Connection& connection() override { return connection_; }
+
+  void prove(const KeyHash& key) { connection_.key = key; }
 
   std::vector<Frame> said;
   bool closed = false;

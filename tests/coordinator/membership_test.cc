@@ -78,6 +78,36 @@ TEST(Membership, WhoNeverHeardOfItsLatestSeatIsStillThatPeer) {
   EXPECT_NE(membership.join(other)->peer, first.peer) << "nobody gave it that";
 }
 
+// A seat is its key's: a name is anybody's to say.
+TEST(Membership, WhoHasNotTheKeyOfASeatHasNotHadIt) {
+  Membership membership({1});
+  wire::Hello owner = hello("a");
+  owner.set_name("one");
+  owner.set_key("key of one");
+  const Seat seat = *membership.join(owner);
+  membership.fence(seat);
+  *owner.mutable_previous() = to_wire(seat);
+  wire::Hello thief = owner;
+  for (const char* key : {"another key", ""}) {
+    thief.set_key(key);
+    EXPECT_EQ(membership.former(thief), nullptr) << key;
+    EXPECT_NE(membership.join(thief)->peer, seat.peer) << key;
+  }
+  ASSERT_NE(membership.former(owner), nullptr);
+  EXPECT_EQ(membership.join(owner)->peer, seat.peer);
+}
+
+TEST(Membership, TheJournalKnowsWhoseKeyASeatIs) {
+  Membership membership({1});
+  const Seat seat{PeerId{4}, StageId{0}, Incarnation{2}};
+  membership.restore({.seat = seat, .address = "a", .state = "fenced", .key = "its key"}, false);
+  wire::Hello again = hello("a");
+  *again.mutable_previous() = to_wire(seat);
+  EXPECT_EQ(membership.former(again), nullptr);
+  again.set_key("its key");
+  EXPECT_NE(membership.former(again), nullptr);
+}
+
 // Too slow for any of its work to count, it is not taken to be as fast as before.
 TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
   Membership membership({1});

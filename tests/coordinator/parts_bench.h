@@ -46,6 +46,9 @@ inline CoordinatorOptions bench_options(std::uint32_t stages, std::uint32_t micr
   options.model = *resolve_model(config, 31);
   options.run_id = "run";
   options.config_toml = "the config";
+  options.certify = [](const std::string& run_id, const Seat& seat, const KeyHash& key) {
+    return run_id + ", " + to_string(seat) + ", " + to_string(key);
+  };
   return options;
 }
 

@@ -68,6 +68,12 @@ class RawSocket {
     return got;
   }
 
+  void send_if_open(std::string_view bytes) const {
+    static_cast<void>(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
+  void shut() const { ::shutdown(fd_, SHUT_RDWR); }
+  int fd() const { return fd_; }
+
   void reset() {  // RST instead of an orderly end
     const linger now{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));

@@ -12,10 +12,14 @@
 
 #include "engine/checkpoint/checkpoint_diff.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/config/link_security.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "node/admin_client.h"
 #include "node/coordinator_node.h"
 #include "node/peer_node.h"
 #include "pipeline/protocol/run_status.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
@@ -31,7 +35,8 @@ class Swarm {
         runtime_, CoordinatorNodeOptions{.config = config_},
         CoordinatorNode::Handlers{
             .on_begun = [this](RunStart start) { begun_ = start; },
-            .on_listening = [this](const Address& at) { start_peers(at); },
+            .on_listening = [this](const Address& at,
+                                   const std::string& join) { start_peers(at, join); },
             .on_finished = [this](Result<RunOutcome> ended) { outcome_ = std::move(ended); }});
   }
 
@@ -51,13 +56,18 @@ class Swarm {
   const std::vector<PeerOutcome>& peers_ended() const { return peers_ended_; }
 
  private:
-  void start_peers(const Address& at) {
+  void start_peers(const Address& at, const std::string& join) {
+    const auto invite = parse_join_string(join);
+    EXPECT_EQ(invite.has_value(), wants_keys(config_));
     for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto guard =
+          invite ? std::make_shared<PeerGuard>(Identity::make(), *invite, runtime_) : nullptr;
       peers_.push_back(std::make_unique<PeerNode>(
           runtime_,
           PeerNodeOptions{.coordinators = {at},
                           .machine = {},
                           .name = "peer-" + std::to_string(i + 1),
+                          .guard = guard,
                           .make_model = make_fake_model},
           [this](PeerOutcome ended) { peers_ended_.push_back(std::move(ended)); }));
       const auto opened = peers_.back()->open();
@@ -126,6 +136,49 @@ TEST_F(NodeTest, ASwarmInOneProcessTrains) {
   EXPECT_EQ(swarm.begun(), RunStart::kNew);
 }
 
+TEST_F(NodeTest, ASwarmBetweenKeysTrains) {
+  config_.security.loopback = true;
+  Swarm swarm(runtime_, config_);
+  expect_trained(swarm, 4);
+  const auto book = read_invites(swarm.coordinator().folder());
+  ASSERT_TRUE(book && book->invites().size() == 1);
+  EXPECT_EQ(book->invites()[0].admitted.size(), 3U);
+}
+
+// What each may ask a coordinator for, its invite says.
+TEST_F(NodeTest, WhoMayOnlyLookMayNotStop) {
+  const MarkExpected rule("reign.not_invited_for_that");
+  config_.security.loopback = true;
+  std::optional<Address> at;
+  bool ended = false;
+  CoordinatorNode node(
+      runtime_, {.config = config_},
+      {.on_listening = [&](const Address& bound, const std::string&) { at = bound; },
+       .on_finished = [&](auto) { ended = true; }});
+  ASSERT_TRUE(node.open());
+  node.start();
+  ASSERT_TRUE(runtime_.run_until([&] { return at.has_value(); }, kRunLimit));
+  const auto ask = [&](InviteScope scope, bool stops) {
+    const Invite invite = make_invite(scope, runtime_.wall_seconds(), 100, 0);
+    EXPECT_TRUE(add_invite(node.folder(), invite));
+    const auto join =
+        parse_join_string(*join_string_of(node.folder(), config_.run.name, invite, {*at}));
+    TcpNetwork network(runtime_, {.guard = std::make_shared<InviteGuard>(*join)});
+    AdminClient client(runtime_, network, *at);
+    std::optional<Result<std::string>> answer;
+    const auto heard = [&](Result<std::string> text) { answer = std::move(text); };
+    stops ? client.stop(true, heard) : client.status(heard);
+    EXPECT_TRUE(runtime_.run_until([&] { return answer.has_value(); }, kRunLimit));
+    return answer->has_value();
+  };
+  EXPECT_TRUE(ask(InviteScope::kObserver, false));
+  EXPECT_FALSE(ask(InviteScope::kObserver, true));
+  EXPECT_FALSE(ask(InviteScope::kPeer, true));
+  EXPECT_FALSE(ended);
+  EXPECT_TRUE(ask(InviteScope::kAdmin, true));
+  EXPECT_TRUE(runtime_.run_until([&] { return ended; }, kRunLimit));
+}
+
 // Its sums are exact: whoever computes, each microbatch counts once.
 TEST_F(NodeTest, OtherPeersMakeTheSameBits) {
   std::vector<std::string> folders;
@@ -190,11 +243,12 @@ TEST_F(NodeTest, AMistakeIsSaidBeforeAnythingRuns) {
 
 TEST_F(NodeTest, AStandbyLeadsWhenNobodyElseDoes) {
   std::vector<std::string> seen;
-  CoordinatorNode standby(runtime_, {.config = config_, .standby = true},
-                          {.on_begun = [&](RunStart) { seen.push_back("begun"); },
-                           .on_standing_by = [&] { seen.push_back("stands by"); },
-                           .on_listening = [&](const Address&) { seen.push_back("listens"); },
-                           .on_finished = [&](auto) { seen.push_back("finished"); }});
+  CoordinatorNode standby(
+      runtime_, {.config = config_, .standby = true},
+      {.on_begun = [&](RunStart) { seen.push_back("begun"); },
+       .on_standing_by = [&] { seen.push_back("stands by"); },
+       .on_listening = [&](const Address&, const std::string&) { seen.push_back("listens"); },
+       .on_finished = [&](auto) { seen.push_back("finished"); }});
   const auto opened = standby.open();
   ASSERT_TRUE(opened) << opened.error().what;
   standby.start();

@@ -61,10 +61,13 @@ sequences_max = 8
 
 Program::Program(const TempFolder& folder, const std::string& name,
                  std::vector<std::string> arguments)
+    : Program(folder, name, SWARMLINE_BINARY_DIR "/swarmline", std::move(arguments)) {}
+
+Program::Program(const TempFolder& folder, const std::string& name, const std::string& program,
+                 std::vector<std::string> arguments)
     : name_(name), output_file_(folder.at(name + ".out")) {
-  auto started = ChildProcess::start({.program = SWARMLINE_BINARY_DIR "/swarmline",
-                                      .arguments = std::move(arguments),
-                                      .output_file = output_file_});
+  auto started = ChildProcess::start(
+      {.program = program, .arguments = std::move(arguments), .output_file = output_file_});
   if (!started) {
     ADD_FAILURE() << started.error().what;
     std::abort();
@@ -139,7 +142,8 @@ std::optional<RunStatus> SwarmFolder::status() const {
   if (!json) {
     const auto address = run_.read_address();
     if (!address) return std::nullopt;
-    auto answer = ask_status(*address);
+    auto guard = run_.owner_guard();
+    auto answer = ask_status(*address, guard ? *guard : nullptr);
     if (answer) json = std::move(*answer);
     if (!json) json = run_.final_status();  // it ended meanwhile
   }

@@ -23,6 +23,9 @@ namespace swarmline {
 class Program {
  public:
   Program(const TempFolder& folder, const std::string& name, std::vector<std::string> arguments);
+  // Another program, by its path.
+  Program(const TempFolder& folder, const std::string& name, const std::string& program,
+          std::vector<std::string> arguments);
 
   pid_t pid() const { return process_->pid(); }
   bool running() { return !process_->poll(); }

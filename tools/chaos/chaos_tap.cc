@@ -269,6 +269,9 @@ class TappedConnection final : public Connection,
   std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
   Counters counters() const override { return inner_->counters(); }
   std::string remote() const override { return inner_->remote(); }
+  std::optional<KeyHash> peer_key() const override { return inner_->peer_key(); }
+  std::string admitted_as() const override { return inner_->admitted_as(); }
+  std::string local_host() const override { return inner_->local_host(); }
 
  private:
   std::shared_ptr<Connection> inner_;
@@ -277,8 +280,9 @@ class TappedConnection final : public Connection,
 
 class TappedNetwork final : public Network {
  public:
-  TappedNetwork(AsioRuntime& runtime, std::shared_ptr<ChaosTap> tap)
-      : inner_(runtime, {}), tap_(std::move(tap)) {}
+  TappedNetwork(AsioRuntime& runtime, std::shared_ptr<LinkGuard> guard,
+                std::shared_ptr<ChaosTap> tap)
+      : inner_(runtime, {.guard = std::move(guard)}), tap_(std::move(tap)) {}
 
   Result<Address> listen(const Address& address, Accepted on_accepted) override {
     auto bound =
@@ -312,7 +316,7 @@ Result<std::unique_ptr<Network>> make_tapped_network(AsioRuntime& runtime,
   if (!address) return std::unexpected(address.error());
   auto tap = std::make_shared<ChaosTap>(runtime, std::move(user.slow_down));
   SWARMLINE_TRY(tap->open(*address, user.name));
-  return std::make_unique<TappedNetwork>(runtime, std::move(tap));
+  return std::make_unique<TappedNetwork>(runtime, std::move(user.guard), std::move(tap));
 }
 
 }  // namespace swarmline

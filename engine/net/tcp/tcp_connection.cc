@@ -61,14 +61,32 @@ void set_up(int fd, const TcpOptions& options) {
 
 }  // namespace
 
-TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote)
-    : shared_(std::move(shared)), socket_(std::move(socket)), remote_(std::move(remote)) {
+TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote,
+                             std::optional<Secured> secured)
+    : shared_(std::move(shared)),
+      socket_(std::move(socket)),
+      remote_(std::move(remote)),
+      secured_(std::move(secured)) {
   set_up(socket_.native_handle(), shared_->options);
   shared_->open.insert(this);
 }
 
 TcpConnection::~TcpConnection() {
   shared_->open.erase(this);
+}
+
+std::optional<KeyHash> TcpConnection::peer_key() const {
+  return secured_ ? std::optional(secured_->key) : std::nullopt;
+}
+
+std::string TcpConnection::admitted_as() const {
+  return secured_ ? secured_->admitted_as : std::string();
+}
+
+std::string TcpConnection::local_host() const {
+  boost::system::error_code error;
+  const auto local = socket_.local_endpoint(error);
+  return error ? std::string() : local.address().to_string();
 }
 
 void TcpConnection::start(Handlers handlers) {
@@ -158,15 +176,27 @@ void TcpConnection::written(std::size_t bytes) {
   }
 }
 
+// The two calls that move bytes, as the system has them: -1 and errno.
+ssize_t TcpConnection::send_some(const struct iovec* parts, std::size_t count) {
+  if (secured_) return secured_->stream->send(parts, count);
+  const msghdr message{.msg_iov = const_cast<struct iovec*>(parts), .msg_iovlen = count};
+  return ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t TcpConnection::receive_some(const struct iovec* parts, std::size_t count) {
+  if (secured_) return secured_->stream->receive(parts, count);
+  msghdr message{.msg_iov = const_cast<struct iovec*>(parts), .msg_iovlen = count};
+  return ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
+}
+
 void TcpConnection::flush() {
   flush_pending_ = false;
   if (!socket_.is_open()) return;
   std::array<struct iovec, IOV_MAX> parts;
   std::size_t moved = 0;
-  while (!queue_.empty()) {
+  while (!queue_.empty() || holds_sealed()) {
     if (moved >= TcpNetwork::kHandlerBytesMax) return post_flush();
-    const msghdr message{.msg_iov = parts.data(), .msg_iovlen = gather(parts.data())};
-    const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_some(parts.data(), gather(parts.data()));
     if (sent >= 0) {
       moved += static_cast<std::size_t>(sent);
       written(static_cast<std::size_t>(sent));
@@ -238,9 +268,8 @@ Result<TcpConnection::Got> TcpConnection::read_once() {
   for (const MutableBytes& part : space) {
     if (!part.empty()) parts[count++] = {part.data(), part.size()};
   }
-  msghdr message{.msg_iov = parts.data(), .msg_iovlen = count};
   while (true) {
-    const ssize_t got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
+    const ssize_t got = receive_some(parts.data(), count);
     if (got > 0) {
       const auto bytes = static_cast<std::size_t>(got);
       return Got{bytes, bytes == space[0].size() + space[1].size()};
@@ -252,6 +281,7 @@ Result<TcpConnection::Got> TcpConnection::read_once() {
                       : fmt::format("{} closed the connection within a frame", remote_));
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Got{0, false};
+    if (errno == EBADMSG && secured_) return fail(ErrorCode::kCorrupt, secured_->stream->problem());
     if (errno != EINTR) {
       return fail(code_of(errno), fmt::format("cannot read from {}: {}", remote_, reason(errno)));
     }
@@ -264,6 +294,7 @@ void TcpConnection::read() {
     if (moved >= TcpNetwork::kHandlerBytesMax) return post_read();
     const Result<Got> got = read_once();
     if (!got) {
+      if (got.error().code == ErrorCode::kCorrupt && !closing_) return end_bad_stream(got.error());
       close_socket();
       return finish(closing_ ? Error{ErrorCode::kStopped, "closed by this end"} : got.error());
     }

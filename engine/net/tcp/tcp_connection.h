@@ -14,6 +14,7 @@
 
 #include "engine/net/frame_reader.h"
 #include "engine/net/tcp/tcp_network.h"
+#include "engine/net/tcp/tls_lobby.h"
 #include "engine/runtime/asio_access.h"
 
 namespace swarmline {
@@ -22,18 +23,28 @@ class TcpConnection;
 
 // What a network and its connections share; connections that are not closed yet are listed.
 struct TcpShared {
+  TcpShared(AsioRuntime& control, TcpOptions given) : runtime(control), options(std::move(given)) {}
   AsioRuntime& runtime;
   TcpOptions options;
   TcpNetwork::Counters counters;
   std::set<TcpConnection*> open;
-  Buffer spare_staging;  // of a reader that rests: most connections do, at any time
+  Buffer spare_staging;           // of a reader that rests: most connections do, at any time
+  std::optional<TlsLobby> lobby;  // of links that are to be authenticated; none: links are plain
 };
 
 class TcpConnection final : public Connection, public std::enable_shared_from_this<TcpConnection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote);
+  // Of an authenticated link; a plain one has none.
+  struct Secured {
+    std::unique_ptr<TlsStream> stream;
+    KeyHash key;
+    std::string admitted_as;
+  };
+
+  TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote,
+                std::optional<Secured> secured = std::nullopt);
   ~TcpConnection() override;
 
   void start(Handlers handlers) override;
@@ -42,6 +53,9 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::uint64_t unsent_bytes() const override { return unsent_bytes_; }
   Counters counters() const override { return counters_; }
   std::string remote() const override { return remote_; }
+  std::optional<KeyHash> peer_key() const override;
+  std::string admitted_as() const override;
+  std::string local_host() const override;
 
   void abandon();  // the network is going: close without callbacks
 
@@ -67,6 +81,9 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void wait_readable();
   void post_read();
   void read();
+  ssize_t send_some(const struct iovec* parts, std::size_t count);
+  ssize_t receive_some(const struct iovec* parts, std::size_t count);
+  bool holds_sealed() const { return secured_ && secured_->stream->holds_unsent(); }
   Result<Got> read_once();
   Result<void> take(std::size_t bytes);
   void end_bad_stream(const Error& error);
@@ -79,6 +96,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::shared_ptr<TcpShared> shared_;
   Socket socket_;
   const std::string remote_;
+  const std::optional<Secured> secured_;
   Handlers handlers_;
   FrameReader reader_;
   std::deque<Outgoing> queue_;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/net/tcp/tcp_connection.h"
+#include "engine/net/tcp/tls_lobby.h"
 #include "engine/runtime/asio_access.h"
 
 namespace swarmline {
@@ -49,9 +50,24 @@ ErrorCode code_of(const error_code& error) {
 
 }  // namespace
 
+namespace {
+
+std::shared_ptr<Connection> secured(const std::shared_ptr<TcpShared>& shared, TlsLink link) {
+  return std::make_shared<TcpConnection>(
+      shared, std::move(link.socket), link.facts.remote,
+      TcpConnection::Secured{.stream = std::move(link.stream),
+                             .key = link.facts.key,
+                             .admitted_as = std::move(link.admitted_as)});
+}
+
+}  // namespace
+
 struct TcpNetwork::State : std::enable_shared_from_this<State> {
   State(AsioRuntime& runtime, TcpOptions options)
-      : io(io_context_of(runtime)), shared(std::make_shared<TcpShared>(runtime, options)) {}
+      : io(io_context_of(runtime)), shared(std::make_shared<TcpShared>(runtime, options)) {
+    if (options.guard)
+      shared->lobby.emplace(runtime, *options.guard, options.handshake_max, shared->counters);
+  }
 
   struct Listener {
     tcp::acceptor acceptor;
@@ -66,12 +82,14 @@ struct TcpNetwork::State : std::enable_shared_from_this<State> {
     Address address;
     Connected on_connected;
     TimerId timer;
+    std::shared_ptr<TlsHandshake> handshake;
   };
 
   void accept_next(const std::shared_ptr<Listener>& listener);
   void accepted(const std::shared_ptr<Listener>& listener, tcp::socket socket);
   void connect_any(const std::shared_ptr<Attempt>& attempt, const Endpoints& endpoints);
   void connected(const std::shared_ptr<Attempt>& attempt, const error_code& error);
+  void secure(const std::shared_ptr<Attempt>& attempt);
   void settle(const std::shared_ptr<Attempt>& attempt, Result<std::shared_ptr<Connection>> result);
 
   AsioRuntime& runtime() { return shared->runtime; }
@@ -107,7 +125,15 @@ void TcpNetwork::State::accepted(const std::shared_ptr<Listener>& listener, tcp:
   if (error) return;  // it came and went
   ++shared->counters.accepted;
   const Accepted on_accepted = listener->on_accepted;  // it may stop listening
-  on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
+  if (!shared->lobby)
+    return on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
+  shared->lobby->accept(std::move(socket), remote.address().to_string(), text_of(remote),
+                        [state = shared_from_this(), weak = std::weak_ptr(listener)](TlsLink link) {
+                          const auto still = weak.lock();
+                          if (state->stopped || !still || !still->acceptor.is_open()) return;
+                          const Accepted on_link = still->on_accepted;
+                          on_link(secured(state->shared, std::move(link)));
+                        });
 }
 
 void TcpNetwork::State::connect_any(const std::shared_ptr<Attempt>& attempt,
@@ -141,9 +167,23 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
                   fail(code_of(error), fmt::format("cannot connect to {}: {}",
                                                    to_string(attempt->address), error.message())));
   }
+  if (shared->lobby) return secure(attempt);
   ++shared->counters.connected;
   settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(
                       shared, std::move(attempt->socket), to_string(attempt->address))));
+}
+
+void TcpNetwork::State::secure(const std::shared_ptr<Attempt>& attempt) {
+  attempt->handshake = shared->lobby->dial(
+      std::move(attempt->socket), attempt->address,
+      [self = shared_from_this(), weak = std::weak_ptr(attempt)](Result<TlsLink> link) {
+        const auto settled = weak.lock();
+        if (!settled) return;
+        if (!link) return self->settle(settled, std::unexpected(link.error()));
+        ++self->shared->counters.connected;
+        self->settle(settled, secured(self->shared, std::move(*link)));
+      });
+  attempt->handshake->start();
 }
 
 void TcpNetwork::State::settle(const std::shared_ptr<Attempt>& attempt,
@@ -154,6 +194,7 @@ void TcpNetwork::State::settle(const std::shared_ptr<Attempt>& attempt,
   error_code ignored;
   attempt->resolver.cancel();
   attempt->socket.close(ignored);
+  if (const auto handshake = std::exchange(attempt->handshake, nullptr)) handshake->stop();
   if (!stopped) on_connected(std::move(result));
 }
 
@@ -163,6 +204,7 @@ TcpNetwork::TcpNetwork(AsioRuntime& runtime, TcpOptions options)
 TcpNetwork::~TcpNetwork() {
   state_->stopped = true;
   stop_listening();
+  if (state_->shared->lobby) state_->shared->lobby->stop();
   std::vector<std::shared_ptr<TcpConnection>> open;
   for (TcpConnection* connection : state_->shared->open) {
     if (auto held = connection->weak_from_this().lock()) open.push_back(std::move(held));

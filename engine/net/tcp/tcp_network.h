@@ -9,13 +9,16 @@
 //   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved
 //              by one callback, so that one busy connection does not starve timers. A peer
 //              that acknowledges nothing for kSilentPeerMax is gone: neither bytes on their way to
-//              it, nor, where there are none, what the kernel asks.
+//              it, nor, where there are none, what the kernel asks. With a guard: handshake_max and
+//              kLinkWordsMax bytes for a handshake; TlsLobby::kHandshakesMax accepted ones at a
+//              time, kOfOneHostMax from one address, the next are closed at once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "base/limits.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/network.h"
 #include "engine/runtime/asio_runtime.h"
 
@@ -27,6 +30,10 @@ struct TcpOptions {
   // net.core.{r,w}mem_max.
   int socket_buffer_bytes = 0;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;
+  // Every link, dialled or accepted, is TLS 1.3 between keys, and admitted by it; null: all are
+  // plain.
+  std::shared_ptr<LinkGuard> guard = nullptr;
+  Duration handshake_max = std::chrono::seconds(10);  // of a link with a guard, in all
 };
 
 class TcpNetwork final : public Network {
@@ -39,6 +46,8 @@ class TcpNetwork final : public Network {
     std::uint64_t bad_streams = 0;  // connections ended by bytes that are no frame
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t write_calls = 0, read_calls = 0;  // system calls that moved bytes
+    std::uint64_t handshakes_failed = 0;   // accepted links that became none, for whatever reason
+    std::uint64_t handshakes_dropped = 0;  // of these, closed at once: too many were under way
   };
 
   TcpNetwork(AsioRuntime& runtime, TcpOptions options);

@@ -100,6 +100,8 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
 Result<wire::Hello> Arrivals::checked(const Arrival& arrival) const {
   auto hello = parse<wire::Hello>(arrival.frame);
   if (!hello) return hello;
+  const auto key = arrival.session->channel->connection().peer_key();
+  hello->set_key(key ? to_string(*key) : "");  // whatever it says of itself
   if (arrival.session->has_seat())
     return fail(ErrorCode::kRefused, "this connection has a seat already");
   if (hello->name().size() > kTextBytesMax || hello->address().size() > kTextBytesMax ||
@@ -142,19 +144,23 @@ bool Arrivals::takes_newcomers(const wire::Hello& hello) const {
   return before != nullptr && in_.takeovers.was_sent(*before);
 }
 
-wire::Welcome Arrivals::welcome_to(const Seat& seat) const {
+wire::Welcome Arrivals::welcome_to(const SessionPtr& session) const {
+  const Seat seat = session->seat;
   wire::Welcome welcome;
   welcome.set_term(in_.identity.term.value);
   welcome.set_era(in_.identity.era.value);
   welcome.set_run_id(in_.identity.run_id);
   *welcome.mutable_seat() = to_wire(seat);
   for (const std::string& address : in_.shape.config.net.standby) welcome.add_coordinators(address);
+  const auto key = session->channel->connection().peer_key();
+  const auto& certify = in_.shape.options.certify;
+  if (key && certify) welcome.set_seat_certificate(certify(in_.identity.run_id, seat, *key));
   return welcome;
 }
 
 void Arrivals::resume(const Arrival& arrival, const wire::Hello& hello) {
   in_.recovery.resume(arrival.session, hello);
-  wire::Welcome welcome = welcome_to(arrival.session->seat);
+  wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_resumed(true);
   in_.outbox.respond(arrival.respond, make_frame(MessageKind::kWelcome, welcome));
 }
@@ -168,10 +174,12 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.sessions.seat(arrival.session, *seat);
   in_.members.at(seat->peer).seated_at = in_.alarms.now();
   in_.detector.watch(*seat, in_.alarms.now());
-  in_.journal.record_new_seat(
-      {.seat = *seat, .address = hello.address(), .state = forming ? "active" : "joining"});
+  in_.journal.record_new_seat({.seat = *seat,
+                               .address = hello.address(),
+                               .state = forming ? "active" : "joining",
+                               .key = hello.key()});
   in_.events.event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello.address()));
-  wire::Welcome welcome = welcome_to(*seat);
+  wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_config_toml(in_.shape.options.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);
   for (const StageSpec& spec : in_.shape.stages) {

@@ -78,7 +78,7 @@ class Arrivals {
   bool takes_newcomers(const wire::Hello& hello) const;
   void resume(const Arrival& arrival, const wire::Hello& hello);
   void seat(const Arrival& arrival, const wire::Hello& hello);
-  wire::Welcome welcome_to(const Seat& seat) const;
+  wire::Welcome welcome_to(const SessionPtr& session) const;  // of a seat
   bool keeps_followed(const wire::Hello& hello, const Seat& seat) const;
   void check_reign();
   void send_away(const Arrival& arrival, const std::string& why);

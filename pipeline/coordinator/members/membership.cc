@@ -20,6 +20,7 @@ constexpr double kSpeedWeight = 0.25;  // of the newest step in a peer's measure
 void describe(Member& member, const wire::Hello& hello) {
   member.name = hello.name();
   member.address = hello.address();
+  member.key = hello.key();
   member.device = hello.device();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
@@ -93,6 +94,7 @@ const Member* Membership::former(const wire::Hello& hello) const {
 }
 
 bool Membership::is_same(const Member& member, const wire::Hello& hello) {
+  if (member.key != hello.key()) return false;
   return member.name.empty() ? member.address == hello.address() : member.name == hello.name();
 }
 
@@ -100,6 +102,7 @@ void Membership::restore(const SeatRecord& record, bool away) {
   Member member;
   member.seat = record.seat;
   member.address = record.address;
+  member.key = record.key;
   member.state = away ? MemberState::kAway : MemberState::kLost;
   put(member);
   std::erase(lost_, record.seat.peer);

@@ -33,6 +33,7 @@ struct Member {
   Seat seat;
   std::string name;
   std::string address;
+  std::string key;  // hash of the key that its seat was given to, in hex; empty: its link had none
   std::string device;
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
@@ -61,7 +62,8 @@ class Membership {
   Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had, or a later one whose welcome was lost; null: it is new.
   const Member* former(const wire::Hello& hello) const;
-  // The process that had that seat asks: by its name, or by its address where only that is known.
+  // The process that had that seat asks: by its key, and by its name, or by its address where only
+  // that is known.
   static bool is_same(const Member& member, const wire::Hello& hello);
   // From the journal, oldest incarnations first; `away`: the seat may still be served.
   void restore(const SeatRecord& record, bool away);

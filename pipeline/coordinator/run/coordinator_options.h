@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/identity/key_hash.h"
 #include "engine/model/model_spec.h"
 
 namespace swarmline {
@@ -95,6 +96,8 @@ struct CoordinatorOptions {
   double bigram_entropy = 0;                         // nats per token of the held-out split
   std::function<void(const std::string&)> log_line;  // one JSON object per step, for log.jsonl
   CheckpointSource* checkpoints = nullptr;  // outlives the coordinator; null: there are none
+  // What a peer shows to others of its seat; empty: links are not authenticated, nothing is shown.
+  std::function<std::string(const std::string& run_id, const Seat&, const KeyHash&)> certify = {};
 };
 
 }  // namespace swarmline

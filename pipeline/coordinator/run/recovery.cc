@@ -62,7 +62,8 @@ bool Recovery::resumes(const wire::Hello& hello, const std::string& run_id) cons
   const std::uint64_t committed = collected_->committed;
   const std::uint64_t heard = hello.holdings().version();
   if (hello.holdings().era() != collected_->era.value) return false;
-  return in_.members.members().at(seat.peer).address == hello.address() && heard <= committed &&
+  const Member& member = in_.members.members().at(seat.peer);
+  return member.address == hello.address() && member.key == hello.key() && heard <= committed &&
          heard + 1 >= committed && hello.holdings().leased() <= hello.holdings().wanted() &&
          static_cast<std::size_t>(hello.holdings().phases_size()) <= Ledger::kOpenPhasesMax;
 }

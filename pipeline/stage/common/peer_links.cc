@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/marks.h"
 
 namespace swarmline {
 
@@ -17,6 +20,12 @@ constexpr std::size_t kFramesWaitingForDialMax = 4096;
 void refuse_link(const std::shared_ptr<Connection>& connection) {
   connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
   connection->close();
+}
+
+// Where links are authenticated, this end's guard has found out whose seat the other's key is.
+bool is_seat_of(const Connection& connection, const Seat& seat) {
+  const std::string proven = connection.admitted_as();
+  return proven.empty() || proven == to_string(seat);
 }
 
 // A name that this end does not find says nothing of the other.
@@ -90,11 +99,11 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
                       const std::shared_ptr<Seat>& from, Frame frame) {
   std::erase(ungreeted_, connection);
   auto hello = parse<wire::LinkHello>(frame);
-  const bool fits = kind_of(frame) == MessageKind::kLinkHello && hello &&
-                    hello->run_id() == identity_.run_id && hello->era() == identity_.era.value &&
-                    from_wire(hello->to()) == identity_.self && hello->from().peer() != 0 &&
-                    hello->from().peer() != identity_.self.peer.value &&
-                    !fenced(from_wire(hello->from()));
+  const bool fits =
+      kind_of(frame) == MessageKind::kLinkHello && hello && hello->run_id() == identity_.run_id &&
+      hello->era() == identity_.era.value && from_wire(hello->to()) == identity_.self &&
+      hello->from().peer() != 0 && hello->from().peer() != identity_.self.peer.value &&
+      !fenced(from_wire(hello->from())) && is_seat_of(*connection, from_wire(hello->from()));
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   if (!fits || !room) {
@@ -196,6 +205,13 @@ void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& conne
   // Forgotten meanwhile, or dialled again and that one was quicker.
   if (it == dialled_.end() || it->second.connection || it->second.seat != to)
     return refuse_link(connection);
+  if (!is_seat_of(*connection, to)) {
+    SWARMLINE_MARK("links.another_seat_answers");
+    refuse_link(connection);
+    return lost(dialled_, to, nullptr,
+                {ErrorCode::kDeadline, fmt::format("{} answers at the address of {}",
+                                                   connection->admitted_as(), to_string(to))});
+  }
   connection->start({
       .on_frame =
           guard_.wrap([this, to](Frame frame) { handlers_.on_frame(to, std::move(frame)); }),

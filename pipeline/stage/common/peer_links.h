@@ -1,6 +1,6 @@
 // The links of one peer to others: dials on demand, accepts, and says who is at the other end.
 // Every link begins with the dialler's LinkHello; a link that names another run, era or seat is
-// closed and counted.
+// closed and counted, and so is one whose key is not that seat's, where links are authenticated.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
 //   Errors:  on_lost once per link that broke, never for links closed here. kNotFound: nobody

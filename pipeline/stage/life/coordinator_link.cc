@@ -19,6 +19,22 @@ Duration spread_of(std::uint32_t peer, Duration most) {
   return from_seconds(part * to_seconds(most));
 }
 
+// Whoever listens on all its addresses is reached at the one that it dialled from.
+std::string seen_from(const Connection& connection, const std::string& advertised) {
+  auto address = parse_address(advertised);
+  const std::string own = connection.local_host();
+  if (!address || own.empty() || (address->host != "0.0.0.0" && address->host != "::"))
+    return advertised;
+  address->host = own;
+  return to_string(*address);
+}
+
+// Where links are authenticated: it holds the run's key.
+bool is_coordinator(const Connection& connection) {
+  const std::string proven = connection.admitted_as();
+  return proven.empty() || proven == "run";
+}
+
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(Runtime& runtime, Network& network, Hooks hooks)
@@ -41,7 +57,16 @@ void CoordinatorLink::connect() {
   network_.connect(next_address(), knobs().reach_timeout,
                    guard_.wrap([this](const Result<std::shared_ptr<Connection>>& connected) {
                      if (finished_) return;
+                     if (!connected && connected.error().code == ErrorCode::kRefused)
+                       return hooks_.on_end(
+                           3, "the coordinator did not take this peer: " + connected.error().what);
                      if (!connected) return try_next(connected.error());
+                     if (!is_coordinator(**connected)) {
+                       SWARMLINE_MARK("link.no_coordinator_there");
+                       (*connected)->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
+                       (*connected)->close();
+                       return try_next({ErrorCode::kCorrupt, "another peer of the run is there"});
+                     }
                      channel_ = RpcChannel::make(runtime_, *connected);
                      say_hello();
                    }));
@@ -94,6 +119,7 @@ void CoordinatorLink::say_hello() {
       }),
   });
   wire::Hello hello = hooks_.hello();
+  hello.set_address(seen_from(channel_->connection(), hello.address()));
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
   // One that is stopped takes connections and answers nothing: then the next is asked.
@@ -130,6 +156,8 @@ void CoordinatorLink::on_welcome(const wire::Welcome& welcome) {
   heard_ = runtime_.now();
   const bool soon = heard_ - std::exchange(welcomed_, heard_) < knobs().rejoin_calm;
   welcomes_in_a_row_ = soon ? welcomes_in_a_row_ + 1 : 1;
+  if (hooks_.on_certificate && !welcome.seat_certificate().empty())
+    hooks_.on_certificate(welcome.seat_certificate());
   for (const std::string& text : welcome.coordinators())
     if (const auto address = parse_address(text)) add_address(*address);
   hooks_.on_welcome(welcome, same_run);

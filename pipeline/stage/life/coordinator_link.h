@@ -40,6 +40,8 @@ class CoordinatorLink {
     std::function<void(const Error&)> on_closed;
     std::function<void(int exit_code, const std::string& why)> on_end;  // the search is over
     std::function<wire::Heartbeat()> heartbeat;
+    // What shows its seat to other peers, before on_welcome; may be empty.
+    std::function<void(const std::string&)> on_certificate = {};
   };
 
   CoordinatorLink(Runtime& runtime, Network& network, Hooks hooks);

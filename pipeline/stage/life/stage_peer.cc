@@ -41,7 +41,8 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
              .on_message = [this](const Frame& frame) { on_coordinator(frame); },
              .on_closed = [this](const Error& error) { on_coordinator_closed(error); },
              .on_end = [this](int exit_code, const std::string& why) { finish(exit_code, why); },
-             .heartbeat = [this] { return heartbeat(); }}),
+             .heartbeat = [this] { return heartbeat(); },
+             .on_certificate = options_.on_certificate}),
       shadows_(runtime, queue_, links_) {}
 
 // ---- The coordinator ----------------------------------------------------------------------------

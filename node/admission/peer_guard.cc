@@ -1,0 +1,59 @@
+#include "node/admission/peer_guard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/marks.h"
+#include "node/admission/run_guard.h"
+#include "node/admission/seat_certificate.h"
+
+namespace swarmline {
+
+PeerGuard::PeerGuard(Identity own, JoinString join, Runtime& runtime)
+    : own_(std::move(own)), join_(std::move(join)), runtime_(runtime) {}
+
+std::optional<KeyHash> PeerGuard::pinned(const Address& dialled) {
+  const bool of_run = std::ranges::find(join_.addresses, dialled) != join_.addresses.end();
+  return of_run ? std::optional(join_.run_key) : std::nullopt;
+}
+
+std::string PeerGuard::opening(const Address&, const LinkFacts& facts) {
+  if (!is_run(facts)) return certificate_;
+  run_public_key_ = facts.public_key;
+  return invite_opening(join_.invite_id, join_.secret, facts);
+}
+
+Result<std::string> PeerGuard::judge(const Address&, const LinkFacts& facts,
+                                     const std::string& answer) {
+  return is_run(facts) ? std::string(kRunLink) : seat_of(facts, answer);
+}
+
+void PeerGuard::admit(const LinkFacts& facts, const std::string& opening, Verdict verdict) {
+  if (is_run(facts)) {
+    run_public_key_ = facts.public_key;
+    return verdict(Admission{.as = std::string(kRunLink), .answer = certificate_});
+  }
+  if (certificate_.empty()) {
+    SWARMLINE_MARK("guard.no_seat_yet");
+    return verdict(fail(ErrorCode::kDeadline, "this peer has no seat yet"));
+  }
+  auto seat = seat_of(facts, opening);
+  if (!seat) {
+    SWARMLINE_MARK("guard.no_seat_shown");
+    return verdict(std::unexpected(std::move(seat).error()));
+  }
+  verdict(Admission{.as = std::move(*seat), .answer = certificate_});
+}
+
+Result<std::string> PeerGuard::seat_of(const LinkFacts& facts,
+                                       const std::string& certificate) const {
+  const double now = runtime_.wall_seconds();
+  auto theirs = check_seat_certificate(certificate, run_public_key_, facts.key, now);
+  if (!theirs) return std::unexpected(std::move(theirs).error());
+  const auto own = check_seat_certificate(certificate_, run_public_key_, own_.hash(), now);
+  if (own && own->run_id != theirs->run_id)
+    return fail(ErrorCode::kRefused, "it has a seat of another run");
+  return to_string(theirs->seat);
+}
+
+}  // namespace swarmline

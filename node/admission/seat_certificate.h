@@ -1,0 +1,35 @@
+// What a peer shows to other peers of its run: the run's key has signed that a seat was given to
+// its own key. Whoever has the run's public key can tell, and need ask nobody. Pure.
+//   Form:   lines "swarmline seat 1", run id, "PEER STAGE INCARNATION", hash of the peer's key,
+//           seconds since 1970 until when it holds; then the signature (Ed25519) in hex.
+//   Life:   kSeatCertificateSeconds; a seat is given, and shown anew, at each welcome. That a seat
+//           is over, the coordinator says (Fenced, PeerLost): a certificate alone is no seat.
+//   Errors: kRefused with a sentence. Thread: any. Bounds: kLinkWordsMax bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/identity/identity.h"
+
+namespace swarmline {
+
+inline constexpr double kSeatCertificateSeconds = 365.0 * 24 * 3600;
+
+struct SeatCertificate {
+  std::string run_id;
+  Seat seat;
+  KeyHash key;
+  double expires = 0;
+  bool operator==(const SeatCertificate&) const = default;
+};
+
+std::string to_text(const SeatCertificate& certificate, const Identity& run_key);
+// Signed by the key of that run, for the key that the link has proven, not expired.
+Result<SeatCertificate> check_seat_certificate(std::string_view text,
+                                               std::string_view run_public_key,
+                                               const KeyHash& link_key, double now);
+
+}  // namespace swarmline
