@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "console/exit_codes.h"
@@ -46,6 +48,11 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
   const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
+  if (name.size() > Limits::name_bytes_max || !is_printable(name))
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--name: found \"{}\", expected at most {} printable ASCII characters; "
+                            "use a shorter or plainer name",
+                            printable(name, Limits::name_bytes_max), Limits::name_bytes_max));
   const LogLevel level = parse_log_level(flags.log_level).value_or(LogLevel::kInfo);
   init_log({.level = level, .file = {}, .prefix = name});
 
@@ -73,9 +80,9 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
   node.start();
   runtime.run();
   if (outcome.exit_code == kExitDone) {
-    std::printf("%s\n", outcome.sentence.c_str());
+    std::printf("%s\n", printable_lines(outcome.sentence).c_str());  // the coordinator's
   } else {
-    std::fprintf(stderr, "swarmline: %s\n", outcome.sentence.c_str());
+    std::fprintf(stderr, "swarmline: %s\n", printable_lines(outcome.sentence).c_str());
   }
   return outcome.exit_code;
 }
@@ -95,7 +102,7 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   add_peer_flags(*command, flags->machine);
   command->footer(
       "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"
-      "data, whose files must be at the same paths on its machine.\n"
+      "data, whose files must be at the same paths on its machine, below --data-root.\n"
       "Example: swarmline peer --join 127.0.0.1:7400 --threads 4");
   command->callback([flags, &exit_code, network = std::move(network)] {
     auto code = run_peer(*flags, network);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 #include "console/screen.h"
@@ -24,11 +25,16 @@ struct StatusFlags {
   bool watch = false;
 };
 
+// Whoever may not steer the run may look all the same.
+std::string secret_of(const RunTarget& target) {
+  return target.folder ? target.folder->admin_secret().value_or("") : "";
+}
+
 // From the coordinator, or what it left behind.
 Result<std::string> read_status(const RunTarget& target) {
   auto address = live_address(target);
-  Result<std::string> answer =
-      address ? ask_status(*address) : Result<std::string>(std::unexpected(address.error()));
+  Result<std::string> answer = address ? ask_status(*address, secret_of(target))
+                                       : Result<std::string>(std::unexpected(address.error()));
   if (!answer && target.folder) {
     if (auto ended = target.folder->final_status()) return std::move(*ended);
   }
@@ -37,7 +43,7 @@ Result<std::string> read_status(const RunTarget& target) {
 
 void print_json_line(std::string_view json) {
   while (json.ends_with('\n')) json.remove_suffix(1);
-  std::printf("%.*s\n", static_cast<int>(json.size()), json.data());
+  std::printf("%s\n", printable_lines(json).c_str());  // JSON itself has no other characters
   std::fflush(stdout);
 }
 
@@ -57,8 +63,10 @@ Result<void> show_once(const StatusFlags& flags, const RunTarget& target) {
 // Shows a running run until it is over or the watcher leaves.
 class Watch {
  public:
-  Watch(const StatusFlags& flags, const Address& coordinator)
-      : json_(flags.json), network_(runtime_, {}), client_(runtime_, network_, coordinator) {
+  Watch(const StatusFlags& flags, const Address& coordinator, const std::string& secret)
+      : json_(flags.json),
+        network_(runtime_, {}),
+        client_(runtime_, network_, coordinator, secret) {
     if (!json_ && output_is_terminal()) screen_.emplace();
   }
 
@@ -114,7 +122,7 @@ Result<void> run_status(const StatusFlags& flags) {
   if (!flags.watch) return show_once(flags, *target);
   auto address = live_address(*target);
   if (!address || !ask_status(*address)) return show_once(flags, *target);
-  return Watch(flags, *address).run();
+  return Watch(flags, *address, secret_of(*target)).run();
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ void Supervisor::tick() {
 void Supervisor::look_for_address() {
   auto address = options_.folder.read_address();
   if (!address) return;
-  admin_.emplace(runtime_, network_, *address);
+  admin_.emplace(runtime_, network_, *address, options_.folder.admin_secret().value_or(""));
   if (!screen_) {
     std::printf("run %s: coordinator at %s, %u peers in %u stages, folder %s\n",
                 options_.config.run.name.c_str(), to_string(*address).c_str(), peers_wanted_,

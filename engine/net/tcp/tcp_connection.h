@@ -4,6 +4,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
+#include "base/line_rate.h"
 #include "engine/net/frame_reader.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_access.h"
@@ -22,10 +24,14 @@ class TcpConnection;
 
 // What a network and its connections share; connections that are not closed yet are listed.
 struct TcpShared {
+  TcpShared(AsioRuntime& r, const TcpOptions& o) : runtime(r), options(o), strangers(o.strangers) {}
   AsioRuntime& runtime;
   TcpOptions options;
   TcpNetwork::Counters counters;
   std::set<TcpConnection*> open;
+  Strangers strangers;
+  std::map<Strangers::Id, TcpConnection*> stranger_connections;
+  LineRate bad_stream_lines, stranger_lines;
   Buffer spare_staging;  // of a reader that rests: most connections do, at any time
 };
 
@@ -38,6 +44,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
 
   void start(Handlers handlers) override;
   void send(Frame frame) override;
+  void believe(const ConnectionBounds& bounds) override;
   void close() override;
   std::uint64_t unsent_bytes() const override { return unsent_bytes_; }
   Counters counters() const override { return counters_; }
@@ -73,6 +80,14 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void deliver_ready();
   void time_arrival();
   void report_arrival(const Arrival& arrival);
+  void be_stranger();
+  void watch_stranger();
+  Instant stranger_deadline() const;
+  void give_way();
+  void end_stranger(Error error);
+  bool note_held();  // false: it may not
+  bool stranger_holds_too_much();
+  void leave_strangers();
   void finish(Error error);
   void close_socket();
 
@@ -81,6 +96,10 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   const std::string remote_;
   Handlers handlers_;
   FrameReader reader_;
+  ConnectionBounds bounds_;
+  std::optional<Strangers::Id> stranger_;  // none: it is believed
+  TimerId stranger_timer_;
+  bool gives_way_ = false;  // to another stranger
   std::deque<Outgoing> queue_;
   std::uint64_t front_written_ = 0;  // bytes of queue_.front() that have left
   std::uint64_t unsent_bytes_ = 0;

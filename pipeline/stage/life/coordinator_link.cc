@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_bounds.h"
 
 namespace swarmline {
 namespace {
@@ -82,6 +83,7 @@ void CoordinatorLink::say_hello() {
         if (connection_ == connection) on_closed(error);
       }),
   });
+  channel_->connection().believe(bounds_of_coordinator());
   wire::Hello hello = hooks_.hello();
   hello.set_run_id(run_id_);
   hello.set_term(term_.value);
