@@ -56,7 +56,7 @@ class Swarm {
       peers_.push_back(std::make_unique<PeerNode>(
           runtime_,
           PeerNodeOptions{.coordinators = {at},
-                          .machine = {},
+                          .machine = {.data_root = "/"},
                           .name = "peer-" + std::to_string(i + 1),
                           .make_model = make_fake_model},
           [this](PeerOutcome ended) { peers_ended_.push_back(std::move(ended)); }));
