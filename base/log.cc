@@ -7,6 +7,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "base/printable.h"
 #include "base/units.h"
 
 namespace swarmline {
@@ -59,7 +60,7 @@ void init_log(const LogOptions& options) {
 }
 
 void log_line(LogLevel level, std::string_view message) {
-  logger()->log(level_of(level), "{}", message);
+  logger()->log(level_of(level), "{}", printable_lines(message));
 }
 
 void flush_log() {

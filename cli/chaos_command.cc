@@ -70,6 +70,7 @@ Result<int> run_command(const ChaosFlags& flags) {
   std::vector<std::string> arguments{"--log-level", std::string(to_string(config->log.level))};
   if (!flags.peer_config.empty())
     arguments.insert(arguments.end(), {"--config", flags.peer_config});
+  if (peer->data_root.empty()) arguments.insert(arguments.end(), {"--data-root", "/"});
   auto result = run_chaos({.config = *config,
                            .plan = std::move(*plan),
                            .folder = folder,

@@ -22,6 +22,8 @@ constexpr PeerKey kPeerKeys[] = {
     {"--listen", "peer.listen", "HOST:PORT", "Where it listens; port 0: any free one", true},
     {"--advertise", "peer.advertise", "HOST:PORT", "Where other peers reach it", true},
     {"--key", "peer.key", "FILE", "Its own key; made if need be. Default: one for this time", true},
+    {"--data-root", "peer.data_root", "DIR",
+     "Reads data below it alone; default: the current folder", true},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
      "Tries so long while no coordinator answers"},
     {"--zone", "peer.zone", "NAME", "Where the machine stands", true},

@@ -104,6 +104,9 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   }
   SWARMLINE_TRY(check_listen(*machine, options.config));
   if (!flags.peer_config.empty()) options.peer_arguments = {"--config", flags.peer_config};
+  // Its config is this user's own: its peers may read what it names.
+  if (machine->data_root.empty())
+    options.peer_arguments.insert(options.peer_arguments.end(), {"--data-root", "/"});
   if (flags.threads) {
     options.peer_arguments.insert(options.peer_arguments.end(),
                                   {"--threads", std::to_string(*flags.threads)});

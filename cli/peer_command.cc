@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "cli/join_flags.h"
@@ -39,6 +41,11 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
   auto target = join_target(flags.join, *machine);
   if (!target) return std::unexpected(std::move(target).error());
   const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
+  if (name.size() > Limits::name_bytes_max || !is_printable(name))
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--name: found \"{}\", expected at most {} printable ASCII characters; "
+                            "use a shorter or plainer name",
+                            printable(name, Limits::name_bytes_max), Limits::name_bytes_max));
   const LogLevel level = parse_log_level(flags.log_level).value_or(LogLevel::kInfo);
   init_log({.level = level, .file = {}, .prefix = name});
 
@@ -69,9 +76,9 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
   node.start();
   runtime.run();
   if (outcome.exit_code == kExitDone) {
-    std::printf("%s\n", outcome.sentence.c_str());
+    std::printf("%s\n", printable_lines(outcome.sentence).c_str());  // the coordinator's
   } else {
-    std::fprintf(stderr, "swarmline: %s\n", outcome.sentence.c_str());
+    std::fprintf(stderr, "swarmline: %s\n", printable_lines(outcome.sentence).c_str());
   }
   return outcome.exit_code;
 }
@@ -94,7 +101,7 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   add_peer_flags(*command, flags->machine);
   command->footer(
       "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"
-      "data, whose files must be at the same paths on its machine.\n"
+      "data, whose files must be at the same paths on its machine, below --data-root.\n"
       "What stands on a command line every user of the machine may read: a file, the standard "
       "input\n"
       "or SWARMLINE_JOIN keep a join string to oneself.\n"

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 #include "console/screen.h"
@@ -24,12 +25,17 @@ struct StatusFlags {
   bool watch = false;
 };
 
+// Whoever may not steer the run may look all the same.
+std::string secret_of(const RunTarget& target) {
+  return target.folder ? target.folder->admin_secret().value_or("") : "";
+}
+
 // From the coordinator, or what it left behind.
 Result<std::string> read_status(const RunTarget& target) {
   auto address = live_address(target);
   auto guard = guard_of(target);
   if (!guard) return std::unexpected(std::move(guard).error());
-  Result<std::string> answer = address ? ask_status(*address, std::move(*guard))
+  Result<std::string> answer = address ? ask_status(*address, std::move(*guard), secret_of(target))
                                        : Result<std::string>(std::unexpected(address.error()));
   if (!answer && target.folder) {
     if (auto ended = target.folder->final_status()) return std::move(*ended);
@@ -39,7 +45,7 @@ Result<std::string> read_status(const RunTarget& target) {
 
 void print_json_line(std::string_view json) {
   while (json.ends_with('\n')) json.remove_suffix(1);
-  std::printf("%.*s\n", static_cast<int>(json.size()), json.data());
+  std::printf("%s\n", printable_lines(json).c_str());  // JSON itself has no other characters
   std::fflush(stdout);
 }
 
@@ -59,10 +65,11 @@ Result<void> show_once(const StatusFlags& flags, const RunTarget& target) {
 // Shows a running run until it is over or the watcher leaves.
 class Watch {
  public:
-  Watch(const StatusFlags& flags, const Address& coordinator, std::shared_ptr<LinkGuard> guard)
+  Watch(const StatusFlags& flags, const Address& coordinator, std::shared_ptr<LinkGuard> guard,
+        const std::string& secret)
       : json_(flags.json),
         network_(runtime_, {.guard = std::move(guard)}),
-        client_(runtime_, network_, coordinator) {
+        client_(runtime_, network_, coordinator, secret) {
     if (!json_ && output_is_terminal()) screen_.emplace();
   }
 
@@ -119,8 +126,9 @@ Result<void> run_status(const StatusFlags& flags) {
   auto address = live_address(*target);
   auto guard = guard_of(*target);
   if (!guard) return std::unexpected(std::move(guard).error());
-  if (!address || !ask_status(*address, *guard)) return show_once(flags, *target);
-  return Watch(flags, *address, std::move(*guard)).run();
+  const std::string secret = secret_of(*target);
+  if (!address || !ask_status(*address, *guard, secret)) return show_once(flags, *target);
+  return Watch(flags, *address, std::move(*guard), secret).run();
 }
 
 }  // namespace

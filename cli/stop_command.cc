@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 #include "node/admin_client.h"
@@ -15,7 +16,11 @@ Result<std::string> run_stop(const std::string& text, bool now) {
   if (!address) return std::unexpected(std::move(address).error());
   auto guard = guard_of(*target);
   if (!guard) return std::unexpected(std::move(guard).error());
-  return ask_stop(*address, now, std::move(*guard));
+  // Named by its address, the run is another user's or another machine's: its coordinator says what
+  // it takes.
+  auto secret = target->folder ? target->folder->admin_secret() : Result<std::string>("");
+  if (!secret) return std::unexpected(std::move(secret).error());
+  return ask_stop(*address, now, std::move(*guard), *secret);
 }
 
 }  // namespace
@@ -38,7 +43,7 @@ void add_stop_command(CLI::App& app, int& exit_code) {
   command->footer("Example: swarmline stop runs/quickstart");
   command->callback([flags, &exit_code] {
     auto answer = run_stop(flags->target, flags->now);
-    if (answer) std::printf("%s\n", answer->c_str());
+    if (answer) std::printf("%s\n", printable_lines(*answer).c_str());
     exit_code = answer ? kExitDone : report_error(answer.error());
   });
 }

@@ -79,8 +79,9 @@ WireDecoder::WireDecoder(std::uint64_t wire_bytes, DType target, MutableBytes ou
 
 Result<void> WireDecoder::advance(BytesView arrived) {
   if (error_) return std::unexpected(*error_);
-  SWARMLINE_CHECK(arrived.size() <= wire_bytes_);
-  auto stepped = step(arrived);
+  auto stepped = arrived.size() <= wire_bytes_ && arrived.size() >= offset_
+                     ? step(arrived)
+                     : fail(ErrorCode::kCorrupt, "wire buffer: its size changed while it came");
   if (!stepped) error_ = stepped.error();
   return stepped;
 }

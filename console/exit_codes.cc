@@ -2,11 +2,14 @@
 
 #include <cstdio>
 
+#include "base/printable.h"
+
 namespace swarmline {
 
 int report_error(const Error& error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "swarmline: %s\n", error.what.c_str());
+  // It may be another process that says so.
+  std::fprintf(stderr, "swarmline: %s\n", printable_lines(error.what).c_str());
   return exit_code_of(error);
 }
 

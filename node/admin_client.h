@@ -1,6 +1,7 @@
 // Asks a run's coordinator over its admin rpc, blocking: for commands, and with a callback for the
 // supervisor's own loop.
-//   Errors: kPeerGone when nobody listens there, kDeadline when nobody answers, both as sentences.
+//   Errors: kPeerGone when nobody listens there, kDeadline when nobody answers, kRefused without
+//           the run's admin secret where it takes one; all as sentences.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,8 @@ inline constexpr Duration kAdminReplyTimeout = std::chrono::seconds(5);
 //   Thread: control thread. Runtime and network outlive it.
 class AdminClient {
  public:
-  AdminClient(Runtime& runtime, Network& network, Address coordinator);
+  // `secret`: the run folder's; empty: it may only look.
+  AdminClient(Runtime& runtime, Network& network, Address coordinator, std::string secret);
   ~AdminClient();
   AdminClient(const AdminClient&) = delete;
   AdminClient& operator=(const AdminClient&) = delete;
@@ -37,18 +39,25 @@ class AdminClient {
 
  private:
   struct State;
-  void call(Frame request, std::function<void(Result<Frame>)> on_reply);
+  using OnReply = std::function<void(Result<Frame>)>;
+  void with_channel(std::function<void(Result<std::shared_ptr<RpcChannel>>)> use);
+  void call(Frame request, OnReply on_reply);
+  template <typename Request>
+  void call_with_proof(MessageKind kind, Request request, OnReply on_reply);
 
   Runtime& runtime_;
   Network& network_;
   Address address_;
+  std::string secret_;
   std::shared_ptr<State> state_;
 };
 
 // One question with a runtime and a network of its own. `guard`: of its link; null: it is plain.
+// `secret`: of who may steer the run; empty: only what anybody may ask.
 Result<std::string> ask_status(const Address& coordinator,
-                               std::shared_ptr<LinkGuard> guard = nullptr);
-Result<std::string> ask_stop(const Address& coordinator, bool now,
-                             std::shared_ptr<LinkGuard> guard = nullptr);
+                               std::shared_ptr<LinkGuard> guard = nullptr,
+                               const std::string& secret = {});
+Result<std::string> ask_stop(const Address& coordinator, bool now, std::shared_ptr<LinkGuard> guard,
+                             const std::string& secret);
 
 }  // namespace swarmline

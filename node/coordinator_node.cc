@@ -169,10 +169,14 @@ Result<void> CoordinatorNode::open_files() {
 
 Result<void> CoordinatorNode::lead() {
   SWARMLINE_TRY(open_files());
+  auto secret = folder_.make_admin_secret();
+  if (!secret) return std::unexpected(std::move(secret).error());
   CoordinatorOptions options{
       .config = options_.config,
       .config_toml = to_toml(options_.config),
       .run_id = make_run_id(options_.config, runtime_),
+      .run_key = random_hex(),
+      .admin_secret = std::move(*secret),
       .model = data_->model,
       .eval_sequences = data_->eval_sequences,
       .unigram_entropy = data_->entropy.unigram_nats,

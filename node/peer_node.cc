@@ -17,8 +17,10 @@ Duration from_ms(double ms) {
   return from_seconds(ms / 1000);
 }
 
-Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config) {
-  auto dataset = open_dataset(config);
+// The config is the coordinator's, the files are this machine's.
+Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config,
+                                                      const std::string& root) {
+  auto dataset = open_dataset(config, root.empty() ? "." : root);
   if (!dataset) return std::unexpected(std::move(dataset).error());
   return make_dataset_source(config, std::move(*dataset));
 }
@@ -63,15 +65,19 @@ Result<void> PeerNode::open() {
     };
   peer_.emplace(
       runtime_, *network_, device_,
-      StagePeerOptions{.coordinator = coordinators.front(),
-                       .standby = {coordinators.begin() + 1, coordinators.end()},
-                       .machine = options_.machine,
-                       .name = options_.name,
-                       .make_source = options_.make_source ? options_.make_source : open_source,
-                       .make_model = options_.make_model,
-                       .make_wiring = {},
-                       .on_certificate = std::move(on_certificate),
-                       .part_folder = &part_folder_},
+      StagePeerOptions{
+          .coordinator = coordinators.front(),
+          .standby = {coordinators.begin() + 1, coordinators.end()},
+          .machine = options_.machine,
+          .name = options_.name,
+          .make_source = options_.make_source
+                             ? options_.make_source
+                             : [root = options_.machine.data_root](
+                                   const RunConfig& config) { return open_source(config, root); },
+          .make_model = options_.make_model,
+          .make_wiring = {},
+          .on_certificate = std::move(on_certificate),
+          .part_folder = &part_folder_},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
           device_.stop();

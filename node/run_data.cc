@@ -29,11 +29,12 @@ class DatasetSource final : public MicrobatchSource {
 
 }  // namespace
 
-Result<TokenDataset> open_dataset(const RunConfig& config) {
+Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root) {
   return TokenDataset::open({.data = config.data,
                              .sequence = config.batch.sequence,
                              .seed = config.run.seed,
-                             .vocab = config.model.vocab});
+                             .vocab = config.model.vocab,
+                             .root = root});
 }
 
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset) {

@@ -14,7 +14,8 @@
 
 namespace swarmline {
 
-Result<TokenDataset> open_dataset(const RunConfig& config);
+// `root`: nothing that does not lie below it is read; empty: anything is.
+Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root = {});
 
 // Held-out sequences of one evaluation: at most [eval] sequences_max, whole microbatches.
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset);

@@ -1,6 +1,7 @@
 // The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
-// status.json, checkpoints/, logs/, and keys/ where its links are authenticated. Never written
-// over: one folder is one run, which the same config goes on with.
+// status.json, admin.key (the secret of who may steer the run, for its user alone), checkpoints/,
+// logs/, and keys/ where its links are authenticated. Never written over: one folder is one run,
+// which the same config goes on with.
 //   Errors: kUserMistake when another run is there already; kIo.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "engine/config/run_config.h"
 #include "engine/net/link_guard.h"
 #include "engine/net/network.h"
+#include "engine/store/secrets.h"
 
 namespace swarmline {
 
@@ -28,6 +30,7 @@ class RunFolder {
   std::string journal() const { return path_ + "/journal.sqlite"; }
   std::string log() const { return path_ + "/log.jsonl"; }
   std::string address() const { return path_ + "/coordinator.address"; }
+  std::string admin_key() const { return path_ + "/admin.key"; }
   std::string status() const { return path_ + "/status.json"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string logs() const { return path_ + "/logs"; }
@@ -53,6 +56,10 @@ class RunFolder {
   // Where the coordinator of this run listens; kNotFound with a sentence when it is not running.
   Result<Address> read_address() const;
   Result<void> write_address(const Address& address) const;
+  // What proves that one may steer the run (pipeline/protocol/admin_proof.h); made by whoever leads
+  // it. Reading: kNotFound, or kUserMistake for another user.
+  Result<std::string> make_admin_secret() const { return make_secret_file(admin_key()); }
+  Result<std::string> admin_secret() const { return read_secret_file(admin_key()); }
   // Nobody listens any more.
   void remove_address() const;
   // What a tool on this machine shows the coordinator; null: its links are plain.

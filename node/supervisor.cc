@@ -180,7 +180,7 @@ void Supervisor::look_for_address() {
   }
   join_ = *guard ? options_.folder.join_string() : to_string(*address);
   network_.emplace(runtime_, TcpOptions{.guard = std::move(*guard)});
-  admin_.emplace(runtime_, *network_, *address);
+  admin_.emplace(runtime_, *network_, *address, options_.folder.admin_secret().value_or(""));
   if (!screen_) {
     std::printf("run %s: coordinator at %s, %u peers in %u stages, folder %s\n",
                 options_.config.run.name.c_str(), to_string(*address).c_str(), peers_wanted_,

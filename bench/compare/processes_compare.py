@@ -113,7 +113,7 @@ class Swarm:
                 peers.append(self.start(
                     f"peer-{i}", "peer", "--join", f"127.0.0.1:{self.outer[-1]}", "--name", f"peer-{i}",
                     "--listen", f"127.0.0.1:{self.inner[i]}", "--advertise", f"127.0.0.1:{self.outer[i]}",
-                    "--emulate-forward-ms", str(FORWARD_MS), "--emulate-backward-ms", str(BACKWARD_MS)))
+                    "--emulate-forward-ms", str(FORWARD_MS), "--emulate-backward-ms", str(BACKWARD_MS), "--data-root", "/"))
             if coordinator.wait(timeout=START_SECONDS + STEP_SECONDS * steps) != 0:
                 raise SystemExit((self.folder / "coordinator.log").read_text()[-2000:])
             for peer in peers:

@@ -153,7 +153,7 @@ def start_peer(processes, name, coordinator, point, real):
     link = processes.start(f"{name}-link", "link-proxy", "--to", listen, "--both",
                            f"rate={point.bandwidth} delay={point.rtt_ms / 2}ms")
     advertised = processes.wait_for(f"{name}-link", r"link: (\S+) ->")
-    processes.start(name, "peer", "--join", coordinator, "--listen", listen, "--advertise", advertised, "--threads", "1",
+    processes.start(name, "peer", "--join", coordinator, "--listen", listen, "--advertise", advertised, "--threads", "1", "--data-root", "/",
                     *device_flags(point.hidden, real))
     return link
 

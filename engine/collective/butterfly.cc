@@ -219,6 +219,11 @@ Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, 
   return sends;
 }
 
+bool ButterflyAllReduce::has_taken(std::uint32_t from, ReducePart part, std::uint32_t chunk) const {
+  const auto& seen = part == ReducePart::kScatter ? scatter_seen_ : gather_seen_;
+  return from < seen.size() && chunk < seen[from].size() && seen[from][chunk];
+}
+
 Result<void> ButterflyAllReduce::check_header(ReducePart part, std::uint64_t elements,
                                               BytesView wire) const {
   const auto header = read_wire_header(wire);

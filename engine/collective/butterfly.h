@@ -88,6 +88,8 @@ class ButterflyAllReduce {
   // `wire` is borrowed for the call. A duplicate returns no sends and changes nothing.
   Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
                                           BytesView wire);
+  // It has been taken.
+  bool has_taken(std::uint32_t from, ReducePart part, std::uint32_t chunk) const;
   // `output` is complete. Other members may still need sends handed out before.
   bool done() const { return progress_.chunks_done == progress_.chunks_total; }
   const Progress& progress() const { return progress_; }

@@ -228,6 +228,7 @@ struct PeerConfig {
   std::uint64_t shadow_memory_bytes = 0;  // for stages it follows or has lost; 0: no bound
   std::string listen = "127.0.0.1:0";
   std::string advertise;              // empty: what listen bound
+  std::string data_root;              // empty: the current folder
   double join_patience_seconds = 30;  // it tries so long while no coordinator answers
   std::string zone;
   double price = 0;               // per hour

@@ -361,6 +361,9 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
    "HOST:PORT for other peers; port 0: chosen by the system."},
   {PEER("advertise", advertise), text(),
    "HOST:PORT that others reach this peer at. Empty: what listen bound.", "\"192.0.2.7:4700\""},
+  {PEER("data_root", data_root), text(),
+   "The folder below which the peer reads data, whatever the run's config says; links that lead "
+   "out of it do not count. Empty: the current folder.", "\"/srv/data\""},
   {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
    "A newcomer tries so long while no coordinator answers; then it ends."},
   {PEER("zone", zone), text(),

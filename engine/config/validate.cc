@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/limits.h"
+#include "base/printable.h"
 
 namespace swarmline {
 namespace {
@@ -357,6 +358,11 @@ std::optional<ConfigProblem> find_problem(const PeerConfig& config) {
   if (Problem found = check_address("peer.listen", config.listen)) return found;
   if (!config.advertise.empty() && !parse_endpoint(config.advertise))
     return bad_endpoint("peer.advertise", config.advertise);
+  if (config.zone.size() > Limits::name_bytes_max || !is_printable(config.zone))
+    return problem({"peer.zone"},
+                   "found \"{}\", expected at most {} printable ASCII characters; use a shorter or "
+                   "plainer name",
+                   printable(config.zone, Limits::name_bytes_max), Limits::name_bytes_max);
   return {};
 }
 

@@ -35,20 +35,47 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
   SWARMLINE_CHECK(options.sequence > 0);
   TokenDataset dataset;
   dataset.sequence_ = options.sequence;
-  SWARMLINE_TRY(dataset.open_files(options.data));
+  SWARMLINE_TRY(dataset.open_files(options));
   SWARMLINE_TRY(dataset.find_vocab(options.vocab));
   SWARMLINE_TRY(dataset.split(options));
   dataset.take_fingerprint();
   return dataset;
 }
 
-Result<void> TokenDataset::open_files(const DataSection& data) {
+// Whose config names the files may be somebody who should not see them.
+Result<void> TokenDataset::check_below(const std::string& path, const std::string& root) {
+  if (root.empty()) return {};
+  const auto below = lies_below(path, root);
+  if (!below) return mistake(fmt::format("[data] files: {}", below.error().what));
+  if (*below) return {};
+  return mistake(
+      fmt::format("[data] files: the run's config names \"{}\", which does not lie below this "
+                  "peer's data root {}: start the peer where the data is, or with --data-root "
+                  "DIR, if the run may read what is there",
+                  path, root == "." ? "(the current folder)" : "\"" + root + "\""));
+}
+
+namespace {
+// The folder, or the file, that all matches lie below, or are.
+std::string before_wildcards(const std::string& pattern) {
+  const std::string fixed =
+      pattern.substr(0, std::min(pattern.find_first_of("*?["), pattern.size()));
+  if (fixed.size() == pattern.size()) return fixed;
+  const std::size_t end = fixed.rfind('/');
+  if (end == std::string::npos) return ".";
+  return end == 0 ? "/" : fixed.substr(0, end);
+}
+}  // namespace
+
+Result<void> TokenDataset::open_files(const DatasetOptions& options) {
+  const DataSection& data = options.data;
   if (data.files.empty()) {
     return mistake("[data] files is empty: name at least one file or glob to train on");
   }
   byte_kind_ = data.kind == DataKind::kBytes;
   std::set<std::string> seen;
   for (const std::string& pattern : data.files) {
+    SWARMLINE_TRY(check_below(before_wildcards(pattern), options.root));
     Result<std::vector<std::string>> paths = glob_files(pattern, kDataFilesMax);
     if (!paths && paths.error().code == ErrorCode::kRefused) {
       return mistake(
@@ -66,6 +93,7 @@ Result<void> TokenDataset::open_files(const DataSection& data) {
     }
     for (const std::string& path : *paths) {
       if (!seen.insert(path).second) continue;
+      SWARMLINE_TRY(check_below(path, options.root));
       if (data.bytes_max > 0 && file_bytes_ >= data.bytes_max) return {};
       SWARMLINE_TRY(add_file(data, path, has_wildcard(pattern)));
     }

@@ -37,6 +37,7 @@ struct DatasetOptions {
   std::uint32_t sequence = 0;  // tokens, > 0
   std::uint64_t seed = 0;      // the run's
   std::uint32_t vocab = 0;     // the model's; 0: what the data needs (tokens: by reading them all)
+  std::string root;            // nothing is read that does not lie below it; empty: anything is
 };
 
 class TokenDataset {
@@ -79,10 +80,11 @@ class TokenDataset {
   };
 
   TokenDataset() : split_(1, 0) {}
-  Result<void> open_files(const DataSection& data);
+  Result<void> open_files(const DatasetOptions& options);
   Result<void> add_file(const DataSection& data, const std::string& path, bool from_glob);
   Result<void> find_vocab(std::uint32_t model_vocab);
   Result<void> split(const DatasetOptions& options);
+  static Result<void> check_below(const std::string& path, const std::string& root);
   void take_fingerprint();
   Result<void> read_stream(std::uint64_t first, std::span<std::int32_t> out) const;
   Result<void> copy_tokens(const Segment& segment, std::uint64_t first,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -46,6 +47,12 @@ struct FrameHeader {
 std::array<std::byte, kFrameHeaderBytes> encode_header(const FrameHeader& header);
 Result<FrameHeader> decode_header(BytesView bytes);  // bytes.size() == kFrameHeaderBytes
 std::uint32_t hash_meta(BytesView meta);
+
+// What an end takes of a frame of some kind.
+struct FrameRoom {
+  std::uint64_t meta_bytes_max = Limits::frame_meta_bytes_max;
+  std::uint64_t payload_bytes_max = Limits::frame_payload_bytes_max;
+};
 
 // A frame in memory. The payload is a list of shared parts, sent one after the other without
 // copying them first; a received frame has at most one part, 64-byte aligned.

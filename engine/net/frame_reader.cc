@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/marks.h"
 
 namespace swarmline {
 
@@ -22,6 +23,11 @@ MutableBytes FrameReader::sink_rest() {
       return payload_.bytes().subspan(filled_);
   }
   return {};
+}
+
+void FrameReader::take_only(FrameRoom (*room)(std::uint16_t kind), bool wary) {
+  room_ = room;
+  wary_ = wary;
 }
 
 std::array<MutableBytes, 2> FrameReader::space() {
@@ -50,7 +56,8 @@ bool FrameReader::sink_is_full() const {
 // Whoever announces much has to send it, too.
 void FrameReader::make_room() {
   if (state_ != State::kMeta || filled_ < meta_.size()) return;
-  const std::size_t ahead = std::max<std::size_t>(filled_, Limits::frame_meta_ahead_bytes_max);
+  const std::size_t ahead = std::max<std::size_t>(
+      filled_, wary_ ? Limits::stranger_meta_bytes_max : Limits::frame_meta_ahead_bytes_max);
   meta_.resize(std::min<std::size_t>(header_.meta_bytes, filled_ + ahead));
 }
 
@@ -85,7 +92,8 @@ std::optional<Arrival> FrameReader::arriving() const {
 Result<void> FrameReader::parse() {
   while (true) {
     if (state_ == State::kHeader) {
-      if (staged() < kFrameHeaderBytes) return {};
+      stopped_ = wary_ && !ready_.empty();
+      if (stopped_ || staged() < kFrameHeaderBytes) return {};
       SWARMLINE_TRY(begin_frame());
     }
     make_room();
@@ -107,6 +115,15 @@ Result<void> FrameReader::parse() {
 Result<void> FrameReader::begin_frame() {
   auto header = decode_header({staging_.data() + begin_, kFrameHeaderBytes});
   if (!header) return std::unexpected(std::move(header).error());
+  if (const FrameRoom room = room_ ? room_(header->kind) : FrameRoom{};
+      header->meta_bytes > room.meta_bytes_max || header->payload_bytes > room.payload_bytes_max) {
+    SWARMLINE_MARK("frame_reader.no_room");
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a frame of kind {} announces {} bytes of meta and {} of payload, {} "
+                            "and {} are taken here",
+                            header->kind, header->meta_bytes, header->payload_bytes,
+                            room.meta_bytes_max, room.payload_bytes_max));
+  }
   header_ = *header;
   begin_ += kFrameHeaderBytes;
   meta_.clear();

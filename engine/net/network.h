@@ -7,8 +7,14 @@
 //   Errors:    send() never fails loudly: a broken connection delivers on_closed exactly once,
 //              after which send() is ignored. Bad bytes from the other end close the connection
 //              with kCorrupt and are counted.
-//   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes; beyond that the connection
-//              closes with kRefused.
+//   Bounds:    at most Limits::connection_queue_bytes_max unsent bytes, or as ConnectionBounds say;
+//              beyond that the connection closes with kRefused. A frame larger than its bounds
+//              are ends it with kCorrupt when the header is read, before any memory is taken.
+//   Strangers: a connection started with Handlers::stranger is one until believe(). TCP takes
+//              Limits::strangers_max of them, strangers_of_host_max from one address: beyond, the
+//              one that has said nothing for longest is closed. One that has sent no whole frame
+//              for Limits::stranger_patience is closed (kDeadline), and so is one for which memory
+//              that all of them share has run out.
 //   Backends:  TcpNetwork (plain, or TLS: TcpOptions::guard), SimNetwork.
 #pragma once
 
@@ -18,6 +24,7 @@
 #include <optional>
 #include <string>
 
+#include "base/limits.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/identity/key_hash.h"
@@ -33,6 +40,12 @@ struct Address {
 std::string to_string(const Address& address);
 Result<Address> parse_address(std::string_view text);  // "host:port", "[::1]:port"
 
+// What a connection takes from its other end, and keeps for it.
+struct ConnectionBounds {
+  FrameRoom (*room)(std::uint16_t kind) = [](std::uint16_t) { return FrameRoom{}; };
+  std::uint64_t unsent_bytes_max = Limits::connection_queue_bytes_max;
+};
+
 class Connection {
  public:
   struct Handlers {
@@ -44,6 +57,8 @@ class Connection {
     // arrived, more than the time before and not all; on_frame or on_closed follows. What is read
     // here is borrowed for the call.
     std::function<void(const Arrival&)> on_arriving = {};
+    // Set: nobody knows who is at the other end, and no more than this is taken until believe().
+    std::optional<ConnectionBounds> stranger = {};
   };
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
@@ -53,6 +68,9 @@ class Connection {
   // Must be called once, in the callback that delivered the connection; frames are held back until
   // then.
   virtual void start(Handlers handlers) = 0;
+  // The other end has said who it is, and may be believed: it is no stranger any more, and these
+  // bounds hold from the next frame on.
+  virtual void believe(const ConnectionBounds& bounds) = 0;
   virtual void send(Frame frame) = 0;
   // Sends what is queued, then closes; on_closed(kStopped) follows when the other end has it all,
   // at the latest after one second. No frame is delivered any more.

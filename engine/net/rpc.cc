@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/printable.h"
 #include "engine/net/error_reply.pb.h"
 
 namespace swarmline {
@@ -32,7 +33,7 @@ Error error_of(const Frame& frame) {
   }
   const ErrorCode code =
       reply.code() <= kLastErrorCode ? static_cast<ErrorCode>(reply.code()) : ErrorCode::kIo;
-  return {code, reply.what().substr(0, kErrorTextBytesMax)};
+  return {code, printable(reply.what(), kErrorTextBytesMax)};
 }
 
 class Channel;
@@ -66,7 +67,8 @@ class Channel final : public RpcChannel {
     handlers_ = std::move(handlers);
     auto self = shared();  // the connection keeps the channel until it has closed
     connection_->start({.on_frame = [self](Frame frame) { self->on_frame(std::move(frame)); },
-                        .on_closed = [self](Error error) { self->on_closed(std::move(error)); }});
+                        .on_closed = [self](Error error) { self->on_closed(std::move(error)); },
+                        .stranger = handlers_.stranger});
   }
 
   void call(Frame request, Duration deadline, Reply reply) override {

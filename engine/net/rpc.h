@@ -29,6 +29,7 @@ class RpcChannel : public std::enable_shared_from_this<RpcChannel> {
     std::function<void(Frame)> on_message;           // request == 0
     std::function<void(Frame, Respond)> on_request;  // request != 0
     std::function<void(Error)> on_closed;  // last callback; pending calls were answered before
+    std::optional<ConnectionBounds> stranger = {};  // as the Connection's
   };
 
   static std::shared_ptr<RpcChannel> make(Runtime& runtime, std::shared_ptr<Connection> connection);

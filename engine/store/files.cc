@@ -276,6 +276,15 @@ Result<std::uint64_t> file_bytes(const std::string& path) {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
+Result<bool> lies_below(const std::string& path, const std::string& root) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(root, error);
+  if (error) return system_failure("find", root, error.value());
+  const fs::path there = fs::weakly_canonical(path, error);
+  if (error) return system_failure("find", path, error.value());
+  return std::ranges::mismatch(folder, there).in1 == folder.end();
+}
+
 Result<std::vector<std::string>> list_folder(const std::string& path) {
   std::error_code error;
   std::vector<std::string> names;

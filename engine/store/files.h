@@ -88,6 +88,9 @@ Result<void> remove_folder(const std::string& path);
 // exchanged in one system call and then removed, so that at every instant `to` is one of the two,
 // whole; where the file system cannot exchange (NFS), `to` is for an instant TO.replaced.
 Result<void> replace_folder(const std::string& from, const std::string& to);
+// Whether what is there lies below `root`, once all links are followed; kIo with a sentence where
+// that can't be found out.
+Result<bool> lies_below(const std::string& path, const std::string& root);
 // Sorted matches of a shell glob; `**` descends folders (at most 64 deep). Only regular files.
 // At most `files_max` (kRefused beyond). A pattern without * ? [ names one file.
 Result<std::vector<std::string>> glob_files(const std::string& pattern, std::size_t files_max);

@@ -1,8 +1,11 @@
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <sqlite3.h>
 #include <string_view>
+#include <sys/stat.h>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -362,6 +365,10 @@ Result<std::unique_ptr<Journal>> open_sqlite_journal(const std::string& path) {
     return fail(ErrorCode::kIo, fmt::format("cannot open the journal {}: {}", path,
                                             raw ? sqlite3_errmsg(raw) : "no memory"));
   }
+  // It holds the run's key. SQLite makes the files beside it like this one.
+  if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0)
+    return fail(ErrorCode::kIo, fmt::format("cannot keep {} from other users: {}", path,
+                                            std::generic_category().message(errno)));
   auto journal = std::make_unique<SqliteJournal>(std::move(database), path);
   SWARMLINE_TRY(journal->prepare());
   return journal;

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -78,9 +79,15 @@ Result<void> StageAverager::feed(Running& running, const Seat& from, const wire:
   const auto& members = running.round.members;
   const auto member = std::find(members.begin(), members.end(), from);
   if (member == members.end()) return fail(ErrorCode::kCorrupt, "a chunk from outside the group");
-  auto sends = running.reduce->on_chunk(static_cast<std::uint32_t>(member - members.begin()),
-                                        chunk.gather() ? ReducePart::kGather : ReducePart::kScatter,
-                                        chunk.chunk(), payload);
+  const auto rank = static_cast<std::uint32_t>(member - members.begin());
+  const ReducePart part = chunk.gather() ? ReducePart::kGather : ReducePart::kScatter;
+  // Nobody sends a chunk twice in one attempt: one of the two was somebody else's, and it may be
+  // the one that is in the sum.
+  if (running.reduce->has_taken(rank, part, chunk.chunk())) {
+    SWARMLINE_MARK("averager.two_speak_for_one");
+    return fail(ErrorCode::kCorrupt, "a chunk came twice: two speak for one member");
+  }
+  auto sends = running.reduce->on_chunk(rank, part, chunk.chunk(), payload);
   if (!sends) return std::unexpected(sends.error());
   dispatch(running, *sends);
   return {};

@@ -6,8 +6,10 @@
 
 #include "base/log.h"
 #include "base/marks.h"
+#include "base/printable.h"
 #include "pipeline/coordinator/members/link_scope.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -17,6 +19,7 @@ Reign::Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, S
     : network_(doors.network),
       options_(std::move(options)),
       begun_so_(begun_so),
+      admin_(options_.admin_secret),
       parts_(doors, options_,
              {.settle = [this] { settling_.settle(); },
               .may_begin_again = [this] { return settling_.may_begin_again(); },
@@ -84,15 +87,16 @@ void Reign::say_moved(const Address& from, const Address& to, const std::string&
 void Reign::accept(std::shared_ptr<Connection> connection) {
   auto session = std::make_shared<Session>();
   session->channel = RpcChannel::make(parts_.alarms.runtime(), std::move(connection));
-  session->channel->start(
-      {.on_message = parts_.alarms.then_settle(
-           [this, session](const Frame& frame) { on_message(session, frame); }),
-       .on_request = parts_.alarms.then_settle(
-           [this, session](const Frame& frame, RpcChannel::Respond respond) {
-             on_request(session, frame, std::move(respond));
-           }),
-       .on_closed = parts_.alarms.then_settle(
-           [this, session](const Error& error) { on_closed(session, error); })});
+  session->channel->start({.on_message = parts_.alarms.then_settle(
+                               [this, session](const Frame& frame) { on_message(session, frame); }),
+                           .on_request = parts_.alarms.then_settle(
+                               [this, session](const Frame& frame, RpcChannel::Respond respond) {
+                                 on_request(session, frame, std::move(respond));
+                               }),
+                           .on_closed = parts_.alarms.then_settle(
+                               [this, session](const Error& error) { on_closed(session, error); }),
+                           .stranger = bounds_before_hello()});
+  session->heard = parts_.alarms.now();
   parts_.sessions.add(session);
 }
 
@@ -109,6 +113,7 @@ void Reign::on_closed(const SessionPtr& session, const Error& error) {
 }
 
 void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond) {
+  session->heard = parts_.alarms.now();
   const MessageKind kind = kind_of(frame);
   if (parts_.life.is<life::RestartingItself>()) return parts_.outbox.close(session);
   if (!link_may_ask(session->channel->connection().admitted_as(), kind)) {
@@ -117,7 +122,8 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
         std::move(respond),
         swarmline::fail(ErrorCode::kRefused, "this invite is not for that; ask for another one"));
   }
-  const bool shows = kind == MessageKind::kStatusRequest || kind == MessageKind::kStopRequest;
+  const bool shows = kind == MessageKind::kStatusRequest || kind == MessageKind::kStopRequest ||
+                     kind == MessageKind::kChallengeRequest;
   if (parts_.life.is_over() && !shows)
     return parts_.outbox.respond(
         std::move(respond),
@@ -126,32 +132,60 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
     case MessageKind::kHello:
       return parts_.arrivals.on_hello(session, frame, std::move(respond));
     case MessageKind::kClaim:
-      if (parts_.recovery.hold(
-              session, [this, session, frame, respond] { on_request(session, frame, respond); }))
+      if (parts_.recovery.hold(session, frame.wire_bytes(), [this, session, frame, respond] {
+            on_request(session, frame, respond);
+          }))
         return;
       return parts_.intake.on_claim(session->seat, frame, respond);
     case MessageKind::kCheckpointPiece:
       return parts_.checkpointer.on_piece(session->seat, frame, respond);
-    case MessageKind::kStatusRequest: {
-      wire::StatusReply reply;
-      reply.set_json(status_json());
-      return parts_.outbox.respond_freely(std::move(respond),
-                                          make_frame(MessageKind::kStatusReply, reply));
-    }
-    case MessageKind::kStopRequest: {
-      auto stop = parse<wire::StopRequest>(frame);
-      if (!stop) return parts_.outbox.respond(std::move(respond), std::unexpected(stop.error()));
-      wire::StopReply reply;
-      reply.set_what(stop->now() ? "stopping at once"
-                                 : "finishing the open step, then writing a checkpoint");
-      parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStopReply, reply));
-      return parts_.alarms.post([this, now = stop->now()] { settling_.request_stop(now); });
-    }
+    case MessageKind::kStatusRequest:
+      return on_status_request(session, frame, std::move(respond));
+    case MessageKind::kChallengeRequest:
+      return parts_.outbox.respond_freely(
+          std::move(respond), make_frame(MessageKind::kChallengeReply, admin_.challenge(session)));
+    case MessageKind::kStopRequest:
+      return on_stop_request(session, frame, std::move(respond));
     default:
       return parts_.outbox.respond(
           std::move(respond),
           swarmline::fail(ErrorCode::kRefused, "a coordinator does not answer that"));
   }
+}
+
+// Whoever reaches the port may look. A run of so many peers that its status is too long for a
+// message goes on without one.
+void Reign::on_status_request(const SessionPtr& session, const Frame& frame,
+                              RpcChannel::Respond respond) {
+  const auto request = parse<wire::StatusRequest>(frame);
+  if (request) admin_.proves(session, MessageKind::kStatusRequest, *request);
+  wire::StatusReply reply;
+  reply.set_json(status_json());
+  if (reply.ByteSizeLong() + kFrameHeaderBytes > Limits::status_bytes_max) {
+    SWARMLINE_MARK("reign.status_too_long");
+    return parts_.outbox.respond_freely(
+        std::move(respond),
+        swarmline::fail(ErrorCode::kRefused,
+                        fmt::format("the status has {} bytes, more than the {} that are sent; "
+                                    "log.jsonl in the run folder has the steps",
+                                    reply.json().size(), Limits::status_bytes_max)));
+  }
+  parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStatusReply, reply));
+}
+
+void Reign::on_stop_request(const SessionPtr& session, const Frame& frame,
+                            RpcChannel::Respond respond) {
+  const auto stop = parse<wire::StopRequest>(frame);
+  const Result<void> allowed =
+      stop ? admin_.check(session, MessageKind::kStopRequest, *stop, parts_.alarms.now())
+           : Result<void>(std::unexpected(stop.error()));
+  if (!allowed)
+    return parts_.outbox.respond_freely(std::move(respond), std::unexpected(allowed.error()));
+  wire::StopReply reply;
+  reply.set_what(stop->now() ? "stopping at once"
+                             : "finishing the open step, then writing a checkpoint");
+  parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStopReply, reply));
+  parts_.alarms.post([this, now = stop->now()] { settling_.request_stop(now); });
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
@@ -162,13 +196,15 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
   if (!session->has_seat()) {  // tools send requests only
     // Its Hello waits for the journal, and says nothing of what its peer did after it.
     if (session->said_hello && kind != MessageKind::kHeartbeat &&
-        parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
+        parts_.recovery.hold(session, frame.wire_bytes(),
+                             [this, session, frame] { on_message(session, frame); }))
       SWARMLINE_MARK("reign.held_before_its_seat");
     return;
   }
   parts_.detector.heard(session->seat, parts_.alarms.now());
   if (kind != MessageKind::kHeartbeat && kind != MessageKind::kGoodbye &&
-      parts_.recovery.hold(session, [this, session, frame] { on_message(session, frame); }))
+      parts_.recovery.hold(session, frame.wire_bytes(),
+                           [this, session, frame] { on_message(session, frame); }))
     return;
   const Seat seat = session->seat;
   const auto parsed = [&]<typename Message>(std::type_identity<Message>, auto&& handle) {
@@ -247,8 +283,8 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       return with_serving(std::type_identity<wire::ComputeFailed>(),
                           [&](const auto& m) { parts_.intake.on_compute_failed(m); });
     case MessageKind::kStallReport:
-      return with(std::type_identity<wire::StallReport>(),
-                  [&](const auto& m) { parts_.intake.on_stall(m); });
+      return with_serving(std::type_identity<wire::StallReport>(),
+                          [&](const auto& m) { parts_.intake.on_stall(m, parts_.alarms.now()); });
     case MessageKind::kReduced:
       return with_either(std::type_identity<wire::Reduced>(),
                          [&](const Seat& from, const auto& m) { on_reduced(from, m); });
@@ -259,7 +295,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
                           [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
     case MessageKind::kGoodbye:
       return with_either(std::type_identity<wire::Goodbye>(), [&](const Seat& from, const auto& m) {
-        on_goodbye(from, m.reason().substr(0, Arrivals::kTextBytesMax));
+        on_goodbye(from, printable(m.reason(), Limits::reason_bytes_max));
       });
     default:
       log(LogLevel::kWarn, "{} sent a {}", to_string(seat), to_string(kind));
@@ -341,9 +377,12 @@ void Reign::on_reduced(const Seat& from, const wire::Reduced& reduced) {
 
 void Reign::on_stepped(const wire::Stepped& stepped) {
   const Seat seat = from_wire(stepped.seat());
-  if (stepped.version() == 0 || stepped.version() > parts_.sequence.committed())
-    return parts_.rulings.fail_run(fmt::format("{} says it applied step {}, which is not committed",
-                                               to_string(seat), stepped.version()));
+  if (stepped.version() == 0 || stepped.version() > parts_.sequence.committed()) {
+    SWARMLINE_MARK("reign.stepped_beyond_what_is_committed");
+    return parts_.rulings.lose(
+        seat, fmt::format("it says it applied step {}, which is not committed", stepped.version()),
+        Departure::kLeft);
+  }
   Member& member = parts_.members.at(seat.peer);
   member.stepped = std::max(member.stepped, stepped.version());
   parts_.audit.say(seat, stepped.version(), stepped.state_digest());
@@ -391,6 +430,7 @@ void Reign::look() {
     parts_.rulings.lose(seat, why, for_good ? Departure::kLeft : Departure::kLost);
   }
   let_go_of_those_that_stand_still(now);
+  close_nobodys_links(now);
   parts_.states.look();
   parts_.standbys.demote_late([this](StageId stage) { return parts_.takeovers.is_emptied(stage); });
   parts_.takeovers.check_deadlines();
@@ -418,6 +458,15 @@ void Reign::let_go_of_those_that_stand_still(Instant now) {
     parts_.rulings.lose(member.seat,
                         fmt::format("it has got no further with its stage for {:.0f} s", limit),
                         for_good ? Departure::kLeft : Departure::kLost);
+  }
+}
+
+// Who has no seat and asks for none says nothing that anybody waits for.
+void Reign::close_nobodys_links(Instant now) {
+  for (const SessionPtr& session : parts_.sessions.idle_without_seat(now)) {
+    if (parts_.arrivals.waits(session)) continue;
+    SWARMLINE_MARK("reign.nobodys_link");
+    parts_.outbox.close(session);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipeline/coordinator/coordinator_parts.h"
+#include "pipeline/coordinator/members/admin_gate.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/coordinator/settling.h"
 
@@ -38,6 +39,9 @@ class Reign {
   void accept(std::shared_ptr<Connection> connection);
   void on_closed(const SessionPtr& session, const Error& error);
   void on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
+  void on_status_request(const SessionPtr& session, const Frame& frame,
+                         RpcChannel::Respond respond);
+  void on_stop_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   void on_message(const SessionPtr& session, const Frame& frame);
   void answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& beat);
   void on_want_state(const Seat& from);
@@ -48,11 +52,13 @@ class Reign {
   void on_stepped(const wire::Stepped& stepped);
   void judge(const std::vector<Seat>& silent);
   void let_go_of_those_that_stand_still(Instant now);
+  void close_nobodys_links(Instant now);
   void look();  // for those who are silent or late
 
   Network& network_;
   const CoordinatorOptions options_;
   const SelfRestart begun_so_;
+  AdminGate admin_;
   CoordinatorParts parts_;
   Settling settling_;
 };

@@ -36,6 +36,8 @@ std::uint64_t version_in(const std::string& checkpoint) {
 Result<void> Settling::open_journal(bool heard_nobody) {
   auto run_id = parts_.journal.run_id();
   if (!run_id) return std::unexpected(std::move(run_id).error());
+  const auto key = parts_.journal.key();
+  if (!key) return std::unexpected(key.error());
   const auto term = parts_.journal.term();
   if (!term) return std::unexpected(term.error());
   if (*term >= kTermMax)
@@ -49,11 +51,14 @@ Result<void> Settling::open_journal(bool heard_nobody) {
   parts_.journal.record_term(parts_.identity.term);
   if (!*run_id) {
     parts_.journal.record_run_id(parts_.shape.options.run_id);
+    parts_.identity.key = parts_.shape.options.run_key;
+    if (!parts_.identity.key.empty()) parts_.journal.record_key(parts_.identity.key);
     parts_.writer.opened();
     return {};
   }
 
   parts_.identity.run_id = **run_id;
+  parts_.identity.key = key->value_or("");
   parts_.writer.opened();
   parts_.identity.era = run->era;
   if (run->codecs && !parts_.boundaries.restore(*run->codecs))

@@ -343,7 +343,7 @@ bool Ledger::Book::failed_on(std::uint32_t index, PeerId peer) const {
 std::uint32_t Ledger::Book::report_failure(std::uint32_t index, PeerId peer) {
   if (index >= indices_) return 0;
   std::vector<PeerId>& peers = failures_[index];
-  const bool full = peers.size() >= static_cast<std::size_t>(Limits::failures_per_microbatch_max);
+  const bool full = peers.size() >= kFailuresKept;
   SWARMLINE_MARK("ledger.failure_noted");
   if (!full && std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
   return static_cast<std::uint32_t>(peers.size());

@@ -70,6 +70,7 @@ struct PhaseStage {
 class Ledger {
  public:
   static constexpr std::size_t kOpenPhasesMax = 4;  // two steps, and as many evaluations
+  static constexpr std::size_t kFailuresKept = 16;  // peers, of a microbatch
 
   Ledger();
   ~Ledger();
@@ -147,7 +148,7 @@ class Ledger {
   double loss_sum(Phase phase) const;  // added in index order
 
   // Number of distinct peers on which the microbatch failed; saturates at
-  // Limits::failures_per_microbatch_max (poison). 0 when the phase or index is unknown.
+  // kFailuresKept. 0 when the phase or index is unknown.
   std::uint32_t report_failure(Phase phase, std::uint32_t index, PeerId peer);
 
   // Leased indices with a cell that nobody owns and that can't be leased again: those that a claim

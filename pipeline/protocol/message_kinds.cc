@@ -119,6 +119,10 @@ std::string_view to_string(MessageKind kind) {
       return "StopRequest";
     case MessageKind::kStopReply:
       return "StopReply";
+    case MessageKind::kChallengeRequest:
+      return "ChallengeRequest";
+    case MessageKind::kChallengeReply:
+      return "ChallengeReply";
   }
   return "?";
 }

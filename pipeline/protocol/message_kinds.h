@@ -79,6 +79,8 @@ enum class MessageKind : std::uint16_t {
   kStatusReply = 81,
   kStopRequest = 82,
   kStopReply = 83,
+  kChallengeRequest = 84,
+  kChallengeReply = 85,
 };
 
 std::string_view to_string(MessageKind kind);

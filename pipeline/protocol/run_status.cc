@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
+#include "base/printable.h"
 #include "engine/store/json_value.h"
 #include "engine/store/json_writer.h"
 
@@ -103,7 +105,7 @@ void read(const JsonValue& json, double& value) {
   value = json.number_or(0);
 }
 void read(const JsonValue& json, std::string& value) {
-  value = json.string;
+  value = printable(json.string, Limits::status_bytes_max);  // it is shown on screens
 }
 void read(const JsonValue& json, std::optional<double>& value) {
   if (json.is_number()) value = json.number;

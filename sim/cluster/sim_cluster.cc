@@ -100,6 +100,7 @@ Result<Address> SimCluster::lead_from(SimNodeId node, const std::string& address
   control.config.net.listen = address;
   control.config_toml = to_toml(options_.config);
   control.run_id = "simulated";
+  control.admin_secret = control.run_key = options_.admin_secret;
   control.model = model_;
   control.eval_sequences = options_.eval_sequences;
   sinks_.push_back(std::make_unique<SimCheckpointSink>(runtime_.node(node), checkpoints_));

@@ -54,6 +54,7 @@ struct SimClusterOptions {
   Duration journal_time{};     // that a write takes, without faults
   Duration lease{};            // of the lead; 0: it needs no renewal
   Duration checkpoint_read{};  // how long it takes to read one and to check its bytes
+  std::string admin_secret;    // CoordinatorOptions; none: nobody steers it, seats have no proofs
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions

@@ -53,6 +53,7 @@ void SimConnection::start(Handlers handlers) {
   SWARMLINE_CHECK(!started_);
   started_ = true;
   handlers_ = std::move(handlers);
+  if (handlers_.stranger) bounds_ = *handlers_.stranger;
   wire_->runtime.schedule(
       route_.first, wire_->runtime.now(),
       [self = shared_from_this()] {
@@ -67,9 +68,10 @@ void SimConnection::send(Frame frame) {
   const std::uint64_t bytes = wire_->bytes_of(route_, frame);
   const FrameHeader header = frame.header();
   SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
-  if (unsent_bytes() + bytes > wire_->options.queue_bytes_max) {
-    return break_off({ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}",
-                                                       wire_->options.queue_bytes_max, remote_)});
+  const std::uint64_t most = std::min(wire_->options.queue_bytes_max, bounds_.unsent_bytes_max);
+  if (unsent_bytes() + bytes > most) {
+    return break_off(
+        {ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}", most, remote_)});
   }
   ++counters_.frames_sent;
   counters_.bytes_sent += bytes;
@@ -86,6 +88,16 @@ void SimConnection::send(Frame frame) {
   put({.frame = std::move(frame),
        .delay = fate.delay,
        .damaged = damage == SimWire::Damage::kFrame});
+}
+
+void SimConnection::believe(const ConnectionBounds& bounds) {
+  bounds_ = bounds;
+}
+
+bool SimConnection::has_room(const Frame& frame) const {
+  const FrameRoom room = bounds_.room(frame.kind);
+  return frame.meta.size() <= room.meta_bytes_max &&
+         frame.payload_bytes() <= room.payload_bytes_max;
 }
 
 void SimConnection::close() {
@@ -277,7 +289,7 @@ void SimConnection::arrived(Item item) {
 }
 
 void SimConnection::arriving(const Frame& frame, std::uint64_t bytes) {
-  if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving) return;
+  if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving || !has_room(frame)) return;
   delivering_ = true;
   handlers_.on_arriving({.kind = frame.kind,
                          .request = frame.request,
@@ -303,6 +315,11 @@ void SimConnection::drain() {
     if (item.damaged) {
       delivering_ = false;
       return break_off({ErrorCode::kCorrupt, "frame does not match its hash"});
+    }
+    if (!has_room(*item.frame)) {
+      SWARMLINE_MARK("sim.no_room");
+      delivering_ = false;
+      return break_off({ErrorCode::kCorrupt, "a frame larger than is taken here"});
     }
     deliver(std::move(*item.frame));
   }

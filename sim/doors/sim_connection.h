@@ -31,6 +31,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
 
   void start(Handlers handlers) override;
   void send(Frame frame) override;
+  void believe(const ConnectionBounds& bounds) override;
   void close() override;
   std::uint64_t unsent_bytes() const override;
   Counters counters() const override { return counters_; }
@@ -82,6 +83,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void arrived(Item item);
   void arriving(const Frame& frame, std::uint64_t bytes);
   void drain();
+  bool has_room(const Frame& frame) const;
   void deliver(Frame frame);
   void notify_twin();
   void time_out();
@@ -98,6 +100,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   SimWire::Delivered& delivered_;
   const std::string remote_;
   Handlers handlers_;
+  ConnectionBounds bounds_;
   bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;
   std::deque<Item> inbox_;  // arrived
   std::deque<Item> held_;   // behind a frame that a filter holds

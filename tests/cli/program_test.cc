@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
@@ -101,6 +102,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"peer", "--join", "swarm1abc@127.0.0.1:1"}, 2, "this is no join string"},
         Mistake{{"peer", "--join", "nowhere"}, 2, "or HOST:PORT of a coordinator"},
         Mistake{{"peer", "--join", "127.0.0.1:1", "--threads", "many"}, 2, "--threads: found"},
+        Mistake{
+            {"peer", "--join", "127.0.0.1:1", "--name", "a\x1b[2J"}, 2, "--name: found \"a\\x1b"},
+        Mistake{{"peer", "--join", "127.0.0.1:1", "--zone", "größe"}, 2, "--zone: found"},
+        Mistake{{"stop", "127.0.0.1:1"}, 1, "no coordinator answers at 127.0.0.1:1"},
         Mistake{{"peer", "--join", "127.0.0.1:1", "--join-patience", "0"},
                 1,
                 "no coordinator answers at 127.0.0.1:1"},
@@ -249,6 +254,36 @@ TEST(Program, TakenPortIsSaid) {
         (void)pid;
       });
   EXPECT_EQ(first.exit_code, 0) << first.err;
+}
+
+// Whoever reaches the port may look; only who can read the run's folder may end it.
+TEST(Program, ARunIsStoppedByItsFolderAlone) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran ran = folder.run_and(
+      {"coordinator", "run.toml"}, [&] { return folder.has("runs/small/coordinator.address"); },
+      [&](pid_t) {
+        std::string address = folder.read("runs/small/coordinator.address");
+        address.pop_back();
+        EXPECT_EQ(folder.run({"status", address}).exit_code, 0);
+        for (const char* how : {"", "--now"}) {
+          std::vector<std::string> stop{"stop", address};
+          if (*how != '\0') stop.emplace_back(how);
+          const Ran refused = folder.run(stop);
+          EXPECT_EQ(refused.exit_code, 3) << refused.out;
+          EXPECT_TRUE(has(refused.err, "only who can read the run's folder may steer the run"))
+              << refused.err;
+        }
+        const std::string key = folder.path() + "/runs/small/admin.key";
+        EXPECT_EQ(::chmod(key.c_str(), 0644), 0);
+        const Ran shown = folder.run({"stop", "runs/small"});
+        EXPECT_EQ(shown.exit_code, 2);
+        EXPECT_TRUE(has(shown.err, "may be read by other users (mode 0644)")) << shown.err;
+        EXPECT_EQ(::chmod(key.c_str(), 0600), 0);
+        const Ran stopped = folder.run({"stop", "runs/small"});
+        EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+      });
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
 }
 
 }  // namespace

@@ -261,6 +261,7 @@ TEST(LoadPeerConfig, ReadsEveryKeyAndRoundTrips) {
   const std::string text = R"(config_version = 1
 [peer]
 device = "cuda:1"
+data_root = "/srv/data"
 threads = 3
 memory_bytes = 4000000000
 shadow_memory_bytes = 1000000

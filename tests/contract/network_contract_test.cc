@@ -113,6 +113,60 @@ TEST_P(NetworkContract, LargePayloadsAreReportedWhileTheyArrive) {
   EXPECT_GT(link->server.frames[1].received_over, Duration{});
 }
 
+constexpr ConnectionBounds kOfStrangers{
+    .room = [](std::uint16_t) { return FrameRoom{.meta_bytes_max = 10, .payload_bytes_max = 0}; },
+    .unsent_bytes_max = 1000};
+
+// Starts the server's end as one that does not know who the client is, until frame 9.
+void start_wary(End& end) {
+  end.connection->start(
+      {.on_frame =
+           [&end](Frame frame) {
+             if (frame.kind == 9) end.connection->believe({});
+             end.frames.push_back(std::move(frame));
+           },
+       .on_closed = [&end](Error error) { end.closed.push_back(std::move(error)); },
+       .stranger = kOfStrangers});
+}
+
+TEST_P(NetworkContract, AStrangerSaysLittleUntilItIsBelieved) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  start_wary(link->server);
+  link->client.connection->send(make_frame(1, "0123456789"));
+  link->client.connection->send(make_frame(9, "hello"));
+  link->client.connection->send(make_frame(2, std::string(5000, 'm'), {random_bytes(70'000, 1)}));
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 3; }));
+  EXPECT_EQ(link->server.frames[2].received_payload().size(), 70'000U);
+  EXPECT_TRUE(link->server.closed.empty());
+}
+
+TEST_P(NetworkContract, AStrangerThatSaysMoreIsClosed) {
+  for (const Frame& large :
+       {make_frame(1, "0123456789a"), make_frame(1, "", {random_bytes(1, 1)})}) {
+    const auto link = make_link(*world_, false);
+    link->client.start();
+    start_wary(link->server);
+    link->client.connection->send(make_frame(1, "good"));
+    link->client.connection->send(large);
+    link->client.connection->send(make_frame(9, "too late"));
+    ASSERT_TRUE(run_until(
+        [&] { return link->server.closed.size() == 1 && link->client.closed.size() == 1; }));
+    EXPECT_EQ(link->server.closed[0].code, ErrorCode::kCorrupt);
+    ASSERT_EQ(link->server.frames.size(), 1U);
+    EXPECT_EQ(link->server.frames[0].meta, "good");
+  }
+}
+
+TEST_P(NetworkContract, LittleWaitsUnsentForAStranger) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  start_wary(link->server);
+  link->server.connection->send(make_frame(1, std::string(2000, 'a')));
+  ASSERT_TRUE(run_until([&] { return link->server.closed.size() == 1; }));
+  EXPECT_EQ(link->server.closed[0].code, ErrorCode::kRefused);
+}
+
 // The handler may close the connection while a payload is on its way.
 TEST_P(NetworkContract, ClosingWhileAPayloadArrives) {
   const auto link = make_link(*world_);

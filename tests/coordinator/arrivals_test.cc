@@ -140,8 +140,8 @@ TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
   wire::Hello newer = hello_of("a");
   newer.set_protocol(kProtocolVersion + 1);
   EXPECT_NE(say(newer)->refusal().find("use the same version of swarmline"), std::string::npos);
-  wire::Hello long_name = hello_of(std::string(Arrivals::kTextBytesMax + 1, 'x'));
-  EXPECT_NE(say(long_name)->refusal().find("more than 1024 bytes"), std::string::npos);
+  wire::Hello long_name = hello_of(std::string(Limits::name_bytes_max + 1, 'x'));
+  EXPECT_NE(say(long_name)->refusal().find("at most 128 are taken"), std::string::npos);
   const auto seated = say(hello_of("a"));
   seated->answer.reset();
   hear(seated, hello_of("b"));

@@ -13,6 +13,7 @@ namespace swarmline {
 class FakeConnection final : public Connection {
  public:
   void start(Handlers) override {}
+  void believe(const ConnectionBounds&) override {}
   void send(Frame) override {}
   void close() override {}
   std::uint64_t unsent_bytes() const override { return 0; }

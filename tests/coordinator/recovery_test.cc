@@ -174,11 +174,17 @@ TEST_F(Recover, OneThatFallsSilentIsAwaitedAgainAndKeepsItsSeat) {
 TEST_F(Recover, WhatPeersSayMeanwhileWaitsInOrder) {
   std::vector<int> heard;
   const FakeSession one, gone;
-  EXPECT_FALSE(recovery.hold(one.session, [] {})) << "nothing is being collected";
+  EXPECT_FALSE(recovery.hold(one.session, 1, [] {})) << "nothing is being collected";
   recovery.begin(run, Term{2}, false);
-  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(1); }));
-  EXPECT_TRUE(recovery.hold(gone.session, [&] { heard.push_back(2); }));
-  EXPECT_TRUE(recovery.hold(one.session, [&] { heard.push_back(3); }));
+  EXPECT_TRUE(recovery.hold(one.session, 1, [&] { heard.push_back(1); }));
+  EXPECT_TRUE(recovery.hold(gone.session, 1, [&] { heard.push_back(2); }));
+  EXPECT_TRUE(recovery.hold(one.session, 1, [&] { heard.push_back(3); }));
+  const MarkExpected enough("recovery.holds_enough");
+  const FakeSession greedy;
+  EXPECT_TRUE(
+      recovery.hold(greedy.session, Limits::messages_held_bytes_max, [&] { heard.push_back(4); }));
+  bench.flush();
+  EXPECT_TRUE(greedy.channel->closed) << "it says it again";
   gone.session->closed = true;
   resume(1);
   resume(2);

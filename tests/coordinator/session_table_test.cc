@@ -30,6 +30,16 @@ TEST(SessionTable, KnowsWhoseConnectionIsWhose) {
   sessions.check_invariants();
 }
 
+TEST(SessionTable, KnowsWhoseConnectionsAreNobodys) {
+  SessionTable sessions;
+  const FakeSession idle, asks, peer;
+  for (const FakeSession* session : {&idle, &asks, &peer}) sessions.add(session->session);
+  sessions.seat(peer.session, seat_of(3));
+  const Instant later = Instant{} + Limits::nobodys_link_idle_max + std::chrono::seconds(1);
+  asks.session->heard = later;
+  EXPECT_EQ(sessions.idle_without_seat(later), std::vector{idle.session});
+}
+
 TEST(SessionTable, ClosesAllWhenItGoes) {
   const FakeSession peer;
   {

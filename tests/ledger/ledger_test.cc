@@ -360,7 +360,8 @@ TEST_F(LedgerTest, FailuresCountDistinctPeers) {
   EXPECT_EQ(ledger_.report_failure(kStep, 1, PeerId(3)), 1U);
   EXPECT_EQ(ledger_.report_failure(kStep, 2, PeerId(4)), 2U);
   EXPECT_EQ(ledger_.report_failure(kStep, 2, PeerId(5)), 3U);
-  EXPECT_EQ(ledger_.report_failure(kStep, 2, PeerId(6)), 3U);
+  for (std::uint32_t peer = 6; peer < 60; ++peer) ledger_.report_failure(kStep, 2, PeerId(peer));
+  EXPECT_EQ(ledger_.report_failure(kStep, 2, PeerId(60)), Ledger::kFailuresKept);
   EXPECT_EQ(ledger_.report_failure(kStep, 4, PeerId(3)), 0U);
   EXPECT_EQ(ledger_.report_failure(kEval, 0, PeerId(3)), 0U);
 }

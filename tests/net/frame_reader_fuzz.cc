@@ -1,5 +1,6 @@
 // Any bytes, cut anywhere: the reader answers with frames or an error, and what it accepts encodes
-// to the same bytes.
+// to the same bytes. Every third input is a stranger's: nothing larger than it has room for is
+// taken, nor memory for it, until one of its frames is believed.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,13 @@
 namespace {
 
 using namespace swarmline;
+
+constexpr std::uint16_t kBelieved = 10;
+constexpr std::uint64_t kStrangersRoom = 100;
+
+FrameRoom room_of_stranger(std::uint16_t kind) {
+  return {.meta_bytes_max = kind == kBelieved ? kStrangersRoom : 20, .payload_bytes_max = 0};
+}
 
 // The first byte sets how the rest is cut. Inputs rarely guess a hash, so every second input has
 // its hashes corrected.
@@ -44,6 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 2 == 0) correct_hashes(wire);
   const std::size_t cut = 1 + data[0] * std::size_t{16};
   FrameReader reader;
+  bool wary = data[0] % 3 == 0;
+  if (wary) reader.take_only(room_of_stranger, true);
   std::string read_back;
   std::size_t at = 0;
   bool good = true;
@@ -55,11 +65,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (count > first) std::memcpy(space[1].data(), wire.data() + at + first, count - first);
     at += count;
     good = reader.commit(count).has_value();
-    while (auto frame = reader.next()) {
-      read_back += as_text(encode_header(frame->header()));
-      read_back += frame->meta;
-      read_back += as_text(frame->received_payload());
-    }
+    do {
+      while (auto frame = reader.next()) {
+        read_back += as_text(encode_header(frame->header()));
+        read_back += frame->meta;
+        read_back += as_text(frame->received_payload());
+        if (!wary) continue;
+        const FrameRoom room = room_of_stranger(frame->kind);
+        SWARMLINE_CHECK(frame->meta.size() <= room.meta_bytes_max &&
+                        frame->payload_bytes() <= room.payload_bytes_max);
+        wary = frame->kind != kBelieved;
+        if (!wary) reader.take_only(nullptr, false);
+      }
+      if (good && reader.has_more()) good = reader.commit(0).has_value();
+    } while (good && (reader.has_more() || reader.has_next()));
+    SWARMLINE_CHECK(!wary || reader.held_bytes() <= kStrangersRoom);
   }
   SWARMLINE_CHECK(read_back.size() <= wire.size() &&
                   wire.compare(0, read_back.size(), read_back) == 0);

@@ -65,7 +65,7 @@ class Swarm {
       peers_.push_back(std::make_unique<PeerNode>(
           runtime_,
           PeerNodeOptions{.coordinators = {at},
-                          .machine = {},
+                          .machine = {.data_root = "/"},
                           .name = "peer-" + std::to_string(i + 1),
                           .guard = guard,
                           .make_model = make_fake_model},

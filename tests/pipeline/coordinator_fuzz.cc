@@ -30,17 +30,19 @@ struct Hostile {
 void dial(SimCluster& cluster, Hostile& hostile) {
   cluster.network()
       .node(kHostileNode)
-      .connect({"sim", 1}, 10s, [&hostile](Result<std::shared_ptr<Connection>> made) {
-        if (!made) return;
-        hostile.connection = *made;
-        hostile.connection->start({.on_frame =
-                                       [&hostile](Frame frame) {
-                                         if (kind_of(frame) != MessageKind::kWelcome) return;
-                                         if (auto welcome = parse<wire::Welcome>(frame))
-                                           hostile.seat = from_wire(welcome->seat());
-                                       },
-                                   .on_closed = [&hostile](Error) { hostile.connection.reset(); }});
-      });
+      .connect(*parse_address(kCoordinatorAddress), 10s,
+               [&hostile](Result<std::shared_ptr<Connection>> made) {
+                 if (!made) return;
+                 hostile.connection = *made;
+                 hostile.connection->start(
+                     {.on_frame =
+                          [&hostile](Frame frame) {
+                            if (kind_of(frame) != MessageKind::kWelcome) return;
+                            if (auto welcome = parse<wire::Welcome>(frame))
+                              hostile.seat = from_wire(welcome->seat());
+                          },
+                      .on_closed = [&hostile](Error) { hostile.connection.reset(); }});
+               });
 }
 
 Frame hello() {
@@ -58,7 +60,7 @@ Frame hello_again(FuzzInput& input, const std::vector<Seat>& seats) {
   wire::Hello hello;
   hello.set_protocol(kProtocolVersion);
   hello.set_name(fmt::format("sim-{}", i));
-  hello.set_address(fmt::format("sim:{}", i == 0 ? 20'000 : SimCluster::node_of_peer(i)));
+  hello.set_address(fmt::format("sim:{}", SimCluster::node_of_peer(i)));
   hello.set_run_id("simulated");
   hello.set_term(1 + input.below(4));
   *hello.mutable_previous() = to_wire(seats[i]);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "tests/harness/mark_expected.h"
 
 namespace swarmline {
 namespace {
@@ -75,6 +76,25 @@ TEST(EarlyDecode, BadBytesAndOtherShapesAreLeftToTheWholeFrame) {
     early.on_arriving(kPeer, attempt(1), bad.arrived(arrived));
   EXPECT_TRUE(early.take(kPeer, attempt(1), bad.frame).empty());
   EXPECT_EQ(early.taken(), 0U);
+}
+
+// A second link under the same name, and a payload of another size under the same attempt: what the
+// first one left is not looked at beyond its end.
+TEST(EarlyDecode, AnotherPayloadOfTheSameAttemptIsAnotherTensor) {
+  const Tensor first(1), longer(2, 2 * kElements), shorter(3, 1000);
+  for (const Tensor* other : {&longer, &shorter}) {
+    EarlyDecode early(kElements, DType::kF32);
+    early.on_arriving(kPeer, attempt(0), first.arrived(600'000));
+    const MarkExpected mark("early_decode.another_frame");
+    EXPECT_TRUE(early.take(kPeer, attempt(0), other->frame).empty());
+  }
+  EarlyDecode early(kElements, DType::kF32);
+  const Tensor second(4);
+  early.on_arriving(kPeer, attempt(0), first.arrived(600'000));
+  early.on_arriving(kPeer, attempt(0), second.arrived(1000));
+  EXPECT_TRUE(
+      std::ranges::equal(early.take(kPeer, attempt(0), second.frame).view(), second.values.bytes()))
+      << "it begins anew";
 }
 
 TEST(EarlyDecode, MemoryHasABound) {

@@ -89,6 +89,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kLeave:
     case MessageKind::kStatusRequest:
     case MessageKind::kStopRequest:
+    case MessageKind::kChallengeRequest:
       return kToCoordinator;
     case MessageKind::kStallReport:
       return kToCoordinator | kFromCoordinator;
@@ -130,6 +131,7 @@ constexpr unsigned ways_of(MessageKind kind) {
       return kFromCoordinator | kBetweenPeers;
     case MessageKind::kStatusReply:
     case MessageKind::kStopReply:
+    case MessageKind::kChallengeReply:
       return kToTools;
   }
   return 0;

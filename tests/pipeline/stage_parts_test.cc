@@ -15,6 +15,7 @@
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/harness/mark_expected.h"
 
 namespace swarmline {
 namespace {
@@ -446,6 +447,19 @@ TEST_F(StageAveragerTest, EarlyChunksOfStrangersDoNotSpoilTheRound) {
       << "now it is known not to belong";
   deliver_all();
   expect_sums();
+}
+
+// Somebody else spoke first under a mate's name: the mate's own shows it, whichever is in the sum.
+TEST_F(StageAveragerTest, AChunkThatComesTwiceIsNotASum) {
+  for (const std::uint32_t i : {0U, 1U, 2U}) ASSERT_TRUE(start(i).has_value());
+  const auto forged = std::get<2>(wire_.front());
+  ASSERT_EQ(std::get<0>(wire_.front()), 0U);
+  const MarkExpected mark("averager.two_speak_for_one");
+  Member& reducer = members_[std::get<1>(wire_.front())];
+  ASSERT_TRUE(reducer.averager->on_chunk(members_[0].seat, forged).has_value());
+  const auto own = reducer.averager->on_chunk(members_[0].seat, std::get<2>(wire_.front()));
+  ASSERT_FALSE(own.has_value());
+  EXPECT_EQ(own.error().code, ErrorCode::kCorrupt) << "the link ends, and the round begins again";
 }
 
 TEST_F(StageAveragerTest, EarlyChunksAreBounded) {

@@ -55,9 +55,16 @@ HostileFrames frames_of(FuzzInput& input) {
           .activation_targets_bytes = 2 * 2 * 2};
 }
 
-// A link to each peer of a running swarm, under the name of whoever the input says.
-void hostile_links(FuzzInput& input) {
-  SimCluster cluster(swarm_of(tiny(input, 2, 2), make_fake_model));
+// Links to each peer of a running swarm, under the name of whoever the input says. `slow`: tensors
+// are large for their wire, and looked at while they come; a second link may come under a name that
+// has one.
+void hostile_links(FuzzInput& input, bool slow) {
+  SimClusterOptions options = swarm_of(tiny(input, 2, 2), make_fake_model);
+  if (slow) {
+    options.link.bytes_per_second = 50'000;
+    options.arrival_bytes_min = 32;
+  }
+  SimCluster cluster(std::move(options));
   int opened = 0;
   cluster.network().set_tap([&](SimNodeId, SimNodeId, const Frame& frame) {
     opened += kind_of(frame) == MessageKind::kOpenPhase;
@@ -72,30 +79,29 @@ void hostile_links(FuzzInput& input) {
   for (int i = 0; i < kFramesMax && !input.empty() && !cluster.outcome(); ++i) {
     cluster.runtime().run_for(std::chrono::milliseconds(input.below(8)));
     const std::size_t victim = input.below(cluster.peers());
-    if (!links[victim]) {
-      names[victim] = seats[input.below(seats.size())];
-      // Peers listen where their node's number says; the first found the coordinator there.
-      const auto port =
-          static_cast<std::uint16_t>(victim == 0 ? 20'000 : SimCluster::node_of_peer(victim));
+    const std::size_t link = victim + (slow && input.below(2) == 1 ? cluster.peers() : 0);
+    if (!links[link]) {
+      names[link] = seats[input.below(seats.size())];
+      const auto port = static_cast<std::uint16_t>(SimCluster::node_of_peer(victim));
       cluster.network()
           .node(kHostileNode)
           .connect({"sim", port}, 1s, [&](Result<std::shared_ptr<Connection>> made) {
             if (!made) return;
-            links[victim] = *made;
+            links[link] = *made;
             (*made)->start({.on_frame = [](Frame) {},
-                            .on_closed = [&links, victim](Error) { links[victim].reset(); }});
+                            .on_closed = [&links, link](Error) { links[link].reset(); }});
             wire::LinkHello hello;
             hello.set_term(1);
             hello.set_run_id("simulated");
-            *hello.mutable_from() = to_wire(names[victim]);
+            *hello.mutable_from() = to_wire(names[link]);
             *hello.mutable_to() = to_wire(seats[victim]);
             (*made)->send(make_frame(MessageKind::kLinkHello, hello));
           });
       cluster.runtime().run_for(3ms);
-      if (!links[victim]) continue;
+      if (!links[link]) continue;
     }
     frames.seats = seats;
-    links[victim]->send(frames.next(kFromPeers));
+    links[link]->send(frames.next(kFromPeers));
   }
   cluster.run(320s);
 }
@@ -185,8 +191,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (init_log({.level = LogLevel::kError, .file = "/dev/null", .prefix = ""}), true);
   (void)quiet;
   FuzzInput input(data, size);
-  if (input.below(2) == 0)
-    hostile_links(input);
+  const std::uint64_t way = input.below(4);
+  if (way % 2 == 0)
+    hostile_links(input, way == 2);
   else
     hostile_coordinator(input);
   return 0;

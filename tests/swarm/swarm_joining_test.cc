@@ -66,8 +66,10 @@ TEST(SwarmJoining, PeersJoinACoordinatorStartedByHand) {
   const SwarmFolder swarm({});
   Program coordinator = swarm.start("coordinator");
   const std::string address = address_of(swarm, coordinator);
-  Program first(swarm.temp(), "first", {"peer", "--join", address, "--name", "first"});
-  Program second(swarm.temp(), "second", {"peer", "--join", address, "--name", "second"});
+  Program first(swarm.temp(), "first",
+                {"peer", "--data-root", "/", "--join", address, "--name", "first"});
+  Program second(swarm.temp(), "second",
+                 {"peer", "--data-root", "/", "--join", address, "--name", "second"});
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
   EXPECT_EQ(first.wait(), 0) << first.output();
   EXPECT_EQ(second.wait(), 0) << second.output();
@@ -83,7 +85,8 @@ TEST(SwarmJoining, OneMoreThanAskedForHelpsIfItComesBeforeTheStart) {
   Program coordinator = swarm.start("coordinator");
   const std::string address = address_of(swarm, coordinator);
   std::optional<SeatTaker> taker(*parse_address(address));
-  Program more(swarm.temp(), "more", {"peer", "--join", address, "--name", "more"});
+  Program more(swarm.temp(), "more",
+               {"peer", "--data-root", "/", "--join", address, "--name", "more"});
   ASSERT_TRUE(more.wait_for_output("seated at stage 0"));
   const auto status = swarm.status();
   ASSERT_TRUE(status);
@@ -103,8 +106,8 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
   const std::string address = address_of(swarm, coordinator);
   const auto join = [&](const std::string& name) {
     return Program(swarm.temp(), name,
-                   {"peer", "--join", address, "--name", name, "--emulate-forward-ms", "5",
-                    "--emulate-backward-ms", "5"});
+                   {"peer", "--data-root", "/", "--join", address, "--name", name,
+                    "--emulate-forward-ms", "5", "--emulate-backward-ms", "5"});
   };
   const auto serves = [&](const std::string& name) {
     return comes_true([&] {
@@ -134,7 +137,7 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
 TEST(SwarmJoining, APeerMayBeStartedBeforeItsCoordinator) {
   const std::string address = free_address();
   const SwarmFolder swarm({"run.steps=2", "pipeline.stages=1", "net.listen=\"" + address + "\""});
-  Program peer(swarm.temp(), "peer", {"peer", "--join", address});
+  Program peer(swarm.temp(), "peer", {"peer", "--data-root", "/", "--join", address});
   ASSERT_TRUE(peer.wait_for_output("no coordinator answers at " + address));
   Program coordinator = swarm.start("coordinator");
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
@@ -145,7 +148,8 @@ TEST(SwarmJoining, NobodyAtThatPortIsSaidInASentence) {
   const TempFolder folder;
   const OwnPort nobody(false);
   const Ended ended =
-      run_program(folder, "peer", {"peer", "--join", nobody.address(), "--join-patience", "1"});
+      run_program(folder, "peer",
+                  {"peer", "--data-root", "/", "--join", nobody.address(), "--join-patience", "1"});
   EXPECT_EQ(ended.code, 1);
   EXPECT_NE(ended.output.find("no coordinator answers at " + nobody.address()), std::string::npos)
       << ended.output;

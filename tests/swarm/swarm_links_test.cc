@@ -24,9 +24,10 @@ class PeerBehindLink {
         link_(swarm.temp(), name + "-link",
               {"link-proxy", "--to", listen_, "--both", "delay=20ms", "--forward", "rate=40M"}) {
     EXPECT_TRUE(link_.wait_for_output("link: "));
-    peer_.emplace(swarm.temp(), name,
-                  std::vector<std::string>{"peer", "--join", coordinator, "--listen", listen_,
-                                           "--advertise", word_after(link_.output(), "link: ")});
+    peer_.emplace(
+        swarm.temp(), name,
+        std::vector<std::string>{"peer", "--data-root", "/", "--join", coordinator, "--listen",
+                                 listen_, "--advertise", word_after(link_.output(), "link: ")});
   }
   void expect_done() {
     EXPECT_EQ(peer_->wait(), 0) << peer_->output();

@@ -107,8 +107,9 @@ TEST_P(SwarmOutage, MembersOfEtcdAreKilledOneAfterTheOtherAndComeBack) {
   for (const char* name : {"a", "b", "c", "d"})
     peers.push_back(std::make_unique<Program>(
         swarm.temp(), name,
-        std::vector<std::string>{"peer", "--join", to_string(*address), "--name", name,
-                                 "--emulate-forward-ms", "40", "--emulate-backward-ms", "80"}));
+        std::vector<std::string>{"peer", "--data-root", "/", "--join", to_string(*address),
+                                 "--name", name, "--emulate-forward-ms", "40",
+                                 "--emulate-backward-ms", "80"}));
   for (std::size_t i = 0; i < EtcdCluster::kMembers; ++i) {
     const auto now = swarm.wait_until([](const RunStatus& s) { return s.step >= 5; });
     ASSERT_TRUE(now) << coordinator.output();

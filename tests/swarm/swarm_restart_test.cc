@@ -69,8 +69,9 @@ Peers four_peers(const SwarmFolder& swarm, Program& coordinator) {
   for (const char* name : {"a", "b", "c", "d"})
     peers.push_back(std::make_unique<Program>(
         swarm.temp(), name,
-        std::vector<std::string>{"peer", "--join", to_string(*address), "--name", name,
-                                 "--emulate-forward-ms", "2", "--emulate-backward-ms", "4"}));
+        std::vector<std::string>{"peer", "--data-root", "/", "--join", to_string(*address),
+                                 "--name", name, "--emulate-forward-ms", "2",
+                                 "--emulate-backward-ms", "4"}));
   return peers;
 }
 

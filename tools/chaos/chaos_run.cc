@@ -201,7 +201,8 @@ void ChaosRun::let_in(const std::string& peer) {
 void ChaosRun::poll_status() {
   if (over_) return;
   if (const auto address = options_.folder.read_address(); address && !asked_ && has_leader()) {
-    if (!admin_ || admin_->address() != *address) admin_.emplace(runtime_, network_, *address);
+    if (!admin_ || admin_->address() != *address)
+      admin_.emplace(runtime_, network_, *address, options_.folder.admin_secret().value_or(""));
     asked_ = true;
     admin_->status([this](Result<std::string> json) {
       asked_ = false;

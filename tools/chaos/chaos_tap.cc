@@ -259,12 +259,14 @@ class TappedConnection final : public Connection,
              },
          .on_closed = [self = shared_from_this(), on_closed = std::move(handlers.on_closed)](
                           Error error) { on_closed(std::move(error)); },
-         .on_arriving = std::move(handlers.on_arriving)});
+         .on_arriving = std::move(handlers.on_arriving),
+         .stranger = handlers.stranger});
   }
   void send(Frame frame) override {
     tap_->passing(frame, true);
     inner_->send(std::move(frame));
   }
+  void believe(const ConnectionBounds& bounds) override { inner_->believe(bounds); }
   void close() override { inner_->close(); }
   std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
   Counters counters() const override { return inner_->counters(); }

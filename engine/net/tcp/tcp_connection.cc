@@ -15,12 +15,14 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/marks.h"
 
 namespace swarmline {
 namespace asio = boost::asio;
 namespace {
 
 constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
+constexpr double kStrangerBytesPerSecondMin = 64.0 * kKiB;
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 // Asked, so that who only listens finds out as well; kSilentPeerMax says when it is over.
 constexpr int kAskedAfterSeconds = 10, kAskedEachSeconds = 5;
@@ -72,6 +74,7 @@ TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, s
 }
 
 TcpConnection::~TcpConnection() {
+  leave_strangers();
   shared_->open.erase(this);
 }
 
@@ -93,6 +96,7 @@ void TcpConnection::start(Handlers handlers) {
   SWARMLINE_CHECK(!started_);
   started_ = true;
   handlers_ = std::move(handlers);
+  if (handlers_.stranger && !early_end_ && !closed_) be_stranger();
   if (early_end_) {
     asio::post(socket_.get_executor(), [self = shared_from_this()] {
       HandlerScope scope(self->shared_->runtime);
@@ -109,14 +113,16 @@ void TcpConnection::send(Frame frame) {
   if (closing_ || closed_ || early_end_) return;
   const FrameHeader header = frame.header();
   const std::uint64_t bytes = kFrameHeaderBytes + header.meta_bytes + header.payload_bytes;
-  if (unsent_bytes_ + bytes > shared_->options.queue_bytes_max) {
+  const std::uint64_t most = std::min(shared_->options.queue_bytes_max, bounds_.unsent_bytes_max);
+  if (unsent_bytes_ + bytes > most) {
+    leave_strangers();
     closing_ = true;
     close_socket();  // or the flush would end first and report an orderly close
-    asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    asio::post(socket_.get_executor(), [self = shared_from_this(), most] {
       HandlerScope scope(self->shared_->runtime);
       self->finish({ErrorCode::kRefused,
                     fmt::format("{} takes too slowly: more than {} bytes were queued for it",
-                                self->remote_, self->shared_->options.queue_bytes_max)});
+                                self->remote_, most)});
     });
     return;
   }
@@ -169,6 +175,7 @@ void TcpConnection::written(std::size_t bytes) {
   counters_.bytes_sent += bytes;
   shared_->counters.bytes_sent += bytes;
   ++shared_->counters.write_calls;
+  if (stranger_) note_held();
   front_written_ += bytes;
   while (!queue_.empty() && front_written_ >= queue_.front().bytes) {
     front_written_ -= queue_.front().bytes;
@@ -305,6 +312,7 @@ void TcpConnection::read() {
       ++shared_->counters.read_calls;
       if (const Result<void> parsed = take(got->bytes); !parsed)
         return end_bad_stream(parsed.error());
+      if (stranger_ && stranger_holds_too_much()) return;
     }
     if (!got->filled) return wait_readable();
   }
@@ -315,6 +323,10 @@ Result<void> TcpConnection::take(std::size_t bytes) {
   if (closing_) return {};
   Result<void> parsed = reader_.commit(bytes);
   deliver_ready();  // frames before bad bytes were good
+  while (parsed && !closing_ && reader_.has_more()) {
+    parsed = reader_.commit(0);
+    deliver_ready();
+  }
   if (closing_) return {};
   if (parsed) time_arrival();
   if (closing_) return {};
@@ -323,7 +335,9 @@ Result<void> TcpConnection::take(std::size_t bytes) {
 
 void TcpConnection::end_bad_stream(const Error& error) {
   ++shared_->counters.bad_streams;
-  log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed", remote_, error.what);
+  if (const auto times = shared_->bad_stream_lines.happened(shared_->runtime.now()))
+    log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed ({} such)", remote_,
+        error.what, times);
   close_socket();
   finish(error);
 }
@@ -334,6 +348,7 @@ void TcpConnection::deliver_ready() {
     std::optional<Frame> frame = reader_.next();
     if (!frame) break;
     ++counters_.frames_received;
+    if (stranger_) shared_->strangers.heard(*stranger_, shared_->runtime.now());
     // The first frame to end is the one whose payload was being filled, if there was one. Its first
     // bytes came before the clock was looked at.
     if (const auto began = std::exchange(arrival_began_, std::nullopt)) {
@@ -370,6 +385,90 @@ void TcpConnection::report_arrival(const Arrival& arrival) {
   if (closed_) handlers_ = {};
 }
 
+// Strangers
+
+void TcpConnection::be_stranger() {
+  bounds_ = *handlers_.stranger;
+  reader_.take_only(bounds_.room, true);
+  boost::system::error_code error;
+  const auto remote = socket_.remote_endpoint(error);
+  const auto [id, crowded_out] = shared_->strangers.add(
+      error ? remote_ : remote.address().to_string(), shared_->runtime.now());
+  stranger_ = id;
+  shared_->stranger_connections[id] = this;
+  watch_stranger();
+  if (crowded_out) shared_->stranger_connections.at(*crowded_out)->give_way();
+}
+
+// Its place is taken at once. Closed later: its owner may be in the middle of something.
+void TcpConnection::give_way() {
+  SWARMLINE_MARK("tcp.stranger_crowded_out");
+  ++shared_->counters.crowded_out;
+  leave_strangers();
+  gives_way_ = true;
+  asio::post(socket_.get_executor(), [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || !self->gives_way_) return;  // it has said who it is meanwhile
+    HandlerScope scope(self->shared_->runtime);
+    self->end_stranger({ErrorCode::kRefused, "others came, and it had not said who it is"});
+  });
+}
+
+// A long hello may come over a slow link, as long as it comes.
+Instant TcpConnection::stranger_deadline() const {
+  const auto came = static_cast<double>(reader_.filled_bytes());
+  return shared_->strangers.deadline(*stranger_) + from_seconds(came / kStrangerBytesPerSecondMin);
+}
+
+void TcpConnection::watch_stranger() {
+  std::weak_ptr<TcpConnection> weak = shared_from_this();
+  const Duration left = stranger_deadline() - shared_->runtime.now();
+  stranger_timer_ = shared_->runtime.call_after(left, [weak] {
+    const auto self = weak.lock();
+    if (!self || !self->stranger_) return;
+    if (self->stranger_deadline() > self->shared_->runtime.now()) return self->watch_stranger();
+    SWARMLINE_MARK("tcp.silent_stranger");
+    ++self->shared_->counters.silent_strangers;
+    self->end_stranger({ErrorCode::kDeadline, "it has not said who it is"});
+  });
+}
+
+void TcpConnection::end_stranger(Error error) {
+  if (const auto times = shared_->stranger_lines.happened(shared_->runtime.now()))
+    log(LogLevel::kWarn, "closing {}: {} ({} such connections)", remote_, error.what, times);
+  close_socket();
+  finish(std::move(error));
+}
+
+bool TcpConnection::note_held() {
+  const std::uint64_t held = reader_.held_bytes();
+  const std::uint64_t more = held - std::min(held, Limits::stranger_meta_bytes_max);
+  return shared_->strangers.holds(*stranger_, more, unsent_bytes_);
+}
+
+bool TcpConnection::stranger_holds_too_much() {
+  if (note_held()) return false;
+  SWARMLINE_MARK("tcp.greedy_stranger");
+  ++shared_->counters.greedy_strangers;
+  end_stranger({ErrorCode::kRefused, "all that have not said who they are take too much memory"});
+  return true;
+}
+
+void TcpConnection::leave_strangers() {
+  if (!stranger_) return;
+  shared_->strangers.remove(*stranger_);
+  shared_->stranger_connections.erase(*stranger_);
+  stranger_.reset();
+  shared_->runtime.cancel(stranger_timer_);
+}
+
+void TcpConnection::believe(const ConnectionBounds& bounds) {
+  leave_strangers();
+  gives_way_ = false;
+  bounds_ = bounds;
+  reader_.take_only(bounds.room, false);
+}
+
 // Ending
 
 void TcpConnection::finish(Error error) {
@@ -385,6 +484,7 @@ void TcpConnection::finish(Error error) {
 }
 
 void TcpConnection::close_socket() {
+  leave_strangers();
   shared_->runtime.cancel(close_timer_);
   queue_.clear();
   front_written_ = 0;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
+#include "base/line_rate.h"
 #include "engine/net/frame_reader.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/net/tcp/tls_lobby.h"
@@ -23,11 +25,15 @@ class TcpConnection;
 
 // What a network and its connections share; connections that are not closed yet are listed.
 struct TcpShared {
-  TcpShared(AsioRuntime& control, TcpOptions given) : runtime(control), options(std::move(given)) {}
+  TcpShared(AsioRuntime& control, TcpOptions given)
+      : runtime(control), options(std::move(given)), strangers(options.strangers) {}
   AsioRuntime& runtime;
   TcpOptions options;
   TcpNetwork::Counters counters;
   std::set<TcpConnection*> open;
+  Strangers strangers;
+  std::map<Strangers::Id, TcpConnection*> stranger_connections;
+  LineRate bad_stream_lines, stranger_lines;
   Buffer spare_staging;           // of a reader that rests: most connections do, at any time
   std::optional<TlsLobby> lobby;  // of links that are to be authenticated; none: links are plain
 };
@@ -49,6 +55,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
 
   void start(Handlers handlers) override;
   void send(Frame frame) override;
+  void believe(const ConnectionBounds& bounds) override;
   void close() override;
   std::uint64_t unsent_bytes() const override { return unsent_bytes_; }
   Counters counters() const override { return counters_; }
@@ -90,6 +97,14 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void deliver_ready();
   void time_arrival();
   void report_arrival(const Arrival& arrival);
+  void be_stranger();
+  void watch_stranger();
+  Instant stranger_deadline() const;
+  void give_way();
+  void end_stranger(Error error);
+  bool note_held();  // false: it may not
+  bool stranger_holds_too_much();
+  void leave_strangers();
   void finish(Error error);
   void close_socket();
 
@@ -99,6 +114,10 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   const std::optional<Secured> secured_;
   Handlers handlers_;
   FrameReader reader_;
+  ConnectionBounds bounds_;
+  std::optional<Strangers::Id> stranger_;  // none: it is believed
+  TimerId stranger_timer_;
+  bool gives_way_ = false;  // to another stranger
   std::deque<Outgoing> queue_;
   std::uint64_t front_written_ = 0;  // bytes of queue_.front() that have left
   std::uint64_t unsent_bytes_ = 0;

@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "engine/net/link_guard.h"
 #include "engine/net/network.h"
+#include "engine/net/tcp/strangers.h"
 #include "engine/runtime/asio_runtime.h"
 
 namespace swarmline {
@@ -34,6 +35,7 @@ struct TcpOptions {
   // plain.
   std::shared_ptr<LinkGuard> guard = nullptr;
   Duration handshake_max = std::chrono::seconds(10);  // of a link with a guard, in all
+  Strangers::Bounds strangers = {};
 };
 
 class TcpNetwork final : public Network {
@@ -44,6 +46,9 @@ class TcpNetwork final : public Network {
   struct Counters {
     std::uint64_t connected = 0, accepted = 0, closed = 0;
     std::uint64_t bad_streams = 0;  // connections ended by bytes that are no frame
+    // Of strangers: said nothing whole for too long; gave way to others; held, or did not read, too
+    // much.
+    std::uint64_t silent_strangers = 0, crowded_out = 0, greedy_strangers = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t write_calls = 0, read_calls = 0;  // system calls that moved bytes
     std::uint64_t handshakes_failed = 0;   // accepted links that became none, for whatever reason

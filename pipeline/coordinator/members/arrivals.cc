@@ -6,26 +6,80 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
+#include "base/log.h"
 #include "base/marks.h"
+#include "base/printable.h"
+#include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/seat_proof.h"
 
 namespace swarmline {
 
+namespace {
+
+// Others' texts go to logs and screens, and into each status.
+Result<void> check_text(std::string_view what, std::string_view text, std::size_t bytes_max) {
+  if (text.size() > bytes_max)
+    return fail(ErrorCode::kRefused, fmt::format("its {} has {} bytes, at most {} are taken", what,
+                                                 text.size(), bytes_max));
+  if (is_printable(text)) return {};
+  return fail(ErrorCode::kRefused,
+              fmt::format("its {}, \"{}\", has more than printable ASCII characters", what,
+                          printable(text, bytes_max)));
+}
+
+}  // namespace
+
 void Arrivals::on_hello(const SessionPtr& session, const Frame& frame,
                         RpcChannel::Respond respond) {
-  if (fresh_.size() + waiting_.size() >= kHellosMax) {
-    SWARMLINE_MARK("arrivals.too_many");
-    return send_away({.session = session, .frame = frame, .respond = std::move(respond)},
-                     "too many say hello");
+  auto hello = checked(session, frame);
+  if (!hello) {
+    SWARMLINE_MARK("arrivals.refused");
+    in_.outbox.respond(std::move(respond), std::unexpected(hello.error()));
+    return in_.outbox.close(session);
   }
+  const std::uint64_t bytes = frame.meta.size();
+  if (fresh_.size() + waiting_.size() >= kHellosMax ||
+      held_bytes_ + bytes > Limits::hellos_held_bytes_max) {
+    SWARMLINE_MARK("arrivals.too_many");
+    return send_away(session, respond, "too many say hello");
+  }
+  disbelieve_unproven(*hello, session);
   session->said_hello = true;
-  fresh_.push_back({.session = session, .frame = frame, .respond = std::move(respond)});
+  session->channel->connection().believe(bounds_of_peer());
+  held_bytes_ += bytes;
+  fresh_.push_back({.session = session,
+                    .hello = std::move(*hello),
+                    .respond = std::move(respond),
+                    .bytes = bytes});
+}
+
+// Whoever says that it had a seat, and not what only that seat was told, is a newcomer.
+void Arrivals::disbelieve_unproven(wire::Hello& hello, const SessionPtr& session) {
+  if (!hello.has_previous() || hello.run_id() != in_.identity.run_id ||
+      proves_seat(in_.identity.key, from_wire(hello.previous()), hello.seat_proof()))
+    return;
+  SWARMLINE_MARK("arrivals.unproven_seat");
+  if (const auto times = unproven_lines_.happened(in_.alarms.now()))
+    log(LogLevel::kWarn, "{} says that it had the seat of {}, and can't prove it ({} such)",
+        session->channel->connection().remote(), to_string(from_wire(hello.previous())), times);
+  hello.clear_previous();
+  hello.clear_holdings();
+  hello.clear_followed();
+  hello.clear_kept();
+}
+
+bool Arrivals::waits(const SessionPtr& session) const {
+  const auto is_its = [&](const Arrival& arrival) { return arrival.session == session; };
+  return std::ranges::any_of(fresh_, is_its) || std::ranges::any_of(waiting_, is_its);
 }
 
 // Not refused: it says hello again over a new connection.
-void Arrivals::send_away(const Arrival& arrival, const std::string& why) {
-  in_.outbox.respond(arrival.respond, fail(ErrorCode::kPeerGone, why));
-  in_.outbox.close(arrival.session);
+void Arrivals::send_away(const SessionPtr& session, const RpcChannel::Respond& respond,
+                         const std::string& why) {
+  in_.outbox.respond(respond, fail(ErrorCode::kPeerGone, why));
+  in_.outbox.close(session);
 }
 
 void Arrivals::wake() {
@@ -35,6 +89,7 @@ void Arrivals::wake() {
 
 void Arrivals::refuse_all(const std::string& why) {
   wake();
+  held_bytes_ = 0;
   for (Arrival& arrival : std::exchange(fresh_, {}))
     if (!arrival.session->closed)
       in_.outbox.respond(std::move(arrival.respond), fail(ErrorCode::kRefused, why));
@@ -57,57 +112,65 @@ void Arrivals::admit() {
     }
   }
   std::ranges::move(again, std::back_inserter(fresh_));
+  held_bytes_ = 0;
+  for (const auto* list : {&fresh_, &waiting_})
+    for (const Arrival& arrival : *list) held_bytes_ += arrival.bytes;
 }
 
 Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
   if (in_.life.is<life::RollingBack>()) return Outcome::kWaits;  // the answer says the era
-  const auto hello = checked(arrival);
-  if (!hello) {
-    in_.outbox.respond(arrival.respond, std::unexpected(hello.error()));
+  const wire::Hello& hello = arrival.hello;
+  if (arrival.session->has_seat()) {  // given meanwhile, for a hello before this one
+    in_.outbox.respond(arrival.respond,
+                       fail(ErrorCode::kRefused, "this connection has a seat already"));
     return Outcome::kAnswered;
   }
-  if (knows_another_coordinator(*hello)) {
+  if (knows_another_coordinator(hello)) {
     in_.outbox.respond(arrival.respond,
                        fail(ErrorCode::kPeerGone, "it knows of another coordinator"));
     return Outcome::kAnswered;
   }
   in_.recovery.heard_somebody();
-  if (in_.recovery.resumes(*hello, in_.identity.run_id)) {
-    resume(arrival, *hello);
+  if (in_.recovery.resumes(hello, in_.identity.run_id)) {
+    resume(arrival, hello);
     return Outcome::kAnswered;
   }
-  if (!takes_newcomers(*hello)) return Outcome::kWaits;
+  if (!takes_newcomers(hello)) return Outcome::kWaits;
   // A new connection of a peer whose old one nobody has seen end.
-  if (const Seat before = from_wire(hello->previous());
+  if (const Seat before = from_wire(hello.previous());
       in_.members.is_current(before) &&
-      Membership::is_same(in_.members.members().at(before.peer), *hello)) {
+      Membership::is_same(in_.members.members().at(before.peer), hello)) {
     SWARMLINE_MARK("arrivals.over_a_new_connection");
     if (!cut_off_(before)) {
       in_.rulings.lose(before, "it came back over a new connection");
       return Outcome::kAfterLosses;
     }
-    send_away(arrival, "the run is looked for anew");  // with the others it finds its seat again
+    send_away(arrival.session, arrival.respond,
+              "the run is looked for anew");  // with the others it finds its seat again
     in_.rulings.begin_again(
         fmt::format("{}, the last of its stage, came back over a new connection",
                     to_string(before)),
         false);
     return Outcome::kAnswered;
   }
-  seat(arrival, *hello);
+  seat(arrival, hello);
   return Outcome::kAnswered;
 }
 
-Result<wire::Hello> Arrivals::checked(const Arrival& arrival) const {
-  auto hello = parse<wire::Hello>(arrival.frame);
+Result<wire::Hello> Arrivals::checked(const SessionPtr& session, const Frame& frame) const {
+  auto hello = parse<wire::Hello>(frame);
   if (!hello) return hello;
-  const auto key = arrival.session->channel->connection().peer_key();
+  const auto key = session->channel->connection().peer_key();
   hello->set_key(key ? to_string(*key) : "");  // whatever it says of itself
-  if (arrival.session->has_seat())
-    return fail(ErrorCode::kRefused, "this connection has a seat already");
-  if (hello->name().size() > kTextBytesMax || hello->address().size() > kTextBytesMax ||
-      hello->device().size() > kTextBytesMax)
-    return fail(ErrorCode::kRefused,
-                fmt::format("its name, address or device has more than {} bytes", kTextBytesMax));
+  if (session->has_seat()) return fail(ErrorCode::kRefused, "this connection has a seat already");
+  if (auto good = check_text("name", hello->name(), Limits::name_bytes_max); !good)
+    return std::unexpected(good.error());
+  if (auto good = check_text("address", hello->address(), Limits::address_bytes_max); !good)
+    return std::unexpected(good.error());
+  if (auto good = check_text("device", hello->device(), Limits::name_bytes_max); !good)
+    return std::unexpected(good.error());
+  if (auto good = check_text("zone", hello->zone(), Limits::name_bytes_max); !good)
+    return std::unexpected(good.error());
   if (hello->protocol() != kProtocolVersion)
     return fail(
         ErrorCode::kRefused,
@@ -151,6 +214,10 @@ wire::Welcome Arrivals::welcome_to(const SessionPtr& session) const {
   welcome.set_era(in_.identity.era.value);
   welcome.set_run_id(in_.identity.run_id);
   *welcome.mutable_seat() = to_wire(seat);
+  if (!in_.identity.key.empty()) {
+    welcome.set_seat_proof(seat_proof(in_.identity.key, seat));
+    welcome.set_link_key(link_key(in_.identity.key));
+  }
   for (const std::string& address : in_.shape.config.net.standby) welcome.add_coordinators(address);
   const auto key = session->channel->connection().peer_key();
   const auto& certify = in_.shape.options.certify;

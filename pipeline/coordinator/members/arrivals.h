@@ -2,9 +2,10 @@
 //   What:      checks what they say, gives each a seat (or takes it back to the one it has), and
 //              welcomes it. While nobody knows how the run goes on, they wait for the answer.
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Errors:    who speaks another protocol, says too much, or finds the run full is refused with
-//              its reason.
-//   Bounds:    kHellosMax wait; more of them ask again. kTextBytesMax of each text.
+//   Errors:    who speaks another protocol, says too much or what can't be printed, or finds the
+//              run full is refused with its reason, and its connection is closed.
+//   Bounds:    kHellosMax wait, of Limits::hellos_held_bytes_max; more of them ask again. Texts as
+//              Limits::name_bytes_max and address_bytes_max say.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/line_rate.h"
 #include "engine/net/rpc.h"
 #include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/gathering.h"
@@ -35,7 +37,6 @@ namespace swarmline {
 class Arrivals {
  public:
   static constexpr std::size_t kHellosMax = static_cast<std::size_t>(Limits::peers_max);
-  static constexpr std::size_t kTextBytesMax = 1024;
   struct Needs {  // services, and parts below it
     const RunShape& shape;
     const RunIdentity& identity;
@@ -61,6 +62,7 @@ class Arrivals {
 
   void on_hello(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   bool is_due() const { return !fresh_.empty(); }
+  bool waits(const SessionPtr& session) const;  // for its answer
   void admit();
   void wake();  // those that wait may be answered now
   void refuse_all(const std::string& why);
@@ -68,12 +70,14 @@ class Arrivals {
  private:
   struct Arrival {
     SessionPtr session;
-    Frame frame;
+    wire::Hello hello;
     RpcChannel::Respond respond;
+    std::uint64_t bytes = 0;
   };
   enum class Outcome : std::uint8_t { kAnswered, kWaits, kAfterLosses };
   Outcome admit_one(const Arrival& arrival);
-  Result<wire::Hello> checked(const Arrival& arrival) const;
+  Result<wire::Hello> checked(const SessionPtr& session, const Frame& frame) const;
+  void disbelieve_unproven(wire::Hello& hello, const SessionPtr& session);
   bool knows_another_coordinator(const wire::Hello& hello);
   bool takes_newcomers(const wire::Hello& hello) const;
   void resume(const Arrival& arrival, const wire::Hello& hello);
@@ -81,12 +85,15 @@ class Arrivals {
   wire::Welcome welcome_to(const SessionPtr& session) const;  // of a seat
   bool keeps_followed(const wire::Hello& hello, const Seat& seat) const;
   void check_reign();
-  void send_away(const Arrival& arrival, const std::string& why);
+  void send_away(const SessionPtr& session, const RpcChannel::Respond& respond,
+                 const std::string& why);
 
   Needs in_;
   std::function<bool(const Seat&)> cut_off_;
   std::vector<Arrival> fresh_;
   std::vector<Arrival> waiting_;
+  std::uint64_t held_bytes_ = 0;  // of their hellos
+  LineRate unproven_lines_;
 };
 
 }  // namespace swarmline

@@ -49,6 +49,14 @@ SessionPtr SessionTable::of(PeerId peer) const {
   return found == seated_.end() ? nullptr : found->second;
 }
 
+std::vector<SessionPtr> SessionTable::idle_without_seat(Instant now) const {
+  std::vector<SessionPtr> idle;
+  for (const SessionPtr& session : sessions_)
+    if (!session->has_seat() && now - session->heard > Limits::nobodys_link_idle_max)
+      idle.push_back(session);
+  return idle;
+}
+
 std::uint64_t SessionTable::bytes() const {
   std::uint64_t bytes = bytes_of_closed_;
   for (const SessionPtr& session : sessions_) bytes += bytes_of(*session);

@@ -11,10 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/units.h"
 #include "engine/net/rpc.h"
 
 namespace swarmline {
@@ -24,6 +26,8 @@ struct Session {
   Seat seat;  // peer 0 until it has one
   bool closed = false;
   bool said_hello = false;
+  std::vector<std::string> nonces;  // given to it, each for one proof (admin_gate.h)
+  Instant heard{};                  // its last request, while it has no seat
   bool has_seat() const { return seat.peer.value != 0; }
 };
 using SessionPtr = std::shared_ptr<Session>;
@@ -47,6 +51,8 @@ class SessionTable {
   SessionPtr of(PeerId peer) const;  // null: it has none
   const std::map<PeerId, SessionPtr>& seated() const { return seated_; }
   std::size_t size() const { return sessions_.size(); }
+  // Those without a seat that have asked for nothing for Limits::nobodys_link_idle_max.
+  std::vector<SessionPtr> idle_without_seat(Instant now) const;
   std::uint64_t bytes() const;  // sent and received, ended connections included
 
   void check_invariants() const;

@@ -87,8 +87,10 @@ class CheckpointSource {
 
 struct CoordinatorOptions {
   RunConfig config;
-  std::string config_toml;  // resolved, sent to peers
-  std::string run_id;       // a journal that holds a run keeps its own
+  std::string config_toml;   // resolved, sent to peers
+  std::string run_id;        // a journal that holds a run keeps its own
+  std::string run_key;       // of a run that begins: text; empty: seats and links are not proved
+  std::string admin_secret;  // of who may steer the run; empty: nobody may, over the network
   ModelSpec model;
   std::uint64_t eval_sequences =
       0;  // of the held-out split, per evaluation; a multiple of the microbatch

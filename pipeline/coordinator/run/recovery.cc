@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/coordinator/members/heartbeat_pace.h"
@@ -117,15 +118,18 @@ void Recovery::on_seat_lost(const SeatLoss& lost) {
 
 // One whose message would be lost says all of it again, when it comes back; what it said over a
 // connection that has ended it knows to be lost.
-bool Recovery::hold(const SessionPtr& session, std::function<void()> handle) {
+bool Recovery::hold(const SessionPtr& session, std::uint64_t bytes, std::function<void()> handle) {
   if (!collected_) return false;
-  if (collected_->held.size() < kHeldMax) {
+  if (collected_->held.size() < kHeldMax &&
+      collected_->held_bytes + bytes <= Limits::messages_held_bytes_max) {
+    collected_->held_bytes += bytes;
     collected_->held.push_back([session, handle = std::move(handle)] {
       if (!session->closed) handle();
     });
   } else {
+    SWARMLINE_MARK("recovery.holds_enough");
     log(LogLevel::kWarn, "closing {}: {} messages wait for the collecting to end already",
-        to_string(session->seat), kHeldMax);
+        to_string(session->seat), collected_->held.size());
     in_.outbox.close(session);
   }
   return true;

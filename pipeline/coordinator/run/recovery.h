@@ -8,7 +8,8 @@
 //              in order.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds what does not fit the journal is not taken back.
-//   Bounds:    kHeldMax messages wait; one more ends its connection, and is said again.
+//   Bounds:    kHeldMax messages wait, of Limits::messages_held_bytes_max; one more ends its
+//              connection, and is said again.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,7 @@ struct CollectedHoldings {
   std::map<Seat, wire::Holdings> holdings;
   std::set<Seat> awaited;
   std::vector<std::function<void()>> held;
+  std::uint64_t held_bytes = 0;
 
   bool names_step(std::uint64_t step) const;  // somebody holds something of it
 };
@@ -79,7 +81,7 @@ class Recovery final : public RunObserver {
   // Nothing was heard from it: it may come again over another connection. False: it was not back.
   bool hangs_up_on(const Seat& silent);
   // What a peer says waits; false: nothing is being collected.
-  bool hold(const SessionPtr& session, std::function<void()> handle);
+  bool hold(const SessionPtr& session, std::uint64_t bytes, std::function<void()> handle);
 
   void on_seat_lost(const SeatLoss& lost) override;
 

@@ -12,6 +12,7 @@ struct RunIdentity {
   std::string run_id;
   Term term{1};
   Era era{0};
+  std::string key;  // pipeline/protocol/seat_proof.h; empty: seats are not proved
 };
 
 }  // namespace swarmline

@@ -10,6 +10,7 @@ namespace swarmline {
 
 namespace {
 constexpr const char* kRunId = "run_id";
+constexpr const char* kKey = "key";
 constexpr const char* kTerm = "term";
 constexpr const char* kAddress = "address";
 constexpr const char* kEra = "era";
@@ -66,6 +67,12 @@ Result<std::optional<std::string>> RunJournal::run_id() {
 }
 void RunJournal::record_run_id(const std::string& run_id) {
   put(kRunId, run_id);
+}
+Result<std::optional<std::string>> RunJournal::key() {
+  return writer_.at_once().get_meta(kKey);
+}
+void RunJournal::record_key(const std::string& key) {
+  put(kKey, key);
 }
 Result<std::optional<std::string>> RunJournal::address() {
   return writer_.at_once().get_meta(kAddress);

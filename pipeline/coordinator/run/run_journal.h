@@ -55,6 +55,8 @@ class RunJournal {
 
   void record_term(Term term);
   void record_run_id(const std::string& run_id);
+  Result<std::optional<std::string>> key();  // of the run; none: it began without one
+  void record_key(const std::string& key);
   void record_address(const std::string& address);
   // Its beginning first: an era that is in the journal always has its beginning there.
   void record_era(Era era, std::uint64_t version, std::uint64_t updates,

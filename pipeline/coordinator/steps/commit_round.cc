@@ -273,6 +273,12 @@ void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
   if (!board_.active() || from_wire(broken.phase()) != phase() || !board_.has(group) ||
       !in_.members.is_current(from_wire(broken.beyond())))
     return;
+  if (!board_.is_member(group, from_wire(broken.seat())) ||
+      !board_.is_member(group, from_wire(broken.beyond())) ||
+      broken.seat().peer() == broken.beyond().peer()) {
+    SWARMLINE_MARK("commit_round.broken_elsewhere");
+    return;
+  }
   if (!broken.own_end())
     links_.broke(from_wire(broken.seat()).peer, from_wire(broken.beyond()).peer, in_.alarms.now());
   if (board_.attempt(group).value != broken.attempt()) return;

@@ -1,9 +1,11 @@
 #include "pipeline/coordinator/steps/reduce_board.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
+#include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -209,9 +211,23 @@ bool ReduceBoard::done() const {
 
 double ReduceBoard::sum_of_squares() const {
   double sum = 0;
-  for (const auto& [id, group] : groups_)
-    sum += group.digests.at(holders(id).front()).sum_of_squares;
+  for (const auto& [id, group] : groups_) sum += sum_of_squares(id);
   return sum;
+}
+
+// They hold the same bits, and so all that compute say the same: what most say. One that says
+// otherwise does not decide how the others' step is clipped.
+double ReduceBoard::sum_of_squares(GroupId id) const {
+  const auto said_by = [&](const Seat& seat) {
+    return std::bit_cast<std::uint64_t>(groups_.at(id).digests.at(seat).sum_of_squares);
+  };
+  const Members all = holders(id);
+  std::uint64_t most = said_by(all.front());
+  std::map<std::uint64_t, std::size_t> says;
+  for (const Seat& seat : all)
+    if (++says[said_by(seat)] > says[most]) most = said_by(seat);
+  if (says.size() > 1) SWARMLINE_MARK("reduce_board.norms_differ");
+  return std::bit_cast<double>(most);
 }
 
 std::vector<GroupResult> ReduceBoard::results() const {

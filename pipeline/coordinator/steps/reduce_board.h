@@ -78,6 +78,7 @@ class ReduceBoard {
   Members settle_differences(GroupId group);
 
   double sum_of_squares() const;  // groups in order, each once
+  double sum_of_squares(GroupId id) const;
   std::vector<GroupResult> results() const;
   std::uint64_t reduce_bytes() const { return reduce_bytes_; }
   std::vector<Seat> missing() const;  // of all groups

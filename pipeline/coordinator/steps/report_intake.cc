@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "base/printable.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -26,6 +27,8 @@ void ReportIntake::on_report(const wire::Report& report) {
       continue;
     }
     ack.add_accepted(contribution.index());
+    if (verdict == Verdict::kAccepted && !failures_.empty())
+      note_computed({phase, contribution.index()}, seat);
     if (verdict == Verdict::kAccepted && shape_.is_last(seat.stage))
       ledger_.record_loss(phase, contribution.index(), contribution.loss_sum());
   }
@@ -64,13 +67,15 @@ void ReportIntake::on_compute_failed(const wire::ComputeFailed& failed) {
   const Phase phase = id.microbatch.phase;
   if (!ledger_.is_open(phase) || id.microbatch.index >= ledger_.indices(phase)) return;
   const std::uint32_t peers = ledger_.report_failure(phase, id.microbatch.index, seat.peer);
-  std::vector<std::string>& whats = failures_[id.microbatch];
-  if (whats.size() < kFailuresKept)
-    whats.push_back(
-        fmt::format("{}: {}", to_string(seat), failed.what().substr(0, kFailureBytesMax)));
-  const std::size_t stage_peers = members_.count_ready(seat.stage);
-  const auto limit = std::clamp<std::size_t>(stage_peers, 1, Limits::failures_per_microbatch_max);
-  if (peers >= limit) {
+  std::vector<std::string> whats{
+      fmt::format("{}: {}", to_string(seat), printable(failed.what(), kFailureBytesMax))};
+  if (failures_.size() < kFailedMicrobatchesMax || failures_.contains(id.microbatch)) {
+    Failures& failures = failures_[id.microbatch];
+    failures.seats.insert(seat);
+    if (failures.whats.size() < kFailuresKept) failures.whats.push_back(whats.front());
+    whats = failures.whats;
+  }
+  if (peers >= failures_to_stop_at(seat.stage)) {
     SWARMLINE_MARK("report_intake.poison");
     std::string errors;
     for (const std::string& what : whats) errors += "; " + what;
@@ -84,11 +89,44 @@ void ReportIntake::on_compute_failed(const wire::ComputeFailed& failed) {
   leases_.wake();
 }
 
-void ReportIntake::on_stall(const wire::StallReport& stall) {
+std::size_t ReportIntake::failures_to_stop_at(StageId stage) const {
+  const std::size_t peers = std::max<std::size_t>(members_.count_ready(stage), 1);
+  const std::size_t half = std::min((peers + 1) / 2, Ledger::kFailuresKept);
+  return std::min(peers, std::max<std::size_t>(half, Limits::failures_per_microbatch_max));
+}
+
+// Who fails again and again at what others of its stage compute is at fault, not the microbatches.
+void ReportIntake::note_computed(const MicrobatchId& microbatch, const Seat& by) {
+  const auto failed = failures_.find(microbatch);
+  if (failed == failures_.end()) return;
+  std::erase_if(failed->second.seats, [&](const Seat& seat) {
+    if (seat.stage != by.stage || seat.peer == by.peer) return false;
+    if (++wrong_failures_[seat.peer] >= kWrongFailuresMax && members_.is_current(seat)) {
+      SWARMLINE_MARK("report_intake.fails_at_what_others_compute");
+      rulings_.lose(seat,
+                    fmt::format("it failed at {} microbatches that others computed",
+                                wrong_failures_[seat.peer]),
+                    Departure::kFailed);
+    }
+    return true;
+  });
+}
+
+void ReportIntake::on_seat_lost(const SeatLoss& loss) {
+  wrong_failures_.erase(loss.seat.peer);
+  stalls_.erase(loss.seat.peer);
+}
+
+void ReportIntake::on_stall(const wire::StallReport& stall, Instant now) {
   const Seat reporter = from_wire(stall.seat());
   const Seat stalled = from_wire(stall.stalled());
-  log(LogLevel::kWarn, "{} reports that {} does not answer for {}", to_string(reporter),
-      to_string(stalled), to_string(from_wire(stall.id()).microbatch));
+  Stalls& stalls = stalls_[reporter.peer];
+  if (now - stalls.since >= kStallPeriod) stalls = {.since = now};
+  if (++stalls.told > kStallsMax) return SWARMLINE_MARK("report_intake.too_many_stalls");
+  if (const auto times = stall_lines_.happened(now))
+    log(LogLevel::kWarn, "{} reports that {} does not answer for {} ({} such reports)",
+        to_string(reporter), to_string(stalled), to_string(from_wire(stall.id()).microbatch),
+        times);
   if (reporter.stage.value != stalled.stage.value + 1U || stalled.stage.value == 0) return;
   SWARMLINE_MARK("report_intake.stall_told");
   const StageId before{static_cast<std::uint16_t>(stalled.stage.value - 1)};
@@ -97,6 +135,7 @@ void ReportIntake::on_stall(const wire::StallReport& stall) {
 }
 
 void ReportIntake::on_retired(const Phase& phase) {
+  wrong_failures_.clear();
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
 }
 

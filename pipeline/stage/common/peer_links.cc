@@ -8,6 +8,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/message_bounds.h"
+#include "pipeline/protocol/seat_proof.h"
 
 namespace swarmline {
 
@@ -26,6 +28,11 @@ void refuse_link(const std::shared_ptr<Connection>& connection) {
 bool is_seat_of(const Connection& connection, const Seat& seat) {
   const std::string proven = connection.admitted_as();
   return proven.empty() || proven == to_string(seat);
+}
+
+std::string host_of(const std::string& address) {
+  const auto parsed = parse_address(address);
+  return parsed ? parsed->host : address;
 }
 
 // A name that this end does not find says nothing of the other.
@@ -92,6 +99,7 @@ void PeerLinks::accept(std::shared_ptr<Connection> connection) {
       .on_arriving = guard_.wrap([this, from](const Arrival& arrival) {
         if (from->peer.value != 0 && handlers_.on_arriving) handlers_.on_arriving(*from, arrival);
       }),
+      .stranger = bounds_before_link_hello(),
   });
 }
 
@@ -103,21 +111,41 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
       kind_of(frame) == MessageKind::kLinkHello && hello && hello->run_id() == identity_.run_id &&
       hello->era() == identity_.era.value && from_wire(hello->to()) == identity_.self &&
       hello->from().peer() != 0 && hello->from().peer() != identity_.self.peer.value &&
-      !fenced(from_wire(hello->from())) && is_seat_of(*connection, from_wire(hello->from()));
+      !fenced(from_wire(hello->from())) && is_seat_of(*connection, from_wire(hello->from())) &&
+      proves_membership(identity_.link_key, *hello);
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
-  if (!fits || !room) {
+  const auto before = hello ? accepted_.find(PeerId{hello->from().peer()}) : accepted_.end();
+  const bool gives_way = before == accepted_.end() || !before->second.connection ||
+                         may_replace(before->second, *connection);
+  if (fits && !gives_way) SWARMLINE_MARK("links.not_replaced");
+  if (!fits || !room || !gives_way) {
     ++rejected_links_;
-    log(LogLevel::kWarn, "closed a link from {}: it does not belong to this run and seat",
-        connection->remote());
+    if (const auto times = rejected_lines_.happened(runtime_.now()))
+      log(LogLevel::kWarn,
+          "closed a link from {}: it does not belong to this run and seat ({} such)",
+          connection->remote(), times);
     connection->close();
     return;
   }
+  connection->believe(bounds_of_mate());
   *from = from_wire(hello->from());
   Link& link = accepted_[from->peer];
-  if (link.connection) link.connection->close();
-  link.connection = connection;
+  const std::shared_ptr<Connection> replaced = std::exchange(link.connection, connection);
   link.seat = *from;
+  if (!replaced) return;
+  SWARMLINE_MARK("links.replaced");
+  bytes_of_closed_links_ += replaced->counters().bytes_sent;
+  replaced->close();
+  if (handlers_.on_replaced) handlers_.on_replaced(*from);
+}
+
+// Its end may have been lost, and nobody told this one: it dials again from where it was.
+bool PeerLinks::may_replace(const Link& link, const Connection& newer) const {
+  const std::string host = host_of(newer.remote());
+  if (host == host_of(link.connection->remote())) return true;
+  const auto known = addresses_.find(link.seat.peer);
+  return known != addresses_.end() && host == host_of(known->second.address);
 }
 
 bool PeerLinks::fenced(const Seat& seat) const {
@@ -148,6 +176,7 @@ Frame PeerLinks::hello_for(const Seat& to) const {
   hello.set_run_id(identity_.run_id);
   *hello.mutable_from() = to_wire(identity_.self);
   *hello.mutable_to() = to_wire(to);
+  if (!identity_.link_key.empty()) hello.set_proof(link_proof(identity_.link_key, hello));
   return make_frame(MessageKind::kLinkHello, hello);
 }
 
@@ -222,6 +251,7 @@ void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& conne
         if (handlers_.on_arriving) handlers_.on_arriving(to, arrival);
       }),
   });
+  connection->believe(bounds_of_mate());
   it->second.connection = connection;
   connection->send(hello_for(to));
   for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
@@ -264,6 +294,14 @@ void PeerLinks::close_all() {
   accepted_.clear();
   for (const auto& connection : ungreeted_) connection->close();
   ungreeted_.clear();
+}
+
+std::uint64_t PeerLinks::unsent_bytes(const Seat& to) const {
+  std::uint64_t bytes = 0;
+  for (const auto* links : {&dialled_, &accepted_})
+    if (const auto it = links->find(to.peer); it != links->end() && it->second.connection)
+      bytes += it->second.connection->unsent_bytes();
+  return bytes;
 }
 
 std::uint64_t PeerLinks::bytes_sent() const {

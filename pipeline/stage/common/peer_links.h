@@ -3,6 +3,9 @@
 // closed and counted, and so is one whose key is not that seat's, where links are authenticated.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
+//   Strangers: a link whose hello does not prove that a member of the run says it is closed. A
+//            living link gives way to another of the same seat only from the same host, or from
+//            where that seat is known to be.
 //   Errors:  on_lost once per link that broke, never for links closed here. kNotFound: nobody
 //            listens at the peer's address. kIo: this end can open no connection.
 //   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent
@@ -18,6 +21,7 @@
 
 #include "base/callback_guard.h"
 #include "base/ids.h"
+#include "base/line_rate.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -28,6 +32,7 @@ struct RunIdentity {
   Term term;
   Era era;
   std::string run_id;
+  std::string link_key;  // of the run's members (pipeline/protocol/seat_proof.h); empty: none
   Seat self;
 };
 
@@ -41,6 +46,8 @@ class PeerLinks {
     std::function<void(const Seat& from, Frame)> on_frame;
     std::function<void(const Seat& peer, const Error&)> on_lost;
     std::function<void(const Seat& from, const Arrival&)> on_arriving = {};  // may be empty
+    // Another link of that seat came in the place of this one; what was on its way over it is lost.
+    std::function<void(const Seat& from)> on_replaced = {};  // may be empty
   };
 
   PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers);
@@ -66,6 +73,7 @@ class PeerLinks {
   std::size_t fences() const { return fenced_.size(); }
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
+  std::uint64_t unsent_bytes(const Seat& to) const;
 
  private:
   struct Link {
@@ -77,6 +85,7 @@ class PeerLinks {
   void accept(std::shared_ptr<Connection> connection);
   void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
              Frame frame);
+  bool may_replace(const Link& link, const Connection& newer) const;
   void dial(const Seat& to);
   void dialled(const Seat& to, const std::shared_ptr<Connection>& connection);
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
@@ -103,6 +112,7 @@ class PeerLinks {
   std::map<PeerId, Link> accepted_;
   std::vector<std::shared_ptr<Connection>> ungreeted_;
   std::uint64_t rejected_links_ = 0;
+  LineRate rejected_lines_;
   std::uint64_t bytes_of_closed_links_ = 0;
   bool closed_ = false;  // for good
   CallbackGuard guard_;  // callbacks of a network may outlive this object

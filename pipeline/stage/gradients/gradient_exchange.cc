@@ -143,7 +143,17 @@ void GradientExchange::abandon(const Phase& phase) {
   });
 }
 
+bool GradientExchange::shares(GroupId group, StageId stage) const {
+  return in_group(group) && groups_.contains(group, stage);
+}
+
 Result<void> GradientExchange::on_chunk(const Seat& from, const Frame& frame) {
+  const auto chunk = parse<wire::ReduceChunk>(frame);
+  if (!chunk) return std::unexpected(chunk.error());
+  if (!shares(GroupId{chunk->group()}, from.stage)) {
+    SWARMLINE_MARK("gradients.chunk_of_another_stage");
+    return fail(ErrorCode::kCorrupt, "a chunk from a stage that does not average with this one");
+  }
   return averager_.on_chunk(from, frame);
 }
 

@@ -61,6 +61,7 @@ class GradientExchange {
 
   // ---- Averaging ----
   bool in_group(GroupId group) const;
+  bool shares(GroupId group, StageId stage) const;  // both are in it
   // The step is sealed: what is in the place of an earlier one gives way.
   void begin(const Phase& phase);
   void average(const Phase& phase, const SealedGroup& group);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_bounds.h"
 
 namespace swarmline {
 namespace {
@@ -118,6 +119,7 @@ void CoordinatorLink::say_hello() {
         if (connection_ == connection) on_closed(error);
       }),
   });
+  channel_->connection().believe(bounds_of_coordinator());
   wire::Hello hello = hooks_.hello();
   hello.set_address(seen_from(channel_->connection(), hello.address()));
   hello.set_run_id(run_id_);

@@ -41,6 +41,8 @@ SeatOffer offer_of(const wire::Welcome& welcome) {
                   .term = Term{welcome.term()},
                   .era = Era{welcome.era()},
                   .run_id = welcome.run_id(),
+                  .seat_proof = welcome.seat_proof(),
+                  .link_key = welcome.link_key(),
                   .config = welcome.config_toml(),
                   .vocab = welcome.vocab(),
                   .cuts = {},

@@ -24,7 +24,8 @@ struct SeatOffer {
   Term term;
   Era era;
   std::string run_id;
-  std::string config;  // TOML
+  std::string seat_proof, link_key;  // pipeline/protocol/seat_proof.h
+  std::string config;                // TOML
   std::uint32_t vocab = 0;
   std::vector<Cut> cuts;
   Version version;              // of the checkpoint that the era begins with

@@ -33,6 +33,10 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
               .on_arriving =
                   [this](const Seat& from, const Arrival& arrival) {
                     if (stage_ && !life_.finished()) stage_->on_arriving(from, arrival);
+                  },
+              .on_replaced =
+                  [this](const Seat& from) {
+                    if (stage_) stage_->on_link_replaced(from);
                   }}),
       link_(runtime, network,
             {.hello = [this] { return hello(); },

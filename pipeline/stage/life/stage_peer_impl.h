@@ -54,6 +54,7 @@ class StagePeer::Impl {
   void on_welcome(const SeatOffer& offer, bool same_run);
   void resumed(const SeatOffer& offer);
   void seat_given_up(const SeatOffer& offer, bool same_run);
+  RunIdentity identity_of(const SeatOffer& offer) const;
   void take_offer(const SeatOffer& offer);
   void take_seat(SeatedStageParts parts);
   void on_coordinator_closed(const Error& error);
@@ -95,8 +96,9 @@ class StagePeer::Impl {
   PeerLifecycle life_;
   CoordinatorLink link_;
   std::string advertised_;
-  Seat seat_;        // the last one
-  SeatOffer offer_;  // that it took
+  Seat seat_;               // the last one
+  std::string seat_proof_;  // that it was its
+  SeatOffer offer_;         // that it took
   std::unique_ptr<SeatedStage> stage_;
   ShadowStages shadows_;
   std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to

@@ -45,6 +45,7 @@ wire::Hello StagePeer::Impl::hello() const {
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
+  hello.set_seat_proof(seat_proof_);
   if (heritage_) {
     hello.mutable_followed()->set_stage(heritage_->stage().value);
     hello.mutable_followed()->set_version(heritage_->committed().value);
@@ -67,13 +68,21 @@ void StagePeer::Impl::on_welcome(const SeatOffer& offer, bool same_run) {
   adrift ? seat_given_up(offer, same_run) : take_offer(offer);
 }
 
+RunIdentity StagePeer::Impl::identity_of(const SeatOffer& offer) const {
+  return {.term = offer.term,
+          .era = offer.era,
+          .run_id = offer.run_id,
+          .link_key = offer.link_key,
+          .self = seat_};
+}
+
 void StagePeer::Impl::take_offer(const SeatOffer& offer) {
   seat_ = offer.seat;
   offer_ = offer;
+  seat_proof_ = offer.seat_proof;
   const bool inherits = offer.keeps_followed && heritage_ && heritage_->stage() == seat_.stage;
   life_.become(inherits ? kInheriting : kBuilding);
-  links_.set_identity(
-      {.term = offer.term, .era = offer.era, .run_id = offer.run_id, .self = seat_});
+  links_.set_identity(identity_of(offer));
   link_.begin_heartbeats(offer.heartbeat);
   auto parsed = parts_of(offer, options_.machine);
   if (!parsed) return finish(exit_code_of(parsed.error()), parsed.error().what);
@@ -147,8 +156,7 @@ void StagePeer::Impl::resumed(const SeatOffer& offer) {
   log(LogLevel::kInfo, "{}: a coordinator is there again (term {})", to_string(seat_),
       offer.term.value);
   life_.become(kSeated);
-  links_.set_identity(
-      {.term = offer.term, .era = offer.era, .run_id = offer.run_id, .self = seat_});
+  links_.set_identity(identity_of(offer));
   link_.beat_as_usual();
   if (life_.leaving()) say_leave();
 }

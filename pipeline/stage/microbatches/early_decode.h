@@ -2,6 +2,8 @@
 // and kind at a time, tile by tile as WireDecoder can.
 //   Ownership: owns the tensors until they are taken. Thread: control thread.
 //   Errors:    bytes that do not decode are dropped here; whoever decodes the whole frame says so.
+//              What comes over another link, or of another size, is another tensor, whatever it is
+//              called: what was decoded of the one before is dropped.
 //   Bounds:    kTensorsMax tensors, each the size of one activation.
 #pragma once
 
@@ -33,9 +35,14 @@ class EarlyDecode {
 
  private:
   struct Decoding {
-    Decoding(const AttemptId& of, std::uint64_t wire_bytes, DType dtype, std::uint64_t bytes)
-        : id(of), out(bytes), decoder(wire_bytes, dtype, out.bytes()) {}
+    Decoding(const AttemptId& of, BytesView wire, DType dtype, std::uint64_t bytes)
+        : id(of), payload(wire), out(bytes), decoder(wire.size(), dtype, out.bytes()) {}
+    // Of this frame, and of no other: a frame's payload stays where it is until it is delivered.
+    bool is_of(const AttemptId& of, const std::byte* data, std::uint64_t size) const {
+      return id == of && payload.data() == data && payload.size() == size;
+    }
     AttemptId id;
+    BytesView payload;  // where it arrives; looked at as far as it has
     Buffer out;
     WireDecoder decoder;
     bool failed = false;

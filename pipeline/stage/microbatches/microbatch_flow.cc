@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "base/printable.h"
 
 namespace swarmline {
 
@@ -83,6 +85,8 @@ Result<void> MicrobatchFlow::on_forward(const Seat& from, const Frame& frame) {
 Result<void> MicrobatchFlow::on_gradient(const Seat& from, const Frame& frame) {
   auto message = parse<wire::Gradient>(frame);
   if (!message) return std::unexpected(message.error());
+  if (from.stage.value != context_.self.stage.value + 1U)
+    return fail(ErrorCode::kCorrupt, "a gradient that is not the next stage's");
   const AttemptId id = from_wire(message->id());
   SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value) return {};
@@ -158,7 +162,7 @@ void MicrobatchFlow::compute_failed(const TaskPtr& task, const Error& error) {
   wire::ComputeFailed failed;
   *failed.mutable_seat() = to_wire(context_.self);
   *failed.mutable_id() = to_wire(task->id);
-  failed.set_what(error.what);
+  failed.set_what(printable(error.what, Limits::reason_bytes_max));
   context_.notify_coordinator(make_frame(MessageKind::kComputeFailed, failed));
   if (!task->local()) admission_.refuse(task->upstream, task->id, wire::Refused::BROKEN);
   finish(task);

@@ -51,6 +51,7 @@ class MicrobatchFlow {
   Result<void> on_frame(const Seat& from, const Frame& frame);
   // Some of a large tensor is here: what is complete of it is decoded.
   void on_arriving(const Seat& from, const Arrival& arrival);
+  void on_link_replaced(const Seat& from) { early_.drop(from.peer); }
   // Whether there is a coordinator that has all its peers.
   void set_led(bool led) { forwarder_.set_led(led, admission_.tasks()); }
   // The coordinator passes on that `stalled` sits on a microbatch of ours.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/stage/common/piece_reply.h"
@@ -339,7 +340,25 @@ bool SeatedStage::holds(const wire::BlobId& blob) const {
   return blob.has_reduced() && !gradients_.bytes(round_key(blob.reduced())).empty();
 }
 
+// Members of the stage, those who follow it, and who averages with it: each under its own name.
+bool SeatedStage::may_ask(const Seat& from, const wire::PieceRequest& request) const {
+  const Seat asker = from_wire(request.seat());
+  if (asker.peer != from.peer || asker.incarnation != from.incarnation) return false;
+  const wire::BlobId& blob = request.blob();
+  return blob.has_reduced() ? gradients_.shares(GroupId{blob.reduced().group()}, asker.stage)
+                            : asker.stage == stage();
+}
+
 Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
+  if (!may_ask(from, request)) {
+    SWARMLINE_MARK("stage.asked_by_another_stage");
+    return fail(ErrorCode::kCorrupt, "it asks for what another stage has");
+  }
+  // Who asks for more than it takes asks again.
+  if (context_.links.unsent_bytes(from) > Limits::pieces_unsent_bytes_max) {
+    SWARMLINE_MARK("stage.asked_for_more_than_it_takes");
+    return {};
+  }
   const wire::BlobId& blob = request.blob();
   BytesView held;
   if (holds(blob))

@@ -80,6 +80,7 @@ class SeatedStage {
   // What this peer says to the next one of what it holds.
   wire::Holdings holdings() const;
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
+  void on_link_replaced(const Seat& from) { flow_.on_link_replaced(from); }
 
   bool serves() const { return !commits_.following(); }
   StageId stage() const { return context_.stage.stage; }
@@ -116,6 +117,7 @@ class SeatedStage {
   Result<void> on_fetch(const wire::FetchReduced& message);
   Result<void> on_resume();
   bool holds(const wire::BlobId& blob) const;
+  bool may_ask(const Seat& from, const wire::PieceRequest& request) const;
   Result<void> on_piece_request(const Seat& from, const wire::PieceRequest& request);
   Result<void> on_piece(const Seat& from, const Frame& frame);
   void make_initial_state();
