@@ -176,9 +176,11 @@ void Reign::on_status_request(const SessionPtr& session, const Frame& frame,
 void Reign::on_stop_request(const SessionPtr& session, const Frame& frame,
                             RpcChannel::Respond respond) {
   const auto stop = parse<wire::StopRequest>(frame);
+  const bool steers = link_may_steer(session->channel->connection().admitted_as());
   const Result<void> allowed =
-      stop ? admin_.check(session, MessageKind::kStopRequest, *stop, parts_.alarms.now())
-           : Result<void>(std::unexpected(stop.error()));
+      !stop    ? Result<void>(std::unexpected(stop.error()))
+      : steers ? Result<void>()
+               : admin_.check(session, MessageKind::kStopRequest, *stop, parts_.alarms.now());
   if (!allowed)
     return parts_.outbox.respond_freely(std::move(respond), std::unexpected(allowed.error()));
   wire::StopReply reply;

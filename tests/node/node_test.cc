@@ -164,7 +164,7 @@ TEST_F(NodeTest, WhoMayOnlyLookMayNotStop) {
     const auto join =
         parse_join_string(*join_string_of(node.folder(), config_.run.name, invite, {*at}));
     TcpNetwork network(runtime_, {.guard = std::make_shared<InviteGuard>(*join)});
-    AdminClient client(runtime_, network, *at);
+    AdminClient client(runtime_, network, *at, "");
     std::optional<Result<std::string>> answer;
     const auto heard = [&](Result<std::string> text) { answer = std::move(text); };
     stops ? client.stop(true, heard) : client.status(heard);

@@ -132,6 +132,9 @@ TEST(LinkScope, EachMayAskForWhatItsInviteIsFor) {
   for (const char* all : {"", "run", "admin"})
     for (const MessageKind kind : {kHello, kStatusRequest, kStopRequest, kClaim})
       EXPECT_TRUE(link_may_ask(all, kind)) << all;
+  for (const std::string_view steers : {"run", "admin"}) EXPECT_TRUE(link_may_steer(steers));
+  for (const std::string_view other : {"", "peer", "observer", "adminn"})
+    EXPECT_FALSE(link_may_steer(other)) << other;
   EXPECT_TRUE(link_may_ask("peer", kHello));
   EXPECT_TRUE(link_may_ask("peer", kStatusRequest));
   EXPECT_FALSE(link_may_ask("peer", kStopRequest));

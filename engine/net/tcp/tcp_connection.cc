@@ -39,9 +39,8 @@ ErrorCode code_of(int error) {
 
 void set_option(int fd, int level, int option, int value) {
   // A refused option costs speed, not correctness.
-  if (setsockopt(fd, level, option, &value, sizeof(value)) != 0) {
+  if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
     log(LogLevel::kDebug, "socket option {} refused: {}", option, reason(errno));
-  }
 }
 
 void set_up(int fd, const TcpOptions& options) {
@@ -289,9 +288,8 @@ Result<TcpConnection::Got> TcpConnection::read_once() {
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Got{0, false};
     if (errno == EBADMSG && secured_) return fail(ErrorCode::kCorrupt, secured_->stream->problem());
-    if (errno != EINTR) {
+    if (errno != EINTR)
       return fail(code_of(errno), fmt::format("cannot read from {}: {}", remote_, reason(errno)));
-    }
   }
 }
 

@@ -15,4 +15,9 @@ inline bool link_may_ask(std::string_view admitted_as, MessageKind kind) {
   return admitted_as == "peer" && kind != MessageKind::kStopRequest;
 }
 
+// Its link has proven that it may steer the run: it needs no admin secret.
+inline bool link_may_steer(std::string_view admitted_as) {
+  return admitted_as == "run" || admitted_as == "admin";
+}
+
 }  // namespace swarmline
