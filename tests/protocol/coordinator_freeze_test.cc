@@ -82,6 +82,7 @@ TEST_P(CoordinatorFreeze, TheLastPeerOfAStageIsSilentForTooLong) {
   RunConfig config = run_of({1, 1});
   config.net.peer_silence_seconds = 3;
   config.net.peers_wait_seconds = 6;
+  config.net.outlast_seconds = 6;  // else it would be waited for: it may live
   {
     Swarm swarm(options_for(config));
     swarm.until_committed(1);

@@ -57,11 +57,12 @@ class Hosts {
     command.insert(command.begin(), {"netns", "exec", names_[static_cast<std::size_t>(host)]});
     return Program(swarm.temp(), name, kIp, std::move(command));
   }
-  // As a user types it.
+  // As a user types it, where the data lies.
   Program type(const SwarmFolder& swarm, int host, const std::string& name,
                const std::string& line) const {
-    const std::string path = "PATH=" SWARMLINE_BINARY_DIR ":$PATH; ";
-    return start(swarm, host, name, {"/bin/sh", "-c", path + "exec " + line});
+    const std::string there =
+        "cd " + swarm.temp().at(".") + "; PATH=" SWARMLINE_BINARY_DIR ":$PATH; ";
+    return start(swarm, host, name, {"/bin/sh", "-c", there + "exec " + line});
   }
 
  private:

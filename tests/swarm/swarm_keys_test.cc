@@ -61,12 +61,14 @@ TEST(SwarmKeys, PeersJoinByFileVariableAndInput) {
   Program coordinator = swarm.start("coordinator");
   const std::string join = printed_join(coordinator);
   const std::string program = SWARMLINE_BINARY_DIR "/swarmline";
-  Program by_file(swarm.temp(), "by-file",
-                  {"peer", "--join", swarm.run().join_string(), "--name", "by-file"});
-  Program by_variable(swarm.temp(), "by-variable", "/bin/sh",
-                      {"-c", "SWARMLINE_JOIN='" + join + "' exec " + program + " peer"});
+  Program by_file(
+      swarm.temp(), "by-file",
+      {"peer", "--data-root", "/", "--join", swarm.run().join_string(), "--name", "by-file"});
+  Program by_variable(
+      swarm.temp(), "by-variable", "/bin/sh",
+      {"-c", "SWARMLINE_JOIN='" + join + "' exec " + program + " peer --data-root /"});
   Program by_input(swarm.temp(), "by-input", "/bin/sh",
-                   {"-c", "echo '" + join + "' | " + program + " peer --join -"});
+                   {"-c", "echo '" + join + "' | " + program + " peer --data-root / --join -"});
   EXPECT_EQ(coordinator.wait(), 0)
       << coordinator.output() << by_file.output() << by_variable.output() << by_input.output();
   for (Program* peer : {&by_file, &by_variable, &by_input})
@@ -79,8 +81,9 @@ TEST(SwarmKeys, OnlyWhoIsInvitedGetsIn) {
   Program coordinator = swarm.start("coordinator");
   const std::string join = printed_join(coordinator);
   const auto peer = [&](const std::string& name, const std::string& with) {
-    return Program(swarm.temp(), name,
-                   {"peer", "--join", with, "--name", name, "--join-patience", "2"});
+    return Program(
+        swarm.temp(), name,
+        {"peer", "--data-root", "/", "--join", with, "--name", name, "--join-patience", "2"});
   };
   const auto invite = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.begin(), "invite");
@@ -144,8 +147,8 @@ TEST(SwarmKeys, AnotherRunsCoordinatorAtTheAddressIsNotJoined) {
   here.wait();
   Program there = other.start("coordinator", {"--set", "net.listen=\"" + address + "\""});
   printed_join(there);
-  const Ended peer =
-      run_program(swarm.temp(), "peer", {"peer", "--join", join, "--join-patience", "1"});
+  const Ended peer = run_program(
+      swarm.temp(), "peer", {"peer", "--data-root", "/", "--join", join, "--join-patience", "1"});
   EXPECT_EQ(peer.code, 1) << peer.output;
   EXPECT_NE(peer.output.find("another run's"), std::string::npos) << peer.output;
   there.signal(SIGTERM);
@@ -157,8 +160,8 @@ TEST(SwarmKeys, ACoordinatorThatIsBegunAgainHasItsPeersBack) {
   const SwarmFolder swarm(keyed({"pipeline.stages=2", "run.steps=1000000"}));
   std::optional<Program> coordinator(swarm.start("coordinator"));
   const std::string join = printed_join(*coordinator);
-  Program one(swarm.temp(), "one", {"peer", "--join", join, "--name", "one"});
-  Program two(swarm.temp(), "two", {"peer", "--join", join, "--name", "two"});
+  Program one(swarm.temp(), "one", {"peer", "--data-root", "/", "--join", join, "--name", "one"});
+  Program two(swarm.temp(), "two", {"peer", "--data-root", "/", "--join", join, "--name", "two"});
   ASSERT_TRUE(swarm.wait_for_step(2)) << one.output() << two.output();
   coordinator->signal(SIGKILL);
   coordinator->wait();

@@ -83,10 +83,14 @@ void Gathering::say_that_it_waits(StageId stage) {
 void Gathering::ask_the_newest() {
   may_live_.clear();
   const auto& known = members_.members();
+  std::erase_if(ended_, [&](PeerId peer) { return !known.contains(peer); });
   for (auto member = known.rbegin(); member != known.rend(); ++member) {
     const PeerId peer = member->first;
-    if (member->second.state != MemberState::kLost) continue;
-    const auto gone = [this, peer](const std::string&) { may_live_.erase(peer); };
+    if (member->second.state != MemberState::kLost || ended_.contains(peer)) continue;
+    const auto gone = [this, peer](const std::string&) {
+      may_live_.erase(peer);
+      if (may_live_.empty()) peers_wait_.arm(Duration{}, [this] { on_nobody_joined(); });
+    };
     if (probe_.ask(member->second.address, gone)) may_live_.insert(peer);
     if (may_live_.size() >= kAskedMax) return;
   }
@@ -104,6 +108,10 @@ void Gathering::failed(const Seat& seat, const std::string& why) {
 
 void Gathering::on_seat_lost(const SeatLoss& lost) {
   expected_.erase(lost.seat.peer);
+  if (lost.how == Departure::kLeft || lost.how == Departure::kFailed)
+    ended_.insert(lost.seat.peer);
+  else
+    ended_.erase(lost.seat.peer);
   if (gathers_ && lost.how == Departure::kMoves) expected_.insert(lost.seat.peer);
   dirty_ = true;
 }

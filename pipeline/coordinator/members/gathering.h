@@ -6,7 +6,7 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a stage that nobody joins for [net] peers_wait_seconds ends a run that has trained;
 //              but it waits for [net] outlast_seconds for those of the newest kAskedMax lost peers
-//              whose addresses don't refuse.
+//              that did not say that they end, and whose addresses don't refuse.
 //   Bounds:    knobs().gather_time for those who lived, and for peers beyond those wanted that
 //              still build; [net] build_seconds without progress for anybody who builds.
 #pragma once
@@ -88,6 +88,7 @@ class Gathering final : public RunObserver {
   std::uint64_t furthest_ = 0;
   Instant began_{};
   bool asked_ = false;                   // those that were, whether they are gone
+  std::set<PeerId> ended_;               // that said so: nobody waits for them
   std::set<PeerId> may_live_;            // of those, who have not refused
   std::optional<Instant> enough_since_;  // peers for a start
   Deadline gather_timer_, peers_wait_, builders_wait_;
