@@ -90,6 +90,7 @@ wire::Hello LoadPeer::hello() const {
   hello.set_term(term_);
   if (seat_.peer.value == 0) return hello;
   *hello.mutable_previous() = to_wire(seat_);
+  hello.set_seat_proof(seat_proof_);
   hello.mutable_kept()->set_stage(seat_.stage.value);
   hello.mutable_kept()->set_version(committed_);
   fill(*hello.mutable_holdings());
@@ -129,6 +130,7 @@ void LoadPeer::on_welcome(const wire::Welcome& welcome) {
   term_ = welcome.term();
   era_ = welcome.era();
   run_id_ = welcome.run_id();
+  seat_proof_ = welcome.seat_proof();
   if (welcome.heartbeat_seconds() > 0) usual_ = from_seconds(welcome.heartbeat_seconds());
   period_ = usual_;
   seated_ = !again;  // until it is told to resume

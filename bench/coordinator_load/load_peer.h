@@ -106,6 +106,7 @@ class LoadPeer {
   Seat seat_;
   std::uint64_t term_ = 0;
   std::string run_id_;
+  std::string seat_proof_;
   std::uint32_t era_ = 0;
   Duration usual_{}, period_{};  // of heartbeats
   bool spreads_ = false;
