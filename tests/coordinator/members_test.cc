@@ -180,6 +180,30 @@ TEST_F(Gather, LostPeersWhoMayLiveAreWaitedFor) {
   }
 }
 
+// Over a run's life there are peers without number.
+TEST_F(Gather, RemembersOfTheNewestPeersAloneThatTheyEnded) {
+  for (std::uint32_t peer = 1; peer <= Gathering::kEndedMax + 100; ++peer)
+    gathering.on_seat_lost({.seat = {PeerId{peer}, StageId{0}, Incarnation{1}},
+                            .why = "it left",
+                            .how = Departure::kLeft});
+  EXPECT_EQ(gathering.ended_peers(), Gathering::kEndedMax);
+}
+
+// One that says that it ends is not waited for, though its address takes connections.
+TEST_F(Gather, WhoSaidThatItEndsIsNotWaitedFor) {
+  wire::Hello hello;
+  hello.set_address("sim:7");
+  const Seat seat = *bench.members.join(hello, StageId{0});
+  bench.members.fence(seat);
+  gathering.on_seat_lost({.seat = seat, .why = "it left", .how = Departure::kLeft});
+  ASSERT_TRUE(bench.network.node(7).listen(*parse_address("sim:7"), [](auto) {}));
+  gathering.set_trained();
+  gathering.begin("all were lost", 8);
+  bench.detector.begin(bench.alarms.now() + 1h);
+  bench.clock.run_for(from_seconds(bench.options.config.net.peers_wait_seconds) + 6s);
+  EXPECT_TRUE(bench.rulings.take_failure().has_value());
+}
+
 // ---- EraBeginning -------------------------------------------------------------------------------
 
 TEST(EraBeginning, WithoutACheckpointItIsTheSeedsParameters) {

@@ -83,7 +83,6 @@ void Gathering::say_that_it_waits(StageId stage) {
 void Gathering::ask_the_newest() {
   may_live_.clear();
   const auto& known = members_.members();
-  std::erase_if(ended_, [&](PeerId peer) { return !known.contains(peer); });
   for (auto member = known.rbegin(); member != known.rend(); ++member) {
     const PeerId peer = member->first;
     if (member->second.state != MemberState::kLost || ended_.contains(peer)) continue;
@@ -112,6 +111,7 @@ void Gathering::on_seat_lost(const SeatLoss& lost) {
     ended_.insert(lost.seat.peer);
   else
     ended_.erase(lost.seat.peer);
+  if (ended_.size() > kEndedMax) ended_.erase(ended_.begin());
   if (gathers_ && lost.how == Departure::kMoves) expected_.insert(lost.seat.peer);
   dirty_ = true;
 }

@@ -30,6 +30,7 @@ namespace swarmline {
 class Gathering final : public RunObserver {
  public:
   static constexpr std::size_t kAskedMax = 64;
+  static constexpr std::size_t kEndedMax = 4096;  // newest peers of which that is remembered
 
   Gathering(const RunShape& shape, Alarms& alarms, EventLog& events, const Membership& members,
             LinkProbe& probe, Rulings& rulings)
@@ -58,6 +59,7 @@ class Gathering final : public RunObserver {
 
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
+  std::size_t ended_peers() const { return ended_.size(); }
   // Enough have come. Else those are sent to other stages who are needed there.
   bool may_start(bool first_era);
 
