@@ -175,7 +175,7 @@ Result<void> CoordinatorNode::lead() {
       .config = options_.config,
       .config_toml = to_toml(options_.config),
       .run_id = make_run_id(options_.config, runtime_),
-      .run_key = random_hex(),
+      .run_key = to_hex(as_bytes(random_secret(kSecretBytes))),
       .admin_secret = std::move(*secret),
       .model = data_->model,
       .eval_sequences = data_->eval_sequences,

@@ -12,9 +12,9 @@
 
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/identity/shared_secret.h"
 #include "engine/net/link_guard.h"
 #include "engine/net/network.h"
-#include "engine/store/secrets.h"
 
 namespace swarmline {
 
@@ -58,8 +58,8 @@ class RunFolder {
   Result<void> write_address(const Address& address) const;
   // What proves that one may steer the run (pipeline/protocol/admin_proof.h); made by whoever leads
   // it. Reading: kNotFound, or kUserMistake for another user.
-  Result<std::string> make_admin_secret() const { return make_secret_file(admin_key()); }
-  Result<std::string> admin_secret() const { return read_secret_file(admin_key()); }
+  Result<std::string> make_admin_secret() const { return make_shared_secret(admin_key()); }
+  Result<std::string> admin_secret() const { return read_shared_secret(admin_key()); }
   // Nobody listens any more.
   void remove_address() const;
   // What a tool on this machine shows the coordinator; null: its links are plain.

@@ -12,6 +12,7 @@
 namespace swarmline {
 
 using Digest = std::array<std::uint8_t, 32>;
+inline constexpr std::size_t kSecretBytes = 32;  // of a secret that proofs are made with
 
 std::string random_secret(std::size_t bytes);
 Digest sha256_of(std::string_view bytes);

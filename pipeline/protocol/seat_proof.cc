@@ -2,30 +2,30 @@
 
 #include <fmt/format.h>
 
-#include "engine/store/secrets.h"
+#include "engine/identity/secrets.h"
 
 namespace swarmline {
 
 std::string seat_proof(const std::string& run_key, const Seat& seat) {
-  return hmac_sha256(
-      run_key, fmt::format("swarmline seat 1 {} {}", seat.peer.value, seat.incarnation.value));
+  return as_string(hmac_sha256(
+      run_key, fmt::format("swarmline seat 1 {} {}", seat.peer.value, seat.incarnation.value)));
 }
 
 std::string link_key(const std::string& run_key) {
-  return hmac_sha256(run_key, "swarmline links 1");
+  return as_string(hmac_sha256(run_key, "swarmline links 1"));
 }
 
 std::string link_proof(const std::string& link_key, wire::LinkHello hello) {
   hello.clear_proof();
-  return hmac_sha256(link_key, hello.SerializeAsString());
+  return as_string(hmac_sha256(link_key, hello.SerializeAsString()));
 }
 
 bool proves_seat(const std::string& run_key, const Seat& seat, const std::string& proof) {
-  return run_key.empty() || equal_secrets(proof, seat_proof(run_key, seat));
+  return run_key.empty() || equal_in_secret(proof, seat_proof(run_key, seat));
 }
 
 bool proves_membership(const std::string& link_key, const wire::LinkHello& hello) {
-  return link_key.empty() || equal_secrets(hello.proof(), link_proof(link_key, hello));
+  return link_key.empty() || equal_in_secret(hello.proof(), link_proof(link_key, hello));
 }
 
 }  // namespace swarmline

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/identity/shared_secret.h"
 #include "engine/store/files.h"
-#include "engine/store/secrets.h"
 #include "pipeline/protocol/admin_proof.h"
 #include "tests/attacks/attacker.h"
 #include "tests/harness/mark_expected.h"
@@ -119,22 +119,22 @@ TEST_F(AdminAttack, ARunWithoutASecretIsStoppedByNobody) {
 TEST(AdminSecret, IsForItsUserAlone) {
   const TempFolder temp;
   const std::string path = temp.path() + "/admin.key";
-  const auto made = make_secret_file(path);
+  const auto made = make_shared_secret(path);
   ASSERT_TRUE(made.has_value()) << made.error().what;
   EXPECT_EQ(made->size(), kSecretBytes);
-  EXPECT_EQ(*make_secret_file(path), *made) << "a run that goes on keeps it";
+  EXPECT_EQ(*make_shared_secret(path), *made) << "a run that goes on keeps it";
   struct stat about{};
   ASSERT_EQ(::stat(path.c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777U, 0600U);
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-  const auto shown = read_secret_file(path);
+  const auto shown = read_shared_secret(path);
   ASSERT_FALSE(shown.has_value());
   EXPECT_EQ(shown.error().code, ErrorCode::kUserMistake);
   EXPECT_NE(shown.error().what.find("chmod 600"), std::string::npos);
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
   ASSERT_TRUE(write_text_file_atomically(path, "nothing\n"));
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  EXPECT_FALSE(read_secret_file(path).has_value());
+  EXPECT_FALSE(read_shared_secret(path).has_value());
   EXPECT_EQ(list_folder(temp.path())->size(), 1U) << "nothing lies beside it";
 }
 

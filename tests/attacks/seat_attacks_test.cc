@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/secrets.h"
+#include "engine/identity/secrets.h"
 #include "pipeline/protocol/seat_proof.h"
 #include "tests/attacks/attacker.h"
 #include "tests/harness/mark_expected.h"

@@ -6,7 +6,7 @@ namespace swarmline {
 
 wire::ChallengeReply AdminGate::challenge(const SessionPtr& session) {
   if (session->nonces.size() >= kNoncesMax) session->nonces.erase(session->nonces.begin());
-  session->nonces.push_back(random_secret());
+  session->nonces.push_back(random_secret(kSecretBytes));
   wire::ChallengeReply reply;
   reply.set_nonce(session->nonces.back());
   return reply;

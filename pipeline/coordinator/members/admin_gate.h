@@ -11,7 +11,7 @@
 #include "base/line_rate.h"
 #include "base/log.h"
 #include "base/marks.h"
-#include "engine/store/secrets.h"
+#include "engine/identity/secrets.h"
 #include "pipeline/coordinator/members/session_table.h"
 #include "pipeline/protocol/admin_proof.h"
 
@@ -30,7 +30,7 @@ class AdminGate {
   bool proves(const SessionPtr& session, MessageKind kind, const Request& request) {
     for (const std::string& nonce : session->nonces)
       if (!secret_.empty() &&
-          equal_secrets(request.proof(), admin_proof(secret_, nonce, kind, request))) {
+          equal_in_secret(request.proof(), admin_proof(secret_, nonce, kind, request))) {
         std::erase(session->nonces, std::string(nonce));
         accept(session);
         return true;
