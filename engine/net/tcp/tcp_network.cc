@@ -65,8 +65,7 @@ std::shared_ptr<Connection> secured(const std::shared_ptr<TcpShared>& shared, Tl
 struct TcpNetwork::State : std::enable_shared_from_this<State> {
   State(AsioRuntime& runtime, TcpOptions options)
       : io(io_context_of(runtime)), shared(std::make_shared<TcpShared>(runtime, options)) {
-    if (options.guard)
-      shared->lobby.emplace(runtime, *options.guard, options.handshake_max, shared->counters);
+    if (options.guard) shared->lobby.emplace(runtime, *options.guard, options, shared->counters);
   }
 
   struct Listener {

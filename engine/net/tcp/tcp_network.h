@@ -10,8 +10,8 @@
 //              by one callback, so that one busy connection does not starve timers. A peer
 //              that acknowledges nothing for kSilentPeerMax is gone: neither bytes on their way to
 //              it, nor, where there are none, what the kernel asks. With a guard: handshake_max and
-//              kLinkWordsMax bytes for a handshake; TlsLobby::kHandshakesMax accepted ones at a
-//              time, kOfOneHostMax from one address, the next are closed at once.
+//              kLinkWordsMax bytes for a handshake, and as many accepted ones at a time as there
+//              may be strangers.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class TcpNetwork final : public Network {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t write_calls = 0, read_calls = 0;  // system calls that moved bytes
     std::uint64_t handshakes_failed = 0;   // accepted links that became none, for whatever reason
-    std::uint64_t handshakes_dropped = 0;  // of these, closed at once: too many were under way
+    std::uint64_t handshakes_dropped = 0;  // of these, crowded out by others
   };
 
   TcpNetwork(AsioRuntime& runtime, TcpOptions options);

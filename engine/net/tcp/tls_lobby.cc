@@ -21,37 +21,40 @@ void prepare(TlsLobby::Socket& socket) {
 
 }  // namespace
 
-TlsLobby::TlsLobby(AsioRuntime& runtime, LinkGuard& guard, Duration handshake_max,
+TlsLobby::TlsLobby(AsioRuntime& runtime, LinkGuard& guard, const TcpOptions& options,
                    TcpNetwork::Counters& counters)
     : runtime_(runtime),
       guard_(guard),
-      handshake_max_(handshake_max),
+      handshake_max_(options.handshake_max),
       counters_(counters),
-      context_(guard.identity()) {}
+      context_(guard.identity()),
+      strangers_(options.strangers) {}
 
 void TlsLobby::accept(Socket socket, const std::string& host, const std::string& remote,
                       std::function<void(TlsLink)> on_link) {
-  if (accepted_.size() >= kHandshakesMax || of_host_[host] >= kOfOneHostMax) {
-    SWARMLINE_MARK("tls.too_many_handshakes");
-    if (of_host_[host] == 0) of_host_.erase(host);
-    ++counters_.handshakes_dropped;
-    return failed(fmt::format("{}: too many links that say nothing", remote));
-  }
+  const auto [id, crowded_out] = strangers_.add(host, runtime_.now());
+  if (crowded_out) drop(*crowded_out, host);
   prepare(socket);
-  ++of_host_[host];
-  // It is listed until it is done; the list is what keeps it where its socket waits for nothing.
-  auto place = std::make_shared<std::weak_ptr<TlsHandshake>>();
   const auto handshake = std::make_shared<TlsHandshake>(
       runtime_, context_, guard_, handshake_max_, std::move(socket), remote, std::nullopt,
-      [this, host, place, on_link = std::move(on_link)](Result<TlsLink> link) {
-        accepted_.erase(place->lock());
-        if (--of_host_[host] == 0) of_host_.erase(host);
+      [this, id, on_link = std::move(on_link)](Result<TlsLink> link) {
+        strangers_.remove(id);
+        accepted_.erase(id);
         if (!link) return failed(link.error().what);
         on_link(std::move(*link));
       });
-  *place = handshake;
-  accepted_.insert(handshake);
+  accepted_[id] = handshake;
   handshake->start();
+}
+
+// Who opens many crowds out itself: whoever comes next has a place.
+void TlsLobby::drop(Strangers::Id id, const std::string& host) {
+  SWARMLINE_MARK("tls.crowded_out");
+  const auto handshake = accepted_.extract(id);
+  strangers_.remove(id);
+  if (!handshake.empty()) handshake.mapped()->stop();
+  ++counters_.handshakes_dropped;
+  failed(fmt::format("too many links say nothing; {} has opened another", host));
 }
 
 std::shared_ptr<TlsHandshake> TlsLobby::dial(Socket socket, const Address& address,
@@ -63,20 +66,16 @@ std::shared_ptr<TlsHandshake> TlsLobby::dial(Socket socket, const Address& addre
 }
 
 void TlsLobby::stop() {
-  for (const auto& handshake : std::exchange(accepted_, {})) handshake->stop();
+  for (const auto& [id, handshake] : std::exchange(accepted_, {})) {
+    strangers_.remove(id);
+    handshake->stop();
+  }
 }
 
 void TlsLobby::failed(const std::string& why) {
   ++counters_.handshakes_failed;
-  const Instant now = runtime_.now();
-  if (std::exchange(logged_, true) && now - logged_at_ < kLogPause) {
-    ++unlogged_;
-    return;
-  }
-  logged_at_ = now;
-  const std::uint64_t others = std::exchange(unlogged_, 0);
-  log(LogLevel::kWarn, "a link was not taken: {}{}", why,
-      others == 0 ? std::string() : fmt::format(" (and {} others before)", others));
+  if (const auto times = lines_.happened(runtime_.now()))
+    log(LogLevel::kWarn, "a link was not taken: {} ({} such)", why, times);
 }
 
 }  // namespace swarmline

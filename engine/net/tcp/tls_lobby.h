@@ -2,16 +2,18 @@
 //   What:      begins handshakes; of accepted ones it hands on those that succeed, and counts and
 //              logs the others, in a line a second at most.
 //   Ownership: the runtime, the guard and the counters outlive it. Thread: control thread.
-//   Errors:    none of its own. Bounds: kHandshakesMax accepted ones at a time, kOfOneHostMax of
-//              them from one address; the next are closed at once, and may come again.
+//   Errors:    none of its own.
+//   Bounds:    as many accepted ones at a time as there may be strangers (strangers.h); beyond, the
+//              one that began first goes, of the address that has most.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 
+#include "base/line_rate.h"
+#include "engine/net/tcp/strangers.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/net/tcp/tls_handshake.h"
 
@@ -19,11 +21,7 @@ namespace swarmline {
 
 class TlsLobby {
  public:
-  static constexpr std::size_t kHandshakesMax = 1024;
-  static constexpr std::size_t kOfOneHostMax = 512;
-  static constexpr Duration kLogPause = std::chrono::seconds(1);
-
-  TlsLobby(AsioRuntime& runtime, LinkGuard& guard, Duration handshake_max,
+  TlsLobby(AsioRuntime& runtime, LinkGuard& guard, const TcpOptions& options,
            TcpNetwork::Counters& counters);
 
   using Socket = TlsHandshake::Socket;
@@ -35,6 +33,7 @@ class TlsLobby {
   void stop();  // ends those that were accepted, without a word
 
  private:
+  void drop(Strangers::Id id, const std::string& host);
   void failed(const std::string& why);
 
   AsioRuntime& runtime_;
@@ -42,11 +41,10 @@ class TlsLobby {
   const Duration handshake_max_;
   TcpNetwork::Counters& counters_;
   TlsContext context_;
-  std::set<std::shared_ptr<TlsHandshake>> accepted_;
-  std::map<std::string, std::size_t> of_host_;
-  Instant logged_at_{};
-  std::uint64_t unlogged_ = 0;
-  bool logged_ = false;
+  // The list is what keeps one whose socket waits for nothing.
+  std::map<Strangers::Id, std::shared_ptr<TlsHandshake>> accepted_;
+  Strangers strangers_;
+  LineRate lines_;
 };
 
 }  // namespace swarmline
