@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <sys/wait.h>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 
 namespace swarmline {
@@ -10,10 +12,19 @@ namespace swarmline {
 namespace {
 constexpr double kSlowDiskShare = 0.9;  // of the time that nothing gets to the disk
 
+constexpr int kCommandSecondsMax = 10;
+constexpr const char* kCommandVariable = "SWARMLINE_CHAOS_COMMAND";
+
+// The whole run is held meanwhile; one that does not return is ended.
 void run_command(const std::string& command) {
   if (command.empty()) return;
-  const int ended = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): its user's own
-  if (ended != 0) log(LogLevel::kWarn, "'{}' ended with {}", command, WEXITSTATUS(ended));
+  ::setenv(kCommandVariable, command.c_str(), 1);
+  const int ended = std::system(
+      fmt::format("timeout {} /bin/sh -c \"${}\"", kCommandSecondsMax, kCommandVariable).c_str());
+  ::unsetenv(kCommandVariable);
+  if (ended != 0)
+    log(LogLevel::kWarn, "'{}' ended with {} (124: not within {} s)", command, WEXITSTATUS(ended),
+        kCommandSecondsMax);
 }
 }  // namespace
 
