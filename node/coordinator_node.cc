@@ -105,22 +105,43 @@ void CoordinatorNode::make_leadership() {
 Result<void> CoordinatorNode::take_the_lead() {
   auto journal = leadership_->try_lead();
   if (!journal) return std::unexpected(std::move(journal).error());
-  if (*journal == nullptr) {
-    const auto leader = store_->leader();
-    return fail(
-        ErrorCode::kUserMistake,
-        fmt::format("another coordinator ({}) leads the run {}; end that one first, or give "
-                    "this run another name by --name NAME",
-                    leader ? leader->value_or("just gone") : "unknown", options_.config.run.name));
-  }
-  journal_ = *journal;
+  if (*journal == nullptr && store_->lease_time() == Duration{}) return another_leads();
+  journal_ = *journal;  // null: another has the lease, which may have died
   return {};
+}
+
+std::unexpected<Error> CoordinatorNode::another_leads() {
+  const auto leader = store_->leader();
+  return fail(
+      ErrorCode::kUserMistake,
+      fmt::format("another coordinator ({}) leads the run {}; end that one first, or give "
+                  "this run another name by --name NAME",
+                  leader ? leader->value_or("just gone") : "unknown", options_.config.run.name));
+}
+
+// Whoever lives renews it meanwhile.
+void CoordinatorNode::wait_for_the_lease() {
+  log(LogLevel::kInfo,
+      "another coordinator leads the run; waiting {:.3g} s for the end of its lease",
+      to_seconds(store_->lease_time()));
+  const TimerId waits =
+      runtime_.call_after(store_->lease_time() + 2 * kStandbyPeriod, guard_.wrap([this] {
+        if (journal_ == nullptr) finish(another_leads());
+      }));
+  leadership_->stand_by([this, waits](Result<AsyncJournal*> journal) {
+    runtime_.cancel(waits);
+    if (over_) return;
+    if (!journal) return finish(std::unexpected(std::move(journal).error()));
+    journal_ = *journal;
+    if (auto led = lead(); !led) finish(std::unexpected(std::move(led).error()));
+  });
 }
 
 void CoordinatorNode::start() {
   if (nothing_to_do_) return finish(RunOutcome{});
   SWARMLINE_CHECK(leadership_.has_value());
   if (!options_.standby) {
+    if (journal_ == nullptr) return wait_for_the_lease();
     if (auto led = lead(); !led) finish(std::unexpected(std::move(led).error()));
     return;
   }
@@ -143,8 +164,12 @@ void CoordinatorNode::leads_after_all(Result<AsyncJournal*> journal) {
     if (!ended) return std::unexpected(ended.error());
     nothing_to_do_ = *ended;
     if (nothing_to_do_) return {};
-    SWARMLINE_TRY(begin_folder([this] { return folder_.take_over(options_.config); }));
-    return nothing_to_do_ ? Result<void>() : lead();
+    // With its last checkpoint written, too: its peers have not heard of the end.
+    SWARMLINE_TRY(begin_folder([this]() -> Result<RunStart> {
+      const auto start = folder_.take_over(options_.config);
+      return start && *start == RunStart::kFinished ? RunStart::kResumes : start;
+    }));
+    return lead();
   };
   if (auto led = go_on(); !led) {
     if (led.error().code != ErrorCode::kIo) return finish(std::unexpected(std::move(led).error()));

@@ -70,6 +70,8 @@ class CoordinatorNode {
   Result<void> begin_folder(const std::function<Result<RunStart>()>& begin);
   Result<void> open_files();
   Result<void> take_the_lead();
+  std::unexpected<Error> another_leads();
+  void wait_for_the_lease();
   void stand_by();
   void leads_after_all(Result<AsyncJournal*> journal);
   void make_leadership();

@@ -278,7 +278,8 @@ TEST(Program, ARunIsStoppedByItsFolderAlone) {
         EXPECT_EQ(::chmod(key.c_str(), 0644), 0);
         const Ran shown = folder.run({"stop", "runs/small"});
         EXPECT_EQ(shown.exit_code, 2);
-        EXPECT_TRUE(has(shown.err, "may be read by other users (mode 0644)")) << shown.err;
+        EXPECT_TRUE(has(shown.err, "has mode 0644, so that others may use what is secret in it"))
+            << shown.err;
         EXPECT_EQ(::chmod(key.c_str(), 0600), 0);
         const Ran stopped = folder.run({"stop", "runs/small"});
         EXPECT_EQ(stopped.exit_code, 0) << stopped.err;

@@ -171,6 +171,26 @@ TEST_P(SwarmLease, AStoppedLeaderIsReplacedAndEndsWhenItWakes) {
   pair.expect_nothing_lost();
 }
 
+// Who was killed still has the lead for its lease: whoever is started in its place waits for that.
+TEST_F(SwarmRestart, TheSameCommandGoesOnWithinTheLeaseOfWhoDied) {
+  if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+  const EtcdProcess etcd;
+  std::vector<std::string> config = run_of(1);
+  config.insert(config.end(),
+                {"run.etcd=[\"" + etcd.endpoint() + "\"]", "run.etcd_lease_seconds=3"});
+  const SwarmFolder swarm(config);
+  std::optional<Program> coordinator(swarm.start("coordinator"));
+  const Peers peers = four_peers(swarm, *coordinator);
+  ASSERT_TRUE(swarm.wait_for_step(5)) << coordinator->output();
+  coordinator->signal(SIGKILL);
+  coordinator->wait();
+  coordinator.emplace(swarm.start("coordinator"));
+  EXPECT_EQ(coordinator->wait(), 0) << coordinator->output();
+  for (const auto& peer : peers) EXPECT_EQ(peer->wait(), 0) << peer->output();
+  expect_each_step_once(swarm, 60);
+  expect_reference(swarm);
+}
+
 INSTANTIATE_TEST_SUITE_P(Wakes, SwarmLease, testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "WhileTheOtherLeads" : "WhenTheRunIsOver");
 });
