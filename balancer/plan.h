@@ -46,6 +46,7 @@ struct PlanPeer {
   std::uint64_t memory_bytes = 0;         // 0: unknown, fits everywhere
   std::uint64_t shadow_memory_bytes = 0;  // host memory for shadows' state; 0: no bound known
   std::vector<PlanShadow> shadows;
+  std::optional<StageId> barred = {};  // a stage that it can neither serve nor follow
   // For how long it has been under fail_slow_share of its stage mates; a retired peer keeps its
   // figure until somebody has measured it anew, and is not seated before.
   double slow_seconds = 0;

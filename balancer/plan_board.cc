@@ -71,6 +71,7 @@ bool PlanBoard::follows(std::size_t p, std::size_t s) const {
 bool PlanBoard::fits(std::size_t p, std::size_t s) const {
   if (seats_[p].stage != s && std::cmp_greater_equal(sums_[s].serving, Limits::stage_peers_max))
     return false;  // more don't average together
+  if (is_barred(p, s)) return false;
   return peers_[p].memory_bytes == 0 || peers_[p].memory_bytes >= stages_[s].memory_bytes;
 }
 

@@ -48,7 +48,10 @@ class PlanBoard {
 
   bool holds(std::size_t p, std::size_t s) const;    // as a ready shadow
   bool follows(std::size_t p, std::size_t s) const;  // as a shadow, ready or not
-  bool fits(std::size_t p, std::size_t s) const;     // by memory, and there is room
+  bool fits(std::size_t p, std::size_t s) const;     // by memory, there is room, it is not barred
+  bool is_barred(std::size_t p, std::size_t s) const {
+    return peers_[p].barred && peers_[p].barred->value == s;
+  }
   double download_seconds(std::size_t p, std::size_t s) const;
   // Serves the moment it moves.
   bool at_once(std::size_t p, std::size_t s) const {

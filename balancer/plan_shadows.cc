@@ -194,6 +194,7 @@ class ShadowPlanner {
   }
   bool can_host(std::size_t p, std::size_t stage) const {
     const std::size_t seat = board_.seat(p);
+    if (board_.is_barred(p, stage)) return false;
     if (changed_[p] || seat == stage || (is_auto() && is_critical(p))) return false;
     if (board_.peer(p).arriving || (board_.is_moved(p) && !board_.is_retired(p))) return false;
     // Its stage's only peer has no time to download.

@@ -13,6 +13,7 @@ void add_launch_command(CLI::App& app, int& exit_code);
 void add_coordinator_command(CLI::App& app, int& exit_code, NetworkFactory network);
 void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network);
 void add_tapped_command(CLI::App& app, int& exit_code);  // hidden: what chaos starts
+void add_relay_command(CLI::App& app, int& exit_code);
 void add_status_command(CLI::App& app, int& exit_code);
 void add_stop_command(CLI::App& app, int& exit_code);
 void add_invite_command(CLI::App& app, int& exit_code);
@@ -28,5 +29,6 @@ void add_bench_command(CLI::App& app, int& exit_code);
 void add_bench_ratio_command(CLI::App& bench, int& exit_code);  // below bench
 void add_bench_fleet_command(CLI::App& bench, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
+void add_help_command(CLI::App& app, int& exit_code);
 
 }  // namespace swarmline

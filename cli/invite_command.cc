@@ -43,17 +43,13 @@ Result<double> seconds_of(const std::string& text) {
       fmt::format("--ttl {}: expected a time of at most ten years, e.g. 30m, 24h or 7d", text));
 }
 
-Result<RunFolder> folder_of(const std::string& text) {
-  auto target = find_run(text);
-  if (!target) return std::unexpected(std::move(target).error());
-  if (!target->folder)
-    return fail(ErrorCode::kUserMistake,
-                fmt::format("{}: expected a run folder on this machine", text));
-  if (file_exists(target->folder->run_key())) return *target->folder;
+Result<RunFolder> keyed_folder(const std::string& text) {
+  auto folder = find_run_folder(text);
+  if (!folder || file_exists(folder->run_key())) return folder;
   return fail(ErrorCode::kUserMistake,
               fmt::format("{} has no key: its coordinator has not listened beyond this machine, "
                           "where anybody joins by its address",
-                          target->folder->path()));
+                          folder->path()));
 }
 
 Result<RunConfig> config_of(const RunFolder& folder) {
@@ -65,7 +61,7 @@ Result<RunConfig> config_of(const RunFolder& folder) {
 Result<void> make(const InviteFlags& flags) {
   const auto life = seconds_of(flags.life);
   if (!life) return std::unexpected(life.error());
-  const auto folder = folder_of(flags.run);
+  const auto folder = keyed_folder(flags.run);
   if (!folder) return std::unexpected(folder.error());
   const auto config = config_of(*folder);
   if (!config) return std::unexpected(config.error());
@@ -90,7 +86,7 @@ std::string state_of(const Invite& invite, double now) {
 }
 
 Result<void> list(const InviteFlags& flags) {
-  const auto folder = folder_of(flags.run);
+  const auto folder = keyed_folder(flags.run);
   if (!folder) return std::unexpected(folder.error());
   const auto book = read_invites(*folder);
   if (!book) return std::unexpected(book.error());
@@ -117,7 +113,7 @@ Result<void> list(const InviteFlags& flags) {
 }
 
 Result<void> revoke(const InviteFlags& flags) {
-  const auto folder = folder_of(flags.run);
+  const auto folder = keyed_folder(flags.run);
   if (!folder) return std::unexpected(folder.error());
   const auto id = from_hex(flags.id, kInviteIdBytes);
   if (!id)

@@ -11,22 +11,18 @@ namespace swarmline {
 namespace {
 
 Result<void> show_keys(const std::string& text) {
-  auto target = find_run(text);
-  if (!target) return std::unexpected(std::move(target).error());
-  if (!target->folder)
-    return fail(ErrorCode::kUserMistake,
-                fmt::format("{}: expected a run folder on this machine", text));
-  const RunFolder& folder = *target->folder;
-  const auto key = load_key(folder.run_key());
+  const auto folder = find_run_folder(text);
+  if (!folder) return std::unexpected(folder.error());
+  const auto key = load_key(folder->run_key());
   if (!key && key.error().code == ErrorCode::kNotFound) {
     std::printf("%s has no key: its links have stayed within this machine\n",
-                folder.path().c_str());
+                folder->path().c_str());
     return {};
   }
   if (!key) return std::unexpected(key.error());
-  const auto book = read_invites(folder);
+  const auto book = read_invites(*folder);
   if (!book) return std::unexpected(book.error());
-  std::printf("run     %s  %s\n", to_string(key->hash()).c_str(), folder.run_key().c_str());
+  std::printf("run     %s  %s\n", to_string(key->hash()).c_str(), folder->run_key().c_str());
   for (const Invite& invite : book->invites())
     for (const KeyHash& admitted : invite.admitted)
       std::printf("%-8s%s  by invite %s\n", std::string(to_string(invite.scope)).c_str(),

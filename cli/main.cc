@@ -34,6 +34,7 @@ constexpr const char* kExamples =
 On several machines:
   swarmline coordinator run.toml                on one of them
   swarmline peer --join 'swarm1...@HOST:PORT'   on each machine that helps: what the first prints
+  swarmline relay --join 'swarm1...@HOST:PORT'  for peers that can't reach each other
   swarmline invite runs/NAME --ttl 1h --uses 3  another string to join by
   swarmline keys runs/NAME                      what the run is known by, and who has come
 
@@ -71,6 +72,7 @@ int run(int argc, char** argv) {
   add_launch_command(app, exit_code);
   add_coordinator_command(app, exit_code, make_tcp_network);
   add_peer_command(app, exit_code, make_tcp_network);
+  add_relay_command(app, exit_code);
   add_status_command(app, exit_code);
   add_stop_command(app, exit_code);
   add_invite_command(app, exit_code);
@@ -85,6 +87,7 @@ int run(int argc, char** argv) {
   add_tapped_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
+  add_help_command(app, exit_code);
 
   try {
     app.parse(argc, argv);

@@ -100,8 +100,11 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
       ->type_name("LEVEL");
   add_peer_flags(*command, flags->machine);
   command->footer(
-      "The coordinator sends the run's config and chooses the stage; a peer of stage 0 reads the\n"
-      "data, whose files must be at the same paths on its machine, below --data-root.\n"
+      "The coordinator sends the run's config and chooses the stage. Peers of stage 0 read the "
+      "data:\n"
+      "files with the same names and contents as the coordinator's, at the same paths or in "
+      "--data.\n"
+      "A machine without them serves another stage; one with other contents is refused.\n"
       "What stands on a command line every user of the machine may read: a file, the standard "
       "input\n"
       "or SWARMLINE_JOIN keep a join string to oneself.\n"

@@ -64,8 +64,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 
 if(SWARMLINE_SANITIZE STREQUAL "address")
-  # AddressSanitizer sees what object-size looks for; that is a third of the time to compile.
-  set(swarmline_sanitize_flags -fsanitize=address,undefined -fno-sanitize=object-size
+  # AddressSanitizer sees what object-size and null look for, and no class here is cast down its
+  # hierarchy unchecked (vptr): together they are two fifths of the time to compile.
+  set(swarmline_sanitize_flags -fsanitize=address,undefined -fno-sanitize=object-size,null,vptr
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_compile_options(${swarmline_sanitize_flags})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

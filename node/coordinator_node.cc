@@ -11,6 +11,7 @@
 #include "console/exit_codes.h"
 #include "engine/config/link_security.h"
 #include "engine/config/load.h"
+#include "node/cache_folder.h"
 #include "node/descriptors.h"
 
 namespace swarmline {
@@ -69,10 +70,16 @@ Result<void> CoordinatorNode::open() {
   auto data = open_run_data(config, true);
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
-  store_ = open_control_store(runtime_, {.etcd = config.run.etcd,
-                                         .run_folder = folder_.path(),
-                                         .run = config.run.name,
-                                         .lease = from_seconds(config.run.etcd_lease_seconds)});
+  SWARMLINE_TRY(list_data(*data_, hashes_folder()));
+  auto store = open_control_store(
+      runtime_, {.etcd = config.run.etcd,
+                 .run_folder = folder_.path(),
+                 .run = config.run.name,
+                 .lease = from_seconds(config.run.etcd_lease_seconds),
+                 .etcd_tls = {config.security.etcd_authority, config.security.etcd_certificate,
+                              config.security.etcd_key}});
+  if (!store) return std::unexpected(std::move(store).error());
+  store_ = std::move(*store);
   make_leadership();
   return options_.standby ? Result<void>() : take_the_lead();
 }
@@ -213,6 +220,7 @@ Result<void> CoordinatorNode::lead() {
             }
           },
       .checkpoints = &source_,
+      .data = data_->manifest,
   };
   if (link_guard_)
     options.certify = [guard = link_guard_](const std::string& run_id, const Seat& seat,

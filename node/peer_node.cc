@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "node/cache_folder.h"
 #include "node/descriptors.h"
-#include "node/run_data.h"
 
 namespace swarmline {
 namespace {
@@ -15,14 +15,6 @@ constexpr Duration kLinger = std::chrono::milliseconds(300);
 
 Duration from_ms(double ms) {
   return from_seconds(ms / 1000);
-}
-
-// The config is the coordinator's, the files are this machine's.
-Result<std::unique_ptr<MicrobatchSource>> open_source(const RunConfig& config,
-                                                      const std::string& root) {
-  auto dataset = open_dataset(config, root.empty() ? "." : root);
-  if (!dataset) return std::unexpected(std::move(dataset).error());
-  return make_dataset_source(config, std::move(*dataset));
 }
 
 CpuDeviceOptions device_options(const PeerNodeOptions& options) {
@@ -42,6 +34,7 @@ PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
     : runtime_(runtime),
       options_(std::move(options)),
       on_finished_(std::move(on_finished)),
+      data_(options_.machine, hashes_folder()),
       device_(runtime_, device_options(options_)),
       part_folder_(runtime_) {
   SWARMLINE_CHECK(!options_.coordinators.empty());
@@ -63,6 +56,10 @@ Result<void> PeerNode::open() {
     on_certificate = [guard = options_.guard](const std::string& certificate) {
       guard->take_certificate(certificate);
     };
+  // The config is the coordinator's, the files are this machine's.
+  std::function<HeldData(const DataManifest&)> compare;
+  if (!options_.make_source)
+    compare = [this](const DataManifest& manifest) { return data_.compare(manifest); };
   peer_.emplace(
       runtime_, *network_, device_,
       StagePeerOptions{
@@ -70,10 +67,10 @@ Result<void> PeerNode::open() {
           .standby = {coordinators.begin() + 1, coordinators.end()},
           .machine = options_.machine,
           .name = options_.name,
+          .compare_data = std::move(compare),
           .make_source = options_.make_source
                              ? options_.make_source
-                             : [root = options_.machine.data_root](
-                                   const RunConfig& config) { return open_source(config, root); },
+                             : [this](const RunConfig& config) { return data_.open(config); },
           .make_model = options_.make_model,
           .make_wiring = {},
           .on_certificate = std::move(on_certificate),
@@ -85,6 +82,16 @@ Result<void> PeerNode::open() {
         }));
       });
   return {};
+}
+
+void PeerNode::request_drain() {
+  data_.give_up();
+  peer_->request_drain(kPeerNotice);
+}
+
+void PeerNode::request_stop() {
+  data_.give_up();
+  peer_->request_stop();
 }
 
 void PeerNode::start() {

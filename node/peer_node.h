@@ -19,6 +19,7 @@
 #include "node/admission/peer_guard.h"
 #include "node/network_factory.h"
 #include "node/part_folder.h"
+#include "node/peer_data.h"
 #include "pipeline/stage/stage_peer.h"
 
 namespace swarmline {
@@ -48,14 +49,15 @@ class PeerNode {
   Result<void> open();
   void start();  // after open()
   // Its machine goes soon: takes nothing new, hands in what it holds, leaves.
-  void request_drain() { peer_->request_drain(kPeerNotice); }
-  void request_stop() { peer_->request_stop(); }
+  void request_drain();
+  void request_stop();
   const StagePeer& peer() const { return *peer_; }
 
  private:
   AsioRuntime& runtime_;
   PeerNodeOptions options_;
   std::function<void(PeerOutcome)> on_finished_;
+  PeerData data_;
   CpuDevice device_;
   SharedPartFolder part_folder_;
   std::unique_ptr<Network> network_;

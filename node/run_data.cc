@@ -4,10 +4,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "engine/data/sequence_order.h"
 
 namespace swarmline {
 namespace {
+
+constexpr std::uint64_t kWorthALine = 1 * kGiB;  // it takes a second
 
 class DatasetSource final : public MicrobatchSource {
  public:
@@ -29,12 +33,14 @@ class DatasetSource final : public MicrobatchSource {
 
 }  // namespace
 
-Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root) {
+Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root,
+                                  std::vector<std::string> paths) {
   return TokenDataset::open({.data = config.data,
                              .sequence = config.batch.sequence,
                              .seed = config.run.seed,
                              .vocab = config.model.vocab,
-                             .root = root});
+                             .root = root,
+                             .paths = std::move(paths)});
 }
 
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset) {
@@ -64,6 +70,16 @@ Result<RunData> open_run_data(const RunConfig& config, bool with_entropy) {
                  .model = std::move(*model),
                  .eval_sequences = sequences,
                  .entropy = entropy};
+}
+
+Result<void> list_data(RunData& data, const std::string& hashes) {
+  if (data.dataset.file_bytes() > kWorthALine)
+    log(LogLevel::kInfo, "reading {} bytes of data for their SHA-256; it is remembered in {}",
+        data.dataset.file_bytes(), hashes.empty() ? "no place" : hashes);
+  auto manifest = manifest_of(data.dataset, FileHashes(hashes));
+  if (!manifest) return std::unexpected(std::move(manifest).error());
+  data.manifest = std::make_shared<DataManifest>(std::move(*manifest));
+  return {};
 }
 
 }  // namespace swarmline

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/data/data_entropy.h"
+#include "engine/data/data_manifest.h"
 #include "engine/data/token_dataset.h"
 #include "engine/model/model_spec.h"
 #include "pipeline/source/microbatch_source.h"
@@ -15,7 +18,9 @@
 namespace swarmline {
 
 // `root`: nothing that does not lie below it is read; empty: anything is.
-Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root = {});
+// `paths`: these files, whatever the config names.
+Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root = {},
+                                  std::vector<std::string> paths = {});
 
 // Held-out sequences of one evaluation: at most [eval] sequences_max, whole microbatches.
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset);
@@ -30,8 +35,12 @@ struct RunData {
   ModelSpec model;
   std::uint64_t eval_sequences = 0;
   DataEntropy entropy;
+  // What peers compare theirs with; null until list_data() has read all of it.
+  std::shared_ptr<const DataManifest> manifest = nullptr;
 };
 // `with_entropy`: reads up to kEntropySampleBytesMax of each split.
 Result<RunData> open_run_data(const RunConfig& config, bool with_entropy);
+// `hashes`: the folder where those of large files are remembered.
+Result<void> list_data(RunData& data, const std::string& hashes);
 
 }  // namespace swarmline

@@ -210,6 +210,14 @@ Result<RunTarget> find_run(const std::string& text) {
   return RunTarget{.address = std::move(*address), .folder = std::nullopt};
 }
 
+Result<RunFolder> find_run_folder(const std::string& text) {
+  auto target = find_run(text);
+  if (!target) return std::unexpected(std::move(target).error());
+  if (target->folder) return *target->folder;
+  return fail(ErrorCode::kUserMistake,
+              fmt::format("{}: expected a run folder on this machine", text));
+}
+
 Result<Address> live_address(const RunTarget& target) {
   if (target.address) return *target.address;
   return target.folder->read_address();

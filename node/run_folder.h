@@ -80,6 +80,8 @@ struct RunTarget {
   std::shared_ptr<LinkGuard> guard = nullptr;  // of a join string
 };
 Result<RunTarget> find_run(const std::string& text);
+// For what only the run's own machine can do: a run folder, or nothing. kUserMistake for the rest.
+Result<RunFolder> find_run_folder(const std::string& text);
 // The address of a run that is there to answer.
 Result<Address> live_address(const RunTarget& target);
 // What is shown to whoever answers there; null: nothing, its links are plain.

@@ -119,15 +119,19 @@ std::string describe(const RunStatus& status) {
                   status.sentence.empty() ? "" : " (" + status.sentence + ")", plain_line(status));
   if (status.era > 0) out += fmt::format("  {}\n", status.era_sentence);
   if (!status.journal.empty()) out += fmt::format("  {}\n", status.journal);
+  if (!status.refused.empty() && !status.over()) out += fmt::format("  {}\n", status.refused);
   for (const StageStatus& stage : status.stages) {
     out += fmt::format("  stage {}  layers [{}, {})\n", stage.stage, stage.first_layer,
                        stage.last_layer);
     for (const PeerStatus& peer : stage.peers) {
-      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %\n",
+      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}\n",
                          peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
-                         100 * peer.busy);
+                         100 * peer.busy, peer.reach == "no" ? "  takes no connections" : "");
     }
   }
+  for (const RelayStatus& relay : status.relays)
+    out += fmt::format("  relay {} at {}: {} links, {:.1f} MB passed on\n", relay.name,
+                       relay.address, relay.links, static_cast<double>(relay.bytes) * 1e-6);
   out += boundary_lines(status);
   if (!status.checkpoint.empty()) out += fmt::format("  checkpoint {}\n", status.checkpoint);
   return out;

@@ -18,6 +18,7 @@
 #include "engine/store/files.h"
 #include "node/admin_client.h"
 #include "node/child_process.h"
+#include "node/process_log.h"
 #include "node/summary.h"
 #include "node/supervised_process.h"
 #include "pipeline/protocol/run_status.h"
@@ -36,8 +37,6 @@ constexpr Duration kJoinVerdict = std::chrono::seconds(2);
 constexpr Duration kPeersLeave = std::chrono::seconds(5);  // after the coordinator ended
 // From a peer's start to its seat. Counted in ticks: none pass while this process is stopped.
 constexpr int kJoinTicks = std::chrono::seconds(60) / kTick;
-constexpr std::uint64_t kLogBytesMax = 64 << 20;  // of a guilty log
-constexpr std::size_t kTailLines = 12;
 
 constexpr const char* kNoteRunning =
     "Ctrl-C: finish the step, write a checkpoint, end.  Twice: leave at once.";
@@ -59,16 +58,6 @@ bool may_pass(int code) {
 std::string how_it_ended(int code) {
   return is_signal(code) ? fmt::format("was ended by signal {}", code - 128)
                          : fmt::format("ended with code {}", code);
-}
-
-std::string tail_of(const std::string& path) {
-  auto text = read_text_file(path, kLogBytesMax);
-  if (!text) return {};
-  std::size_t at = text->size();
-  for (std::size_t lines = 0; at > 0 && lines <= kTailLines; --at) {
-    if ((*text)[at - 1] == '\n' && ++lines > kTailLines) break;
-  }
-  return text->substr(at);
 }
 
 class Supervisor {
@@ -127,6 +116,7 @@ class Supervisor {
   std::optional<std::uint64_t> printed_step_;
   std::string printed_state_;
   std::string printed_journal_;
+  std::string said_refused_;
   std::uint64_t printed_era_ = 0;
   Instant printed_at_{};
   std::string news_;  // on the screen, until
@@ -377,6 +367,8 @@ void Supervisor::take_status(std::string_view json) {
   // It had started when the last peer ended: the coordinator knows why.
   if (trains && !std::exchange(started_, true) && verdict_deadline_)
     verdict_deadline_ = runtime_.now() + kCoordinatorVerdict;
+  if (status_.refused != std::exchange(said_refused_, status_.refused) && !said_refused_.empty())
+    say(said_refused_);
   show();
 }
 
@@ -434,6 +426,11 @@ void Supervisor::show_failure() {
   }
   if (guilty_.empty()) return;
   const std::string path = options_.folder.log_of(guilty_);
+  const std::string why = may_pass(guilty_code_) ? "" : last_word(path);
+  if (!why.empty()) {
+    std::fprintf(stderr, "swarmline: %s: %s\n", guilty_.c_str(), why.c_str());
+    return;
+  }
   std::fprintf(stderr, "swarmline: %s ended with code %d; the end of %s:\n", guilty_.c_str(),
                guilty_code_, path.c_str());
   std::fputs(tail_of(path).c_str(), stderr);
@@ -450,7 +447,8 @@ int Supervisor::conclude() {
     std::printf("left at once; what was committed is in %s\n", options_.folder.path().c_str());
     return exit_code_;
   }
-  if (!coordinator_code_ && guilty_code_ == kExitUserMistake) exit_code_ = kExitUserMistake;
+  if (!coordinator_code_ && (guilty_code_ == kExitUserMistake || guilty_code_ == kExitRefused))
+    exit_code_ = guilty_code_;
   if (exit_code_ != kExitDone) {
     show_failure();
     return exit_code_;

@@ -23,7 +23,7 @@ struct Work {
 };
 // Service times of one layer on a V100 (12 for the shared one) that reproduce the paper's table of
 // utilizations, and an 8-bit tensor at 500 Mb/s: recalled, unverified.
-constexpr Work kWorks[] = {
+const Work kWorks[] = {
     {"GPT-3 layer: 157 + 313 ms, tensor 101 ms", {157ms, 313ms, 0}, 101ms},
     {"xxlarge layer x 4 rows: 77 + 153 ms, tensor 134 ms", {77ms, 153ms, 0}, 134ms},
     {"12 shared layers: 230 + 460 ms, tensor 34 ms", {230ms, 460ms, 0}, 34ms},

@@ -189,6 +189,10 @@ struct NetSection {
 struct SecuritySection {
   bool insecure = false;  // true: links beyond this machine are neither authenticated nor sealed
   bool loopback = false;  // true: all are, those within this machine, too
+  // PEM files on the coordinator's machine; no authority: etcd is spoken to in clear text.
+  std::string etcd_authority;
+  std::string etcd_certificate;
+  std::string etcd_key;
   bool operator==(const SecuritySection&) const = default;
 };
 
@@ -228,7 +232,8 @@ struct PeerConfig {
   std::uint64_t shadow_memory_bytes = 0;  // for stages it follows or has lost; 0: no bound
   std::string listen = "127.0.0.1:0";
   std::string advertise;              // empty: what listen bound
-  std::string data_root;              // empty: the current folder
+  std::string data;                   // folder of the run's data here; empty: as the coordinator's
+  std::string data_root;              // empty: `data`, else the current folder
   double join_patience_seconds = 30;  // it tries so long while no coordinator answers
   std::string zone;
   double price = 0;               // per hour

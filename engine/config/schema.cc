@@ -342,6 +342,13 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(security, loopback), flag(),
    "true: links are authenticated and sealed within this machine, too, and whatever `insecure` "
    "says.", "", true},
+  {RUN(security, etcd_authority), text(),
+   "etcd is spoken to over HTTPS: a PEM file, on the coordinator's machine, with the authority "
+   "whose certificates its members show; empty: in clear text."},
+  {RUN(security, etcd_certificate), text(),
+   "A PEM file with the certificate that is shown to etcd; empty: none is."},
+  {RUN(security, etcd_key), text(),
+   "The PEM file of its key, which only its owner may read."},
 
   {RUN(log, level), one_of(kLogLevels),
    "Least serious line that is written."},
@@ -361,9 +368,13 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
    "HOST:PORT for other peers; port 0: chosen by the system."},
   {PEER("advertise", advertise), text(),
    "HOST:PORT that others reach this peer at. Empty: what listen bound.", "\"192.0.2.7:4700\""},
+  {PEER("data", data), text(),
+   "The folder that has the run's data on this machine: the files have the names that they have "
+   "below the folder common to all at the coordinator. Empty: the paths are the same.",
+   "\"/mnt/ssd/corpus\""},
   {PEER("data_root", data_root), text(),
    "The folder below which the peer reads data, whatever the run's config says; links that lead "
-   "out of it do not count. Empty: the current folder.", "\"/srv/data\""},
+   "out of it do not count. Empty: `data`, else the current folder.", "\"/srv/data\""},
   {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
    "A newcomer tries so long while no coordinator answers; then it ends."},
   {PEER("zone", zone), text(),

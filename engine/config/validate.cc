@@ -304,6 +304,14 @@ Problem check_etcd(const RunConfig& config) {
                    config.run.etcd.size(), kMembersMax);
   for (const std::string& member : config.run.etcd)
     if (!parse_endpoint(member)) return bad_endpoint("run.etcd", member);
+  const SecuritySection& security = config.security;
+  if (security.etcd_certificate.empty() != security.etcd_key.empty())
+    return problem({"security.etcd_certificate", "security.etcd_key"},
+                   "found one without the other, expected a certificate and its key; name both");
+  if (security.etcd_authority.empty() && !security.etcd_certificate.empty())
+    return problem({"security.etcd_authority", "security.etcd_certificate"},
+                   "found a certificate for etcd and no authority, expected the authority whose "
+                   "certificates etcd's members show; name its file");
   return {};
 }
 

@@ -8,15 +8,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/rng.h"
 #include "engine/data/token_file.h"
 
 namespace swarmline {
 
 namespace {
-
-constexpr std::size_t kFingerprintSampleBytes = 4096;  // at each end of every file
 
 std::int32_t load_token(const std::byte* at, std::uint32_t token_bytes) {
   std::uint32_t token = 0;
@@ -35,10 +32,10 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
   SWARMLINE_CHECK(options.sequence > 0);
   TokenDataset dataset;
   dataset.sequence_ = options.sequence;
-  SWARMLINE_TRY(dataset.open_files(options));
+  dataset.byte_kind_ = options.data.kind == DataKind::kBytes;
+  SWARMLINE_TRY(options.paths.empty() ? dataset.open_files(options) : dataset.open_paths(options));
   SWARMLINE_TRY(dataset.find_vocab(options.vocab));
   SWARMLINE_TRY(dataset.split(options));
-  dataset.take_fingerprint();
   return dataset;
 }
 
@@ -72,7 +69,6 @@ Result<void> TokenDataset::open_files(const DatasetOptions& options) {
   if (data.files.empty()) {
     return mistake("[data] files is empty: name at least one file or glob to train on");
   }
-  byte_kind_ = data.kind == DataKind::kBytes;
   std::set<std::string> seen;
   for (const std::string& pattern : data.files) {
     SWARMLINE_TRY(check_below(before_wildcards(pattern), options.root));
@@ -100,6 +96,14 @@ Result<void> TokenDataset::open_files(const DatasetOptions& options) {
   }
   if (segments_.empty())
     return mistake("[data] files: all files that match are empty or beyond bytes_max");
+  return {};
+}
+
+Result<void> TokenDataset::open_paths(const DatasetOptions& options) {
+  for (const std::string& path : options.paths) {
+    SWARMLINE_TRY(check_below(path, options.root));
+    SWARMLINE_TRY(add_file(options.data, path, false));
+  }
   return {};
 }
 
@@ -206,17 +210,14 @@ Result<void> TokenDataset::split(const DatasetOptions& options) {
   return {};
 }
 
-void TokenDataset::take_fingerprint() {
-  RollingHash hash;
-  hash.add(byte_kind_ ? 1 : 2);
-  hash.add(sequence_);
-  for (const Segment& segment : segments_) {
-    const std::size_t sample = std::min(segment.bytes.size(), kFingerprintSampleBytes);
-    hash.add(segment.tokens);
-    hash.add(segment.bytes.first(sample));
-    hash.add(segment.bytes.last(sample));
-  }
-  fingerprint_ = hash.value();
+std::vector<TokenDataset::UsedFile> TokenDataset::used_files() const {
+  std::vector<UsedFile> files;
+  files.reserve(segments_.size());
+  for (const Segment& segment : segments_)
+    files.push_back({.path = segment.file->path(),
+                     .bytes = segment.file->bytes().size(),
+                     .used = segment.header_bytes + segment.bytes.size()});
+  return files;
 }
 
 Result<void> TokenDataset::read(std::uint64_t number, std::span<std::int32_t> tokens,

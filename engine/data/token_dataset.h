@@ -38,6 +38,7 @@ struct DatasetOptions {
   std::uint64_t seed = 0;      // the run's
   std::uint32_t vocab = 0;     // the model's; 0: what the data needs (tokens: by reading them all)
   std::string root;            // nothing is read that does not lie below it; empty: anything is
+  std::vector<std::string> paths = {};  // these files in this order, whatever `data` names
 };
 
 class TokenDataset {
@@ -64,9 +65,12 @@ class TokenDataset {
   Result<void> read(std::uint64_t number, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const;
 
-  // Of sizes, kind, sequence length and samples of every file: machines that feed one run must
-  // agree.
-  std::uint64_t fingerprint() const { return fingerprint_; }
+  struct UsedFile {
+    std::string path;
+    std::uint64_t bytes = 0;  // of the file
+    std::uint64_t used = 0;   // of these, from the beginning: header and tokens
+  };
+  std::vector<UsedFile> used_files() const;  // in the order of the stream
 
  private:
   // A file's part of the stream: [first_token, first_token + tokens), an end-of-document included.
@@ -81,11 +85,11 @@ class TokenDataset {
 
   TokenDataset() : split_(1, 0) {}
   Result<void> open_files(const DatasetOptions& options);
+  Result<void> open_paths(const DatasetOptions& options);
   Result<void> add_file(const DataSection& data, const std::string& path, bool from_glob);
   Result<void> find_vocab(std::uint32_t model_vocab);
   Result<void> split(const DatasetOptions& options);
   static Result<void> check_below(const std::string& path, const std::string& root);
-  void take_fingerprint();
   Result<void> read_stream(std::uint64_t first, std::span<std::int32_t> out) const;
   Result<void> copy_tokens(const Segment& segment, std::uint64_t first,
                            std::span<std::int32_t> out) const;
@@ -99,7 +103,6 @@ class TokenDataset {
   std::uint32_t sequence_ = 0;
   std::uint64_t held_out_ = 0;
   IndexPermutation split_;
-  std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace swarmline

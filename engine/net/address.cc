@@ -44,4 +44,14 @@ Result<Address> parse_address(std::string_view text) {
   return Address{std::string(host), port};
 }
 
+// Whoever listens on all its addresses is reached at the one that it dialled from.
+std::string seen_from(const Connection& connection, const std::string& advertised) {
+  auto address = parse_address(advertised);
+  const std::string own = connection.local_host();
+  if (!address || own.empty() || (address->host != "0.0.0.0" && address->host != "::"))
+    return advertised;
+  address->host = own;
+  return to_string(*address);
+}
+
 }  // namespace swarmline

@@ -40,6 +40,13 @@ struct Address {
 std::string to_string(const Address& address);
 Result<Address> parse_address(std::string_view text);  // "host:port", "[::1]:port"
 
+// Two ends that can't dial each other meet at a relay: both show it one ticket (relay_door.h).
+struct Meeting {
+  Address relay;
+  std::string ticket;
+  bool dials = false;  // this end is the one that would have dialled
+};
+
 // What a connection takes from its other end, and keeps for it.
 struct ConnectionBounds {
   FrameRoom (*room)(std::uint16_t kind) = [](std::uint16_t) { return FrameRoom{}; };
@@ -86,6 +93,8 @@ class Connection {
   // empty: unknown.
   virtual std::string local_host() const { return {}; }
 };
+// `advertised`, where its host is all of this end's addresses: the one that this link begins at.
+std::string seen_from(const Connection& connection, const std::string& advertised);
 
 class Network {
  public:
@@ -99,6 +108,8 @@ class Network {
   // kDeadline, kPeerGone (refused), kNotFound (name), kIo (this end can open no connection, whoever
   // the other is). `on_connected` is called exactly once.
   virtual void connect(const Address& address, Duration timeout, Connected on_connected) = 0;
+  // The same as connect() for the end that dials; for the other one as if it had been dialled.
+  virtual void meet(const Meeting& meeting, Duration timeout, Connected on_connected) = 0;
   virtual void stop_listening() = 0;
 };
 

@@ -22,6 +22,7 @@
 #include "base/units.h"
 #include "engine/runtime/runtime.h"
 #include "engine/store/async_journal.h"
+#include "engine/store/etcd_tls.h"
 
 namespace swarmline {
 
@@ -52,9 +53,10 @@ struct ControlStoreOptions {
   std::string run_folder;         // of the embedded store
   std::string run;                // the run's name: what its keys in etcd begin with
   Duration lease = std::chrono::seconds(5);
+  EtcdTlsFiles etcd_tls = {};
 };
-// The runtime outlives it.
-std::unique_ptr<ControlStore> open_control_store(Runtime& runtime,
-                                                 const ControlStoreOptions& options);
+// The runtime outlives it. kUserMistake: a file of `etcd_tls` is not what it should be.
+Result<std::unique_ptr<ControlStore>> open_control_store(Runtime& runtime,
+                                                         const ControlStoreOptions& options);
 
 }  // namespace swarmline

@@ -8,6 +8,8 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/json/serialize.hpp>
@@ -115,46 +117,104 @@ std::string etcd_prefix_end(std::string prefix) {
   return prefix;
 }
 
+namespace {
+
+// A connection in clear text, or TLS over it: one type, so that HTTP is instantiated once.
+class MaybeTlsStream {
+ public:
+  using executor_type = beast::tcp_stream::executor_type;
+  explicit MaybeTlsStream(asio::io_context& context) : plain_(context) {}
+
+  executor_type get_executor() { return plain_.get_executor(); }
+  beast::tcp_stream& plain() { return plain_; }
+  void use_plain() { sealed_.reset(); }
+  asio::ssl::stream<beast::tcp_stream&>& use_tls(asio::ssl::context& tls) {
+    return sealed_.emplace(plain_, tls);
+  }
+  template <typename Buffers, typename Handler>
+  auto async_read_some(const Buffers& buffers, Handler&& handler) {
+    return sealed_ ? sealed_->async_read_some(buffers, std::forward<Handler>(handler))
+                   : plain_.async_read_some(buffers, std::forward<Handler>(handler));
+  }
+  template <typename Buffers, typename Handler>
+  auto async_write_some(const Buffers& buffers, Handler&& handler) {
+    return sealed_ ? sealed_->async_write_some(buffers, std::forward<Handler>(handler))
+                   : plain_.async_write_some(buffers, std::forward<Handler>(handler));
+  }
+
+ private:
+  beast::tcp_stream plain_;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> sealed_;
+};
+
+}  // namespace
+
 // Blocking calls with a deadline: asynchronous ones on an io_context of their own.
 class EtcdClient::Connection {
  public:
-  explicit Connection(EtcdEndpoint endpoint)
-      : endpoint_(std::move(endpoint)), resolver_(context_), stream_(context_) {}
+  Connection(EtcdEndpoint endpoint, EtcdTls tls)
+      : endpoint_(std::move(endpoint)),
+        tls_(std::move(tls)),
+        resolver_(context_),
+        stream_(context_) {}
 
   Result<std::string> post(std::string_view path, std::string body, Duration time) {
-    std::optional<beast::error_code> error;
-    const auto ended = [&error](beast::error_code code, auto&&...) { error = code; };
-    const auto wait = [&] {
-      context_.restart();
-      context_.run();
-      return error && !*error;
-    };
-    stream_.expires_after(time);
+    stream_.plain().expires_after(time);
     if (!connected_) {
-      asio::ip::tcp::resolver::results_type found;
-      resolver_.async_resolve(endpoint_.host, endpoint_.port, [&](auto code, auto results) {
-        error = code;
-        found = std::move(results);
-      });
-      context_.restart();
-      context_.run_for(time);
-      if (!error) resolver_.cancel(), context_.run();
-      if (*error) return failed(*error);
-      stream_.async_connect(found, ended);
-      if (!wait()) return failed(*error);
-      connected_ = true;
+      if (auto made = connect(time); !made) return std::unexpected(made.error());
     }
     http::request<http::string_body> request(http::verb::post, std::string(path), 11);
     request.set(http::field::host, endpoint_.host + ":" + endpoint_.port);
     request.set(http::field::content_type, "application/json");
     request.body() = std::move(body);
     request.prepare_payload();
-    http::async_write(stream_, request, ended);
-    if (!wait()) return failed(*error);
+    return exchange(request);
+  }
+
+ private:
+  // Runs what was begun until it has ended; false: with an error.
+  bool wait() {
+    context_.restart();
+    context_.run();
+    return error_ && !*error_;
+  }
+  auto ends() {
+    error_.reset();
+    return [this](beast::error_code code, auto&&...) { error_ = code; };
+  }
+
+  Result<void> connect(Duration time) {
+    asio::ip::tcp::resolver::results_type found;
+    error_.reset();
+    resolver_.async_resolve(endpoint_.host, endpoint_.port, [&](auto code, auto results) {
+      error_ = code;
+      found = std::move(results);
+    });
+    context_.restart();
+    context_.run_for(time);
+    if (!error_) resolver_.cancel(), context_.run();
+    if (*error_) return std::unexpected(failed());
+    stream_.use_plain();
+    stream_.plain().async_connect(found, ends());
+    if (!wait()) return std::unexpected(failed());
+    if (tls_) {
+      auto& sealed = stream_.use_tls(*tls_);
+      sealed.set_verify_callback(asio::ssl::host_name_verification(endpoint_.host));
+      SSL_set_tlsext_host_name(sealed.native_handle(), endpoint_.host.c_str());
+      sealed.async_handshake(asio::ssl::stream_base::client, ends());
+      if (!wait()) return std::unexpected(failed());
+    }
+    connected_ = true;
+    return {};
+  }
+
+  Result<std::string> exchange(const http::request<http::string_body>& request) {
+    http::async_write(stream_, request, ends());
+    if (!wait()) return std::unexpected(failed());
     http::response_parser<http::string_body> answer;
     answer.body_limit(kAnswerBytesMax);
-    http::async_read(stream_, buffer_, answer, ended);
-    if (!wait()) return failed(*error);
+    http::async_read(stream_, buffer_, answer, ends());
+    if (!wait()) return std::unexpected(failed());
     if (!answer.keep_alive()) connected_ = false;
     // The gateway gives errors as JSON with a sentence; what is none has one in its status line.
     const auto status = answer.get().result_int();
@@ -163,25 +223,26 @@ class EtcdClient::Connection {
     return std::move(answer.get().body());
   }
 
- private:
-  Result<std::string> failed(const beast::error_code& code) {
+  Error failed() {
     connected_ = false;
-    return fail(ErrorCode::kIo,
-                code == beast::error::timeout || code == asio::error::operation_aborted
-                    ? "no answer in time"
-                    : code.message());
+    const beast::error_code code = error_.value_or(beast::error::timeout);
+    return {ErrorCode::kIo, code == beast::error::timeout || code == asio::error::operation_aborted
+                                ? "no answer in time"
+                                : code.message()};
   }
 
   EtcdEndpoint endpoint_;
+  EtcdTls tls_;
   asio::io_context context_;
   asio::ip::tcp::resolver resolver_;
-  beast::tcp_stream stream_;
+  MaybeTlsStream stream_;
   beast::flat_buffer buffer_;
+  std::optional<beast::error_code> error_;  // of what ended last
   bool connected_ = false;
 };
 
-EtcdClient::EtcdClient(std::vector<EtcdEndpoint> endpoints, Duration deadline)
-    : endpoints_(std::move(endpoints)), deadline_(deadline) {
+EtcdClient::EtcdClient(std::vector<EtcdEndpoint> endpoints, Duration deadline, EtcdTls tls)
+    : endpoints_(std::move(endpoints)), deadline_(deadline), tls_(std::move(tls)) {
   SWARMLINE_CHECK(!endpoints_.empty());
 }
 EtcdClient::~EtcdClient() = default;
@@ -192,7 +253,7 @@ Result<json::value> EtcdClient::call(std::string_view path, const json::value& r
   std::string why;
   for (std::size_t i = 0; i < tries; ++i) {
     const EtcdEndpoint& endpoint = endpoints_[current_];
-    if (!connection_) connection_ = std::make_unique<Connection>(endpoint);
+    if (!connection_) connection_ = std::make_unique<Connection>(endpoint, tls_);
     auto text = connection_->post(path, body, deadline_ / tries);
     if (text) {
       auto answer = parse_strict_json(*text, "etcd's answer");

@@ -1,8 +1,9 @@
-// Speaks to an etcd cluster (3.4 and later) through its JSON gateway.
+// Speaks to an etcd cluster (3.4 and later) through its JSON gateway, over HTTP or HTTPS.
 //   Ownership: one connection, kept while it works; owns its sockets.
 //   Thread:    one. Calls block for at most `deadline`, and try one endpoint after the other.
-//   Errors:    kIo: nobody answered in time, or etcd could not do it (no leader, its quota is full,
-//              too many requests, ...): its sentence. kRefused: the lease is not there any more.
+//   Errors:    kIo: nobody answered in time, the handshake failed, or etcd could not do it (no
+//              leader, its quota is full, too many requests, ...): its sentence. kRefused: the
+//              lease is not there any more.
 //   Bounds:    kAnswerBytesMax an answer.
 //   Source:    etcd 3.4, gRPC gateway and API reference v3.
 #pragma once
@@ -17,6 +18,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "engine/store/etcd_tls.h"
 
 namespace swarmline {
 
@@ -47,7 +49,7 @@ class EtcdClient {
  public:
   static constexpr std::size_t kAnswerBytesMax = 16 << 20;
 
-  EtcdClient(std::vector<EtcdEndpoint> endpoints, Duration deadline);
+  EtcdClient(std::vector<EtcdEndpoint> endpoints, Duration deadline, EtcdTls tls = nullptr);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
@@ -83,6 +85,7 @@ class EtcdClient {
   std::vector<EtcdEndpoint> endpoints_;
   std::size_t current_ = 0;
   Duration deadline_;
+  EtcdTls tls_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -18,11 +18,11 @@ constexpr int kRenewalsPerLease = 3;
 class EtcdStore final : public ControlStore {
  public:
   EtcdStore(Runtime& runtime, const std::vector<EtcdEndpoint>& endpoints, const std::string& run,
-            Duration lease)
+            Duration lease, const EtcdTls& tls)
       : runtime_(runtime),
-        client_(endpoints, std::min(kEtcdDeadline, lease)),
-        journal_client_(endpoints, std::min(kEtcdDeadline, lease)),
-        renewing_client_(endpoints, std::min(kEtcdDeadline, lease) / kRenewalsPerLease),
+        client_(endpoints, std::min(kEtcdDeadline, lease), tls),
+        journal_client_(endpoints, std::min(kEtcdDeadline, lease), tls),
+        renewing_client_(endpoints, std::min(kEtcdDeadline, lease) / kRenewalsPerLease, tls),
         prefix_("/swarmline/" + run + "/"),
         leader_key_(prefix_ + "leader"),
         lease_time_(lease) {}
@@ -107,8 +107,9 @@ class EtcdStore final : public ControlStore {
 }  // namespace
 
 std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<EtcdEndpoint> endpoints,
-                                              const std::string& run, Duration lease) {
-  return std::make_unique<EtcdStore>(runtime, endpoints, run, lease);
+                                              const std::string& run, Duration lease,
+                                              const EtcdTls& tls) {
+  return std::make_unique<EtcdStore>(runtime, endpoints, run, lease, tls);
 }
 
 }  // namespace swarmline

@@ -11,6 +11,7 @@
 namespace swarmline {
 
 std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<EtcdEndpoint> endpoints,
-                                              const std::string& run, Duration lease);
+                                              const std::string& run, Duration lease,
+                                              const EtcdTls& tls);
 
 }  // namespace swarmline

@@ -251,6 +251,14 @@ Result<void> write_text_file_atomically(const std::string& path, std::string_vie
   return file->finish();
 }
 
+Result<std::string> file_stamp(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return system_failure("stat", path, errno);
+  return fmt::format("{} {} {} {}.{} {}.{}", info.st_dev, info.st_ino, info.st_size,
+                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ctim.tv_sec,
+                     info.st_ctim.tv_nsec);
+}
+
 Result<void> make_folders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);

@@ -80,6 +80,8 @@ Result<void> make_folders(const std::string& path);
 bool file_exists(const std::string& path);  // a file or a folder
 bool is_folder(const std::string& path);
 Result<std::uint64_t> file_bytes(const std::string& path);
+// Which file it is, its size and its times of change, as text: another one once it is changed.
+Result<std::string> file_stamp(const std::string& path);
 // Names in a folder, sorted, without "." and "..".
 Result<std::vector<std::string>> list_folder(const std::string& path);
 // With everything in it; an absent one is fine.

@@ -2,7 +2,8 @@
 //   Who:       whoever holds the run's key, as "run"; who proves an invite's secret (invites.h), as
 //              the invite's scope says, "peer", "observer" or "admin". An invite's first use by a
 //              key is in the file of invites before it is admitted.
-//   Dialling:  peers, who have to show a seat that this run's key has signed.
+//   Dialling:  peers, who show a seat that this run's key has signed; one that has none yet is a
+//              newcomer, of whom the key alone is known.
 //   Ownership: runtime and worker outlive it. Thread: control thread; the file is read and written
 //              by the worker, a device of its own.
 //   Errors:    kRefused with a sentence; kIo where the file can't be written now: to come again.
@@ -23,6 +24,7 @@ namespace swarmline {
 
 // LinkFacts of who holds the run's key are admitted as this; the others as their invite says.
 inline constexpr std::string_view kRunLink = "run";
+inline constexpr std::string_view kNewcomerLink = "newcomer";
 
 class RunGuard final : public LinkGuard {
  public:

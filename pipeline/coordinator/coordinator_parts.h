@@ -10,11 +10,16 @@
 #include "pipeline/coordinator/members/arrivals.h"
 #include "pipeline/coordinator/members/audience.h"
 #include "pipeline/coordinator/members/balance_desk.h"
+#include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/first_bits.h"
 #include "pipeline/coordinator/members/gathering.h"
 #include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/members/reach_desk.h"
+#include "pipeline/coordinator/members/refusals.h"
+#include "pipeline/coordinator/members/relay_desk.h"
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/members/session_table.h"
 #include "pipeline/coordinator/members/vigil.h"
@@ -76,10 +81,12 @@ struct CoordinatorParts {
   EventLog events;
   Alarms alarms;
   Rulings rulings;
+  Refusals refusals;
   RunLifecycle life;
   SessionTable sessions;
   Outbox outbox;
   // ---- Pure ----
+  DataDesk data;
   Membership members;
   FailureDetector detector;
   RunSequence sequence;
@@ -95,6 +102,7 @@ struct CoordinatorParts {
   Leases leases;
   ReportIntake intake;
   StragglerDetector stragglers;
+  LinkProbe probe;
   CommitRound round;
   // ---- States ----
   StateTransfer states;
@@ -105,15 +113,17 @@ struct CoordinatorParts {
   // ---- Who comes, goes, and comes back ----
   Relocation relocation;
   EraBeginning beginning;
-  LinkProbe probe;
   Gathering gathering;
+  FirstBits first_bits;
   Recovery recovery;
   Resumption resumption;
   Vigil vigil;
+  RelayDesk relays;
+  ReachDesk reach;
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.
-  const std::array<RunObserver*, 12> observers;
+  const std::array<RunObserver*, 13> observers;
 };
 
 }  // namespace swarmline

@@ -102,6 +102,7 @@ void Reign::accept(std::shared_ptr<Connection> connection) {
 
 void Reign::on_closed(const SessionPtr& session, const Error& error) {
   parts_.sessions.closed(session);
+  if (!parts_.life.is_over()) parts_.relays.on_closed(session);
   if (!session->has_seat() || parts_.life.is_over() || !parts_.members.is_current(session->seat) ||
       parts_.recovery.is_awaited_again(*session))
     return;
@@ -131,6 +132,8 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
   switch (kind) {
     case MessageKind::kHello:
       return parts_.arrivals.on_hello(session, frame, std::move(respond));
+    case MessageKind::kRelayHello:
+      return parts_.relays.on_hello(session, frame, std::move(respond));
     case MessageKind::kClaim:
       if (parts_.recovery.hold(session, frame.wire_bytes(), [this, session, frame, respond] {
             on_request(session, frame, respond);
@@ -195,6 +198,7 @@ void Reign::on_stop_request(const SessionPtr& session, const Frame& frame,
 void Reign::on_message(const SessionPtr& session, const Frame& frame) {
   const MessageKind kind = kind_of(frame);
   if (parts_.life.is_over()) return;
+  if (parts_.relays.has(session)) return parts_.relays.on_message(session, frame);
   if (!session->has_seat()) {  // tools send requests only
     // Its Hello waits for the journal, and says nothing of what its peer did after it.
     if (session->said_hello && kind != MessageKind::kHeartbeat &&
@@ -249,8 +253,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
         if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
       });
     case MessageKind::kLeave:
-      return with(std::type_identity<wire::Leave>(),
-                  [&](const auto&) { parts_.relocation.on_leave(seat); });
+      return with(std::type_identity<wire::Leave>(), [&](const auto&) { on_leave(seat); });
     case MessageKind::kWantState:
       return with_either(std::type_identity<wire::WantState>(),
                          [&](const Seat& from, const auto&) { on_want_state(from); });
@@ -295,6 +298,12 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kSealMismatch:
       return with_serving(std::type_identity<wire::SealMismatch>(),
                           [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
+    case MessageKind::kCallMe:
+      return with(std::type_identity<wire::CallMe>(),
+                  [&](const auto& m) { parts_.reach.on_call_me(seat, m); });
+    case MessageKind::kOutOfReach:
+      return with(std::type_identity<wire::OutOfReach>(),
+                  [&](const auto& m) { parts_.reach.on_out_of_reach(seat, m); });
     case MessageKind::kGoodbye:
       return with_either(std::type_identity<wire::Goodbye>(), [&](const Seat& from, const auto& m) {
         on_goodbye(from, printable(m.reason(), Limits::reason_bytes_max));
@@ -317,6 +326,13 @@ void Reign::answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& b
 void Reign::on_want_state(const Seat& from) {
   if (parts_.shadows.has(from)) return parts_.standbys.on_want_state(from);
   if (!parts_.life.is<life::Forming>() && !parts_.members.serves(from)) parts_.states.want(from);
+}
+
+// Before a start it holds nothing that others lack.
+void Reign::on_leave(const Seat& seat) {
+  if (!parts_.life.is<life::Forming>()) return parts_.relocation.on_leave(seat);
+  SWARMLINE_MARK("reign.left_before_the_start");
+  parts_.rulings.lose(seat, "it left", Departure::kLeft);
 }
 
 void Reign::on_goodbye(const Seat& from, const std::string& reason) {
@@ -352,15 +368,6 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   parts_.detector.works_from(seat, parts_.alarms.now());
   parts_.gathering.ready(seat.peer);
   parts_.audit.say(seat, ready.version(), ready.state_digest());
-  if (const auto first = parts_.audit.first_to_differ(seat, ready.version())) {
-    SWARMLINE_MARK("reign.begins_with_other_bits");
-    parts_.rulings.lose(seat,
-                        fmt::format("{} and {} start from different parameters of stage {}: they "
-                                    "differ in their version of swarmline or libtorch, or in what "
-                                    "their processors compute",
-                                    to_string(*first), to_string(seat), seat.stage.value),
-                        Departure::kLeft);
-  }
 }
 
 void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
@@ -383,7 +390,7 @@ void Reign::on_stepped(const wire::Stepped& stepped) {
     SWARMLINE_MARK("reign.stepped_beyond_what_is_committed");
     return parts_.rulings.lose(
         seat, fmt::format("it says it applied step {}, which is not committed", stepped.version()),
-        Departure::kLeft);
+        Departure::kRefused);
   }
   Member& member = parts_.members.at(seat.peer);
   member.stepped = std::max(member.stepped, stepped.version());
@@ -429,7 +436,7 @@ void Reign::look() {
                                   to_seconds(parts_.detector.stuck_time()));
     const bool for_good = times >= knobs().stuck_seats_max;
     if (for_good) why += fmt::format(", {} times without a contribution between", times);
-    parts_.rulings.lose(seat, why, for_good ? Departure::kLeft : Departure::kLost);
+    parts_.rulings.lose(seat, why, for_good ? Departure::kRefused : Departure::kLost);
   }
   let_go_of_those_that_stand_still(now);
   close_nobodys_links(now);
@@ -459,7 +466,7 @@ void Reign::let_go_of_those_that_stand_still(Instant now) {
     const bool for_good = parts_.detector.count_stuck(peer) >= knobs().stuck_seats_max;
     parts_.rulings.lose(member.seat,
                         fmt::format("it has got no further with its stage for {:.0f} s", limit),
-                        for_good ? Departure::kLeft : Departure::kLost);
+                        for_good ? Departure::kRefused : Departure::kLost);
   }
 }
 

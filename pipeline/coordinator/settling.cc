@@ -52,7 +52,8 @@ bool Settling::settle_one() {
   if (const auto found = p.beginning.take_found()) return begin_era(*found), true;
   if (p.arrivals.is_due() && !p.writer.is_late(p.alarms.now())) return p.arrivals.admit(), true;
   if (p.life.is<life::Forming>() && p.gathering.is_due()) {
-    if (p.gathering.may_start(p.identity.era.value == 0)) start_training();
+    const bool enough = p.gathering.may_start(p.identity.era.value == 0);
+    if (p.first_bits.agree(p.beginning.version(), enough) && enough) start_training();
     return true;
   }
   return p.life.is_running() && settle_steps();
@@ -100,7 +101,7 @@ void Settling::end_seat(const SeatLoss& loss) {
   p.detector.forget(loss.seat.peer);
   p.journal.record_seat({.seat = loss.seat,
                          .address = member.address,
-                         .state = loss.how == Departure::kLeft ? "left" : "fenced",
+                         .state = ends_process(loss.how) ? "left" : "fenced",
                          .key = member.key});
   tell_end_of_seat(loss, member, takes_followed);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
@@ -126,12 +127,19 @@ void Settling::inherit(const ReplicaAudit::Follower& heir) {
 }
 
 void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed) {
-  static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_moves"};
-  parts_.events.event(kEvents[static_cast<int>(loss.how)], to_string(loss.seat) + ": " + loss.why);
+  static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_refused",
+                                            "peer_moves"};
+  const bool failed = loss.how == Departure::kFailed && parts_.life.is<life::Forming>();
+  if (failed || loss.how == Departure::kRefused)
+    parts_.refusals.of_a_seat(failed ? "peer_failed" : "peer_refused", member, loss.why);
+  else
+    parts_.events.event(kEvents[static_cast<int>(loss.how)],
+                        to_string(loss.seat) + ": " + loss.why);
   const SessionPtr session = parts_.sessions.unseat(loss.seat.peer);
   if (!session) return;
-  if (loss.how == Departure::kLeft) {
+  if (ends_process(loss.how)) {
     wire::Shutdown shutdown;
+    shutdown.set_exit_code(loss.how == Departure::kRefused ? kRefusedExitCode : 0);
     shutdown.set_reason(loss.why);
     parts_.outbox.send(session, make_frame(MessageKind::kShutdown, shutdown));
   } else {
@@ -148,11 +156,8 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool
 
 void Settling::after_lost_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
-  if (p.life.is<life::Forming>() && loss.how == Departure::kFailed) {
-    if (!p.gathering.has_trained())
-      return p.rulings.fail_run(fmt::format("{} failed: {}", name_of(loss.seat), loss.why));
+  if (p.life.is<life::Forming>() && loss.how == Departure::kFailed)
     return p.gathering.failed(loss.seat, loss.why);
-  }
   if (!p.life.is_running()) return;
   if (p.members.count_ready(loss.seat.stage) == 0 && !p.takeovers.await_candidate(loss))
     return p.rulings.stage_is_gone(loss);
@@ -178,17 +183,11 @@ void Settling::forget_long_gone() {
   }
 }
 
-std::string Settling::name_of(const Seat& seat) const {
-  const Member& member = parts_.members.members().at(seat.peer);
-  return fmt::format("peer {} \"{}\" of stage {} ({})", seat.peer.value, member.name,
-                     seat.stage.value, member.address);
-}
-
 // One that fails may be its machine, and is as good as killed.
 void Settling::stage_is_gone(const SeatLoss& last) {
   const bool failed = last.how == Departure::kFailed;
-  const std::string what =
-      fmt::format("{} {}: {}", name_of(last.seat), failed ? "failed" : "was lost", last.why);
+  const std::string what = fmt::format("{} {}: {}", name_of(parts_.members.at(last.seat.peer)),
+                                       failed ? "failed" : "was lost", last.why);
   if (!failed) return parts_.rulings.roll_back(what);
   if (fails_again_and_again()) return parts_.rulings.fail_run(what);
   SWARMLINE_MARK("settling.last_peer_failed");

@@ -67,7 +67,6 @@ class Settling {
   void tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed);
   void after_lost_seat(const SeatLoss& loss);
   void forget_long_gone();
-  std::string name_of(const Seat& seat) const;  // for people
   void stage_is_gone(const SeatLoss& last);
   bool fails_again_and_again();
   void compare_states();

@@ -242,8 +242,7 @@ bool Settling::may_begin_again() const {
 // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
 bool Settling::is_cut_off(const Seat& seat) const {
   return may_begin_again() && parts_.members.serves(seat) &&
-         !parts_.takeovers.is_emptied(seat.stage) && parts_.members.count_ready(seat.stage) == 1 &&
-         !parts_.takeovers.candidate_for(seat.stage);
+         !parts_.takeovers.is_emptied(seat.stage) && parts_.members.count_ready(seat.stage) == 1;
 }
 
 // On its journal, in this process: whoever lives comes back with its seat and with what it holds.
@@ -337,6 +336,7 @@ void Settling::tell_the_end() {
   shutdown.set_exit_code(static_cast<std::uint32_t>(ended.exit_code));
   shutdown.set_reason(ended.sentence);
   parts_.audience.tell_everybody(make_frame(MessageKind::kShutdown, shutdown));
+  parts_.relays.tell_all(make_frame(MessageKind::kShutdown, shutdown));
   parts_.arrivals.refuse_all("the run has ended: " + ended.sentence);
 }
 

@@ -30,6 +30,7 @@ struct Knobs {
   // ---- Coordinator: whether it is cut off itself ----
   std::uint32_t self_restarts_max = 16;                   // in a row, without a commit between
   Duration probe_time = std::chrono::seconds(1);          // to reach a peer whose link broke
+  Duration apart_time = std::chrono::seconds(60);         // two not reached may be by then
   Duration probe_stands = std::chrono::milliseconds(50);  // a process that is gone refuses sooner
   // ---- Coordinator: close, reduce, commit ----
   Duration reduce_deadline = std::chrono::seconds(300);         // without progress
@@ -81,6 +82,12 @@ struct Knobs {
   Duration reach_timeout = std::chrono::seconds(2);
   Duration welcome_timeout = std::chrono::seconds(4);
   Duration goodbye_time = std::chrono::milliseconds(200);
+  // ---- Peer: links to others ----
+  Duration redial_pause_min = std::chrono::milliseconds(100);  // twice as long each time
+  Duration redial_pause_max = std::chrono::seconds(2);
+  Duration call_after = std::chrono::seconds(1);  // that nobody answered: it asks to be called
+  Duration call_time = std::chrono::seconds(8);   // for the call to come
+  Duration call_grace = std::chrono::seconds(2);  // a link so young is what was asked for
   // ---- Peer: microbatches ----
   Duration report_delay = std::chrono::milliseconds(1);
   Duration relink_delay = std::chrono::milliseconds(100);

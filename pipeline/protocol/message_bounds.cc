@@ -43,6 +43,7 @@ FrameRoom room_for_peer(std::uint16_t kind) {
 FrameRoom room_for_coordinator(std::uint16_t kind) {
   switch (static_cast<MessageKind>(kind)) {
     case MessageKind::kWelcome:
+    case MessageKind::kDataWanted:
     case MessageKind::kResume:
     case MessageKind::kMembership:
     case MessageKind::kOpenPhase:

@@ -17,6 +17,8 @@ std::string_view to_string(MessageKind kind) {
       return "Hello";
     case MessageKind::kWelcome:
       return "Welcome";
+    case MessageKind::kDataWanted:
+      return "DataWanted";
     case MessageKind::kReady:
       return "Ready";
     case MessageKind::kHeartbeat:
@@ -89,6 +91,22 @@ std::string_view to_string(MessageKind kind) {
       return "Leave";
     case MessageKind::kResume:
       return "Resume";
+    case MessageKind::kCallMe:
+      return "CallMe";
+    case MessageKind::kCall:
+      return "Call";
+    case MessageKind::kOutOfReach:
+      return "OutOfReach";
+    case MessageKind::kMeet:
+      return "Meet";
+    case MessageKind::kRelayHello:
+      return "RelayHello";
+    case MessageKind::kRelayWelcome:
+      return "RelayWelcome";
+    case MessageKind::kRelayTicket:
+      return "RelayTicket";
+    case MessageKind::kRelayState:
+      return "RelayState";
     case MessageKind::kLinkHello:
       return "LinkHello";
     case MessageKind::kForward:

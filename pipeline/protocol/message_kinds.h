@@ -16,7 +16,7 @@
 
 namespace swarmline {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
@@ -58,6 +58,7 @@ enum class MessageKind : std::uint16_t {
   kStateFrozen = 44,
   kStateOffer = 45,
   kLeave = 46,
+  kDataWanted = 47,
   kResume = 49,
   // peer <-> peer
   kLinkHello = 50,
@@ -74,6 +75,16 @@ enum class MessageKind : std::uint16_t {
   // coordinator -> peer, of the stages that it follows
   kFollow = 66,
   // 67 was a message that wrapped others for a shadow; it is not given again
+  // peer <-> coordinator, of links between peers
+  kCallMe = 68,
+  kCall = 69,
+  kOutOfReach = 70,
+  kMeet = 71,
+  // relay <-> coordinator
+  kRelayHello = 72,
+  kRelayWelcome = 73,
+  kRelayTicket = 74,
+  kRelayState = 75,
   // admin
   kStatusRequest = 80,
   kStatusReply = 81,

@@ -25,6 +25,7 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("name", peer.name);
   member("address", peer.address);
   member("state", peer.state);
+  member("reach", peer.reach);
   member("in_flight", peer.in_flight);
   member("microbatches", peer.microbatches);
   member("share", peer.share);
@@ -45,6 +46,13 @@ void each_member(Some<StageStatus> auto& stage, const auto& member) {
   member("wanted", stage.wanted);
   member("peers", stage.peers);
   member("shadows", stage.shadows);
+}
+
+void each_member(Some<RelayStatus> auto& relay, const auto& member) {
+  member("name", relay.name);
+  member("address", relay.address);
+  member("links", relay.links);
+  member("bytes", relay.bytes);
 }
 
 void each_member(Some<BoundaryStatus> auto& boundary, const auto& member) {
@@ -75,6 +83,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("era", status.era);
   member("era_sentence", status.era_sentence);
   member("journal", status.journal);
+  member("refused", status.refused);
   member("loss", status.loss);
   member("held_out_loss", status.held_out_loss);
   member("unigram_entropy", status.unigram_entropy);
@@ -87,6 +96,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("in_flight", status.in_flight);
   member("stages", status.stages);
   member("boundaries", status.boundaries);
+  member("relays", status.relays);
   member("reduce_bytes", status.reduce_bytes);
   member("second_tries", status.second_tries);
   member("control_bytes", status.control_bytes);

@@ -19,6 +19,7 @@ struct PeerStatus {
   std::string name;
   std::string address;
   std::string state;  // building joining ready lost
+  std::string reach;  // whether it takes connections: unknown elsewhere yes no
   double share = 0;   // of the stage's contributions, 0..1
   double busy = 0;    // of the time, 0..1
   std::uint64_t in_flight = 0;
@@ -39,6 +40,13 @@ struct StageStatus {
   std::uint64_t wanted = 0;      // peers
   std::vector<PeerStatus> peers;
   std::vector<ShadowStatus> shadows;
+};
+
+struct RelayStatus {  // that passes on links between peers
+  std::string name;
+  std::string address;
+  std::uint64_t links = 0;  // now
+  std::uint64_t bytes = 0;  // passed on
 };
 
 // Bytes since the run began.
@@ -68,6 +76,7 @@ struct RunStatus {
   std::uint64_t era = 0;       // raised each time the run goes back to a checkpoint
   std::string era_sentence;    // where the newest began, and why
   std::string journal;         // why what is decided waits to be written down; empty: it does not
+  std::string refused;         // who was refused last, and why; empty: nobody
   std::optional<double> loss;  // nats per token, as are the following
   std::optional<double> held_out_loss;
   std::optional<double> unigram_entropy;
@@ -80,6 +89,7 @@ struct RunStatus {
   std::uint64_t in_flight = 0;
   std::vector<StageStatus> stages;
   std::vector<BoundaryStatus> boundaries;
+  std::vector<RelayStatus> relays;
   std::uint64_t reduce_bytes = 0;
   std::uint64_t second_tries = 0;      // of microbatches, because somebody was late
   std::uint64_t control_bytes = 0;     // through the coordinator, checkpoints not counted

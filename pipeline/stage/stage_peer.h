@@ -12,7 +12,7 @@
 //   Shadows:   beside its stage it may follow others in host memory; sent to one of them, it begins
 //              with what it has of it.
 //   Errors:    ends once with PeerOutcome: 0 the run is done or drained, 1 failed, 2 the user's
-//              mistake (e.g. a data file that is not there), 3 refused.
+//              mistake, 3 refused (e.g. because its machine lacks the device or a data file).
 //   Bounds:    activations admitted by bytes ([net] admit_bytes); a full peer refuses; gradients
 //              and control never are.
 #pragma once
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "engine/config/run_config.h"
+#include "engine/data/data_manifest.h"
 #include "engine/device/device.h"
 #include "engine/model/stage_model.h"
 #include "engine/net/network.h"
@@ -41,6 +42,9 @@ struct StagePeerOptions {
   std::vector<Address> standby = {};  // tried in turn when no coordinator answers there
   PeerConfig machine;
   std::string name;
+  // What this machine has of the run's data, on the device's thread, before it gets a seat. Empty:
+  // all of it.
+  std::function<HeldData(const DataManifest&)> compare_data = {};
   // Made only by a peer of stage 0, from the config that the coordinator sent.
   std::function<Result<std::unique_ptr<MicrobatchSource>>(const RunConfig&)> make_source;
   std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,

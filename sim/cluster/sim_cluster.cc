@@ -102,6 +102,7 @@ Result<Address> SimCluster::lead_from(SimNodeId node, const std::string& address
   control.run_id = "simulated";
   control.admin_secret = control.run_key = options_.admin_secret;
   control.model = model_;
+  control.data = options_.data;
   control.eval_sequences = options_.eval_sequences;
   sinks_.push_back(std::make_unique<SimCheckpointSink>(runtime_.node(node), checkpoints_));
   sources_.push_back(std::make_unique<SimCheckpointSource>(runtime_.node(node), checkpoints_,
@@ -161,6 +162,12 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.machine.shadow_memory_bytes = machine.shadow_memory_bytes;
   peer.machine.join_patience_seconds = machine.join_patience_seconds;
   peer.name = "sim-" + std::to_string(i);
+  peer.compare_data = [machine](const DataManifest& manifest) {
+    return HeldData{.fingerprint = manifest.fingerprint(),
+                    .lacks = machine.lacks_data,
+                    .differs = machine.differs_in_data,
+                    .paths = {}};
+  };
   peer.make_model = options_.make_model;
   peer.make_wiring = options_.make_wiring;
   nodes_[i]->part_folder =

@@ -40,9 +40,10 @@ struct SimPeer {
   Duration control{};  // mean time of jobs that are neither: builds, hashes, copies
   double join_patience_seconds = PeerConfig().join_patience_seconds;
   std::optional<SimCard> card;
-  std::uint64_t shadow_memory_bytes = 0;  // 0: no bound
-  bool sees_checkpoints = false;          // their folder: it writes its parts itself
-  std::size_t kind = 0;                   // for the caller, and of machines made like it
+  std::uint64_t shadow_memory_bytes = 0;    // 0: no bound
+  bool sees_checkpoints = false;            // their folder: it writes its parts itself
+  std::string lacks_data, differs_in_data;  // HeldData, where the run has data
+  std::size_t kind = 0;                     // for the caller, and of machines made like it
 };
 
 struct SimClusterOptions {
@@ -50,10 +51,11 @@ struct SimClusterOptions {
   std::uint32_t vocab = 31;
   std::uint64_t seed = 1;
   std::uint64_t eval_sequences = 0;
-  Duration journal_late{};     // of SimJournal
-  Duration journal_time{};     // that a write takes, without faults
-  Duration lease{};            // of the lead; 0: it needs no renewal
-  Duration checkpoint_read{};  // how long it takes to read one and to check its bytes
+  Duration journal_late{};                   // of SimJournal
+  Duration journal_time{};                   // that a write takes, without faults
+  Duration lease{};                          // of the lead; 0: it needs no renewal
+  Duration checkpoint_read{};                // how long it takes to read one and to check its bytes
+  std::shared_ptr<const DataManifest> data;  // CoordinatorOptions; null: nobody is asked
   std::string admin_secret;    // CoordinatorOptions; none: nobody steers it, seats have no proofs
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes

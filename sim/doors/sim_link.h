@@ -27,6 +27,13 @@ struct SimCard {
   double down_bytes_per_second = 0;
 };
 
+// What becomes of connections that others open to a node.
+enum class SimDoor : std::uint8_t {
+  kOpen,
+  kDrops,    // as a firewall does: nobody answers
+  kRefuses,  // as a router does: nobody listens
+};
+
 // As TcpNetwork::kSilentPeerMax.
 inline constexpr Duration kSimUserTimeout = std::chrono::seconds(30);
 

@@ -65,14 +65,38 @@ class SimNetwork::NodeNetwork final : public Network {
     if (wire_->dark_ports.contains(address.port)) return;  // nobody answers
     const auto listener = wire_->listeners.find(address.port);
     if (listener == wire_->listeners.end()) {
+      if (wire_->mute.contains(node_) || wire_->deaf.contains(node_)) return;  // hears no refusal
       return refuse(attempt, address, 2 * wire_->options.link.latency);
     }
     const SimNodeId to = listener->second.node;
+    if (const auto door = wire_->doors.find(to); door != wire_->doors.end() && to != node_) {
+      if (door->second == SimDoor::kDrops) return;  // nobody answers
+      return refuse(attempt, address, 2 * wire_->options.link.latency);
+    }
     wire_->when_open({node_, to}, [this, attempt, address, to] {
       wire_->runtime.schedule(
           to, wire_->runtime.now() + wire_->one_way({node_, to}),
           [this, attempt, address, to] { answer(attempt, address, to); },
           listening_socket(address.port));
+    });
+  }
+
+  void meet(const Meeting& meeting, Duration timeout, Connected on_connected) override {
+    SimRuntime& runtime = wire_->runtime;
+    auto attempt = std::make_shared<Attempt>(
+        Attempt{std::move(on_connected), {}, socket_of(++wire_->last_end)});
+    attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt] {
+      attempt->settle(fail(ErrorCode::kDeadline, "nobody else came to the relay"));
+    });
+    const auto relay = wire_->relays.find(meeting.relay.port);
+    if (relay == wire_->relays.end())
+      return refuse(attempt, meeting.relay, 2 * wire_->options.link.latency);
+    const SimNodeId at = relay->second->node;
+    wire_->when_open({node_, at}, [this, attempt, meeting, at] {
+      wire_->runtime.schedule(
+          at, wire_->runtime.now() + wire_->one_way({node_, at}),
+          [this, attempt, meeting] { show(attempt, meeting); },
+          listening_socket(meeting.relay.port));
     });
   }
 
@@ -121,6 +145,53 @@ class SimNetwork::NodeNetwork final : public Network {
               error.code, fmt::format("cannot connect to {}: {}", to_string(address), error.what)));
         },
         attempt->socket);
+  }
+
+  // Runs at the relay, one latency after meet().
+  void show(const std::shared_ptr<Attempt>& attempt, const Meeting& meeting) {
+    const auto found = wire_->relays.find(meeting.relay.port);
+    if (found == wire_->relays.end() || attempt->settled) return;
+    SimRelayPlace& place = *found->second;
+    if (const auto first = place.first.extract(meeting.ticket); !first.empty())
+      return first.mapped()(node_, attempt, found->second);
+    if (place.tickets.erase(meeting.ticket) == 0) {
+      ++place.not_taken;
+      return end(attempt, meeting.relay, wire_->one_way({place.node, node_}),
+                 {ErrorCode::kDeadline, "the relay does not take this link"});
+    }
+    place.first[meeting.ticket] = [this, attempt](SimNodeId other,
+                                                  const std::shared_ptr<void>& their_attempt,
+                                                  const std::shared_ptr<SimRelayPlace>& relay) {
+      join(attempt, other, std::static_pointer_cast<Attempt>(their_attempt), *relay);
+    };
+  }
+
+  void join(const std::shared_ptr<Attempt>& attempt, SimNodeId other,
+            const std::shared_ptr<Attempt>& theirs, SimRelayPlace& relay) {
+    const std::uint64_t ours_id = ++wire_->last_end, theirs_id = ++wire_->last_end;
+    const std::string remote = fmt::format("sim:{}", relay.node);
+    const auto one =
+        std::make_shared<SimConnection>(wire_, ours_id, SimRoute{node_, other}, remote);
+    const auto two =
+        std::make_shared<SimConnection>(wire_, theirs_id, SimRoute{other, node_}, remote);
+    one->join(two);
+    two->join(one);
+    wire_->ends.emplace(ours_id, one);
+    wire_->ends.emplace(theirs_id, two);
+    relay.ends.insert(relay.ends.end(), {one, two});
+    ++relay.links_ever;
+    const auto tell = [&](SimNodeId node, const std::shared_ptr<Attempt>& waits,
+                          const std::shared_ptr<SimConnection>& connection) {
+      wire_->runtime.schedule(
+          node, wire_->runtime.now() + wire_->one_way({relay.node, node}),
+          [wire = wire_, waits, connection] {
+            wire->runtime.cancel(waits->timer);
+            if (!waits->settle(std::shared_ptr<Connection>(connection))) connection->abandon();
+          },
+          waits->socket);
+    };
+    tell(node_, attempt, one);
+    tell(other, theirs, two);
   }
 
   // Runs at the listening node, one latency after connect().
@@ -298,6 +369,11 @@ void SimNetwork::fill(SimNodeId node, bool full) {
   } else if (wire_->full.erase(node) > 0) {
     reopened(node);
   }
+}
+
+void SimNetwork::set_door(SimNodeId node, SimDoor door) {
+  wire_->doors.erase(node);
+  if (door != SimDoor::kOpen) wire_->doors.emplace(node, door);
 }
 
 bool SimNetwork::is_open() const {

@@ -70,10 +70,16 @@ class SimNetwork {
   // The process has no descriptors left: it dials nobody, and takes nobody who dials it.
   void fill(SimNodeId node, bool full);
 
+  // What stands before it answers, or drops, whoever dials the node from now on; what it dials
+  // itself is let through.
+  void set_door(SimNodeId node, SimDoor door);
+
   // Of the frames sent from or to the node, a share arrives damaged, drawn from the seed: in half
   // of those with a payload one of its bits, which its reader has to find; else what a connection
   // checks itself, and the receiver ends it. 0: none.
   void damage(SimNodeId node, double share);
+
+  SimWire& wire() { return *wire_; }  // for what stands beside it: relays
 
   // Nothing is blocked, silent, without power or full.
   bool is_open() const;

@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "engine/net/network.h"
+#include "engine/net/relay_door.h"
 #include "sim/doors/sim_link.h"
 #include "sim/doors/sim_runtime.h"
 
@@ -29,6 +30,20 @@ inline SimEventSource socket_of(std::uint64_t end) {
 inline SimEventSource listening_socket(std::uint16_t port) {
   return kSimSocketMin + port;
 }
+
+// A relay as its network sees it (sim_relay.h).
+struct SimRelayPlace {
+  SimNodeId node = 0;
+  RelayBounds bounds;
+  std::set<std::string> tickets;
+  // By ticket, who is there already.
+  std::map<std::string,
+           std::function<void(SimNodeId other, const std::shared_ptr<void>& their_attempt,
+                              const std::shared_ptr<SimRelayPlace>& relay)>>
+      first;
+  std::vector<std::weak_ptr<Connection>> ends;
+  std::uint64_t not_taken = 0, links_ever = 0;
+};
 
 struct SimWire {
   struct Listener {
@@ -88,15 +103,17 @@ struct SimWire {
   };
   std::unordered_map<SimNodeId, Card> cards;  // never iterated
   std::set<SimRoute> blocked;
-  std::set<SimNodeId> mute, deaf;  // nothing leaves it, nothing reaches it
-  std::set<SimNodeId> dark;        // without power: nothing there answers
-  std::set<SimNodeId> full;        // it can open no more connections
+  std::set<SimNodeId> mute, deaf;      // nothing leaves it, nothing reaches it
+  std::set<SimNodeId> dark;            // without power: nothing there answers
+  std::set<SimNodeId> full;            // it can open no more connections
+  std::map<SimNodeId, SimDoor> doors;  // of those that take not everybody who dials them
   std::map<SimRoute, std::vector<std::function<void()>>> waiting;  // until it is open
   std::map<SimNodeId, double> damaged;                             // and the share
   std::map<SimRoute, Delivered> delivered;
   std::map<std::uint16_t, Listener> listeners;
-  std::map<std::uint16_t, SimNodeId> dark_ports;                 // of those without power
-  std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;  // until closed
+  std::map<std::uint16_t, std::shared_ptr<SimRelayPlace>> relays;  // by port
+  std::map<std::uint16_t, SimNodeId> dark_ports;                   // of those without power
+  std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;    // until closed
   std::uint64_t last_end = 0;
 };
 

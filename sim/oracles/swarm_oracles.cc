@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -93,6 +95,7 @@ void SwarmOracles::look_at_era() {
       beside += fmt::format(", of stage {} as a {} alone", stage,
                             *how == HeldState::How::kKept ? "kept copy" : "shadow");
   }
+  if (!each_by_another(stages, before.era, version)) return;
   find(OracleRule::kEra,
        fmt::format("the run goes back from version {}, which somebody holds of "
                    "every stage{}: {}",
@@ -101,14 +104,43 @@ void SwarmOracles::look_at_era() {
 
 std::optional<HeldState::How> SwarmOracles::held_as(StageId stage, Era era, Version version) const {
   std::optional<HeldState::How> best;
-  for (std::size_t i = 0; i < cluster_.peers(); ++i) {
-    if (!cluster_.is_running(i)) continue;
-    for (const HeldState& held : cluster_.peer(i).held_states())
-      if (held.stage == stage && held.era == era && held.version == version &&
-          (!best || held.how < *best))
-        best = held.how;
-  }
+  for (std::size_t i = 0; i < cluster_.peers(); ++i)
+    if (const auto how = held_by(i, stage, era, version); how && (!best || *how < *best))
+      best = how;
   return best;
+}
+
+std::optional<HeldState::How> SwarmOracles::held_by(std::size_t peer, StageId stage, Era era,
+                                                    Version version) const {
+  std::optional<HeldState::How> best;
+  if (!cluster_.is_running(peer)) return best;
+  for (const HeldState& held : cluster_.peer(peer).held_states())
+    if (held.stage == stage && held.era == era && held.version == version &&
+        (!best || held.how < *best))
+      best = held.how;
+  return best;
+}
+
+// A process serves one stage, whatever it holds of others: stages and processes are matched.
+bool SwarmOracles::each_by_another(std::uint16_t stages, Era era, Version version) const {
+  std::map<std::size_t, std::uint16_t> stage_of;  // by peer
+  std::set<std::size_t> tried;
+  const std::function<bool(std::uint16_t)> place = [&](std::uint16_t stage) {
+    for (std::size_t i = 0; i < cluster_.peers(); ++i) {
+      if (tried.contains(i) || !held_by(i, StageId{stage}, era, version)) continue;
+      tried.insert(i);
+      const auto taken = stage_of.find(i);
+      if (taken != stage_of.end() && !place(taken->second)) continue;
+      stage_of[i] = stage;
+      return true;
+    }
+    return false;
+  };
+  for (std::uint16_t stage = 0; stage < stages; ++stage) {
+    tried.clear();
+    if (!place(stage)) return false;
+  }
+  return true;
 }
 
 // ---- Nobody who was not hurt is fenced, or ends -------------------------------------------------

@@ -1,8 +1,8 @@
 // What must hold in every simulated run beside its bits, whatever happens to it.
 //   What:   * a run goes back only where some stage's state is gone: at that moment no process that
-//             lives holds the committed version of it, not as a seat, nor as a shadow (of this
-//             coordinator's), nor kept, or where its last peers were silent for as long as going
-//             back costs; or to where it was;
+//             lives, and is not needed for another stage, holds the committed version of it, not as
+//             a seat, nor as a shadow (of this coordinator's), nor kept, or where its last peers
+//             were silent for as long as going back costs; or to where it was;
 //           * who was not hurt is not fenced while the run trains, and does not end but with the
 //             run: hurt is what the network and the runtime did to the node (SimRuntime::hurt());
 //           * no microbatch is relied on that nobody tries (orphan_watch.h);
@@ -64,6 +64,9 @@ class SwarmOracles {
   void on_seat(const SeatRecord& record);
   void on_event(const EventRecord& event);
   std::optional<HeldState::How> held_as(StageId stage, Era era, Version version) const;
+  std::optional<HeldState::How> held_by(std::size_t peer, StageId stage, Era era,
+                                        Version version) const;
+  bool each_by_another(std::uint16_t stages, Era era, Version version) const;
   std::optional<SimNodeId> node_of(PeerId peer) const;
 
   SimCluster& cluster_;

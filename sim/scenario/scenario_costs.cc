@@ -11,7 +11,7 @@ namespace swarmline {
 namespace {
 
 constexpr double kForwardShare = 1.0 / 3;
-constexpr std::uint32_t kByteVocab = 257;
+constexpr std::uint32_t kVocabOfBytes = 257;
 constexpr std::uint32_t kStandInVocab = 16;
 constexpr double kStateBytes = 12, kSmallStateBytes = 6;  // a parameter and its moments
 constexpr std::uint64_t kParameterBytes = 4;
@@ -48,7 +48,7 @@ RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) 
 Result<ScenarioCosts> ScenarioCosts::make(const Scenario& scenario) {
   ScenarioCosts costs;
   costs.real_ = scenario.run;
-  auto spec = resolve_model(scenario.run, kByteVocab);
+  auto spec = resolve_model(scenario.run, kVocabOfBytes);
   if (!spec) return std::unexpected(spec.error());
   const ModelCosts model = model_costs(*spec);
   auto cut = cut_layers(model, {.stages = scenario.run.pipeline.stages,

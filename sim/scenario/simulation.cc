@@ -347,7 +347,7 @@ ScenarioResult Simulation::finish() {
     result_.joined += event.kind == "peer_joined";
     result_.moved += event.kind == "peer_moves";
     result_.lost += event.kind == "peer_lost";
-    result_.left += event.kind == "peer_left";
+    result_.left += event.kind == "peer_left" || event.kind == "peer_refused";
     result_.log.push_back(fmt::format("{:.3f} s: {}: {}", event.wall_seconds - start_wall_,
                                       event.kind, event.detail));
   }

@@ -49,6 +49,7 @@ class OpenDoor final : public Network {
     return Address{"10.0.0.1", 7400};
   }
   void connect(const Address&, Duration, Connected) override {}
+  void meet(const Meeting&, Duration, Connected) override {}
   void stop_listening() override {}
   Accepted accepted;
 };

@@ -26,11 +26,12 @@ class SeatAttack : public SwarmUnderAttack {
   SeatAttack() : SwarmUnderAttack(large_stages()) {
     options.admin_secret = std::string(kSecretBytes, 's');
   }
-  // A seat that serves: any digest will do where nobody has said another.
-  std::optional<Seat> serve(Attacker& attacker) {
-    const auto welcome = attacker.join();
-    if (!welcome) return std::nullopt;
-    return from_wire(welcome->seat());
+  // The attacker has a seat of the run that trains.
+  void begin_with_a_seat() {
+    begin();
+    const auto welcome = insider.emplace(cluster()).join();
+    ASSERT_TRUE(welcome.has_value());
+    insider_seat = from_wire(welcome->seat());
   }
   template <typename Message>
   Message of(const Seat& seat) {
@@ -39,54 +40,48 @@ class SeatAttack : public SwarmUnderAttack {
     return message;
   }
   Seat victim() { return cluster().peer(0).seat(); }
+
+  std::optional<Attacker> insider;
+  Seat insider_seat;
 };
 
 TEST_F(SeatAttack, SteppedBeyondWhatIsCommittedCostsItsOwnSeat) {
-  begin();
-  Attacker attacker(cluster());
-  const auto seat = serve(attacker);
-  ASSERT_TRUE(seat.has_value());
+  ASSERT_NO_FATAL_FAILURE(begin_with_a_seat());
   const MarkExpected mark("reign.stepped_beyond_what_is_committed");
-  auto stepped = of<wire::Stepped>(*seat);
+  auto stepped = of<wire::Stepped>(insider_seat);
   stepped.set_version(1'000'000'000);
-  attacker.say(MessageKind::kStepped, stepped);
+  insider->say(MessageKind::kStepped, stepped);
   expect_ends_well();
 }
 
 TEST_F(SeatAttack, UnderAnothersNameNothingIsHeard) {
-  begin();
-  Attacker attacker(cluster());
-  const auto seat = serve(attacker);
-  ASSERT_TRUE(seat.has_value());
+  ASSERT_NO_FATAL_FAILURE(begin_with_a_seat());
   const Seat other = victim();
   auto stepped = of<wire::Stepped>(other);
   stepped.set_version(1'000'000'000);
-  attacker.say(MessageKind::kStepped, stepped);
-  attacker.say(MessageKind::kLeave, of<wire::Leave>(other));
+  insider->say(MessageKind::kStepped, stepped);
+  insider->say(MessageKind::kLeave, of<wire::Leave>(other));
   auto goodbye = of<wire::Goodbye>(other);
   goodbye.set_reason("gone");
-  attacker.say(MessageKind::kGoodbye, goodbye);
-  attacker.say(MessageKind::kSealMismatch, of<wire::SealMismatch>(other));
+  insider->say(MessageKind::kGoodbye, goodbye);
+  insider->say(MessageKind::kSealMismatch, of<wire::SealMismatch>(other));
   cluster().runtime().run_for(50ms);
   EXPECT_TRUE(cluster().coordinator().serves(other));
   expect_ends_well();
 }
 
 TEST_F(SeatAttack, WhoDoesNotServeYetSaysNothingOfSteps) {
-  begin();
-  Attacker attacker(cluster());
-  const auto seat = serve(attacker);
-  ASSERT_TRUE(seat.has_value());
+  ASSERT_NO_FATAL_FAILURE(begin_with_a_seat());
   const MarkExpected mark("reign.does_not_serve_yet");
-  auto broken = of<wire::RoundBroken>(*seat);
+  auto broken = of<wire::RoundBroken>(insider_seat);
   *broken.mutable_beyond() = to_wire(victim());
-  attacker.say(MessageKind::kRoundBroken, broken);
-  attacker.say(MessageKind::kComputeFailed, of<wire::ComputeFailed>(*seat));
-  attacker.say(MessageKind::kReport, of<wire::Report>(*seat));
-  attacker.say(MessageKind::kSealMismatch, of<wire::SealMismatch>(*seat));
-  auto stall = of<wire::StallReport>(*seat);
+  insider->say(MessageKind::kRoundBroken, broken);
+  insider->say(MessageKind::kComputeFailed, of<wire::ComputeFailed>(insider_seat));
+  insider->say(MessageKind::kReport, of<wire::Report>(insider_seat));
+  insider->say(MessageKind::kSealMismatch, of<wire::SealMismatch>(insider_seat));
+  auto stall = of<wire::StallReport>(insider_seat);
   *stall.mutable_stalled() = to_wire(victim());
-  for (int i = 0; i < 1000; ++i) attacker.say(MessageKind::kStallReport, stall);
+  for (int i = 0; i < 1000; ++i) insider->say(MessageKind::kStallReport, stall);
   expect_ends_well();
 }
 

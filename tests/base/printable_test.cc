@@ -54,5 +54,16 @@ TEST(LineRate, SaysHowManyWereNotSaid) {
   EXPECT_EQ(rate.happened(start + 1s), 0U);
 }
 
+TEST(LineRate, SaysSoManyEachPeriod) {
+  LineRate rate(2);
+  const Instant start{};
+  EXPECT_EQ(rate.happened(start), 1U);
+  EXPECT_EQ(rate.happened(start), 1U);
+  EXPECT_EQ(rate.happened(start + 500ms), 0U);
+  EXPECT_EQ(rate.happened(start + 1s), 2U);
+  EXPECT_EQ(rate.happened(start + 1s), 1U);
+  EXPECT_EQ(rate.happened(start + 1s), 0U);
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <sys/stat.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/golden/golden.h"
@@ -36,6 +37,27 @@ TEST(Program, HelpTeaches) {
     EXPECT_TRUE(has(one.out, "Example")) << command;
   }
   EXPECT_TRUE(has(folder.run({"version"}).out, "swarmline "));
+}
+
+TEST(Program, HelpExplainsTheCommandThatFollowsIt) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(has(folder.run({"help"}).out, "Exit codes"));
+  EXPECT_EQ(folder.run({"help", "launch"}).out, folder.run({"launch", "--help"}).out);
+  EXPECT_EQ(folder.run({"help", "bench", "ratio"}).out,
+            folder.run({"bench", "ratio", "--help"}).out);
+  const Ran wrong = folder.run({"help", "lunch"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(has(wrong.err, "there is no command \"lunch\"")) << wrong.err;
+}
+
+TEST(Program, VersionSaysWhatItWasBuiltFrom) {
+  const ScratchFolder folder;
+  const Ran text = folder.run({"version"});
+  EXPECT_TRUE(has(text.out, "libtorch 2.")) << text.out;
+  const std::string json = folder.run({"version", "--json"}).out;
+  for (const char* key :
+       {"format", "version", "commit", "date", "compiler", "build_type", "libtorch", "cuda"})
+    EXPECT_TRUE(has(json, fmt::format("\"{}\": ", key))) << json;
 }
 
 struct Mistake {

@@ -399,6 +399,11 @@ std::vector<Case> relations_of_codec_and_net() {
                   "t:5: net.listen: found \":4700\", expected HOST"),
       after_least("EtcdMember", "[run]\netcd = [\"10.0.0.1:2379\", \"10.0.0.2\"]\n",
                   "t:5: run.etcd: found \"10.0.0.2\", expected HOST:PORT"),
+      after_least("EtcdCertificateWithoutKey", "[security]\netcd_certificate = \"a.pem\"\n",
+                  "t:5: security.etcd_certificate: found one without the other"),
+      after_least("EtcdCertificateWithoutAuthority",
+                  "[security]\netcd_certificate = \"a.pem\"\netcd_key = \"a.key\"\n",
+                  "t:5: security.etcd_certificate: found a certificate for etcd and no authority"),
       after_least("SilenceBelowTwoHeartbeats",
                   "[net]\nheartbeat_seconds = 6\npeer_silence_seconds = 10\n",
                   "t:6: net.peer_silence_seconds: found peer_silence_seconds = 10 with "

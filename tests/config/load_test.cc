@@ -134,6 +134,9 @@ advertise = "192.0.2.1:4700"
 [security]
 insecure = true
 loopback = true
+etcd_authority = "ca.pem"
+etcd_certificate = "own.pem"
+etcd_key = "own.key"
 [log]
 level = "debug"
 )";
@@ -261,6 +264,7 @@ TEST(LoadPeerConfig, ReadsEveryKeyAndRoundTrips) {
   const std::string text = R"(config_version = 1
 [peer]
 device = "cuda:1"
+data = "/srv/data/corpus"
 data_root = "/srv/data"
 threads = 3
 memory_bytes = 4000000000

@@ -122,6 +122,17 @@ TEST(SimSilence, AMuteNodeHearsAndIsNotHeard) {
   EXPECT_TRUE(pair.network_.is_open());
 }
 
+TEST(SimSilence, AMuteNodeHearsNoRefusal) {
+  Pair pair;
+  pair.network_.power_off(kServer);
+  pair.network_.power_on(kServer);  // nobody listens there
+  EXPECT_EQ(pair.dial(), nullptr);
+  EXPECT_EQ(pair.said_, to_string(ErrorCode::kPeerGone));
+  pair.network_.silence(kClient, true, false);
+  EXPECT_EQ(pair.dial(), nullptr);
+  EXPECT_EQ(pair.said_, to_string(ErrorCode::kDeadline));
+}
+
 TEST(SimSilence, AnIsolatedNodeLosesItsLinksAtBothEnds) {
   Pair pair;
   pair.network_.silence(kClient, true, true);

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/coordinator/members/gathering.h"
+#include "pipeline/protocol/data_messages.h"
 #include "tests/coordinator/states_bench.h"
 #include "tests/harness/mark_expected.h"
 
@@ -63,6 +65,20 @@ class Arriving : public ::testing::Test {
   RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
   bool cut_off = false;
   EraBeginning beginning{bench.shape, bench.alarms, bench.outbox, bench.rulings};
+  Gathering gathering{bench.shape,   bench.alarms, bench.events,
+                      bench.members, bench.probe,  bench.rulings};
+  FirstBits first_bits{bench.shape, bench.members, bench.audit,
+                       gathering,   bench.events,  bench.rulings};
+  Refusals refusals{bench.alarms, bench.events};
+  RelayDesk relays{identity, bench.alarms, bench.outbox, bench.events};
+  ReachDesk reach{{.network = bench.network.node(0),
+                   .alarms = bench.alarms,
+                   .sessions = bench.sessions,
+                   .members = bench.members,
+                   .relays = relays,
+                   .outbox = bench.outbox,
+                   .events = bench.events}};
+  DataDesk data{nullptr, 2};
   Arrivals arrivals{{.shape = bench.shape,
                      .identity = identity,
                      .life = bench.life,
@@ -74,9 +90,13 @@ class Arriving : public ::testing::Test {
                      .detector = bench.detector,
                      .recovery = bench.recovery,
                      .beginning = beginning,
+                     .first_bits = first_bits,
+                     .data = data,
+                     .refusals = refusals,
                      .states = bench.states,
                      .takeovers = bench.takeovers,
                      .relocation = bench.relocation,
+                     .reach = reach,
                      .outbox = bench.outbox,
                      .events = bench.events,
                      .rulings = bench.rulings},
@@ -140,6 +160,8 @@ TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
   wire::Hello newer = hello_of("a");
   newer.set_protocol(kProtocolVersion + 1);
   EXPECT_NE(say(newer)->refusal().find("use the same version of swarmline"), std::string::npos);
+  EXPECT_TRUE(refusals.newest().starts_with("a newcomer \"a\" (")) << refusals.newest();
+  EXPECT_NE(refusals.newest().find("use the same version of swarmline"), std::string::npos);
   wire::Hello long_name = hello_of(std::string(Limits::name_bytes_max + 1, 'x'));
   EXPECT_NE(say(long_name)->refusal().find("at most 128 are taken"), std::string::npos);
   const auto seated = say(hello_of("a"));
@@ -149,6 +171,89 @@ TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
   EXPECT_EQ(seated->refusal(), "this connection has a seat already");
   EXPECT_EQ(bench.members.members().size(), 1U);
 }
+
+// Anybody may come, as often as it likes.
+TEST_F(Arriving, RefusalsAreSoManyLinesASecond) {
+  wire::Hello newer = hello_of("a");
+  newer.set_protocol(kProtocolVersion + 1);
+  for (std::uint32_t i = 0; i < Refusals::kLinesMax; ++i) say(newer);
+  newer.set_name("b");
+  for (int i = 0; i < 5; ++i) say(newer);
+  EXPECT_NE(refusals.newest().find("\"a\""), std::string::npos);
+  bench.clock.run_for(LineRate::kPeriod);
+  say(newer);
+  EXPECT_TRUE(refusals.newest().ends_with("(6 such)")) << refusals.newest();
+  bench.flush();
+  EXPECT_EQ(bench.journal.read()->seats.size(), 0U);
+}
+
+// ---- The run's data -----------------------------------------------------------------------------
+
+class WithData : public Arriving {
+ protected:
+  static wire::Hello that_has(wire::Hello hello, const HeldData& held) {
+    *hello.mutable_data() = to_wire(held);
+    return hello;
+  }
+  StageId stage_of(const std::shared_ptr<Caller>& caller) const {
+    return from_wire(caller->welcome().seat()).stage;
+  }
+
+  const std::string hash = std::string(64, '0');
+  const std::shared_ptr<const DataManifest> manifest = std::make_shared<DataManifest>(
+      DataManifest{.folder = "corpus",
+                   .files = {{.name = "shard-0003.bin", .bytes = 8, .used = 8, .sha256 = hash}}});
+  const HeldData same{.fingerprint = manifest->fingerprint()};
+  const HeldData none{.fingerprint = manifest->fingerprint(), .lacks = "there is no file"};
+  WithData() { data = DataDesk(manifest, 2); }
+};
+
+TEST_F(WithData, NobodyGetsASeatBeforeItIsKnownWhatItHas) {
+  const MarkExpected asked("arrivals.asked_of_its_data");
+  const auto fresh = say(hello_of("a"));
+  ASSERT_TRUE(fresh->answer && *fresh->answer);
+  ASSERT_EQ(kind_of(**fresh->answer), MessageKind::kDataWanted);
+  EXPECT_EQ(*from_wire(*parse<wire::DataWanted>(**fresh->answer)), *manifest);
+  EXPECT_FALSE(fresh->session()->has_seat());
+  EXPECT_TRUE(bench.members.members().empty());
+  // Of another list, say another run's.
+  const auto other = say(that_has(hello_of("b"), {.fingerprint = "another"}));
+  EXPECT_EQ(kind_of(**other->answer), MessageKind::kDataWanted);
+  EXPECT_EQ(stage_of(say(that_has(hello_of("a"), same))), StageId{0});
+}
+
+TEST_F(WithData, WhoHasOtherFilesIsRefusedWithTheirName) {
+  HeldData other = same;
+  other.differs = "shard-0003.bin has another content";
+  const MarkExpected differs("data_desk.differs");
+  const auto caller = say(that_has(hello_of("a"), other));
+  EXPECT_EQ(caller->code(), ErrorCode::kRefused);
+  EXPECT_NE(caller->refusal().find("shard-0003.bin has another content"), std::string::npos);
+  EXPECT_NE(refusals.newest().find("shard-0003.bin has another content"), std::string::npos);
+  EXPECT_TRUE(bench.members.members().empty());
+}
+
+TEST_F(WithData, WhoHasNoneSitsWhereNoneIsRead) {
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(stage_of(say(that_has(hello_of("a"), none))), StageId{1}) << i;
+  EXPECT_EQ(stage_of(say(that_has(hello_of("b"), same))), StageId{0});
+  bench.life.move_to(life::Training{});
+  wire::Hello sent = that_has(hello_of("c"), none);
+  sent.mutable_kept()->set_stage(0);
+  EXPECT_EQ(stage_of(say(sent)), StageId{1});
+}
+
+TEST_F(WithData, WhereTheOnlyStageReadsTheDataWhoHasNoneIsRefused) {
+  data = DataDesk(manifest, 1);
+  const MarkExpected alone("data_desk.no_stage_without");
+  const auto caller = say(that_has(hello_of("a"), none));
+  EXPECT_EQ(caller->code(), ErrorCode::kRefused);
+  EXPECT_NE(caller->refusal().find("the run's only stage reads: there is no file"),
+            std::string::npos)
+      << caller->refusal();
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------
 
 TEST_F(Arriving, WhoComesWhileTheRunGoesBackHearsOfTheNewEra) {
   bench.life.move_to(life::RollingBack{"all were lost"});

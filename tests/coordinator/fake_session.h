@@ -18,9 +18,10 @@ class FakeConnection final : public Connection {
   void close() override {}
   std::uint64_t unsent_bytes() const override { return 0; }
   Counters counters() const override { return {.bytes_sent = 10, .bytes_received = 5}; }
-  std::string remote() const override { return "nowhere"; }
+  std::string remote() const override { return from; }
   std::optional<KeyHash> peer_key() const override { return key; }
 
+  std::string from = "nowhere";
   std::optional<KeyHash> key;  // of an authenticated link
 };
 
@@ -33,6 +34,7 @@ class FakeChannel final : public RpcChannel {
   Connection& connection() override { return connection_; }
 
   void prove(const KeyHash& key) { connection_.key = key; }
+  void comes_from(const std::string& remote) { connection_.from = remote; }
 
   std::vector<Frame> said;
   bool closed = false;

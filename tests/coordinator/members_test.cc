@@ -128,6 +128,25 @@ TEST_F(Gather, WhereAStageHasNobodyOneThatAnotherCanSpareGoesThere) {
   EXPECT_FALSE(bench.rulings.any()) << "it is on its way: " << to_string(first) << " stays";
 }
 
+// Of a stage's three only the first has the data, and it would be one of the two that stay.
+TEST_F(Gather, OnlyWhoHasTheDataGoesToTheStageThatReadsIt) {
+  bench.members = Membership({2, 2});
+  bench.seated(0);
+  const Seat has = bench.seated(1), lacks = bench.seated(1);
+  bench.members.at(lacks.peer).lacks_data = true;
+  EXPECT_FALSE(gathering.may_start(true));
+  EXPECT_FALSE(bench.rulings.any()) << "both are needed where they are";
+  const Seat another = bench.seated(1);
+  bench.members.at(another.peer).lacks_data = true;
+  EXPECT_FALSE(gathering.may_start(true));
+  const auto moves = bench.rulings.take_losses();
+  ASSERT_EQ(moves.size(), 1U);
+  EXPECT_EQ(moves[0].seat, has);
+  bench.members.at(has.peer).lacks_data = true;
+  EXPECT_FALSE(gathering.may_start(true));
+  EXPECT_FALSE(bench.rulings.any()) << "none of them could serve there";
+}
+
 TEST_F(Gather, ARunThatGoesBackGoesOnWithFewerThanItWants) {
   bench.members = Membership({2, 2});
   gathering.set_trained();

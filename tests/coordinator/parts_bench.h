@@ -150,10 +150,13 @@ struct PartsBench {
   Audience audience{sessions, members, outbox};
   OpenPhases phases{shape, ledger, audience, outbox};
   Leases leases{ledger, phases, members, outbox};
+  SimNetwork network{clock, {}};
+  LinkProbe probe{network.node(0), alarms, members, rulings, [] { return true; }};
   CommitRound round{{.shape = shape,
                      .alarms = alarms,
                      .detector = detector,
                      .members = members,
+                     .probe = probe,
                      .shadows = shadows,
                      .ledger = ledger,
                      .phases = phases,
@@ -162,8 +165,6 @@ struct PartsBench {
                      .events = events,
                      .rulings = rulings}};
   Duration recovery_patience{};
-  SimNetwork network{clock, {}};
-  LinkProbe probe{network.node(0), alarms, members, rulings, [] { return true; }};
   Recovery recovery{{.shape = shape,
                      .alarms = alarms,
                      .detector = detector,

@@ -48,13 +48,12 @@ TEST(Relocation, WhoKeptAStateServesThatStageAgainWhereItIsMissed) {
   wire::Hello hello;
   hello.mutable_kept()->set_stage(1);
   hello.mutable_kept()->set_version(3);
-  EXPECT_EQ(bench.relocation.place(hello, false, 3), std::nullopt) << "nobody is missing there";
+  EXPECT_EQ(bench.relocation.place(hello, 3), std::nullopt) << "nobody is missing there";
   bench.lost(b);
-  EXPECT_EQ(bench.relocation.place(hello, false, 3), StageId{1});
-  EXPECT_EQ(bench.relocation.place(hello, true, 3), std::nullopt) << "the config decides";
-  EXPECT_EQ(bench.relocation.place(hello, false, 4), std::nullopt) << "its state is too old";
+  EXPECT_EQ(bench.relocation.place(hello, 3), StageId{1});
+  EXPECT_EQ(bench.relocation.place(hello, 4), std::nullopt) << "its state is too old";
   hello.mutable_kept()->set_stage(2);
-  EXPECT_EQ(bench.relocation.place(hello, false, 3), std::nullopt) << "there is no such stage";
+  EXPECT_EQ(bench.relocation.place(hello, 3), std::nullopt) << "there is no such stage";
 }
 
 TEST_F(Relocating, OneThatWasSentSomewhereServesThere) {
@@ -63,7 +62,7 @@ TEST_F(Relocating, OneThatWasSentSomewhereServesThere) {
   *hello.mutable_previous() = to_wire(a);
   bench.members.at(a.peer).moves_to = StageId{1};
   bench.lost(a);
-  EXPECT_EQ(relocation.place(hello, false, 0), StageId{1});
+  EXPECT_EQ(relocation.place(hello, 0), StageId{1});
 }
 
 // ---- Going --------------------------------------------------------------------------------------

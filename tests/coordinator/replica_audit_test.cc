@@ -51,16 +51,6 @@ TEST(ReplicaAudit, OldVersionsAreForgotten) {
   EXPECT_FALSE(audit.has_said(StageId{0}, 4, 7));
 }
 
-TEST(ReplicaAudit, ThoseThatBeginMustBeginAlike) {
-  ReplicaAudit audit;
-  audit.say(seat_of(1), 0, 7);
-  EXPECT_FALSE(audit.first_to_differ(seat_of(1), 0).has_value());
-  audit.say(seat_of(2), 0, 7);
-  EXPECT_FALSE(audit.first_to_differ(seat_of(2), 0).has_value());
-  audit.say(seat_of(3), 0, 8);
-  EXPECT_EQ(audit.first_to_differ(seat_of(3), 0), seat_of(1));
-}
-
 TEST(ReplicaAudit, AFollowerIsComparedWithAMateThatHoldsItsVersion) {
   ReplicaAudit audit;
   audit.follower_ready(seat_of(5), 4, 7);

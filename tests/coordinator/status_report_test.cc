@@ -19,8 +19,10 @@ class Status : public ::testing::Test {
                       .writer = bench.writer,
                       .sequence = bench.sequence,
                       .stats = stats,
+                      .refusals = refusals,
                       .sessions = bench.sessions,
                       .members = bench.members,
+                      .relays = relays,
                       .shadows = bench.shadows,
                       .boundaries = boundaries,
                       .checkpointer = bench.checkpointer},
@@ -37,7 +39,9 @@ class Status : public ::testing::Test {
 
   StatesBench bench;
   RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
+  RelayDesk relays{identity, bench.alarms, bench.outbox, bench.events};
   RunStats stats{2};
+  Refusals refusals{bench.alarms, bench.events};
   BoundaryBoard boundaries{bench.options.config, 32};
 };
 
@@ -50,6 +54,7 @@ TEST_F(Status, BeforeTheFirstCommitNothingIsKnown) {
   EXPECT_FALSE(now.loss.has_value());
   EXPECT_FALSE(now.held_out_loss.has_value());
   EXPECT_EQ(now.era_sentence, "era 1 begins with the seed's parameters");
+  EXPECT_EQ(now.refused, "");
   ASSERT_EQ(now.stages.size(), 2U);
   EXPECT_EQ(now.stages[1].first_layer, now.stages[0].last_layer);
   EXPECT_EQ(now.stages[1].wanted, 1U);

@@ -195,17 +195,19 @@ TEST_F(TokenDatasetTest, AnyShareHoldsOutAtLeastOne) {
   EXPECT_EQ(open(options).held_out_sequences(), 0U);
 }
 
-TEST_F(TokenDatasetTest, FingerprintTellsDataApart) {
-  const auto fingerprint = [&](const std::string& text, std::uint32_t sequence) {
-    return open(bytes({folder_.write("f", text)}, sequence)).fingerprint();
-  };
-  const std::string text(20000, 'x');
-  std::string changed_end = text;
-  changed_end.back() = 'y';
-  EXPECT_EQ(fingerprint(text, 8), fingerprint(text, 8));
-  EXPECT_NE(fingerprint(text, 8), fingerprint(text + "x", 8));
-  EXPECT_NE(fingerprint(text, 8), fingerprint(changed_end, 8));
-  EXPECT_NE(fingerprint(text, 8), fingerprint(text, 9));
+// As a peer opens what the coordinator listed.
+TEST_F(TokenDatasetTest, NamedFilesAreOpenedInTheirOrderWhateverThePatternsSay) {
+  const std::string first = folder_.write("z.txt", "ab"), second = folder_.write("a.txt", "cd");
+  DatasetOptions options = bytes({folder_.at("*.txt")}, 2);
+  options.paths = {first, second};
+  const TokenDataset dataset = open(options);
+  EXPECT_EQ(stream(dataset), (std::vector<std::int32_t>{'a', 'b', 256, 'c', 'd'}));
+  ASSERT_EQ(dataset.used_files().size(), 2U);
+  EXPECT_EQ(dataset.used_files()[0].path, first);
+  EXPECT_EQ(dataset.used_files()[1].used, 2U);
+  options.root = folder_.at("elsewhere");
+  ASSERT_TRUE(make_folders(options.root));
+  EXPECT_FALSE(TokenDataset::open(options)) << "nothing is read outside of the root";
 }
 
 }  // namespace

@@ -19,11 +19,21 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_EQ(status->steps, 400U);
   EXPECT_DOUBLE_EQ(*status->loss, 2.4312);
   EXPECT_FALSE(status->held_out_loss);
+  EXPECT_EQ(status->refused,
+            "peer 4 \"gpu-box\" of stage 1 (10.0.0.7:40001): this machine has no CUDA");
   EXPECT_FALSE(status->over());
   ASSERT_EQ(status->stages.size(), 2U);
   EXPECT_EQ(status->peers(), 3U);
   EXPECT_EQ(status->stages[1].peers[0].name, "peer-2");
   EXPECT_DOUBLE_EQ(status->stages[1].peers[0].share, 0.75);
+  EXPECT_EQ(status->stages[1].peers[0].reach, "no");
+  ASSERT_EQ(status->relays.size(), 1U);
+  EXPECT_EQ(status->relays[0].bytes, 123456789U);
+  const std::string text = describe(*status);
+  EXPECT_NE(text.find("relay relay-7 at 192.0.2.7:7401: 2 links, 123.5 MB passed on"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("takes no connections"), std::string::npos) << text;
   ASSERT_EQ(status->boundaries.size(), 1U);
   EXPECT_EQ(status->boundaries[0].forward_codec_bytes, 4194304U);
   EXPECT_EQ(status->boundaries[0].gradients, 64U);

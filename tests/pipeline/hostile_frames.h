@@ -87,13 +87,18 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kWantState:
     case MessageKind::kStateFrozen:
     case MessageKind::kLeave:
+    case MessageKind::kCallMe:
+    case MessageKind::kRelayHello:
+    case MessageKind::kRelayState:
     case MessageKind::kStatusRequest:
     case MessageKind::kStopRequest:
     case MessageKind::kChallengeRequest:
       return kToCoordinator;
     case MessageKind::kStallReport:
+    case MessageKind::kOutOfReach:
       return kToCoordinator | kFromCoordinator;
     case MessageKind::kWelcome:
+    case MessageKind::kDataWanted:
     case MessageKind::kMembership:
     case MessageKind::kOpenPhase:
     case MessageKind::kLeases:
@@ -114,6 +119,10 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kStateOffer:
     case MessageKind::kResume:
     case MessageKind::kFollow:
+    case MessageKind::kCall:
+    case MessageKind::kMeet:
+    case MessageKind::kRelayWelcome:
+    case MessageKind::kRelayTicket:
       return kFromCoordinator;
     case MessageKind::kLinkHello:
     case MessageKind::kForward:

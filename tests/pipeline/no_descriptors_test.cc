@@ -1,5 +1,7 @@
 // A process that can open no more connections: each dial of its own fails at once, within one
 // instant of virtual time, so that whoever tries again at once tries for ever.
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "pipeline/protocol/knobs.h"
@@ -76,6 +78,38 @@ TEST_P(NoDescriptors, AMemberThatNobodyReachesIsLetGoAndNoneOfTheOthers) {
   }
 }
 
+// Its links to those who came before it stand: a newcomer is all that does not reach it.
+// (With a delay its link to that one stands already, from an averaging before.)
+class NoDescriptorsForANewcomer : public NoDescriptors {};
+
+TEST_P(NoDescriptorsForANewcomer, ItIsNotLetGoInThePlaceOfAMemberThatTakesNoConnection) {
+  RunConfig config = run_of({3});
+  config.run.steps = 100;
+  const MarkExpected not_reached("commit_round.not_reached_from_here");
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_committed(2);
+  const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  std::set<SimNodeId> linked;
+  swarm.watch([&](SimNodeId from, SimNodeId to, const Frame&) {
+    if (to == joiner) linked.insert(from);
+  });
+  ASSERT_TRUE(swarm.until_delivered(MessageKind::kPiece, 1));  // of the state that it fetches
+  SimNodeId full = swarm.node(0, 0);
+  for (std::uint32_t i = 0; i < 3; ++i)
+    if (!linked.contains(swarm.node(0, i))) full = swarm.node(0, i);
+  ASSERT_FALSE(linked.contains(full));
+  swarm.cluster().network().fill(full, true);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") > 0; }, 300s)) << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost", to_string(swarm.cluster().seat_of(full - 1))), 1U)
+      << history(swarm);
+  swarm.cluster().network().fill(full, false);
+  const RunOutcome outcome = swarm.end();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost"), 1U) << history(swarm);
+  EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
+}
+
+INSTANTIATE_TEST_SUITE_P(NoDelay, NoDescriptorsForANewcomer, testing::Values(0U));
 INSTANTIATE_TEST_SUITE_P(Delay, NoDescriptors, testing::Values(0U, 1U));
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "engine/config/load.h"
 #include "engine/net/rpc.h"
+#include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
@@ -41,6 +42,11 @@ class PeerLife : public testing::Test {
       if (no_model_) return Result<std::unique_ptr<StageModel>>(std::unexpected(*no_model_));
       return make_fake_model(spec, stage, how);
     };
+    options.compare_data = [this](const DataManifest& manifest) {
+      HeldData held = held_;
+      held.fingerprint = manifest.fingerprint();
+      return held;
+    };
     peer_ =
         std::make_unique<StagePeer>(runtime_.node(1), network_.node(1), device_, std::move(options),
                                     [this](PeerOutcome outcome) { outcome_ = std::move(outcome); });
@@ -54,6 +60,8 @@ class PeerLife : public testing::Test {
             [this](const Frame& frame, const RpcChannel::Respond& respond) {
               hellos_.push_back(*parse<wire::Hello>(frame));
               if (refusal_) return respond(std::unexpected(*refusal_));
+              if (wants_data_ && hellos_.back().data().fingerprint() != wants_data_->fingerprint())
+                return respond(make_frame(MessageKind::kDataWanted, to_wire(*wants_data_)));
               respond(make_frame(MessageKind::kWelcome, welcome_));
             },
         .on_closed = [](const Error&) {},
@@ -116,6 +124,8 @@ class PeerLife : public testing::Test {
   std::shared_ptr<RpcChannel> channel_;
   wire::Welcome welcome_ = welcome_of(1);
   std::optional<Error> refusal_;
+  std::optional<DataManifest> wants_data_;
+  HeldData held_;
   std::optional<Error> no_model_;
   int built_ = 0;
   std::vector<wire::Hello> hellos_;
@@ -146,12 +156,44 @@ TEST_F(PeerLife, WhoIsRefusedEndsWithTheReason) {
   EXPECT_NE(outcome_->sentence.find("it speaks protocol 2"), std::string::npos);
 }
 
-TEST_F(PeerLife, AUsersMistakeIsSaidAsOne) {
+TEST_F(PeerLife, ItComparesTheRunsDataBeforeItGetsASeat) {
+  const std::string hash(64, 'f');
+  wants_data_ = DataManifest{.folder = "corpus",
+                             .files = {{.name = "a", .bytes = 8, .used = 8, .sha256 = hash}}};
+  held_.lacks = "there is no file \"corpus/a\"";
+  const MarkExpected compares("peer.compares_its_data");
+  seat();
+  ASSERT_EQ(hellos_.size(), 2U);
+  EXPECT_FALSE(hellos_[0].has_data());
+  EXPECT_EQ(hellos_[1].data().lacks(), held_.lacks);
+  EXPECT_EQ(hellos_[1].data().fingerprint(), wants_data_->fingerprint());
+  // It says so to whoever asks later, too; other files are compared anew, and its seat is over.
+  wants_data_->files[0].bytes = 9;
+  channel_->close();
+  run(2s);
+  ASSERT_EQ(hellos_.size(), 4U);
+  EXPECT_TRUE(hellos_[2].has_holdings());
+  EXPECT_FALSE(hellos_[3].has_holdings());
+  EXPECT_EQ(hellos_[3].data().fingerprint(), wants_data_->fingerprint());
+}
+
+TEST_F(PeerLife, AListOfDataThatCantBeEndsIt) {
+  const std::string hash(64, 'f');
+  wants_data_ = DataManifest{.folder = "/",
+                             .files = {{.name = "../x", .bytes = 8, .used = 8, .sha256 = hash}}};
+  peer_->start();
+  run(knobs().goodbye_time + 1s);
+  ASSERT_TRUE(outcome_.has_value());
+  EXPECT_EQ(outcome_->exit_code, 1);
+  EXPECT_NE(outcome_->sentence.find("the coordinator's list of data files"), std::string::npos);
+}
+
+TEST_F(PeerLife, WhoseMachineLacksWhatTheStageNeedsIsRefused) {
   no_model_ = Error{ErrorCode::kUserMistake, "there is no device cuda:7"};
   peer_->start();
   run(knobs().goodbye_time + 1s);
   ASSERT_TRUE(outcome_.has_value());
-  EXPECT_EQ(outcome_->exit_code, 2);
+  EXPECT_EQ(outcome_->exit_code, 3);
   EXPECT_EQ(outcome_->sentence, "there is no device cuda:7");
   const auto goodbye = heard<wire::Goodbye>(MessageKind::kGoodbye);
   ASSERT_EQ(goodbye.size(), 1U);
@@ -312,6 +354,19 @@ TEST_F(PeerLife, ANoticeIsSaidAndItLeavesWhenItsTimeIsOver) {
   ASSERT_TRUE(outcome_.has_value());
   EXPECT_EQ(outcome_->exit_code, 0);
   EXPECT_EQ(hellos_.size(), 1U) << "it looks for no other seat";
+}
+
+TEST_F(PeerLife, WhoHasNoSeatLeavesAtOnce) {
+  seat();
+  refusal_ = Error{ErrorCode::kPeerGone, "wait"};
+  say(MessageKind::kFenced, wire::Fenced());
+  run(1s);
+  ASSERT_FALSE(outcome_.has_value());
+  peer_->request_drain(60s);
+  run(knobs().goodbye_time);
+  ASSERT_TRUE(outcome_.has_value());
+  EXPECT_EQ(outcome_->exit_code, 0);
+  EXPECT_EQ(outcome_->sentence, "left while it had no seat");
 }
 
 TEST_F(PeerLife, ANoticeIsSaidAgainToTheNextCoordinator) {

@@ -31,7 +31,7 @@ class ThinHeartbeats : public testing::Test {
     config_.wiring.hop_timeout_seconds = 2;
     config_.net.coordinator_patience_seconds = 3600;
   }
-  static constexpr SimPeer kSlow{.forward = 200ms, .backward = 400ms};
+  static inline const SimPeer kSlow{.forward = 200ms, .backward = 400ms};
   SimClusterOptions options() const {
     SimClusterOptions options = swarm_of(config_, make_fake_model);
     options.peers.assign(std::size_t{kStages} * kPeersOfStage, kSlow);

@@ -89,8 +89,8 @@ TEST_P(Loss, APeerThatNeverFinishesIsNotTakenForEver) {
   config.net.heartbeat_seconds = 0.05;
   const SimPeer stuck{.forward = 1s, .backward = 1s};
   twice(config, on({SimPeer{}, stuck, SimPeer{}}), [&](Swarm& swarm) {
-    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 20s));
-    EXPECT_EQ(events(swarm, "peer_left", "3 times without a contribution between"), 1U);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_refused") == 1; }, 20s));
+    EXPECT_EQ(events(swarm, "peer_refused", "3 times without a contribution between"), 1U);
     EXPECT_EQ(events(swarm, "peer_lost", "its device has ended nothing"), 2U);
   });
 }

@@ -1,5 +1,7 @@
 // The coordinator loses touch with peers that live: the links to it break, or it is cut off. What
 // they hold is gone on with; a state is given up only where nobody holds it any more.
+#include <array>
+
 #include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
@@ -56,6 +58,40 @@ TEST_P(LostTouch, TheLinkToAStagesLastPeerBreaks) {
       EXPECT_EQ(events(swarm, "peer_lost"), 0U);
       EXPECT_EQ(events(swarm, "new_era"), 0U);
     });
+}
+
+// A shadow could serve it, by leaving its own stage: what lives is better taken back.
+TEST_P(LostTouch, TheLinkToAStagesLastPeerBreaksAndAShadowStandsBy) {
+  RunConfig config = quick(run_of({2, 1}));
+  config.balance.shadows = {.count = 1};
+  twice(config, [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready") >= 1; }, 10s));
+    swarm.cluster().network().cut(kCoordinatorNode, swarm.node(1, 0));
+    const std::uint64_t before = commits_of(swarm.cluster());
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= before + 2; }, 10s));
+    EXPECT_EQ(events(swarm, "lost_touch"), 1U);
+    EXPECT_EQ(events(swarm, "take_over"), 0U);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+// Its seat is in the journal, and it has not heard of it: it is all that is left of its stage.
+TEST_P(LostTouch, AJoinerIsSeatedAsTheCoordinatorDies) {
+  twice(quick(run_of({1, 1})), [](Swarm& swarm) {
+    const MarkExpected seated("stage.seated_by_another_coordinator");
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    const std::array<SimNodeId, 2> serving = {swarm.node(0, 0), swarm.node(1, 0)};
+    const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    swarm.hold(kCoordinatorNode, joiner, MessageKind::kOpenPhase);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 10s));
+    swarm.cluster().kill_coordinator();
+    swarm.kill(serving[swarm.stage_of(joiner)]);
+    swarm.release(kCoordinatorNode, joiner);
+    swarm.cluster().restart_coordinator();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 4; }, 20s))
+        << history(swarm);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
 }
 
 // Its process is gone: its address refuses, and nothing is waited for.

@@ -17,6 +17,7 @@
 #include "tests/runtime/comes_true.h"
 #include "tests/store/etcd_process.h"
 #include "tests/store/temp_folder.h"
+#include "tests/store/test_authority.h"
 
 namespace swarmline {
 namespace {
@@ -46,7 +47,7 @@ class ControlStoreContract : public testing::TestWithParam<const char*> {
   bool in_etcd() const { return GetParam() == std::string("etcd"); }
   std::unique_ptr<ControlStore> open() {
     return GetParam() == std::string("simulated") ? lead_.open(0)
-                                                  : open_control_store(runtime_, options_);
+                                                  : *open_control_store(runtime_, options_);
   }
 
   TempFolder folder_;
@@ -104,7 +105,7 @@ class EtcdLease : public testing::Test {
     etcd_ = std::make_unique<EtcdProcess>();
   }
   std::unique_ptr<ControlStore> open(Duration lease) const {
-    return open_control_store(
+    return *open_control_store(
         runtime_, {.etcd = {etcd_->endpoint()}, .run_folder = {}, .run = "run", .lease = lease});
   }
   Result<void> renew(ControlStore& store) {
@@ -195,10 +196,72 @@ TEST_F(EtcdLease, ALeaderCompactsIt) {
   EXPECT_EQ(*of(*store).get_meta("evaluated"), std::to_string(2 * kWritesPerCompaction - 1));
 }
 
+class EtcdOverHttps : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+    etcd_.emplace(std::vector<std::string>{}, files_);
+  }
+  Result<bool> lead(const EtcdTlsFiles& files) {
+    auto store = open_control_store(runtime_, {.etcd = {etcd_->endpoint()},
+                                               .run_folder = {},
+                                               .run = "run",
+                                               .lease = 10s,
+                                               .etcd_tls = files});
+    if (!store) return std::unexpected(store.error());
+    auto leads = (*store)->try_lead("the test");
+    if (leads && *leads) EXPECT_TRUE(of(**store).put_meta("term", "1"));
+    return leads;
+  }
+  std::string refused(const EtcdTlsFiles& files) {
+    const auto leads = lead(files);
+    return leads ? "it led" : leads.error().what;
+  }
+  TempFolder folder_;
+  EtcdTlsFiles files_ = make_test_certificate(folder_, "ours"),
+               theirs_ = make_test_certificate(folder_, "theirs");
+  AsioRuntime runtime_;
+  std::optional<EtcdProcess> etcd_;
+};
+
+TEST_F(EtcdOverHttps, LeadsWithACertificateThatItTrusts) {
+  const auto leads = lead(files_);
+  ASSERT_TRUE(leads) << leads.error().what;
+  EXPECT_TRUE(*leads);
+}
+
+TEST_F(EtcdOverHttps, NobodyWithoutOneOrWithAnothers) {
+  EXPECT_THAT(refused({.authority = files_.authority, .certificate = {}, .key = {}}),
+              testing::HasSubstr(etcd_->endpoint()));
+  EXPECT_THAT(
+      refused(
+          {.authority = files_.authority, .certificate = theirs_.certificate, .key = theirs_.key}),
+      testing::HasSubstr(etcd_->endpoint()));
+  EXPECT_THAT(refused({}), testing::HasSubstr(etcd_->endpoint())) << "in clear text";
+}
+
+TEST_F(EtcdOverHttps, AnEtcdOfAnotherAuthorityIsNotBelieved) {
+  EXPECT_THAT(
+      refused(
+          {.authority = theirs_.authority, .certificate = files_.certificate, .key = files_.key}),
+      testing::HasSubstr("certificate verify failed"));
+}
+
+TEST_F(EtcdOverHttps, FilesThatAreNotWhatTheyShouldBeAreNamed) {
+  EXPECT_THAT(refused({.authority = folder_.at("none.pem"), .certificate = {}, .key = {}}),
+              testing::HasSubstr("none.pem"));
+  EXPECT_THAT(refused({.authority = files_.key, .certificate = {}, .key = {}}),
+              testing::HasSubstr("ours.key: found no certificate of an authority"));
+  EXPECT_THAT(
+      refused(
+          {.authority = files_.authority, .certificate = files_.certificate, .key = theirs_.key}),
+      testing::HasSubstr("theirs.key: found no key in PEM that fits"));
+}
+
 TEST(ControlStore, NobodyAtTheAddressIsSaidInTime) {
   AsioRuntime runtime;
   const auto store =
-      open_control_store(runtime, {.etcd = {"127.0.0.1:1"}, .run_folder = {}, .run = "run"});
+      *open_control_store(runtime, {.etcd = {"127.0.0.1:1"}, .run_folder = {}, .run = "run"});
   const auto leads = store->try_lead("first");
   ASSERT_FALSE(leads);
   EXPECT_EQ(leads.error().code, ErrorCode::kIo);

@@ -40,11 +40,14 @@ struct Place {
   std::string peer_endpoint;
   std::string cluster;
   std::vector<std::string> more = {};
+  EtcdTlsFiles tls = {};
 };
 
 // Its data and its log are in the folder, under its name. -1: it can't be started.
 pid_t spawn(const Place& place, const TempFolder& folder) {
-  const std::string client = "http://" + place.endpoint, peer = "http://" + place.peer_endpoint;
+  const bool sealed = !place.tls.authority.empty();
+  const std::string client = (sealed ? "https://" : "http://") + place.endpoint,
+                    peer = "http://" + place.peer_endpoint;
   std::vector<std::string> arguments = {program(),
                                         "--name=" + place.name,
                                         "--data-dir=" + folder.at(place.name + "-data"),
@@ -54,6 +57,10 @@ pid_t spawn(const Place& place, const TempFolder& folder) {
                                         "--initial-advertise-peer-urls=" + peer,
                                         "--initial-cluster=" + place.cluster};
   arguments.insert(arguments.end(), place.more.begin(), place.more.end());
+  if (sealed)
+    arguments.insert(arguments.end(),
+                     {"--cert-file=" + place.tls.certificate, "--key-file=" + place.tls.key,
+                      "--client-cert-auth", "--trusted-ca-file=" + place.tls.authority});
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -75,9 +82,11 @@ void end(pid_t& pid) {
   pid = -1;
 }
 
-bool answers(const std::string& endpoint) {
+bool answers(const std::string& endpoint, const EtcdTlsFiles& files = {}) {
+  const auto tls = load_etcd_tls(files);
+  if (!tls) return false;
   EtcdClient client({{"127.0.0.1", endpoint.substr(endpoint.find(':') + 1)}},
-                    std::chrono::seconds(1));
+                    std::chrono::seconds(1), *tls);
   return client.range("/", "", 1).has_value();
 }
 
@@ -87,7 +96,8 @@ std::string EtcdProcess::missing() {
   return program().empty() ? "no etcd is installed: scripts/bootstrap --tests fetches one" : "";
 }
 
-EtcdProcess::EtcdProcess(std::vector<std::string> more) : more_(std::move(more)) {
+EtcdProcess::EtcdProcess(std::vector<std::string> more, EtcdTlsFiles tls)
+    : more_(std::move(more)), tls_(std::move(tls)) {
   for (int i = 0; i < kStartsMax && pid_ < 0; ++i) {
     endpoint_ = free_address();
     peer_endpoint_ = free_address();
@@ -105,10 +115,11 @@ void EtcdProcess::start() {
                 .endpoint = endpoint_,
                 .peer_endpoint = peer_endpoint_,
                 .cluster = "test=http://" + peer_endpoint_,
-                .more = more_},
+                .more = more_,
+                .tls = tls_},
                folder_);
   for (int i = 0; i < kAnswerTries && pid_ > 0; ++i) {
-    if (answers(endpoint_)) return;
+    if (answers(endpoint_, tls_)) return;
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
     std::this_thread::sleep_for(kAnswerPause);
   }

@@ -9,14 +9,16 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "engine/store/etcd_tls.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
 
 class EtcdProcess {
  public:
-  // Waits until it answers; fails the test when it does not. `more`: flags of etcd.
-  explicit EtcdProcess(std::vector<std::string> more = {});
+  // Waits until it answers; fails the test when it does not. `more`: flags of etcd; `tls`: it takes
+  // HTTPS alone, of whom that authority has signed, with these files, which are its clients', too.
+  explicit EtcdProcess(std::vector<std::string> more = {}, EtcdTlsFiles tls = {});
   ~EtcdProcess();
   EtcdProcess(const EtcdProcess&) = delete;
   EtcdProcess& operator=(const EtcdProcess&) = delete;
@@ -37,6 +39,7 @@ class EtcdProcess {
   std::string endpoint_;
   std::string peer_endpoint_;
   std::vector<std::string> more_;
+  EtcdTlsFiles tls_;
   pid_t pid_ = -1;
 };
 

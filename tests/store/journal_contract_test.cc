@@ -53,7 +53,7 @@ class OpenedStore : public Opened {
 
  private:
   void open() {
-    store_ = open_control_store(runtime_, options_);
+    store_ = *open_control_store(runtime_, options_);
     const auto leads = store_->try_lead("the test");
     ASSERT_TRUE(leads) << leads.error().what;
     ASSERT_TRUE(*leads);

@@ -1,6 +1,6 @@
 // Machines of their own: network namespaces, joined by pairs of virtual Ethernet interfaces. What
 // is done on each of them, its user could do: the line that the coordinator prints is typed there.
-// Needs root and ip (iproute2); skips, with the reason, elsewhere.
+// Needs root and ip and tc (iproute2); skips, with the reason, elsewhere.
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -20,6 +20,8 @@ namespace swarmline {
 namespace {
 
 constexpr const char* kIp = "/usr/sbin/ip";
+
+constexpr const char* kTc = "/usr/sbin/tc";
 
 bool run_ip(const std::string& arguments) {
   return std::system(fmt::format("{} {} >/dev/null 2>&1", kIp, arguments).c_str()) == 0;
@@ -50,6 +52,21 @@ class Hosts {
   Hosts& operator=(const Hosts&) = delete;
 
   bool made() const { return made_; }
+  // As a firewall before it: segments that open a connection to it vanish; what it opens itself,
+  // and all that follows, passes.
+  bool close_ports_of(int host) const {
+    const auto tc = [&](const std::string& arguments) {
+      return run_ip(fmt::format("netns exec {} {} {}", names_[0], kTc, arguments));
+    };
+    const std::string port = fmt::format("dev port{}", host);
+    return tc("qdisc add " + port + " root handle 1: htb default 1") &&
+           tc("class add " + port + " parent 1: classid 1:1 htb rate 10gbit") &&
+           tc("class add " + port + " parent 1: classid 1:2 htb rate 10gbit") &&
+           tc("qdisc add " + port + " parent 1:2 blackhole") &&
+           tc("filter add " + port +
+              " parent 1: protocol ip u32 match ip protocol 6 0xff match u8 0x02 0x12 at 33 "
+              "flowid 1:2");
+  }
   static std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
 
   Program start(const SwarmFolder& swarm, int host, const std::string& name,
@@ -86,6 +103,12 @@ class SwarmHosts : public ::testing::Test {
     command.insert(command.begin(), SWARMLINE_BINARY_DIR "/swarmline");
     return hosts_->start(swarm, 0, "coordinator", std::move(command));
   }
+  static std::size_t occurrences(const std::string& text, const std::string& what) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++count;
+    return count;
+  }
   // The whole line.
   static std::string printed_line(Program& coordinator) {
     if (!coordinator.wait_for_output("swarmline peer --join '")) return "false";
@@ -121,6 +144,53 @@ TEST_F(SwarmHosts, ThreeHostsJoinByThePrintedLineAlone) {
     EXPECT_EQ(seat.key.size(), 64U);
   }
   EXPECT_EQ(hosts, (std::set<std::string>{"10.77.0.1", "10.77.0.2", "10.77.0.3"}));
+}
+
+// Two of three take no connections, as behind a router: who needs them is dialled by them.
+TEST_F(SwarmHosts, PeersWithoutOpenPortsJoinByThePrintedLineAlone) {
+  if (::access(kTc, X_OK) != 0) GTEST_SKIP() << "there is no " << kTc;
+  std::vector<std::string> run = kRun;
+  run.emplace_back("model.tied_embeddings=false");  // the first stage and the last need no link
+  const SwarmFolder swarm(run);
+  if (!hosts_->close_ports_of(1) || !hosts_->close_ports_of(2))
+    GTEST_SKIP() << "this kernel has not the queues that a firewall is made of here";
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator);
+  std::vector<Program> peers;
+  for (const int host : {1, 0, 2}) {  // in the order of the stages
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", host), line));
+    EXPECT_TRUE(peers.back().wait_for_output("seated at stage"));
+  }
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) {
+    EXPECT_EQ(peer.wait(), 0) << peer.output();
+    EXPECT_LE(occurrences(peer.output(), "\n"), 60U) << peer.output();
+  }
+  EXPECT_EQ(coordinator.output().find("out_of_reach"), std::string::npos) << coordinator.output();
+  expect_reference(swarm);
+}
+
+// Neither of two neighbours takes connections: they meet at a relay, which is started by the same
+// string.
+TEST_F(SwarmHosts, TwoPeersWithoutOpenPortsMeetAtARelay) {
+  if (::access(kTc, X_OK) != 0) GTEST_SKIP() << "there is no " << kTc;
+  const SwarmFolder swarm({"model.dtype=fp64", "net.listen=\"0.0.0.0:0\""});
+  if (!hosts_->close_ports_of(1) || !hosts_->close_ports_of(2))
+    GTEST_SKIP() << "this kernel has not the queues that a firewall is made of here";
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator);
+  std::string of_relay = line;
+  of_relay.replace(0, std::string("swarmline peer").size(), "swarmline relay");
+  Program relay = hosts_->type(swarm, 0, "relay", of_relay);
+  EXPECT_TRUE(relay.wait_for_output("relaying for the run"));
+  std::vector<Program> peers;
+  for (const int host : {1, 2})
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", host), line));
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  EXPECT_EQ(relay.wait(), 0) << relay.output();
+  EXPECT_EQ(relay.output().find("relayed 0 links"), std::string::npos) << relay.output();
+  expect_reference(swarm);
 }
 
 // What a user of another machine sees who has only the address.

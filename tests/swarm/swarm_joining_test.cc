@@ -8,6 +8,7 @@
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "tests/net/own_port.h"
 #include "tests/swarm/swarm_process.h"
@@ -41,16 +42,25 @@ class SeatTaker {
     hello.set_protocol(kProtocolVersion);
     hello.set_name("never ready");
     hello.set_address("127.0.0.1:1");
+    hello.mutable_data()->set_fingerprint(fingerprint_);
     channel_->call(make_frame(MessageKind::kHello, hello), std::chrono::seconds(10),
                    [this](Result<Frame> reply) {
-                     EXPECT_TRUE(reply.has_value()) << reply.error().what;
-                     seated_ = reply.has_value();
+                     ASSERT_TRUE(reply.has_value()) << reply.error().what;
+                     if (kind_of(*reply) == MessageKind::kDataWanted) return has_all(*reply);
+                     seated_ = true;
                    });
+  }
+  void has_all(const Frame& wanted) {
+    const auto manifest = from_wire(*parse<wire::DataWanted>(wanted));
+    ASSERT_TRUE(manifest) << manifest.error().what;
+    fingerprint_ = manifest->fingerprint();
+    say_hello();
   }
 
   AsioRuntime runtime_;
   TcpNetwork network_;
   std::shared_ptr<RpcChannel> channel_;
+  std::string fingerprint_;
   bool seated_ = false;
 };
 

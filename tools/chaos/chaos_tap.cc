@@ -303,6 +303,15 @@ class TappedNetwork final : public Network {
                      on_connected(std::move(connection));
                    });
   }
+  void meet(const Meeting& meeting, Duration timeout, Connected on_connected) override {
+    inner_.meet(meeting, timeout,
+                [tap = tap_, on_connected = std::move(on_connected)](
+                    Result<std::shared_ptr<Connection>> connection) {
+                  if (connection)
+                    connection = std::make_shared<TappedConnection>(std::move(*connection), tap);
+                  on_connected(std::move(connection));
+                });
+  }
   void stop_listening() override { inner_.stop_listening(); }
 
  private:

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "engine/net/tcp/liveness.h"
 
 namespace swarmline {
 namespace asio = boost::asio;
@@ -24,8 +25,6 @@ namespace {
 constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
 constexpr double kStrangerBytesPerSecondMin = 64.0 * kKiB;
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
-// Asked, so that who only listens finds out as well; kSilentPeerMax says when it is over.
-constexpr int kAskedAfterSeconds = 10, kAskedEachSeconds = 5;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
@@ -44,14 +43,8 @@ void set_option(int fd, int level, int option, int value) {
 }
 
 void set_up(int fd, const TcpOptions& options) {
-  using Milliseconds = std::chrono::milliseconds;
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
-             static_cast<int>(
-                 std::chrono::duration_cast<Milliseconds>(TcpNetwork::kSilentPeerMax).count()));
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kAskedAfterSeconds);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kAskedEachSeconds);
+  watch_liveness(fd);
   if (options.socket_buffer_bytes > 0) {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
     set_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);

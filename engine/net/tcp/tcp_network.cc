@@ -5,11 +5,14 @@
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "engine/net/tcp/acceptor.h"
 #include "engine/net/tcp/tcp_connection.h"
+#include "engine/net/tcp/tcp_relay.h"
 #include "engine/net/tcp/tls_lobby.h"
 #include "engine/runtime/asio_access.h"
 
@@ -82,12 +85,21 @@ struct TcpNetwork::State : std::enable_shared_from_this<State> {
     Connected on_connected;
     TimerId timer;
     std::shared_ptr<TlsHandshake> handshake;
+    // ---- Where it leads to a relay ----
+    std::optional<Meeting> meeting;
+    std::string said;  // to it
+    char answer = kRelayNotTaken;
   };
 
   void accept_next(const std::shared_ptr<Listener>& listener);
   void accepted(const std::shared_ptr<Listener>& listener, tcp::socket socket);
   void connect_any(const std::shared_ptr<Attempt>& attempt, const Endpoints& endpoints);
   void connected(const std::shared_ptr<Attempt>& attempt, const error_code& error);
+  void show_ticket(const std::shared_ptr<Attempt>& attempt);
+  void met(const std::shared_ptr<Attempt>& attempt, const error_code& error);
+  void made(const std::shared_ptr<Attempt>& attempt);
+  void be_dialled(const std::shared_ptr<Attempt>& attempt);
+  void begin(const std::shared_ptr<Attempt>& attempt, Duration timeout);
   void secure(const std::shared_ptr<Attempt>& attempt);
   void settle(const std::shared_ptr<Attempt>& attempt, Result<std::shared_ptr<Connection>> result);
 
@@ -166,10 +178,50 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
                   fail(code_of(error), fmt::format("cannot connect to {}: {}",
                                                    to_string(attempt->address), error.message())));
   }
-  if (shared->lobby) return secure(attempt);
+  attempt->meeting ? show_ticket(attempt) : made(attempt);
+}
+
+void TcpNetwork::State::made(const std::shared_ptr<Attempt>& attempt) {
+  if (shared->lobby)
+    return attempt->meeting && !attempt->meeting->dials ? be_dialled(attempt) : secure(attempt);
   ++shared->counters.connected;
   settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(
                       shared, std::move(attempt->socket), to_string(attempt->address))));
+}
+
+// ---- Over a relay -------------------------------------------------------------------------------
+
+void TcpNetwork::State::show_ticket(const std::shared_ptr<Attempt>& attempt) {
+  attempt->said = std::string(kRelayHello) + attempt->meeting->ticket;
+  asio::async_write(attempt->socket, asio::buffer(attempt->said),
+                    [self = shared_from_this(), attempt](const error_code& error, std::size_t) {
+                      HandlerScope scope(self->runtime());
+                      if (error) return self->met(attempt, error);
+                      asio::async_read(attempt->socket, asio::buffer(&attempt->answer, 1),
+                                       [self, attempt](const error_code& unread, std::size_t) {
+                                         HandlerScope inner(self->runtime());
+                                         self->met(attempt, unread);
+                                       });
+                    });
+}
+
+void TcpNetwork::State::met(const std::shared_ptr<Attempt>& attempt, const error_code& error) {
+  if (!attempt->on_connected) return;  // its deadline closed the socket
+  if (!error && attempt->answer == kRelayJoined) return made(attempt);
+  const std::string why = error ? error.message() : "it does not take this link";
+  settle(attempt, fail(ErrorCode::kDeadline,
+                       fmt::format("the relay at {}: {}", to_string(attempt->address), why)));
+}
+
+void TcpNetwork::State::be_dialled(const std::shared_ptr<Attempt>& attempt) {
+  const std::string remote = to_string(attempt->address);
+  shared->lobby->accept(std::move(attempt->socket), attempt->address.host, remote,
+                        [self = shared_from_this(), weak = std::weak_ptr(attempt)](TlsLink link) {
+                          const auto waits = weak.lock();
+                          if (!waits || self->stopped) return;
+                          ++self->shared->counters.connected;
+                          self->settle(waits, secured(self->shared, std::move(link)));
+                        });
 }
 
 void TcpNetwork::State::secure(const std::shared_ptr<Attempt>& attempt) {
@@ -222,17 +274,27 @@ Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted)
 }
 
 void TcpNetwork::connect(const Address& address, Duration timeout, Connected on_connected) {
+  state_->begin(std::make_shared<State::Attempt>(state_->io, address, std::move(on_connected)),
+                timeout);
+}
+
+void TcpNetwork::meet(const Meeting& meeting, Duration timeout, Connected on_connected) {
   const auto attempt =
-      std::make_shared<State::Attempt>(state_->io, address, std::move(on_connected));
-  const auto state = state_;
-  attempt->timer = state->runtime().call_after(timeout, [state, attempt, timeout] {
+      std::make_shared<State::Attempt>(state_->io, meeting.relay, std::move(on_connected));
+  attempt->meeting = meeting;
+  state_->begin(attempt, timeout);
+}
+
+void TcpNetwork::State::begin(const std::shared_ptr<Attempt>& attempt, Duration timeout) {
+  const auto state = shared_from_this();
+  attempt->timer = runtime().call_after(timeout, [state, attempt, timeout] {
     state->settle(attempt, fail(ErrorCode::kDeadline,
                                 fmt::format("{} did not answer within {:.3g} s",
                                             to_string(attempt->address), to_seconds(timeout))));
   });
-  if (const auto endpoints = literal(address)) return state->connect_any(attempt, *endpoints);
+  if (const auto endpoints = literal(attempt->address)) return connect_any(attempt, *endpoints);
   attempt->resolver.async_resolve(
-      address.host, std::to_string(address.port),
+      attempt->address.host, std::to_string(attempt->address.port),
       [state, attempt](const error_code& error, const Endpoints& endpoints) {
         HandlerScope scope(state->runtime());
         if (!attempt->on_connected) return;

@@ -60,6 +60,7 @@ class TcpNetwork final : public Network {
 
   Result<Address> listen(const Address& address, Accepted on_accepted) override;
   void connect(const Address& address, Duration timeout, Connected on_connected) override;
+  void meet(const Meeting& meeting, Duration timeout, Connected on_connected) override;
   void stop_listening() override;
   Counters counters() const;
 

@@ -36,7 +36,7 @@ void Arrivals::on_hello(const SessionPtr& session, const Frame& frame,
   auto hello = checked(session, frame);
   if (!hello) {
     SWARMLINE_MARK("arrivals.refused");
-    in_.outbox.respond(std::move(respond), std::unexpected(hello.error()));
+    refuse(session, parse<wire::Hello>(frame).value_or(wire::Hello()), respond, hello.error());
     return in_.outbox.close(session);
   }
   const std::uint64_t bytes = frame.meta.size();
@@ -73,6 +73,12 @@ void Arrivals::disbelieve_unproven(wire::Hello& hello, const SessionPtr& session
 bool Arrivals::waits(const SessionPtr& session) const {
   const auto is_its = [&](const Arrival& arrival) { return arrival.session == session; };
   return std::ranges::any_of(fresh_, is_its) || std::ranges::any_of(waiting_, is_its);
+}
+
+void Arrivals::refuse(const SessionPtr& session, const wire::Hello& hello,
+                      const RpcChannel::Respond& respond, const Error& error) {
+  in_.refusals.at_the_door(hello, session->channel->connection().remote(), error.what);
+  in_.outbox.respond(respond, std::unexpected(error));
 }
 
 // Not refused: it says hello again over a new connection.
@@ -153,6 +159,8 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
         false);
     return Outcome::kAnswered;
   }
+  // Its place may hang on it.
+  if (!in_.reach.knows(arrival.session, hello, [this] { wake(); })) return Outcome::kWaits;
   seat(arrival, hello);
   return Outcome::kAnswered;
 }
@@ -227,25 +235,42 @@ wire::Welcome Arrivals::welcome_to(const SessionPtr& session) const {
 
 void Arrivals::resume(const Arrival& arrival, const wire::Hello& hello) {
   in_.recovery.resume(arrival.session, hello);
+  const auto note = [this, session = arrival.session] {
+    if (in_.members.is_current(session->seat))
+      in_.members.at(session->seat.peer).reach = session->reach;
+  };
+  if (in_.reach.knows(arrival.session, hello, note)) note();
   wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_resumed(true);
   in_.outbox.respond(arrival.respond, make_frame(MessageKind::kWelcome, welcome));
 }
 
 void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
+  if (in_.data.asks(hello)) {
+    SWARMLINE_MARK("arrivals.asked_of_its_data");
+    return in_.outbox.respond(arrival.respond,
+                              make_frame(MessageKind::kDataWanted, in_.data.question()));
+  }
+  if (const auto admitted = in_.data.admit(hello); !admitted)
+    return refuse(arrival.session, hello, arrival.respond, admitted.error());
   const bool forming = in_.life.is<life::Forming>();
-  const std::optional<StageId> stage =
-      in_.relocation.place(hello, forming, in_.sequence.committed());
+  const std::optional<StageId> stage = in_.reach.place(
+      arrival.session->reach,
+      forming ? in_.first_bits.in_doubt() : in_.relocation.place(hello, in_.sequence.committed()),
+      in_.shape);
   const auto seat = in_.members.join(hello, stage);
-  if (!seat) return in_.outbox.respond(arrival.respond, std::unexpected(seat.error()));
+  if (!seat) return refuse(arrival.session, hello, arrival.respond, seat.error());
   in_.sessions.seat(arrival.session, *seat);
   in_.members.at(seat->peer).seated_at = in_.alarms.now();
+  in_.members.at(seat->peer).reach = arrival.session->reach;
   in_.detector.watch(*seat, in_.alarms.now());
   in_.journal.record_new_seat({.seat = *seat,
                                .address = hello.address(),
                                .state = forming ? "active" : "joining",
                                .key = hello.key()});
-  in_.events.event("peer_joined", fmt::format("{} at {}", to_string(*seat), hello.address()));
+  in_.events.event("peer_joined",
+                   fmt::format("{} at {}{}", to_string(*seat), hello.address(),
+                               lacks_data(hello) ? ", which lacks the run's data" : ""));
   wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_config_toml(in_.shape.options.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);

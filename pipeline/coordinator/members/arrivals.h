@@ -3,7 +3,7 @@
 //              welcomes it. While nobody knows how the run goes on, they wait for the answer.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who speaks another protocol, says too much or what can't be printed, or finds the
-//              run full is refused with its reason, and its connection is closed.
+//              run full is refused with its reason, which the run's user is told, too.
 //   Bounds:    kHellosMax wait, of Limits::hellos_held_bytes_max; more of them ask again. Texts as
 //              Limits::name_bytes_max and address_bytes_max say.
 #pragma once
@@ -15,10 +15,13 @@
 #include "base/ids.h"
 #include "base/line_rate.h"
 #include "engine/net/rpc.h"
+#include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/coordinator/members/failure_detector.h"
-#include "pipeline/coordinator/members/gathering.h"
+#include "pipeline/coordinator/members/first_bits.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/members/reach_desk.h"
+#include "pipeline/coordinator/members/refusals.h"
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/era_beginning.h"
@@ -49,9 +52,13 @@ class Arrivals {
     FailureDetector& detector;
     Recovery& recovery;
     const EraBeginning& beginning;
+    const FirstBits& first_bits;
+    const DataDesk& data;
+    Refusals& refusals;
     StateTransfer& states;
     Takeovers& takeovers;
     const Relocation& relocation;
+    ReachDesk& reach;
     Outbox& outbox;
     EventLog& events;
     Rulings& rulings;
@@ -85,6 +92,8 @@ class Arrivals {
   wire::Welcome welcome_to(const SessionPtr& session) const;  // of a seat
   bool keeps_followed(const wire::Hello& hello, const Seat& seat) const;
   void check_reign();
+  void refuse(const SessionPtr& session, const wire::Hello& hello,
+              const RpcChannel::Respond& respond, const Error& error);
   void send_away(const SessionPtr& session, const RpcChannel::Respond& respond,
                  const std::string& why);
 

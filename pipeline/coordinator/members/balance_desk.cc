@@ -6,6 +6,7 @@
 
 #include "balancer/cut.h"
 #include "base/order_statistics.h"
+#include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -47,6 +48,10 @@ std::optional<double> share_of_mates(const std::vector<double>& times, double ow
   const auto self = static_cast<std::size_t>(std::ranges::lower_bound(times, own) - times.begin());
   const std::size_t middle = mates / 2;
   return times[middle < self ? middle : middle + 1] / own;
+}
+
+std::optional<StageId> barred_from(bool lacks_data) {
+  return lacks_data ? std::optional(kReadingStage) : std::nullopt;
 }
 
 // Where it serves, or will.
@@ -151,6 +156,7 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
          .memory_bytes = member.memory_bytes,
          .shadow_memory_bytes = shadow_memory(member, shadows, now),
          .shadows = {},
+         .barred = barred_from(member.lacks_data),
          .slow_seconds = slow_seconds(peer, now)});
     for (const Seat& shadow : shadows.hosted_by(peer))
       snapshot.peers.back().shadows.push_back(
@@ -167,14 +173,15 @@ SwarmPlan BalanceDesk::plan(const Membership& members, const ShadowDesk& shadows
 }
 
 std::optional<StageId> BalanceDesk::place(const Membership& members, const ShadowDesk& shadows,
-                                          std::uint64_t memory_bytes, std::optional<StageId> kept,
+                                          const wire::Hello& hello, std::optional<StageId> kept,
                                           Instant now) const {
   PlanSnapshot with = snapshot(members, shadows, now);
   with.peers.push_back({.peer = kNewcomer,
                         .stage = std::nullopt,
                         .speed = 1,
-                        .memory_bytes = memory_bytes,
-                        .shadows = {}});
+                        .memory_bytes = hello.memory_bytes(),
+                        .shadows = {},
+                        .barred = barred_from(lacks_data(hello))});
   if (kept) with.peers.back().shadows.push_back({.stage = *kept, .ready = true});
   const SwarmPlan plan = plan_swarm(with, options_);
   const auto found = std::find_if(plan.moves.begin(), plan.moves.end(),

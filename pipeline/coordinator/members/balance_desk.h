@@ -38,7 +38,7 @@ class BalanceDesk {
   std::size_t remembered() const { return sound_.size() + slow_since_.size(); }
   // Where a newcomer helps most; among equals, where it kept the state. Empty: nobody can say.
   std::optional<StageId> place(const Membership& members, const ShadowDesk& shadows,
-                               std::uint64_t memory_bytes, std::optional<StageId> kept,
+                               const wire::Hello& hello, std::optional<StageId> kept,
                                Instant now) const;
   SwarmPlan plan(const Membership& members, const ShadowDesk& shadows, Instant now) const;
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/marks.h"
+#include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -90,7 +91,7 @@ void Gathering::ask_the_newest() {
       may_live_.erase(peer);
       if (may_live_.empty()) peers_wait_.arm(Duration{}, [this] { on_nobody_joined(); });
     };
-    if (probe_.ask(member->second.address, gone)) may_live_.insert(peer);
+    if (probe_.ask(member->second, gone)) may_live_.insert(peer);
     if (may_live_.size() >= kAskedMax) return;
   }
 }
@@ -107,7 +108,8 @@ void Gathering::failed(const Seat& seat, const std::string& why) {
 
 void Gathering::on_seat_lost(const SeatLoss& lost) {
   expected_.erase(lost.seat.peer);
-  if (lost.how == Departure::kLeft || lost.how == Departure::kFailed)
+  if (lost.how == Departure::kLeft || lost.how == Departure::kRefused ||
+      lost.how == Departure::kFailed)
     ended_.insert(lost.seat.peer);
   else
     ended_.erase(lost.seat.peer);
@@ -153,6 +155,13 @@ std::uint32_t Gathering::wanted(StageId stage) const {
   return has_trained_ ? 1U : members_.target_of(stage);
 }
 
+// Of these, in which those that lack the data come first, so many could serve the stage.
+std::size_t Gathering::spare_for(StageId stage, const std::vector<Seat>& spare) const {
+  if (stage != kReadingStage) return spare.size();
+  return static_cast<std::size_t>(std::ranges::count_if(
+      spare, [this](const Seat& seat) { return !members_.members().at(seat.peer).lacks_data; }));
+}
+
 // Whoever was to serve a stage was lost before the start, or before the era began: one of a stage
 // that has more than is wanted goes there.
 void Gathering::fill_stages() {
@@ -168,6 +177,10 @@ void Gathering::fill_stages() {
   std::map<StageId, std::vector<Seat>> spare;  // what each has beyond what is wanted
   for (const StageSpec& stage : shape_.stages) {
     std::vector<Seat> ready = members_.ready_of(stage.stage);
+    // Those that could go to any stage are the last to stay.
+    std::ranges::sort(ready, {}, [this](const Seat& seat) {
+      return std::pair(!members_.members().at(seat.peer).lacks_data, seat);
+    });
     ready.erase(ready.begin(),
                 ready.begin() + std::min<std::ptrdiff_t>(std::ssize(ready), wanted(stage.stage)));
     spare[stage.stage] = std::move(ready);
@@ -175,10 +188,11 @@ void Gathering::fill_stages() {
   bool moved = false;
   for (const StageSpec& stage : shape_.stages) {
     for (std::size_t live = members_.live_of(stage.stage); live < wanted(stage.stage); ++live) {
-      const auto most = std::max_element(
-          spare.begin(), spare.end(),
-          [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-      if (most->second.empty()) break;
+      const auto most =
+          std::max_element(spare.begin(), spare.end(), [&](const auto& a, const auto& b) {
+            return spare_for(stage.stage, a.second) < spare_for(stage.stage, b.second);
+          });
+      if (spare_for(stage.stage, most->second) == 0) break;
       SWARMLINE_MARK("gathering.stage_filled");
       rulings_.lose(most->second.back(), fmt::format("stage {} lacks a peer", stage.stage.value),
                     Departure::kMoves);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/ids.h"
 #include "pipeline/coordinator/members/link_probe.h"
@@ -55,7 +56,8 @@ class Gathering final : public RunObserver {
   void begin(const std::string& why, std::uint64_t furthest);
   void ready(PeerId peer);  // it has built its stage
   void failed(const Seat& seat, const std::string& why);
-  void stop();  // training goes on
+  void stop();                                // training goes on
+  std::uint32_t wanted(StageId stage) const;  // peers, for a start
 
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
@@ -74,7 +76,7 @@ class Gathering final : public RunObserver {
   void say_that_it_waits(StageId stage);
   bool waits_for_builders(bool formed);
   void fill_stages();
-  std::uint32_t wanted(StageId stage) const;
+  std::size_t spare_for(StageId stage, const std::vector<Seat>& spare) const;
 
   const RunShape& shape_;
   Alarms& alarms_;

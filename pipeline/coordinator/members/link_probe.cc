@@ -8,9 +8,20 @@
 
 namespace swarmline {
 
+namespace {
+
+// What answers there, or refuses, is that peer or the end of it.
+bool leads_to_it(const Member& member) {
+  return member.reach == Reach::kYes || member.reach == Reach::kUnknown;
+}
+
+}  // namespace
+
 void LinkProbe::probe(const Seat& seat, const std::string& why) {
-  const auto address = parse_address(members_.members().at(seat.peer).address);
+  const Member& member = members_.members().at(seat.peer);
+  const auto address = parse_address(member.address);
   if (!address) return rulings_.lose(seat, why);
+  if (!leads_to_it(member)) return SWARMLINE_MARK("link_probe.not_asked");
   SWARMLINE_MARK("link_probe.probed");
   log(LogLevel::kWarn, "{}: {}; it is the last of its stage: asking whether it lives",
       to_string(seat), why);
@@ -26,29 +37,32 @@ void LinkProbe::probe(const Seat& seat, const std::string& why) {
       });
   network_.connect(
       *address, knobs().probe_time,
-      [reached = std::move(reached),
+      [reached = std::move(reached), key = member.key,
        watch = alarms_.watch()](Result<std::shared_ptr<Connection>> dialled) mutable {
         auto stands = std::make_shared<bool>(true);
         if (!dialled) return reached(nullptr, stands, dialled.error().code == ErrorCode::kPeerGone);
         (*dialled)->start(
             {.on_frame = [](Frame) {}, .on_closed = [stands](const Error&) { *stands = false; }});
         if (watch.expired()) return (*dialled)->close();
-        reached(*dialled, stands, false);
+        if (has_key(**dialled, key)) return reached(*dialled, stands, false);
+        SWARMLINE_MARK("link_probe.another_answers");
+        (*dialled)->close();
+        reached(nullptr, stands, false);
       });
 }
 
 void LinkProbe::ask(const Seat& seat) {
-  ask(members_.members().at(seat.peer).address, [this, seat](const std::string& why) {
+  ask(members_.members().at(seat.peer), [this, seat](const std::string& why) {
     if (!members_.is_current(seat)) return;
     SWARMLINE_MARK("link_probe.gone");
     rulings_.lose(seat, why);
   });
 }
 
-bool LinkProbe::ask(const std::string& address,
-                    std::function<void(const std::string& why)> on_gone) {
-  const auto to = parse_address(address);
+bool LinkProbe::ask(const Member& member, std::function<void(const std::string& why)> on_gone) {
+  const auto to = parse_address(member.address);
   if (!to) return false;
+  if (!leads_to_it(member)) return true;  // nobody knows
   auto gone = alarms_.then_settle(std::move(on_gone));
   network_.connect(
       *to, knobs().probe_time,
@@ -60,6 +74,23 @@ bool LinkProbe::ask(const std::string& address,
         (*dialled)->close();
       });
   return true;
+}
+
+void LinkProbe::unless_reached(const Seat& seat, std::function<void()> then) {
+  const Member& member = members_.members().at(seat.peer);
+  const auto address = parse_address(member.address);
+  if (!address || !leads_to_it(member)) return;
+  auto failed = alarms_.then_settle(std::move(then));
+  network_.connect(
+      *address, knobs().probe_time,
+      [failed = std::move(failed),
+       key = member.key](Result<std::shared_ptr<Connection>> dialled) mutable {
+        if (!dialled) return failed();
+        (*dialled)->start({.on_frame = [](Frame) {}, .on_closed = [](const Error&) {}});
+        const bool is_it = has_key(**dialled, key);
+        (*dialled)->close();
+        if (!is_it) failed();
+      });
 }
 
 void LinkProbe::judge(const Seat& seat, const std::string& why, bool stands) {

@@ -1,9 +1,12 @@
 // Whether a peer lives whose link to the coordinator broke, and that is the last of its stage: a
 // process that is gone takes the stage's state along, a link that broke does not.
-//   What:      dials its address: where the process is gone that refuses at once, or what stands
-//              between ends the connection soon; whether one that can't be reached lives nobody
-//              knows, and its silence is what counts. One that stands says that the peer lives, and
-//              the coordinator begins again on its journal, to take it back to its seat.
+//   What:      dials its address, unless it was found that this leads to nobody, or is another
+//              host's than it comes from: then only its silence tells. Where the process is gone
+//              that refuses at once, or what stands between ends the connection soon; whether one
+//              that can't be reached lives nobody knows, and its silence is what counts. One that
+//              stands says that the peer lives, and the coordinator begins again on its journal, to
+//              take it back to its seat. Of two that can't reach each other it tells who can't be
+//              reached from here, either.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    knobs().probe_time to reach it, probe_stands to stand.
 #pragma once
@@ -32,8 +35,11 @@ class LinkProbe {
 
   // Nothing is heard from it: whether its process is gone, which refuses. Else nothing follows.
   void ask(const Seat& seat);
-  // The same of any address; false: it is none.
-  bool ask(const std::string& address, std::function<void(const std::string& why)> gone);
+  // The same of any member's address; false: it is none.
+  bool ask(const Member& member, std::function<void(const std::string& why)> gone);
+  // `then` where a connection to it can't be made, whatever the reason; nothing where its address
+  // was not known to lead to it.
+  void unless_reached(const Seat& seat, std::function<void()> then);
   // `why`: how its link ended.
   void probe(const Seat& seat, const std::string& why);
 

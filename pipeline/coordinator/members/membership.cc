@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -24,8 +25,14 @@ void describe(Member& member, const wire::Hello& hello) {
   member.device = hello.device();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
+  member.lacks_data = lacks_data(hello);
 }
 }  // namespace
+
+std::string name_of(const Member& member) {
+  return fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value, member.name,
+                     member.seat.stage.value, member.address);
+}
 
 Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
     : targets_(std::move(targets)),
@@ -123,7 +130,8 @@ void Membership::resume(const wire::Hello& hello) {
   become(member.seat.peer, MemberState::kReady);
 }
 
-Result<StageId> Membership::place(PeerId newcomer, std::uint64_t memory_bytes) const {
+// Where it lacks the data, the stage that reads it counts as full.
+Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) const {
   std::vector<StageFacts> facts;
   std::vector<StageStaff> staff;  // nobody knows how fast they are
   for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -131,9 +139,10 @@ Result<StageId> Membership::place(PeerId newcomer, std::uint64_t memory_bytes) c
     facts.push_back({.cost = 1, .memory_bytes = 0, .target = targets_[s]});
     staff.push_back({.peers = peers, .throughput = static_cast<double>(peers)});
   }
+  if (lacks_data(hello)) staff[kReadingStage.value].peers = Limits::stage_peers_max;
   return place_joiner(
       facts, staff,
-      {.peer = newcomer, .speed = 1, .memory_bytes = memory_bytes, .stage = std::nullopt});
+      {.peer = newcomer, .speed = 1, .memory_bytes = hello.memory_bytes(), .stage = std::nullopt});
 }
 
 Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {
@@ -142,7 +151,8 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
                 fmt::format("the run has {} peers, as many as it takes", Limits::peers_max));
   if (!is_peer_number(next_peer_)) ++next_peer_;
   const PeerId id{next_peer_};
-  const Result<StageId> stage = chosen ? Result<StageId>(*chosen) : place(id, hello.memory_bytes());
+  if (chosen == kReadingStage && lacks_data(hello)) chosen.reset();
+  const Result<StageId> stage = chosen ? Result<StageId>(*chosen) : place(id, hello);
   if (!stage) return std::unexpected(stage.error());
   if (std::cmp_greater_equal(live_of(*stage), Limits::stage_peers_max))
     return fail(ErrorCode::kRefused,

@@ -19,6 +19,7 @@
 #include "base/units.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/members/candidate_desk.h"
+#include "pipeline/coordinator/members/reach.h"
 #include "pipeline/coordinator/members/roster_desk.h"
 #include "pipeline/protocol/group_plan.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -33,11 +34,13 @@ struct Member {
   Seat seat;
   std::string name;
   std::string address;
+  Reach reach = Reach::kUnknown;
   std::string key;  // hash of the key that its seat was given to, in hex; empty: its link had none
   std::string device;
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone
+  bool lacks_data = false;                     // it can't serve the stage that reads the run's data
   bool draining = false;            // nothing new goes to it; changed by set_draining() alone
   std::string let_go;               // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
@@ -50,13 +53,17 @@ struct Member {
   std::uint64_t contributions = 0;  // in committed steps
 };
 
+// For people.
+std::string name_of(const Member& member);
+
 class Membership {
  public:
   // `targets`: peers wanted per stage. `tied`: those of the first and the last stage average an
   // embedding that both have.
   explicit Membership(std::vector<std::uint32_t> targets, bool tied = false);
 
-  // Seats a newcomer at `chosen`, or at the emptiest stage against its target, then beyond targets
+  // Seats a newcomer at `chosen` (never at the stage that reads the data, where it lacks it), or at
+  // the emptiest stage against its target, then beyond targets
   // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
   // when the run takes no more peers.
   Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
@@ -126,7 +133,7 @@ class Membership {
   void count(const Member& member);
   void uncount(const Member& member);
   void put(const Member& member);  // in the place of what was known of its peer
-  Result<StageId> place(PeerId newcomer, std::uint64_t memory_bytes) const;
+  Result<StageId> place(PeerId newcomer, const wire::Hello& hello) const;
   std::set<StageId> averaging_with(StageId stage) const;  // itself, too
 
   std::vector<std::uint32_t> targets_;

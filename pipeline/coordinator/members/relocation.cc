@@ -11,15 +11,12 @@ namespace swarmline {
 
 // ---- Newcomers ----------------------------------------------------------------------------------
 
-std::optional<StageId> Relocation::place(const wire::Hello& hello, bool forming,
-                                         std::uint64_t committed) const {
-  if (forming) return std::nullopt;
+std::optional<StageId> Relocation::place(const wire::Hello& hello, std::uint64_t committed) const {
   const Member* before = in_.members.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
   const std::optional<StageId> kept = kept_stage(hello, committed);
   if (in_.balancer.moves())
-    return in_.balancer.place(in_.members, in_.shadows, hello.memory_bytes(), kept,
-                              in_.alarms.now());
+    return in_.balancer.place(in_.members, in_.shadows, hello, kept, in_.alarms.now());
   if (kept && in_.members.live_of(*kept) < in_.members.target_of(*kept)) return kept;
   return std::nullopt;
 }

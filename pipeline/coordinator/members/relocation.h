@@ -43,10 +43,8 @@ class Relocation {
   };
   explicit Relocation(const Needs& needs) : in_(needs) {}
 
-  // Where a newcomer should serve; `forming`: the config's numbers decide. Empty: where most is
-  // missing.
-  std::optional<StageId> place(const wire::Hello& hello, bool forming,
-                               std::uint64_t committed) const;
+  // Where a newcomer of a run that trains should serve. Empty: where most is missing.
+  std::optional<StageId> place(const wire::Hello& hello, std::uint64_t committed) const;
   // It takes nothing new, averages what it has, and goes when it owns nothing. If its own time is
   // shorter than that it goes sooner, and what it owned is computed again.
   void on_leave(const Seat& seat);

@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "engine/net/rpc.h"
+#include "pipeline/coordinator/members/reach.h"
 
 namespace swarmline {
 
@@ -28,6 +29,8 @@ struct Session {
   bool said_hello = false;
   std::vector<std::string> nonces;  // given to it, each for one proof (admin_gate.h)
   Instant heard{};                  // its last request, while it has no seat
+  bool is_probed = false;           // whether it takes connections is being asked (reach_desk.h)
+  Reach reach = Reach::kUnknown;
   bool has_seat() const { return seat.peer.value != 0; }
 };
 using SessionPtr = std::shared_ptr<Session>;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/data/data_manifest.h"
 #include "engine/identity/key_hash.h"
 #include "engine/model/model_spec.h"
 
@@ -98,6 +100,8 @@ struct CoordinatorOptions {
   double bigram_entropy = 0;                         // nats per token of the held-out split
   std::function<void(const std::string&)> log_line;  // one JSON object per step, for log.jsonl
   CheckpointSource* checkpoints = nullptr;  // outlives the coordinator; null: there are none
+  // What peers' data is compared with before they get a seat; null: it is not.
+  std::shared_ptr<const DataManifest> data = nullptr;
   // What a peer shows to others of its seat; empty: links are not authenticated, nothing is shown.
   std::function<std::string(const std::string& run_id, const Seat&, const KeyHash&)> certify = {};
 };

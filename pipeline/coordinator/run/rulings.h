@@ -17,9 +17,14 @@
 
 namespace swarmline {
 
-// How a seat ends: it vanished, its process failed, it left for good, or it goes to another stage
-// (or joins its own anew, where it came too late to begin with the others).
-enum class Departure : std::uint8_t { kLost, kFailed, kLeft, kMoves };
+// How a seat ends: it vanished, its process failed, it left for good, it is refused, or it goes to
+// another stage (or joins its own anew, where it came too late to begin with the others).
+enum class Departure : std::uint8_t { kLost, kFailed, kLeft, kRefused, kMoves };
+inline constexpr int kRefusedExitCode = 3;  // of the process
+// It does not come back by itself.
+inline bool ends_process(Departure how) {
+  return how == Departure::kLeft || how == Departure::kRefused;
+}
 
 struct SeatLoss {
   Seat seat;

@@ -71,6 +71,7 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
          .name = member.name,
          .address = member.address,
          .state = name_of(member.state),
+         .reach = std::string(to_string(member.reach)),
          .share = contributions > 0 ? own / contributions : 0,
          .busy = elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0,
          .in_flight = member.in_flight,
@@ -117,6 +118,7 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.era = run.identity.era.value;
   status.era_sentence = era_sentence;
   status.journal = journal_sentence(run.writer, now);
+  status.refused = run.refusals.newest();
   if (!run.stats.losses().empty()) status.loss = run.stats.last_loss();
   if (run.stats.held_out_loss() >= 0) status.held_out_loss = run.stats.held_out_loss();
   status.unigram_entropy = run.shape.options.unigram_entropy;
@@ -132,6 +134,9 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
     status.stages.push_back(stage_of(stage, run, status.elapsed_seconds));
   for (std::uint32_t from = 0; from + 1 < run.shape.stage_count(); ++from)
     status.boundaries.push_back(boundary_of(from, run.stats.boundaries()[from], run.boundaries));
+  for (const RelayDesk::Relay& relay : run.relays.relays())
+    status.relays.push_back(
+        {.name = relay.name, .address = relay.address, .links = relay.links, .bytes = relay.bytes});
   status.reduce_bytes = run.stats.reduce_bytes();
   status.checkpoint_bytes = run.checkpointer.bytes();
   status.second_tries = run.stats.second_tries();

@@ -7,6 +7,8 @@
 
 #include "base/units.h"
 #include "pipeline/coordinator/members/membership.h"
+#include "pipeline/coordinator/members/refusals.h"
+#include "pipeline/coordinator/members/relay_desk.h"
 #include "pipeline/coordinator/members/session_table.h"
 #include "pipeline/coordinator/run/journal_writer.h"
 #include "pipeline/coordinator/run/run_identity.h"
@@ -28,8 +30,10 @@ struct StatusSources {  // what it is read from
   const JournalWriter& writer;
   const RunSequence& sequence;
   const RunStats& stats;
+  const Refusals& refusals;
   const SessionTable& sessions;
   const Membership& members;
+  const RelayDesk& relays;
   const ShadowDesk& shadows;
   const BoundaryBoard& boundaries;
   const Checkpointer& checkpointer;

@@ -1,7 +1,7 @@
 // Links between members that break while they average, and what that says of who is at fault.
 //   Rule:    of two that can't reach each other again and again, it is the one whose links to more
-//            others break, too; of two like that, the later one. Where links break that have no end
-//            in common, it is what lies between them all.
+//            others break, too, the coordinator's to it among them; of two like that, the later
+//            one. Where links break that have no end in common, it is what lies between them all.
 //   Time:    a break counts for knobs().mesh_patience; many links, for as long from the first on.
 //   Thread:  pure.
 //   Bounds:  those of one step: a pair of peers each.
@@ -16,6 +16,8 @@
 #include "base/units.h"
 
 namespace swarmline {
+
+inline constexpr PeerId kCoordinatorEnd{0};  // no peer has that number
 
 class BrokenLinks {
  public:

@@ -287,6 +287,16 @@ void CommitRound::on_round_broken(const wire::RoundBroken& broken) {
                    [this, broken, step = board_.step()] { retry_over_broken_link(broken, step); });
 }
 
+// Their other links may be older, and stand: one that takes no new one looks like its mate.
+void CommitRound::ask_whose_end_it_is(const Seat& one, const Seat& other) {
+  for (const Seat& end : {one, other})
+    in_.probe.unless_reached(end, [this, end, step = board_.step()] {
+      if (!board_.active() || board_.step() != step) return;
+      SWARMLINE_MARK("commit_round.not_reached_from_here");
+      links_.broke(kCoordinatorEnd, end.peer, in_.alarms.now());
+    });
+}
+
 Duration CommitRound::retry_pause(RoundAttempt attempt) const {
   const std::uint32_t attempts = attempt.value - first_attempt_.value;
   const std::uint32_t doublings = std::min(attempts - std::min(attempts, kQuickAttempts), 16U);
@@ -312,6 +322,7 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   const Instant now = in_.alarms.now();
   const bool again_and_again =
       links_.ended_an_attempt(reporter.peer, beyond.peer) >= knobs().broken_links_max;
+  if (!again_and_again) ask_whose_end_it_is(reporter, beyond);
   if (again_and_again && broken.own_end()) {
     SWARMLINE_MARK("commit_round.reaches_nobody");
     return in_.rulings.lose(reporter, "it can open no connection to anybody it averages with");

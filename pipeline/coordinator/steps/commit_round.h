@@ -21,6 +21,7 @@
 
 #include "base/ids.h"
 #include "pipeline/coordinator/members/failure_detector.h"
+#include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
@@ -45,6 +46,7 @@ class CommitRound final : public RunObserver {
     Alarms& alarms;
     const FailureDetector& detector;
     const Membership& members;
+    LinkProbe& probe;
     ShadowDesk& shadows;
     Ledger& ledger;
     OpenPhases& phases;
@@ -102,6 +104,7 @@ class CommitRound final : public RunObserver {
   std::vector<GroupId> complete_again();
   void restart(const std::vector<GroupId>& groups);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
+  void ask_whose_end_it_is(const Seat& one, const Seat& other);
   Duration retry_pause(RoundAttempt attempt) const;
   bool has_outlasted(Instant since) const;
   Instant newest_move() const;

@@ -43,6 +43,7 @@ ReplicaAudit::Verdict ReplicaAudit::compare(StageId stage, std::uint64_t version
   if (2 * most->second.size() > members) {
     SWARMLINE_MARK("replica_audit.minority");
     verdict.kind = Verdict::Kind::kMinority;
+    verdict.most = most->second.front();
     for (const auto& [digest, seats] : votes)
       if (digest != most->first)
         verdict.wrong.insert(verdict.wrong.end(), seats.begin(), seats.end());
@@ -66,16 +67,6 @@ bool ReplicaAudit::has_said(StageId stage, std::uint64_t version, std::uint64_t 
   return said != said_.end() && std::ranges::any_of(said->second, [&](const auto& entry) {
            return entry.second == digest;
          });
-}
-
-std::optional<Seat> ReplicaAudit::first_to_differ(const Seat& from, std::uint64_t version) const {
-  const auto said = said_.find({from.stage, version});
-  if (said == said_.end()) return std::nullopt;
-  const auto own = said->second.find(from);
-  if (own == said->second.end()) return std::nullopt;
-  for (const auto& [other, digest] : said->second)
-    if (digest != own->second) return other;
-  return std::nullopt;
 }
 
 void ReplicaAudit::follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest) {

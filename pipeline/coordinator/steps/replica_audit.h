@@ -27,6 +27,7 @@ class ReplicaAudit final : public RunObserver {
     enum class Kind : std::uint8_t { kSame, kUnknown, kMinority, kTie };
     Kind kind = Kind::kSame;  // kUnknown: they differ, and members that have not said may tell
     std::vector<Seat> wrong;  // of kMinority
+    Seat most;                // of kMinority: one of the others
     Votes votes;              // of a tie
     // Of a tie: one of most, and one of others.
     Seat one, other;
@@ -45,8 +46,6 @@ class ReplicaAudit final : public RunObserver {
   // Somebody of the stage has said what it holds of `version`.
   bool knows(StageId stage, std::uint64_t version) const;
   bool has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const;
-  // The first of those that hold other bits of `version` than it does.
-  std::optional<Seat> first_to_differ(const Seat& from, std::uint64_t version) const;
 
   // A follower holds `version` with these bits.
   void follower_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest);

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/seat_proof.h"
 
@@ -16,30 +17,10 @@ namespace swarmline {
 namespace {
 // All that it averages with may dial at once, those who share an embedding, too.
 constexpr std::size_t kUngreetedLinksMax = 2 * std::size_t{Limits::stage_peers_max};
-constexpr std::size_t kFramesWaitingForDialMax = 4096;
-
-// Closes a connection that nobody listens to.
-void refuse_link(const std::shared_ptr<Connection>& connection) {
-  connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
-  connection->close();
-}
-
-// Where links are authenticated, this end's guard has found out whose seat the other's key is.
-bool is_seat_of(const Connection& connection, const Seat& seat) {
-  const std::string proven = connection.admitted_as();
-  return proven.empty() || proven == to_string(seat);
-}
 
 std::string host_of(const std::string& address) {
   const auto parsed = parse_address(address);
   return parsed ? parsed->host : address;
-}
-
-// A name that this end does not find says nothing of the other.
-Error not_reached(const Error& error) {
-  if (error.code == ErrorCode::kPeerGone) return {ErrorCode::kNotFound, error.what};
-  if (error.code == ErrorCode::kNotFound) return {ErrorCode::kPeerGone, error.what};
-  return error;
 }
 }  // namespace
 
@@ -47,8 +28,32 @@ PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeou
                      Handlers handlers)
     : runtime_(runtime),
       network_(network),
-      connect_timeout_(connect_timeout),
-      handlers_(std::move(handlers)) {}
+      handlers_(std::move(handlers)),
+      dials_(
+          runtime, network, connect_timeout,
+          {.address_of = [this](const Seat& peer) { return address_of(peer); },
+           .on_made =
+               [this](const Seat& to, const std::shared_ptr<Connection>& connection,
+                      std::vector<Frame> waiting) { dialled(to, connection, std::move(waiting)); },
+           .on_failed = [this](const Seat& to,
+                               const Error& error) { handlers_.on_lost(to, error); },
+           .ask_for_call =
+               [this](const Seat& to) {
+                 const auto link = accepted_.find(to.peer);
+                 if (link == accepted_.end() || link->second.seat != to)
+                   return handlers_.ask_for_call && handlers_.ask_for_call(to);
+                 // It has dialled itself meanwhile.
+                 runtime_.post(guard_.wrap([this, to, connection = link->second.connection] {
+                   const auto still = accepted_.find(to.peer);
+                   if (still == accepted_.end() || still->second.connection != connection)
+                     return dials_.nobody_calls(to);
+                   SWARMLINE_MARK("links.came_meanwhile");
+                   if (auto waiting = dials_.take(to))
+                     for (Frame& waits : *waiting) connection->send(std::move(waits));
+                 }));
+                 return true;
+               },
+           .on_call_failed = handlers_.on_call_failed}) {}
 
 PeerLinks::~PeerLinks() {
   close_all();
@@ -116,8 +121,7 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
   const bool room = accepted_.size() < static_cast<std::size_t>(Limits::peers_max) ||
                     (hello && accepted_.contains(PeerId{hello->from().peer()}));
   const auto before = hello ? accepted_.find(PeerId{hello->from().peer()}) : accepted_.end();
-  const bool gives_way = before == accepted_.end() || !before->second.connection ||
-                         may_replace(before->second, *connection);
+  const bool gives_way = before == accepted_.end() || may_replace(before->second, *connection);
   if (fits && !gives_way) SWARMLINE_MARK("links.not_replaced");
   if (!fits || !room || !gives_way) {
     ++rejected_links_;
@@ -133,15 +137,20 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
   Link& link = accepted_[from->peer];
   const std::shared_ptr<Connection> replaced = std::exchange(link.connection, connection);
   link.seat = *from;
-  if (!replaced) return;
-  SWARMLINE_MARK("links.replaced");
-  bytes_of_closed_links_ += replaced->counters().bytes_sent;
-  replaced->close();
-  if (handlers_.on_replaced) handlers_.on_replaced(*from);
+  link.since = runtime_.now();
+  if (replaced) {
+    SWARMLINE_MARK("links.replaced");
+    bytes_of_closed_links_ += replaced->counters().bytes_sent;
+    replaced->close();
+    if (handlers_.on_replaced) handlers_.on_replaced(*from);
+  }
+  if (auto waiting = dials_.take(*from))
+    for (Frame& waits : *waiting) connection->send(std::move(waits));
 }
 
 // Its end may have been lost, and nobody told this one: it dials again from where it was.
 bool PeerLinks::may_replace(const Link& link, const Connection& newer) const {
+  if (!newer.admitted_as().empty()) return true;  // it is that seat, wherever it is now
   const std::string host = host_of(newer.remote());
   if (host == host_of(link.connection->remote())) return true;
   const auto known = addresses_.find(link.seat.peer);
@@ -160,11 +169,13 @@ void PeerLinks::fence(const Seat& seat) {
   for (auto* links : {&dialled_, &accepted_})
     if (auto it = links->find(seat.peer); it != links->end() && fenced(it->second.seat))
       forget(*links, seat.peer);
+  if (const auto to = dials_.under_way(seat.peer); !to || fenced(*to)) dials_.forget(seat.peer);
 }
 
 void PeerLinks::reset() {
   for (auto* links : {&dialled_, &accepted_})
     while (!links->empty()) forget(*links, links->begin()->first);
+  dials_.clear();
   fenced_.clear();
   addresses_.clear();
 }
@@ -194,53 +205,25 @@ void PeerLinks::send(const Seat& to, Frame frame) {
     if (linked > to.incarnation) return;  // that seat is over, we only have not been told yet
     if (linked < to.incarnation) forget(*links, to.peer);
   }
-  if (auto it = dialled_.find(to.peer); it != dialled_.end()) {
-    Link& link = it->second;
-    if (link.connection) return link.connection->send(std::move(frame));
-    // A peer that makes us say so much while we can't reach it loses what is beyond: its timers and
-    // ours cover that.
-    if (link.waiting.size() < kFramesWaitingForDialMax) link.waiting.push_back(std::move(frame));
-    return;
+  if (const auto dials_to = dials_.under_way(to.peer)) {
+    if (dials_to->incarnation > to.incarnation) return;
+    if (dials_to->incarnation < to.incarnation) dials_.forget(to.peer);
   }
-  if (auto it = accepted_.find(to.peer); it != accepted_.end())
+  if (auto it = dialled_.find(to.peer); it != dialled_.end())
     return it->second.connection->send(std::move(frame));
-  Link& link = dialled_[to.peer];
-  link.seat = to;
-  link.waiting.push_back(std::move(frame));
-  dial(to);
+  if (!dials_.under_way(to.peer))
+    if (auto it = accepted_.find(to.peer); it != accepted_.end())
+      return it->second.connection->send(std::move(frame));
+  dials_.send(to, std::move(frame));
 }
 
-void PeerLinks::dial(const Seat& to) {
-  const auto known = addresses_.find(to.peer);
-  auto address = parse_address(known == addresses_.end() ? "" : known->second.address);
-  if (!address) {
-    runtime_.post(
-        guard_.wrap([this, to, error = address.error()] { lost(dialled_, to, nullptr, error); }));
-    return;
-  }
-  network_.connect(*address, connect_timeout_,
-                   [this, alive = guard_.watch(), to](Result<std::shared_ptr<Connection>> made) {
-                     if (alive.expired()) {
-                       if (made) refuse_link(*made);
-                       return;
-                     }
-                     if (!made) return lost(dialled_, to, nullptr, not_reached(made.error()));
-                     dialled(to, *made);
-                   });
+Result<Address> PeerLinks::address_of(const Seat& peer) const {
+  const auto known = addresses_.find(peer.peer);
+  return parse_address(known == addresses_.end() ? "" : known->second.address);
 }
 
-void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& connection) {
-  auto it = dialled_.find(to.peer);
-  // Forgotten meanwhile, or dialled again and that one was quicker.
-  if (it == dialled_.end() || it->second.connection || it->second.seat != to)
-    return refuse_link(connection);
-  if (!is_seat_of(*connection, to)) {
-    SWARMLINE_MARK("links.another_seat_answers");
-    refuse_link(connection);
-    return lost(dialled_, to, nullptr,
-                {ErrorCode::kDeadline, fmt::format("{} answers at the address of {}",
-                                                   connection->admitted_as(), to_string(to))});
-  }
+void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& connection,
+                        std::vector<Frame> waiting) {
   connection->start({
       .on_frame =
           guard_.wrap([this, to](Frame frame) { handlers_.on_frame(to, std::move(frame)); }),
@@ -252,10 +235,48 @@ void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& conne
       }),
   });
   connection->believe(bounds_of_mate());
-  it->second.connection = connection;
+  dialled_[to.peer] = {.connection = connection, .seat = to, .since = runtime_.now()};
   connection->send(hello_for(to));
-  for (Frame& frame : it->second.waiting) connection->send(std::move(frame));
-  it->second.waiting.clear();
+  for (Frame& frame : waiting) connection->send(std::move(frame));
+}
+
+// Its end has no link to this one: what is here of it is over, unless it is young.
+bool PeerLinks::makes_way_for(const Seat& to) {
+  if (closed_ || fenced(to) || to.peer == identity_.self.peer) return false;
+  bool had_link = false;
+  for (auto* links : {&dialled_, &accepted_}) {
+    const auto link = links->find(to.peer);
+    if (link == links->end()) continue;
+    if (link->second.seat.incarnation > to.incarnation) return false;
+    if (link->second.seat == to && runtime_.now() - link->second.since < knobs().call_grace) {
+      SWARMLINE_MARK("links.called_too_late");
+      return false;
+    }
+    had_link = had_link || link->second.seat == to;
+  }
+  forget(dialled_, to.peer);
+  forget(accepted_, to.peer);
+  if (had_link) {
+    SWARMLINE_MARK("links.other_end_has_none");
+    handlers_.on_lost(to, {ErrorCode::kPeerGone, "its end has no link to this peer any more"});
+  }
+  return true;
+}
+
+void PeerLinks::call(const Seat& to, const std::string& address) {
+  if (!makes_way_for(to)) return;
+  set_address(to, address);
+  dials_.call(to);
+}
+
+void PeerLinks::meet(const Seat& to, const Meeting& meeting) {
+  if (!makes_way_for(to)) return;
+  if (meeting.dials) return dials_.meet(to, meeting);
+  network_.meet(meeting, knobs().call_time / 4 * 3,
+                [this, alive = guard_.watch()](Result<std::shared_ptr<Connection>> made) {
+                  if (!made) return;
+                  alive.expired() ? refuse_link(*made) : accept(std::move(*made));
+                });
 }
 
 void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
@@ -264,23 +285,26 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
   if (it == links.end() || it->second.connection.get() != connection || it->second.seat != peer)
     return;
   if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
+  if (&links == &dialled_) dials_.ended(peer.peer, runtime_.now() - it->second.since);
   links.erase(it);
   handlers_.on_lost(peer, error);
 }
 
 void PeerLinks::forget(std::map<PeerId, Link>& links, PeerId peer) {
   auto link = links.extract(peer);
-  if (link.empty() || !link.mapped().connection) return;
+  if (link.empty()) return;
   bytes_of_closed_links_ += link.mapped().connection->counters().bytes_sent;
   link.mapped().connection->close();
 }
 
 void PeerLinks::disconnect(const Seat& peer, const Error& why) {
   log(LogLevel::kWarn, "disconnecting {}: {}", to_string(peer), why.what);
-  const bool had_link = dialled_.contains(peer.peer) || accepted_.contains(peer.peer);
+  const bool had_link = dialled_.contains(peer.peer) || accepted_.contains(peer.peer) ||
+                        dials_.under_way(peer.peer).has_value();
   // Forgotten before anybody hears of it: what is sent from there dials anew.
   forget(dialled_, peer.peer);
   forget(accepted_, peer.peer);
+  dials_.give_up(peer.peer);
   if (had_link) handlers_.on_lost(peer, why);
 }
 
@@ -288,8 +312,8 @@ void PeerLinks::close_all() {
   closed_ = true;
   guard_.drop_callbacks();
   for (auto* links : {&dialled_, &accepted_})
-    for (auto& [peer, link] : *links)
-      if (link.connection) link.connection->close();
+    for (auto& [peer, link] : *links) link.connection->close();
+  dials_.stop();
   dialled_.clear();
   accepted_.clear();
   for (const auto& connection : ungreeted_) connection->close();
@@ -299,7 +323,7 @@ void PeerLinks::close_all() {
 std::uint64_t PeerLinks::unsent_bytes(const Seat& to) const {
   std::uint64_t bytes = 0;
   for (const auto* links : {&dialled_, &accepted_})
-    if (const auto it = links->find(to.peer); it != links->end() && it->second.connection)
+    if (const auto it = links->find(to.peer); it != links->end())
       bytes += it->second.connection->unsent_bytes();
   return bytes;
 }
@@ -307,8 +331,7 @@ std::uint64_t PeerLinks::unsent_bytes(const Seat& to) const {
 std::uint64_t PeerLinks::bytes_sent() const {
   std::uint64_t bytes = bytes_of_closed_links_;
   for (const auto* links : {&dialled_, &accepted_})
-    for (const auto& [peer, link] : *links)
-      if (link.connection) bytes += link.connection->counters().bytes_sent;
+    for (const auto& [peer, link] : *links) bytes += link.connection->counters().bytes_sent;
   return bytes;
 }
 

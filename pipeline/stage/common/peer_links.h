@@ -1,13 +1,15 @@
-// The links of one peer to others: dials on demand, accepts, and says who is at the other end.
+// The links of one peer to others: dials on demand, accepts, and says who is at the other end. A
+// link serves both ways, whichever end dialled it (dials.h).
 // Every link begins with the dialler's LinkHello; a link that names another run, era or seat is
 // closed and counted, and so is one whose key is not that seat's, where links are authenticated.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
 //   Strangers: a link whose hello does not prove that a member of the run says it is closed. A
 //            living link gives way to another of the same seat only from the same host, or from
-//            where that seat is known to be.
+//            where that seat is known to be, or whose key is that seat's.
 //   Errors:  on_lost once per link that broke, never for links closed here. kNotFound: nobody
-//            listens at the peer's address. kIo: this end can open no connection.
+//            listens at the peer's address, and it does not call either. kIo: this end can open no
+//            connection.
 //   Bounds:  one dialled and one accepted link per peer, Limits::peers_max accepted ones; unsent
 //            bytes bounded by the network.
 #pragma once
@@ -25,6 +27,7 @@
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/common/dials.h"
 
 namespace swarmline {
 
@@ -48,6 +51,9 @@ class PeerLinks {
     std::function<void(const Seat& from, const Arrival&)> on_arriving = {};  // may be empty
     // Another link of that seat came in the place of this one; what was on its way over it is lost.
     std::function<void(const Seat& from)> on_replaced = {};  // may be empty
+    // As in dials.h; may be empty.
+    std::function<bool(const Seat&)> ask_for_call = {};
+    std::function<void(const Seat&)> on_call_failed = {};
   };
 
   PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers);
@@ -60,6 +66,12 @@ class PeerLinks {
   // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
   // to be over is dropped.
   void send(const Seat& to, Frame frame);
+  // That peer has no link to this one, and waits for one: what was here of it is over (on_lost),
+  // unless it is younger than knobs().call_grace.
+  void call(const Seat& to, const std::string& address);
+  // Neither reaches the other: they meet at a relay. As for call().
+  void meet(const Seat& to, const Meeting& meeting);
+  void nobody_calls(const Seat& to) { dials_.nobody_calls(to); }  // neither end reaches the other
   // Bad bytes of that peer's: closes its links; on_lost follows with `why`.
   void disconnect(const Seat& peer, const Error& why);
   // The seat is over: its links are closed, what is sent to it is dropped, and no link from it or
@@ -68,7 +80,9 @@ class PeerLinks {
   // Closes all links and forgets who was fenced: this peer asks for a new seat.
   void reset();
   void close_all();
-  std::size_t count() const { return dialled_.size() + accepted_.size() + ungreeted_.size(); }
+  std::size_t count() const {
+    return dialled_.size() + dials_.count() + accepted_.size() + ungreeted_.size();
+  }
   std::size_t addresses() const { return addresses_.size(); }
   std::size_t fences() const { return fenced_.size(); }
   std::uint64_t rejected_links() const { return rejected_links_; }
@@ -77,17 +91,19 @@ class PeerLinks {
 
  private:
   struct Link {
-    std::shared_ptr<Connection> connection;  // null while dialling
-    std::vector<Frame> waiting;              // until dialled
-    Seat seat;                               // of the other end
+    std::shared_ptr<Connection> connection;
+    Seat seat;  // of the other end
+    Instant since{};
   };
 
   void accept(std::shared_ptr<Connection> connection);
   void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
              Frame frame);
   bool may_replace(const Link& link, const Connection& newer) const;
-  void dial(const Seat& to);
-  void dialled(const Seat& to, const std::shared_ptr<Connection>& connection);
+  Result<Address> address_of(const Seat& peer) const;
+  bool makes_way_for(const Seat& to);
+  void dialled(const Seat& to, const std::shared_ptr<Connection>& connection,
+               std::vector<Frame> waiting);
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
@@ -97,9 +113,9 @@ class PeerLinks {
 
   Runtime& runtime_;
   Network& network_;
-  Duration connect_timeout_;
   Handlers handlers_;
   RunIdentity identity_;
+  Dials dials_;
 
   struct Place {
     Incarnation incarnation;

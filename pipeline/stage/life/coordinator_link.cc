@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_bounds.h"
 
@@ -18,16 +19,6 @@ Duration spread_of(std::uint32_t peer, Duration most) {
   constexpr std::uint32_t kGoldenRatio = 2654435769;
   const double part = static_cast<double>(peer * kGoldenRatio) * 0x1p-32;
   return from_seconds(part * to_seconds(most));
-}
-
-// Whoever listens on all its addresses is reached at the one that it dialled from.
-std::string seen_from(const Connection& connection, const std::string& advertised) {
-  auto address = parse_address(advertised);
-  const std::string own = connection.local_host();
-  if (!address || own.empty() || (address->host != "0.0.0.0" && address->host != "::"))
-    return advertised;
-  address->host = own;
-  return to_string(*address);
 }
 
 // Where links are authenticated: it holds the run's key.
@@ -131,6 +122,7 @@ void CoordinatorLink::say_hello() {
                  guard_.wrap([this, connection = connection_](const Result<Frame>& reply) {
                    if (finished_ || connection_ != connection) return;
                    if (!reply) return on_hello_failed(reply.error());
+                   if (kind_of(*reply) == MessageKind::kDataWanted) return on_data_wanted(*reply);
                    auto welcome = parse<wire::Welcome>(*reply);
                    if (!welcome) return hooks_.on_end(1, welcome.error().what);
                    on_welcome(*welcome);
@@ -145,6 +137,14 @@ void CoordinatorLink::on_hello_failed(const Error& error) {
   }
   hooks_.on_end(error.code == ErrorCode::kRefused ? 3 : 1,
                 "the coordinator did not take this peer: " + error.what);
+}
+
+void CoordinatorLink::on_data_wanted(const Frame& reply) {
+  const auto wanted = parse<wire::DataWanted>(reply);
+  auto manifest =
+      wanted ? from_wire(*wanted) : Result<DataManifest>(std::unexpected(wanted.error()));
+  if (!manifest) return hooks_.on_end(1, manifest.error().what);
+  hooks_.on_data_wanted(std::move(*manifest));
 }
 
 void CoordinatorLink::on_welcome(const wire::Welcome& welcome) {

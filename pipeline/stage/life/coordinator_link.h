@@ -22,6 +22,7 @@
 #include "base/callback_guard.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "engine/data/data_manifest.h"
 #include "engine/net/rpc.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -35,6 +36,8 @@ class CoordinatorLink {
   struct Hooks {
     std::function<wire::Hello()> hello;  // without run and term
     std::function<void(const wire::Welcome&, bool same_run)> on_welcome;
+    // Before it gives a seat, it wants to know of the run's data.
+    std::function<void(DataManifest)> on_data_wanted;
     std::function<void(const Frame&)> on_message;
     // The connection is gone. Whoever has no seat goes on with try_next().
     std::function<void(const Error&)> on_closed;
@@ -83,6 +86,7 @@ class CoordinatorLink {
   const Address& next_address() const { return addresses_[tried_ % addresses_.size()]; }
   void say_hello();
   void on_welcome(const wire::Welcome& welcome);
+  void on_data_wanted(const Frame& reply);
   void on_hello_failed(const Error& error);
   void on_message(const Frame& frame);
   void on_closed(const Error& error);

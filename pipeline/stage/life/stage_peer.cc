@@ -37,11 +37,14 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
               .on_replaced =
                   [this](const Seat& from) {
                     if (stage_) stage_->on_link_replaced(from);
-                  }}),
+                  },
+              .ask_for_call = [this](const Seat& beyond) { return ask_for_call(beyond); },
+              .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }}),
       link_(runtime, network,
             {.hello = [this] { return hello(); },
              .on_welcome = [this](const wire::Welcome& welcome,
                                   bool same_run) { on_welcome(offer_of(welcome), same_run); },
+             .on_data_wanted = [this](const DataManifest& manifest) { on_data_wanted(manifest); },
              .on_message = [this](const Frame& frame) { on_coordinator(frame); },
              .on_closed = [this](const Error& error) { on_coordinator_closed(error); },
              .on_end = [this](int exit_code, const std::string& why) { finish(exit_code, why); },
@@ -71,6 +74,9 @@ void StagePeer::Impl::on_coordinator(const Frame& frame) {
     auto lost = parse<wire::PeerLost>(frame);
     return lost ? on_peer_lost(from_wire(lost->seat())) : finish(1, lost.error().what);
   }
+  if (kind_of(frame) == MessageKind::kCall || kind_of(frame) == MessageKind::kOutOfReach ||
+      kind_of(frame) == MessageKind::kMeet)
+    return on_link_news(frame);
   if (stage_) on_stage_message(frame);
 }
 
@@ -79,6 +85,43 @@ void StagePeer::Impl::on_peer_lost(const Seat& lost) {
   if (stage_) stage_->on_peer_lost(lost);
   shadows_.on_peer_lost(lost);
 }
+
+// ---- Links that the other end dials -------------------------------------------------------------
+
+bool StagePeer::Impl::ask_for_call(const Seat& beyond) {
+  if (!life_.has_seat() || life_.is(kAdrift) || !link_.connected()) return false;
+  wire::CallMe call;
+  *call.mutable_seat() = to_wire(seat_);
+  *call.mutable_beyond() = to_wire(beyond);
+  link_.notify(make_frame(MessageKind::kCallMe, call));
+  return true;
+}
+
+void StagePeer::Impl::say_out_of_reach(const Seat& beyond) {
+  wire::OutOfReach message;
+  *message.mutable_seat() = to_wire(seat_);
+  *message.mutable_beyond() = to_wire(beyond);
+  link_.notify(make_frame(MessageKind::kOutOfReach, message));
+}
+
+void StagePeer::Impl::on_link_news(const Frame& frame) {
+  if (kind_of(frame) == MessageKind::kCall) {
+    const auto call = parse<wire::Call>(frame);
+    return call ? links_.call(from_wire(call->to()), call->address())
+                : finish(1, call.error().what);
+  }
+  if (kind_of(frame) == MessageKind::kMeet) {
+    const auto meet = parse<wire::Meet>(frame);
+    const auto relay = parse_address(meet ? meet->relay() : "");
+    if (!relay) return finish(1, meet ? relay.error().what : meet.error().what);
+    return links_.meet(from_wire(meet->to()),
+                       {.relay = *relay, .ticket = meet->ticket(), .dials = meet->dials()});
+  }
+  const auto message = parse<wire::OutOfReach>(frame);
+  message ? links_.nobody_calls(from_wire(message->beyond())) : finish(1, message.error().what);
+}
+
+// ---- What the stage hears -----------------------------------------------------------------------
 
 void StagePeer::Impl::on_stage_message(const Frame& frame) {
   switch (kind_of(frame)) {

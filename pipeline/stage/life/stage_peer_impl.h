@@ -51,6 +51,8 @@ class StagePeer::Impl {
  private:
   // life/stage_peer_life.cc: from seat to seat
   wire::Hello hello() const;
+  void on_data_wanted(const DataManifest& manifest);
+  void compare(const DataManifest& manifest);
   void on_welcome(const SeatOffer& offer, bool same_run);
   void resumed(const SeatOffer& offer);
   void seat_given_up(const SeatOffer& offer, bool same_run);
@@ -70,6 +72,9 @@ class StagePeer::Impl {
 
   // life/stage_peer.cc: what is said
   void on_coordinator(const Frame& frame);
+  bool ask_for_call(const Seat& beyond);
+  void say_out_of_reach(const Seat& beyond);
+  void on_link_news(const Frame& frame);
   void on_stage_message(const Frame& frame);
   void count_moved(const Frame& frame);
   void hand_to_stage(const Frame& frame);
@@ -98,6 +103,7 @@ class StagePeer::Impl {
   std::string advertised_;
   Seat seat_;               // the last one
   std::string seat_proof_;  // that it was its
+  HeldData data_;           // of the run's, since it was asked
   SeatOffer offer_;         // that it took
   std::unique_ptr<SeatedStage> stage_;
   ShadowStages shadows_;

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/life/stage_peer_impl.h"
 
@@ -13,6 +14,8 @@ using enum PeerState;
 
 namespace {
 constexpr const char* kLeftEarly = "left before all it held was handed in";
+
+constexpr int kRefused = 3;
 
 int exit_code_of(const Error& error) {
   return error.code == ErrorCode::kUserMistake ? 2 : 1;
@@ -58,7 +61,39 @@ wire::Hello StagePeer::Impl::hello() const {
     hello.mutable_kept()->set_version(stage_->committed().value);
   }
   if (life_.is(kAdrift)) *hello.mutable_holdings() = stage_->holdings();
+  if (!data_.fingerprint.empty()) *hello.mutable_data() = to_wire(data_);
   return hello;
+}
+
+// It gives no seat, nor back the one that it had, before it knows.
+void StagePeer::Impl::on_data_wanted(const DataManifest& manifest) {
+  if (life_.leaving()) return finish(0, kLeftEarly);
+  if (data_.fingerprint == manifest.fingerprint())
+    return finish(1, "the coordinator asks twice what this machine has of the run's data");
+  link_.drop();
+  if (!life_.is(kAdrift)) return compare(manifest);
+  end_seat();
+  drop_stage(false, [this, manifest] { compare(manifest); });
+}
+
+void StagePeer::Impl::compare(const DataManifest& manifest) {
+  SWARMLINE_MARK("peer.compares_its_data");
+  auto held = std::make_shared<HeldData>(HeldData{.fingerprint = manifest.fingerprint()});
+  StageJob job;
+  job.job.body = [compare = options_.compare_data, manifest, held]() -> Result<void> {
+    if (compare) *held = compare(manifest);
+    return {};
+  };
+  job.done = guard_.wrap([this, held](const JobReport&) {
+    if (life_.finished()) return;
+    data_ = std::move(*held);
+    if (!data_.lacks.empty())
+      log(LogLevel::kWarn,
+          "this machine lacks the run's data, and serves no stage that reads it: {}", data_.lacks);
+    link_.search("");
+    link_.connect();
+  });
+  queue_.submit(std::move(job));
 }
 
 void StagePeer::Impl::on_welcome(const SeatOffer& offer, bool same_run) {
@@ -98,8 +133,8 @@ void StagePeer::Impl::take_offer(const SeatOffer& offer) {
   job.job.body = [this, parts] { return build_stage(options_, *parts); };
   job.done = guard_.wrap([this, parts, life = life_.life()](const JobReport& report) {
     if (life_.finished() || life_.life() != life) return;
-    if (!report.result)
-      return finish(exit_code_of(report.result.error()), report.result.error().what);
+    // What this machine lacks, the run does without.
+    if (!report.result) return finish(kRefused, report.result.error().what);
     take_seat(std::move(*parts));
   });
   queue_.submit(std::move(job));
@@ -136,12 +171,13 @@ void StagePeer::Impl::on_coordinator_closed(const Error& error) {
     default: {
       link_.leave_address();
       const std::string why = "lost the coordinator: " + error.what;
-      return stage_ && stage_->serves() ? go_adrift(why) : rejoin(why);
+      return stage_ && stage_->may_have_its_seat() ? go_adrift(why) : rejoin(why);
     }
   }
 }
 
-// The coordinator is gone, and this peer has a seat: it keeps what it holds for the next one.
+// The coordinator is gone, and this peer has a seat, or may have been given one just now: it keeps
+// what it holds for the next one.
 void StagePeer::Impl::go_adrift(const std::string& why) {
   SWARMLINE_MARK("peer.adrift");
   log(LogLevel::kWarn, "{}: {}; going on with what it holds", to_string(seat_), why);
@@ -249,8 +285,7 @@ void StagePeer::Impl::let_go(const std::function<void()>& then) {
 
 void StagePeer::Impl::drain(Duration notice) {
   if (life_.finished()) return;
-  if (!life_.is(kAdrift) && (!link_.connected() || seat_.peer.value == 0))
-    return finish(0, "left before it had a seat");
+  if (!life_.has_seat()) return finish(0, "left while it had no seat");
   life_.leave();
   say_leave();
   runtime_.call_after(notice, guard_.wrap([this] { finish(0, kLeftEarly); }));

@@ -379,7 +379,8 @@ Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
 // ---- Losses -------------------------------------------------------------------------------------
 
 void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
-  log(LogLevel::kWarn, "lost the link to {}: {}", to_string(peer), error.what);
+  if (const auto times = lost_link_lines_.happened(context_.runtime.now()))
+    log(LogLevel::kWarn, "lost the link to {}: {} ({} such)", to_string(peer), error.what, times);
   flow_.on_link_lost(peer);
   gradients_.report_broken_rounds(peer, error);
   states_.on_link_lost(peer);
@@ -406,6 +407,10 @@ Result<void> SeatedStage::on_resume() {
   flow_.set_led(true);
   gradients_.drop_fetches(commits_.heard().value, kAllSteps);
   runner_.on_resume(commits_.heard());
+  if (commits_.take_seat()) {
+    SWARMLINE_MARK("stage.seated_by_another_coordinator");
+    leases_.want();
+  }
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include <set>
 #include <vector>
 
+#include "base/line_rate.h"
 #include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
 #include "pipeline/stage/common/phase_book.h"
@@ -92,6 +93,8 @@ class SeatedStage {
   bool has_all_in_use() const {
     return has_state() && commits_.reached().version == commits_.committed();
   }
+  // A joiner that has said it is ready serves its stage as soon as the coordinator knows that.
+  bool may_have_its_seat() const { return serves() || has_all_in_use(); }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
   Result<std::shared_ptr<KeptState>> keep() const;
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
@@ -145,6 +148,7 @@ class SeatedStage {
   CoordinatorInbox inbox_;
   Version begins_with_;                    // a checkpoint's; 0: none
   std::shared_ptr<SeatedStage> heritage_;  // until its state is here
+  LineRate lost_link_lines_;
 };
 
 }  // namespace swarmline

@@ -1,0 +1,136 @@
+// Swarms some of whose peers take no connections: links are dialled by whichever end can, and the
+// run ends as it would have.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "pipeline/relay/relay_role.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "sim/doors/sim_relay.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ReachSwarm : public testing::TestWithParam<SimDoor> {
+ protected:
+  // Of peers in joining order.
+  void shut(Swarm& swarm, std::initializer_list<std::size_t> peers) {
+    for (const std::size_t peer : peers)
+      swarm.cluster().network().set_door(SimCluster::node_of_peer(peer), GetParam());
+  }
+  void expect_exact(Swarm& swarm, const RunConfig& config) {
+    const RunOutcome outcome = swarm.end(300s);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+    expect_equal(swarm.cluster().parameters(), one_each(config));
+  }
+};
+
+TEST_P(ReachSwarm, OnePeerBehindADoorServesLikeAnyOther) {
+  const RunConfig config = small_run({2, 2, 2}, 0);
+  for (const std::size_t shut_in : {std::size_t{0}, std::size_t{3}, std::size_t{5}}) {
+    Swarm swarm(swarm_of(config, make_fake_model));
+    shut(swarm, {shut_in});
+    expect_exact(swarm, config);
+    EXPECT_EQ(events(swarm, "out_of_reach"), 0U);
+    // Of the first stage it dials all that it needs itself.
+    if (shut_in > 0) EXPECT_GE(swarm.delivered(MessageKind::kCall), 1U);
+  }
+}
+
+// Every second one, so that of any two that must reach each other one can be dialled.
+TEST_P(ReachSwarm, AWholeStageBehindDoorsIsReachedByItsNeighbours) {
+  const RunConfig config = small_run({1, 1, 1}, 1);
+  Swarm swarm(swarm_of(config, make_fake_model));
+  shut(swarm, {1});
+  expect_exact(swarm, config);
+}
+
+// A link that is cut again and again comes back each time, by a call.
+TEST_P(ReachSwarm, LinksThatBreakAreCalledForAgain) {
+  RunConfig config = small_run({2, 2}, 0);
+  config.run.steps = 30;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  shut(swarm, {1});
+  for (std::uint64_t step = 5; step < 30; step += 5) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= step; })) << history(swarm);
+    for (std::size_t other = 0; other < 4; ++other)
+      if (other != 1)
+        swarm.cluster().network().cut(SimCluster::node_of_peer(1), SimCluster::node_of_peer(other));
+  }
+  const RunOutcome outcome = swarm.end(300s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+// A relay of a run, as a process of its own would be.
+struct RelayNodeInSim {
+  RelayNodeInSim(Swarm& swarm, SimNodeId node, RelayBounds bounds = {})
+      : door(swarm.cluster().network(), node, bounds),
+        role(swarm.cluster().runtime().node(node), swarm.cluster().network().node(node), door,
+             {.coordinators = {*parse_address(kCoordinatorAddress)},
+              .name = "relay",
+              .listen = {"sim", 0},
+              .bounds = bounds},
+             [this](int code, const std::string&) { ended = code; }) {
+    role.start();
+  }
+  SimRelay door;
+  RelayRole role;
+  std::optional<int> ended;
+};
+constexpr SimNodeId kRelayNode = 5000;
+
+TEST_P(ReachSwarm, TwoBehindDoorsMeetAtARelay) {
+  const RunConfig config = small_run({2, 2, 2}, 0);
+  Swarm swarm(swarm_of(config, make_fake_model));
+  RelayNodeInSim relay(swarm, kRelayNode);
+  shut(swarm, {0, 1, 2, 3, 4, 5});
+  expect_exact(swarm, config);
+  EXPECT_EQ(events(swarm, "out_of_reach"), 0U) << history(swarm);
+  EXPECT_EQ(events(swarm, "relay_joined"), 1U);
+  EXPECT_GE(relay.door.counters().links_ever, 8U);
+  EXPECT_EQ(relay.ended, 0) << "the end of the run is its own";
+}
+
+TEST_P(ReachSwarm, ARelayThatIsLostIsReplacedByAnother) {
+  RunConfig config = small_run({1, 1}, 0);
+  config.run.steps = 20;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  auto first = std::make_unique<RelayNodeInSim>(swarm, kRelayNode);
+  shut(swarm, {0, 1});
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 5; })) << history(swarm);
+  RelayNodeInSim second(swarm, kRelayNode + 1);
+  swarm.until([] { return false; }, 300ms);
+  first.reset();
+  const RunOutcome outcome = swarm.end(300s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);
+  EXPECT_EQ(events(swarm, "relay_lost"), 1U);
+  EXPECT_GE(second.door.counters().links_ever, 1U);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+// Without one the run says who can't reach whom, once, and does not spin.
+TEST_P(ReachSwarm, TwoBehindDoorsWithoutARelayAreSaid) {
+  const RunConfig config = small_run({1, 1}, 0);
+  Swarm swarm(swarm_of(config, make_fake_model));
+  shut(swarm, {0, 1});
+  swarm.until([] { return false; }, 50s);
+  EXPECT_EQ(commits_of(swarm.cluster()), 0U);
+  EXPECT_EQ(events(swarm, "out_of_reach"), 1U) << history(swarm);
+  EXPECT_LE(swarm.delivered(MessageKind::kCallMe), 60U) << "each two seconds at most";
+  RelayNodeInSim relay(swarm, kRelayNode);
+  expect_exact(swarm, config);
+}
+
+INSTANTIATE_TEST_SUITE_P(Doors, ReachSwarm, testing::Values(SimDoor::kDrops, SimDoor::kRefuses),
+                         [](const auto& door) {
+                           return door.param == SimDoor::kDrops ? "Drops" : "Refuses";
+                         });
+
+}  // namespace
+}  // namespace swarmline
