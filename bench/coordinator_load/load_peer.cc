@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -68,15 +69,31 @@ void LoadPeer::on_channel(std::shared_ptr<Connection> connection) {
   channel_ = RpcChannel::make(runtime_, std::move(connection));
   channel_->start({.on_message = guard_.wrap([this](const Frame& frame) { on_message(frame); }),
                    .on_closed = guard_.wrap([this](const Error&) { on_closed(); })});
+  say_hello();
+}
+
+void LoadPeer::say_hello() {
   channel_->call(make_frame(MessageKind::kHello, hello()), Limits::rpc_deadline,
                  guard_.wrap([this](const Result<Frame>& reply) {
                    if (!reply) {
                      if (reply.error().code != ErrorCode::kPeerGone) wrong(reply.error().what);
                      return;
                    }
+                   if (kind_of(*reply) == MessageKind::kDataWanted) {
+                     const auto wanted = parse<wire::DataWanted>(*reply);
+                     return wanted ? on_data_wanted(*wanted) : wrong(wanted.error().what);
+                   }
                    const auto welcome = parse<wire::Welcome>(*reply);
                    welcome ? on_welcome(*welcome) : wrong(welcome.error().what);
                  }));
+}
+
+void LoadPeer::on_data_wanted(const wire::DataWanted& wanted) {
+  const auto manifest = from_wire(wanted);
+  if (!manifest) return wrong(manifest.error().what);
+  if (data_ == manifest->fingerprint()) return wrong("it is asked twice about the same data");
+  data_ = manifest->fingerprint();
+  say_hello();
 }
 
 wire::Hello LoadPeer::hello() const {
@@ -88,6 +105,7 @@ wire::Hello LoadPeer::hello() const {
   hello.set_device("cpu");
   hello.set_run_id(run_id_);
   hello.set_term(term_);
+  if (!data_.empty()) hello.mutable_data()->set_fingerprint(data_);
   if (seat_.peer.value == 0) return hello;
   *hello.mutable_previous() = to_wire(seat_);
   hello.set_seat_proof(seat_proof_);

@@ -74,8 +74,10 @@ class LoadPeer {
 
  private:
   void on_channel(std::shared_ptr<Connection> connection);
+  void say_hello();
   wire::Hello hello() const;
   void fill(wire::Holdings& holdings) const;
+  void on_data_wanted(const wire::DataWanted& wanted);
   void on_welcome(const wire::Welcome& welcome);
   void on_closed();
   void on_message(const Frame& frame);
@@ -107,6 +109,7 @@ class LoadPeer {
   std::uint64_t term_ = 0;
   std::string run_id_;
   std::string seat_proof_;
+  std::string data_;  // the fingerprint of the run's files, which it has
   std::uint32_t era_ = 0;
   Duration usual_{}, period_{};  // of heartbeats
   bool spreads_ = false;
