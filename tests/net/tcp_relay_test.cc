@@ -154,6 +154,19 @@ TEST_F(Relayed, WhoComesAloneIsNotJoined) {
   ASSERT_TRUE(run_until([&] { return alone.answers == 1; }));
 }
 
+TEST_F(Relayed, WhoWaitsAloneHearsOfItWhenTheTicketIsOver) {
+  open({.ticket_life = 100ms});
+  End alone(runtime_);
+  ASSERT_TRUE(relay_->expect(kTicket));
+  alone.network.meet({.relay = at_, .ticket = kTicket, .dials = true}, 10min,
+                     [&](const Result<std::shared_ptr<Connection>>& made) {
+                       ++alone.answers;
+                       EXPECT_FALSE(made.has_value());
+                     });
+  ASSERT_TRUE(run_until([&] { return alone.answers == 1; }));
+  EXPECT_EQ(relay_->counters().not_taken, 1U);
+}
+
 TEST_F(Relayed, WhoSaysNothingGivesWayToOthers) {
   open({.links_max = 2});
   const MarkExpected crowded("relay.crowded_out");

@@ -206,9 +206,13 @@ void TcpRelay::State::shown(const EndPtr& end, const error_code& error) {
   }
   if (!ticket->second.first) {
     ticket->second.first = end;
+    end->timer = runtime.call_at(ticket->second.until, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->forget_old_tickets();
+    });
     return;
   }
   const EndPtr first = ticket->second.first;
+  runtime.cancel(first->timer);
   tickets.erase(ticket);
   join(first, end);
 }
@@ -300,8 +304,11 @@ void TcpRelay::State::stop() {
     runtime.cancel(end->timer);
     drop(end);
   }
-  for (const auto& [ticket, waits] : std::exchange(tickets, {}))
-    if (waits.first) drop(waits.first);
+  for (const auto& [ticket, waits] : std::exchange(tickets, {})) {
+    if (!waits.first) continue;
+    runtime.cancel(waits.first->timer);
+    drop(waits.first);
+  }
 }
 
 // ---- The relay ----------------------------------------------------------------------------------
