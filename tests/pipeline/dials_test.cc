@@ -107,6 +107,16 @@ TEST_F(Dialling, WhoseLinkCameMeanwhileIsNotAskedToCall) {
 }
 
 // The second time nobody waits for what did not answer the first time.
+// [It asked, and heard of its state only when nobody had called for long.]
+TEST_F(Dialling, WhoCanOpenNoConnectionAsksNobodyToCall) {
+  network_.fill(1, true);
+  credit(a_, b_);
+  runtime_.run_for(100ms);
+  ASSERT_EQ(a_.lost.size(), 1U);
+  EXPECT_EQ(a_.lost[0].second, ErrorCode::kIo);
+  EXPECT_TRUE(a_.asked.empty()) << "it takes none either";
+}
+
 TEST_F(Dialling, WhoCalledBeforeIsAskedAtOnce) {
   network_.set_door(2, SimDoor::kDrops);
   credit(a_, b_);

@@ -153,6 +153,8 @@ void Dials::fail_dial(const Seat& to, std::uint64_t number, const Error& error) 
   if (!wanted) dials_.erase(to.peer);
   if (called && hooks_.on_call_failed) hooks_.on_call_failed(to);
   if (!wanted) return;
+  // An end that can open no connection takes none either.
+  if (error.code == ErrorCode::kIo) dial->asked = dial->unanswered = true;
   ask(*dial);
   settle(*dial);
 }
