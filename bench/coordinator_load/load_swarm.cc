@@ -72,6 +72,7 @@ void LoadSwarm::on_adrift(LoadPeer& peer) {
     reached_ = runtime_.now();
     accepted_ = true;  // what is still in the sockets was the last reign's
     seated_ = opened_ = 0;
+    was_adrift_ = true;
     say("adrift");
   }
   dial_later(peer);
@@ -147,18 +148,26 @@ void LoadSwarm::tick() {
   ticked_ = now;
   dial_all();
   if (counts_.unanswered > kUnansweredMax) ++held_back_;
-  while (due_ >= 1 && !computes_.empty() && counts_.unanswered <= kUnansweredMax) {
+  while (due_ >= 1 && !computes_.empty() && counts_.unanswered <= kUnansweredMax &&
+         !awaits_its_end()) {
     LoadPeer* const peer = computes_.front();
     computes_.pop_front();
     if (peer->has_tries()) {
       peer->finish_one();
       --due_;
+      ++computed_;
     }
     peer->queued = false;
     queue(*peer);
   }
   if (computes_.empty()) due_ = std::min(due_, 1.0);
   if (!over_) runtime_.call_after(kTick, guard_.wrap([this] { tick(); }));
+}
+
+// In the last step the coordinator is killed: it can't end before.
+bool LoadSwarm::awaits_its_end() const {
+  const std::uint64_t all = std::uint64_t{options_.stages} * options_.microbatches;
+  return !was_adrift_ && step_ + 1 == options_.steps && 2 * computed_ >= all;
 }
 
 void LoadSwarm::on_accepted(LoadPeer& peer, std::uint64_t step, std::uint32_t index, bool is_new) {
@@ -169,6 +178,8 @@ void LoadSwarm::on_accepted(LoadPeer& peer, std::uint64_t step, std::uint32_t in
 void LoadSwarm::on_committed(LoadPeer&, std::uint64_t step) {
   if (++committed_ < peers()) return;
   committed_ = 0;
+  computed_ = 0;
+  step_ = step + 1;
   check(check_.committed(step));
   const std::string more = fmt::format(
       ",\"step\":{},\"contributions\":{},\"reports\":{},\"heartbeats\":{},\"claims\":{},"

@@ -30,7 +30,7 @@ struct LoadOptions {
   std::uint32_t stages = 4;
   std::uint32_t peers_per_stage = 10;
   std::uint32_t microbatches = 160;  // of a step
-  std::uint64_t steps = 2;           // then it is done
+  std::uint64_t steps = 2;           // then it is done; the coordinator is killed in the last one
   double rate = 60000;               // contributions that devices end in a second
 };
 
@@ -57,6 +57,7 @@ class LoadSwarm final : public LoadEvents {
   void dial_later(LoadPeer& peer);
   void dial_all();
   void tick();
+  bool awaits_its_end() const;
   void give(LoadPeer& peer, const LoadPeer::Try& given);
   void queue(LoadPeer& peer);
   void check(const std::string& what);
@@ -78,6 +79,8 @@ class LoadSwarm final : public LoadEvents {
   Instant ticked_;
   std::uint64_t held_back_ = 0;                            // ticks in which too much was unanswered
   std::uint64_t seated_ = 0, opened_ = 0, committed_ = 0;  // peers
+  std::uint64_t step_ = 0, computed_ = 0;                  // the open one, and what is of it
+  bool was_adrift_ = false;
   bool accepted_ = false;  // something, in this reign; or there is none
   bool over_ = false;
   CallbackGuard guard_;
