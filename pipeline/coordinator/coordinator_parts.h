@@ -38,6 +38,7 @@
 #include "pipeline/coordinator/run/run_stats.h"
 #include "pipeline/coordinator/run/status_report.h"
 #include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/state_transfer.h"
 #include "pipeline/coordinator/states/takeovers.h"
@@ -108,6 +109,7 @@ struct CoordinatorParts {
   StateTransfer states;
   StandbyReplicas standbys;
   Takeovers takeovers;
+  KeptHeirs kept_heirs;
   Checkpointer checkpointer;
   Committer committer;
   // ---- Who comes, goes, and comes back ----
@@ -123,7 +125,7 @@ struct CoordinatorParts {
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.
-  const std::array<RunObserver*, 13> observers;
+  const std::array<RunObserver*, 14> observers;
 };
 
 }  // namespace swarmline

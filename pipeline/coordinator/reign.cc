@@ -373,6 +373,7 @@ void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
 void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
   parts_.standbys.on_ready(shadow, ready.version(), ready.state_digest());
   parts_.audit.look_again(shadow.stage, ready.version());
+  parts_.kept_heirs.wake();
 }
 
 // A shadow computes nothing that could be measured.
@@ -410,6 +411,7 @@ void Reign::look() {
     parts_.shadows.restart_deadlines(now);
     parts_.takeovers.restart_deadlines();
     parts_.vigil.restart_deadlines();
+    parts_.kept_heirs.restart_deadlines();
   }
   if (parts_.writer.is_late(now)) {
     SWARMLINE_MARK("reign.held_up_by_journal");
@@ -443,6 +445,7 @@ void Reign::look() {
   parts_.states.look();
   parts_.standbys.demote_late([this](StageId stage) { return parts_.takeovers.is_emptied(stage); });
   parts_.takeovers.check_deadlines();
+  parts_.kept_heirs.wake();
 }
 
 // Where training is under way, what the last peers of a stage hold is worth waiting for.

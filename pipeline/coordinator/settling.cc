@@ -64,6 +64,7 @@ bool Settling::settle_steps() {
   if (p.standbys.is_due()) return p.standbys.check(), p.takeovers.wake(), true;
   if (p.audit.is_due()) return compare_states(), true;
   if (p.takeovers.is_due()) return p.takeovers.send_candidates(), true;
+  if (p.kept_heirs.is_due()) return p.kept_heirs.check(), true;
   if (p.relocation.take_views_changed()) return tell_views(), true;
   if (p.round.is_due()) {
     if (p.round.mend()) commit();
@@ -104,6 +105,8 @@ void Settling::end_seat(const SeatLoss& loss) {
                          .state = ends_process(loss.how) ? "left" : "fenced",
                          .key = member.key});
   tell_end_of_seat(loss, member, takes_followed);
+  if (member.state == MemberState::kReady && loss.how == Departure::kLost)
+    p.kept_heirs.may_keep(loss.seat);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
   after_lost_seat(loss);
@@ -159,7 +162,8 @@ void Settling::after_lost_seat(const SeatLoss& loss) {
   if (p.life.is<life::Forming>() && loss.how == Departure::kFailed)
     return p.gathering.failed(loss.seat, loss.why);
   if (!p.life.is_running()) return;
-  if (p.members.count_ready(loss.seat.stage) == 0 && !p.takeovers.await_candidate(loss))
+  if (p.members.count_ready(loss.seat.stage) == 0 && !p.takeovers.await_candidate(loss) &&
+      !(p.life.is<life::Training>() && p.kept_heirs.await(loss)))
     return p.rulings.stage_is_gone(loss);
   p.balancer.seats_changed();
   wire::PeerLost lost;
@@ -238,6 +242,11 @@ void Settling::compare_state(StageId stage, std::uint64_t version) {
 void Settling::seat_followers(StageId stage) {
   if (!parts_.life.is<life::Training>()) return;
   const std::uint64_t version = parts_.sequence.committed();
+  if (parts_.members.count_ready(stage) == 0 && !parts_.takeovers.is_emptied(stage)) {
+    const auto heir = parts_.audit.heir(stage, version);
+    if (heir && parts_.members.follows(heir->seat)) inherit(*heir);
+    return;
+  }
   for (const ReplicaAudit::Follower& follower : parts_.audit.followers_of(stage, version)) {
     parts_.audit.take_follower(follower.seat);
     if (!parts_.members.is_current(follower.seat)) continue;
@@ -266,6 +275,7 @@ void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   p.phases.greet(seat);
   p.round.add_late(seat);
   p.leases.wake();
+  p.kept_heirs.wake();
   progress_ = true;
 }
 
@@ -375,7 +385,9 @@ void Settling::choose_codecs() {
 // The last version is in a checkpoint before the run ends.
 bool Settling::finish() {
   CoordinatorParts& p = parts_;
-  if (!p.sequence.finished() || p.checkpointer.is_active() || p.takeovers.any()) return false;
+  if (!p.sequence.finished() || p.checkpointer.is_active() || p.takeovers.any() ||
+      p.kept_heirs.any())
+    return false;
   const std::uint64_t version = p.sequence.committed();
   for (const auto& [peer, member] : p.members.members())
     if (member.state == MemberState::kReady && member.stepped < version) return false;

@@ -95,6 +95,7 @@ class Arriving : public ::testing::Test {
                      .refusals = refusals,
                      .states = bench.states,
                      .takeovers = bench.takeovers,
+                     .kept_heirs = bench.kept_heirs,
                      .relocation = bench.relocation,
                      .reach = reach,
                      .outbox = bench.outbox,

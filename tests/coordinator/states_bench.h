@@ -8,6 +8,7 @@
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/run/run_identity.h"
 #include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/state_transfer.h"
 #include "pipeline/coordinator/states/takeovers.h"
@@ -54,6 +55,17 @@ struct StatesBench : PartsBench {
                        .round = round,
                        .events = events,
                        .rulings = rulings}};
+  Duration patience = std::chrono::seconds(30);
+  KeptHeirs kept_heirs{{.alarms = alarms,
+                        .sequence = sequence,
+                        .members = members,
+                        .shadows = shadows,
+                        .states = states,
+                        .takeovers = takeovers,
+                        .probe = probe,
+                        .events = events,
+                        .rulings = rulings},
+                       [this] { return patience; }};
   RunIdentity run_identity;
   FakeSink sink;
   Checkpointer checkpointer{{.shape = shape,

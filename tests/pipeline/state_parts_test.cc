@@ -25,7 +25,7 @@ class StateTest : public testing::Test {
                     StateExchange::Hooks{.on_offered = [](Version) {},
                                          .on_lost = [this] { ++lost_; },
                                          .on_here = [this](Version version, std::uint64_t,
-                                                           bool) { here_ = version; }});
+                                                           StateOrigin) { here_ = version; }});
   }
   wire::StateOffer offer(std::uint64_t version) {
     wire::StateOffer offer;

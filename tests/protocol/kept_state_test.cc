@@ -2,6 +2,7 @@
 // next one: then it fetches nothing, and its bits are compared with its mates'.
 #include <memory>
 
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -83,6 +84,61 @@ TEST_P(KeptState, AllItsLinksBreakAndNobodyFetches) {
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 4; }, 5s));
     EXPECT_EQ(events(swarm, "new_era"), 0U);
     EXPECT_EQ(*pieces, 0U);
+  });
+}
+
+// The last peer of a stage dies while another is on its way back to it.
+TEST_P(KeptState, WhoKeptAStageThatNobodyServesInheritsIt) {
+  for (std::uint16_t stage = 0; stage < 2; ++stage)
+    twice(slow_run({2, 2}), [stage](Swarm& swarm) {
+      const MarkExpected awaited("kept_heirs.awaited"), inherited("kept_heirs.inherited"),
+          kept("state.begins_with_what_it_kept");
+      swarm.until_committed(2);
+      hold_step(swarm, swarm.node(1 - stage, 0));
+      const SimNodeId heir = swarm.node(stage, 1), last = swarm.node(stage, 0);
+      swarm.cluster().network().cut(kCoordinatorNode, heir);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") == 1; }, 5s));
+      swarm.kill(last);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 30s));
+      EXPECT_EQ(swarm.stage_of(heir), stage);
+      swarm.release(swarm.node(1 - stage, 0), kCoordinatorNode);
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
+      EXPECT_EQ(events(swarm, "new_era"), 0U);
+    });
+}
+
+// It has joined again already, and waits for a state that nobody can give it any more.
+TEST_P(KeptState, WhoWaitsForAStateThatIsGoneBeginsWithItsOwn) {
+  twice(slow_run({2, 2}), [](Swarm& swarm) {
+    const MarkExpected kept("state.begins_with_what_it_kept");
+    swarm.until_committed(2);
+    hold_step(swarm, swarm.node(0, 0));
+    const SimNodeId heir = swarm.node(1, 1), last = swarm.node(1, 0);
+    swarm.hold(last, kCoordinatorNode, MessageKind::kStateFrozen);
+    swarm.cluster().network().cut(kCoordinatorNode, heir);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kFreezeState, 1, kCoordinatorNode, last));
+    swarm.kill(last);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 30s));
+    swarm.release(swarm.node(0, 0), kCoordinatorNode);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+// Their processes are gone: nobody is waited for.
+TEST_P(KeptState, WhereAllAreDeadTheRunGoesBackAtOnce) {
+  RunConfig config = slow_run({2, 2});
+  config.pipeline.peers = {2, 2};
+  twice(config, on(std::vector<SimPeer>(6)), [](Swarm& swarm) {
+    const MarkExpected gone("kept_heirs.gone");
+    swarm.until_committed(2);
+    hold_step(swarm, swarm.node(0, 0));
+    const SimNodeId one = swarm.node(1, 1), last = swarm.node(1, 0);
+    swarm.kill(one);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") == 1; }, 5s));
+    swarm.kill(last);
+    EXPECT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 3s));
+    swarm.release(swarm.node(0, 0), kCoordinatorNode);
   });
 }
 

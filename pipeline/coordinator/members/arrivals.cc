@@ -263,6 +263,7 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.sessions.seat(arrival.session, *seat);
   in_.members.at(seat->peer).seated_at = in_.alarms.now();
   in_.members.at(seat->peer).reach = arrival.session->reach;
+  in_.kept_heirs.came_back(seat->peer);
   in_.detector.watch(*seat, in_.alarms.now());
   in_.journal.record_new_seat({.seat = *seat,
                                .address = hello.address(),

@@ -32,6 +32,7 @@
 #include "pipeline/coordinator/run/run_lifecycle.h"
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/state_transfer.h"
 #include "pipeline/coordinator/states/takeovers.h"
 
@@ -57,6 +58,7 @@ class Arrivals {
     Refusals& refusals;
     StateTransfer& states;
     Takeovers& takeovers;
+    KeptHeirs& kept_heirs;
     const Relocation& relocation;
     ReachDesk& reach;
     Outbox& outbox;

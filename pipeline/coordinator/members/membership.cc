@@ -175,6 +175,8 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
   member.contributions = contributions;
   member.seconds_per_microbatch = seconds;
   describe(member, hello);
+  if (hello.has_kept() && hello.kept().stage() == stage->value)
+    member.kept_version = hello.kept().version();
   put(member);
   return seat;
 }

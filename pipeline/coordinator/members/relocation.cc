@@ -15,6 +15,7 @@ std::optional<StageId> Relocation::place(const wire::Hello& hello, std::uint64_t
   const Member* before = in_.members.former(hello);
   if (before != nullptr && before->moves_to) return before->moves_to;
   const std::optional<StageId> kept = kept_stage(hello, committed);
+  if (kept && in_.members.count_ready(*kept) == 0) return kept;  // nobody else has its state
   if (in_.balancer.moves())
     return in_.balancer.place(in_.members, in_.shadows, hello, kept, in_.alarms.now());
   if (kept && in_.members.live_of(*kept) < in_.members.target_of(*kept)) return kept;

@@ -70,6 +70,12 @@ bool JoinDesk::waits(const Seat& seat) const {
   return found != stages_.end() && found->second.waiting.contains(seat);
 }
 
+std::vector<Seat> JoinDesk::waiting_at(StageId stage) const {
+  const auto found = stages_.find(stage);
+  if (found == stages_.end()) return {};
+  return {found->second.waiting.begin(), found->second.waiting.end()};
+}
+
 std::vector<Seat> JoinDesk::holding_up(StageId stage) const {
   const auto found = stages_.find(stage);
   if (found == stages_.end() || found->second.waiting.empty()) return {};

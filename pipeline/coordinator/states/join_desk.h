@@ -40,6 +40,7 @@ class JoinDesk {
   void lost(const Seat& seat);
   bool follows(const Seat& seat) const;
   bool waits(const Seat& seat) const;
+  std::vector<Seat> waiting_at(StageId stage) const;
   // Followers of an older state, while others wait for the next one.
   std::vector<Seat> holding_up(StageId stage) const;
 

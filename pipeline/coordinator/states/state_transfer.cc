@@ -16,6 +16,8 @@ constexpr std::size_t kHashBytes = 64;  // SHA-256 in hexadecimal
 }  // namespace
 
 void StateTransfer::want(const Seat& joiner) {
+  if (!shadows_.has(joiner) && members_.follows(joiner))
+    members_.at(joiner.peer).kept_version.reset();
   desk_.lost(joiner);
   desk_.want(joiner);
   dirty_ = true;
@@ -26,6 +28,10 @@ void StateTransfer::freeze() {
   const std::uint64_t version = sequence_.committed();
   for (const StageSpec& stage : shape_.stages) {
     std::vector<Seat> mates = members_.ready_of(stage.stage);
+    if (mates.empty() && version > 0) {
+      offer_kept(stage.stage);
+      continue;
+    }
     if (mates.size() > kFreezingMatesMax) mates.resize(kFreezingMatesMax);
     const bool frozen_already = desk_.offer(stage.stage).has_value();
     const std::vector<Seat> joiners = desk_.begin(stage.stage, version, mates);
@@ -88,6 +94,24 @@ void StateTransfer::offer(StageId stage) {
   for (const Seat& follower : offer->followers) {
     *message.mutable_to() = to_wire(follower);
     outbox_.send(follower, make_frame(MessageKind::kStateOffer, message));
+  }
+}
+
+// Nobody can say whether it is right, nor has anybody another.
+void StateTransfer::offer_kept(StageId stage) {
+  for (const Seat& joiner : desk_.waiting_at(stage)) {
+    if (shadows_.has(joiner) || members_.at(joiner.peer).kept_version != sequence_.committed())
+      continue;
+    SWARMLINE_MARK("state_transfer.kept_offered");
+    desk_.seated(joiner);
+    members_.become(joiner.peer, MemberState::kFollowing);
+    detector_.begins_to_fetch(joiner.peer, alarms_.now());
+    outbox_.send(joiner, make_frame(MessageKind::kMembership, members_.view_for(joiner)));
+    wire::StateOffer message;
+    message.set_version(sequence_.committed());
+    message.set_kept(true);
+    *message.mutable_to() = to_wire(joiner);
+    outbox_.send(joiner, make_frame(MessageKind::kStateOffer, message));
   }
 }
 

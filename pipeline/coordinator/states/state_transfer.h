@@ -1,7 +1,8 @@
 // How whoever has no state of its stage comes by one: mates freeze a committed version, joiners and
 // shadows fetch it, hear of the commits since, and are seated once they hold what is committed.
 //   What:      asks mates to freeze, offers what they froze, and tells again the last commits to
-//              one that comes with a state of its own.
+//              one that comes with a state of its own. Where nobody serves the stage, whoever kept
+//              what is committed begins with that.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a frozen state that does not fit its own size, or others' hashes, is left out.
 //   Bounds:    one frozen state a stage, by kFreezingMatesMax mates; kRecentCommitsMax commits, as
@@ -63,6 +64,7 @@ class StateTransfer final : public RunObserver {
 
  private:
   void offer(StageId stage);
+  void offer_kept(StageId stage);
 
   const RunShape& shape_;
   Alarms& alarms_;

@@ -90,7 +90,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                    },
                .on_lost = [this] { commits_.drop_all(); },
                .on_here = [this](Version version, std::uint64_t digest,
-                                 bool saved) { on_state_here(version, digest, saved); }}),
+                                 StateOrigin origin) { on_state_here(version, digest, origin); }}),
       frozen_(context_, jobs_),
       save_(context_, jobs_),
       runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
@@ -157,11 +157,12 @@ void SeatedStage::begin_at(Version version) {
   runner_.begin_at(version);
 }
 
-void SeatedStage::on_state_here(Version version, std::uint64_t digest, bool saved) {
+void SeatedStage::on_state_here(Version version, std::uint64_t digest, StateOrigin origin) {
   begin_at(version);
-  // With a delay the version before is in use, too: it comes with the next commit.
-  if (saved || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
-  if (saved) leases_.want();
+  // With a delay the version before is in use, too: from mates it comes with the next commit.
+  const bool has_all = origin != StateOrigin::kMates;
+  if (has_all || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
+  if (origin == StateOrigin::kCheckpoint) leases_.want();
   commits_.advance();
 }
 

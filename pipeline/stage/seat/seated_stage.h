@@ -87,7 +87,7 @@ class SeatedStage {
   StageId stage() const { return context_.stage.stage; }
   const Seat& self() const { return context_.self; }  // a shadow: its name
   Version committed() const { return commits_.committed(); }
-  std::uint64_t state_bytes() const { return state_.frozen_bytes(); }
+  std::uint64_t state_bytes() const { return state_.saved_bytes(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
   // All versions that are in use: with a delay the one before the committed, too.
   bool has_all_in_use() const {
@@ -126,7 +126,7 @@ class SeatedStage {
   void make_initial_state();
   void inherit();
   void begin_at(Version version);
-  void on_state_here(Version version, std::uint64_t digest, bool saved);
+  void on_state_here(Version version, std::uint64_t digest, StateOrigin origin);
 
   RunConfig config_;
   ModelSpec spec_;

@@ -18,24 +18,27 @@ struct KeptState {
   StageId stage;
   Era era;
   Version version;
-  Buffer bytes;  // as ParameterState freezes it
+  std::uint64_t frozen_bytes = 0;  // of these, from the beginning: as mates freeze it
+  Buffer bytes;                    // as saved, where all versions in use were there; else as frozen
 
   BytesView piece(std::size_t index) const {
     const std::uint64_t first = index * Limits::state_piece_bytes;
     return bytes.bytes().subspan(
-        first, std::min<std::uint64_t>(Limits::state_piece_bytes, bytes.size() - first));
+        first, std::min<std::uint64_t>(Limits::state_piece_bytes, frozen_bytes - first));
   }
 };
 
-// [device] A copy of the committed state.
+// [device] A copy of the committed state, and with a delay of the version before.
 inline Result<std::shared_ptr<KeptState>> keep_state(const ParameterState& state, StageId stage,
                                                      Era era) {
-  auto frozen = state.freeze();
-  if (!frozen) return std::unexpected(std::move(frozen).error());
+  auto bytes = state.save();
+  if (!bytes) bytes = state.freeze();
+  if (!bytes) return std::unexpected(std::move(bytes).error());
   return std::make_shared<KeptState>(KeptState{.stage = stage,
                                                .era = era,
                                                .version = state.committed_version(),
-                                               .bytes = std::move(*frozen)});
+                                               .frozen_bytes = state.frozen_bytes(),
+                                               .bytes = std::move(*bytes)});
 }
 
 }  // namespace swarmline

@@ -49,8 +49,9 @@ void StateExchange::fetch_saved(Version version) {
   SWARMLINE_MARK("state.fetched_from_a_checkpoint");
   become(kFetching);
   ++fetches_;
-  fetch_.emplace(
-      Fetch{.version = version, .pieces = PieceFetch(context_.state.saved_bytes()), .saved = true});
+  fetch_.emplace(Fetch{.version = version,
+                       .pieces = PieceFetch(context_.state.saved_bytes()),
+                       .origin = StateOrigin::kCheckpoint});
   fetch_->pieces.add_holder(kCoordinatorSeat);
   pump();
 }
@@ -63,7 +64,11 @@ void StateExchange::taken_over() {
 }
 
 Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
-  if (progress_ == kHere || progress_ == kLoading || (fetch_ && fetch_->saved)) return {};
+  if (progress_ == kHere || progress_ == kLoading || (fetch_ && is_saved())) return {};
+  if (offer.kept()) {
+    begin_with_kept(Version{offer.version()});
+    return {};
+  }
   const std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
   const std::uint64_t pieces =
       (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
@@ -85,13 +90,27 @@ Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
   }
   if (initial) {
     load({});
-  } else if (kept_ && kept_->version == version && kept_->bytes.size() == offer.bytes()) {
+  } else if (kept_ && kept_->version == version && kept_->frozen_bytes == offer.bytes()) {
     become(kComparing);
     compare(std::exchange(kept_, nullptr), 0);
   } else {
     pump();
   }
   return {};
+}
+
+// Nobody else has the state: there is nothing to compare it with.
+void StateExchange::begin_with_kept(Version version) {
+  if (!kept_ || kept_->version != version || kept_->bytes.size() != context_.state.saved_bytes())
+    return want();
+  SWARMLINE_MARK("state.begins_with_what_it_kept");
+  log(LogLevel::kInfo, "{}: nobody else has version {}; it begins with its own copy",
+      to_string(context_.self), version.value);
+  ++fetches_;
+  fetch_.emplace(
+      Fetch{.version = version, .pieces = PieceFetch(0), .origin = StateOrigin::kOwnCopy});
+  hooks_.on_offered(version);
+  load(std::move(std::exchange(kept_, nullptr)->bytes));
 }
 
 void StateExchange::compare(const std::shared_ptr<KeptState>& kept, std::size_t piece) {
@@ -127,7 +146,7 @@ void StateExchange::ask(const PieceFetch::Ask& ask) {
   *request.mutable_seat() = to_wire(context_.self);
   request.mutable_blob()->set_stage(context_.self.stage.value);
   request.set_piece(ask.piece);
-  if (fetch_->saved) {
+  if (is_saved()) {
     request.mutable_blob()->set_saved(fetch_->version.value);
     context_.notify_coordinator(make_frame(MessageKind::kPieceRequest, request));
   } else {
@@ -157,7 +176,7 @@ void StateExchange::watch_holders() {
 
 void StateExchange::on_stuck() {
   const bool damaged = fetch_->pieces.damaged(), late = fetch_->pieces.late();
-  if (fetch_->saved && !damaged && !late)
+  if (is_saved() && !damaged && !late)
     return context_.fail({ErrorCode::kIncompatible,
                           fmt::format("the coordinator's checkpoint of version {} does not fit "
                                       "this stage",
@@ -187,7 +206,7 @@ void StateExchange::after_pause() {
 }
 
 void StateExchange::on_piece(const Seat& from, const wire::Piece& piece, BytesView bytes) {
-  if (!fetch_ || progress_ == kLoading || piece.blob().has_saved() != fetch_->saved ||
+  if (!fetch_ || progress_ == kLoading || piece.blob().has_saved() != is_saved() ||
       (piece.blob().has_saved() ? piece.blob().saved() : piece.blob().state()) !=
           fetch_->version.value ||
       piece.blob().stage() != context_.self.stage.value)
@@ -243,12 +262,12 @@ void StateExchange::load(Buffer state) {
         *digest = *made;
         return {};
       },
-      [this, digest, version, saved = fetch_->saved, fetch = fetches_] {
+      [this, digest, version, origin = fetch_->origin, fetch = fetches_] {
         // Too far behind meanwhile: another one is wanted.
         if (progress_ != kLoading || fetch != fetches_) return;
         fetch_.reset();
         become(kHere);
-        hooks_.on_here(version, *digest, saved);
+        hooks_.on_here(version, *digest, origin);
       });
 }
 

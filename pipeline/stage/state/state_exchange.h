@@ -34,6 +34,9 @@
 
 namespace swarmline {
 
+// Mates froze one version; a checkpoint and a copy of one's own have all that are in use.
+enum class StateOrigin : std::uint8_t { kMates, kCheckpoint, kOwnCopy };
+
 enum class StateProgress : std::uint8_t { kHere, kWanted, kComparing, kFetching, kLoading };
 
 namespace state_progress {
@@ -58,8 +61,7 @@ class StateExchange {
   struct Hooks {
     std::function<void(Version)> on_offered;  // another than before: what it has applied is over
     std::function<void()> on_lost;            // nobody has it any more
-    // It is here. `saved`: a checkpoint's, in which everybody begins.
-    std::function<void(Version, std::uint64_t digest, bool saved)> on_here;
+    std::function<void(Version, std::uint64_t digest, StateOrigin)> on_here;
   };
 
   // `here`: the model begins with it. `shadow`: its peer serves another stage over the same link.
@@ -87,7 +89,7 @@ class StateExchange {
     Version version;
     PieceFetch pieces;
     std::vector<std::string> hashes = {};
-    bool saved = false;               // of a checkpoint
+    StateOrigin origin = StateOrigin::kMates;
     bool paused = false;              // nobody has it now
     bool resting = false;             // between two pieces of a shadow
     std::uint32_t damaged_times = 0;  // in a row: what nobody sent whole was waited for
@@ -95,6 +97,8 @@ class StateExchange {
     bool watched = false;             // for holders that are late
   };
   void become(StateProgress progress);
+  bool is_saved() const { return fetch_->origin == StateOrigin::kCheckpoint; }
+  void begin_with_kept(Version version);
   void compare(const std::shared_ptr<KeptState>& kept, std::size_t piece);
   void pump();
   void ask(const PieceFetch::Ask& ask);
