@@ -105,8 +105,12 @@ Result<InviteBook> read_invites(const RunFolder& folder) {
 }
 
 Result<void> add_invite(const RunFolder& folder, const Invite& invite) {
-  return append_secret_line(folder.invites(), kInviteFileBytesMax,
-                            [&](std::string_view) { return InviteBook::line_of(invite); });
+  return rewrite_secret_file(folder.invites(), kInviteFileBytesMax,
+                             [&](std::string_view lines) -> Result<std::string> {
+                               const auto book = InviteBook::parse(lines);
+                               if (!book) return std::unexpected(book.error());
+                               return book->with(invite, invite.made);
+                             });
 }
 
 Result<std::string> join_string_of(const RunFolder& folder, const std::string& run,
