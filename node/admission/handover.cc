@@ -94,8 +94,14 @@ Result<std::vector<Handover>> take_handovers(std::string_view& text) {
 
 std::string vouchers_of(std::span<const Handover> handovers, double now) {
   std::string text;
-  for (const Handover& handover : handovers)
-    if (handover.holds(now)) text += handover.text;
+  std::size_t told = 0;
+  // More may hold than were let in: by a clock that was set back.
+  for (auto newest = handovers.rbegin(); newest != handovers.rend() && told < kHandoversMax;
+       ++newest) {
+    if (!newest->holds(now)) continue;
+    text.insert(0, newest->text);
+    ++told;
+  }
   return text;
 }
 

@@ -40,7 +40,7 @@ Handover make_handover(const std::string& run, const Identity& from, const Ident
                        double now, double overlap_seconds);
 // Those that `text` begins with, each signed by the key that it names; `text` is what follows them.
 Result<std::vector<Handover>> take_handovers(std::string_view& text);
-// The texts of those that hold, one after the other.
+// The texts of those that hold, the newest kHandoversMax of them, one after the other.
 std::string vouchers_of(std::span<const Handover> handovers, double now);
 
 // The statements that lead from a key of the run to the one that none of them replaces, in order.

@@ -102,6 +102,14 @@ TEST_F(Handovers, FitIntoWhatALinkSaysOfItself) {
   EXPECT_LE(kHandoversMax * kHandoverBytesMax, kLinkVouchersMax);
   std::string_view rest = longest.text;
   EXPECT_TRUE(take_handovers(rest));
+  // By a clock that was set back more hold than there were to be at a time.
+  std::vector<Handover> many;
+  for (int i = 0; i < 3; ++i)
+    for (const Identity* key : {&first_, &second_, &third_})
+      many.push_back(make_handover(name, *key, *key, kNow + i, 3600));
+  const std::string told = vouchers_of(many, kNow + 10);
+  EXPECT_LE(told.size(), kLinkVouchersMax);
+  EXPECT_TRUE(told.ends_with(many[7].text + many[8].text));
 }
 
 }  // namespace
