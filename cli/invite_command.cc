@@ -1,10 +1,10 @@
-#include <charconv>
 #include <cstdio>
 
 #include <fmt/format.h>
 
 #include "base/limits.h"
 #include "cli/commands.h"
+#include "cli/time_flag.h"
 #include "console/exit_codes.h"
 #include "engine/config/load.h"
 #include "engine/runtime/asio_runtime.h"
@@ -26,23 +26,6 @@ struct InviteFlags {
 
 constexpr double kLifeSecondsMax = 10.0 * 365 * 24 * 3600;
 
-// "90s", "30m", "24h", "7d".
-Result<double> seconds_of(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const double seconds = unit == "s"   ? 1
-                         : unit == "m" ? 60
-                         : unit == "h" ? 3600
-                         : unit == "d" ? 86400
-                                       : 0;
-  if (error == std::errc() && seconds > 0 && number > 0 && number * seconds <= kLifeSecondsMax)
-    return number * seconds;
-  return fail(
-      ErrorCode::kUserMistake,
-      fmt::format("--ttl {}: expected a time of at most ten years, e.g. 30m, 24h or 7d", text));
-}
-
 Result<RunFolder> keyed_folder(const std::string& text) {
   auto folder = find_run_folder(text);
   if (!folder || file_exists(folder->run_key())) return folder;
@@ -59,7 +42,7 @@ Result<RunConfig> config_of(const RunFolder& folder) {
 }
 
 Result<void> make(const InviteFlags& flags) {
-  const auto life = seconds_of(flags.life);
+  const auto life = seconds_of_flag("--ttl", flags.life, kLifeSecondsMax);
   if (!life) return std::unexpected(life.error());
   const auto folder = keyed_folder(flags.run);
   if (!folder) return std::unexpected(folder.error());

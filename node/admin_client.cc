@@ -109,9 +109,51 @@ void AdminClient::stop(bool now, Text on_answer) {
 
 namespace {
 
+// Of a tool that has nothing to show, and asks whether anything is to be shown.
+class NobodysGuard final : public LinkGuard {
+ public:
+  const Identity& identity() const override { return own_; }
+  std::optional<KeyHash> pinned(const Address&) override { return std::nullopt; }
+  std::string opening(const Address&, const LinkFacts&) override {
+    shook = true;
+    return {};
+  }
+  Result<std::string> judge(const Address&, const LinkFacts&, const std::string&) override {
+    return std::string();
+  }
+  void admit(const LinkFacts&, const std::string&, Verdict) override {}
+  bool shook = false;  // both ends have shown a key
+
+ private:
+  Identity own_ = Identity::make();
+};
+
+bool wants_keys_there(const Address& address) {
+  AsioRuntime runtime;
+  const auto guard = std::make_shared<NobodysGuard>();
+  TcpNetwork network(runtime, {.guard = guard});
+  bool over = false;
+  network.connect(address, kAdminConnectTimeout,
+                  [&](const Result<std::shared_ptr<Connection>>& connection) {
+                    if (connection) (*connection)->close();
+                    over = true;
+                  });
+  runtime.run_until([&] { return over; }, kAdminConnectTimeout + kAdminReplyTimeout);
+  return guard->shook;
+}
+
+Error wants_keys(const Address& address) {
+  return {ErrorCode::kUserMistake,
+          fmt::format("the coordinator at {0} takes links between keys only: on its machine name "
+                      "its run folder in the place of {0}, elsewhere a string that \"swarmline "
+                      "invite RUN_FOLDER --scope observer\" prints there (admin: to stop it, too)",
+                      to_string(address))};
+}
+
 Result<std::string> ask(const Address& coordinator, std::shared_ptr<LinkGuard> guard,
                         const std::string& secret,
                         const std::function<void(AdminClient&, AdminClient::Text)>& question) {
+  const bool shows_nothing = guard == nullptr;
   AsioRuntime runtime;
   TcpNetwork network(runtime, {.guard = std::move(guard)});
   std::optional<Result<std::string>> answer;
@@ -121,6 +163,9 @@ Result<std::string> ask(const Address& coordinator, std::shared_ptr<LinkGuard> g
     runtime.run_until([&] { return answer.has_value(); },
                       kAdminConnectTimeout + kAdminReplyTimeout + std::chrono::seconds(1));
   }
+  const bool refused = answer && !*answer && (*answer).error().code == ErrorCode::kRefused;
+  if ((!answer || !*answer) && !refused && shows_nothing && wants_keys_there(coordinator))
+    return std::unexpected(wants_keys(coordinator));
   if (answer) return std::move(*answer);
   return fail(ErrorCode::kDeadline,
               fmt::format("the coordinator at {} did not answer", to_string(coordinator)));

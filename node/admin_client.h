@@ -1,7 +1,8 @@
 // Asks a run's coordinator over its admin rpc, blocking: for commands, and with a callback for the
 // supervisor's own loop.
 //   Errors: kPeerGone when nobody listens there, kDeadline when nobody answers, kRefused without
-//           the run's admin secret where it takes one; all as sentences.
+//           the run's admin secret where it takes one, kUserMistake where it takes links between
+//           keys only and none was shown; all as sentences.
 #pragma once
 
 #include <functional>

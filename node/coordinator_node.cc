@@ -85,17 +85,7 @@ Result<void> CoordinatorNode::open() {
 }
 
 Result<void> CoordinatorNode::make_network() {
-  if (wants_keys(options_.config)) {
-    // One that finds no key would make another run's.
-    if (options_.standby && !options_.config.run.etcd.empty() && !file_exists(folder_.run_key()))
-      return fail(ErrorCode::kUserMistake,
-                  fmt::format("there is no {}: a standby needs the run's key; copy the folder {} "
-                              "from the machine of the coordinator that began the run",
-                              folder_.run_key(), folder_.keys()));
-    auto guard = open_run_guard(folder_, runtime_, clerk_);
-    if (!guard) return std::unexpected(std::move(guard).error());
-    link_guard_ = std::move(*guard);
-  }
+  if (wants_keys(options_.config)) SWARMLINE_TRY(open_key());
   auto network = options_.network(runtime_, {.name = options_.standby ? "standby" : "coordinator",
                                              .slow_down = {},
                                              .guard = link_guard_});
@@ -167,6 +157,12 @@ void CoordinatorNode::leads_after_all(Result<AsyncJournal*> journal) {
   const auto go_on = [&]() -> Result<void> {
     if (!journal) return std::unexpected(std::move(journal).error());
     journal_ = *journal;
+    if (link_guard_)
+      if (auto settled = settle_key(); !settled) {
+        if (settled.error().code != ErrorCode::kUserMistake) return settled;
+        wait_for_key(settled.error().what);
+        return {};
+      }
     const auto ended = Coordinator::has_ended(journal_->at_once());
     if (!ended) return std::unexpected(ended.error());
     nothing_to_do_ = *ended;
@@ -200,6 +196,7 @@ Result<void> CoordinatorNode::open_files() {
 }
 
 Result<void> CoordinatorNode::lead() {
+  if (link_guard_) SWARMLINE_TRY(settle_key());
   SWARMLINE_TRY(open_files());
   auto secret = folder_.make_admin_secret();
   if (!secret) return std::unexpected(std::move(secret).error());
@@ -222,11 +219,19 @@ Result<void> CoordinatorNode::lead() {
       .checkpoints = &source_,
       .data = data_->manifest,
   };
-  if (link_guard_)
+  if (link_guard_) {
     options.certify = [guard = link_guard_](const std::string& run_id, const Seat& seat,
                                             const KeyHash& key) {
       return guard->certify(run_id, seat, key);
     };
+    options.certify_anew = [guard = link_guard_](const std::string& run_id, const Seat& seat,
+                                                 const KeyHash& key) {
+      return guard->certify_anew(run_id, seat, key);
+    };
+    options.is_run_key = [guard = link_guard_](const KeyHash& key) {
+      return key == guard->identity().hash();
+    };
+  }
   coordinator_.emplace(
       runtime_, *network_, *journal_, *sink_, std::move(options),
       guard_.wrap([this](RunOutcome outcome) { coordinator_finished(std::move(outcome)); }));
@@ -251,6 +256,8 @@ void CoordinatorNode::look_whether_it_takes_peers(const Address& bound) {
   }
   auto join = way_to_join(bound);
   if (!join) return finish(std::unexpected(std::move(join).error()));
+  if (link_guard_ && !bound_) keep_join_string();
+  bound_ = bound;
   if (auto written = folder_.write_address(bound); !written)
     return finish(std::unexpected(std::move(written).error()));
   if (handlers_.on_listening) handlers_.on_listening(bound, *join);
@@ -280,6 +287,7 @@ void CoordinatorNode::let_go() {
   if (sink_) sink_->abandon();
   network_->stop_listening();
   journal_ = nullptr;
+  records_key_ = false;  // nobody is told any more
   leadership_.reset();
   store_->release();
 }

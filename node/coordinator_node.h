@@ -22,6 +22,7 @@
 #include "engine/store/files.h"
 #include "node/folder_sink.h"
 #include "node/folder_source.h"
+#include "node/key_watch.h"
 #include "node/leadership.h"
 #include "node/network_factory.h"
 #include "node/run_access.h"
@@ -78,6 +79,12 @@ class CoordinatorNode {
   void lost_the_lead(const std::string& why);
   void let_go();
   Result<void> make_network();
+  Result<void> open_key();
+  Result<void> settle_key();
+  void wait_for_key(const std::string& why);
+  void on_key(RunKey next);
+  void take_key(RunKey next);
+  void keep_join_string();
   Result<std::string> way_to_join(const Address& bound);
   Result<void> lead();
   void look_whether_it_takes_peers(const Address& bound);
@@ -91,6 +98,11 @@ class CoordinatorNode {
   RunFolder folder_;
   CpuDevice clerk_;                       // looks up invites
   std::shared_ptr<RunGuard> link_guard_;  // null: links are plain
+  std::optional<KeyWatch> key_watch_;     // where there is a guard
+  bool key_is_new_ = false;               // made by this process
+  bool records_key_ = false;              // into the journal, now
+  bool waits_for_key_ = false;            // its own is not the run's any more
+  std::optional<Address> bound_;          // where peers come, once they may
   std::unique_ptr<Network> network_;
   std::unique_ptr<ControlStore> store_;
   std::optional<Leadership> leadership_;

@@ -23,15 +23,6 @@ bool is_wildcard(const std::string& host) {
   return host == "0.0.0.0" || host == "::";
 }
 
-Result<void> make_keys_folder(const RunFolder& folder) {
-  SWARMLINE_TRY(make_folders(folder.keys()));
-  std::error_code error;
-  fs::permissions(folder.keys(), fs::perms::owner_all, error);
-  if (!error) return {};
-  return fail(ErrorCode::kIo, fmt::format("cannot keep {} for its owner alone: {}", folder.keys(),
-                                          error.message()));
-}
-
 Result<std::vector<Address>> parse_addresses(const std::string& text) {
   std::vector<Address> addresses;
   std::string_view rest = text;
@@ -70,12 +61,21 @@ Result<std::string> line_of_input() {
 
 }  // namespace
 
-Result<std::shared_ptr<RunGuard>> open_run_guard(const RunFolder& folder, Runtime& runtime,
-                                                 Device& worker) {
+Result<void> make_keys_folder(const RunFolder& folder) {
+  SWARMLINE_TRY(make_folders(folder.keys()));
+  std::error_code error;
+  fs::permissions(folder.keys(), fs::perms::owner_all, error);
+  if (!error) return {};
+  return fail(ErrorCode::kIo, fmt::format("cannot keep {} for its owner alone: {}", folder.keys(),
+                                          error.message()));
+}
+
+Result<std::shared_ptr<RunGuard>> open_run_guard(const RunFolder& folder, const std::string& run,
+                                                 Runtime& runtime, Device& worker) {
   SWARMLINE_TRY(make_keys_folder(folder));
-  auto key = load_or_make_key(folder.run_key());
+  auto key = load_or_make_run_key(folder.run_key());
   if (!key) return std::unexpected(std::move(key).error());
-  return std::make_shared<RunGuard>(std::move(*key), folder.invites(), runtime, worker);
+  return std::make_shared<RunGuard>(std::move(*key), run, folder.invites(), runtime, worker);
 }
 
 std::vector<Address> reached_at(const RunConfig& config, const Address& bound) {
@@ -105,8 +105,12 @@ Result<InviteBook> read_invites(const RunFolder& folder) {
 }
 
 Result<void> add_invite(const RunFolder& folder, const Invite& invite) {
-  return append_secret_line(folder.invites(), kInviteFileBytesMax,
-                            [&](std::string_view) { return InviteBook::line_of(invite); });
+  return rewrite_secret_file(folder.invites(), kInviteFileBytesMax,
+                             [&](std::string_view lines) -> Result<std::string> {
+                               const auto book = InviteBook::parse(lines);
+                               if (!book) return std::unexpected(book.error());
+                               return book->with(invite, invite.made);
+                             });
 }
 
 Result<std::string> join_string_of(const RunFolder& folder, const std::string& run,

@@ -19,14 +19,17 @@
 
 namespace swarmline {
 
-// Of a coordinator whose run wants keys: the run's key is made at its first start.
-Result<std::shared_ptr<RunGuard>> open_run_guard(const RunFolder& folder, Runtime& runtime,
-                                                 Device& worker);
+// For its owner alone; made if need be.
+Result<void> make_keys_folder(const RunFolder& folder);
+// Of a coordinator whose run, of that name, wants keys: its key is made at its first start.
+Result<std::shared_ptr<RunGuard>> open_run_guard(const RunFolder& folder, const std::string& run,
+                                                 Runtime& runtime, Device& worker);
 // Where other machines reach a coordinator that listens at `bound`.
 std::vector<Address> reached_at(const RunConfig& config, const Address& bound);
 
 // ---- Invites ----
 Result<InviteBook> read_invites(const RunFolder& folder);
+// Those that are over for good go.
 Result<void> add_invite(const RunFolder& folder, const Invite& invite);
 Result<std::string> join_string_of(const RunFolder& folder, const std::string& run,
                                    const Invite& invite, std::vector<Address> addresses);

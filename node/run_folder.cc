@@ -10,6 +10,7 @@
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/config/load.h"
 #include "engine/identity/key_file.h"
+#include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "node/admin_client.h"
 #include "node/admission/run_guard.h"
@@ -147,7 +148,9 @@ Result<std::shared_ptr<LinkGuard>> RunFolder::owner_guard() const {
   if (!file_exists(join_string())) return nullptr;
   auto key = load_key(run_key());
   if (!key) return std::unexpected(std::move(key).error());
-  return std::make_shared<OwnerGuard>(std::move(*key));
+  // A tool that looks on for long sees the key change.
+  return std::make_shared<OwnerGuard>(std::move(*key),
+                                      [path = run_key()] { return load_key(path); });
 }
 
 std::optional<std::string> RunFolder::final_status() const {
@@ -198,9 +201,10 @@ Result<RunTarget> find_run(const std::string& text) {
     auto join = parse_join_string(path);
     if (!join) return std::unexpected(std::move(join).error());
     Address first = join->addresses.front();
-    return RunTarget{.address = std::move(first),
-                     .folder = std::nullopt,
-                     .guard = std::make_shared<InviteGuard>(std::move(*join))};
+    return RunTarget{
+        .address = std::move(first),
+        .folder = std::nullopt,
+        .guard = std::make_shared<InviteGuard>(std::move(*join), AsioRuntime().wall_seconds())};
   }
   auto address = parse_address(path);
   if (!address) {

@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include "base/check.h"
 #include "engine/identity/secrets.h"
@@ -33,6 +34,7 @@ struct Freed {
 using Bio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
 using Context = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX, EVP_MD_CTX_free>>;
 using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
+using Text = std::unique_ptr<ASN1_IA5STRING, Freed<ASN1_IA5STRING, ASN1_IA5STRING_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
 
 std::shared_ptr<EVP_PKEY> shared(EVP_PKEY* key) {
@@ -46,6 +48,12 @@ std::string raw_public_key(const EVP_PKEY* key) {
       EVP_PKEY_get_raw_public_key(key, reinterpret_cast<unsigned char*>(raw.data()), &size) == 1 &&
       size == kPublicKeyBytes);
   return raw;
+}
+
+bool add_comment(X509* x509, std::string_view comment) {
+  const Text text(ASN1_IA5STRING_new());
+  return text && ASN1_STRING_set(text.get(), comment.data(), static_cast<int>(comment.size())) &&
+         X509_add1_ext_i2d(x509, NID_netscape_comment, text.get(), 0, X509V3_ADD_DEFAULT) == 1;
 }
 
 // A key that asks for a passphrase is refused: nobody is there to be asked.
@@ -106,7 +114,7 @@ std::string Identity::sign(std::string_view message) const {
   return signature;
 }
 
-std::string Identity::self_signed_certificate() const {
+std::string Identity::self_signed_certificate(std::string_view comment) const {
   const Certificate certificate(X509_new());
   X509* const x509 = certificate.get();
   X509_NAME* const name = X509_get_subject_name(x509);
@@ -119,6 +127,7 @@ std::string Identity::self_signed_certificate() const {
                     ASN1_TIME_set_string_X509(X509_getm_notBefore(x509), kNotBefore) == 1 &&
                     ASN1_TIME_set_string_X509(X509_getm_notAfter(x509), kNotAfter) == 1 &&
                     X509_set_pubkey(x509, key_.get()) == 1 &&
+                    (comment.empty() || add_comment(x509, comment)) &&
                     X509_sign(x509, key_.get(), nullptr) > 0;
   SWARMLINE_CHECK(made);
   unsigned char* der = nullptr;

@@ -31,8 +31,9 @@ class Identity {
   const KeyHash& hash() const { return hash_; }
   const std::string& public_key() const { return public_key_; }  // kPublicKeyBytes, raw
   std::string sign(std::string_view message) const;              // kSignatureBytes
-  // DER of an X.509 certificate of the key, signed by itself, which expires never.
-  std::string self_signed_certificate() const;
+  // DER of an X.509 certificate of the key, signed by itself, which expires never. `comment`:
+  // ASCII, for who reads it (NID_netscape_comment).
+  std::string self_signed_certificate(std::string_view comment = {}) const;
   evp_pkey_st* handle() const { return key_.get(); }  // for TLS; borrowed
 
  private:

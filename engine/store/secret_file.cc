@@ -153,13 +153,43 @@ Result<void> replace_secret_file(const std::string& path, std::string_view text)
   return {};
 }
 
+namespace {
+
+// Held against all who change it in these ways; released with the descriptor.
+Result<Descriptor> open_locked(const std::string& path) {
+  for (Duration waited{}; waited <= kSecretLockWait; waited += kLockLook) {
+    Descriptor file(
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kOwnerOnly));
+    if (file.get() < 0) return failed("write", path);
+    SWARMLINE_TRY(check_owner_only(file, path));
+    SWARMLINE_TRY(lock(file, path));
+    struct stat held{}, there{};
+    if (fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
+        held.st_ino == there.st_ino && held.st_dev == there.st_dev)
+      return file;
+    ::poll(nullptr, 0, static_cast<int>(kLockLook.count()));  // another has taken its place
+  }
+  return fail(ErrorCode::kIo, fmt::format("{} is replaced again and again", path));
+}
+
+}  // namespace
+
+Result<void> rewrite_secret_file(const std::string& path, std::uint64_t bytes_max,
+                                 const NextText& text) {
+  const auto file = open_locked(path);
+  if (!file) return std::unexpected(file.error());
+  const auto so_far = read_all(*file, path, bytes_max);
+  if (!so_far) return std::unexpected(so_far.error());
+  const auto next = text(*so_far);
+  if (!next) return std::unexpected(next.error());
+  return next->empty() ? Result<void>() : replace_secret_file(path, *next);
+}
+
 Result<void> append_secret_line(const std::string& path, std::uint64_t bytes_max,
                                 const NextLine& line) {
-  const Descriptor file(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kOwnerOnly));
-  if (file.get() < 0) return failed("write", path);
-  SWARMLINE_TRY(check_owner_only(file, path));
-  SWARMLINE_TRY(lock(file, path));
+  const auto opened = open_locked(path);
+  if (!opened) return std::unexpected(opened.error());
+  const Descriptor& file = *opened;
   auto so_far = read_all(file, path, bytes_max);
   if (!so_far) return std::unexpected(std::move(so_far).error());
   // The last line may be half there, of a process that died: it is none.

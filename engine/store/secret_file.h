@@ -27,5 +27,9 @@ Result<void> replace_secret_file(const std::string& path, std::string_view text)
 using NextLine = std::function<Result<std::string>(std::string_view so_far)>;
 Result<void> append_secret_line(const std::string& path, std::uint64_t bytes_max,
                                 const NextLine& line);
+// The same, but what `text` makes takes the place of the whole file, at once.
+using NextText = std::function<Result<std::string>(std::string_view so_far)>;
+Result<void> rewrite_secret_file(const std::string& path, std::uint64_t bytes_max,
+                                 const NextText& text);
 
 }  // namespace swarmline

@@ -33,6 +33,19 @@ JsonWriter begin_line() {
   return writer;
 }
 
+std::string line_to_admit(const Invite& by, const KeyHash& key, double at) {
+  JsonWriter line = begin_line();
+  line.member("admitted", to_string(key)).member("by", to_hex(as_bytes(by.id)));
+  line.member("at", at).end_object();
+  return line.take();
+}
+
+std::string line_that_revokes(const Invite& invite, double at) {
+  JsonWriter line = begin_line();
+  line.member("revoked", to_hex(as_bytes(invite.id))).member("at", at).end_object();
+  return line.take();
+}
+
 }  // namespace
 
 std::string_view to_string(InviteScope scope) {
@@ -65,7 +78,17 @@ Invite make_invite(InviteScope scope, double now, double life_seconds, std::uint
           .expires = now + life_seconds,
           .uses_max = uses_max,
           .revoked = std::nullopt,
-          .admitted = {}};
+          .admitted = {},
+          .admitted_last = 0};
+}
+
+std::optional<double> Invite::over_since(double now) const {
+  std::optional<double> since;
+  const auto over = [&since](double when) { since = std::min(since.value_or(when), when); };
+  if (revoked) over(*revoked);
+  if (now > expires) over(expires);
+  if (uses_max != 0 && admitted.size() >= uses_max) over(admitted_last);
+  return since;
 }
 
 std::string invite_proof(std::string_view secret, std::string_view binding) {
@@ -97,10 +120,7 @@ Result<InviteBook::Admitted> InviteBook::admit(std::string_view id, std::string_
     return fail(ErrorCode::kRefused,
                 fmt::format("its invite was for {} and they have come; ask for another one",
                             invite->uses_max));
-  JsonWriter line = begin_line();
-  line.member("admitted", to_string(key)).member("by", to_hex(as_bytes(invite->id)));
-  line.member("at", now).end_object();
-  return Admitted{.scope = invite->scope, .line = line.take()};
+  return Admitted{.scope = invite->scope, .line = line_to_admit(*invite, key, now)};
 }
 
 const Invite* InviteBook::find(std::string_view id) const {
@@ -138,9 +158,41 @@ Result<std::string> InviteBook::line_to_revoke(std::string_view id, double now) 
                 fmt::format("there is no invite {}; \"swarmline invite list\" shows them",
                             to_hex(as_bytes(id))));
   if (invite->revoked) return std::string();
-  JsonWriter line = begin_line();
-  line.member("revoked", to_hex(as_bytes(id))).member("at", now).end_object();
-  return line.take();
+  return line_that_revokes(*invite, now);
+}
+
+namespace {
+
+// As many of the oldest as are over for good.
+std::set<std::string_view> over_for_good(const std::vector<Invite>& invites, double now) {
+  std::vector<std::pair<double, std::string_view>> over;
+  for (const Invite& invite : invites)
+    if (const auto since = invite.over_since(now)) over.emplace_back(*since, invite.id);
+  std::ranges::sort(over);
+  std::set<std::string_view> ids;
+  for (std::size_t i = 0; i < over.size(); ++i)
+    if (over[i].first + kInviteKeptSeconds < now || over.size() - i > kInvitesOverMax)
+      ids.insert(over[i].second);
+  return ids;
+}
+
+}  // namespace
+
+Result<std::string> InviteBook::with(const Invite& another, double now) const {
+  const auto gone = over_for_good(invites_, now);
+  if (invites_.size() - gone.size() >= kInvitesMax)
+    return fail(ErrorCode::kRefused,
+                fmt::format("there are {} invites already; revoke some (swarmline invite revoke)",
+                            kInvitesMax));
+  std::string lines;
+  for (const Invite& invite : invites_) {
+    if (gone.contains(invite.id)) continue;
+    lines += line_of(invite) + "\n";
+    for (const KeyHash& key : invite.admitted)
+      lines += line_to_admit(invite, key, invite.admitted_last) + "\n";
+    if (invite.revoked) lines += line_that_revokes(invite, *invite.revoked) + "\n";
+  }
+  return lines + line_of(another) + "\n";
 }
 
 Result<InviteBook> InviteBook::parse(std::string_view lines) {
@@ -181,6 +233,7 @@ Result<void> InviteBook::take(std::string_view line) {
     const auto key = parse_key_hash((*json)["admitted"].string);
     if (invite == nullptr || !key) return no_line("admits by an invite that there is not");
     invite->admitted.insert(*key);
+    invite->admitted_last = std::max(invite->admitted_last, at);
     return {};
   }
   const auto id = from_hex((*json)["invite"].string, kInviteIdBytes);
@@ -197,7 +250,8 @@ Result<void> InviteBook::take(std::string_view line) {
                       .expires = (*json)["expires"].number,
                       .uses_max = (*json)["uses"].count(),
                       .revoked = std::nullopt,
-                      .admitted = {}});
+                      .admitted = {},
+                      .admitted_last = 0});
   return {};
 }
 

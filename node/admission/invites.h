@@ -5,7 +5,11 @@
 //              travels, and what was said on one link is worth nothing on another.
 //   Time:      seconds since 1970 by the wall clock; kClockSkew in favour of whoever comes.
 //   Who is in: a key that was admitted stays so when its invite expires, is used up or revoked, as
-//              long as it proves the secret: invites are for newcomers.
+//              long as it proves the secret: invites are for newcomers. Who has a seat shows that.
+//   The end:   kInviteKeptSeconds after an invite is over for newcomers it is over for who came by
+//              it, too, and its lines go when another one is made; of those that are over,
+//              kInvitesOverMax stay. Nothing ever makes an id good again: whoever proves one that
+//              is gone is refused as one that never was.
 //   Thread:    any, one at a time.
 //   Errors:    kCorrupt of lines that are none; kRefused with a sentence for who is not admitted.
 //   Bounds:    kInvitesMax, kInviteFileBytesMax.
@@ -26,7 +30,9 @@ namespace swarmline {
 
 inline constexpr double kClockSkewSeconds = 60;
 inline constexpr double kInviteLifeSeconds = 24 * 3600;  // unless its maker says otherwise
+inline constexpr double kInviteKeptSeconds = 7 * 24 * 3600.0;
 inline constexpr std::size_t kInvitesMax = 10'000;
+inline constexpr std::size_t kInvitesOverMax = 1000;
 inline constexpr std::uint64_t kInviteFileBytesMax = 64 << 20;
 inline constexpr int kInvitesFormat = 1;
 
@@ -44,9 +50,12 @@ struct Invite {
   std::uint64_t uses_max = 0;  // 0: any number
   std::optional<double> revoked;
   std::set<KeyHash> admitted;
+  double admitted_last = 0;
 
   // Good for another newcomer.
   bool is_open(double now) const;
+  // Since when it is not; none: it is.
+  std::optional<double> over_since(double now) const;
 };
 
 Invite make_invite(InviteScope scope, double now, double life_seconds, std::uint64_t uses_max);
@@ -69,6 +78,9 @@ class InviteBook {
   const Invite* newest_open(InviteScope scope, double now) const;
 
   // ---- Lines ----
+  // The lines of a book without those that are over for good, and with another invite. kRefused
+  // where kInvitesMax are still good.
+  Result<std::string> with(const Invite& another, double now) const;
   static std::string line_of(const Invite& invite);
   // kUserMistake where there is no such invite; empty where it was revoked before.
   Result<std::string> line_to_revoke(std::string_view id, double now) const;

@@ -10,17 +10,35 @@
 namespace swarmline {
 
 PeerGuard::PeerGuard(Identity own, JoinString join, Runtime& runtime)
-    : own_(std::move(own)), join_(std::move(join)), runtime_(runtime) {}
+    : own_(std::move(own)),
+      join_(std::move(join)),
+      runtime_(runtime),
+      trust_(join_.run, join_.run_key) {}
+
+void PeerGuard::take_certificate(const std::string& certificate) {
+  certificate_ = certificate;
+  trust_.learn(certificate_, runtime_.wall_seconds());
+  trust_.hear_of_former(certificate_, runtime_.wall_seconds());
+}
 
 std::optional<KeyHash> PeerGuard::pinned(const Address& dialled) {
   const bool of_run = std::ranges::find(join_.addresses, dialled) != join_.addresses.end();
-  return of_run ? std::optional(join_.run_key) : std::nullopt;
+  return of_run ? std::optional(trust_.key()) : std::nullopt;
+}
+
+bool PeerGuard::vouched(const KeyHash& pinned, const KeyHash& shown,
+                        const std::string& vouchers) const {
+  if (shown == trust_.key()) return true;  // another link has told meanwhile
+  return pinned == trust_.key() && trust_.vouches(shown, vouchers, runtime_.wall_seconds());
+}
+
+bool PeerGuard::is_run(const LinkFacts& facts) {
+  return trust_.follow(facts.public_key, facts.vouchers, runtime_.wall_seconds());
 }
 
 std::string PeerGuard::opening(const Address&, const LinkFacts& facts) {
   if (!is_run(facts)) return certificate_;
-  run_public_key_ = facts.public_key;
-  return invite_opening(join_.invite_id, join_.secret, facts);
+  return invite_opening(join_.invite_id, join_.secret, facts, certificate_);
 }
 
 Result<std::string> PeerGuard::judge(const Address&, const LinkFacts& facts,
@@ -29,10 +47,7 @@ Result<std::string> PeerGuard::judge(const Address&, const LinkFacts& facts,
 }
 
 void PeerGuard::admit(const LinkFacts& facts, const std::string& opening, Verdict verdict) {
-  if (is_run(facts)) {
-    run_public_key_ = facts.public_key;
-    return verdict(Admission{.as = std::string(kRunLink), .answer = certificate_});
-  }
+  if (is_run(facts)) return verdict(Admission{.as = std::string(kRunLink), .answer = certificate_});
   if (certificate_.empty()) {
     SWARMLINE_MARK("guard.no_seat_yet");
     return verdict(fail(ErrorCode::kDeadline, "this peer has no seat yet"));
@@ -45,12 +60,11 @@ void PeerGuard::admit(const LinkFacts& facts, const std::string& opening, Verdic
   verdict(Admission{.as = std::move(*seat), .answer = certificate_});
 }
 
-Result<std::string> PeerGuard::seat_of(const LinkFacts& facts,
-                                       const std::string& certificate) const {
+Result<std::string> PeerGuard::seat_of(const LinkFacts& facts, const std::string& certificate) {
   const double now = runtime_.wall_seconds();
-  auto theirs = check_seat_certificate(certificate, run_public_key_, facts.key, now);
+  auto theirs = check_shown_seat(certificate, trust_, facts.key, now);
   if (!theirs) return std::unexpected(std::move(theirs).error());
-  const auto own = check_seat_certificate(certificate_, run_public_key_, own_.hash(), now);
+  const auto own = check_shown_seat(certificate_, trust_, own_.hash(), now);
   if (own && own->run_id != theirs->run_id)
     return fail(ErrorCode::kRefused, "it has a seat of another run");
   return to_string(theirs->seat);

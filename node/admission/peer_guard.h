@@ -1,7 +1,8 @@
 // Whom a peer takes links from and dials, by the string that it joined with: the holder of the
-// run's key, and peers that show a seat that this key has signed.
-//   To the run's coordinators it proves its invite; at the addresses of the join string nobody else
-//   is greeted. To peers it shows its own seat, of which each welcome brings word.
+// run's key, or of one that came after it (run_trust.h), and peers that show a seat that it signed.
+//   To the run's coordinators it proves its invite, and shows its seat, which outlives that; at the
+//   addresses of the join string nobody else is greeted. To peers it shows its own seat, of which
+//   each welcome brings word.
 //   Ownership: the runtime outlives it. Thread: control thread.
 //   Errors:    kRefused with a sentence; kDeadline where an end has no seat yet: to come again.
 //   Bounds:    none of its own.
@@ -13,6 +14,7 @@
 #include "engine/net/link_guard.h"
 #include "engine/runtime/runtime.h"
 #include "node/admission/join_string.h"
+#include "node/admission/run_trust.h"
 
 namespace swarmline {
 
@@ -20,24 +22,27 @@ class PeerGuard final : public LinkGuard {
  public:
   PeerGuard(Identity own, JoinString join, Runtime& runtime);
 
-  void take_certificate(const std::string& certificate) { certificate_ = certificate; }
+  // From the run's coordinator: of its own seat, as it is to be shown.
+  void take_certificate(const std::string& certificate);
 
   const Identity& identity() const override { return own_; }
   std::optional<KeyHash> pinned(const Address& dialled) override;
+  bool vouched(const KeyHash& pinned, const KeyHash& shown,
+               const std::string& vouchers) const override;
   std::string opening(const Address& dialled, const LinkFacts& facts) override;
   Result<std::string> judge(const Address& dialled, const LinkFacts& facts,
                             const std::string& answer) override;
   void admit(const LinkFacts& facts, const std::string& opening, Verdict verdict) override;
 
  private:
-  bool is_run(const LinkFacts& facts) const { return facts.key == join_.run_key; }
-  Result<std::string> seat_of(const LinkFacts& facts, const std::string& certificate) const;
+  bool is_run(const LinkFacts& facts);
+  Result<std::string> seat_of(const LinkFacts& facts, const std::string& certificate);
 
   Identity own_;
   JoinString join_;
   Runtime& runtime_;
-  std::string run_public_key_;  // known once a coordinator has shown it
-  std::string certificate_;     // of its own seat
+  RunTrust trust_;
+  std::string certificate_;  // of its own seat
 };
 
 }  // namespace swarmline

@@ -72,4 +72,16 @@ Result<SeatCertificate> check_seat_certificate(std::string_view text,
   return certificate;
 }
 
+Result<SeatCertificate> check_shown_seat(std::string_view shown, RunTrust& trust,
+                                         const KeyHash& link_key, double now) {
+  std::string_view certificate = shown;
+  if (const auto handovers = take_handovers(certificate); !handovers)
+    return refused(handovers.error().what);
+  trust.learn(shown.substr(0, shown.size() - certificate.size()), now);
+  Result<SeatCertificate> checked = check_seat_certificate(certificate, "", link_key, now);
+  for (const std::string& signer : trust.signers(now))
+    if (!checked) checked = check_seat_certificate(certificate, signer, link_key, now);
+  return checked;
+}
+
 }  // namespace swarmline

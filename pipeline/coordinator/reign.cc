@@ -117,6 +117,8 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
   session->heard = parts_.alarms.now();
   const MessageKind kind = kind_of(frame);
   if (parts_.life.is<life::RestartingItself>()) return parts_.outbox.close(session);
+  if (link_is_of_a_former_key(session->channel->connection(), options_.is_run_key))
+    return parts_.outbox.close(session);
   if (!link_may_ask(session->channel->connection().admitted_as(), kind)) {
     SWARMLINE_MARK("reign.not_invited_for_that");
     return parts_.outbox.respond(
@@ -320,6 +322,7 @@ void Reign::answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& b
   wire::HeartbeatAck ack;
   if (const auto asked = parts_.detector.asks(seat, parts_.members.at(seat.peer).draining))
     ack.set_period_seconds(to_seconds(*asked));
+  ack.set_seat_certificate(parts_.arrivals.certified_anew(session));
   parts_.outbox.send_freely(session, make_frame(MessageKind::kHeartbeatAck, ack));
 }
 

@@ -1,113 +1,15 @@
 // The guards of a run over real links: who gets to its coordinator, and which peers meet.
-#include <memory>
-#include <optional>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "engine/device/cpu_device.h"
-#include "engine/identity/key_file.h"
-#include "engine/net/tcp/tcp_network.h"
-#include "engine/runtime/asio_runtime.h"
-#include "engine/store/secret_file.h"
-#include "node/admission/peer_guard.h"
-#include "node/admission/run_guard.h"
+#include "tests/admission/keyed_run.h"
 #include "tests/harness/mark_expected.h"
-#include "tests/store/temp_folder.h"
 
 namespace swarmline {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct KeyedRun {
-  explicit KeyedRun(AsioRuntime& control)
-      : runtime(control),
-        guard(std::make_shared<RunGuard>(key, folder.at("invites.jsonl"), control, clerk)),
-        network(control, {.guard = guard}) {
-    const auto bound = network.listen({"127.0.0.1", 0}, [this](auto connection) {
-      connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
-      links.push_back(std::move(connection));
-    });
-    address = *bound;
-  }
-  Invite invite(InviteScope scope = InviteScope::kPeer, double life = 1000,
-                std::uint64_t uses = 0) {
-    Invite made = make_invite(scope, runtime.wall_seconds(), life, uses);
-    EXPECT_TRUE(append_secret_line(folder.at("invites.jsonl"), kInviteFileBytesMax,
-                                   [&](std::string_view) { return InviteBook::line_of(made); }));
-    return made;
-  }
-  JoinString join(const Invite& by) const {
-    return {.run = "run",
-            .run_key = key.hash(),
-            .invite_id = by.id,
-            .secret = by.secret,
-            .addresses = {address}};
-  }
-
-  AsioRuntime& runtime;
-  TempFolder folder;
-  Identity key = Identity::make();
-  CpuDevice clerk{runtime, {.name = "invites", .queue_jobs_max = 64}};
-  std::shared_ptr<RunGuard> guard;
-  TcpNetwork network;
-  Address address;
-  std::vector<std::shared_ptr<Connection>> links;
-};
-
-class Guards : public ::testing::Test {
- protected:
-  struct Peer {
-    Peer(AsioRuntime& runtime, JoinString join, Identity own = Identity::make())
-        : key(own),
-          guard(std::make_shared<PeerGuard>(std::move(own), std::move(join), runtime)),
-          network(runtime, {.guard = guard}) {}
-    Identity key;
-    std::shared_ptr<PeerGuard> guard;
-    TcpNetwork network;
-    Address address;
-    std::vector<std::shared_ptr<Connection>> links;
-    void listen() {
-      address = *network.listen({"127.0.0.1", 0}, [this](auto connection) {
-        connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
-        links.push_back(std::move(connection));
-      });
-    }
-  };
-
-  // As what it was admitted by who was dialled; or why not.
-  Result<std::string> dial(Network& network, const Address& address) {
-    std::optional<Result<std::string>> answer;
-    network.connect(address, 10s, [&](Result<std::shared_ptr<Connection>> made) {
-      if (made) {
-        (*made)->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
-        kept_.push_back(*made);
-      }
-      answer = made ? Result<std::string>((*made)->admitted_as())
-                    : Result<std::string>(std::unexpected(made.error()));
-    });
-    EXPECT_TRUE(runtime_.run_until([&] { return answer.has_value(); }, 20s));
-    return *answer;
-  }
-  bool lets_in(KeyedRun& run, Network& network) {
-    const std::size_t before = run.links.size();
-    if (!dial(network, run.address)) return false;
-    return runtime_.run_until([&] { return run.links.size() == before + 1; }, 10s);
-  }
-  // Seated, as far as links are concerned.
-  void seat(KeyedRun& run, Peer& peer, const Seat& seat) {
-    ASSERT_TRUE(lets_in(run, peer.network));
-    peer.guard->take_certificate(run.guard->certify("run-1", seat, peer.key.hash()));
-    peer.listen();
-  }
-  static Seat seat_of(std::uint32_t peer, std::uint16_t stage = 0) {
-    return {PeerId{peer}, StageId{stage}, Incarnation{1}};
-  }
-
-  AsioRuntime runtime_;
-  std::vector<std::shared_ptr<Connection>> kept_;
-  KeyedRun run_{runtime_};
-};
 
 TEST_F(Guards, APeerComesByItsInviteAndTheRunKnowsItsKey) {
   Peer peer(runtime_, run_.join(run_.invite()));
@@ -151,6 +53,19 @@ TEST_F(Guards, NobodyComesWithoutAnInviteThatIsGood) {
   EXPECT_NE(refused(run_.join(once)).find("was for 1"), std::string::npos);
   EXPECT_TRUE(lets_in(run_, first.network)) << "it came before";
   EXPECT_EQ(run_.links.size(), 2U);
+}
+
+TEST_F(Guards, WhoShowsItsSeatNeedsNoInviteAnyMore) {
+  MarkExpected rule("guard.came_by_its_seat");
+  Peer peer(runtime_, run_.join(run_.invite())), other(runtime_, run_.join(run_.invite()));
+  seat(run_, peer, seat_of(1));
+  ASSERT_TRUE(lets_in(run_, other.network));
+  std::filesystem::remove(run_.folder.at("invites.jsonl"));
+  EXPECT_TRUE(lets_in(run_, peer.network));
+  EXPECT_EQ(run_.links.back()->admitted_as(), "peer");
+  EXPECT_FALSE(dial(other.network, run_.address)) << "it has none";
+  other.guard->take_certificate(run_.guard->certify("run-1", seat_of(1), peer.key.hash()));
+  EXPECT_FALSE(dial(other.network, run_.address)) << "another's";
 }
 
 TEST_F(Guards, AKeyAloneIsNoInvite) {
@@ -212,7 +127,7 @@ TEST_F(Guards, AnothersSeatIsNotShownByWhoHasNotItsKey) {
   ASSERT_FALSE(stolen.has_value());
   EXPECT_NE(stolen.error().what.find("another key's"), std::string::npos) << stolen.error().what;
   const Identity forger = Identity::make();
-  RunGuard forged(forger, "", runtime_, run_.clerk);
+  RunGuard forged(RunKey{.identity = forger}, "run", "", runtime_, run_.clerk);
   thief.guard->take_certificate(forged.certify("run-1", seat_of(3), thief.key.hash()));
   EXPECT_FALSE(dial(thief.network, mate.address));
   EXPECT_TRUE(mate.links.empty());

@@ -137,5 +137,68 @@ TEST_F(Invites, LinesThatAreNoneAreRefusedAndAHalfOneIsPassedOver) {
   EXPECT_EQ(newer.error().code, ErrorCode::kIncompatible);
 }
 
+TEST_F(Invites, AreOverFromWhenNobodyElseMayCome) {
+  const Invite open = add(900), expired = add(100), revoked = add(900), used = add(900, 1);
+  revoke(revoked);
+  EXPECT_TRUE(come(used, key(), kNow + 30));
+  const auto over = [&](const Invite& invite) {
+    return book().find(invite.id)->over_since(kNow + 200);
+  };
+  EXPECT_EQ(over(open), std::nullopt);
+  EXPECT_EQ(over(expired), kNow + 100);
+  EXPECT_EQ(over(revoked), kNow);
+  EXPECT_EQ(over(used), kNow + 30);
+}
+
+TEST_F(Invites, ThoseThatAreOverForLongGoWhenAnotherIsMade) {
+  const Invite expired = add(100), revoked = add(1e8), used = add(1e8, 1), open = add(1e8, 3);
+  const KeyHash came = key(), used_by = key();
+  EXPECT_TRUE(come(expired, came));
+  EXPECT_TRUE(come(used, used_by, kNow + 100));
+  EXPECT_TRUE(come(open, came));
+  revoke(revoked);
+  const auto with_another = [&](double now) {
+    const Invite another = make_invite(InviteScope::kPeer, now, 100, 0);
+    const auto lines = book().with(another, now);
+    EXPECT_TRUE(lines.has_value());
+    lines_ = *lines;
+    return another;
+  };
+  with_another(kNow + 200);
+  EXPECT_EQ(book().invites().size(), 5U) << "they are over, but not for long";
+  EXPECT_TRUE(come(expired, came, kNow + 200)) << "who has come stays";
+  EXPECT_EQ(book().find(revoked.id)->revoked, kNow);
+  const double later = kNow + 101 + kInviteKeptSeconds;
+  const Invite newest = with_another(later);
+  EXPECT_EQ(book().find(expired.id), nullptr);
+  EXPECT_EQ(book().find(revoked.id), nullptr);
+  EXPECT_EQ(book().find(used.id), nullptr);
+  ASSERT_NE(book().find(open.id), nullptr);
+  EXPECT_TRUE(book().find(open.id)->admitted.contains(came));
+  EXPECT_TRUE(come(newest, key(), later));
+  // What is gone is never good again, not even for those that had come by it.
+  for (const Invite& gone : {expired, revoked, used})
+    for (const KeyHash& comer : {key(), came, used_by})
+      EXPECT_NE(why(come(gone, comer, later)).find("not one of this run"), std::string::npos);
+}
+
+TEST_F(Invites, OfThoseThatAreOverTheNewestStay) {
+  for (std::size_t i = 0; i < kInvitesOverMax + 10; ++i) add(static_cast<double>(i + 1));
+  const Invite open = add(1e6);
+  const std::vector<Invite> before = book().invites();
+  lines_ = *book().with(make_invite(InviteScope::kPeer, kNow + 5000, 100, 0), kNow + 5000);
+  EXPECT_EQ(book().invites().size(), kInvitesOverMax + 2);
+  EXPECT_EQ(book().find(before[9].id), nullptr);
+  EXPECT_NE(book().find(before[10].id), nullptr);
+  EXPECT_NE(book().find(open.id), nullptr);
+}
+
+TEST_F(Invites, TooManyThatAreGoodAreRefusedWithASentence) {
+  for (std::size_t i = 0; i < kInvitesMax; ++i) add();
+  const auto refused = book().with(make_invite(InviteScope::kPeer, kNow, 100, 0), kNow);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().what.find("invite revoke"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -142,6 +142,8 @@ TEST_F(Arriving, TheSeatIsBoundToTheKeyThatTheLinkHasProven) {
   const auto plain = say(hello);
   EXPECT_EQ(bench.members.at(from_wire(plain->welcome().seat()).peer).key, "");
   EXPECT_EQ(plain->welcome().seat_certificate(), "");
+  EXPECT_EQ(arrivals.certified_anew(keyed->session()), "anew in run, " + to_string(seat));
+  EXPECT_EQ(arrivals.certified_anew(plain->session()), "");
 }
 
 TEST_F(Arriving, WhoHasAnotherKeyIsNoOldPeerOverANewConnection) {

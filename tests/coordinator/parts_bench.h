@@ -49,6 +49,9 @@ inline CoordinatorOptions bench_options(std::uint32_t stages, std::uint32_t micr
   options.certify = [](const std::string& run_id, const Seat& seat, const KeyHash& key) {
     return run_id + ", " + to_string(seat) + ", " + to_string(key);
   };
+  options.certify_anew = [](const std::string& run_id, const Seat& seat, const KeyHash&) {
+    return "anew in " + run_id + ", " + to_string(seat);
+  };
   return options;
 }
 

@@ -1,6 +1,7 @@
 // Files that only their owner may read.
 #include "engine/store/secret_file.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,29 @@ TEST_F(SecretFile, WhoeverKeepsItLockedIsNotWaitedForForEver) {
   EXPECT_NE(late.error().what.find("locked"), std::string::npos);
   ::close(holder);
   EXPECT_TRUE(append_secret_line(path_, 100, [](std::string_view) { return "x"; }).has_value());
+}
+
+TEST_F(SecretFile, IsRewrittenWholeWhileOthersAppendToIt) {
+  const std::string path = folder_.at("lines");
+  constexpr int kEach = 20;
+  const auto append = [&] {
+    for (int i = 0; i < kEach; ++i)
+      EXPECT_TRUE(append_secret_line(path, 1 << 20, [](std::string_view) { return "line"; }));
+  };
+  std::thread one(append), other(append);
+  for (int i = 0; i < kEach; ++i)
+    EXPECT_TRUE(rewrite_secret_file(path, 1 << 20, [](std::string_view so_far) {
+      return std::string(so_far) + "rewritten\n";
+    }));
+  one.join();
+  other.join();
+  const auto whole = read_secret_file(path, 1 << 20);
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(std::ranges::count(*whole, '\n'), 3 * kEach) << "nobody's line is lost";
+  EXPECT_FALSE(rewrite_secret_file(path, 1 << 20, [](std::string_view) -> Result<std::string> {
+    return fail(ErrorCode::kRefused, "no");
+  }));
+  EXPECT_EQ(*read_secret_file(path, 1 << 20), *whole);
 }
 
 }  // namespace

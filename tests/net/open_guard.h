@@ -15,9 +15,14 @@ class OpenGuard final : public LinkGuard {
  public:
   OpenGuard() : OpenGuard(Identity::make()) {}
   explicit OpenGuard(Identity identity) : identity_(std::move(identity)) {}
+  void become(Identity identity) { identity_ = std::move(identity); }
 
   const Identity& identity() const override { return identity_; }
+  std::string vouchers() const override { return says_beside; }
   std::optional<KeyHash> pinned(const Address&) override { return pin; }
+  bool vouched(const KeyHash&, const KeyHash&, const std::string& vouchers) const override {
+    return !vouchers.empty() && vouchers == believes;
+  }
   std::string opening(const Address&, const LinkFacts& facts) override {
     dialled.push_back(facts);
     return says;
@@ -35,6 +40,7 @@ class OpenGuard final : public LinkGuard {
   }
 
   std::optional<KeyHash> pin;
+  std::string says_beside, believes;  // vouchers
   std::string says = "hello";
   std::string takes_for = "dialler", answers = "listener";
   std::string refusal;  // empty: it admits

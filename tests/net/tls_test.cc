@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "engine/net/tcp/tcp_network.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/net/open_guard.h"
 
 namespace swarmline {
@@ -107,6 +108,45 @@ TEST_F(Tls, AnotherKeyIsRefusedBeforeAnythingIsSaid) {
   EXPECT_TRUE(dials_->dialled.empty()) << "it would have said something";
   EXPECT_TRUE(listens_->accepted.empty()) << "it has shown its own key";
   EXPECT_EQ(accepted_, nullptr);
+}
+
+TEST_F(Tls, AnotherKeyIsTakenWhereTheGuardBelievesWhatStandsBesideIt) {
+  dials_->pin = Identity::make().hash();
+  dials_->believes = "it came after that one";
+  listens_->says_beside = "it came after that one\nor so";
+  link();
+  EXPECT_EQ(connection_, nullptr) << "that is something else";
+  listens_->says_beside = dials_->believes;
+  answer_.reset();
+  connect();
+  ASSERT_TRUE(run_until([this] { return answer_.has_value(); }));
+  ASSERT_TRUE(connection_ != nullptr) << refusal();
+  EXPECT_EQ(connection_->peer_key(), listens_->identity().hash());
+  EXPECT_EQ(dials_->dialled.back().vouchers, dials_->believes);
+  ASSERT_EQ(listens_->accepted.size(), 1U);
+  EXPECT_EQ(listens_->accepted.back().vouchers, "") << "the other has nothing to say";
+}
+
+// The longest there may be, over a link of each direction.
+TEST_F(Tls, AKeyThatChangesIsShownFromTheNextLinkOn) {
+  const MarkExpected rule("tls.shows_another_key");
+  link();
+  const auto first = connection_;
+  const KeyHash before = listens_->identity().hash();
+  listens_->become(Identity::make());
+  listens_->says_beside = std::string(kLinkVouchersMax, 'v');
+  dials_->become(Identity::make());
+  dials_->says_beside = std::string(kLinkVouchersMax, 'w');
+  answer_.reset();
+  connect();
+  ASSERT_TRUE(run_until([this] { return answer_.has_value(); }));
+  ASSERT_TRUE(connection_ != first) << refusal();
+  EXPECT_EQ(first->peer_key(), before) << "the one that there was goes on";
+  EXPECT_EQ(connection_->peer_key(), listens_->identity().hash());
+  ASSERT_TRUE(run_until([this] { return listens_->accepted.size() == 2; }));
+  EXPECT_EQ(listens_->accepted.back().key, dials_->identity().hash());
+  EXPECT_EQ(listens_->accepted.back().vouchers, dials_->says_beside);
+  EXPECT_EQ(dials_->dialled.back().vouchers, listens_->says_beside);
 }
 
 TEST_F(Tls, WhoeverIsNotAdmittedHearsWhy) {

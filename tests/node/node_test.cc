@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint_diff.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/config/link_security.h"
+#include "engine/identity/key_file.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "node/admin_client.h"
 #include "node/coordinator_node.h"
@@ -176,6 +177,39 @@ TEST_F(NodeTest, WhoMayOnlyLookMayNotStop) {
   EXPECT_FALSE(ask(InviteScope::kPeer, true));
   EXPECT_FALSE(ended);
   EXPECT_TRUE(ask(InviteScope::kAdmin, true));
+  EXPECT_TRUE(runtime_.run_until([&] { return ended; }, kRunLimit));
+}
+
+// Somebody has the run's key, and a link that it was good for.
+TEST_F(NodeTest, ALinkOfTheKeyFromBeforeIsClosedAtItsNextRequest) {
+  const MarkExpected rule("link_scope.key_of_before");
+  config_.security.loopback = true;
+  std::optional<Address> at;
+  bool ended = false;
+  CoordinatorNode node(
+      runtime_, {.config = config_},
+      {.on_listening = [&](const Address& bound, const std::string&) { at = bound; },
+       .on_finished = [&](auto) { ended = true; }});
+  ASSERT_TRUE(node.open());
+  node.start();
+  ASSERT_TRUE(runtime_.run_until([&] { return at.has_value(); }, kRunLimit));
+  const auto ask = [&](AdminClient& client) {
+    std::optional<bool> answered;
+    client.status([&](const Result<std::string>& text) { answered = text.has_value(); });
+    EXPECT_TRUE(runtime_.run_until([&] { return answered.has_value(); }, kRunLimit));
+    return answered.value_or(false);
+  };
+  const std::string path = node.folder().run_key();
+  TcpNetwork stolen(runtime_, {.guard = std::make_shared<OwnerGuard>(*load_key(path))});
+  TcpNetwork owned(runtime_, {.guard = *node.folder().owner_guard()});
+  AdminClient thief(runtime_, stolen, *at, ""), owner(runtime_, owned, *at, "");
+  EXPECT_TRUE(ask(thief) && ask(owner));
+  ASSERT_TRUE(rotate_run_key(path, config_.run.name, runtime_.wall_seconds(), 3600));
+  ASSERT_TRUE(runtime_.run_until([&] { return !ask(thief); }, kRunLimit));
+  EXPECT_FALSE(ask(thief)) << "nor does a new link help";
+  EXPECT_TRUE(runtime_.run_until([&] { return ask(owner); }, kRunLimit)) << "it reads the new one";
+  node.request_stop();
+  node.request_stop();
   EXPECT_TRUE(runtime_.run_until([&] { return ended; }, kRunLimit));
 }
 

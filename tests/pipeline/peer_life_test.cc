@@ -104,6 +104,7 @@ class CoordinatorLinkTest : public testing::Test {
     if (!acks_) return;
     wire::HeartbeatAck ack;
     ack.set_period_seconds(std::exchange(asks_seconds_, 0));
+    ack.set_seat_certificate(std::exchange(certificate_, ""));
     channels_[node]->notify(make_frame(MessageKind::kHeartbeatAck, ack));
   }
   void begin(Duration period) {
@@ -119,6 +120,8 @@ class CoordinatorLinkTest : public testing::Test {
   SimNetwork network_{runtime_, {}};
   bool acks_ = false;
   double asks_seconds_ = 0;  // with the next ack
+  std::string certificate_;
+  std::vector<std::string> certificates_;
   std::vector<std::pair<Instant, double>> beats_;
   std::map<SimNodeId, std::shared_ptr<RpcChannel>> channels_;
   std::vector<RpcChannel::Respond> kept_;
@@ -127,24 +130,27 @@ class CoordinatorLinkTest : public testing::Test {
   std::vector<std::uint64_t> welcomes_;
   std::optional<std::string> ended_;
   int closed_ = 0;
-  CoordinatorLink link_{runtime_.node(1),
-                        network_.node(1),
-                        {.hello = [] { return wire::Hello(); },
-                         .on_welcome = [this](const wire::Welcome& welcome,
-                                              bool) { welcomes_.push_back(welcome.term()); },
-                         .on_message = [](const Frame&) {},
-                         .on_closed =
-                             [this](const Error& error) {
-                               ++closed_;
-                               link_.try_next(error);
-                             },
-                         .on_end = [this](int, const std::string& why) { ended_ = why; },
-                         .heartbeat =
-                             [] {
-                               wire::Heartbeat beat;
-                               beat.mutable_seat()->set_peer(1);
-                               return beat;
-                             }}};
+  CoordinatorLink link_{
+      runtime_.node(1),
+      network_.node(1),
+      {.hello = [] { return wire::Hello(); },
+       .on_welcome = [this](const wire::Welcome& welcome,
+                            bool) { welcomes_.push_back(welcome.term()); },
+       .on_message = [](const Frame&) {},
+       .on_closed =
+           [this](const Error& error) {
+             ++closed_;
+             link_.try_next(error);
+           },
+       .on_end = [this](int, const std::string& why) { ended_ = why; },
+       .heartbeat =
+           [] {
+             wire::Heartbeat beat;
+             beat.mutable_seat()->set_peer(1);
+             return beat;
+           },
+       .on_certificate =
+           [this](const std::string& certificate) { certificates_.push_back(certificate); }}};
 };
 
 TEST_F(CoordinatorLinkTest, SaysHelloAndBeats) {
@@ -164,6 +170,16 @@ TEST_F(CoordinatorLinkTest, SaysHelloAndBeats) {
   runtime_.run_for(1s);
   EXPECT_TRUE(heard_.empty());
   link_.check_invariants();
+}
+
+TEST_F(CoordinatorLinkTest, TakesTheCertificateThatComesWithAnAck) {
+  const MarkExpected rule("link.certified_anew");
+  acks_ = true;
+  begin(100ms);
+  EXPECT_TRUE(certificates_.empty()) << "there was none to take";
+  certificate_ = "of the new key";
+  runtime_.run_for(1s);
+  EXPECT_EQ(certificates_, std::vector<std::string>{"of the new key"});
 }
 
 TEST_F(CoordinatorLinkTest, ANewcomersPatienceEnds) {

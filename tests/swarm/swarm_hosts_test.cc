@@ -193,6 +193,34 @@ TEST_F(SwarmHosts, TwoPeersWithoutOpenPortsMeetAtARelay) {
   expect_reference(swarm);
 }
 
+// One of two of its stage dies meanwhile, and comes back by the line from before.
+TEST_F(SwarmHosts, TheKeyIsChangedInMidRunAndNobodyNeedsAnotherLine) {
+  const SwarmFolder swarm(
+      {"model.dtype=fp64", "net.listen=\"0.0.0.0:0\"", "pipeline.peers=2", "run.steps=80"});
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator) + " --config " + swarm.emulating(4, 8).back();
+  std::vector<Program> peers;
+  for (const int host : {0, 1, 2, 1})
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", peers.size()), line));
+  const auto train = [&](std::size_t steps) {
+    EXPECT_TRUE(comes_true([&] { return swarm.log("step").size() >= steps; }));
+  };
+  train(2);
+  Program rotates = hosts_->type(swarm, 0, "rotate", "swarmline keys rotate " + swarm.run().path());
+  EXPECT_EQ(rotates.wait(), 0);
+  EXPECT_NE(rotates.output().find(" shows it;"), std::string::npos) << rotates.output();
+  for (Program& peer : peers) EXPECT_TRUE(peer.wait_for_output("certified its seat anew"));
+  peers.back().signal(SIGKILL);
+  peers.back().wait();
+  peers.pop_back();
+  train(swarm.log("step").size() + 2);
+  peers.push_back(hosts_->type(swarm, 2, "peer-again", line));
+  EXPECT_TRUE(peers.back().wait_for_output("seated at stage"));
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  expect_reference(swarm);
+}
+
 // What a user of another machine sees who has only the address.
 TEST_F(SwarmHosts, TheAddressAloneJoinsNobody) {
   const SwarmFolder swarm(kRun);

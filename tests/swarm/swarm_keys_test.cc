@@ -6,25 +6,10 @@
 
 #include "engine/store/journal.h"
 #include "node/run_access.h"
-#include "tests/swarm/swarm_process.h"
+#include "tests/swarm/keyed_swarm.h"
 
 namespace swarmline {
 namespace {
-
-const std::vector<std::string> kKeyed = {"security.loopback=true"};
-
-std::vector<std::string> keyed(std::vector<std::string> more) {
-  more.insert(more.end(), kKeyed.begin(), kKeyed.end());
-  return more;
-}
-
-// What stands in quotes in the line that the coordinator prints.
-std::string printed_join(Program& coordinator) {
-  if (!coordinator.wait_for_output("swarmline peer --join '")) return "swarm1none";
-  const std::string output = coordinator.output();
-  const std::size_t begin = output.find("--join '") + 8;
-  return output.substr(begin, output.find('\'', begin) - begin);
-}
 
 unsigned mode_of(const std::string& path) {
   struct stat info{};

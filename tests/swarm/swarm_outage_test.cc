@@ -1,6 +1,7 @@
 // What a run is written on fails for a while, under real processes: the run waits, and ends as if
 // nothing had happened.
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/files.h"
+#include "engine/store/secret_file.h"
 #include "tests/net/own_port.h"
 #include "tests/store/etcd_process.h"
-#include "tests/swarm/swarm_process.h"
+#include "tests/swarm/keyed_swarm.h"
 
 namespace swarmline {
 namespace {
@@ -130,6 +133,44 @@ TEST_P(SwarmOutage, MembersOfEtcdAreKilledOneAfterTheOtherAndComeBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, SwarmOutage, testing::Values(0U, 1U));
+
+// On a machine of its own, with a copy of keys/ from before: it leads once it has that of now.
+TEST(SwarmRotation, AStandbyLeadsWithTheNewKeyOnly) {
+  if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+  const EtcdProcess etcd;
+  const std::string standby_address = free_address();
+  const SwarmFolder swarm(
+      keyed({"run.steps=1000000", "run.etcd=[\"" + etcd.endpoint() + "\"]",
+             "run.etcd_lease_seconds=2", "net.standby=[\"" + standby_address + "\"]"}));
+  Program coordinator = swarm.start("coordinator");
+  const std::string join = printed_join(coordinator);
+  const RunFolder elsewhere(swarm.temp().at("elsewhere/small"));
+  std::filesystem::create_directories(elsewhere.path());
+  std::filesystem::copy(swarm.run().keys(), elsewhere.keys());
+  Program one(swarm.temp(), "one", {"peer", "--data-root", "/", "--join", join, "--name", "one"});
+  Program two(swarm.temp(), "two", {"peer", "--data-root", "/", "--join", join, "--name", "two"});
+  Program standby(swarm.temp(), "standby",
+                  swarm.arguments("coordinator",
+                                  {"--standby", "--set", "net.listen=\"" + standby_address + "\"",
+                                   "--set", "run.dir=\"" + swarm.temp().at("elsewhere") + "\""}));
+  ASSERT_TRUE(swarm.wait_for_step(2)) << one.output() << two.output();
+  const Ended rotated = run_program(swarm.temp(), "rotate", {"keys", "rotate", swarm.run().path()});
+  EXPECT_NE(rotated.output.find("need a copy"), std::string::npos) << rotated.output;
+  coordinator.signal(SIGKILL);
+  coordinator.wait();
+  EXPECT_TRUE(standby.wait_for_output("this standby waits for it"));
+  ASSERT_TRUE(
+      replace_secret_file(elsewhere.run_key(), *read_text_file(swarm.run().run_key(), 10'000)));
+  EXPECT_TRUE(standby.wait_for_output("swarmline peer --join"));
+  const Ended stopped = run_program(swarm.temp(), "stop", {"stop", elsewhere.path()});
+  EXPECT_EQ(stopped.code, 0) << stopped.output << standby.output();
+  EXPECT_EQ(standby.wait(), 0) << standby.output();
+  for (Program* peer : {&one, &two}) {
+    EXPECT_EQ(peer->wait(), 0) << peer->output();
+    EXPECT_EQ(peer->output().find("seated at stage"), peer->output().rfind("seated at stage"))
+        << "it kept its seat";
+  }
+}
 
 }  // namespace
 }  // namespace swarmline

@@ -4,14 +4,16 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include "base/check.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/tcp/tls_stream.h"
 
 namespace swarmline {
 namespace {
 
-constexpr long kCertificateBytesMax = 4096;  // a self-signed one has 300
+constexpr long kCertificateBytesMax = 4096;  // a self-signed one has 300, and its vouchers
 constexpr std::size_t kReadAheadBytes = 128 * 1024;
 // AES-GCM first: the processors that this runs on have instructions for it.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
@@ -36,6 +38,16 @@ int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size,
   return SSL_TLSEXT_ERR_OK;
 }
 
+std::string vouchers_of(const X509* certificate) {
+  auto* const text = static_cast<ASN1_IA5STRING*>(
+      X509_get_ext_d2i(certificate, NID_netscape_comment, nullptr, nullptr));
+  if (text == nullptr) return {};
+  std::string vouchers(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                       static_cast<std::size_t>(ASN1_STRING_length(text)));
+  ASN1_IA5STRING_free(text);
+  return vouchers.size() <= kLinkVouchersMax ? vouchers : std::string();
+}
+
 int check_certificate(X509_STORE_CTX* store, void*) {
   auto* ssl =
       static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
@@ -47,13 +59,13 @@ int check_certificate(X509_STORE_CTX* store, void*) {
   const bool ed25519 =
       key != nullptr && EVP_PKEY_get_id(key) == EVP_PKEY_ED25519 &&
       EVP_PKEY_get_raw_public_key(key, reinterpret_cast<unsigned char*>(raw.data()), &size) == 1;
-  if (ed25519 && stream->shown(raw)) return 1;
+  if (ed25519 && stream->shown(raw, vouchers_of(certificate))) return 1;
   X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REJECTED);
   return 0;
 }
 
-void set_up(SSL_CTX* context, const Identity& identity) {
-  const std::string certificate = identity.self_signed_certificate();
+void set_up(SSL_CTX* context, const Identity& identity, std::string_view vouchers) {
+  const std::string certificate = identity.self_signed_certificate(vouchers);
   const std::string protocols = protocol_list();
   SSL_CTX_set_options(context, kOptions);
   const bool made =
@@ -83,9 +95,10 @@ void set_up(SSL_CTX* context, const Identity& identity) {
 
 }  // namespace
 
-TlsContext::TlsContext(const Identity& identity) : context_(SSL_CTX_new(TLS_method())) {
-  SWARMLINE_CHECK(context_ != nullptr);
-  set_up(context_, identity);
+TlsContext::TlsContext(const Identity& identity, std::string_view vouchers)
+    : context_(SSL_CTX_new(TLS_method())) {
+  SWARMLINE_CHECK(context_ != nullptr && vouchers.size() <= kLinkVouchersMax);
+  set_up(context_, identity, vouchers);
 }
 
 TlsContext::~TlsContext() {

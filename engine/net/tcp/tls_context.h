@@ -1,9 +1,10 @@
 // What all TLS links of one end share: TLS 1.3 and nothing else, both ends' certificates, no
 // sessions, no early data, ALPN. For the files of this folder.
-//   Certificates are known by the hash of their key alone: whatever else one says, and who signed
-//   it, is not looked at, since TLS itself has its sender prove that it holds the key.
-//   Ownership: SSLs made of it outlive it at will. Thread: control thread. Errors: none but of a
-//              broken OpenSSL (CHECK). Source: RFC 8446; OpenSSL 3.0.
+//   Certificates are known by the hash of their key alone, since TLS itself has its sender prove
+//   that it holds the key: who signed one is not looked at, and its comment, the vouchers, is the
+//   guard's.
+//   Ownership: SSLs made of it outlive it at will; streams share it. Thread: control thread.
+//              Errors: none but of a broken OpenSSL (CHECK). Source: RFC 8446; OpenSSL 3.0.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,8 @@ inline constexpr std::string_view kTlsProtocol = "swarmline/1";  // ALPN
 
 class TlsContext {
  public:
-  explicit TlsContext(const Identity& identity);
+  // `vouchers`: what its certificate says beside the key (link_guard.h).
+  explicit TlsContext(const Identity& identity, std::string_view vouchers = {});
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;

@@ -27,8 +27,8 @@ std::size_t length_of(std::string_view head) {
 
 }  // namespace
 
-TlsHandshake::TlsHandshake(AsioRuntime& runtime, TlsContext& context, LinkGuard& guard,
-                           Duration time_max, Socket socket, std::string remote,
+TlsHandshake::TlsHandshake(AsioRuntime& runtime, std::shared_ptr<TlsContext> context,
+                           LinkGuard& guard, Duration time_max, Socket socket, std::string remote,
                            std::optional<Address> dialled, Done on_done)
     : runtime_(runtime),
       guard_(guard),
@@ -36,8 +36,8 @@ TlsHandshake::TlsHandshake(AsioRuntime& runtime, TlsContext& context, LinkGuard&
       socket_(std::move(socket)),
       remote_(std::move(remote)),
       dialled_(std::move(dialled)),
-      stream_(std::make_unique<TlsStream>(context, socket_.native_handle(), dials(),
-                                          dials() ? guard.pinned(*dialled_) : std::nullopt)),
+      stream_(std::make_unique<TlsStream>(std::move(context), socket_.native_handle(), dials(),
+                                          guard, dials() ? guard.pinned(*dialled_) : std::nullopt)),
       on_done_(std::move(on_done)) {}
 
 void TlsHandshake::start() {
@@ -103,7 +103,8 @@ bool TlsHandshake::shake() {
   facts_ = {.key = *hash_of_public_key(stream_->public_key()),
             .public_key = stream_->public_key(),
             .binding = stream_->binding(),
-            .remote = remote_};
+            .remote = remote_,
+            .vouchers = stream_->vouchers()};
   state_ = dials() ? State::kHearsAnswer : State::kHearsOpening;
   return dials() ? say(with_length(guard_.opening(*dialled_, facts_))) : true;
 }

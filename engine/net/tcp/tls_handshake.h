@@ -38,8 +38,9 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
   using Done = std::function<void(Result<TlsLink>)>;
 
   // `dialled`: the address, of the end that dials.
-  TlsHandshake(AsioRuntime& runtime, TlsContext& context, LinkGuard& guard, Duration time_max,
-               Socket socket, std::string remote, std::optional<Address> dialled, Done on_done);
+  TlsHandshake(AsioRuntime& runtime, std::shared_ptr<TlsContext> context, LinkGuard& guard,
+               Duration time_max, Socket socket, std::string remote, std::optional<Address> dialled,
+               Done on_done);
   void start();
   void stop();
 

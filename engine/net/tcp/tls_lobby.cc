@@ -27,8 +27,17 @@ TlsLobby::TlsLobby(AsioRuntime& runtime, LinkGuard& guard, const TcpOptions& opt
       guard_(guard),
       handshake_max_(options.handshake_max),
       counters_(counters),
-      context_(guard.identity()),
       strangers_(options.strangers) {}
+
+std::shared_ptr<TlsContext> TlsLobby::context() {
+  const Identity& identity = guard_.identity();
+  std::string vouchers = guard_.vouchers();
+  if (context_ && identity.hash() == shown_ && vouchers == vouchers_) return context_;
+  if (context_) SWARMLINE_MARK("tls.shows_another_key");
+  shown_ = identity.hash();
+  vouchers_ = std::move(vouchers);
+  return context_ = std::make_shared<TlsContext>(identity, vouchers_);
+}
 
 void TlsLobby::accept(Socket socket, const std::string& host, const std::string& remote,
                       std::function<void(TlsLink)> on_link) {
@@ -36,7 +45,7 @@ void TlsLobby::accept(Socket socket, const std::string& host, const std::string&
   if (crowded_out) drop(*crowded_out, host);
   prepare(socket);
   const auto handshake = std::make_shared<TlsHandshake>(
-      runtime_, context_, guard_, handshake_max_, std::move(socket), remote, std::nullopt,
+      runtime_, context(), guard_, handshake_max_, std::move(socket), remote, std::nullopt,
       [this, id, on_link = std::move(on_link)](Result<TlsLink> link) {
         strangers_.remove(id);
         accepted_.erase(id);
@@ -60,7 +69,7 @@ void TlsLobby::drop(Strangers::Id id, const std::string& host) {
 std::shared_ptr<TlsHandshake> TlsLobby::dial(Socket socket, const Address& address,
                                              TlsHandshake::Done on_done) {
   prepare(socket);
-  return std::make_shared<TlsHandshake>(runtime_, context_, guard_, handshake_max_,
+  return std::make_shared<TlsHandshake>(runtime_, context(), guard_, handshake_max_,
                                         std::move(socket), to_string(address), address,
                                         std::move(on_done));
 }

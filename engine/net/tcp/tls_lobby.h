@@ -33,6 +33,7 @@ class TlsLobby {
   void stop();  // ends those that were accepted, without a word
 
  private:
+  std::shared_ptr<TlsContext> context();  // of what the guard shows now
   void drop(Strangers::Id id, const std::string& host);
   void failed(const std::string& why);
 
@@ -40,7 +41,9 @@ class TlsLobby {
   LinkGuard& guard_;
   const Duration handshake_max_;
   TcpNetwork::Counters& counters_;
-  TlsContext context_;
+  std::shared_ptr<TlsContext> context_;  // of what the guard showed last
+  KeyHash shown_;
+  std::string vouchers_;
   // The list is what keeps one whose socket waits for nothing.
   std::map<Strangers::Id, std::shared_ptr<TlsHandshake>> accepted_;
   Strangers strangers_;

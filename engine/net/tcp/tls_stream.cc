@@ -6,6 +6,7 @@
 #include <span>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <openssl/bio.h>
@@ -72,8 +73,13 @@ struct TlsBio {
   }
 };
 
-TlsStream::TlsStream(TlsContext& context, int socket, bool dials, std::optional<KeyHash> pinned)
-    : context_(context), link_(context.make_link(dials)), socket_(socket), pinned_(pinned) {
+TlsStream::TlsStream(std::shared_ptr<TlsContext> context, int socket, bool dials,
+                     const LinkGuard& guard, std::optional<KeyHash> pinned)
+    : context_(std::move(context)),
+      link_(context_->make_link(dials)),
+      socket_(socket),
+      guard_(&guard),
+      pinned_(pinned) {
   BIO* const bio = BIO_new(TlsBio::method());
   SWARMLINE_CHECK(bio != nullptr);
   BIO_set_data(bio, this);
@@ -104,16 +110,18 @@ int TlsStream::shake() {
   return -1;
 }
 
-bool TlsStream::shown(const std::string& public_key) {
+bool TlsStream::shown(const std::string& public_key, std::string vouchers) {
   const auto hash = hash_of_public_key(public_key);
   if (!hash) return false;
-  if (pinned_ && *hash != *pinned_) {
+  if (pinned_ && *hash != *pinned_ && !guard_->vouched(*pinned_, *hash, vouchers)) {
     problem_ = fmt::format(
-        "the key there is {}, expected {}: it is another run's, or somebody is in between",
+        "the key there is {}, expected {}: it is another run's, or somebody is in between, or the "
+        "run's key was changed a while ago: then its new join string is needed",
         short_text(*hash), short_text(*pinned_));
     return false;
   }
   public_key_ = public_key;
+  vouchers_ = std::move(vouchers);
   return true;
 }
 
@@ -167,8 +175,8 @@ ssize_t TlsStream::send(const iovec* parts, std::size_t count) {
 
 // Whole records, the last one excepted.
 std::size_t TlsStream::seal(const iovec* parts, std::size_t count) {
-  if (sealed_.empty() && sealed_.capacity() < kRecordBytes) sealed_.swap(context_.spare_sealed);
-  std::vector<std::byte>& gathered = context_.gathered;
+  if (sealed_.empty() && sealed_.capacity() < kRecordBytes) sealed_.swap(context_->spare_sealed);
+  std::vector<std::byte>& gathered = context_->gathered;
   std::size_t taken = 0;
   gathered.clear();
   const auto seal_gathered = [&] {
@@ -218,7 +226,7 @@ ssize_t TlsStream::send_sealed() {
   }
   sealed_.clear();
   sent_ = 0;
-  if (context_.spare_sealed.capacity() < sealed_.capacity()) sealed_.swap(context_.spare_sealed);
+  if (context_->spare_sealed.capacity() < sealed_.capacity()) sealed_.swap(context_->spare_sealed);
   return 0;
 }
 

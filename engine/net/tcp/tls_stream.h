@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "engine/identity/identity.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/tcp/tls_context.h"
 
 struct bio_st;
@@ -28,8 +29,9 @@ class TlsStream {
  public:
   static constexpr std::size_t kSealedBytesMax = 256 * 1024;
 
-  // `pinned`: no other key than this is taken.
-  TlsStream(TlsContext& context, int socket, bool dials, std::optional<KeyHash> pinned);
+  // `pinned`: no other key than this is taken, or one for which the guard has a voucher.
+  TlsStream(std::shared_ptr<TlsContext> context, int socket, bool dials, const LinkGuard& guard,
+            std::optional<KeyHash> pinned);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
@@ -39,9 +41,10 @@ class TlsStream {
   int shake();
   // After it: the other end's key, and what only both ends of this link have (link_guard.h).
   const std::string& public_key() const { return public_key_; }
+  const std::string& vouchers() const { return vouchers_; }
   std::string binding() const;
-  // Of the certificate that is shown; false: it is another than the pinned one.
-  bool shown(const std::string& public_key);
+  // Of the certificate that is shown, within shake(); false: it is not to be taken.
+  bool shown(const std::string& public_key, std::string vouchers);
 
   // ---- Bytes ----
   // How many bytes were put into the parts, whose sizes are `count`'s; 0: the stream has ended.
@@ -60,11 +63,13 @@ class TlsStream {
   ssize_t open_into(std::byte* to, std::size_t size);
   int explain(int result);  // errno of what SSL_get_error says
 
-  TlsContext& context_;
+  std::shared_ptr<TlsContext> context_;
   ssl_st* link_;
   const int socket_;
+  const LinkGuard* guard_;  // asked within shake()
   const std::optional<KeyHash> pinned_;
   std::string public_key_;
+  std::string vouchers_;
   std::string sealed_;    // on its way to the socket
   std::size_t sent_ = 0;  // of it
   int socket_error_ = 0;

@@ -233,6 +233,12 @@ wire::Welcome Arrivals::welcome_to(const SessionPtr& session) const {
   return welcome;
 }
 
+std::string Arrivals::certified_anew(const SessionPtr& session) const {
+  const auto key = session->channel->connection().peer_key();
+  const auto& certify = in_.shape.options.certify_anew;
+  return key && certify ? certify(in_.identity.run_id, session->seat, *key) : std::string();
+}
+
 void Arrivals::resume(const Arrival& arrival, const wire::Hello& hello) {
   in_.recovery.resume(arrival.session, hello);
   const auto note = [this, session = arrival.session] {

@@ -72,6 +72,8 @@ class Arrivals {
   void on_hello(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   bool is_due() const { return !fresh_.empty(); }
   bool waits(const SessionPtr& session) const;  // for its answer
+  // What one with a seat shows of it from now on; empty: what it has is good.
+  std::string certified_anew(const SessionPtr& session) const;
   void admit();
   void wake();  // those that wait may be answered now
   void refuse_all(const std::string& why);

@@ -104,6 +104,10 @@ struct CoordinatorOptions {
   std::shared_ptr<const DataManifest> data = nullptr;
   // What a peer shows to others of its seat; empty: links are not authenticated, nothing is shown.
   std::function<std::string(const std::string& run_id, const Seat&, const KeyHash&)> certify = {};
+  // The same for a seat that has one, asked at each of its heartbeats; empty: that one is good.
+  decltype(certify) certify_anew = {};
+  // Whether a key is the run's, of a link that came by it: keys change; empty: it is.
+  std::function<bool(const KeyHash&)> is_run_key = {};
 };
 
 }  // namespace swarmline

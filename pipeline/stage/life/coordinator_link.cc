@@ -218,6 +218,11 @@ void CoordinatorLink::beat_as_usual() {
 
 void CoordinatorLink::on_ack(const Frame& frame) {
   const auto ack = parse<wire::HeartbeatAck>(frame);
+  if (ack && hooks_.on_certificate && !ack->seat_certificate().empty()) {
+    SWARMLINE_MARK("link.certified_anew");
+    log(LogLevel::kInfo, "the run has certified its seat anew");
+    hooks_.on_certificate(ack->seat_certificate());
+  }
   const Duration asked = ack ? heartbeat_period_from(ack->period_seconds()) : Duration{};
   if (asked == Duration{} || asked == period_) return;
   SWARMLINE_MARK("link.asked_for_another_period");
