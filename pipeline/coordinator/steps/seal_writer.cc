@@ -10,24 +10,24 @@
 
 namespace swarmline {
 
+// One seal at a time: those of ten thousand peers together take a hundred megabytes.
 void SealWriter::send(const ReduceBoard& board, const Phase& phase,
                       const std::vector<GroupId>& groups) {
-  std::map<Seat, wire::Seal> seals;
+  std::map<GroupId, Forms> forms;
+  std::map<Seat, std::vector<GroupId>> groups_of;
   for (const GroupId group : groups) {
     check_owners(board, phase, group);
-    const std::optional<wire::ReduceGroup> by_lists = group_by_lists(board, group);
-    std::optional<wire::ReduceGroup> by_name;
-    for (const Seat& seat : board.members(group)) {
-      const bool short_of_it = by_lists && has_lists(seat, group);
-      if (!short_of_it && !by_name) by_name = group_by_name(board, group);
-      *seals[seat].add_groups() = short_of_it ? *by_lists : *by_name;
-    }
+    forms[group].by_lists = group_by_lists(board, group);
+    for (const Seat& seat : board.members(group)) groups_of[seat].push_back(group);
   }
   std::map<StageId, std::map<PeerId, std::vector<IndexRange>>> ownership;
-  for (auto& [seat, seal] : seals) {
-    *seal.mutable_phase() = to_wire(phase);
+  for (const auto& [seat, its_groups] : groups_of) {
     auto [stage, first] = ownership.try_emplace(seat.stage);
     if (first) stage->second = in_.ledger.ownership(phase, seat.stage);
+    wire::Seal seal;
+    *seal.mutable_phase() = to_wire(phase);
+    for (const GroupId group : its_groups)
+      *seal.add_groups() = form_for(seat, board, group, forms.at(group));
     for (const IndexRange& range : stage->second[seat.peer]) {
       wire::Range* owned = seal.add_owned();
       owned->set_first(range.first);
@@ -35,6 +35,13 @@ void SealWriter::send(const ReduceBoard& board, const Phase& phase,
     }
     in_.outbox.send(seat, make_frame(MessageKind::kSeal, seal));
   }
+}
+
+const wire::ReduceGroup& SealWriter::form_for(const Seat& seat, const ReduceBoard& board,
+                                              GroupId group, Forms& forms) const {
+  if (forms.by_lists && has_lists(seat, group)) return *forms.by_lists;
+  if (!forms.by_name) forms.by_name = group_by_name(board, group);
+  return *forms.by_name;
 }
 
 // What somebody else owned would be in no sum.

@@ -34,6 +34,11 @@ class SealWriter {
   void send(const ReduceBoard& board, const Phase& phase, const std::vector<GroupId>& groups);
 
  private:
+  struct Forms {  // in which a group is told
+    std::optional<wire::ReduceGroup> by_lists, by_name;
+  };
+  const wire::ReduceGroup& form_for(const Seat& seat, const ReduceBoard& board, GroupId group,
+                                    Forms& forms) const;
   void check_owners(const ReduceBoard& board, const Phase& phase, GroupId group) const;
   wire::ReduceGroup group_by_name(const ReduceBoard& board, GroupId id) const;
   std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard& board, GroupId id) const;
