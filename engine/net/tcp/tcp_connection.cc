@@ -15,7 +15,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/marks.h"
 #include "engine/net/tcp/liveness.h"
 
 namespace swarmline {
@@ -23,7 +22,8 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
-constexpr double kStrangerBytesPerSecondMin = 64.0 * kKiB;
+// Of a link between keys one callback reads less: it opens as it goes.
+constexpr std::size_t kSecuredHandlerBytesMax = 1 * kMiB;
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 
 std::string reason(int error) {
@@ -190,25 +190,29 @@ ssize_t TcpConnection::receive_some(const struct iovec* parts, std::size_t count
 
 void TcpConnection::flush() {
   flush_pending_ = false;
-  if (!socket_.is_open()) return;
+  if (gone_) return;
   std::array<struct iovec, IOV_MAX> parts;
   std::size_t moved = 0;
   while (!queue_.empty() || holds_sealed()) {
     if (moved >= TcpNetwork::kHandlerBytesMax) return post_flush();
+    if (holds_sealed() && secured_->stream->send_sealed() < 0) return not_written(errno);
+    if (secured_ && unsent_bytes_ > kSealedHereBytesMax) return seal_elsewhere();
     const ssize_t sent = send_some(parts.data(), gather(parts.data()));
     if (sent >= 0) {
       moved += static_cast<std::size_t>(sent);
       written(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return wait_writable();
     } else if (errno != EINTR) {
-      const int error = errno;
-      close_socket();
-      return finish({closing_ ? ErrorCode::kStopped : code_of(error),
-                     fmt::format("cannot write to {}: {}", remote_, reason(error))});
+      return not_written(errno);
     }
   }
   if (closing_) end_flush();
+}
+
+void TcpConnection::not_written(int error) {
+  if (error == EAGAIN || error == EWOULDBLOCK) return wait_writable();
+  close_socket();
+  finish({closing_ ? ErrorCode::kStopped : code_of(error),
+          fmt::format("cannot write to {}: {}", remote_, reason(error))});
 }
 
 // Everything is with the kernel: end our half. The other end closes when it has read that far, and
@@ -258,55 +262,78 @@ void TcpConnection::post_read() {
   });
 }
 
-// Bytes read, and whether they filled the space: if not, the socket is empty for now.
-Result<TcpConnection::Got> TcpConnection::read_once() {
+// Where the next bytes go.
+TcpConnection::Space TcpConnection::space() {
   if (!reader_.has_staging()) reader_.lend(std::exchange(shared_->spare_staging, Buffer()));
-  const std::array<MutableBytes, 2> space = reader_.space();
-  std::array<struct iovec, 2> parts;
-  std::size_t count = 0;
-  for (const MutableBytes& part : space) {
-    if (!part.empty()) parts[count++] = {part.data(), part.size()};
+  Space space;
+  for (const MutableBytes& part : reader_.space()) {
+    if (part.empty()) continue;
+    space.parts[space.count++] = {part.data(), part.size()};
+    space.bytes += part.size();
   }
-  while (true) {
-    const ssize_t got = receive_some(parts.data(), count);
-    if (got > 0) {
-      const auto bytes = static_cast<std::size_t>(got);
-      return Got{bytes, bytes == space[0].size() + space[1].size()};
-    }
-    if (got == 0) {
-      return fail(ErrorCode::kPeerGone,
-                  reader_.between_frames()
-                      ? fmt::format("{} closed the connection", remote_)
-                      : fmt::format("{} closed the connection within a frame", remote_));
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return Got{0, false};
-    if (errno == EBADMSG && secured_) return fail(ErrorCode::kCorrupt, secured_->stream->problem());
-    if (errno != EINTR)
-      return fail(code_of(errno), fmt::format("cannot read from {}: {}", remote_, reason(errno)));
+  return space;
+}
+
+// Reads into `to`. Not always on the control thread: what else a connection has is not touched.
+TcpConnection::Came TcpConnection::bring(const Space& to) {
+  ssize_t got = 0;
+  do {
+    got = receive_some(to.parts.data(), to.count);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return {.bytes = 0, .more = false, .end = why_nothing_comes(got, errno)};
+  const auto bytes = static_cast<std::size_t>(got);
+  // Less than there was room for: the socket is empty for now.
+  return {.bytes = bytes, .more = bytes == to.bytes || (secured_ && secured_->stream->has_more())};
+}
+
+std::optional<Error> TcpConnection::why_nothing_comes(ssize_t got, int error) const {
+  if (got == 0) {
+    return Error{ErrorCode::kPeerGone,
+                 reader_.between_frames()
+                     ? fmt::format("{} closed the connection", remote_)
+                     : fmt::format("{} closed the connection within a frame", remote_)};
   }
+  if (error == EAGAIN || error == EWOULDBLOCK) return std::nullopt;
+  if (error == EBADMSG && secured_) return Error{ErrorCode::kCorrupt, secured_->stream->problem()};
+  return Error{code_of(error), fmt::format("cannot read from {}: {}", remote_, reason(error))};
 }
 
 void TcpConnection::read() {
   std::size_t moved = 0;
-  while (socket_.is_open()) {
-    if (moved >= TcpNetwork::kHandlerBytesMax) return post_read();
-    const Result<Got> got = read_once();
-    if (!got) {
-      if (got.error().code == ErrorCode::kCorrupt && !closing_) return end_bad_stream(got.error());
-      close_socket();
-      return finish(closing_ ? Error{ErrorCode::kStopped, "closed by this end"} : got.error());
-    }
-    if (got->bytes > 0) {
-      moved += got->bytes;
-      counters_.bytes_received += got->bytes;
-      shared_->counters.bytes_received += got->bytes;
-      ++shared_->counters.read_calls;
-      if (const Result<void> parsed = take(got->bytes); !parsed)
-        return end_bad_stream(parsed.error());
-      if (stranger_ && stranger_holds_too_much()) return;
-    }
-    if (!got->filled) return wait_readable();
+  while (!gone_) {
+    if (moved >= (secured_ ? kSecuredHandlerBytesMax : TcpNetwork::kHandlerBytesMax))
+      return post_read();
+    const Space to = space();
+    if (opens_elsewhere(to)) return open_elsewhere(to);
+    const Came came = bring(to);
+    moved += came.bytes;
+    if (!took(came)) return;
   }
+}
+
+// False: nothing is to be read now, or ever.
+bool TcpConnection::took(const Came& came) {
+  if (came.end) {
+    if (came.end->code == ErrorCode::kCorrupt && !closing_) {
+      end_bad_stream(*came.end);
+    } else {
+      close_socket();
+      finish(closing_ ? Error{ErrorCode::kStopped, "closed by this end"} : *came.end);
+    }
+    return false;
+  }
+  if (came.bytes > 0) {
+    counters_.bytes_received += came.bytes;
+    shared_->counters.bytes_received += came.bytes;
+    ++shared_->counters.read_calls;
+    if (const Result<void> parsed = take(came.bytes); !parsed) {
+      end_bad_stream(parsed.error());
+      return false;
+    }
+    if (stranger_ && stranger_holds_too_much()) return false;
+  }
+  if (!came.more && !gone_) wait_readable();
+  return came.more;
 }
 
 // While closing, bytes are not committed: the same space is filled again.
@@ -376,90 +403,6 @@ void TcpConnection::report_arrival(const Arrival& arrival) {
   if (closed_) handlers_ = {};
 }
 
-// Strangers
-
-void TcpConnection::be_stranger() {
-  bounds_ = *handlers_.stranger;
-  reader_.take_only(bounds_.room, true);
-  boost::system::error_code error;
-  const auto remote = socket_.remote_endpoint(error);
-  const auto [id, crowded_out] = shared_->strangers.add(
-      error ? remote_ : remote.address().to_string(), shared_->runtime.now());
-  stranger_ = id;
-  shared_->stranger_connections[id] = this;
-  watch_stranger();
-  if (crowded_out) shared_->stranger_connections.at(*crowded_out)->give_way();
-}
-
-// Its place is taken at once. Closed later: its owner may be in the middle of something.
-void TcpConnection::give_way() {
-  SWARMLINE_MARK("tcp.stranger_crowded_out");
-  ++shared_->counters.crowded_out;
-  leave_strangers();
-  gives_way_ = true;
-  asio::post(socket_.get_executor(), [weak = weak_from_this()] {
-    const auto self = weak.lock();
-    if (!self || !self->gives_way_) return;  // it has said who it is meanwhile
-    HandlerScope scope(self->shared_->runtime);
-    self->end_stranger({ErrorCode::kRefused, "others came, and it had not said who it is"});
-  });
-}
-
-// A long hello may come over a slow link, as long as it comes.
-Instant TcpConnection::stranger_deadline() const {
-  const auto came = static_cast<double>(reader_.filled_bytes());
-  return shared_->strangers.deadline(*stranger_) + from_seconds(came / kStrangerBytesPerSecondMin);
-}
-
-void TcpConnection::watch_stranger() {
-  std::weak_ptr<TcpConnection> weak = shared_from_this();
-  const Duration left = stranger_deadline() - shared_->runtime.now();
-  stranger_timer_ = shared_->runtime.call_after(left, [weak] {
-    const auto self = weak.lock();
-    if (!self || !self->stranger_) return;
-    if (self->stranger_deadline() > self->shared_->runtime.now()) return self->watch_stranger();
-    SWARMLINE_MARK("tcp.silent_stranger");
-    ++self->shared_->counters.silent_strangers;
-    self->end_stranger({ErrorCode::kDeadline, "it has not said who it is"});
-  });
-}
-
-void TcpConnection::end_stranger(Error error) {
-  if (const auto times = shared_->stranger_lines.happened(shared_->runtime.now()))
-    log(LogLevel::kWarn, "closing {}: {} ({} such connections)", remote_, error.what, times);
-  close_socket();
-  finish(std::move(error));
-}
-
-bool TcpConnection::note_held() {
-  const std::uint64_t held = reader_.held_bytes();
-  const std::uint64_t more = held - std::min(held, Limits::stranger_meta_bytes_max);
-  return shared_->strangers.holds(*stranger_, more, unsent_bytes_);
-}
-
-bool TcpConnection::stranger_holds_too_much() {
-  if (note_held()) return false;
-  SWARMLINE_MARK("tcp.greedy_stranger");
-  ++shared_->counters.greedy_strangers;
-  end_stranger({ErrorCode::kRefused, "all that have not said who they are take too much memory"});
-  return true;
-}
-
-void TcpConnection::leave_strangers() {
-  if (!stranger_) return;
-  shared_->strangers.remove(*stranger_);
-  shared_->stranger_connections.erase(*stranger_);
-  stranger_.reset();
-  shared_->runtime.cancel(stranger_timer_);
-}
-
-void TcpConnection::believe(const ConnectionBounds& bounds) {
-  leave_strangers();
-  gives_way_ = false;
-  bounds_ = bounds;
-  reader_.take_only(bounds.room, false);
-}
-
 // Ending
 
 void TcpConnection::finish(Error error) {
@@ -474,12 +417,22 @@ void TcpConnection::finish(Error error) {
   if (handlers.on_closed) handlers.on_closed(std::move(error));
 }
 
+// Where threads of the pool still use the socket and what it carries, they find it shut, and the
+// last of them that is over lets it go.
 void TcpConnection::close_socket() {
   leave_strangers();
   shared_->runtime.cancel(close_timer_);
+  unsent_bytes_ = 0;
+  gone_ = true;
+  if (elsewhere_ == 0) return let_go();
+  boost::system::error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);
+  socket_.cancel(ignored);
+}
+
+void TcpConnection::let_go() {
   queue_.clear();
   front_written_ = 0;
-  unsent_bytes_ = 0;
   boost::system::error_code ignored;
   socket_.close(ignored);
 }

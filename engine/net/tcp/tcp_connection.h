@@ -1,5 +1,9 @@
 // One TCP connection of a TcpNetwork: a FrameReader on the way in, a queue of gathered writes on
 // the way out. For the files of this folder; what users see is Connection.
+//   Between keys: bulk is sealed and opened by the network's pool, at most one call for each
+//           direction at a time (tcp_connection_elsewhere.cc). What a call uses stays until it is
+//           over: the queue's frames and the reader's space are left as they are, and the socket is
+//           shut, not closed.
 #pragma once
 
 #include <array>
@@ -9,9 +13,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <sys/uio.h>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include "base/line_rate.h"
 #include "engine/net/frame_reader.h"
@@ -36,6 +42,9 @@ struct TcpShared {
   LineRate bad_stream_lines, stranger_lines;
   Buffer spare_staging;           // of a reader that rests: most connections do, at any time
   std::optional<TlsLobby> lobby;  // of links that are to be authenticated; none: links are plain
+  // Where their bulk is sealed and opened. Its threads begin with the first of it.
+  std::optional<boost::asio::thread_pool> pool;
+  boost::asio::thread_pool& sealers();
 };
 
 class TcpConnection final : public Connection, public std::enable_shared_from_this<TcpConnection> {
@@ -74,9 +83,21 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
     std::uint64_t bytes;
   };
 
-  struct Got {
-    std::size_t bytes;
-    bool filled;
+  // Up to so much is sealed, or opened, by the control thread: the wakeups of a hand-over would
+  // cost more. What is opened at once is what has come, and what there is room for: where payloads
+  // are small, that is little.
+  static constexpr std::size_t kSealedHereBytesMax = 16 * kKiB;
+  static constexpr std::size_t kOpenedHereBytesMax = 128 * kKiB;
+
+  // Where bytes that come are to go.
+  struct Space {
+    std::array<struct iovec, 2> parts{};
+    std::size_t count = 0, bytes = 0;
+  };
+  struct Came {
+    std::size_t bytes = 0;
+    bool more = true;               // may be there now
+    std::optional<Error> end = {};  // nothing comes any more
   };
 
   void post_flush();
@@ -84,14 +105,24 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void wait_writable();
   std::size_t gather(struct iovec* parts) const;
   void written(std::size_t bytes);
+  void not_written(int error);
   void end_flush();
+  void seal_elsewhere();
+  void sealed(std::size_t bytes, int error);
+  bool opens_elsewhere(const Space& to) const;
+  void open_elsewhere(Space to);
+  void opened(const Came& came);
+  bool came_home_too_late();
   void wait_readable();
   void post_read();
   void read();
   ssize_t send_some(const struct iovec* parts, std::size_t count);
   ssize_t receive_some(const struct iovec* parts, std::size_t count);
   bool holds_sealed() const { return secured_ && secured_->stream->holds_unsent(); }
-  Result<Got> read_once();
+  Space space();
+  Came bring(const Space& to);
+  std::optional<Error> why_nothing_comes(ssize_t got, int error) const;
+  bool took(const Came& came);
   Result<void> take(std::size_t bytes);
   void end_bad_stream(const Error& error);
   void deliver_ready();
@@ -107,6 +138,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   void leave_strangers();
   void finish(Error error);
   void close_socket();
+  void let_go();
 
   std::shared_ptr<TcpShared> shared_;
   Socket socket_;
@@ -134,8 +166,10 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
                           // accepted any more
   bool closed_ = false;   // on_closed was delivered
   bool delivering_ = false;
-  bool flush_pending_ = false;  // posted, or waiting for the socket
+  bool flush_pending_ = false;  // posted, waiting for the socket, or in the pool
   bool shut_down_ = false;      // our half of the stream is ended
+  bool gone_ = false;           // the socket is
+  int elsewhere_ = 0;           // what the pool has of this connection
 };
 
 }  // namespace swarmline

@@ -261,6 +261,7 @@ TcpNetwork::~TcpNetwork() {
     if (auto held = connection->weak_from_this().lock()) open.push_back(std::move(held));
   }
   for (const auto& connection : open) connection->abandon();
+  if (state_->shared->pool) state_->shared->pool->join();  // what it has to say needs the runtime
 }
 
 Result<Address> TcpNetwork::listen(const Address& address, Accepted on_accepted) {

@@ -3,7 +3,8 @@
 // from the kernel into the received buffer.
 //   Ownership: the AsioRuntime outlives the network. Destroying the network closes listeners and
 //              connections without callbacks.
-//   Thread:    control thread.
+//   Thread:    control thread. With a guard, two to four threads of its own seal and open bulk;
+//              destroying the network waits for what they have in hand.
 //   Errors:    as engine/net/network.h. Bytes that are no frame are counted, logged, and end their
 //              connection.
 //   Bounds:    TcpOptions::queue_bytes_max unsent bytes a connection; kHandlerBytesMax bytes moved

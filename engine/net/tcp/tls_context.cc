@@ -1,5 +1,7 @@
 #include "engine/net/tcp/tls_context.h"
 
+#include <utility>
+
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
@@ -14,7 +16,6 @@ namespace swarmline {
 namespace {
 
 constexpr long kCertificateBytesMax = 4096;  // a self-signed one has 300, and its vouchers
-constexpr std::size_t kReadAheadBytes = 128 * 1024;
 // AES-GCM first: the processors that this runs on have instructions for it.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr std::uint64_t kOptions =
@@ -64,6 +65,10 @@ int check_certificate(X509_STORE_CTX* store, void*) {
   return 0;
 }
 
+void tell_secret(const SSL* ssl, const char* line) {
+  static_cast<TlsStream*>(SSL_get_app_data(ssl))->learned(line);
+}
+
 void set_up(SSL_CTX* context, const Identity& identity, std::string_view vouchers) {
   const std::string certificate = identity.self_signed_certificate(vouchers);
   const std::string protocols = protocol_list();
@@ -87,10 +92,7 @@ void set_up(SSL_CTX* context, const Identity& identity, std::string_view voucher
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(context, check_certificate, nullptr);
   SSL_CTX_set_max_cert_list(context, kCertificateBytesMax);
-  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_read_ahead(context, 1);
-  SSL_CTX_set_default_read_buffer_len(context, kReadAheadBytes);
+  SSL_CTX_set_keylog_callback(context, tell_secret);
 }
 
 }  // namespace
@@ -110,6 +112,23 @@ ssl_st* TlsContext::make_link(bool dials) const {
   SWARMLINE_CHECK(link != nullptr);
   dials ? SSL_set_connect_state(link) : SSL_set_accept_state(link);
   return link;
+}
+
+Buffer TlsContext::lend() {
+  {
+    const std::lock_guard lock(spares_mutex_);
+    if (!spares_.empty()) {
+      Buffer spare = std::move(spares_.back());
+      spares_.pop_back();
+      return spare;
+    }
+  }
+  return Buffer(kBatchBytes);
+}
+
+void TlsContext::give_back(Buffer buffer) {
+  const std::lock_guard lock(spares_mutex_);
+  if (spares_.size() < kSparesMax) spares_.push_back(std::move(buffer));
 }
 
 }  // namespace swarmline

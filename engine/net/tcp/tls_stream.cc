@@ -1,15 +1,18 @@
 #include "engine/net/tcp/tls_stream.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <utility>
 
 #include <fmt/format.h>
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -18,29 +21,58 @@
 namespace swarmline {
 namespace {
 
-constexpr std::size_t kRecordBytes = 16 * 1024;  // the most that one holds (RFC 8446, 5.1)
 constexpr std::string_view kBindingLabel = "EXPORTER-Channel-Binding";
 constexpr std::size_t kBindingBytes = 32;
+constexpr std::string_view kSecretLabels[] = {"CLIENT_TRAFFIC_SECRET_0 ",
+                                              "SERVER_TRAFFIC_SECRET_0 "};
+constexpr int kBarrenRecordsMax = 32;         // one after the other; OpenSSL bears as many
+constexpr std::uint32_t kSuiteMask = 0xFFFF;  // of OpenSSL's number for it
+
+bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
+
+ssize_t receive_some(int socket, void* to, std::size_t size) {
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket, to, size, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+int digit(char c) {
+  return c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+}
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes.push_back(static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1])));
+  return bytes;
+}
 
 }  // namespace
 
-// How OpenSSL reaches the socket: without signals, and writing into our buffer.
+// How OpenSSL reaches the socket within the handshake: without signals, not a byte beyond the
+// record that it wants, and writing into our buffer.
 struct TlsBio {
   static TlsStream& stream(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
 
   static int write(BIO* bio, const char* data, int size) {
-    stream(bio).sealed_.append(data, static_cast<std::size_t>(size));
+    TlsStream& self = stream(bio);
+    const auto bytes = static_cast<std::size_t>(size);
+    if (self.sealed_.empty()) self.sealed_ = self.context_->lend();
+    if (self.sealed_.size() - self.sealed_bytes_ < bytes) return -1;
+    std::memcpy(self.sealed_.data() + self.sealed_bytes_, data, bytes);
+    self.sealed_bytes_ += bytes;
     return size;
   }
 
   static int read(BIO* bio, char* data, int size) {
     BIO_clear_retry_flags(bio);
     TlsStream& self = stream(bio);
-    ssize_t got = 0;
-    do {
-      got = ::recv(self.socket_, data, static_cast<std::size_t>(size), MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    const ssize_t got = receive_some(self.socket_, data, static_cast<std::size_t>(size));
+    if (got < 0 && would_block(errno)) {
       BIO_set_retry_read(bio);
     } else if (got < 0) {
       self.socket_error_ = errno;
@@ -77,6 +109,7 @@ TlsStream::TlsStream(std::shared_ptr<TlsContext> context, int socket, bool dials
                      const LinkGuard& guard, std::optional<KeyHash> pinned)
     : context_(std::move(context)),
       link_(context_->make_link(dials)),
+      dials_(dials),
       socket_(socket),
       guard_(&guard),
       pinned_(pinned) {
@@ -89,6 +122,7 @@ TlsStream::TlsStream(std::shared_ptr<TlsContext> context, int socket, bool dials
 
 TlsStream::~TlsStream() {
   SSL_free(link_);
+  for (std::string& secret : secrets_) OPENSSL_cleanse(secret.data(), secret.size());
 }
 
 // ---- The handshake ------------------------------------------------------------------------------
@@ -105,9 +139,29 @@ int TlsStream::shake() {
   const unsigned char* protocol = nullptr;
   unsigned int size = 0;
   SSL_get0_alpn_selected(link_, &protocol, &size);
-  if (std::string_view(reinterpret_cast<const char*>(protocol), size) == kTlsProtocol) return 1;
+  if (std::string_view(reinterpret_cast<const char*>(protocol), size) == kTlsProtocol)
+    return take_over();
   problem_ = fmt::format("it does not speak {}", kTlsProtocol);
   return -1;
+}
+
+// What comes next, either way, is the first record under these secrets: OpenSSL reads no further
+// than its handshake, and says nothing after it.
+int TlsStream::take_over() {
+  binding_.resize(kBindingBytes);
+  SWARMLINE_CHECK(SSL_export_keying_material(
+                      link_, reinterpret_cast<unsigned char*>(binding_.data()), binding_.size(),
+                      kBindingLabel.data(), kBindingLabel.size(), nullptr, 0, 0) == 1);
+  if (SSL_has_pending(link_) != 0) {
+    problem_ = "its handshake does not end where it ends";
+    return -1;
+  }
+  const auto suite =
+      static_cast<TlsSuite>(SSL_CIPHER_get_id(SSL_get_current_cipher(link_)) & kSuiteMask);
+  sealer_.emplace(suite, std::move(secrets_[dials_ ? 0 : 1]));
+  opener_.emplace(suite, std::move(secrets_[dials_ ? 1 : 0]));
+  SSL_free(std::exchange(link_, nullptr));
+  return 1;
 }
 
 bool TlsStream::shown(const std::string& public_key, std::string vouchers) {
@@ -125,112 +179,11 @@ bool TlsStream::shown(const std::string& public_key, std::string vouchers) {
   return true;
 }
 
-std::string TlsStream::binding() const {
-  std::string binding(kBindingBytes, '\0');
-  SWARMLINE_CHECK(SSL_export_keying_material(
-                      link_, reinterpret_cast<unsigned char*>(binding.data()), binding.size(),
-                      kBindingLabel.data(), kBindingLabel.size(), nullptr, 0, 0) == 1);
-  return binding;
+void TlsStream::learned(std::string_view line) {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (line.starts_with(kSecretLabels[i]))
+      secrets_[i] = from_hex(line.substr(line.rfind(' ') + 1));
 }
-
-// ---- Receiving ----------------------------------------------------------------------------------
-
-ssize_t TlsStream::receive(const iovec* parts, std::size_t count) {
-  ssize_t total = 0;
-  for (const iovec& part : std::span(parts, count)) {
-    for (std::size_t filled = 0; filled < part.iov_len;) {
-      const ssize_t got =
-          open_into(static_cast<std::byte*>(part.iov_base) + filled, part.iov_len - filled);
-      if (got <= 0) return total > 0 ? total : got;  // the next call meets it again
-      filled += static_cast<std::size_t>(got);
-      total += got;
-    }
-  }
-  return total;
-}
-
-ssize_t TlsStream::open_into(std::byte* to, std::size_t size) {
-  ERR_clear_error();
-  std::size_t got = 0;
-  const int result = SSL_read_ex(link_, to, size, &got);
-  if (result == 1) return static_cast<ssize_t>(got);
-  const int error = explain(result);
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
-
-// ---- Sending ------------------------------------------------------------------------------------
-
-ssize_t TlsStream::send(const iovec* parts, std::size_t count) {
-  if (holds_unsent() && send_sealed() < 0) return -1;
-  const std::size_t taken = seal(parts, count);
-  if (!problem_.empty()) {
-    errno = EBADMSG;
-    return -1;
-  }
-  if (send_sealed() < 0 && (taken == 0 || (errno != EAGAIN && errno != EWOULDBLOCK))) return -1;
-  return static_cast<ssize_t>(taken);
-}
-
-// Whole records, the last one excepted.
-std::size_t TlsStream::seal(const iovec* parts, std::size_t count) {
-  if (sealed_.empty() && sealed_.capacity() < kRecordBytes) sealed_.swap(context_->spare_sealed);
-  std::vector<std::byte>& gathered = context_->gathered;
-  std::size_t taken = 0;
-  gathered.clear();
-  const auto seal_gathered = [&] {
-    const bool sealed = gathered.empty() || seal_record(gathered.data(), gathered.size());
-    gathered.clear();
-    return sealed;
-  };
-  for (const iovec& part : std::span(parts, count)) {
-    const auto* data = static_cast<const std::byte*>(part.iov_base);
-    for (std::size_t at = 0; at < part.iov_len;) {
-      if (sealed_.size() >= kSealedBytesMax) return taken - gathered.size();
-      const std::size_t rest = part.iov_len - at;
-      if (gathered.empty() && rest >= kRecordBytes) {
-        if (!seal_record(data + at, kRecordBytes)) return taken;
-        at += kRecordBytes;
-        taken += kRecordBytes;
-        continue;
-      }
-      const std::size_t more = std::min(rest, kRecordBytes - gathered.size());
-      gathered.insert(gathered.end(), data + at, data + at + more);
-      at += more;
-      taken += more;
-      if (gathered.size() == kRecordBytes && !seal_gathered()) return taken;
-    }
-  }
-  seal_gathered();
-  return taken;
-}
-
-bool TlsStream::seal_record(const void* data, std::size_t size) {
-  ERR_clear_error();
-  std::size_t put = 0;
-  const int result = SSL_write_ex(link_, data, size, &put);
-  if (result == 1 && put == size) return true;
-  explain(result);
-  if (problem_.empty()) problem_ = "a record could not be sealed";
-  return false;
-}
-
-ssize_t TlsStream::send_sealed() {
-  while (holds_unsent()) {
-    const ssize_t sent = ::send(socket_, sealed_.data() + sent_, sealed_.size() - sent_,
-                                MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return -1;
-    sent_ += static_cast<std::size_t>(sent);
-  }
-  sealed_.clear();
-  sent_ = 0;
-  if (context_->spare_sealed.capacity() < sealed_.capacity()) sealed_.swap(context_->spare_sealed);
-  return 0;
-}
-
-// ---- Errors -------------------------------------------------------------------------------------
 
 int TlsStream::explain(int result) {
   switch (SSL_get_error(link_, result)) {
@@ -250,6 +203,173 @@ int TlsStream::explain(int result) {
   if (problem_.empty()) problem_ = reason == nullptr ? "it ended the TLS handshake" : reason;
   ERR_clear_error();
   return EBADMSG;
+}
+
+// ---- Receiving ----------------------------------------------------------------------------------
+
+// What is left to fill of the parts.
+struct TlsStream::Space {
+  Space(const iovec* given, std::size_t count) {
+    SWARMLINE_CHECK(count <= parts.size());
+    for (std::size_t i = 0; i < count; ++i)
+      parts[i] = {static_cast<std::byte*>(given[i].iov_base), given[i].iov_len};
+  }
+  bool touched() const { return begun; }
+  std::size_t room() const { return parts[0].size() + parts[1].size(); }
+  void filled(std::size_t bytes) {
+    begun = begun || bytes > 0;
+    for (MutableBytes& part : parts) {
+      const std::size_t of_it = std::min(bytes, part.size());
+      part = part.subspan(of_it);
+      bytes -= of_it;
+    }
+  }
+  std::array<MutableBytes, 2> parts;
+  bool begun = false;
+};
+
+ssize_t TlsStream::receive(const iovec* parts, std::size_t count) {
+  Space space(parts, count);
+  const std::size_t room = space.room();
+  ssize_t last = 1;
+  while (space.room() > 0 && last > 0) last = deliver(space);
+  if (begin_ == end_ && !received_.empty()) context_->give_back(std::exchange(received_, Buffer()));
+  // What stopped it, the next call meets again.
+  return space.room() < room ? static_cast<ssize_t>(room - space.room()) : last;
+}
+
+bool TlsStream::has_more() const {
+  return taken_ < opened_end_ || !problem_.empty() || ended_ || knows_more();
+}
+
+std::size_t TlsStream::waiting_bytes() const {
+  int in_socket = 0;
+  if (::ioctl(socket_, FIONREAD, &in_socket) != 0) in_socket = 0;
+  return end_ - begin_ + static_cast<std::size_t>(in_socket);
+}
+
+// Positive: it got further.
+ssize_t TlsStream::deliver(Space& space) {
+  if (taken_ < opened_end_) {
+    const MutableBytes to = space.parts[space.parts[0].empty() ? 1 : 0];
+    const std::size_t size = std::min(to.size(), opened_end_ - taken_);
+    std::memcpy(to.data(), opened_.data() + taken_, size);
+    taken_ += size;
+    space.filled(size);
+    if (taken_ == opened_end_) opened_ = Buffer();
+    return 1;
+  }
+  if (!problem_.empty()) return is_corrupt(problem_);
+  if (end_ - begin_ >= kRecordHeaderBytes) {
+    const auto record = TlsOpener::record_bytes(received_.data() + begin_);
+    if (!record) return is_corrupt(record.error().what);
+    if (*record <= end_ - begin_) return open_record(space, *record);
+  }
+  if (ended_) return 0;
+  return fill(space.room());
+}
+
+ssize_t TlsStream::is_corrupt(const std::string& problem) {
+  problem_ = problem;
+  errno = EBADMSG;
+  return -1;
+}
+
+ssize_t TlsStream::open_record(Space& space, std::size_t record_bytes) {
+  const std::size_t room = TlsOpener::content_room(record_bytes);
+  const bool fits = room <= space.room();
+  if (!fits && space.touched()) {
+    errno = EAGAIN;
+    return -1;
+  }
+  if (!fits) opened_ = Buffer(room);
+  const MutableBytes apart = opened_.bytes();
+  const std::span<const MutableBytes> to =
+      fits ? std::span<const MutableBytes>(space.parts) : std::span(&apart, 1);
+  const auto opened = opener_->open({received_.data() + begin_, record_bytes}, to);
+  if (!opened) return is_corrupt(opened.error().what);
+  begin_ += record_bytes;
+  barren_ = opened->bytes > 0 ? 0 : barren_ + 1;
+  if (barren_ > kBarrenRecordsMax) return is_corrupt("its TLS records hold nothing");
+  if (opened->what == TlsOpener::What::kEnd) ended_ = true;
+  if (opened->what == TlsOpener::What::kNextKeyWanted) key_wanted_ = true;
+  if (fits) {
+    space.filled(opened->bytes);
+  } else {
+    taken_ = 0;
+    opened_end_ = opened->bytes;
+  }
+  return 1;
+}
+
+bool TlsStream::knows_more() const {
+  if (end_ - begin_ < kRecordHeaderBytes) return false;
+  const auto record = TlsOpener::record_bytes(received_.data() + begin_);
+  return !record || *record <= end_ - begin_;
+}
+
+// Not much more than there is room for: what comes after it stays with the kernel.
+ssize_t TlsStream::fill(std::size_t room) {
+  if (received_.empty()) received_ = context_->lend();
+  if (begin_ > 0) {
+    std::memmove(received_.data(), received_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t records = room / kRecordBytes + 1;
+  const std::size_t wanted = std::max(room + records * kRecordAddedBytes, kSealedRecordBytesMax);
+  const ssize_t got =
+      receive_some(socket_, received_.data() + end_, std::min(wanted, received_.size() - end_));
+  if (got == 0) ended_ = true;
+  if (got <= 0) return got;
+  end_ += static_cast<std::size_t>(got);
+  return 1;
+}
+
+// ---- Sending ------------------------------------------------------------------------------------
+
+ssize_t TlsStream::send(const iovec* parts, std::size_t count) {
+  if (holds_unsent() && send_sealed() < 0) return -1;
+  const std::size_t taken = seal(parts, count);
+  if (send_sealed() < 0 && (taken == 0 || !would_block(errno))) return -1;
+  return static_cast<ssize_t>(taken);
+}
+
+// Whole records, the last one excepted, as far as there is room.
+std::size_t TlsStream::seal(const iovec* parts, std::size_t count) {
+  if (sealed_.empty()) sealed_ = context_->lend();
+  std::size_t taken = 0, part = 0, at = 0;
+  while (part < count && sealed_.size() - sealed_bytes_ >= TlsSealer::kSealRoomBytes) {
+    std::size_t gathered = 0;
+    pieces_.clear();
+    while (part < count && gathered < kRecordBytes) {
+      const std::size_t size = std::min(parts[part].iov_len - at, kRecordBytes - gathered);
+      pieces_.emplace_back(static_cast<const std::byte*>(parts[part].iov_base) + at, size);
+      gathered += size;
+      at += size;
+      if (at < parts[part].iov_len) continue;
+      ++part;
+      at = 0;
+    }
+    const bool next_key =
+        key_wanted_.load(std::memory_order_relaxed) && key_wanted_.exchange(false);
+    sealed_bytes_ += sealer_->seal(pieces_, sealed_.data() + sealed_bytes_, next_key);
+    taken += gathered;
+  }
+  return taken;
+}
+
+ssize_t TlsStream::send_sealed() {
+  while (holds_unsent()) {
+    const ssize_t sent =
+        ::send(socket_, sealed_.data() + sent_, sealed_bytes_ - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return -1;
+    sent_ += static_cast<std::size_t>(sent);
+  }
+  sent_ = sealed_bytes_ = 0;
+  if (!sealed_.empty()) context_->give_back(std::exchange(sealed_, Buffer()));
+  return 0;
 }
 
 }  // namespace swarmline
