@@ -121,6 +121,9 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
     return parts_.outbox.close(session);
   if (!link_may_ask(session->channel->connection().admitted_as(), kind)) {
     SWARMLINE_MARK("reign.not_invited_for_that");
+    if (const auto times = not_invited_lines_.happened(parts_.alarms.now()))
+      log(LogLevel::kWarn, "refused a {} from {}: its invite is not for that ({} such)",
+          to_string(kind), session->channel->connection().remote(), times);
     return parts_.outbox.respond(
         std::move(respond),
         swarmline::fail(ErrorCode::kRefused, "this invite is not for that; ask for another one"));
@@ -165,7 +168,7 @@ void Reign::on_status_request(const SessionPtr& session, const Frame& frame,
   const auto request = parse<wire::StatusRequest>(frame);
   if (request) admin_.proves(session, MessageKind::kStatusRequest, *request);
   wire::StatusReply reply;
-  reply.set_json(status_json());
+  reply.set_json(recent_status());
   if (reply.ByteSizeLong() + kFrameHeaderBytes > Limits::status_bytes_max) {
     SWARMLINE_MARK("reign.status_too_long");
     return parts_.outbox.respond_freely(
@@ -412,6 +415,16 @@ std::vector<Seat> Reign::shadow_hosts(StageId stage) const {
         member->second.seat.incarnation == shadow.incarnation)
       hosts.push_back(member->second.seat);
   return hosts;
+}
+
+const std::string& Reign::recent_status() {
+  const Instant now = parts_.alarms.now();
+  if (shown_.empty() || now - shown_at_ >= kStatusLife) {
+    SWARMLINE_MARK("reign.status_made");
+    shown_ = status_json();
+    shown_at_ = now;
+  }
+  return shown_;
 }
 
 std::string Reign::status_json() const {

@@ -4,11 +4,14 @@
 //   Ownership: what it is made with outlives it.
 //   Thread:    control thread.
 //   Errors:    what a peer says wrongly ends its connection, with a line in the log.
+//   Bounds:    a status is made once in kStatusLife for all who ask over links: making one takes
+//              longer than asking.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/line_rate.h"
 #include "pipeline/coordinator/coordinator_parts.h"
 #include "pipeline/coordinator/members/admin_gate.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
@@ -18,6 +21,8 @@ namespace swarmline {
 
 class Reign {
  public:
+  static constexpr Duration kStatusLife = std::chrono::milliseconds(100);
+
   Reign(const CoordinatorParts::Doors& doors, CoordinatorOptions options, SelfRestart begun_so,
         RunEnds ends);
   ~Reign();
@@ -34,6 +39,7 @@ class Reign {
   const CoordinatorParts& parts() const { return parts_; }  // for insight
 
  private:
+  const std::string& recent_status();
   Result<Address> listen();
   void say_moved(const Address& from, const Address& to, const std::string& why);
   void accept(std::shared_ptr<Connection> connection);
@@ -60,6 +66,9 @@ class Reign {
   const CoordinatorOptions options_;
   const SelfRestart begun_so_;
   AdminGate admin_;
+  LineRate not_invited_lines_;
+  std::string shown_;  // to whoever asks
+  Instant shown_at_{};
   CoordinatorParts parts_;
   Settling settling_;
 };

@@ -108,6 +108,23 @@ TEST_F(AdminAttack, WhoAsksForNothingMoreIsClosed) {
   EXPECT_FALSE(cluster().outcome().has_value());
 }
 
+// [Each cost the coordinator a status: one link took nine of ten steps from a run.]
+TEST_F(AdminAttack, AFloodOfStatusRequestsIsAnsweredWithOneStatus) {
+  begin();
+  Attacker flood(cluster());
+  const auto* const made = Mark::find("reign.status_made");
+  const std::uint64_t before = made == nullptr ? 0 : made->hits();
+  constexpr std::uint64_t kAsked = 5000;
+  for (std::uint64_t i = 1; i <= kAsked; ++i) {
+    Frame frame = make_frame(MessageKind::kStatusRequest, wire::StatusRequest());
+    frame.request = i;
+    flood.send(std::move(frame));
+  }
+  ASSERT_TRUE(cluster().run_until([&] { return flood.frames().size() == kAsked; }, 10s));
+  EXPECT_LE(Mark::find("reign.status_made")->hits() - before, 100U);
+  expect_ends_well();
+}
+
 TEST_F(AdminAttack, ARunWithoutASecretIsStoppedByNobody) {
   options.admin_secret = "";
   begin();

@@ -324,12 +324,12 @@ ALL = (
     Attack("a seat that has expired", SEAT_ROW,
            shakes(opening=lambda scene: b"join 0 0\n" + scene.certificates["expired"])),
     # With an invite that lets it look
-    Attack("an observer's StopRequest", SCOPE, frames(wire.frame(wire.STOP_REQUEST, FIELD_STOP, request=1)), quiet=True),
+    Attack("an observer's StopRequest", SCOPE, frames(wire.frame(wire.STOP_REQUEST, FIELD_STOP, request=1))),
     Attack("an observer's StopRequest with a guessed proof", SCOPE, frames(
-        wire.frame(wire.STOP_REQUEST, wire.message(f1=1, f2=os.urandom(32)), request=1)), quiet=True),
-    Attack("an observer's Hello", SCOPE, frames(wire.frame(wire.HELLO, wire.hello(), request=1)), quiet=True),
+        wire.frame(wire.STOP_REQUEST, wire.message(f1=1, f2=os.urandom(32)), request=1))),
+    Attack("an observer's Hello", SCOPE, frames(wire.frame(wire.HELLO, wire.hello(), request=1))),
     Attack("an observer's RelayHello", SCOPE,
-           frames(wire.frame(wire.RELAY_HELLO, wire.message(f1=wire.PROTOCOL, f2="r", f3="h:1"), request=1)), quiet=True),
+           frames(wire.frame(wire.RELAY_HELLO, wire.message(f1=wire.PROTOCOL, f2="r", f3="h:1"), request=1))),
     Attack("an observer asks for nonces, 50 at a time", SCOPE,
            frames(*[wire.frame(wire.CHALLENGE_REQUEST, b"", request=n) for n in range(1, 51)]), quiet=True),
     Attack("an observer asks for the status, 50 at a time", ASKING,
@@ -350,7 +350,7 @@ ALL = (
     Attack("50 Hellos in one connection", TEXTS, frames(
         *[wire.frame(wire.HELLO, wire.hello(protocol=999), request=n) for n in range(1, 51)], by="peer", answers=2)),
     Attack("a newcomer's StopRequest", SCOPE, frames(
-        wire.frame(wire.STOP_REQUEST, FIELD_STOP, request=1), by="peer"), quiet=True),
+        wire.frame(wire.STOP_REQUEST, FIELD_STOP, request=1), by="peer")),
     Attack("Stepped, Fenced and Shutdown without a seat", OTHERS, frames(
         *[wire.frame(kind, wire.message(f1=wire.seat(1, 0, 1), f2=9)) for kind in
           (wire.STEPPED, wire.FENCED, wire.SHUTDOWN)], wire.frame(wire.STATUS_REQUEST, b"", request=1),

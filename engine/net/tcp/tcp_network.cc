@@ -131,10 +131,10 @@ void TcpNetwork::State::accept_next(const std::shared_ptr<Listener>& listener) {
 }
 
 void TcpNetwork::State::accepted(const std::shared_ptr<Listener>& listener, tcp::socket socket) {
+  ++shared->counters.accepted;
   error_code error;
   const tcp::endpoint remote = socket.remote_endpoint(error);
-  if (error) return;  // it came and went
-  ++shared->counters.accepted;
+  if (error) return;                                   // it came and went
   const Accepted on_accepted = listener->on_accepted;  // it may stop listening
   if (!shared->lobby)
     return on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
