@@ -37,6 +37,20 @@ class StateTest : public testing::Test {
     holder->set_address("sim:2");
     return offer;
   }
+  // Of version 3.
+  std::shared_ptr<KeptState> kept(Buffer bytes) {
+    return std::make_shared<KeptState>(KeptState{.stage = {},
+                                                 .era = {},
+                                                 .version = Version{3},
+                                                 .frozen_bytes = frozen_.size(),
+                                                 .bytes = std::move(bytes)});
+  }
+  static wire::StateOffer offer_of_its_own(std::uint64_t version) {
+    wire::StateOffer offer;
+    offer.set_version(version);
+    offer.set_kept(true);
+    return offer;
+  }
   void answer(BytesView bytes, std::uint64_t checksum) {
     const auto requests = bench_.sent<wire::PieceRequest>(MessageKind::kPieceRequest);
     ASSERT_EQ(requests.size(), 1U);
@@ -68,8 +82,7 @@ TEST_F(StateTest, AStateIsFetchedAndADamagedPieceAskedAgain) {
 
 TEST_F(StateTest, WhatWasKeptIsReusedWhereItsHashesAreThoseOffered) {
   const MarkExpected reused("state.kept_one_reused");
-  make(std::make_shared<KeptState>(KeptState{
-      .stage = {}, .era = {}, .version = Version{3}, .bytes = Buffer::copy_of(frozen_.bytes())}));
+  make(kept(Buffer::copy_of(frozen_.bytes())));
   ASSERT_TRUE(states_->on_offer(offer(3)).has_value());
   EXPECT_TRUE(bench_.sent<wire::PieceRequest>(MessageKind::kPieceRequest).empty());
   EXPECT_EQ(here_, Version{3});
@@ -77,12 +90,33 @@ TEST_F(StateTest, WhatWasKeptIsReusedWhereItsHashesAreThoseOffered) {
 
 TEST_F(StateTest, WhatWasKeptAndDiffersIsFetched) {
   const MarkExpected differs("state.kept_one_differs");
-  make(std::make_shared<KeptState>(KeptState{
-      .stage = {}, .era = {}, .version = Version{3}, .bytes = Buffer::zeroed(frozen_.size())}));
+  make(kept(Buffer::zeroed(frozen_.size())));
   ASSERT_TRUE(states_->on_offer(offer(3)).has_value());
   answer(frozen_.bytes(), xxh3(frozen_.bytes()));
   bench_.run();
   EXPECT_EQ(here_, Version{3});
+}
+
+TEST_F(StateTest, WhereNobodyElseHasItWhatWasKeptIsBegunWith) {
+  const MarkExpected begins("state.begins_with_what_it_kept");
+  make(kept(Buffer::copy_of(frozen_.bytes())));
+  states_->want();
+  ASSERT_TRUE(states_->on_offer(offer_of_its_own(3)).has_value());
+  states_->check_invariants();
+  bench_.run();
+  EXPECT_EQ(here_, Version{3});
+  EXPECT_TRUE(bench_.sent<wire::PieceRequest>(MessageKind::kPieceRequest).empty());
+}
+
+TEST_F(StateTest, WhoHasNoCopyOfThatVersionWantsAnother) {
+  make(kept(Buffer::copy_of(frozen_.bytes())));
+  states_->want();
+  ASSERT_TRUE(states_->on_offer(offer_of_its_own(4)).has_value());
+  EXPECT_EQ(bench_.told<wire::WantState>(MessageKind::kWantState).size(), 2U);
+  EXPECT_EQ(states_->progress(), StateProgress::kWanted);
+  make();
+  ASSERT_TRUE(states_->on_offer(offer_of_its_own(3)).has_value());
+  EXPECT_EQ(bench_.told<wire::WantState>(MessageKind::kWantState).size(), 1U);
 }
 
 TEST_F(StateTest, AStateThatNobodyHasAnyMoreIsWantedAnew) {
