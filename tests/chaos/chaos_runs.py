@@ -43,6 +43,7 @@ sequences_max = 4
 PEER = """config_version = 1
 [peer]
 emulate = {{ forward_ms = {forward}, backward_ms = {backward} }}
+join_patience_seconds = 120  # longer than any fault: who has no seat yet waits for a coordinator, too
 """
 
 
