@@ -5,8 +5,10 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 
@@ -41,23 +43,52 @@ On several machines:
 Exit codes: 0 done or drained, 1 failed, 2 a mistake in what was asked for, 3 refused,
 130 interrupted.)";
 
+// Empty, where nothing is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view meant = nearest(word, known);
+  return meant.empty() ? "" : fmt::format(", did you mean {}?", meant);
+}
+
+// The command that was chosen, as it was written: "swarmline keys rotate".
+std::string chosen_command(const CLI::App& app, const CLI::App*& command) {
+  std::string name = "swarmline";
+  for (command = &app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  return name;
+}
+
+// CLI11 would list all such words, the last one first.
+std::string unexpected(const std::string& word, const CLI::App& command, const std::string& name) {
+  if (word.empty() || word.front() != '-')
+    return fmt::format("\"{}\" takes no further word, found \"{}\"", name, word);
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
+  return fmt::format("\"{}\" has no option {}{}", name, word, did_you_mean(word, options));
+}
+
 // CLI11 calls a mistyped command an unexpected argument.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const std::string word = argc > 1 ? argv[1] : "";
   if (!chosen.empty() || word.empty() || word.front() == '-') {
-    const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-    std::fprintf(stderr, "swarmline: %s; \"swarmline%s --help\" shows what can be said\n",
-                 error.what(), command.c_str());
+    const CLI::App* command = nullptr;
+    const std::string name = chosen_command(app, command);
+    const std::vector<std::string> extras = app.remaining(true);
+    const std::string what =
+        extras.empty() ? std::string(error.what()) : unexpected(extras.front(), *command, name);
+    std::fprintf(stderr, "swarmline: %s; \"%s --help\" shows what can be said\n",
+                 printable_lines(what).c_str(), name.c_str());
     return kExitUserMistake;
   }
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({}))
     if (!command->get_group().empty()) names.push_back(command->get_name());  // not hidden
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string meant(nearest(word, known));
   std::fprintf(stderr, "swarmline: there is no command \"%s\"%s; \"swarmline --help\" shows all\n",
-               word.c_str(), meant.empty() ? "" : (", did you mean " + meant + "?").c_str());
+               word.c_str(), did_you_mean(word, names).c_str());
   return kExitUserMistake;
 }
 

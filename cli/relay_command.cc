@@ -78,6 +78,8 @@ Result<int> run_relay(const RelayFlags& flags) {
   const RelayDoor::Counters passed = node.counters();
   log(LogLevel::kInfo, "relayed {} links, {:.1f} MB", passed.links_ever,
       static_cast<double>(passed.bytes) / kMegabyte);
+  if (exit_code == kExitUserMistake)
+    sentence += "; give another address by --listen HOST:PORT (port 0: any free one)";
   if (exit_code == kExitDone) {
     std::printf("%s\n", printable_lines(sentence).c_str());
   } else {
