@@ -248,6 +248,32 @@ TEST_F(TlsAttacks, InBetween) {
   proxy.join();
 }
 
+// What it costs is rationed: an address whose handshakes fail gets few, and one that has a key is
+// taken again soon.
+TEST_F(TlsAttacks, ThatFailOverAndOver) {
+  MarkExpected rationed("tls.rationed");
+  TcpNetwork strict(runtime_, {.guard = guard_, .handshakes = {.burst = 2, .per_second = 0.5}});
+  std::vector<std::shared_ptr<Connection>> taken;
+  const auto bound = strict.listen({"127.0.0.1", 0}, [&](auto connection) {
+    connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
+    taken.push_back(std::move(connection));
+  });
+  ASSERT_TRUE(bound.has_value());
+  address_ = *bound;
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(gets_in({.key = std::nullopt}));
+  const TcpNetwork::Counters counted = strict.counters();
+  EXPECT_EQ(counted.handshakes_failed, 8U);
+  EXPECT_GE(counted.handshakes_rationed, 1U);
+  EXPECT_LE(counted.handshakes_rationed, 6U);
+  bool in = false;
+  for (int dials = 0; dials < 100 && !in; ++dials) {
+    run_until([] { return false; }, 100ms);
+    in = gets_in({.says = hello_words()});
+  }
+  EXPECT_TRUE(in);
+  EXPECT_EQ(taken.size(), 1U);
+}
+
 // Those that connect and say nothing hold no honest one up, and are closed in time.
 TEST_F(TlsAttacks, ThatStall) {
   MarkExpected crowded_out("tls.crowded_out");

@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "engine/net/link_guard.h"
 #include "engine/net/network.h"
+#include "engine/net/tcp/handshake_ration.h"
 #include "engine/net/tcp/strangers.h"
 #include "engine/runtime/asio_runtime.h"
 
@@ -37,11 +38,13 @@ struct TcpOptions {
   std::shared_ptr<LinkGuard> guard = nullptr;
   Duration handshake_max = std::chrono::seconds(10);  // of a link with a guard, in all
   Strangers::Bounds strangers = {};
+  HandshakeRation::Bounds handshakes = {};
 };
 
 class TcpNetwork final : public Network {
  public:
   static constexpr std::size_t kHandlerBytesMax = 8 * kMiB;
+  static constexpr std::uint64_t kHandlerFramesMax = 1024;  // and those of one system call more
   static constexpr Duration kSilentPeerMax = std::chrono::seconds(30);
 
   struct Counters {
@@ -52,8 +55,9 @@ class TcpNetwork final : public Network {
     std::uint64_t silent_strangers = 0, crowded_out = 0, greedy_strangers = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t write_calls = 0, read_calls = 0;  // system calls that moved bytes
-    std::uint64_t handshakes_failed = 0;   // accepted links that became none, for whatever reason
-    std::uint64_t handshakes_dropped = 0;  // of these, crowded out by others
+    std::uint64_t handshakes_failed = 0;    // accepted links that became none, for whatever reason
+    std::uint64_t handshakes_dropped = 0;   // of these, crowded out by others
+    std::uint64_t handshakes_rationed = 0;  // of these, not begun: too many of that address failed
   };
 
   TcpNetwork(AsioRuntime& runtime, TcpOptions options);

@@ -94,6 +94,7 @@ bool TlsHandshake::step() {
 
 bool TlsHandshake::shake() {
   const int shaken = stream_->shake();
+  answered_ = answered_ || (!dials() && (shaken > 0 || stream_->holds_unsent()));
   if (shaken < 0) {
     // The other end is told why, as TLS has it.
     static_cast<void>(stream_->send_sealed());

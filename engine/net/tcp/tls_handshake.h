@@ -43,6 +43,8 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
                Done on_done);
   void start();
   void stop();
+  // This end has answered the other one's greeting: that is the dear part of it.
+  bool answered() const { return answered_; }
 
  private:
   enum class State : std::uint8_t { kShakes, kHearsOpening, kJudges, kSays, kHearsAnswer, kOver };
@@ -76,6 +78,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
   std::optional<Error> refused_;  // what was answered
   bool waits_to_read_ = false, waits_to_write_ = false;
   bool advancing_ = false;
+  bool answered_ = false;
   TimerId timer_;
 };
 

@@ -27,7 +27,8 @@ TlsLobby::TlsLobby(AsioRuntime& runtime, LinkGuard& guard, const TcpOptions& opt
       guard_(guard),
       handshake_max_(options.handshake_max),
       counters_(counters),
-      strangers_(options.strangers) {}
+      strangers_(options.strangers),
+      ration_(options.handshakes) {}
 
 std::shared_ptr<TlsContext> TlsLobby::context() {
   const Identity& identity = guard_.identity();
@@ -41,29 +42,41 @@ std::shared_ptr<TlsContext> TlsLobby::context() {
 
 void TlsLobby::accept(Socket socket, const std::string& host, const std::string& remote,
                       std::function<void(TlsLink)> on_link) {
+  if (!ration_.allows(host, runtime_.now())) {
+    SWARMLINE_MARK("tls.rationed");
+    ++counters_.handshakes_rationed;
+    return failed(fmt::format("too many of {} have come to nothing", host));
+  }
   const auto [id, crowded_out] = strangers_.add(host, runtime_.now());
-  if (crowded_out) drop(*crowded_out, host);
+  if (crowded_out) drop(*crowded_out);
   prepare(socket);
   const auto handshake = std::make_shared<TlsHandshake>(
       runtime_, context(), guard_, handshake_max_, std::move(socket), remote, std::nullopt,
       [this, id, on_link = std::move(on_link)](Result<TlsLink> link) {
         strangers_.remove(id);
-        accepted_.erase(id);
+        const auto over = accepted_.extract(id);
+        if (!link && !over.empty()) charge(over.mapped());
         if (!link) return failed(link.error().what);
         on_link(std::move(*link));
       });
-  accepted_[id] = handshake;
+  accepted_[id] = {.host = host, .handshake = handshake};
   handshake->start();
 }
 
 // Who opens many crowds out itself: whoever comes next has a place.
-void TlsLobby::drop(Strangers::Id id, const std::string& host) {
+void TlsLobby::drop(Strangers::Id id) {
   SWARMLINE_MARK("tls.crowded_out");
-  const auto handshake = accepted_.extract(id);
+  const auto dropped = accepted_.extract(id);
   strangers_.remove(id);
-  if (!handshake.empty()) handshake.mapped()->stop();
   ++counters_.handshakes_dropped;
-  failed(fmt::format("too many links say nothing; {} has opened another", host));
+  if (dropped.empty()) return failed("too many links say nothing");
+  charge(dropped.mapped());
+  dropped.mapped().handshake->stop();
+  failed(fmt::format("too many links say nothing; {} has opened more", dropped.mapped().host));
+}
+
+void TlsLobby::charge(const Accepted& failed) {
+  if (failed.handshake->answered()) ration_.charge(failed.host, runtime_.now());
 }
 
 std::shared_ptr<TlsHandshake> TlsLobby::dial(Socket socket, const Address& address,
@@ -75,9 +88,9 @@ std::shared_ptr<TlsHandshake> TlsLobby::dial(Socket socket, const Address& addre
 }
 
 void TlsLobby::stop() {
-  for (const auto& [id, handshake] : std::exchange(accepted_, {})) {
+  for (const auto& [id, accepted] : std::exchange(accepted_, {})) {
     strangers_.remove(id);
-    handshake->stop();
+    accepted.handshake->stop();
   }
 }
 

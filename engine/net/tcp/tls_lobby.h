@@ -4,7 +4,8 @@
 //   Ownership: the runtime, the guard and the counters outlive it. Thread: control thread.
 //   Errors:    none of its own.
 //   Bounds:    as many accepted ones at a time as there may be strangers (strangers.h); beyond, the
-//              one that began first goes, of the address that has most.
+//              one that began first goes, of the address that has most. Of an address whose
+//              handshakes fail, as many a second as handshake_ration.h says.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "base/line_rate.h"
+#include "engine/net/tcp/handshake_ration.h"
 #include "engine/net/tcp/strangers.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/net/tcp/tls_handshake.h"
@@ -34,7 +36,12 @@ class TlsLobby {
 
  private:
   std::shared_ptr<TlsContext> context();  // of what the guard shows now
-  void drop(Strangers::Id id, const std::string& host);
+  struct Accepted {
+    std::string host;
+    std::shared_ptr<TlsHandshake> handshake;
+  };
+  void drop(Strangers::Id id);
+  void charge(const Accepted& failed);
   void failed(const std::string& why);
 
   AsioRuntime& runtime_;
@@ -45,8 +52,9 @@ class TlsLobby {
   KeyHash shown_;
   std::string vouchers_;
   // The list is what keeps one whose socket waits for nothing.
-  std::map<Strangers::Id, std::shared_ptr<TlsHandshake>> accepted_;
+  std::map<Strangers::Id, Accepted> accepted_;
   Strangers strangers_;
+  HandshakeRation ration_;
   LineRate lines_;
 };
 
