@@ -3,10 +3,12 @@
 #include <fstream>
 #include <optional>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "engine/net/frame_reader.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "tests/golden/golden.h"
 #include "tests/net/raw_socket.h"
@@ -89,6 +91,27 @@ TEST_F(Tcp, CorruptedBytesAreCountedAndEndOnlyTheirConnection) {
   RawSocket raw = connect_raw();
   raw.send(golden("message"));
   ASSERT_TRUE(run_until([&] { return frames_.size() == 2; }));
+}
+
+// Frames of no more than a header cost their receiver more than their bytes do.
+TEST_F(Tcp, WhoSendsManySmallFramesLetsOthersHaveTheirTurn) {
+  RawSocket raw = connect_raw();
+  const std::string frame = golden("empty");
+  constexpr std::size_t kFrames = 40'000;
+  std::string burst;
+  for (std::size_t i = 0; i < kFrames; ++i) burst += frame;
+  std::thread sender([&] { raw.send(burst); });
+  std::size_t seen = 0, most_at_once = 0;
+  std::function<void()> turn = [&] {
+    most_at_once = std::max(most_at_once, frames_.size() - seen);
+    seen = frames_.size();
+    if (seen < kFrames) runtime_.post(turn);
+  };
+  turn();
+  EXPECT_TRUE(run_until([&] { return seen == kFrames; }));
+  sender.join();
+  EXPECT_LE(most_at_once,
+            TcpNetwork::kHandlerFramesMax + FrameReader::kStagingBytes / frame.size());
 }
 
 TEST_F(Tcp, AResetIsAPeerGone) {

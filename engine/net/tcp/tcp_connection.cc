@@ -300,9 +300,12 @@ std::optional<Error> TcpConnection::why_nothing_comes(ssize_t got, int error) co
 
 void TcpConnection::read() {
   std::size_t moved = 0;
+  const std::uint64_t frames_before = counters_.frames_received;
   while (!gone_) {
-    if (moved >= (secured_ ? kSecuredHandlerBytesMax : TcpNetwork::kHandlerBytesMax))
-      return post_read();
+    const bool others_turn =
+        moved >= (secured_ ? kSecuredHandlerBytesMax : TcpNetwork::kHandlerBytesMax) ||
+        counters_.frames_received - frames_before >= TcpNetwork::kHandlerFramesMax;
+    if (others_turn) return post_read();
     const Space to = space();
     if (opens_elsewhere(to)) return open_elsewhere(to);
     const Came came = bring(to);
