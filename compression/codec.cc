@@ -67,7 +67,8 @@ std::string_view name_of(CodecKind kind) {
 Result<CodecSpec> parse_codec(std::string_view name, const CodecOptions& options) {
   const auto known = std::ranges::find(kNames, name);
   if (known == kNames.end()) return unknown(name);
-  CodecSpec codec{.kind = static_cast<CodecKind>(known - kNames.begin())};
+  CodecSpec codec{.kind = static_cast<CodecKind>(known - kNames.begin()),
+                  .checksums = options.checksums};
   if (const auto blocks = blockwise(codec.kind)) {
     const bool chosen = block_is_free(codec.kind) && options.block != 0;
     codec.block = chosen ? options.block : blocks->block;
@@ -113,8 +114,10 @@ CodecSpec codec_of_sum(const CodecSpec& topk, std::uint32_t parts, DType source)
   constexpr std::uint64_t kSparseBytes = sizeof(std::uint16_t) + sizeof(float);
   const std::uint64_t kept = std::uint64_t{topk.kept} * parts;
   const bool dense = kept * kSparseBytes >= std::uint64_t{kWireTileElements} * sizeof(float);
-  if (dense || source == DType::kF64) return {};
-  return {.kind = CodecKind::kTopK, .kept = static_cast<std::uint32_t>(kept)};
+  if (dense || source == DType::kF64) return {.checksums = topk.checksums};
+  return {.kind = CodecKind::kTopK,
+          .kept = static_cast<std::uint32_t>(kept),
+          .checksums = topk.checksums};
 }
 
 bool can_round_stochastically(const CodecSpec& codec) {

@@ -2,12 +2,14 @@
 //
 // Wire buffer: a 64-byte little-endian header, then tiles of 65536 elements (the last: the rest).
 //    0 u32 magic SWQ1        4 u16 version (2)   6 u8 codec        7 u8 source dtype
-//    8 u8 scale dtype        9 u8 flags (bit 0: non-finite values present, bit 1: stochastic)
+//    8 u8 scale dtype        9 u8 flags (bit 0: non-finite values present, bit 1: stochastic,
+//                                                 bit 2: tiles without checksums)
 //   10 u16 reserved 0       12 u32 block        16 u32 tile elements
 //   20 u32 topk: elements kept of a full tile   24 u64 n
 //   32 u64 payload bytes    40..55 reserved 0   56 u64 XXH3-64 of bytes 0..55
 //   Tile: [scales of its blocks, or positions; zeros up to 64 bytes][codes], zeros, then the u64
-//         XXH3-64 of all before it: a multiple of 64 bytes, so that every tile begins on one.
+//         XXH3-64 of all before it (0 in a buffer without checksums): a multiple of 64 bytes, so
+//         that every tile begins on one.
 // Codecs:
 //   none        the source dtype as is
 //   fp16, bf16  rounded to nearest even; overflow goes to infinity, NaN stays NaN
@@ -61,6 +63,7 @@ struct CodecSpec {
   std::uint32_t block = 0;  // elements per scale; 0 with codecs that have no scales
   kernels::ScaleKind scales = kernels::ScaleKind::kF32;
   std::uint32_t kept = 0;  // topk: elements kept of a full tile, 1 .. kWireTileElements; else 0
+  bool checksums = true;   // of tiles; a link that authenticates its bytes needs none
   bool operator==(const CodecSpec&) const = default;
 };
 
@@ -68,6 +71,7 @@ struct CodecOptions {
   std::uint32_t block = 0;  // of lin8 and dyn8, 64 .. 4096; 0: 256. Others have one block
   kernels::ScaleKind scales = kernels::ScaleKind::kF32;
   double topk = 0.01;  // share of elements that topk keeps
+  bool checksums = true;
 };
 // kUserMistake naming the known codecs and, where one is near, that one.
 Result<CodecSpec> parse_codec(std::string_view name, const CodecOptions& options = {});
@@ -118,7 +122,8 @@ Result<void> decode(BytesView wire, DType target, MutableBytes out);
 // decode() and a sum. After an error `sum` is as it was.
 Result<void> decode_add(BytesView wire, DType target, MutableBytes sum);
 
-// Decodes a wire buffer while it arrives: each tile as soon as it is there and its checksum holds.
+// Decodes a wire buffer while it arrives: each tile as soon as it is there and its checksum, where
+// it has one, holds.
 // However the bytes are split, the output and the error are those of decode().
 //   Ownership: `out` is borrowed until the decoder is done or dropped.
 class WireDecoder {

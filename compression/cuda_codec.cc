@@ -178,7 +178,7 @@ Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t 
                    "copying a tensor to the device");
   }
   SWARMLINE_TRY(check_target(*header, DType::kF32, out_bytes));
-  for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(tile, wire));
+  for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(header->codec, tile, wire));
   SWARMLINE_TRY(make_room(wire_, wire.size()));
   SWARMLINE_TRY(wire_.write(0, wire));
   SWARMLINE_TRY(clear_flag());

@@ -37,7 +37,7 @@ Result<bool> can_add_in_place(BytesView wire, const WireHeader& header) {
   const auto spec = quant_spec(header.codec);
   bool moderate = spec && scales_decide(header.codec.kind);
   for (Tile tile; next_tile(header, tile);) {
-    SWARMLINE_TRY(check_hash(tile, wire));
+    SWARMLINE_TRY(check_hash(header.codec, tile, wire));
     moderate = moderate && scales_are_moderate(*spec, wire.data() + tile.at, tile.elements);
   }
   return moderate;
@@ -58,7 +58,8 @@ Result<void> check_target(const WireHeader& header, DType target, std::size_t ou
   return {};
 }
 
-Result<void> check_hash(const Tile& tile, BytesView wire) {
+Result<void> check_hash(const CodecSpec& codec, const Tile& tile, BytesView wire) {
+  if (!codec.checksums) return {};
   const BytesView bytes = wire.subspan(tile.at, tile.shape.total_bytes());
   std::uint64_t hash = 0;
   std::memcpy(&hash, bytes.data() + tile.shape.hash_at(), sizeof hash);
@@ -104,7 +105,7 @@ Result<void> WireDecoder::step(BytesView arrived) {
     const Tile tile =
         tile_from(header_->codec, header_->elements, header_->source, elements_, offset_);
     if (arrived.size() - offset_ < tile.shape.total_bytes()) return {};
-    SWARMLINE_TRY(check_hash(tile, arrived));
+    SWARMLINE_TRY(check_hash(header_->codec, tile, arrived));
     const std::byte* const in = arrived.data() + offset_;
     const auto non_finite =
         decode_tile(header_->codec, in, in + tile.shape.codes_at(), tile.elements, target_,

@@ -31,7 +31,7 @@ Buffer write_tiles(const CodecSpec& codec, std::uint64_t elements, DType source,
     here.first_element += tile.first;
     non_finite |=
         write(tile.first, tile.elements, key ? &here : nullptr, out, out + tile.shape.codes_at());
-    seal_tile(tile.shape, out);
+    seal_tile(codec, tile.shape, out);
   }
   write_wire_header({.codec = codec,
                      .source = source,

@@ -28,6 +28,8 @@ enum Offset : std::size_t {
 };
 constexpr std::uint8_t kNonFiniteFlag = 1;
 constexpr std::uint8_t kStochasticFlag = 2;
+constexpr std::uint8_t kNoChecksumsFlag = 4;
+constexpr std::uint8_t kFlags = kNonFiniteFlag | kStochasticFlag | kNoChecksumsFlag;
 
 template <typename T>
 void put(std::byte* header, Offset at, T value) {
@@ -70,7 +72,8 @@ Result<CodecSpec> parse_codec_fields(BytesView wire) {
       .kind = static_cast<CodecKind>(kind),
       .block = get<std::uint32_t>(wire, kBlockAt),
       .scales = *scales == DType::kBF16 ? kernels::ScaleKind::kBf16 : kernels::ScaleKind::kF32,
-      .kept = get<std::uint32_t>(wire, kKeptAt)};
+      .kept = get<std::uint32_t>(wire, kKeptAt),
+      .checksums = (get<std::uint8_t>(wire, kFlagsAt) & kNoChecksumsFlag) == 0};
   if (!is_valid(codec))
     return corrupt("codec " + std::to_string(kind) + " with a block of " +
                    std::to_string(codec.block) + ", scale type " +
@@ -89,8 +92,7 @@ Result<WireHeader> parse_fields(BytesView wire) {
   if (source > static_cast<std::uint8_t>(DType::kBF16))
     return corrupt("source is no floating-point type");
   header.source = static_cast<DType>(source);
-  if ((flags & ~(kNonFiniteFlag | kStochasticFlag)) != 0 || !reserved_is_zero(wire))
-    return corrupt("reserved bits are set");
+  if ((flags & ~kFlags) != 0 || !reserved_is_zero(wire)) return corrupt("reserved bits are set");
   header.non_finite = (flags & kNonFiniteFlag) != 0;
   header.stochastic = (flags & kStochasticFlag) != 0;
   if (header.stochastic && !can_round_stochastically(header.codec))
@@ -142,7 +144,8 @@ void write_wire_header(const WireHeader& header, std::byte* out) {
   put(out, kScaleAt, static_cast<std::uint8_t>(scales));
   put(out, kFlagsAt,
       static_cast<std::uint8_t>((header.non_finite ? kNonFiniteFlag : 0) |
-                                (header.stochastic ? kStochasticFlag : 0)));
+                                (header.stochastic ? kStochasticFlag : 0) |
+                                (header.codec.checksums ? 0 : kNoChecksumsFlag)));
   put(out, kBlockAt, header.codec.block);
   put(out, kTileAt, kWireTileElements);
   put(out, kKeptAt, header.codec.kept);
@@ -151,17 +154,18 @@ void write_wire_header(const WireHeader& header, std::byte* out) {
   put(out, kHashAt, header_hash(out));
 }
 
-void seal_tile(const TileShape& shape, std::byte* tile) {
+void seal_tile(const CodecSpec& codec, const TileShape& shape, std::byte* tile) {
   std::memset(tile + shape.scale_bytes, 0, shape.codes_at() - shape.scale_bytes);
   const std::size_t end = shape.codes_at() + shape.code_bytes;
   std::memset(tile + end, 0, shape.hash_at() - end);
-  const std::uint64_t hash = xxh3(BytesView(tile, shape.hash_at()));
+  const std::uint64_t hash = codec.checksums ? xxh3(BytesView(tile, shape.hash_at())) : 0;
   std::memcpy(tile + shape.hash_at(), &hash, sizeof hash);
 }
 
 void seal_wire(const WireHeader& header, MutableBytes wire) {
   SWARMLINE_CHECK(wire.size() == encoded_bytes(header.codec, header.elements, header.source));
-  for (Tile tile; next_tile(header, tile);) seal_tile(tile.shape, wire.data() + tile.at);
+  for (Tile tile; next_tile(header, tile);)
+    seal_tile(header.codec, tile.shape, wire.data() + tile.at);
   write_wire_header(header, wire.data());
 }
 

@@ -65,15 +65,15 @@ inline std::size_t kept_of_tile(const CodecSpec& codec, std::size_t elements) {
 
 // Writes the 64 bytes of `header`.
 void write_wire_header(const WireHeader& header, std::byte* out);
-// Zeroes what lies between scales, codes and hash, and writes the hash.
-void seal_tile(const TileShape& shape, std::byte* tile);
+// Zeroes what lies between scales, codes and hash, and writes the hash: 0 for a codec without.
+void seal_tile(const CodecSpec& codec, const TileShape& shape, std::byte* tile);
 // The same for every tile of a buffer whose scales and codes a device wrote, and the header.
 void seal_wire(const WireHeader& header, MutableBytes wire);
 
 // What decode() checks: that the buffer holds what fills `out_bytes` of `target`; each tile's
 // checksum before it is decoded; that values which came out not finite were announced.
 Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes);
-Result<void> check_hash(const Tile& tile, BytesView wire);
+Result<void> check_hash(const CodecSpec& codec, const Tile& tile, BytesView wire);
 Result<void> check_announced(const WireHeader& header, DType target, bool non_finite);
 
 // One tile's scales (or positions) and codes, from and to `n` <= kWireTileElements values. Both

@@ -8,7 +8,8 @@ CodecOptions codec_options(const CodecSection& section) {
   return {.block = section.block,
           .scales =
               section.scales == DType::kBF16 ? kernels::ScaleKind::kBf16 : kernels::ScaleKind::kF32,
-          .topk = section.topk};
+          .topk = section.topk,
+          .checksums = section.checksums != TileChecksums::kNever};
 }
 
 CodecSpec configured_codec(const std::string& name, const CodecSection& section) {

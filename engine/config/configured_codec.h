@@ -6,6 +6,7 @@
 
 namespace swarmline {
 
+// With checksums unless it says "never": "auto" is for whoever knows its links to make that of it.
 CodecOptions codec_options(const CodecSection& section);
 // "auto" begins as none.
 CodecSpec configured_codec(const std::string& name, const CodecSection& section);

@@ -99,6 +99,7 @@ struct OptimizerSection {
 };
 
 enum class Recompute : std::uint8_t { kAuto, kAlways, kNever };
+enum class TileChecksums : std::uint8_t { kAuto, kAlways, kNever };
 enum class WiringKind : std::uint8_t { kStochastic, kStatic };
 enum class OrderKind : std::uint8_t { kFree, kGPipe, k1F1B };
 
@@ -128,6 +129,7 @@ struct CodecSection {
   double topk = 0.01;              // share of the elements that topk keeps
   bool error_feedback = false;     // averaging; topk always has it
   double error_budget = 0.01;      // auto: relative L2
+  TileChecksums checksums = TileChecksums::kAuto;  // "auto" | "always" | "never"
   bool operator==(const CodecSection&) const = default;
 };
 

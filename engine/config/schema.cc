@@ -58,6 +58,9 @@ constexpr Choice kAveragingCodecs[] = {{"none"}, {"fp16"}, {"bf16"}, {"lin8"}, {
                                        {"fp8"},  {"e5m2"}, {"int4"}, {"h4"},   {"topk"}};
 constexpr Choice kScales[] = {{"fp32", static_cast<int>(DType::kF32)},
                               {"bf16", static_cast<int>(DType::kBF16)}};
+constexpr Choice kTileChecksums[] = {{"auto", static_cast<int>(TileChecksums::kAuto)},
+                                     {"always", static_cast<int>(TileChecksums::kAlways)},
+                                     {"never", static_cast<int>(TileChecksums::kNever)}};
 constexpr Choice kShadows[] = {{"auto"}};
 constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"info", static_cast<int>(LogLevel::kInfo)},
@@ -263,6 +266,10 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "losses. topk always does so."},
   {RUN(codec, error_budget), above_zero_to(1),
    "auto: the largest relative L2 error a codec may make."},
+  {RUN(codec, checksums), one_of(kTileChecksums),
+   "Whether each 65536 values of a tensor travel with a checksum. auto: where the link is not "
+   "sealed, which is checked byte by byte as it is. never: not even there, where nothing but "
+   "TCP's 16 bits notices a changed byte."},
 
   {RUN(wiring, alpha), above_zero_to(1),
    "Weight of the newest observation in a peer's expected service time."},

@@ -25,7 +25,7 @@ using Field =
                  std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*, ActivationKind*,
                  PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, OrderKind*, DType*,
                  NonFinite*, DataKind*, TokenFormat*, LearningSchedule*, MomentsKind*, StateMemory*,
-                 Recompute*, WiringKind*, LogLevel*, ShadowsPerStage*>;
+                 Recompute*, TileChecksums*, WiringKind*, LogLevel*, ShadowsPerStage*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {

@@ -268,6 +268,27 @@ TEST_P(EveryCodec, StochasticRoundingIsNamedByItsKey) {
       << "the same draws from another type";
 }
 
+TEST_P(EveryCodec, WithoutChecksumsTheSameCodesStandAtTheSamePlaces) {
+  const std::vector<float> x = samples<float>(70'000, 8);
+  CodecSpec bare = GetParam();
+  bare.checksums = false;
+  const Buffer with = encode_values(GetParam(), x), without = encode_values(bare, x);
+  ASSERT_EQ(with.size(), without.size());
+  const auto header = read_wire_header(without.bytes());
+  ASSERT_TRUE(header.has_value()) << header.error().what;
+  EXPECT_EQ(header->codec, bare);
+  for (Tile tile; next_tile(*header, tile);) {
+    const std::size_t end = tile.at + tile.shape.hash_at();
+    EXPECT_TRUE(std::ranges::equal(with.bytes().subspan(tile.at, end - tile.at),
+                                   without.bytes().subspan(tile.at, end - tile.at)));
+    std::uint64_t hash = 1;
+    std::memcpy(&hash, without.data() + end, sizeof hash);
+    EXPECT_EQ(hash, 0U);
+  }
+  EXPECT_EQ(decode_values<float>(without.bytes(), x.size()),
+            decode_values<float>(with.bytes(), x.size()));
+}
+
 TEST_P(EveryCodec, SealingFillsWhatADeviceLeaves) {
   const std::vector<float> x = samples<float>(70'000, 12);
   const Buffer wire = encode_values(GetParam(), x);

@@ -76,6 +76,18 @@ TEST(CorruptWire, EveryTileIsChecked) {
   }
 }
 
+TEST(CorruptWire, WithoutChecksumsItIsTheLinkThatNoticesAChangedCode) {
+  CodecSpec codec = kLin8;
+  codec.checksums = false;
+  Buffer wire = wire_of(codec, 200);
+  wire.data()[wire.size() - 64] ^= std::byte{4};
+  std::vector<float> out(200);
+  EXPECT_TRUE(
+      decode(wire.bytes(), DType::kF32, std::as_writable_bytes(std::span(out))).has_value());
+  wire.data()[24] ^= std::byte{1};  // the header has its checksum all the same
+  EXPECT_EQ(decode_error(wire.bytes(), 200), ErrorCode::kCorrupt);
+}
+
 TEST(CorruptWire, EveryOtherLengthIsRefused) {
   const Buffer wire = wire_of(kLin8, 200);
   std::vector<std::byte> longer(wire.size() + 80);
@@ -120,7 +132,7 @@ const Forgery kForgeries[] = {
        put<std::uint32_t>(w, 12, 0);
      },
      "scale type 3"},
-    {"flags", [](Buffer& w) { put<std::uint8_t>(w, 9, 4); }, "reserved"},
+    {"flags", [](Buffer& w) { put<std::uint8_t>(w, 9, 8); }, "reserved"},
     {"reserved_10", [](Buffer& w) { put<std::uint16_t>(w, 10, 1); }, "reserved"},
     {"stochastic",
      [](Buffer& w) {

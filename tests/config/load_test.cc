@@ -101,6 +101,7 @@ stochastic = true
 topk = 0.25
 error_feedback = true
 error_budget = 0.5
+checksums = "always"
 [wiring]
 alpha = 0.3
 in_flight_per_peer = 2

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/config/configured_codec.h"
 #include "engine/config/load.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/life/coordinator_link.h"
@@ -331,10 +332,29 @@ TEST(StageBuilder, ACutThatDoesNotDivideTheModelIsRefused) {
   const auto parts = parts_of(offer, PeerConfig{});
   ASSERT_TRUE(parts.has_value()) << parts.error().what;
   EXPECT_EQ(parts->stage.last_layer, layers);
+  EXPECT_EQ(parts->config.codec.checksums, TileChecksums::kAuto);
   offer.cuts[1].first_layer += 1;
   EXPECT_EQ(parts_of(offer, PeerConfig{}).error().code, ErrorCode::kCorrupt);
   offer.seat.stage = StageId{2};
   EXPECT_EQ(parts_of(offer, PeerConfig{}).error().code, ErrorCode::kCorrupt);
+}
+
+TEST(StageBuilder, TilesOfSealedLinksHaveChecksumsOnlyWhereTheConfigAsksForThem) {
+  RunConfig config = small_run(1, 1);
+  SeatOffer offer{.seat = {PeerId{1}, StageId{0}, Incarnation{1}},
+                  .config = to_toml(config),
+                  .vocab = 31,
+                  .cuts = {{.first_layer = 0, .last_layer = config.model.layers}},
+                  .sealed_links = true};
+  {
+    const MarkExpected rule("stage.links_check_the_tiles");
+    const auto parts = parts_of(offer, PeerConfig{});
+    ASSERT_TRUE(parts.has_value()) << parts.error().what;
+    EXPECT_FALSE(codec_options(parts->config.codec).checksums);
+  }
+  config.codec.checksums = TileChecksums::kAlways;
+  offer.config = to_toml(config);
+  EXPECT_TRUE(codec_options(parts_of(offer, PeerConfig{})->config.codec).checksums);
 }
 
 }  // namespace

@@ -77,6 +77,8 @@ class CoordinatorLink {
   bool connected() const { return channel_ != nullptr; }
   // Counts connections: what an earlier one says is late.
   std::uint32_t connection() const { return connection_; }
+  // Whether the present link is authenticated.
+  bool sealed() const { return channel_ && channel_->connection().peer_key().has_value(); }
   const std::string& run_id() const { return run_id_; }
   Term term() const { return term_; }
   Duration patience() const { return patience_; }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/marks.h"
 #include "engine/config/load.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -36,7 +37,7 @@ bool wants_recompute(const SeatedStageParts& parts) {
 
 }  // namespace
 
-SeatOffer offer_of(const wire::Welcome& welcome) {
+SeatOffer offer_of(const wire::Welcome& welcome, bool sealed_links) {
   SeatOffer offer{.seat = from_wire(welcome.seat()),
                   .term = Term{welcome.term()},
                   .era = Era{welcome.era()},
@@ -49,7 +50,8 @@ SeatOffer offer_of(const wire::Welcome& welcome) {
                   .version = Version{welcome.version()},
                   .joining = welcome.joining(),
                   .resumed = welcome.resumed(),
-                  .keeps_followed = welcome.keeps_followed()};
+                  .keeps_followed = welcome.keeps_followed(),
+                  .sealed_links = sealed_links};
   for (const wire::StageCut& cut : welcome.cuts())
     offer.cuts.push_back({.first_layer = cut.first_layer(), .last_layer = cut.last_layer()});
   offer.heartbeat = heartbeat_period_from(welcome.heartbeat_seconds());
@@ -61,6 +63,10 @@ Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& mach
   auto config = run_config_from_text(offer.config, "the coordinator's config");
   if (!config) return std::unexpected(config.error());
   parts.config = std::move(*config);
+  if (offer.sealed_links && parts.config.codec.checksums == TileChecksums::kAuto) {
+    SWARMLINE_MARK("stage.links_check_the_tiles");
+    parts.config.codec.checksums = TileChecksums::kNever;
+  }
   auto spec = resolve_model(parts.config, offer.vocab);
   if (!spec) return std::unexpected(spec.error());
   parts.spec = std::move(*spec);

@@ -32,9 +32,10 @@ struct SeatOffer {
   bool joining = false;         // the run has started
   bool resumed = false;         // by another coordinator: the peer keeps what it holds
   bool keeps_followed = false;  // it begins with what its shadow of the stage holds
+  bool sealed_links = false;    // so is the coordinator's, and then all of the run's are
   Duration heartbeat{};         // zero: the default
 };
-SeatOffer offer_of(const wire::Welcome& welcome);
+SeatOffer offer_of(const wire::Welcome& welcome, bool sealed_links);
 
 // Without model, source and wiring.
 Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& machine);

@@ -42,8 +42,10 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
               .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }}),
       link_(runtime, network,
             {.hello = [this] { return hello(); },
-             .on_welcome = [this](const wire::Welcome& welcome,
-                                  bool same_run) { on_welcome(offer_of(welcome), same_run); },
+             .on_welcome =
+                 [this](const wire::Welcome& welcome, bool same_run) {
+                   on_welcome(offer_of(welcome, link_.sealed()), same_run);
+                 },
              .on_data_wanted = [this](const DataManifest& manifest) { on_data_wanted(manifest); },
              .on_message = [this](const Frame& frame) { on_coordinator(frame); },
              .on_closed = [this](const Error& error) { on_coordinator_closed(error); },
