@@ -79,6 +79,17 @@ function(swarmline_test)
   set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ${load})
 endfunction()
 
+# swarmline_slow_run(NAME <n> OF <test> ARGS ... TIMEOUT s): the program of a test again, with other arguments.
+function(swarmline_slow_run)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;OF;TIMEOUT" "ARGS")
+  if(NOT TARGET ${arg_OF})
+    return()
+  endif()
+  swarmline_test_name(test ${arg_NAME})
+  add_test(NAME ${test} COMMAND ${arg_OF} ${arg_ARGS})
+  set_tests_properties(${test} PROPERTIES LABELS slow TIMEOUT ${arg_TIMEOUT} ${SWARMLINE_COMPUTES})
+endfunction()
+
 # swarmline_benchmark(NAME <n> SOURCES ... DEPS ... [EXTERNAL ...] [ARGS ...])
 # A Google Benchmark binary, and a ctest entry that runs every benchmark in it for a moment, with ARGS.
 function(swarmline_benchmark)
