@@ -60,10 +60,19 @@ void Reign::look() {
 // Where training is under way, what the last peers of a stage hold is worth waiting for.
 void Reign::judge(const std::vector<Seat>& silent) {
   if (parts_.life.is_running()) return parts_.vigil.judge(silent);
+  const Instant now = parts_.alarms.now();
+  // It can't begin again once more; a newcomer is not let go for it.
+  const bool hears_nobody =
+      parts_.life.is<life::Recovering>() && parts_.detector.hears_nobody(silent, now);
   for (const Seat& seat : silent) {
-    const double seconds = to_seconds(parts_.detector.silence(seat, parts_.alarms.now()));
+    const Duration silence = parts_.detector.silence(seat, now);
     if (parts_.recovery.hangs_up_on(seat)) continue;
-    parts_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s", seconds));
+    if (hears_nobody && silence < knobs().return_time) {
+      SWARMLINE_MARK("reign.recovers_and_hears_nobody");
+      continue;
+    }
+    parts_.rulings.lose(seat,
+                        fmt::format("nothing was heard from it for {:.3g} s", to_seconds(silence)));
   }
 }
 
