@@ -68,6 +68,17 @@ class Hosts {
               "flowid 1:2");
   }
   static std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+  // The other addresses: fd77::1 and on.
+  bool speak_ipv6() const {
+    for (int i = 0; i < static_cast<int>(names_.size()); ++i)
+      if (!on(i, fmt::format("addr add fd77::{}/64 dev {} nodad", i + 1, i == 0 ? "br0" : "eth0")))
+        return false;
+    return true;
+  }
+  // Its cable is pulled out, or put in again. Not the first one's.
+  bool plug(int host, bool in) const {
+    return on(host, fmt::format("link set eth0 {}", in ? "up" : "down"));
+  }
 
   Program start(const SwarmFolder& swarm, int host, const std::string& name,
                 std::vector<std::string> command) const {
@@ -218,6 +229,76 @@ TEST_F(SwarmHosts, TheKeyIsChangedInMidRunAndNobodyNeedsAnotherLine) {
   EXPECT_TRUE(peers.back().wait_for_output("seated at stage"));
   EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
   for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  expect_reference(swarm);
+}
+
+// Two of three hosts can't serve, and their users are told why where they sit, and on the
+// coordinator's; the same line serves them when they have mended it.
+TEST_F(SwarmHosts, WhoHasOtherDataOrNoDeviceIsToldAndJoinsByTheSameLineLater) {
+  const SwarmFolder swarm(kRun);
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator);
+  swarm.temp().write("other/text", "another text");
+  Program other = hosts_->type(swarm, 1, "other", line + " --data " + swarm.temp().at("other"));
+  EXPECT_EQ(other.wait(), 3);
+  EXPECT_NE(other.output().find("text has another size"), std::string::npos) << other.output();
+  Program lacking = hosts_->type(swarm, 2, "no-device", line + " --device cuda");
+  EXPECT_EQ(lacking.wait(), 3);
+  EXPECT_NE(lacking.output().find("no CUDA"), std::string::npos) << lacking.output();
+  for (const int host : {1, 2}) {
+    const std::string from = "(" + Hosts::address(host) + ":";
+    EXPECT_TRUE(coordinator.wait_for_output(Hosts::address(host))) << from;
+  }
+  EXPECT_TRUE(coordinator.wait_for_output("text has another size"));
+  EXPECT_TRUE(coordinator.wait_for_output("no CUDA"));
+  std::vector<Program> peers;
+  for (int host = 0; host < 3; ++host)
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", host), line));
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  expect_reference(swarm);
+}
+
+// The one peer of a stage: the run waits for it, and goes back to nothing. A fourth joins by then.
+TEST_F(SwarmHosts, AHostWhoseCableIsPulledOutComesBackAndAFourthPeerJoins) {
+  std::vector<std::string> run = kRun;
+  run.emplace_back("run.steps=60");
+  const SwarmFolder swarm(run);
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator) + " --config " + swarm.emulating(4, 8).back();
+  std::vector<Program> peers;
+  for (int host = 0; host < 3; ++host)
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", host), line));
+  const auto train = [&](std::size_t steps) {
+    EXPECT_TRUE(comes_true([&] { return swarm.log("step").size() >= steps; }));
+  };
+  train(3);
+  ASSERT_TRUE(hosts_->plug(2, false));
+  EXPECT_TRUE(coordinator.wait_for_output("nothing is heard from the last peers of stage"));
+  ASSERT_TRUE(hosts_->plug(2, true));
+  train(swarm.log("step").size() + 2);
+  peers.push_back(hosts_->type(swarm, 1, "fourth", line));
+  EXPECT_TRUE(peers.back().wait_for_output("seated at stage"));
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  EXPECT_TRUE(swarm.log("new_era").empty()) << coordinator.output() << peers[2].output();
+  expect_reference(swarm);
+}
+
+TEST_F(SwarmHosts, OverIpv6ByThePrintedLineAlone) {
+  if (!hosts_->speak_ipv6()) GTEST_SKIP() << "this kernel has no IPv6";
+  std::vector<std::string> run = kRun;
+  run.back() = "net.listen=\"[fd77::1]:0\"";
+  const SwarmFolder swarm(run);
+  Program coordinator = start_coordinator(swarm);
+  const std::string line = printed_line(coordinator);
+  EXPECT_NE(line.find("@[fd77::1]:"), std::string::npos) << line;
+  std::vector<Program> peers;
+  for (int host = 0; host < 3; ++host)
+    peers.push_back(hosts_->type(swarm, host, fmt::format("peer-{}", host), line));
+  EXPECT_EQ(coordinator.wait(2 * kPatienceSeconds), 0) << coordinator.output();
+  for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
+  EXPECT_EQ(coordinator.output().find("10.77.0."), std::string::npos) << coordinator.output();
   expect_reference(swarm);
 }
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/files.h"
 #include "tests/net/own_port.h"
 #include "tests/store/etcd_process.h"
 #include "tests/swarm/swarm_process.h"
@@ -66,12 +67,13 @@ Peers four_peers(const SwarmFolder& swarm, Program& coordinator) {
   const auto address = swarm.run().read_address();
   EXPECT_TRUE(address.has_value());
   if (!address) return peers;
+  const std::string string = swarm.run().join_string();
+  const std::string join = file_exists(string) ? string : to_string(*address);
   for (const char* name : {"a", "b", "c", "d"})
     peers.push_back(std::make_unique<Program>(
         swarm.temp(), name,
-        std::vector<std::string>{"peer", "--data-root", "/", "--join", to_string(*address),
-                                 "--name", name, "--emulate-forward-ms", "2",
-                                 "--emulate-backward-ms", "4"}));
+        std::vector<std::string>{"peer", "--data-root", "/", "--join", join, "--name", name,
+                                 "--emulate-forward-ms", "2", "--emulate-backward-ms", "4"}));
   return peers;
 }
 
@@ -136,6 +138,18 @@ class Pair {
 
 TEST_P(SwarmRestartDelay, AStandbyTakesOverAtItsOwnAddress) {
   Pair pair(run_of(GetParam()));
+  ASSERT_FALSE(HasFailure());
+  pair.coordinator().signal(SIGKILL);
+  EXPECT_EQ(pair.coordinator().wait(), 128 + SIGKILL);
+  pair.expect_taken_over();
+  pair.expect_nothing_lost();
+}
+
+// The coordinator and its standby are one run to who joined by the string: they have one key.
+TEST_F(SwarmRestart, AStandbyTakesOverWhereLinksHaveKeys) {
+  std::vector<std::string> config = run_of(1);
+  config.emplace_back("security.loopback=true");
+  Pair pair(config);
   ASSERT_FALSE(HasFailure());
   pair.coordinator().signal(SIGKILL);
   EXPECT_EQ(pair.coordinator().wait(), 128 + SIGKILL);
