@@ -11,6 +11,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "node/admin_client.h"
+#include "node/dead_run.h"
 #include "node/run_folder.h"
 #include "node/summary.h"
 
@@ -18,6 +19,7 @@ namespace swarmline {
 namespace {
 
 constexpr Duration kWatchPeriod = std::chrono::milliseconds(500);
+constexpr Duration kAwayMax = std::chrono::seconds(10);  // of a coordinator that is watched
 
 struct StatusFlags {
   std::string target;
@@ -30,16 +32,24 @@ std::string secret_of(const RunTarget& target) {
   return target.folder ? target.folder->admin_secret().value_or("") : "";
 }
 
-// From the coordinator, or what it left behind.
+// What an ended run left behind, or, of one that nobody answers for, what its folder says.
+Result<std::string> read_folder(const RunFolder& folder, const Error& unanswered) {
+  if (auto ended = folder.final_status()) return std::move(*ended);
+  if (unanswered.code != ErrorCode::kPeerGone && unanswered.code != ErrorCode::kNotFound)
+    return std::unexpected(unanswered);  // it may be slow
+  auto died = status_of_dead_run(folder);
+  if (!died) return std::unexpected(unanswered);
+  return to_json(*died);
+}
+
+// From the coordinator, or from its folder.
 Result<std::string> read_status(const RunTarget& target) {
   auto address = live_address(target);
   auto guard = guard_of(target);
   if (!guard) return std::unexpected(std::move(guard).error());
   Result<std::string> answer = address ? ask_status(*address, std::move(*guard), secret_of(target))
                                        : Result<std::string>(std::unexpected(address.error()));
-  if (!answer && target.folder) {
-    if (auto ended = target.folder->final_status()) return std::move(*ended);
-  }
+  if (!answer && target.folder) return read_folder(*target.folder, answer.error());
   return answer;
 }
 
@@ -65,19 +75,22 @@ Result<void> show_once(const StatusFlags& flags, const RunTarget& target) {
 // Shows a running run until it is over or the watcher leaves.
 class Watch {
  public:
-  Watch(const StatusFlags& flags, const Address& coordinator, std::shared_ptr<LinkGuard> guard,
-        const std::string& secret)
+  Watch(const StatusFlags& flags, std::optional<RunFolder> folder, const Address& coordinator,
+        std::shared_ptr<LinkGuard> guard, const std::string& secret)
       : json_(flags.json),
+        folder_(std::move(folder)),
         network_(runtime_, {.guard = std::move(guard)}),
         client_(runtime_, network_, coordinator, secret) {
     if (!json_ && output_is_terminal()) screen_.emplace();
   }
 
-  Result<void> run() {
+  // The exit code.
+  Result<int> run() {
     runtime_.on_signals([this](int) { runtime_.request_stop(); });
     poll();
     runtime_.run();
-    return result_;
+    if (!result_) return std::unexpected(result_.error());
+    return exit_code_;
   }
 
  private:
@@ -85,20 +98,43 @@ class Watch {
     client_.status([this](Result<std::string> json) { show(std::move(json)); });
   }
 
+  // A coordinator that is begun again answers soon.
+  void on_no_answer(const Error& error) {
+    const Instant now = runtime_.now();
+    if (!silent_since_) silent_since_ = now;
+    if (seen_ && now - *silent_since_ < kAwayMax) return poll_again();
+    auto left =
+        folder_ ? read_folder(*folder_, error) : Result<std::string>(std::unexpected(error));
+    if (!left) {
+      result_ = std::unexpected(std::move(left).error());
+      return runtime_.request_stop();
+    }
+    show_one(*left);
+    runtime_.request_stop();
+  }
+
   void show(Result<std::string> json) {
     if (!json) {
-      // The run ended between two looks: its last status was shown.
-      if (!seen_) result_ = std::unexpected(std::move(json).error());
+      const auto ended = folder_ ? folder_->final_status() : std::nullopt;
+      if (!ended) return on_no_answer(json.error());
+      show_one(*ended);
       return runtime_.request_stop();
     }
+    silent_since_.reset();
     seen_ = true;
-    auto status = parse_status(*json);
+    if (show_one(*json)) poll_again();
+  }
+
+  // False: there is nothing more to come.
+  bool show_one(const std::string& json) {
+    auto status = parse_status(json);
     if (!status) {
       result_ = std::unexpected(std::move(status).error());
-      return runtime_.request_stop();
+      runtime_.request_stop();
+      return false;
     }
     if (json_) {
-      print_json_line(*json);
+      print_json_line(json);
     } else if (screen_) {
       screen_->draw(
           render_screen(*status, "Ctrl-C: stop watching; the run goes on.", terminal_style()));
@@ -106,29 +142,48 @@ class Watch {
       std::printf("%s\n", plain_line(*status).c_str());
       std::fflush(stdout);
     }
-    if (status->over()) return runtime_.request_stop();
+    if (!status->over()) return true;
+    if (!json_) std::printf("%s\n", printable_lines(ending(*status)).c_str());
+    if (status->state != "done") exit_code_ = kExitFailed;
+    runtime_.request_stop();
+    return false;
+  }
+
+  static std::string ending(const RunStatus& status) {
+    return status.sentence.empty() ? status.state
+                                   : fmt::format("{}: {}", status.state, status.sentence);
+  }
+
+  void poll_again() {
     runtime_.call_after(kWatchPeriod, [this] { poll(); });
   }
 
   bool json_;
+  const std::optional<RunFolder> folder_;
   AsioRuntime runtime_;
   TcpNetwork network_;
   AdminClient client_;
   std::optional<LiveScreen> screen_;
   Result<void> result_;
   bool seen_ = false;
+  std::optional<Instant> silent_since_;
+  int exit_code_ = kExitDone;
 };
 
-Result<void> run_status(const StatusFlags& flags) {
+Result<int> run_status(const StatusFlags& flags) {
   auto target = find_run(flags.target);
   if (!target) return std::unexpected(std::move(target).error());
-  if (!flags.watch) return show_once(flags, *target);
+  const auto once = [&]() -> Result<int> {
+    SWARMLINE_TRY(show_once(flags, *target));
+    return kExitDone;
+  };
+  if (!flags.watch) return once();
   auto address = live_address(*target);
   auto guard = guard_of(*target);
   if (!guard) return std::unexpected(std::move(guard).error());
   const std::string secret = secret_of(*target);
-  if (!address || !ask_status(*address, *guard, secret)) return show_once(flags, *target);
-  return Watch(flags, *address, std::move(*guard), secret).run();
+  if (!address || !ask_status(*address, *guard, secret)) return once();
+  return Watch(flags, target->folder, *address, std::move(*guard), secret).run();
 }
 
 }  // namespace
@@ -147,7 +202,7 @@ void add_status_command(CLI::App& app, int& exit_code) {
   command->footer("Example: swarmline status runs/quickstart --watch");
   command->callback([flags, &exit_code] {
     auto shown = run_status(*flags);
-    exit_code = shown ? kExitDone : report_error(shown.error());
+    exit_code = shown ? *shown : report_error(shown.error());
   });
 }
 

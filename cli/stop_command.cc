@@ -1,9 +1,12 @@
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 #include "node/admin_client.h"
+#include "node/dead_run.h"
 #include "node/run_folder.h"
 
 namespace swarmline {
@@ -20,7 +23,13 @@ Result<std::string> run_stop(const std::string& text, bool now) {
   // it takes.
   auto secret = target->folder ? target->folder->admin_secret() : Result<std::string>("");
   if (!secret) return std::unexpected(std::move(secret).error());
-  return ask_stop(*address, now, std::move(*guard), *secret);
+  auto answer = ask_stop(*address, now, std::move(*guard), *secret);
+  if (!answer && answer.error().code == ErrorCode::kPeerGone && target->folder) {
+    if (const auto died = status_of_dead_run(*target->folder))
+      return fail(ErrorCode::kPeerGone, fmt::format("{}: there is nothing to stop: it {}",
+                                                    target->folder->path(), died->sentence));
+  }
+  return answer;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,8 @@ namespace {
 
 constexpr std::size_t kColumnsMin = 40;
 constexpr std::size_t kRowsMin = 8;
+constexpr std::size_t kRowsLow = 16;  // with fewer, what matters less is left out
+constexpr std::size_t kSaidLinesMax = 3;
 
 constexpr std::string_view kBold = "1";
 constexpr std::string_view kDim = "2";
@@ -43,7 +46,7 @@ class Painter {
 };
 
 std::string_view state_color(const RunStatus& status) {
-  if (status.state == "failed") return kRed;
+  if (status.state == "failed" || status.state == "died") return kRed;
   if (status.state == "training" || status.state == "done") return kGreen;
   return kYellow;
 }
@@ -90,12 +93,22 @@ std::string speed_line(const RunStatus& status) {
   return line;
 }
 
+// Without colour, too, the dead are told from the living.
+std::string_view mark_of(const PeerStatus& peer, bool utf8) {
+  if (peer.state == "lost") return utf8 ? "✗" : "x";
+  if (peer.state == "ready") return utf8 ? "●" : "*";
+  return utf8 ? "○" : "o";
+}
+
 std::string peer_text(const PeerStatus& peer, const Painter& painter) {
   const std::string_view color = peer.state == "ready"  ? kGreen
                                  : peer.state == "lost" ? kRed
                                                         : kYellow;
-  const std::string_view dot = painter.style().utf8 ? "●" : "*";
-  return fmt::format("{} {} {:.0f} %", painter.paint(color, dot), peer.name, 100 * peer.share);
+  const std::string how =
+      peer.state == "ready" ? fmt::format("{:.0f} %", 100 * peer.share) : peer.state;
+  const std::string name = peer.name.empty() ? fmt::format("peer {}", peer.peer) : peer.name;
+  return fmt::format("{} {} {}", painter.paint(color, mark_of(peer, painter.style().utf8)), name,
+                     how);
 }
 
 std::string shadows_text(const StageStatus& stage, const Painter& painter) {
@@ -105,27 +118,38 @@ std::string shadows_text(const StageStatus& stage, const Painter& painter) {
                        fmt::format("  {}/{} shadows", ready, stage.shadows.size()));
 }
 
-// As many peers as the line has room for; the others are counted.
-std::string stage_line(const StageStatus& stage, const Painter& painter) {
+// As many peers as `lines_max` lines have room for; the others are counted.
+std::vector<std::string> stage_lines(const StageStatus& stage, const Painter& painter,
+                                     std::size_t lines_max) {
   const std::string layers = stage.last_layer > stage.first_layer + 1
                                  ? fmt::format("{}-{}", stage.first_layer, stage.last_layer - 1)
                                  : fmt::format("{}", stage.first_layer);
-  std::string line = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
-  if (stage.peers.empty()) return line + painter.paint(kYellow, "waiting for a peer");
+  const std::string head = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
+  if (stage.peers.empty()) return {head + painter.paint(kYellow, "waiting for a peer")};
   const std::string shadows = shadows_text(stage, painter);
+  std::vector<std::string> lines{head};
+  bool begins = true;
   for (std::size_t i = 0; i < stage.peers.size(); ++i) {
-    const auto others = [&](std::size_t from) {
-      const std::size_t left = stage.peers.size() - from;
-      return left > 0 ? fmt::format("  and {} more", left) : std::string();
-    };
-    const std::string longer = line + (i > 0 ? "  " : "") + peer_text(stage.peers[i], painter);
-    if (i > 0 && display_columns(longer + others(i + 1) + shadows) > painter.style().columns) {
-      line += others(i);
+    const std::size_t left = stage.peers.size() - i - 1;
+    const bool last_line = lines.size() == lines_max;
+    const std::string others = left > 0 && last_line ? fmt::format("  and {} more", left) : "";
+    const std::string peer = peer_text(stage.peers[i], painter);
+    const std::string longer = lines.back() + (begins ? "" : "  ") + peer;
+    const std::string& after = left == 0 ? shadows : others;
+    const bool fits =
+        display_columns(longer + after + (last_line ? shadows : "")) <= painter.style().columns;
+    if (begins || fits) {
+      lines.back() = longer;
+      begins = false;
+    } else if (last_line) {
+      lines.back() += fmt::format("  and {} more", left + 1);
       break;
+    } else {
+      lines.push_back(std::string(display_columns(head), ' ') + peer);
     }
-    line = longer;
   }
-  return line + shadows;
+  lines.back() += shadows;
+  return lines;
 }
 
 double each(std::uint64_t bytes, std::uint64_t microbatches) {
@@ -141,6 +165,33 @@ std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter
                      human_bytes(each(forward, boundary.microbatches)),
                      human_bytes(each(backward, boundary.gradients)),
                      human_bytes(static_cast<double>(forward + backward)));
+}
+
+// "12s ago  peer lost: peer 3 (stage 1, incarnation 1): ..."
+std::string event_line(const EventStatus& event, double now, const Painter& painter) {
+  std::string kind = event.kind;
+  std::ranges::replace(kind, '_', ' ');
+  const bool bad = event.kind == "peer_lost" || event.kind == "peer_failed" ||
+                   event.kind == "new_era" || event.kind == "unprotected" ||
+                   event.kind == "waiting" || event.kind == "out_of_reach";
+  return fmt::format("{:>9}  {}: {}",
+                     human_seconds(std::max(0.0, now - event.wall_seconds)) + " ago",
+                     bad ? painter.paint(kYellow, kind) : kind, event.detail);
+}
+
+// The newest that have room, oldest first.
+std::vector<std::string> event_lines(const RunStatus& status, const Painter& painter,
+                                     std::size_t room) {
+  std::vector<std::string> lines;
+  const std::size_t shown = std::min(room, status.events.size());
+  for (std::size_t i = status.events.size() - shown; i < status.events.size(); ++i)
+    lines.push_back(event_line(status.events[i], status.wall_seconds, painter));
+  return lines;
+}
+
+std::string arrivals_line(const RunStatus& status) {
+  const std::size_t wanted = status.wanted();
+  return fmt::format("{} of {} peers are here", wanted - status.missing(), wanted);
 }
 
 // The middle gives way first when the terminal is low.
@@ -184,31 +235,52 @@ ScreenStyle terminal_style() {
 std::vector<std::string> render_screen(const RunStatus& status, const std::string& note,
                                        const ScreenStyle& style) {
   const Painter painter(style);
-  std::vector<std::string> stages, boundaries;
-  for (const StageStatus& stage : status.stages) stages.push_back(stage_line(stage, painter));
-  for (const BoundaryStatus& boundary : status.boundaries) {
-    boundaries.push_back(boundary_line(boundary, painter));
-  }
-
   const std::string state = status.state.empty() ? "starting" : status.state;
   std::vector<std::string> lines{
       painter.spread(painter.paint(kBold, "swarmline  " + status.run),
                      fmt::format("{}  {}", painter.paint(state_color(status), state),
                                  human_seconds(status.elapsed_seconds))),
-      progress_line(status, painter), loss_line(status, painter), compare_line(status),
-      speed_line(status)};
-  const std::size_t room =
-      style.rows - 1 > lines.size() + 3 ? style.rows - 1 - lines.size() - 3 : 0;
-  const std::size_t stage_room = std::min(
-      stages.size(), std::max(room / 2, room > boundaries.size() ? room - boundaries.size() : 0));
-  lines.emplace_back();
-  add_limited(lines, stages, stage_room);
-  add_limited(lines, boundaries, room - stage_room);
+      progress_line(status, painter), loss_line(status, painter)};
+  const bool low = style.rows < kRowsLow;
+  if (!low) lines.push_back(compare_line(status));
+  if (status.state == "waiting" && status.wanted() > 0) {
+    lines.push_back(arrivals_line(status));
+  } else {
+    lines.push_back(speed_line(status));
+  }
+  if (!low) lines.emplace_back();
+
   const std::string& said = !status.journal.empty()    ? status.journal
                             : !status.sentence.empty() ? status.sentence
                                                        : status.era_sentence;
-  lines.push_back(said.empty() ? "" : painter.paint(kDim, said));
-  lines.push_back(painter.paint(kDim, note));
+  std::vector<std::string> last = wrap_columns(said, style.columns);
+  if (last.size() > (low ? 1 : kSaidLinesMax)) last.resize(low ? 1 : kSaidLinesMax);
+  if (last.empty()) last.emplace_back();
+  for (std::string& line : last) line = painter.paint(kDim, line);
+  last.push_back(painter.paint(kDim, note));
+
+  const std::size_t taken = lines.size() + last.size();
+  const std::size_t room = style.rows - 1 > taken ? style.rows - 1 - taken : 0;
+  const std::size_t kept_for_events =
+      low ? 0 : std::min<std::size_t>(status.events.size(), room / 3);
+  const std::size_t stages = std::max<std::size_t>(status.stages.size(), 1);
+  const std::size_t of_stages = room - std::min(room, kept_for_events + status.boundaries.size());
+  std::vector<std::string> middle;
+  for (const StageStatus& stage : status.stages)
+    for (std::string& line :
+         stage_lines(stage, painter, std::max<std::size_t>(of_stages / stages, 1)))
+      middle.push_back(std::move(line));
+  const std::size_t stage_room = std::min(middle.size(), room - kept_for_events);
+  add_limited(lines, middle, stage_room);
+  std::vector<std::string> boundaries;
+  for (const BoundaryStatus& boundary : status.boundaries)
+    boundaries.push_back(boundary_line(boundary, painter));
+  const std::size_t boundary_room =
+      std::min(boundaries.size(), room - kept_for_events - stage_room);
+  add_limited(lines, boundaries, boundary_room);
+  for (std::string& line : event_lines(status, painter, room - stage_room - boundary_room))
+    lines.push_back(std::move(line));
+  lines.insert(lines.end(), last.begin(), last.end());
   for (std::string& line : lines) line = cut_columns(line, style.columns);
   if (lines.size() > style.rows - 1) lines.resize(style.rows - 1);
   return lines;
@@ -227,6 +299,13 @@ LiveScreen::~LiveScreen() {
 // One write a frame, between the marks of a synchronized update: no half-drawn frame is shown.
 void LiveScreen::draw(const std::vector<std::string>& lines) {
   std::string out = "\x1b[?2026h";
+  const ScreenStyle now = terminal_style();
+  const std::pair size(now.columns, now.rows);
+  // A terminal of another size has moved the lines that it had.
+  if (std::exchange(size_, size) != size && drawn_lines_ > 0) {
+    out += "\x1b[2J\x1b[H";
+    drawn_lines_ = 0;
+  }
   if (drawn_lines_ > 0) out += fmt::format("\x1b[{}A", drawn_lines_);
   out += '\r';
   for (const std::string& line : lines) out += line + "\x1b[K\n";

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/protocol/run_status.h"
@@ -35,6 +36,7 @@ class LiveScreen {
 
  private:
   std::size_t drawn_lines_ = 0;
+  std::pair<std::size_t, std::size_t> size_;  // of the terminal: columns, rows
 };
 
 }  // namespace swarmline

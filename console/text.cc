@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "console/words.h"
+
 namespace swarmline {
 namespace {
 
@@ -98,6 +100,29 @@ std::size_t display_columns(std::string_view text) {
     at += length;
   }
   return columns;
+}
+
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::vector<std::string> wrap_columns(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
+    const std::string cut = cut_columns(word, columns);
+    const std::size_t room = lines.empty() ? 0 : columns - display_columns(lines.back());
+    if (!lines.empty() && display_columns(cut) + 1 <= room) {
+      lines.back() += " " + cut;
+    } else {
+      lines.push_back(cut);
+    }
+  }
+  return lines;
 }
 
 std::string cut_columns(std::string_view text, std::size_t columns) {

@@ -13,6 +13,8 @@
 #include "engine/config/load.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
+#include "node/summary.h"
+#include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(200);
 // A coordinator that reads a checkpoint is asked so often whether it is done.
 constexpr Duration kBeginningLook = std::chrono::milliseconds(10);
+constexpr Duration kProgressPeriod = std::chrono::seconds(10);  // between lines on how far it is
 constexpr int kInviteLookupsMax = 1024;  // that wait; the next may come again
 
 std::string make_run_id(const RunConfig& config, const Runtime& runtime) {
@@ -261,6 +264,19 @@ void CoordinatorNode::look_whether_it_takes_peers(const Address& bound) {
   if (auto written = folder_.write_address(bound); !written)
     return finish(std::unexpected(std::move(written).error()));
   if (handlers_.on_listening) handlers_.on_listening(bound, *join);
+  tell_progress();
+}
+
+// A line now and then, so that whoever looks at its output sees that it trains.
+void CoordinatorNode::tell_progress() {
+  runtime_.cancel(progress_);
+  progress_ = runtime_.call_after(kProgressPeriod, guard_.wrap([this] {
+    if (over_ || !coordinator_) return;
+    const auto status = parse_status(coordinator_->status_json());
+    if (status && status->step != std::exchange(told_step_, status->step))
+      log(LogLevel::kInfo, "{}", plain_line(*status));
+    tell_progress();
+  }));
 }
 
 // By the address alone, where only this machine reaches it, or its user wants no keys.

@@ -88,6 +88,7 @@ class CoordinatorNode {
   Result<std::string> way_to_join(const Address& bound);
   Result<void> lead();
   void look_whether_it_takes_peers(const Address& bound);
+  void tell_progress();
   void step_down(const std::string& why);
   void coordinator_finished(RunOutcome outcome);
   void finish(Result<RunOutcome> outcome);
@@ -114,6 +115,8 @@ class CoordinatorNode {
   CpuDevice reader_;
   FolderSource source_;
   std::optional<Coordinator> coordinator_;
+  TimerId progress_;
+  std::uint64_t told_step_ = 0;
   bool nothing_to_do_ = false;  // the run had been finished
   bool stop_asked_ = false;
   bool over_ = false;

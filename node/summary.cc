@@ -9,6 +9,8 @@
 namespace swarmline {
 namespace {
 
+constexpr std::size_t kEventsOfTheDead = 5;
+
 std::string nats(std::optional<double> value) {
   return value ? fmt::format("{:.4f}", *value) : "-";
 }
@@ -60,7 +62,27 @@ std::string hints(const RunFolder& folder) {
       "  swarmline launch {0}/config.toml --reference\n"
       "  swarmline checkpoint diff {0} {0}-reference\n"
       "      the same run in one process, and how far the two models are apart\n",
-      folder.path());
+      shell_word(folder.path()));
+}
+
+std::string layers_of(const StageStatus& stage) {
+  return stage.last_layer > stage.first_layer + 1
+             ? fmt::format("layers {} to {}", stage.first_layer, stage.last_layer - 1)
+             : fmt::format("layer {}", stage.first_layer);
+}
+
+// What happened last tells why.
+std::string describe_dead(const RunStatus& status) {
+  std::string out = fmt::format("{}: {}\n", status.run, status.sentence);
+  if (status.loss) out += fmt::format("  loss {} in its last step\n", nats(status.loss));
+  const std::size_t shown = std::min(kEventsOfTheDead, status.events.size());
+  for (std::size_t i = status.events.size() - shown; i < status.events.size(); ++i) {
+    const EventStatus& event = status.events[i];
+    out += fmt::format("  {} before  {}: {}\n",
+                       human_seconds(status.wall_seconds - event.wall_seconds), event.kind,
+                       event.detail);
+  }
+  return out;
 }
 
 }  // namespace
@@ -114,15 +136,17 @@ std::string describe_start(RunStart start, const RunFolder& folder, const RunCon
 }
 
 std::string describe(const RunStatus& status) {
+  if (status.state == "died") return describe_dead(status);
   std::string out =
       fmt::format("{}: {}{}\n  {}\n", status.run, status.state,
                   status.sentence.empty() ? "" : " (" + status.sentence + ")", plain_line(status));
-  if (status.era > 0) out += fmt::format("  {}\n", status.era_sentence);
+  if (const std::size_t missing = status.missing(); missing > 0 && !status.over())
+    out += fmt::format("  {} of {} peers are here\n", status.wanted() - missing, status.wanted());
+  if (!status.era_sentence.empty()) out += fmt::format("  {}\n", status.era_sentence);
   if (!status.journal.empty()) out += fmt::format("  {}\n", status.journal);
   if (!status.refused.empty() && !status.over()) out += fmt::format("  {}\n", status.refused);
   for (const StageStatus& stage : status.stages) {
-    out += fmt::format("  stage {}  layers [{}, {})\n", stage.stage, stage.first_layer,
-                       stage.last_layer);
+    out += fmt::format("  stage {}  {}\n", stage.stage, layers_of(stage));
     for (const PeerStatus& peer : stage.peers) {
       out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}\n",
                          peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,

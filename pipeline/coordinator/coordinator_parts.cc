@@ -180,6 +180,7 @@ StatusSources CoordinatorParts::status_sources() const {
           .identity = identity,
           .life = life,
           .writer = writer,
+          .events = events,
           .sequence = sequence,
           .stats = stats,
           .refusals = refusals,

@@ -16,8 +16,6 @@ namespace swarmline {
 
 namespace {
 
-constexpr int kInterrupted = 130;
-
 // "step-100": what a checkpoint's path ends with.
 std::uint64_t version_in(const std::string& checkpoint) {
   std::uint64_t version = 0;
@@ -294,7 +292,7 @@ void Settling::request_stop(bool now) {
   if (now) end_without_journal();
   if (p.life.is_over()) return settle();
   if (now) {
-    end(kInterrupted, "interrupted");
+    end(kExitOfInterrupted, "interrupted");
   } else if (p.life.is<life::RollingBack>()) {
     end(0, "stopped before the run went back to a checkpoint");
   } else if (p.life.is<life::Forming>()) {
@@ -326,7 +324,7 @@ void Settling::end(int exit_code, const std::string& sentence) {
   farewell_after_ = p.journal.progress().given;
   tell_the_end();
   // Whoever interrupts it does not wait for a disk that is full.
-  if (exit_code == kInterrupted)
+  if (exit_code == kExitOfInterrupted)
     p.alarms.after(knobs().last_record_time, [this] { end_without_journal(); });
 }
 

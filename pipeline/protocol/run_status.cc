@@ -1,5 +1,6 @@
 #include "pipeline/protocol/run_status.h"
 
+#include <algorithm>
 #include <concepts>
 #include <type_traits>
 #include <utility>
@@ -48,6 +49,12 @@ void each_member(Some<StageStatus> auto& stage, const auto& member) {
   member("shadows", stage.shadows);
 }
 
+void each_member(Some<EventStatus> auto& event, const auto& member) {
+  member("wall_seconds", event.wall_seconds);
+  member("kind", event.kind);
+  member("detail", event.detail);
+}
+
 void each_member(Some<RelayStatus> auto& relay, const auto& member) {
   member("name", relay.name);
   member("address", relay.address);
@@ -84,6 +91,8 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("era_sentence", status.era_sentence);
   member("journal", status.journal);
   member("refused", status.refused);
+  member("wall_seconds", status.wall_seconds);
+  member("events", status.events);
   member("loss", status.loss);
   member("held_out_loss", status.held_out_loss);
   member("unigram_entropy", status.unigram_entropy);
@@ -173,6 +182,28 @@ void drop_zero(std::optional<double>& entropy) {
 std::size_t RunStatus::peers() const {
   std::size_t sum = 0;
   for (const StageStatus& stage : stages) sum += stage.peers.size();
+  return sum;
+}
+
+bool RunStatus::over() const {
+  return state == "done" || state == "failed" || state == "stopped" || state == "died";
+}
+
+std::size_t RunStatus::wanted() const {
+  std::size_t sum = 0;
+  for (const StageStatus& stage : stages) sum += stage.wanted;
+  return sum;
+}
+
+std::size_t RunStatus::missing() const {
+  std::size_t sum = 0;
+  for (const StageStatus& stage : stages) {
+    const auto here =
+        static_cast<std::uint64_t>(std::ranges::count_if(stage.peers, [](const PeerStatus& peer) {
+          return peer.state != "lost" && peer.state != "away";
+        }));
+    sum += stage.wanted - std::min(stage.wanted, here);
+  }
   return sum;
 }
 

@@ -42,6 +42,12 @@ struct StageStatus {
   std::vector<ShadowStatus> shadows;
 };
 
+struct EventStatus {        // something that happened, as in log.jsonl
+  double wall_seconds = 0;  // since 1970
+  std::string kind;
+  std::string detail;
+};
+
 struct RelayStatus {  // that passes on links between peers
   std::string name;
   std::string address;
@@ -68,16 +74,20 @@ struct BoundaryStatus {
 
 struct RunStatus {
   std::string run;
-  std::string state;  // waiting training evaluating draining checkpointing done failed
+  // waiting training evaluating draining checkpointing collecting done stopped failed, or died:
+  // nobody coordinates it, and it was not ended (read from what is left of it)
+  std::string state;
   std::string sentence;
   std::uint64_t step = 0;
   std::uint64_t steps = 0;
   std::uint64_t version = 0;
-  std::uint64_t era = 0;       // raised each time the run goes back to a checkpoint
-  std::string era_sentence;    // where the newest began, and why
-  std::string journal;         // why what is decided waits to be written down; empty: it does not
-  std::string refused;         // who was refused last, and why; empty: nobody
-  std::optional<double> loss;  // nats per token, as are the following
+  std::uint64_t era = 0;     // raised each time the run goes back to a checkpoint
+  std::string era_sentence;  // where the newest began, and why
+  std::string journal;       // why what is decided waits to be written down; empty: it does not
+  std::string refused;       // who was refused last, and why; empty: nobody
+  double wall_seconds = 0;   // when this was said; since 1970
+  std::vector<EventStatus> events;  // the newest, oldest first
+  std::optional<double> loss;       // nats per token, as are the following
   std::optional<double> held_out_loss;
   std::optional<double> unigram_entropy;
   std::optional<double> bigram_entropy;
@@ -98,7 +108,9 @@ struct RunStatus {
   std::vector<double> losses;          // the last ones, oldest first
 
   std::size_t peers() const;  // seated in any stage
-  bool over() const { return state == "done" || state == "failed"; }
+  std::size_t wanted() const;
+  std::size_t missing() const;  // that the stages lack to what they want
+  bool over() const;
 };
 
 Result<RunStatus> parse_status(std::string_view json);

@@ -24,11 +24,11 @@ TEST(RunLifecycle, BeginsFormingAndEndsWithItsSentence) {
   EXPECT_EQ(life.sentence(), "finished 8 steps");
 }
 
-TEST(RunLifecycle, AnInterruptedRunShowsWhereItWas) {
+TEST(RunLifecycle, AnInterruptedRunIsShownAsStopped) {
   RunLifecycle life;
   life.move_to(life::Training{});
   life.move_to(life::Ended{.exit_code = 130, .sentence = "interrupted"});
-  EXPECT_EQ(life.shown(), "training");
+  EXPECT_EQ(life.shown(), "stopped");
 }
 
 TEST(RunLifecycle, NothingFollowsAnEnd) {

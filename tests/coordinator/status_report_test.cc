@@ -17,6 +17,7 @@ class Status : public ::testing::Test {
                       .identity = identity,
                       .life = bench.life,
                       .writer = bench.writer,
+                      .events = bench.events,
                       .sequence = bench.sequence,
                       .stats = stats,
                       .refusals = refusals,

@@ -80,12 +80,12 @@ TEST(Screen, FitsEveryTerminal) {
   }
 }
 
-// A line that is too long loses peers, not their number, nor the shadows.
+// Where there is one line, it loses peers, not their number, nor the shadows.
 TEST(Screen, CountsPeersThatHaveNoRoom) {
   RunStatus status = busy_status(1, 20);
   status.stages[0].shadows = {{.state = "ready"}, {.state = "fetching"}};
   const auto stage_of = [&](std::size_t columns) {
-    const ScreenStyle style{.columns = columns, .rows = 24, .color = false, .utf8 = false};
+    const ScreenStyle style{.columns = columns, .rows = 8, .color = false, .utf8 = false};
     for (const std::string& line : render_screen(status, "", style))
       if (line.starts_with("stage 0")) return line;
     return std::string();
@@ -110,6 +110,88 @@ TEST(Screen, WithoutColorAndUtf8IsPlainAscii) {
   for (const std::string& line : render_screen(busy_status(4, 2), "note", style)) {
     for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
   }
+}
+
+TEST(Screen, SaysWhatHappenedAndHowLongAgo) {
+  RunStatus status = busy_status(2, 2);
+  status.wall_seconds = 1000;
+  for (int i = 0; i < 12; ++i)
+    status.events.push_back({.wall_seconds = 900.0 + i, .kind = "checkpoint", .detail = "c"});
+  status.events.push_back({.wall_seconds = 988,
+                           .kind = "peer_lost",
+                           .detail = "peer 3 (stage 1, incarnation 1): closed by the other end"});
+  for (const std::size_t rows : {24U, 60U}) {
+    const auto lines = render_screen(status, "note", {.columns = 90, .rows = rows, .color = false});
+    EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
+      return line ==
+             "  12s ago  peer lost: peer 3 (stage 1, incarnation 1): closed by the other end";
+    })) << rows;
+  }
+  const auto all = render_screen(status, "note", {.columns = 90, .rows = 60, .color = false});
+  EXPECT_EQ(
+      std::ranges::count_if(all, [](const std::string& line) { return line.contains(" ago  "); }),
+      13);
+}
+
+TEST(Screen, TellsTheDeadFromTheLivingWithoutColour) {
+  RunStatus status = busy_status(1, 3);
+  status.stages[0].peers[1].state = "lost";
+  status.stages[0].peers[2].state = "joining";
+  status.stages[0].peers[2].name.clear();
+  const auto line = [&](bool utf8) {
+    for (const std::string& line :
+         render_screen(status, "", {.columns = 100, .rows = 24, .color = false, .utf8 = utf8}))
+      if (line.starts_with("stage 0")) return line;
+    return std::string();
+  };
+  EXPECT_TRUE(line(false).ends_with("* peer-0 0 %  x peer-1 lost  o peer 2 joining"))
+      << line(false);
+  EXPECT_TRUE(line(true).ends_with("● peer-0 0 %  ✗ peer-1 lost  ○ peer 2 joining")) << line(true);
+}
+
+// Seven peers a stage have room on a common terminal.
+TEST(Screen, UsesTheLinesThereAreForPeers) {
+  const RunStatus status = busy_status(2, 7);
+  std::string all;
+  for (const std::string& line : render_screen(status, "", {.columns = 80, .rows = 24}))
+    all += line + "\n";
+  EXPECT_FALSE(all.contains("more")) << all;
+  EXPECT_TRUE(all.contains("peer-6")) << all;
+}
+
+TEST(Screen, OnALowTerminalStagesStayAndLessMattersGoes) {
+  std::string all;
+  for (const std::string& line :
+       render_screen(busy_status(3, 2), "note", {.columns = 40, .rows = 10, .color = false}))
+    all += line + "\n";
+  for (const char* part : {"step 143", "stage 0", "stage 2", "note"})
+    EXPECT_TRUE(all.contains(part)) << part << "\n" << all;
+  EXPECT_FALSE(all.contains("entropy")) << all;
+}
+
+TEST(Screen, SaysHowManyPeersAreMissing) {
+  RunStatus status = busy_status(2, 1);
+  status.state = "waiting";
+  for (StageStatus& stage : status.stages) stage.wanted = 2;
+  status.stages[1].peers[0].state = "lost";
+  std::string all;
+  for (const std::string& line : render_screen(status, "", {})) all += line + "\n";
+  EXPECT_TRUE(all.contains("1 of 4 peers are here")) << all;
+  EXPECT_TRUE(describe(status).contains("1 of 4 peers are here")) << describe(status);
+}
+
+// What matters in it stands at its end.
+TEST(Screen, BreaksALongSentenceInsteadOfCuttingIt) {
+  RunStatus status = busy_status(2, 2);
+  status.sentence.clear();
+  status.era_sentence =
+      "era 1 begins with version 0 (the initial parameters): peer 2 \"b\" of stage 1 was lost: "
+      "nothing was heard from it for 7.8 s; steps 0 to 144 are computed again";
+  std::string all;
+  for (const std::string& line :
+       render_screen(status, "", {.columns = 80, .rows = 24, .color = false}))
+    all += line + "\n";
+  EXPECT_TRUE(all.contains("steps 0 to 144")) << all;
 }
 
 }  // namespace

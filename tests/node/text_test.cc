@@ -41,6 +41,20 @@ TEST(Text, ProgressBarFills) {
   EXPECT_EQ(progress_bar(7, 4, true), "━━━━");
 }
 
+TEST(Text, LinesAreBrokenBetweenWords) {
+  EXPECT_EQ(wrap_columns("one two three", 7), (std::vector<std::string>{"one two", "three"}));
+  EXPECT_EQ(wrap_columns("one two three", 6), (std::vector<std::string>{"one", "two", "three"}));
+  EXPECT_EQ(wrap_columns("abcdefgh ij", 4), (std::vector<std::string>{"abcd", "ij"}));
+  EXPECT_TRUE(wrap_columns("  ", 4).empty());
+}
+
+TEST(Text, AWordForAShellIsQuotedWhereItMustBe) {
+  EXPECT_EQ(shell_word("runs/a-1.toml"), "runs/a-1.toml");
+  EXPECT_EQ(shell_word("my runs/a"), "'my runs/a'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
 TEST(Text, ColumnsLeaveEscapeSequencesOut) {
   const std::string text = "\x1b[32m●\x1b[0m peer";
   EXPECT_EQ(display_columns(text), 6U);

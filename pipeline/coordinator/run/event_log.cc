@@ -26,6 +26,8 @@ std::string EventLog::recorded(const std::string& kind, const std::string& detai
   line.detail = detail;
   line.wall_seconds = runtime_.wall_seconds();
   journal_.record_event(line.wall_seconds, kind, detail);
+  newest_.push_back({.wall_seconds = line.wall_seconds, .kind = kind, .detail = detail});
+  if (newest_.size() > kNewestKept) newest_.pop_front();
   return to_json_line(line);
 }
 

@@ -4,7 +4,7 @@
 //              messages are sent; the process's log has an event at once.
 //   Ownership: runtime, journal and the line's taker outlive it. Thread: control thread.
 //   Errors:    of a journal that can't be written for long some events have no row.
-//   Bounds:    lines wait as long as the messages beside them.
+//   Bounds:    lines wait as long as the messages beside them; kNewestKept events are kept.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,15 @@
 
 #include "base/log.h"
 #include "engine/runtime/runtime.h"
+#include "engine/store/journal.h"
 #include "pipeline/coordinator/run/run_journal.h"
 
 namespace swarmline {
 
 class EventLog {
  public:
+  static constexpr std::size_t kNewestKept = 16;  // for who asks how the run is doing
+
   using TakeLine = std::function<void(const std::string&)>;
 
   // `take_line`: one JSON object a line; may be empty.
@@ -31,6 +34,7 @@ class EventLog {
   bool takes_lines() const { return take_line_ != nullptr; }
   void line(const std::string& json);  // of a step or an evaluation
   void flush();                        // as far as the journal is durable
+  const std::deque<EventRecord>& newest() const { return newest_; }  // oldest first
   double wall_seconds() const { return runtime_.wall_seconds(); }
 
  private:
@@ -44,6 +48,7 @@ class EventLog {
   RunJournal& journal_;
   TakeLine take_line_;
   std::deque<Line> lines_;
+  std::deque<EventRecord> newest_;
 };
 
 }  // namespace swarmline

@@ -63,6 +63,7 @@ void RunLifecycle::move_to(State next) {
   if (const auto* ended = std::get_if<life::Ended>(&state_)) {
     if (ended->exit_code == 0) shown_ = "done";
     if (ended->exit_code == 1) shown_ = "failed";
+    if (ended->exit_code == kExitOfInterrupted) shown_ = "stopped";
   }
 }
 

@@ -15,6 +15,8 @@
 
 namespace swarmline {
 
+inline constexpr int kExitOfInterrupted = 130;  // of an end that its user did not wait for
+
 namespace life {
 struct Forming {};     // an era has begun: it waits for a peer at each stage
 struct Recovering {};  // begun again on its journal: it hears what its peers hold

@@ -6,10 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
+
 namespace swarmline {
 
 namespace {
 
+constexpr std::size_t kEventBytesMax = 400;                 // of its sentence
 constexpr Duration kJournalSlow = std::chrono::seconds(2);  // people need not know of less
 
 const char* name_of(MemberState state) {
@@ -119,6 +122,11 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.era_sentence = era_sentence;
   status.journal = journal_sentence(run.writer, now);
   status.refused = run.refusals.newest();
+  status.wall_seconds = run.events.wall_seconds();
+  for (const EventRecord& event : run.events.newest())
+    status.events.push_back({.wall_seconds = event.wall_seconds,
+                             .kind = event.kind,
+                             .detail = printable(event.detail, kEventBytesMax)});
   if (!run.stats.losses().empty()) status.loss = run.stats.last_loss();
   if (run.stats.held_out_loss() >= 0) status.held_out_loss = run.stats.held_out_loss();
   status.unigram_entropy = run.shape.options.unigram_entropy;

@@ -10,6 +10,7 @@
 #include "pipeline/coordinator/members/refusals.h"
 #include "pipeline/coordinator/members/relay_desk.h"
 #include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/journal_writer.h"
 #include "pipeline/coordinator/run/run_identity.h"
 #include "pipeline/coordinator/run/run_lifecycle.h"
@@ -28,6 +29,7 @@ struct StatusSources {  // what it is read from
   const RunIdentity& identity;
   const RunLifecycle& life;
   const JournalWriter& writer;
+  const EventLog& events;
   const RunSequence& sequence;
   const RunStats& stats;
   const Refusals& refusals;
