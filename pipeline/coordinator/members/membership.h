@@ -56,6 +56,8 @@ struct Member {
 
 // For people.
 std::string name_of(const Member& member);
+// What the journal says of its seat.
+SeatRecord record_of(const Member& member, std::string state);
 
 class Membership {
  public:
