@@ -9,6 +9,7 @@
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/common/peer_links.h"
 #include "sim/doors/sim_network.h"
+#include "sim/doors/sim_relay.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/harness/mark_expected.h"
 
@@ -211,6 +212,32 @@ TEST_F(Dialling, ACallThatComesLateLeavesTheYoungLinkAlone) {
   runtime_.run_for(1s);
   EXPECT_EQ(a_.heard.size(), 2U);
   EXPECT_TRUE(a_.lost.empty() && b_.lost.empty());
+}
+
+TEST_F(Dialling, WhatGoesOverARelayIsCountedApart) {
+  const std::string ticket(kRelayTicketBytes, 't');
+  SimRelay relay(network_, 9, {});
+  const Meeting meeting{.relay = *relay.listen({"sim", 0}), .ticket = ticket, .dials = true};
+  ASSERT_TRUE(relay.expect(ticket));
+  a_.links->meet(b_.seat, meeting);
+  b_.links->meet(a_.seat, {.relay = meeting.relay, .ticket = ticket, .dials = false});
+  runtime_.run_for(1s);
+  ASSERT_TRUE(a_.links->is_relayed(b_.seat));
+  ASSERT_TRUE(b_.links->is_relayed(a_.seat));
+  EXPECT_EQ(a_.links->relayed_links(), 1U);
+  credit(b_, a_);
+  runtime_.run_for(1s);
+  const std::uint64_t bytes = b_.links->relayed_bytes_sent();
+  EXPECT_GT(bytes, 0U);
+  EXPECT_EQ(bytes, b_.links->bytes_sent()) << "there is no other link";
+  network_.cut(1, 2);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.links->relayed_links(), 0U);
+  EXPECT_EQ(b_.links->relayed_bytes_sent(), bytes) << "they stay counted";
+  credit(b_, a_);
+  runtime_.run_for(10s);
+  EXPECT_EQ(b_.links->relayed_bytes_sent(), bytes) << "directly";
+  EXPECT_GT(b_.links->bytes_sent(), bytes);
 }
 
 TEST_F(Dialling, NobodyDialsForASeatThatIsOver) {

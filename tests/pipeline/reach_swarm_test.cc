@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "pipeline/protocol/run_status.h"
 #include "pipeline/relay/relay_role.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/doors/sim_relay.h"
@@ -86,7 +87,8 @@ struct RelayNodeInSim {
 constexpr SimNodeId kRelayNode = 5000;
 
 TEST_P(ReachSwarm, TwoBehindDoorsMeetAtARelay) {
-  const RunConfig config = small_run({2, 2, 2}, 0);
+  RunConfig config = small_run({2, 2, 2}, 0);
+  config.net.heartbeat_seconds = 0.01;
   Swarm swarm(swarm_of(config, make_fake_model));
   RelayNodeInSim relay(swarm, kRelayNode);
   shut(swarm, {0, 1, 2, 3, 4, 5});
@@ -95,6 +97,14 @@ TEST_P(ReachSwarm, TwoBehindDoorsMeetAtARelay) {
   EXPECT_EQ(events(swarm, "relay_joined"), 1U);
   EXPECT_GE(relay.door.counters().links_ever, 8U);
   EXPECT_EQ(relay.ended, 0) << "the end of the run is its own";
+  // What each peer has sent over it, as its last heartbeat said.
+  const auto status = parse_status(swarm.cluster().coordinator().status_json());
+  ASSERT_TRUE(status) << status.error().what;
+  for (const StageStatus& stage : status->stages)
+    for (const PeerStatus& peer : stage.peers) {
+      EXPECT_GT(peer.relayed_bytes, 1000U) << peer.peer;
+      EXPECT_GE(peer.relayed_links, 1U) << peer.peer;
+    }
 }
 
 TEST_P(ReachSwarm, ARelayThatIsLostIsReplacedByAnother) {

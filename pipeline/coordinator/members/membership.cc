@@ -223,6 +223,8 @@ void Membership::heartbeat(const wire::Heartbeat& beat) {
   Member& member = members_.at(seat.peer);
   member.in_flight = beat.in_flight();
   member.busy_ns = beat.busy_ns();
+  member.relayed_links = beat.relayed_links();
+  member.relayed_bytes = beat.relayed_bytes();
 }
 
 void Membership::fence(const Seat& seat) {

@@ -140,7 +140,7 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
   link.since = runtime_.now();
   if (replaced) {
     SWARMLINE_MARK("links.replaced");
-    bytes_of_closed_links_ += replaced->counters().bytes_sent;
+    count_closed(*replaced);
     replaced->close();
     if (handlers_.on_replaced) handlers_.on_replaced(*from);
   }
@@ -284,7 +284,7 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
   auto it = links.find(peer.peer);
   if (it == links.end() || it->second.connection.get() != connection || it->second.seat != peer)
     return;
-  if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
+  if (connection) count_closed(*connection);
   if (&links == &dialled_) dials_.ended(peer.peer, runtime_.now() - it->second.since);
   links.erase(it);
   handlers_.on_lost(peer, error);
@@ -293,7 +293,7 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
 void PeerLinks::forget(std::map<PeerId, Link>& links, PeerId peer) {
   auto link = links.extract(peer);
   if (link.empty()) return;
-  bytes_of_closed_links_ += link.mapped().connection->counters().bytes_sent;
+  count_closed(*link.mapped().connection);
   link.mapped().connection->close();
 }
 
@@ -332,6 +332,38 @@ std::uint64_t PeerLinks::bytes_sent() const {
   std::uint64_t bytes = bytes_of_closed_links_;
   for (const auto* links : {&dialled_, &accepted_})
     for (const auto& [peer, link] : *links) bytes += link.connection->counters().bytes_sent;
+  return bytes;
+}
+
+void PeerLinks::count_closed(const Connection& connection) {
+  const std::uint64_t bytes = connection.counters().bytes_sent;
+  bytes_of_closed_links_ += bytes;
+  if (connection.is_relayed()) relayed_bytes_of_closed_links_ += bytes;
+}
+
+const PeerLinks::Link* PeerLinks::link_to(PeerId peer) const {
+  for (const auto* links : {&dialled_, &accepted_})
+    if (const auto it = links->find(peer); it != links->end()) return &it->second;
+  return nullptr;
+}
+
+bool PeerLinks::is_relayed(const Seat& to) const {
+  const Link* const link = link_to(to.peer);
+  return link != nullptr && link->connection->is_relayed();
+}
+
+std::uint32_t PeerLinks::relayed_links() const {
+  std::uint32_t count = 0;
+  for (const auto* links : {&dialled_, &accepted_})
+    for (const auto& [peer, link] : *links) count += link.connection->is_relayed() ? 1 : 0;
+  return count;
+}
+
+std::uint64_t PeerLinks::relayed_bytes_sent() const {
+  std::uint64_t bytes = relayed_bytes_of_closed_links_;
+  for (const auto* links : {&dialled_, &accepted_})
+    for (const auto& [peer, link] : *links)
+      if (link.connection->is_relayed()) bytes += link.connection->counters().bytes_sent;
   return bytes;
 }
 

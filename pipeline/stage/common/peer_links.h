@@ -88,6 +88,10 @@ class PeerLinks {
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
   std::uint64_t unsent_bytes(const Seat& to) const;
+  // Over a relay goes what is sent to that peer; all that is, and was.
+  bool is_relayed(const Seat& to) const;
+  std::uint32_t relayed_links() const;
+  std::uint64_t relayed_bytes_sent() const;
 
  private:
   struct Link {
@@ -107,6 +111,8 @@ class PeerLinks {
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
+  const Link* link_to(PeerId peer) const;  // that serves; null: none
+  void count_closed(const Connection& connection);
   Frame hello_for(const Seat& to) const;
   void forget_addresses();
   bool fenced(const Seat& seat) const;
@@ -130,6 +136,7 @@ class PeerLinks {
   std::uint64_t rejected_links_ = 0;
   LineRate rejected_lines_;
   std::uint64_t bytes_of_closed_links_ = 0;
+  std::uint64_t relayed_bytes_of_closed_links_ = 0;
   bool closed_ = false;  // for good
   CallbackGuard guard_;  // callbacks of a network may outlive this object
 };

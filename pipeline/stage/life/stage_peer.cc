@@ -190,6 +190,8 @@ wire::Heartbeat StagePeer::Impl::heartbeat() const {
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
   beat.set_moved_bytes(moved_bytes_);
+  beat.set_relayed_links(links_.relayed_links());
+  beat.set_relayed_bytes(links_.relayed_bytes_sent());
   return beat;
 }
 
@@ -255,6 +257,8 @@ Result<void> StagePeer::Impl::hand_to_stage(const Seat& from, const Frame& frame
 void StagePeer::Impl::log_metrics() {
   metrics_.gauge("swarmline_rejected_links").set(static_cast<double>(links_.rejected_links()));
   metrics_.gauge("swarmline_link_bytes_sent").set(static_cast<double>(links_.bytes_sent()));
+  metrics_.gauge("swarmline_relayed_bytes_sent")
+      .set(static_cast<double>(links_.relayed_bytes_sent()));
   metrics_.gauge("swarmline_device_busy_seconds").set(to_seconds(device_.busy_total()));
   log(LogLevel::kInfo, "metrics {}", to_json_line(metrics_.snapshot()));
 }
