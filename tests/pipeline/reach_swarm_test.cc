@@ -1,8 +1,11 @@
 // Swarms some of whose peers take no connections: links are dialled by whichever end can, and the
 // run ends as it would have.
+#include <utility>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/run_status.h"
 #include "pipeline/relay/relay_role.h"
 #include "sim/cluster/fake_stage_model.h"
@@ -136,6 +139,71 @@ TEST_P(ReachSwarm, TwoBehindDoorsWithoutARelayAreSaid) {
   RelayNodeInSim relay(swarm, kRelayNode);
   expect_exact(swarm, config);
 }
+
+// ---- One of the next stage's peers can't be reached from one sender ----
+
+class OneLinkCantBeHad : public testing::TestWithParam<std::pair<bool, bool>> {
+ protected:
+  void block(SimNodeId from, SimNodeId to) {
+    SimNetwork& network = swarm().cluster().network();
+    if (GetParam().first) network.block(from, to);
+    if (GetParam().second) network.block(to, from);
+  }
+  Swarm& swarm() { return swarm_; }
+
+  TurnedKnobs knobs_{[] {
+    Knobs knobs;
+    knobs.connect_timeout = 3s;
+    knobs.call_after = 300ms;
+    knobs.call_time = 2s;
+    return knobs;
+  }()};
+  RunConfig config_ = [] {
+    RunConfig config = small_run({2, 2}, 0);
+    config.run.steps = 150;
+    config.wiring.hop_timeout_seconds = 1;
+    return config;
+  }();
+  Swarm swarm_{swarm_of(config_, make_fake_model)};
+};
+
+// [Each of its microbatches waited for the hop's timeout, and the next one went there again.]
+TEST_P(OneLinkCantBeHad, SoItGetsNothingFromThereAndNothingWaits) {
+  const MarkExpected late("forwarder.did_not_wait_for_a_link");
+  const MarkExpected out("forwarder.left_out");
+  swarm().until_started();
+  const SimNodeId sender = swarm().node(0, 0), shut = swarm().node(1, 0);
+  block(sender, shut);
+  std::uint64_t stalls = 0;
+  swarm().watch([&](SimNodeId, SimNodeId, const Frame& frame) {
+    stalls += kind_of(frame) == MessageKind::kStallReport;
+  });
+  // Until its link has been dialled in vain.
+  ASSERT_TRUE(swarm().until([&] { return swarm().cluster().elapsed() > 5s; }));
+  EXPECT_GT(commits_of(swarm().cluster()), 30U) << history(swarm());
+  EXPECT_EQ(swarm().delivered(MessageKind::kForward, sender, shut), 0U);
+  EXPECT_GT(swarm().delivered(MessageKind::kForward, swarm().node(0, 1), shut), 0U);
+  EXPECT_EQ(stalls, 0U);
+  // It is tried again, and works once the way is free.
+  const MarkExpected back("forwarder.link_is_there_after_all");
+  swarm().cluster().network().unblock(sender, shut);
+  swarm().cluster().network().unblock(shut, sender);
+  const RunOutcome outcome = swarm().end(3600s);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm());
+  EXPECT_GT(swarm().delivered(MessageKind::kForward, sender, shut), 0U);
+  EXPECT_EQ(stalls, 0U);
+  EXPECT_EQ(events(swarm(), "peer_lost"), 0U) << history(swarm());
+  expect_equal(swarm().cluster().parameters(), one_each(config_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, OneLinkCantBeHad,
+                         testing::Values(std::pair(true, true), std::pair(true, false),
+                                         std::pair(false, true)),
+                         [](const auto& ways) {
+                           return !ways.param.second  ? "There"
+                                  : !ways.param.first ? "Back"
+                                                      : "Both";
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Doors, ReachSwarm, testing::Values(SimDoor::kDrops, SimDoor::kRefuses),
                          [](const auto& door) {

@@ -38,6 +38,10 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
                   [this](const Seat& from) {
                     if (stage_) stage_->on_link_replaced(from);
                   },
+              .on_news =
+                  [this](const Seat& peer, LinkNews news) {
+                    if (stage_ && life_.has_seat()) stage_->on_link_news(peer, news);
+                  },
               .ask_for_call = [this](const Seat& beyond) { return ask_for_call(beyond); },
               .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }}),
       link_(runtime, network,
