@@ -38,7 +38,7 @@ class AdmissionTest : public testing::Test {
     phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
     bench_.state().begin(0);
   }
-  Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1) {
+  Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1, Duration over = {}) {
     wire::Forward message;
     *message.mutable_id() = to_wire(attempt(index));
     message.set_rows(bench_.config().batch.microbatch);
@@ -46,8 +46,9 @@ class AdmissionTest : public testing::Test {
     message.set_targets(std::string(bench_.config().batch.microbatch * bench_.spec().sequence *
                                         target_bytes(bench_.spec().shape.vocab),
                                     '\0'));
-    const Frame frame =
+    Frame frame =
         make_frame(MessageKind::kForward, message, {activation(bench_, bench_.context())});
+    frame.received_over = over;
     return admission_.on_forward(bench_.other(), message, frame, {});
   }
 
@@ -202,6 +203,47 @@ TEST_F(ForwarderTest, AMicrobatchThatNobodyTakesFailsOnlyWithACoordinator) {
     }
   }
   EXPECT_EQ(failures_.size(), 1U);
+}
+
+// What came no slower than it was computed is hidden by that: nothing is said of it.
+TEST_F(AdmissionTest, ASlowArrivalIsToldToWhoSentIt) {
+  phases_.activate(kStep);
+  std::uint32_t index = 0;
+  for (const Duration over : {Duration{}, Duration(std::chrono::minutes(1))}) {
+    ASSERT_TRUE(forward(index, 1, over).has_value());
+    const auto done = bench_.sent<wire::ForwardDone>(MessageKind::kForwardDone);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].arrived_ns(), static_cast<std::uint64_t>(over.count()));
+    const TaskPtr task = admission_.find(attempt(index++));
+    task->state = TaskState::kOver;
+    admission_.leave(task);
+  }
+}
+
+TEST(ForwarderLinks, WhatTheyTakeIsTheWirings) {
+  StageBench bench(2, 0, 1);
+  PhaseBook phases;
+  phases.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+  BoundaryTraffic traffic(bench.context(), phases);
+  auto wiring = make_wiring(bench.config(), bench.self());
+  const Wiring& rule = *wiring;
+  Forwarder forwarder(bench.context(), phases, traffic, std::move(wiring), {});
+  forwarder.set_candidates({{.seat = bench.other(), .prior = {}}});
+  const auto link = [&] { return to_seconds(rule.shares().at(0).expected_link); };
+  EXPECT_EQ(link(), 0);
+  wire::ForwardDone done;
+  *done.mutable_id() = to_wire(attempt(1));
+  done.set_service_ns(1'000'000);
+  ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done).has_value());
+  EXPECT_LT(link(), 1e-5) << "it came at once";
+  done.set_arrived_ns(90'000'000);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done));
+  EXPECT_NEAR(link(), 0.09, 1e-4);
+  for (int i = 0; i < 100; ++i)
+    forwarder.on_returned(bench.other(), std::chrono::milliseconds(200));
+  EXPECT_NEAR(link(), 0.2, 1e-4);
+  done.set_arrived_ns(~std::uint64_t{0});  // whatever that is
+  ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done).has_value());
 }
 
 // ---- Who is left out ----------------------------------------------------------------------------

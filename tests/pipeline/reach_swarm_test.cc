@@ -1,6 +1,8 @@
 // Swarms some of whose peers take no connections: links are dialled by whichever end can, and the
 // run ends as it would have.
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,6 +10,8 @@
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/run_status.h"
 #include "pipeline/relay/relay_role.h"
+#include "pipeline/stage/microbatches/next_stage.h"
+#include "pipeline/wiring/wiring.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/doors/sim_relay.h"
 #include "tests/harness/mark_expected.h"
@@ -138,6 +142,56 @@ TEST_P(ReachSwarm, TwoBehindDoorsWithoutARelayAreSaid) {
   EXPECT_LE(swarm.delivered(MessageKind::kCallMe), 60U) << "each two seconds at most";
   RelayNodeInSim relay(swarm, kRelayNode);
   expect_exact(swarm, config);
+}
+
+// ---- What links cost ----
+
+// What the link between the two peers of a run costs, for the wiring of the first.
+double link_seconds(SimDoor door) {
+  RunConfig config = small_run({1, 1}, 0);
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.link.bytes_per_second = 1e6;
+  std::vector<const Wiring*> rules;
+  options.make_wiring = [&](const RunConfig& run, const Seat& self) {
+    auto rule = make_wiring(run, self);
+    if (self.stage.value == 0) rules.push_back(rule.get());
+    return rule;
+  };
+  Swarm swarm(std::move(options));
+  RelayNodeInSim relay(swarm, kRelayNode);
+  for (const std::size_t peer : {0, 1})
+    swarm.cluster().network().set_door(SimCluster::node_of_peer(peer), door);
+  EXPECT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; })) << history(swarm);
+  EXPECT_EQ(rules.size(), 1U);
+  return to_seconds(rules.front()->shares().front().expected_link);
+}
+
+// Of two equal peers: computing takes 12 ms a microbatch, one's link 36 ms.
+TEST(LinkCosts, APeerGetsWhatItsLinkLetsThrough) {
+  RunConfig config = small_run({1, 2}, 0);
+  config.run.steps = 60;
+  constexpr std::uint64_t kCalmSteps = 20;
+  Swarm swarm(swarm_of(config, make_fake_model));
+  swarm.until_started();
+  const SimNodeId sender = swarm.node(0, 0), slow = swarm.node(1, 0), fast = swarm.node(1, 1);
+  constexpr double kActivationBytes = 2 * 4 * 8 * 8;
+  swarm.cluster().network().set_link(
+      sender, slow, {.latency = 1ms, .jitter = {}, .bytes_per_second = kActivationBytes / 36e-3});
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == kCalmSteps; }));
+  const auto sent = [&](SimNodeId to) {
+    return static_cast<double>(swarm.delivered(MessageKind::kForward, sender, to));
+  };
+  const double slow_before = sent(slow), fast_before = sent(fast);
+  swarm.finish();
+  const double to_slow = sent(slow) - slow_before, to_fast = sent(fast) - fast_before;
+  EXPECT_NEAR(to_slow / (to_slow + to_fast), 0.25, 0.05);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+TEST(LinkCosts, OverARelayTheyAreTwiceWhatItTakes) {
+  const double direct = link_seconds(SimDoor::kOpen);
+  EXPECT_GT(direct, 1e-4);
+  EXPECT_NEAR(link_seconds(SimDoor::kRefuses), kRelayCrossings * direct, 1e-6);
 }
 
 // ---- One of the next stage's peers can't be reached from one sender ----

@@ -61,7 +61,6 @@ void Forwarder::send_to(const TaskPtr& task, const Seat& next) {
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   traffic_.send_next(task->next, task->id.microbatch.phase, std::move(frame),
                      task->targets_wire.size());
-  next_.wiring().on_sent(task->next.peer, Duration{});
   begin_leg(task, HopClock::Leg::kForward);
 }
 
@@ -280,6 +279,8 @@ TaskPtr Forwarder::outgoing(const AttemptId& id, const Seat& from) {
 
 Result<void> Forwarder::on_forward_done(const Seat& from, const wire::ForwardDone& message) {
   const AttemptId id = from_wire(message.id());
+  next_.wiring().on_sent(from.peer,
+                         charged(from, Duration(static_cast<std::int64_t>(message.arrived_ns()))));
   next_.wiring().on_forward_done(from.peer,
                                  Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());

@@ -12,6 +12,8 @@
 //   Losses:    what was sent to a lost seat goes to another at once. Of a link that broke nothing
 //              can be counted on, either. What waits for a link that nobody answers on for long, or
 //              that can't be had, goes to another peer, and that one is left out (NextStage).
+//   Links:     what bytes take over the link to a peer, either way, is told to the wiring as it is
+//              measured: the receiver says when an activation came slower than it was computed.
 //   Ownership: owns the candidates of the next stage and the names by which tasks went on. Of a
 //              task it alone writes its way on: `next` to `hop_timer`, but for the output.
 //   Thread:    control thread.
@@ -72,6 +74,8 @@ class Forwarder {
   void on_gradient_arrived(const Seat& from, const AttemptId& id);
   // The task that waits for that gradient; null: none does.
   TaskPtr on_gradient(const Seat& from, const AttemptId& id, Duration service);
+  // So long a gradient took to come.
+  void on_returned(const Seat& from, Duration over);
   void on_credit(const Seat& from);
   // The coordinator passes on that `stalled` sits on a microbatch of ours.
   void on_stall(const Seat& stalled, const AttemptId& id);
@@ -101,6 +105,7 @@ class Forwarder {
   void retry_seeking_after(Duration pause);
   void on_late_link(const Seat& peer);
   void try_link(const Seat& peer);
+  Duration charged(const Seat& from, Duration over) const;
   void supersede(const TaskPtr& task);
   void cancel_at(const Seat& next, const AttemptId& id);
   void begin_leg(const TaskPtr& task, HopClock::Leg leg);

@@ -1,4 +1,4 @@
-// Links and peers that are lost, and links that can't be had.
+// Links and peers that are lost, links that can't be had, and what the others cost.
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +7,12 @@
 #include "pipeline/stage/microbatches/forwarder.h"
 
 namespace swarmline {
+namespace {
+
+constexpr Duration kArrivalMin = std::chrono::nanoseconds(1);
+constexpr Duration kArrivalMax = std::chrono::hours(1);
+
+}  // namespace
 
 // ---- Losses -------------------------------------------------------------------------------------
 
@@ -81,6 +87,18 @@ void Forwarder::try_link(const Seat& peer) {
   if (!next_.pause_over(peer) || context_.links.reach(peer)) return;
   next_.back(peer);
   retry_seeking();
+}
+
+// ---- What links cost ----------------------------------------------------------------------------
+
+void Forwarder::on_returned(const Seat& from, Duration over) {
+  next_.wiring().on_returned(from.peer, charged(from, over));
+}
+
+// What came at once is measured, too; a peer may say what it likes.
+Duration Forwarder::charged(const Seat& from, Duration over) const {
+  const Duration measured = std::clamp<Duration>(over, kArrivalMin, kArrivalMax);
+  return context_.links.is_relayed(from) ? kRelayCrossings * measured : measured;
 }
 
 }  // namespace swarmline
