@@ -135,6 +135,14 @@ std::string describe_start(RunStart start, const RunFolder& folder, const RunCon
   return {};
 }
 
+namespace {
+std::string relayed(const PeerStatus& peer) {
+  if (peer.relayed_links == 0 && peer.relayed_bytes == 0) return {};
+  return fmt::format("  {} links over relays, {:.1f} MB sent", peer.relayed_links,
+                     static_cast<double>(peer.relayed_bytes) * 1e-6);
+}
+}  // namespace
+
 std::string describe(const RunStatus& status) {
   if (status.state == "died") return describe_dead(status);
   std::string out =
@@ -148,9 +156,10 @@ std::string describe(const RunStatus& status) {
   for (const StageStatus& stage : status.stages) {
     out += fmt::format("  stage {}  {}\n", stage.stage, layers_of(stage));
     for (const PeerStatus& peer : stage.peers) {
-      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}\n",
+      out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}{}\n",
                          peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
-                         100 * peer.busy, peer.reach == "no" ? "  takes no connections" : "");
+                         100 * peer.busy, peer.reach == "no" ? "  takes no connections" : "",
+                         relayed(peer));
     }
   }
   for (const RelayStatus& relay : status.relays)

@@ -89,6 +89,8 @@ class Connection {
   virtual std::optional<KeyHash> peer_key() const { return std::nullopt; }
   // What this end's guard took it for (link_guard.h); empty: nobody asked.
   virtual std::string admitted_as() const { return {}; }
+  // Its bytes pass a relay: it was made by Network::meet().
+  virtual bool is_relayed() const { return false; }
   // The host part of this end's address, as the other end sees it where nobody translates it;
   // empty: unknown.
   virtual std::string local_host() const { return {}; }

@@ -37,6 +37,7 @@ std::string to_json(const SeatRecord& seat) {
       .member("address", seat.address)
       .member("state", seat.state)
       .member("key", seat.key)
+      .member("reach", seat.reach)
       .end_object();
   return writer.take();
 }
@@ -216,7 +217,8 @@ class EtcdJournal final : public Journal {
         record.seat.stage = StageId(static_cast<std::uint16_t>(reader.integer("stage")));
         record.address = reader.text("address");
         record.state = reader.text("state");
-        if (reader.has("key")) record.key = reader.text("key");  // format 2 has none
+        if (reader.has("key")) record.key = reader.text("key");        // format 2 has none
+        if (reader.has("reach")) record.reach = reader.text("reach");  // nor format 3 this
         SWARMLINE_TRY(reader.check());
         all.push_back(std::move(record));
       }

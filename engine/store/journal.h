@@ -9,9 +9,9 @@
 //             another program's database.
 //   Bounds:   kJournalBatchMax records a write.
 //   Tables of the SQLite form, for people (docs/formats/journal.md): meta(key, value),
-//   seats(peer, incarnation, stage, address, state, key), commits(number, step, version, loss,
-//   tokens, gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds, era,
-//   updates), events(number, wall_seconds, kind, detail).
+//   seats(peer, incarnation, stage, address, state, key, reach), commits(number, step, version,
+//   loss, tokens, gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds,
+//   era, updates), events(number, wall_seconds, kind, detail).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace swarmline {
 
-inline constexpr int kJournalFormat = 3;
+inline constexpr int kJournalFormat = 4;
 inline constexpr std::size_t kJournalBatchMax = 48;  // etcd takes 128 puts and removals at once
 
 struct CommitRecord {
@@ -52,6 +52,7 @@ struct SeatRecord {
   std::string address;
   std::string state;  // "active", "joining", "left", "fenced"
   std::string key;    // hash of the key that it was given to, in hex; empty: its link had none
+  std::string reach;  // "yes", "no", "elsewhere": whether it takes connections; empty: unknown
 
   bool operator==(const SeatRecord&) const = default;
 };

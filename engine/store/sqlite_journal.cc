@@ -26,7 +26,7 @@ constexpr const char* kSchema = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage INTEGER NOT NULL,
                    address TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL DEFAULT '',
-                   PRIMARY KEY(peer, incarnation));
+                   reach TEXT NOT NULL DEFAULT '', PRIMARY KEY(peer, incarnation));
 CREATE TABLE commits(number INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL,
                      version INTEGER NOT NULL, loss REAL, tokens INTEGER NOT NULL,
                      gradient_norm REAL, clip_scale REAL, learning_rate REAL,
@@ -42,6 +42,10 @@ ALTER TABLE commits ADD COLUMN updates INTEGER NOT NULL DEFAULT 0;
 
 constexpr const char* kFromFormat2 = R"sql(
 ALTER TABLE seats ADD COLUMN key TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr const char* kFromFormat3 = R"sql(
+ALTER TABLE seats ADD COLUMN reach TEXT NOT NULL DEFAULT '';
 )sql";
 
 struct CloseDatabase {
@@ -169,7 +173,7 @@ class SqliteJournal final : public Journal {
 
   Result<std::vector<SeatRecord>> seats() override {
     Statement statement = query(
-        "SELECT peer, incarnation, stage, address, state, key FROM seats "
+        "SELECT peer, incarnation, stage, address, state, key, reach FROM seats "
         "ORDER BY peer, incarnation");
     std::vector<SeatRecord> all;
     for (;;) {
@@ -183,6 +187,7 @@ class SqliteJournal final : public Journal {
       record.address = statement.text(3);
       record.state = statement.text(4);
       record.key = statement.text(5);
+      record.reach = statement.text(6);
       all.push_back(std::move(record));
     }
   }
@@ -245,14 +250,15 @@ class SqliteJournal final : public Journal {
 
   Result<void> put(const SeatRecord& seat) {
     return query(
-               "INSERT OR REPLACE INTO seats(peer, incarnation, stage, address, state, key) "
-               "VALUES(?, ?, ?, ?, ?, ?)")
+               "INSERT OR REPLACE INTO seats(peer, incarnation, stage, address, state, key, reach) "
+               "VALUES(?, ?, ?, ?, ?, ?, ?)")
         .bind(std::uint64_t{seat.seat.peer.value})
         .bind(std::uint64_t{seat.seat.incarnation.value})
         .bind(std::uint64_t{seat.seat.stage.value})
         .bind(seat.address)
         .bind(seat.state)
         .bind(seat.key)
+        .bind(seat.reach)
         .run();
   }
 
@@ -330,8 +336,10 @@ class SqliteJournal final : public Journal {
                       "use the newer swarmline that wrote it, or another run name",
                       path_, *format, kJournalFormat));
     }
-    const std::string to_2 = *format < 2 ? kFromFormat1 : "";
-    return *format < 3 ? define(to_2 + kFromFormat2) : Result<void>();
+    if (*format == std::uint64_t{kJournalFormat}) return {};
+    const std::string to_2 = *format < 2 ? kFromFormat1 : "",
+                      to_3 = *format < 3 ? kFromFormat2 : "";
+    return define(to_2 + to_3 + kFromFormat3);
   }
 
   Result<void> create() {

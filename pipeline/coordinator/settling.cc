@@ -100,10 +100,7 @@ void Settling::end_seat(const SeatLoss& loss) {
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
-  p.journal.record_seat({.seat = loss.seat,
-                         .address = member.address,
-                         .state = ends_process(loss.how) ? "left" : "fenced",
-                         .key = member.key});
+  p.journal.record_seat(record_of(member, ends_process(loss.how) ? "left" : "fenced"));
   tell_end_of_seat(loss, member, takes_followed);
   if (member.state == MemberState::kReady && loss.how == Departure::kLost)
     p.kept_heirs.may_keep(loss.seat);
@@ -263,8 +260,7 @@ void Settling::seat_followers(StageId stage) {
 void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   CoordinatorParts& p = parts_;
   Member& member = p.members.at(seat.peer);
-  p.journal.record_seat(
-      {.seat = seat, .address = member.address, .state = "active", .key = member.key});
+  p.journal.record_seat(record_of(member, "active"));
   p.members.become(seat.peer, MemberState::kReady);
   member.stepped = version;
   p.detector.works_from(seat, p.alarms.now());

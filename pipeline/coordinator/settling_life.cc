@@ -193,8 +193,7 @@ void Settling::dismiss_everybody(const std::string& why) {
     p.members.fence(session->seat);
     p.detector.forget(peer);
     p.sessions.unseat(peer);
-    p.journal.record_seat(
-        {.seat = session->seat, .address = member.address, .state = "fenced", .key = member.key});
+    p.journal.record_seat(record_of(member, "fenced"));
     wire::Fenced fenced;
     *fenced.mutable_seat() = to_wire(session->seat);
     fenced.set_reason(why);

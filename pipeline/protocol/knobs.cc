@@ -85,6 +85,8 @@ constexpr KnobInfo kTable[] = {
     {.name = "call_grace", .duration = &Knobs::call_grace, .low = 0.1, .high = 5},
     {.name = "report_delay", .duration = &Knobs::report_delay, .low = 0.1, .high = 50},
     {.name = "relink_delay", .duration = &Knobs::relink_delay, .low = 0.1, .high = 10},
+    {.name = "left_out_min", .duration = &Knobs::left_out_min, .low = 0.02, .high = 10},
+    {.name = "left_out_max", .duration = &Knobs::left_out_max, .low = 0.02, .high = 2},
     {.name = "hop_late_min", .duration = &Knobs::hop_late_min, .low = 0.05, .high = 10},
     {.name = "hop_owed_max", .count = &Knobs::hop_owed_max, .low = 0.25, .high = 8},
     {.name = "frozen_idle", .duration = &Knobs::frozen_idle, .low = 0.01},

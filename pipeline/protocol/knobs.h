@@ -91,6 +91,8 @@ struct Knobs {
   // ---- Peer: microbatches ----
   Duration report_delay = std::chrono::milliseconds(1);
   Duration relink_delay = std::chrono::milliseconds(100);
+  Duration left_out_min = std::chrono::milliseconds(500);  // whose link can't be had; twice ...
+  Duration left_out_max = std::chrono::seconds(10);        // ... as long each time
   Duration hop_late_min = std::chrono::milliseconds(400);  // before an early second try
   std::uint32_t hop_owed_max = 4;                          // early second tries of one peer
   // ---- Peer: state and results of others ----

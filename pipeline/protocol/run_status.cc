@@ -31,6 +31,8 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("microbatches", peer.microbatches);
   member("share", peer.share);
   member("busy", peer.busy);
+  member("relayed_links", peer.relayed_links);
+  member("relayed_bytes", peer.relayed_bytes);
 }
 
 void each_member(Some<ShadowStatus> auto& shadow, const auto& member) {

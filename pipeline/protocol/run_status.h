@@ -24,6 +24,8 @@ struct PeerStatus {
   double busy = 0;    // of the time, 0..1
   std::uint64_t in_flight = 0;
   std::uint64_t microbatches = 0;
+  std::uint64_t relayed_links = 0;  // to other peers, over relays, now
+  std::uint64_t relayed_bytes = 0;  // sent over such
 };
 
 struct ShadowStatus {  // a peer that follows the stage beside its own

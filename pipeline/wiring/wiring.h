@@ -3,7 +3,7 @@
 // Life of a hop, as the sender tells it:
 //   pick -> on_full                                   refused: charge and room are given back, no
 //   pick until on_credit
-//        -> on_sent -> on_forward_done -> on_backward_done -> on_settled
+//        -> on_sent, on_forward_done -> on_returned, on_backward_done -> on_settled
 // on_settled ends every pick that was not refused, once, however it went (gradient back, re-sent,
 // cancelled, peer lost).
 //   Thread: control thread. No clock: durations are passed in. Events of unknown peers are ignored
@@ -19,6 +19,9 @@
 
 namespace swarmline {
 
+// What passes a relay crosses the network twice.
+inline constexpr int kRelayCrossings = 2;
+
 // What a candidate measured of itself, for one microbatch; zero: unknown.
 struct ServicePrior {
   Duration forward{};
@@ -31,6 +34,7 @@ struct PeerShare {
   std::uint64_t picks = 0;      // not counting refused ones
   Duration expected_forward{};  // service of one microbatch as this sender expects it
   Duration expected_backward{};
+  Duration expected_link{};  // the longer of the two ways; zero: not measured
   std::uint32_t in_flight = 0;
   bool banned = false;
   bool full = false;
@@ -55,9 +59,11 @@ class Wiring {
     return pick(microbatch, exclude);
   }
 
-  // `link`: how long this microbatch's bytes occupied the link (bytes over bandwidth); zero: not
-  // measured.
+  // `link`: how long this microbatch's bytes occupied the link (bytes over bandwidth), said once
+  // that is known, and times kRelayCrossings where they pass a relay; zero: not measured.
   virtual void on_sent(PeerId peer, Duration link) = 0;
+  // The same of its gradient's bytes, which come the other way.
+  virtual void on_returned(PeerId /*peer*/, Duration /*link*/) {}
   // `service`: the device time the receiver reports, without its queue.
   virtual void on_forward_done(PeerId peer, Duration service) = 0;
   virtual void on_backward_done(PeerId peer, Duration service) = 0;

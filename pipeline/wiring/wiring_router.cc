@@ -115,10 +115,15 @@ double WiringRouter::backward_seconds(const Candidate& candidate) const {
   return kBackwardPerForward * forward_seconds(candidate);
 }
 
+double WiringRouter::link_seconds(const Candidate& candidate, PhaseKind kind) {
+  const double there = candidate.link_there.value_or_zero();
+  return kind == PhaseKind::kTrain ? std::max(there, candidate.link_back.value_or_zero()) : there;
+}
+
 double WiringRouter::expected_seconds(const Candidate& candidate, PhaseKind kind) const {
   double seconds = forward_seconds(candidate);
   if (kind == PhaseKind::kTrain) seconds += backward_seconds(candidate);
-  return candidate.link.samples > 0 ? std::max(seconds, candidate.link.value()) : seconds;
+  return std::max(seconds, link_seconds(candidate, kind));
 }
 
 // Picking
@@ -210,9 +215,18 @@ void WiringRouter::observe(PeerId peer, Average Candidate::* average, Duration s
   candidate->joining = false;
 }
 
-void WiringRouter::on_sent(PeerId peer, Duration link) {
+void WiringRouter::observe_link(PeerId peer, Average Candidate::* average, Duration link) {
   Candidate* candidate = find(peer);
-  if (candidate != nullptr && link > Duration::zero()) candidate->link.add(link, options_.alpha);
+  if (candidate != nullptr && link > Duration::zero())
+    (candidate->*average).add(link, options_.alpha);
+}
+
+void WiringRouter::on_sent(PeerId peer, Duration link) {
+  observe_link(peer, &Candidate::link_there, link);
+}
+
+void WiringRouter::on_returned(PeerId peer, Duration link) {
+  observe_link(peer, &Candidate::link_back, link);
 }
 
 void WiringRouter::on_forward_done(PeerId peer, Duration service) {
@@ -274,6 +288,7 @@ std::vector<PeerShare> WiringRouter::shares() const {
                       .picks = candidate.picks,
                       .expected_forward = from_seconds(forward_seconds(candidate)),
                       .expected_backward = from_seconds(backward_seconds(candidate)),
+                      .expected_link = from_seconds(link_seconds(candidate, PhaseKind::kTrain)),
                       .in_flight = candidate.in_flight,
                       .banned = candidate.banned,
                       .full = candidate.full});

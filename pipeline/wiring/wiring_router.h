@@ -4,7 +4,8 @@
 // Every candidate has a cumulative expected time; pick() takes the least and adds the expected
 // service of the microbatch (forward and backward; forward alone for an evaluation) at once.
 // Expected service is a bias-corrected moving average of what the receiver reports, forward and
-// backward apart, their sum floored by the average link occupancy. Without samples: the peer's
+// backward apart, their sum floored by the average link occupancy of either way: what is slowest
+// of the three says how much that peer can take. Without samples: the peer's
 // prior, else the median of the others, else kUnknownService. A joiner and a peer back from a ban
 // enter at the highest cumulative time of the others (a stall charged to one of them left out), so
 // that nobody rushes at them; a joiner may have only `warmup_in_flight` under way until
@@ -45,6 +46,7 @@ class WiringRouter final : public Wiring {
   std::optional<PeerId> pick_soonest(const MicrobatchId& microbatch,
                                      const std::vector<PeerId>& exclude) override;
   void on_sent(PeerId peer, Duration link) override;
+  void on_returned(PeerId peer, Duration link) override;
   void on_forward_done(PeerId peer, Duration service) override;
   void on_backward_done(PeerId peer, Duration service) override;
   void on_settled(PeerId peer) override;
@@ -62,13 +64,15 @@ class WiringRouter final : public Wiring {
     std::uint32_t samples = 0;
     void add(Duration observed, double alpha);
     double value() const { return sum / weight; }
+    double value_or_zero() const { return samples > 0 ? value() : 0; }
   };
   struct Candidate {
     PeerId peer;
     ServicePrior prior;
     Average forward;
     Average backward;
-    Average link;
+    Average link_there;
+    Average link_back;
     double cumulative = 0;   // seconds of expected service handed out, rebased
     double last_charge = 0;  // seconds, for giving it back
     std::uint64_t tie = 0;
@@ -84,11 +88,13 @@ class WiringRouter final : public Wiring {
   double median_forward() const;
   double forward_seconds(const Candidate& candidate) const;
   double backward_seconds(const Candidate& candidate) const;
+  static double link_seconds(const Candidate& candidate, PhaseKind kind);  // 0: not measured
   double expected_seconds(const Candidate& candidate, PhaseKind kind) const;
   PeerId take(Candidate& candidate, PhaseKind kind);
   bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
   double entry_of(PeerId peer) const;
   void observe(PeerId peer, Average Candidate::* average, Duration service);
+  void observe_link(PeerId peer, Average Candidate::* average, Duration link);
   void end_ban(Candidate& candidate);
   void bound_lag(double now, PhaseKind kind);
   void rebase();

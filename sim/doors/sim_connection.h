@@ -36,9 +36,11 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::uint64_t unsent_bytes() const override;
   Counters counters() const override { return counters_; }
   std::string remote() const override { return remote_; }
+  bool is_relayed() const override { return is_relayed_; }
 
   SimRoute route() const { return route_; }
   SimNodeId node() const { return route_.first; }
+  void be_relayed() { is_relayed_ = true; }
   void not_before(Instant when) { last_arrival_ = std::max(last_arrival_, when); }
 
   // Lets what a filter holds go. Returns how many frames that were.
@@ -109,6 +111,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
   std::shared_ptr<Pipe> pipe_ = std::make_shared<Pipe>();
+  bool is_relayed_ = false;
   std::size_t side_ = 0;
   bool awaits_ = false;  // an acknowledgement, until the timer
   TimerId user_timer_;

@@ -178,6 +178,8 @@ class SimNetwork::NodeNetwork final : public Network {
     two->join(one);
     wire_->ends.emplace(ours_id, one);
     wire_->ends.emplace(theirs_id, two);
+    one->be_relayed();
+    two->be_relayed();
     relay.ends.insert(relay.ends.end(), {one, two});
     ++relay.links_ever;
     const auto tell = [&](SimNodeId node, const std::shared_ptr<Attempt>& waits,

@@ -345,8 +345,10 @@ TEST_F(Arriving, WhoKeptItsSeatWithoutACoordinatorGoesOnWithIt) {
   JournaledRun run;
   run.era = Era{1};
   run.era_version = 4;
-  run.seats.push_back(
-      {.seat = {PeerId{5}, StageId{1}, Incarnation{3}}, .address = "host:a", .state = "active"});
+  run.seats.push_back({.seat = {PeerId{5}, StageId{1}, Incarnation{3}},
+                       .address = "host:a",
+                       .state = "active",
+                       .reach = "no"});
   bench.recovery.begin(run, Term{2}, false);
   bench.life.move_to(life::Recovering{});
   wire::Hello hello = hello_of("a");
@@ -358,6 +360,7 @@ TEST_F(Arriving, WhoKeptItsSeatWithoutACoordinatorGoesOnWithIt) {
   EXPECT_TRUE(caller->welcome().resumed());
   EXPECT_EQ(from_wire(caller->welcome().seat()), run.seats[0].seat);
   EXPECT_EQ(bench.sessions.of(PeerId{5}), caller->session());
+  EXPECT_EQ(bench.members.at(PeerId{5}).reach, Reach::kNo) << "nobody could ask it anew";
 }
 
 TEST_F(Arriving, ARunThatIsAboutToEndTakesOnlyWhomItSentForAStage) {

@@ -108,6 +108,20 @@ TEST(Membership, TheJournalKnowsWhoseKeyASeatIs) {
   EXPECT_NE(membership.former(again), nullptr);
 }
 
+TEST(Membership, TheJournalKnowsWhoTakesConnections) {
+  for (const Reach reach : {Reach::kUnknown, Reach::kElsewhere, Reach::kYes, Reach::kNo}) {
+    Membership before({1});
+    const Seat seat = *before.join(hello("a"));
+    before.at(seat.peer).reach = reach;
+    const SeatRecord record = record_of(before.at(seat.peer), "active");
+    EXPECT_EQ(record.reach, reach == Reach::kUnknown ? "" : to_string(reach));
+    Membership after({1});
+    after.restore(record, true);
+    EXPECT_EQ(after.at(seat.peer).reach, reach);
+  }
+  EXPECT_EQ(reach_from("of a later version"), Reach::kUnknown);
+}
+
 // Too slow for any of its work to count, it is not taken to be as fast as before.
 TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
   Membership membership({1});

@@ -67,6 +67,7 @@ class Relayed : public ::testing::Test {
     one.meet(at_, ticket, true);
     other.meet(at_, ticket, false);
     ASSERT_TRUE(run_until([&] { return one.link && other.link; }));
+    EXPECT_TRUE(one.link->is_relayed() && other.link->is_relayed());
   }
 
   AsioRuntime runtime_;

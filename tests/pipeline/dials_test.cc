@@ -9,6 +9,7 @@
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/common/peer_links.h"
 #include "sim/doors/sim_network.h"
+#include "sim/doors/sim_relay.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/harness/mark_expected.h"
 
@@ -24,6 +25,7 @@ class Dialling : public testing::Test {
     std::vector<Seat> heard;
     std::vector<std::pair<Instant, ErrorCode>> lost;
     std::vector<Instant> asked;
+    std::vector<LinkNews> news;
     std::unique_ptr<PeerLinks> links;
     std::string address;
   };
@@ -43,6 +45,7 @@ class Dialling : public testing::Test {
                 [this, &end](const Seat&, const Error& error) {
                   end.lost.emplace_back(runtime_.now(), error.code);
                 },
+            .on_news = [&end](const Seat&, LinkNews news) { end.news.push_back(news); },
             .ask_for_call =
                 [this, &end, &other](const Seat&) {
                   if (!led_) return false;
@@ -211,6 +214,75 @@ TEST_F(Dialling, ACallThatComesLateLeavesTheYoungLinkAlone) {
   runtime_.run_for(1s);
   EXPECT_EQ(a_.heard.size(), 2U);
   EXPECT_TRUE(a_.lost.empty() && b_.lost.empty());
+}
+
+// ---- What becomes of a link, for those who may choose another ----
+
+TEST_F(Dialling, ALinkIsDialledWithoutAWordToSay) {
+  a_.links->set_address(b_.seat, b_.address);
+  EXPECT_TRUE(a_.links->reach(b_.seat));
+  runtime_.run_for(1s);
+  EXPECT_EQ(a_.news, std::vector<LinkNews>{LinkNews::kMade});
+  EXPECT_EQ(b_.news, std::vector<LinkNews>{LinkNews::kMade}) << "it serves both ways";
+  EXPECT_FALSE(a_.links->reach(b_.seat)) << "there is one";
+  EXPECT_FALSE(b_.links->reach(a_.seat));
+  EXPECT_TRUE(b_.heard.empty());
+  EXPECT_FALSE(a_.links->is_relayed(b_.seat));
+}
+
+TEST_F(Dialling, ALinkThatCantBeHadIsLateAndThenNone) {
+  network_.set_door(1, SimDoor::kDrops);
+  network_.set_door(2, SimDoor::kDrops);
+  const Instant began = runtime_.now();
+  credit(a_, b_);
+  ASSERT_TRUE(runtime_.run_until([&] { return !a_.news.empty(); }, 5s));
+  EXPECT_EQ(runtime_.now() - began, knobs().call_after);
+  runtime_.run_for(20s);
+  EXPECT_EQ(a_.news, (std::vector<LinkNews>{LinkNews::kLate, LinkNews::kNone}));
+  EXPECT_EQ(a_.lost.size(), 1U);
+  // The same for one that is only tried for.
+  EXPECT_TRUE(a_.links->reach(b_.seat));
+  runtime_.run_for(20s);
+  EXPECT_EQ(a_.news.back(), LinkNews::kNone);
+  EXPECT_EQ(a_.lost.size(), 2U);
+  network_.set_door(2, SimDoor::kOpen);
+  EXPECT_TRUE(a_.links->reach(b_.seat));
+  runtime_.run_for(20s);
+  EXPECT_EQ(a_.news.back(), LinkNews::kMade);
+}
+
+TEST_F(Dialling, WhereTheOtherEndsLinkIsThereNothingIsLate) {
+  network_.set_door(2, SimDoor::kDrops);
+  credit(a_, b_);
+  credit(b_, a_);
+  runtime_.run_for(30s);
+  EXPECT_EQ(a_.news, std::vector<LinkNews>{LinkNews::kMade});
+}
+
+TEST_F(Dialling, WhatGoesOverARelayIsCountedApart) {
+  const std::string ticket(kRelayTicketBytes, 't');
+  SimRelay relay(network_, 9, {});
+  const Meeting meeting{.relay = *relay.listen({"sim", 0}), .ticket = ticket, .dials = true};
+  ASSERT_TRUE(relay.expect(ticket));
+  a_.links->meet(b_.seat, meeting);
+  b_.links->meet(a_.seat, {.relay = meeting.relay, .ticket = ticket, .dials = false});
+  runtime_.run_for(1s);
+  ASSERT_TRUE(a_.links->is_relayed(b_.seat));
+  ASSERT_TRUE(b_.links->is_relayed(a_.seat));
+  EXPECT_EQ(a_.links->relayed_links(), 1U);
+  credit(b_, a_);
+  runtime_.run_for(1s);
+  const std::uint64_t bytes = b_.links->relayed_bytes_sent();
+  EXPECT_GT(bytes, 0U);
+  EXPECT_EQ(bytes, b_.links->bytes_sent()) << "there is no other link";
+  network_.cut(1, 2);
+  runtime_.run_for(1s);
+  EXPECT_EQ(b_.links->relayed_links(), 0U);
+  EXPECT_EQ(b_.links->relayed_bytes_sent(), bytes) << "they stay counted";
+  credit(b_, a_);
+  runtime_.run_for(10s);
+  EXPECT_EQ(b_.links->relayed_bytes_sent(), bytes) << "directly";
+  EXPECT_GT(b_.links->bytes_sent(), bytes);
 }
 
 TEST_F(Dialling, NobodyDialsForASeatThatIsOver) {

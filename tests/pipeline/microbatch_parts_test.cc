@@ -1,4 +1,6 @@
 // The parts that a microbatch goes through, each alone: the way in, the way on, the way back.
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "compression/codec.h"
@@ -6,6 +8,7 @@
 #include "pipeline/stage/microbatches/admission.h"
 #include "pipeline/stage/microbatches/boundary_traffic.h"
 #include "pipeline/stage/microbatches/forwarder.h"
+#include "pipeline/stage/microbatches/next_stage.h"
 #include "pipeline/stage/microbatches/returner.h"
 #include "pipeline/stage/microbatches/stage_compute.h"
 #include "tests/harness/mark_expected.h"
@@ -35,7 +38,7 @@ class AdmissionTest : public testing::Test {
     phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
     bench_.state().begin(0);
   }
-  Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1) {
+  Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1, Duration over = {}) {
     wire::Forward message;
     *message.mutable_id() = to_wire(attempt(index));
     message.set_rows(bench_.config().batch.microbatch);
@@ -43,8 +46,9 @@ class AdmissionTest : public testing::Test {
     message.set_targets(std::string(bench_.config().batch.microbatch * bench_.spec().sequence *
                                         target_bytes(bench_.spec().shape.vocab),
                                     '\0'));
-    const Frame frame =
+    Frame frame =
         make_frame(MessageKind::kForward, message, {activation(bench_, bench_.context())});
+    frame.received_over = over;
     return admission_.on_forward(bench_.other(), message, frame, {});
   }
 
@@ -199,6 +203,117 @@ TEST_F(ForwarderTest, AMicrobatchThatNobodyTakesFailsOnlyWithACoordinator) {
     }
   }
   EXPECT_EQ(failures_.size(), 1U);
+}
+
+// What came no slower than it was computed is hidden by that: nothing is said of it.
+TEST_F(AdmissionTest, ASlowArrivalIsToldToWhoSentIt) {
+  phases_.activate(kStep);
+  std::uint32_t index = 0;
+  for (const Duration over : {Duration{}, Duration(std::chrono::minutes(1))}) {
+    ASSERT_TRUE(forward(index, 1, over).has_value());
+    const auto done = bench_.sent<wire::ForwardDone>(MessageKind::kForwardDone);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].arrived_ns(), static_cast<std::uint64_t>(over.count()));
+    const TaskPtr task = admission_.find(attempt(index++));
+    task->state = TaskState::kOver;
+    admission_.leave(task);
+  }
+}
+
+TEST(ForwarderLinks, WhatTheyTakeIsTheWirings) {
+  StageBench bench(2, 0, 1);
+  PhaseBook phases;
+  phases.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+  BoundaryTraffic traffic(bench.context(), phases);
+  auto wiring = make_wiring(bench.config(), bench.self());
+  const Wiring& rule = *wiring;
+  Forwarder forwarder(bench.context(), phases, traffic, std::move(wiring), {});
+  forwarder.set_candidates({{.seat = bench.other(), .prior = {}}});
+  const auto link = [&] { return to_seconds(rule.shares().at(0).expected_link); };
+  EXPECT_EQ(link(), 0);
+  wire::ForwardDone done;
+  *done.mutable_id() = to_wire(attempt(1));
+  done.set_service_ns(1'000'000);
+  ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done).has_value());
+  EXPECT_LT(link(), 1e-5) << "it came at once";
+  done.set_arrived_ns(90'000'000);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done));
+  EXPECT_NEAR(link(), 0.09, 1e-4);
+  for (int i = 0; i < 100; ++i)
+    forwarder.on_returned(bench.other(), std::chrono::milliseconds(200));
+  EXPECT_NEAR(link(), 0.2, 1e-4);
+  done.set_arrived_ns(~std::uint64_t{0});  // whatever that is
+  ASSERT_TRUE(forwarder.on_forward_done(bench.other(), done).has_value());
+}
+
+// ---- Who is left out ----------------------------------------------------------------------------
+
+class LeftOut : public testing::Test {
+ protected:
+  LeftOut() { next_.set({{.seat = a_, .prior = {}}, {.seat = b_, .prior = {}}}); }
+  std::set<PeerId> picked(const std::vector<PeerId>& exclude = {}) {
+    std::set<PeerId> all;
+    for (std::uint32_t i = 0; i < 20; ++i)
+      if (const auto seat = next_.pick({kStep, i}, exclude, i % 2 == 1)) {
+        all.insert(seat->peer);
+        next_.wiring().on_settled(seat->peer);
+      }
+    return all;
+  }
+
+  const Seat a_{PeerId{1}, StageId{1}, Incarnation{1}}, b_{PeerId{2}, StageId{1}, Incarnation{1}};
+  NextStage next_{make_wiring(small_run(2, 2), {PeerId{9}, StageId{0}, Incarnation{1}})};
+};
+
+TEST_F(LeftOut, GetsNothingUntilItsPauseIsOverAndItsLinkIsThere) {
+  EXPECT_EQ(picked().size(), 2U);
+  EXPECT_EQ(next_.pause_for(b_), knobs().left_out_min);
+  EXPECT_EQ(next_.pause_for(b_), std::nullopt) << "it runs";
+  EXPECT_EQ(picked(), std::set<PeerId>{a_.peer});
+  EXPECT_EQ(next_.size(), 1U);
+  EXPECT_TRUE(next_.all_in({a_.peer})) << "nobody else may be picked";
+  EXPECT_TRUE(picked({a_.peer}).empty());
+  EXPECT_FALSE(next_.undialled(b_)) << "the link that broke says nothing of the pause";
+  EXPECT_TRUE(next_.pause_over(b_));
+  EXPECT_EQ(picked(), std::set<PeerId>{a_.peer}) << "it is only tried for";
+  EXPECT_TRUE(next_.back(b_));
+  EXPECT_EQ(picked().size(), 2U);
+  EXPECT_FALSE(next_.pause_over(b_));
+  EXPECT_FALSE(next_.back(b_));
+}
+
+TEST_F(LeftOut, PausesDoubleUpToTheirMost) {
+  for (Duration pause = knobs().left_out_min; pause < 8 * knobs().left_out_max; pause *= 2) {
+    EXPECT_EQ(next_.pause_for(b_), std::min<Duration>(pause, knobs().left_out_max));
+    EXPECT_TRUE(next_.pause_over(b_));
+  }
+  next_.back(b_);
+  EXPECT_EQ(next_.pause_for(b_), knobs().left_out_min) << "it was there meanwhile";
+}
+
+TEST_F(LeftOut, WhereAllAreAnyMayBePicked) {
+  EXPECT_TRUE(next_.leave_out(a_));
+  EXPECT_FALSE(next_.leave_out(a_));
+  EXPECT_TRUE(next_.is_out(a_.peer));
+  EXPECT_TRUE(next_.leave_out(b_));
+  EXPECT_FALSE(next_.is_out(a_.peer));
+  EXPECT_EQ(picked().size(), 2U);
+  EXPECT_EQ(next_.size(), 2U);
+  EXPECT_FALSE(next_.all_in({a_.peer}));
+  EXPECT_TRUE(next_.undialled(b_));
+  EXPECT_EQ(picked(), std::set<PeerId>{b_.peer});
+}
+
+TEST_F(LeftOut, ALaterSeatIsAnother) {
+  const Seat later{b_.peer, b_.stage, Incarnation{2}};
+  EXPECT_FALSE(next_.leave_out(later)) << "no candidate yet";
+  next_.pause_for(b_);
+  next_.set({{.seat = a_, .prior = {}}, {.seat = later, .prior = {}}});
+  EXPECT_FALSE(next_.is_out(b_.peer));
+  EXPECT_FALSE(next_.pause_over(b_));
+  next_.leave_out(later);
+  EXPECT_TRUE(next_.remove(later));
+  EXPECT_EQ(next_.size(), 1U);
 }
 
 // ---- Returner -----------------------------------------------------------------------------------

@@ -161,6 +161,17 @@ TEST_P(JournalContract, SeatsAreOneRowPerIncarnation) {
   EXPECT_EQ((*seats)[2].state, "shadow");
 }
 
+TEST_P(JournalContract, ASeatHasEveryField) {
+  SeatRecord record = seat(4, 2, 1, "active");
+  record.key = "abcd";
+  record.reach = "no";
+  ASSERT_TRUE(journal_->record_seat(record));
+  const auto seats = journal_->seats();
+  ASSERT_TRUE(seats) << seats.error().what;
+  ASSERT_EQ(seats->size(), 1U);
+  EXPECT_EQ(seats->at(0), record);
+}
+
 TEST_P(JournalContract, ForgottenSeatsAreGone) {
   for (std::uint32_t incarnation = 1; incarnation <= 3; ++incarnation)
     ASSERT_TRUE(journal_->record_seat(seat(10, incarnation, 3, "fenced")));

@@ -185,7 +185,8 @@ TEST_F(SwarmHosts, PeersWithoutOpenPortsJoinByThePrintedLineAlone) {
 // string.
 TEST_F(SwarmHosts, TwoPeersWithoutOpenPortsMeetAtARelay) {
   if (::access(kTc, X_OK) != 0) GTEST_SKIP() << "there is no " << kTc;
-  const SwarmFolder swarm({"model.dtype=fp64", "net.listen=\"0.0.0.0:0\""});
+  const SwarmFolder swarm(
+      {"model.dtype=fp64", "net.listen=\"0.0.0.0:0\"", "net.heartbeat_seconds=0.1"});
   if (!hosts_->close_ports_of(1) || !hosts_->close_ports_of(2))
     GTEST_SKIP() << "this kernel has not the queues that a firewall is made of here";
   Program coordinator = start_coordinator(swarm);
@@ -201,6 +202,12 @@ TEST_F(SwarmHosts, TwoPeersWithoutOpenPortsMeetAtARelay) {
   for (Program& peer : peers) EXPECT_EQ(peer.wait(), 0) << peer.output();
   EXPECT_EQ(relay.wait(), 0) << relay.output();
   EXPECT_EQ(relay.output().find("relayed 0 links"), std::string::npos) << relay.output();
+  const auto status = swarm.status();
+  ASSERT_TRUE(status.has_value());
+  std::uint64_t relayed = 0;
+  for (const StageStatus& stage : status->stages)
+    for (const PeerStatus& peer : stage.peers) relayed += peer.relayed_bytes;
+  EXPECT_GT(relayed, 0U) << "what they sent each other, as they said last";
   expect_reference(swarm);
 }
 

@@ -194,6 +194,31 @@ TEST(WiringRouterTest, ASlowLinkCountsAsASlowPeer) {
   EXPECT_NEAR(taken.at(kB), 100, 3);
 }
 
+TEST(WiringRouterTest, OfALinksTwoWaysTheSlowerOneCounts) {
+  WiringRouter router({.in_flight_max = 64, .warmup_in_flight = 64});
+  router.add(kA, kTenMs);
+  router.add(kB, kTenMs);
+  router.on_sent(kB, milliseconds(20));
+  router.on_returned(kB, milliseconds(60));
+  EXPECT_EQ(share_of(router, kB).expected_link, milliseconds(60));
+  EXPECT_EQ(share_of(router, kA).expected_link, milliseconds(0)) << "not measured";
+  const auto taken = hops(router, 300);
+  EXPECT_NEAR(taken.at(kA), 200, 3);
+  EXPECT_NEAR(taken.at(kB), 100, 3);
+  std::map<PeerId, int> evals;  // nothing of them comes back: 10 against 20 ms
+  for (int i = 0; i < 60; ++i) ++evals[*router.pick(eval(0), {})];
+  EXPECT_NEAR(evals.at(kA), 40, 3);
+}
+
+TEST(WiringRouterTest, ALinkThatIsFastAgainSoonCostsNothing) {
+  WiringRouter router({});
+  router.add(kA, kTenMs);
+  router.add(kB, kTenMs);
+  router.on_sent(kB, seconds(1));
+  for (int i = 0; i < 60; ++i) router.on_sent(kB, std::chrono::nanoseconds(1));
+  EXPECT_NEAR(hops(router, 100).at(kB), 50, 2);
+}
+
 TEST(WiringRouterTest, EvaluationsAreChargedTheirForwardOnly) {
   WiringRouter router({.in_flight_max = 64, .warmup_in_flight = 64});
   router.add(kA, {milliseconds(10), milliseconds(1000)});

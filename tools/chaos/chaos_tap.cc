@@ -274,6 +274,7 @@ class TappedConnection final : public Connection,
   std::optional<KeyHash> peer_key() const override { return inner_->peer_key(); }
   std::string admitted_as() const override { return inner_->admitted_as(); }
   std::string local_host() const override { return inner_->local_host(); }
+  bool is_relayed() const override { return inner_->is_relayed(); }
 
  private:
   std::shared_ptr<Connection> inner_;

@@ -56,10 +56,11 @@ void set_up(int fd, const TcpOptions& options) {
 }  // namespace
 
 TcpConnection::TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote,
-                             std::optional<Secured> secured)
+                             bool is_relayed, std::optional<Secured> secured)
     : shared_(std::move(shared)),
       socket_(std::move(socket)),
       remote_(std::move(remote)),
+      is_relayed_(is_relayed),
       secured_(std::move(secured)) {
   set_up(socket_.native_handle(), shared_->options);
   shared_->open.insert(this);

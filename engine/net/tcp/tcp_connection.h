@@ -59,7 +59,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   };
 
   TcpConnection(std::shared_ptr<TcpShared> shared, Socket socket, std::string remote,
-                std::optional<Secured> secured = std::nullopt);
+                bool is_relayed, std::optional<Secured> secured = std::nullopt);
   ~TcpConnection() override;
 
   void start(Handlers handlers) override;
@@ -72,6 +72,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::optional<KeyHash> peer_key() const override;
   std::string admitted_as() const override;
   std::string local_host() const override;
+  bool is_relayed() const override { return is_relayed_; }
 
   void abandon();  // the network is going: close without callbacks
 
@@ -143,6 +144,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::shared_ptr<TcpShared> shared_;
   Socket socket_;
   const std::string remote_;
+  const bool is_relayed_;
   const std::optional<Secured> secured_;
   Handlers handlers_;
   FrameReader reader_;

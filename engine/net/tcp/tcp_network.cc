@@ -55,9 +55,10 @@ ErrorCode code_of(const error_code& error) {
 
 namespace {
 
-std::shared_ptr<Connection> secured(const std::shared_ptr<TcpShared>& shared, TlsLink link) {
+std::shared_ptr<Connection> secured(const std::shared_ptr<TcpShared>& shared, TlsLink link,
+                                    bool is_relayed) {
   return std::make_shared<TcpConnection>(
-      shared, std::move(link.socket), link.facts.remote,
+      shared, std::move(link.socket), link.facts.remote, is_relayed,
       TcpConnection::Secured{.stream = std::move(link.stream),
                              .key = link.facts.key,
                              .admitted_as = std::move(link.admitted_as)});
@@ -137,13 +138,14 @@ void TcpNetwork::State::accepted(const std::shared_ptr<Listener>& listener, tcp:
   if (error) return;                                   // it came and went
   const Accepted on_accepted = listener->on_accepted;  // it may stop listening
   if (!shared->lobby)
-    return on_accepted(std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote)));
+    return on_accepted(
+        std::make_shared<TcpConnection>(shared, std::move(socket), text_of(remote), false));
   shared->lobby->accept(std::move(socket), remote.address().to_string(), text_of(remote),
                         [state = shared_from_this(), weak = std::weak_ptr(listener)](TlsLink link) {
                           const auto still = weak.lock();
                           if (state->stopped || !still || !still->acceptor.is_open()) return;
                           const Accepted on_link = still->on_accepted;
-                          on_link(secured(state->shared, std::move(link)));
+                          on_link(secured(state->shared, std::move(link), false));
                         });
 }
 
@@ -186,7 +188,8 @@ void TcpNetwork::State::made(const std::shared_ptr<Attempt>& attempt) {
     return attempt->meeting && !attempt->meeting->dials ? be_dialled(attempt) : secure(attempt);
   ++shared->counters.connected;
   settle(attempt, std::shared_ptr<Connection>(std::make_shared<TcpConnection>(
-                      shared, std::move(attempt->socket), to_string(attempt->address))));
+                      shared, std::move(attempt->socket), to_string(attempt->address),
+                      attempt->meeting.has_value())));
 }
 
 // ---- Over a relay -------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ void TcpNetwork::State::be_dialled(const std::shared_ptr<Attempt>& attempt) {
                           const auto waits = weak.lock();
                           if (!waits || self->stopped) return;
                           ++self->shared->counters.connected;
-                          self->settle(waits, secured(self->shared, std::move(link)));
+                          self->settle(waits, secured(self->shared, std::move(link), true));
                         });
 }
 
@@ -232,7 +235,8 @@ void TcpNetwork::State::secure(const std::shared_ptr<Attempt>& attempt) {
         if (!settled) return;
         if (!link) return self->settle(settled, std::unexpected(link.error()));
         ++self->shared->counters.connected;
-        self->settle(settled, secured(self->shared, std::move(*link)));
+        self->settle(settled,
+                     secured(self->shared, std::move(*link), settled->meeting.has_value()));
       });
   attempt->handshake->start();
 }

@@ -242,8 +242,10 @@ std::string Arrivals::certified_anew(const SessionPtr& session) const {
 void Arrivals::resume(const Arrival& arrival, const wire::Hello& hello) {
   in_.recovery.resume(arrival.session, hello);
   const auto note = [this, session = arrival.session] {
-    if (in_.members.is_current(session->seat))
-      in_.members.at(session->seat.peer).reach = session->reach;
+    if (!in_.members.is_current(session->seat) || session->reach == Reach::kUnknown) return;
+    Member& member = in_.members.at(session->seat.peer);
+    if (std::exchange(member.reach, session->reach) != session->reach)
+      in_.journal.record_seat(record_of(member, "active"));
   };
   if (in_.reach.knows(arrival.session, hello, note)) note();
   wire::Welcome welcome = welcome_to(arrival.session);
@@ -271,10 +273,8 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.members.at(seat->peer).reach = arrival.session->reach;
   in_.kept_heirs.came_back(seat->peer);
   in_.detector.watch(*seat, in_.alarms.now());
-  in_.journal.record_new_seat({.seat = *seat,
-                               .address = hello.address(),
-                               .state = forming ? "active" : "joining",
-                               .key = hello.key()});
+  in_.journal.record_new_seat(
+      record_of(in_.members.at(seat->peer), forming ? "active" : "joining"));
   in_.events.event("peer_joined",
                    fmt::format("{} at {}{}", to_string(*seat), hello.address(),
                                lacks_data(hello) ? ", which lacks the run's data" : ""));

@@ -34,6 +34,15 @@ std::string name_of(const Member& member) {
                      member.seat.stage.value, member.address);
 }
 
+SeatRecord record_of(const Member& member, std::string state) {
+  const bool known = member.reach != Reach::kUnknown;
+  return {.seat = member.seat,
+          .address = member.address,
+          .state = std::move(state),
+          .key = member.key,
+          .reach = known ? std::string(to_string(member.reach)) : std::string()};
+}
+
 Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
     : targets_(std::move(targets)),
       stages_(targets_.size()),
@@ -110,6 +119,7 @@ void Membership::restore(const SeatRecord& record, bool away) {
   member.seat = record.seat;
   member.address = record.address;
   member.key = record.key;
+  member.reach = reach_from(record.reach);
   member.state = away ? MemberState::kAway : MemberState::kLost;
   put(member);
   std::erase(lost_, record.seat.peer);
@@ -213,6 +223,8 @@ void Membership::heartbeat(const wire::Heartbeat& beat) {
   Member& member = members_.at(seat.peer);
   member.in_flight = beat.in_flight();
   member.busy_ns = beat.busy_ns();
+  member.relayed_links = beat.relayed_links();
+  member.relayed_bytes = beat.relayed_bytes();
 }
 
 void Membership::fence(const Seat& seat) {

@@ -49,6 +49,8 @@ struct Member {
   double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured
   std::uint32_t in_flight = 0;
   std::uint64_t busy_ns = 0;
+  std::uint32_t relayed_links = 0;            // to other peers, over relays
+  std::uint64_t relayed_bytes = 0;            // sent over such
   std::optional<std::uint64_t> kept_version;  // it has a copy of this one of its stage
   std::uint64_t stepped = 0;                  // newest version whose commit it applied
   std::uint64_t contributions = 0;            // in committed steps
@@ -56,6 +58,8 @@ struct Member {
 
 // For people.
 std::string name_of(const Member& member);
+// What the journal says of its seat.
+SeatRecord record_of(const Member& member, std::string state);
 
 class Membership {
  public:

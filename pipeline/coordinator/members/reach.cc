@@ -27,6 +27,12 @@ std::string_view to_string(Reach reach) {
   return "?";
 }
 
+Reach reach_from(std::string_view name) {
+  for (const Reach reach : {Reach::kElsewhere, Reach::kYes, Reach::kNo})
+    if (name == to_string(reach)) return reach;
+  return Reach::kUnknown;
+}
+
 bool is_own_address(const std::string& address, const Connection& connection) {
   const auto said = parse_address(address);
   const auto seen = parse_address(connection.remote());

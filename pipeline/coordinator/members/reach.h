@@ -10,12 +10,13 @@
 namespace swarmline {
 
 enum class Reach : std::uint8_t {
-  kUnknown,    // not asked in this reign, or its link has no key to ask for
+  kUnknown,    // not asked, or its link has no key to ask for
   kElsewhere,  // it says an address of another host than it comes from: nobody asks there
   kYes,        // it answers at its address
   kNo,         // nobody answers there, or somebody else
 };
 std::string_view to_string(Reach reach);
+Reach reach_from(std::string_view name);  // kUnknown: of no other
 
 // Its address may be asked: it is the host's that the connection comes from. So no peer has the
 // coordinator connect to whom it likes.

@@ -78,7 +78,9 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
          .share = contributions > 0 ? own / contributions : 0,
          .busy = elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0,
          .in_flight = member.in_flight,
-         .microbatches = member.contributions});
+         .microbatches = member.contributions,
+         .relayed_links = member.relayed_links,
+         .relayed_bytes = member.relayed_bytes});
   }
   for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
     const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);

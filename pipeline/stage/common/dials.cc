@@ -56,13 +56,13 @@ Dials::Dial* Dials::find(const Seat& to, std::uint64_t number) {
 
 // ---- Beginnings ---------------------------------------------------------------------------------
 
-void Dials::send(const Seat& to, Frame frame) {
+void Dials::want(const Seat& to, std::optional<Frame> frame) {
   const auto [entry, begins] = dials_.try_emplace(to.peer);
   Dial& dial = entry->second;
   dial.wanted = true;
   // A peer that makes us say so much while we can't reach it loses what is beyond: its timers and
   // ours cover that.
-  if (dial.waiting.size() < kFramesWaitingMax) dial.waiting.push_back(std::move(frame));
+  if (frame && dial.waiting.size() < kFramesWaitingMax) dial.waiting.push_back(std::move(*frame));
   if (!begins) return;
   dial.to = to;
   dial.number = ++last_number_;
@@ -113,7 +113,9 @@ void Dials::connect(Dial& dial) {
   if (hooks_.ask_for_call && knobs().call_after < connect_timeout_)
     dial.late = runtime_.call_after(knobs().call_after, guard_.wrap([this, to, number] {
       Dial* const late = find(to, number);
-      if (late && late->wanted) ask(*late);
+      if (!late || !late->wanted) return;
+      ask(*late);
+      if (hooks_.on_late) hooks_.on_late(to);
     }));
   network_.connect(
       *address, patience,

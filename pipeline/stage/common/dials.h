@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/callback_guard.h"
@@ -46,14 +47,17 @@ class Dials {
     // Of links that this end can't dial; false: nobody can pass it on now. May be empty.
     std::function<bool(const Seat&)> ask_for_call = {};
     std::function<void(const Seat&)> on_call_failed = {};  // it was asked for, and is not reached
+    // Nobody has answered for knobs().call_after; it goes on. May be empty.
+    std::function<void(const Seat&)> on_late = {};
   };
 
   Dials(Runtime& runtime, Network& network, Duration connect_timeout, Hooks hooks);
 
-  void send(const Seat& to, Frame frame);
-  void call(const Seat& to);                          // that peer asks for it
-  void nobody_calls(const Seat& to);                  // neither end reaches the other
-  void meet(const Seat& to, const Meeting& meeting);  // ... but both the relay
+  void send(const Seat& to, Frame frame) { want(to, std::move(frame)); }
+  void reach(const Seat& to) { want(to, std::nullopt); }  // nothing is to be said
+  void call(const Seat& to);                              // that peer asks for it
+  void nobody_calls(const Seat& to);                      // neither end reaches the other
+  void meet(const Seat& to, const Meeting& meeting);      // ... but both the relay
   // A link of that seat came: what was asked for, and what waits for it; none: it was not asked
   // for.
   std::optional<std::vector<Frame>> take(const Seat& from);
@@ -85,6 +89,7 @@ class Dials {
   };
 
   Dial* find(const Seat& to, std::uint64_t number);
+  void want(const Seat& to, std::optional<Frame> frame);
   void begin(Dial& dial);
   void connect(Dial& dial);
   void connected(const Seat& to, std::uint64_t number,

@@ -35,8 +35,11 @@ PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeou
            .on_made =
                [this](const Seat& to, const std::shared_ptr<Connection>& connection,
                       std::vector<Frame> waiting) { dialled(to, connection, std::move(waiting)); },
-           .on_failed = [this](const Seat& to,
-                               const Error& error) { handlers_.on_lost(to, error); },
+           .on_failed =
+               [this](const Seat& to, const Error& error) {
+                 say(to, LinkNews::kNone);
+                 handlers_.on_lost(to, error);
+               },
            .ask_for_call =
                [this](const Seat& to) {
                  const auto link = accepted_.find(to.peer);
@@ -53,7 +56,11 @@ PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeou
                  }));
                  return true;
                },
-           .on_call_failed = handlers_.on_call_failed}) {}
+           .on_call_failed = handlers_.on_call_failed,
+           .on_late =
+               [this](const Seat& to) {
+                 if (link_to(to.peer) == nullptr) say(to, LinkNews::kLate);
+               }}) {}
 
 PeerLinks::~PeerLinks() {
   close_all();
@@ -140,12 +147,13 @@ void PeerLinks::greet(const std::shared_ptr<Connection>& connection,
   link.since = runtime_.now();
   if (replaced) {
     SWARMLINE_MARK("links.replaced");
-    bytes_of_closed_links_ += replaced->counters().bytes_sent;
+    count_closed(*replaced);
     replaced->close();
     if (handlers_.on_replaced) handlers_.on_replaced(*from);
   }
   if (auto waiting = dials_.take(*from))
     for (Frame& waits : *waiting) connection->send(std::move(waits));
+  say(*from, LinkNews::kMade);
 }
 
 // Its end may have been lost, and nobody told this one: it dials again from where it was.
@@ -191,6 +199,23 @@ Frame PeerLinks::hello_for(const Seat& to) const {
   return make_frame(MessageKind::kLinkHello, hello);
 }
 
+// What is there of an earlier seat of that peer. False: there is something of a later one, we only
+// have not been told yet.
+bool PeerLinks::drop_earlier(const Seat& to) {
+  for (auto* links : {&dialled_, &accepted_}) {
+    const auto it = links->find(to.peer);
+    if (it == links->end()) continue;
+    const Incarnation linked = it->second.seat.incarnation;
+    if (linked > to.incarnation) return false;
+    if (linked < to.incarnation) forget(*links, to.peer);
+  }
+  if (const auto dials_to = dials_.under_way(to.peer)) {
+    if (dials_to->incarnation > to.incarnation) return false;
+    if (dials_to->incarnation < to.incarnation) dials_.forget(to.peer);
+  }
+  return true;
+}
+
 void PeerLinks::send(const Seat& to, Frame frame) {
   if (closed_ || fenced(to)) return;
   if (to == identity_.self) {
@@ -198,17 +223,7 @@ void PeerLinks::send(const Seat& to, Frame frame) {
         guard_.wrap([this, to, frame = std::move(frame)] { handlers_.on_frame(to, frame); }));
     return;
   }
-  for (auto* links : {&dialled_, &accepted_}) {
-    const auto it = links->find(to.peer);
-    if (it == links->end()) continue;
-    const Incarnation linked = it->second.seat.incarnation;
-    if (linked > to.incarnation) return;  // that seat is over, we only have not been told yet
-    if (linked < to.incarnation) forget(*links, to.peer);
-  }
-  if (const auto dials_to = dials_.under_way(to.peer)) {
-    if (dials_to->incarnation > to.incarnation) return;
-    if (dials_to->incarnation < to.incarnation) dials_.forget(to.peer);
-  }
+  if (!drop_earlier(to)) return;
   if (auto it = dialled_.find(to.peer); it != dialled_.end())
     return it->second.connection->send(std::move(frame));
   if (!dials_.under_way(to.peer))
@@ -238,6 +253,14 @@ void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& conne
   dialled_[to.peer] = {.connection = connection, .seat = to, .since = runtime_.now()};
   connection->send(hello_for(to));
   for (Frame& frame : waiting) connection->send(std::move(frame));
+  say(to, LinkNews::kMade);
+}
+
+bool PeerLinks::reach(const Seat& to) {
+  if (closed_ || fenced(to) || to == identity_.self || !drop_earlier(to) || link_to(to.peer))
+    return false;
+  dials_.reach(to);
+  return true;
 }
 
 // Its end has no link to this one: what is here of it is over, unless it is young.
@@ -284,7 +307,7 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
   auto it = links.find(peer.peer);
   if (it == links.end() || it->second.connection.get() != connection || it->second.seat != peer)
     return;
-  if (connection) bytes_of_closed_links_ += connection->counters().bytes_sent;
+  if (connection) count_closed(*connection);
   if (&links == &dialled_) dials_.ended(peer.peer, runtime_.now() - it->second.since);
   links.erase(it);
   handlers_.on_lost(peer, error);
@@ -293,7 +316,7 @@ void PeerLinks::lost(std::map<PeerId, Link>& links, const Seat& peer, const Conn
 void PeerLinks::forget(std::map<PeerId, Link>& links, PeerId peer) {
   auto link = links.extract(peer);
   if (link.empty()) return;
-  bytes_of_closed_links_ += link.mapped().connection->counters().bytes_sent;
+  count_closed(*link.mapped().connection);
   link.mapped().connection->close();
 }
 
@@ -332,6 +355,38 @@ std::uint64_t PeerLinks::bytes_sent() const {
   std::uint64_t bytes = bytes_of_closed_links_;
   for (const auto* links : {&dialled_, &accepted_})
     for (const auto& [peer, link] : *links) bytes += link.connection->counters().bytes_sent;
+  return bytes;
+}
+
+void PeerLinks::count_closed(const Connection& connection) {
+  const std::uint64_t bytes = connection.counters().bytes_sent;
+  bytes_of_closed_links_ += bytes;
+  if (connection.is_relayed()) relayed_bytes_of_closed_links_ += bytes;
+}
+
+const PeerLinks::Link* PeerLinks::link_to(PeerId peer) const {
+  for (const auto* links : {&dialled_, &accepted_})
+    if (const auto it = links->find(peer); it != links->end()) return &it->second;
+  return nullptr;
+}
+
+bool PeerLinks::is_relayed(const Seat& to) const {
+  const Link* const link = link_to(to.peer);
+  return link != nullptr && link->connection->is_relayed();
+}
+
+std::uint32_t PeerLinks::relayed_links() const {
+  std::uint32_t count = 0;
+  for (const auto* links : {&dialled_, &accepted_})
+    for (const auto& [peer, link] : *links) count += link.connection->is_relayed() ? 1 : 0;
+  return count;
+}
+
+std::uint64_t PeerLinks::relayed_bytes_sent() const {
+  std::uint64_t bytes = relayed_bytes_of_closed_links_;
+  for (const auto* links : {&dialled_, &accepted_})
+    for (const auto& [peer, link] : *links)
+      if (link.connection->is_relayed()) bytes += link.connection->counters().bytes_sent;
   return bytes;
 }
 

@@ -39,6 +39,13 @@ struct RunIdentity {
   Seat self;
 };
 
+// What becomes of a link that something is to be said over.
+enum class LinkNews : std::uint8_t {
+  kMade,
+  kLate,  // nobody has answered for knobs().call_after; it is dialled on
+  kNone,  // neither end reaches the other, over no relay: on_lost follows
+};
+
 class PeerLinks {
  public:
   // Of so many peers, or of twice those that it knows not to be gone, it keeps the address.
@@ -50,7 +57,8 @@ class PeerLinks {
     std::function<void(const Seat& peer, const Error&)> on_lost;
     std::function<void(const Seat& from, const Arrival&)> on_arriving = {};  // may be empty
     // Another link of that seat came in the place of this one; what was on its way over it is lost.
-    std::function<void(const Seat& from)> on_replaced = {};  // may be empty
+    std::function<void(const Seat& from)> on_replaced = {};        // may be empty
+    std::function<void(const Seat& peer, LinkNews)> on_news = {};  // may be empty
     // As in dials.h; may be empty.
     std::function<bool(const Seat&)> ask_for_call = {};
     std::function<void(const Seat&)> on_call_failed = {};
@@ -66,6 +74,9 @@ class PeerLinks {
   // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
   // to be over is dropped.
   void send(const Seat& to, Frame frame);
+  // The same without a word to say: on_news follows. False: it does not, as there is a link, or the
+  // seat is over.
+  bool reach(const Seat& to);
   // That peer has no link to this one, and waits for one: what was here of it is over (on_lost),
   // unless it is younger than knobs().call_grace.
   void call(const Seat& to, const std::string& address);
@@ -88,6 +99,10 @@ class PeerLinks {
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
   std::uint64_t unsent_bytes(const Seat& to) const;
+  // Over a relay goes what is sent to that peer; all that is, and was.
+  bool is_relayed(const Seat& to) const;
+  std::uint32_t relayed_links() const;
+  std::uint64_t relayed_bytes_sent() const;
 
  private:
   struct Link {
@@ -107,6 +122,12 @@ class PeerLinks {
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
+  bool drop_earlier(const Seat& to);
+  const Link* link_to(PeerId peer) const;  // that serves; null: none
+  void count_closed(const Connection& connection);
+  void say(const Seat& peer, LinkNews news) const {
+    if (handlers_.on_news) handlers_.on_news(peer, news);
+  }
   Frame hello_for(const Seat& to) const;
   void forget_addresses();
   bool fenced(const Seat& seat) const;
@@ -130,6 +151,7 @@ class PeerLinks {
   std::uint64_t rejected_links_ = 0;
   LineRate rejected_lines_;
   std::uint64_t bytes_of_closed_links_ = 0;
+  std::uint64_t relayed_bytes_of_closed_links_ = 0;
   bool closed_ = false;  // for good
   CallbackGuard guard_;  // callbacks of a network may outlive this object
 };

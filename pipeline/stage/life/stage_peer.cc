@@ -38,6 +38,10 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
                   [this](const Seat& from) {
                     if (stage_) stage_->on_link_replaced(from);
                   },
+              .on_news =
+                  [this](const Seat& peer, LinkNews news) {
+                    if (stage_ && life_.has_seat()) stage_->on_link_news(peer, news);
+                  },
               .ask_for_call = [this](const Seat& beyond) { return ask_for_call(beyond); },
               .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }}),
       link_(runtime, network,
@@ -192,6 +196,8 @@ wire::Heartbeat StagePeer::Impl::heartbeat() const {
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
   beat.set_moved_bytes(moved_bytes_);
+  beat.set_relayed_links(links_.relayed_links());
+  beat.set_relayed_bytes(links_.relayed_bytes_sent());
   return beat;
 }
 
@@ -257,6 +263,8 @@ Result<void> StagePeer::Impl::hand_to_stage(const Seat& from, const Frame& frame
 void StagePeer::Impl::log_metrics() {
   metrics_.gauge("swarmline_rejected_links").set(static_cast<double>(links_.rejected_links()));
   metrics_.gauge("swarmline_link_bytes_sent").set(static_cast<double>(links_.bytes_sent()));
+  metrics_.gauge("swarmline_relayed_bytes_sent")
+      .set(static_cast<double>(links_.relayed_bytes_sent()));
   metrics_.gauge("swarmline_device_busy_seconds").set(to_seconds(device_.busy_total()));
   log(LogLevel::kInfo, "metrics {}", to_json_line(metrics_.snapshot()));
 }

@@ -77,6 +77,7 @@ Result<void> Admission::on_forward(const Seat& from, const wire::Forward& messag
   task->upstream = from;
   task->mask = message.stage_mask();
   task->rows = message.rows();
+  task->arrived_over = frame.received_over;
   task->input = frame.payload.front();
   task->input_values = std::move(values);
   monitor_.on_arrival(CodecMonitor::Way::kForward, id.microbatch.phase, frame);
@@ -209,6 +210,8 @@ void Admission::say_forward_done(const MicrobatchTask& task, const JobReport& re
   *done.mutable_id() = to_wire(task.id);
   done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
   done.set_next_peer(task.next.peer.value);
+  if (task.arrived_over > report.service)
+    done.set_arrived_ns(static_cast<std::uint64_t>(task.arrived_over.count()));
   traffic_.send_back(task.upstream, task.id.microbatch.phase,
                      make_frame(MessageKind::kForwardDone, done));
 }

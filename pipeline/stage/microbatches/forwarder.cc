@@ -61,7 +61,6 @@ void Forwarder::send_to(const TaskPtr& task, const Seat& next) {
   Frame frame = make_frame(MessageKind::kForward, forward, {task->output});
   traffic_.send_next(task->next, task->id.microbatch.phase, std::move(frame),
                      task->targets_wire.size());
-  next_.wiring().on_sent(task->next.peer, Duration{});
   begin_leg(task, HopClock::Leg::kForward);
 }
 
@@ -208,9 +207,10 @@ void Forwarder::resend(const TaskPtr& task, Why why) {
     report_stall(task, old);
   else
     clock_.drop(task->outgoing);
+  if (why == Why::kLateLink) cancel_at(old, task->outgoing);  // it may come after all
   supersede(task);
-  if (why == Why::kPeerLost) {
-    SWARMLINE_MARK("forwarder.lost_peers_work_sent_again");
+  if (why == Why::kPeerLost || why == Why::kLateLink) {
+    if (why == Why::kPeerLost) SWARMLINE_MARK("forwarder.lost_peers_work_sent_again");
     --task->sends;  // no fault of the microbatch
   } else if (!count_failed_try(task, old, why)) {
     return;
@@ -279,6 +279,8 @@ TaskPtr Forwarder::outgoing(const AttemptId& id, const Seat& from) {
 
 Result<void> Forwarder::on_forward_done(const Seat& from, const wire::ForwardDone& message) {
   const AttemptId id = from_wire(message.id());
+  next_.wiring().on_sent(from.peer,
+                         charged(from, Duration(static_cast<std::int64_t>(message.arrived_ns()))));
   next_.wiring().on_forward_done(from.peer,
                                  Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
@@ -343,41 +345,7 @@ void Forwarder::on_credit(const Seat& from) {
   retry_seeking();
 }
 
-// ---- Losses -------------------------------------------------------------------------------------
-
-void Forwarder::on_stall(const Seat& stalled, const AttemptId& id) {
-  // The reporter knows the attempt by the name it left the stalled peer with; ours may differ.
-  std::vector<TaskPtr> sent_there;
-  for (const auto& [outgoing_id, task] : outgoing_)
-    if (outgoing_id.microbatch == id.microbatch && task->next == stalled)
-      sent_there.push_back(task);
-  for (const TaskPtr& task : sent_there) resend(task, Why::kStalled);
-}
-
-void Forwarder::on_link_lost(const Seat& peer) {
-  std::vector<TaskPtr> waiting;
-  for (const auto& [id, task] : outgoing_)
-    if (task->next == peer && task->state == TaskState::kDownstream) waiting.push_back(task);
-  clock_.on_link_lost(peer.peer);
-  // The word that would end a ban, or the credit we wait for, may have been lost with the link.
-  next_.wiring().on_credit(peer.peer);
-  std::deque<TaskPtr> seeking;
-  seeking.swap(seeking_);
-  for (const TaskPtr& task : waiting) resend(task, Why::kLinkLost);
-  for (const TaskPtr& task : seeking) seeking_.push_back(task);
-  if (!seeking_.empty()) retry_seeking_after(knobs().relink_delay);
-}
-
-void Forwarder::on_peer_lost(const Seat& lost, const std::vector<TaskPtr>& tasks) {
-  if (next_.remove(lost)) clock_.forget(lost.peer);
-  std::vector<TaskPtr> waiting;
-  for (const TaskPtr& task : tasks) {
-    std::erase(task->tried, lost.peer);
-    if (is_over_with(task->next, lost) && task->state == TaskState::kDownstream)
-      waiting.push_back(task);
-  }
-  for (const TaskPtr& task : waiting) resend(task, Why::kPeerLost);
-}
+// ---- Ends ---------------------------------------------------------------------------------------
 
 // Without a coordinator nobody says who is lost, and no claim is answered: what was tried in vain
 // meanwhile is no fault of the microbatch.

@@ -10,7 +10,10 @@
 //              from, which an answer to the cancel does. Counted in swarmline_early_second_tries,
 //              and limited by a budget (HedgeBudget). Fixed routes stay as they are.
 //   Losses:    what was sent to a lost seat goes to another at once. Of a link that broke nothing
-//              can be counted on, either.
+//              can be counted on, either. What waits for a link that nobody answers on for long, or
+//              that can't be had, goes to another peer, and that one is left out (NextStage).
+//   Links:     what bytes take over the link to a peer, either way, is told to the wiring as it is
+//              measured: the receiver says when an activation came slower than it was computed.
 //   Ownership: owns the candidates of the next stage and the names by which tasks went on. Of a
 //              task it alone writes its way on: `next` to `hop_timer`, but for the output.
 //   Thread:    control thread.
@@ -45,7 +48,7 @@ class Forwarder {
     std::function<void(const TaskPtr&)> on_end;  // an evaluation that the next hop has computed
     std::function<void(const TaskPtr&, const Error&)> on_failed;
   };
-  enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kPeerLost };
+  enum class Why : std::uint8_t { kStalled, kBroken, kLinkLost, kLateLink, kPeerLost };
 
   Forwarder(StageContext& context, const PhaseBook& phases, BoundaryTraffic& traffic,
             std::unique_ptr<Wiring> wiring, Hooks hooks);
@@ -71,11 +74,14 @@ class Forwarder {
   void on_gradient_arrived(const Seat& from, const AttemptId& id);
   // The task that waits for that gradient; null: none does.
   TaskPtr on_gradient(const Seat& from, const AttemptId& id, Duration service);
+  // So long a gradient took to come.
+  void on_returned(const Seat& from, Duration over);
   void on_credit(const Seat& from);
   // The coordinator passes on that `stalled` sits on a microbatch of ours.
   void on_stall(const Seat& stalled, const AttemptId& id);
   // What waits for an answer over that link goes elsewhere.
   void on_link_lost(const Seat& peer);
+  void on_link_news(const Seat& peer, LinkNews news);
   // `tasks`: all of this stage.
   void on_peer_lost(const Seat& lost, const std::vector<TaskPtr>& tasks);
   // Whether there is a coordinator that has all its peers.
@@ -97,6 +103,9 @@ class Forwarder {
   bool tried_all(const MicrobatchTask& task) const;
   void try_all_again_later(const TaskPtr& task);
   void retry_seeking_after(Duration pause);
+  void on_late_link(const Seat& peer);
+  void try_link(const Seat& peer);
+  Duration charged(const Seat& from, Duration over) const;
   void supersede(const TaskPtr& task);
   void cancel_at(const Seat& next, const AttemptId& id);
   void begin_leg(const TaskPtr& task, HopClock::Leg leg);

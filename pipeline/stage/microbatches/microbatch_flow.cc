@@ -90,6 +90,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, const Frame& frame) {
   const AttemptId id = from_wire(message->id());
   SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value) return {};
+  if (!message->nothing_below()) forwarder_.on_returned(from, frame.received_over);
   const TaskPtr task =
       forwarder_.on_gradient(from, id, Duration(static_cast<std::int64_t>(message->service_ns())));
   if (!task) return {};

@@ -52,6 +52,7 @@ class MicrobatchFlow {
   // Some of a large tensor is here: what is complete of it is decoded.
   void on_arriving(const Seat& from, const Arrival& arrival);
   void on_link_replaced(const Seat& from) { early_.drop(from.peer); }
+  void on_link_news(const Seat& peer, LinkNews news) { forwarder_.on_link_news(peer, news); }
   // Whether there is a coordinator that has all its peers.
   void set_led(bool led) { forwarder_.set_led(led, admission_.tasks()); }
   // The coordinator passes on that `stalled` sits on a microbatch of ours.

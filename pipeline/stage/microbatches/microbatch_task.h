@@ -35,6 +35,7 @@ struct MicrobatchTask {
   std::string mask;  // stages that want weight gradients; empty = all
   std::uint32_t rows = 0;
   Version version;           // the parameters it is computed on; set when it goes to the device
+  Duration arrived_over{};   // that its input took to come
   SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens
   SharedBytes input_values;  // the input decoded on arrival; until the forward has used it
   SharedBytes targets;       // int32; kept by the last stage and passed on by the others

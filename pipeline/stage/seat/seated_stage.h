@@ -82,6 +82,7 @@ class SeatedStage {
   wire::Holdings holdings() const;
   void on_arriving(const Seat& from, const Arrival& arrival) { flow_.on_arriving(from, arrival); }
   void on_link_replaced(const Seat& from) { flow_.on_link_replaced(from); }
+  void on_link_news(const Seat& peer, LinkNews news) { flow_.on_link_news(peer, news); }
 
   bool serves() const { return !commits_.following(); }
   StageId stage() const { return context_.stage.stage; }

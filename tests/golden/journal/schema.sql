@@ -8,7 +8,7 @@ CREATE TABLE events(number INTEGER PRIMARY KEY AUTOINCREMENT, wall_seconds REAL,
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
 CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage INTEGER NOT NULL,
                    address TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL DEFAULT '',
-                   PRIMARY KEY(peer, incarnation))
+                   reach TEXT NOT NULL DEFAULT '', PRIMARY KEY(peer, incarnation))
 CREATE TABLE sqlite_sequence(name,seq)
-3
+4
 1398230090
