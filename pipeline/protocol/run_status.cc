@@ -30,6 +30,7 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("microbatches", peer.microbatches);
   member("share", peer.share);
   member("busy", peer.busy);
+  member("data", peer.data);
 }
 
 void each_member(Some<ShadowStatus> auto& shadow, const auto& member) {

@@ -24,6 +24,7 @@ struct PeerStatus {
   double busy = 0;    // of the time, 0..1
   std::uint64_t in_flight = 0;
   std::uint64_t microbatches = 0;
+  std::string data;  // how it gets on with fetching the run's data, a sentence; empty: it has it
 };
 
 struct ShadowStatus {  // a peer that follows the stage beside its own

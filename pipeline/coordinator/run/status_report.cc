@@ -53,6 +53,14 @@ BoundaryStatus boundary_of(std::uint32_t from, const BoundaryTotals& totals,
           .backward_bytes_per_second = backward.bytes_per_second};
 }
 
+std::string data_sentence(const Member& member) {
+  if (!member.fetched || member.state == MemberState::kLost) return {};
+  const DataFetched& data = *member.fetched;
+  const std::string from =
+      data.from.value == 0 ? "" : fmt::format(" from peer {}", data.from.value);
+  return fmt::format("fetches its data{}: {} of {} pieces", from, data.pieces, data.of);
+}
+
 StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double elapsed) {
   StageStatus stage{.stage = spec.stage.value,
                     .first_layer = spec.first_layer,
@@ -75,7 +83,8 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
          .share = contributions > 0 ? own / contributions : 0,
          .busy = elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0,
          .in_flight = member.in_flight,
-         .microbatches = member.contributions});
+         .microbatches = member.contributions,
+         .data = data_sentence(member)});
   }
   for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
     const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);

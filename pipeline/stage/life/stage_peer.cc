@@ -190,6 +190,8 @@ wire::Heartbeat StagePeer::Impl::heartbeat() const {
   beat.set_jobs_done(queue_.finished());
   beat.set_jobs_waiting(static_cast<std::uint32_t>(queue_.unfinished()));
   beat.set_moved_bytes(moved_bytes_);
+  if (const auto progress = stage_ ? stage_->data_progress() : std::nullopt)
+    *beat.mutable_data() = *progress;
   return beat;
 }
 
