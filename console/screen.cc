@@ -128,6 +128,14 @@ std::string stage_line(const StageStatus& stage, const Painter& painter) {
   return line + shadows;
 }
 
+// Whoever fetches the run's data, a line each.
+void add_data_lines(const StageStatus& stage, const Painter& painter,
+                    std::vector<std::string>& lines) {
+  for (const PeerStatus& peer : stage.peers)
+    if (!peer.data.empty())
+      lines.push_back(painter.paint(kYellow, fmt::format("  {} {}", peer.name, peer.data)));
+}
+
 double each(std::uint64_t bytes, std::uint64_t microbatches) {
   return microbatches == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(microbatches);
 }
@@ -185,7 +193,10 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
                                        const ScreenStyle& style) {
   const Painter painter(style);
   std::vector<std::string> stages, boundaries;
-  for (const StageStatus& stage : status.stages) stages.push_back(stage_line(stage, painter));
+  for (const StageStatus& stage : status.stages) {
+    stages.push_back(stage_line(stage, painter));
+    add_data_lines(stage, painter, stages);
+  }
   for (const BoundaryStatus& boundary : status.boundaries) {
     boundaries.push_back(boundary_line(boundary, painter));
   }

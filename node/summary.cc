@@ -127,6 +127,7 @@ std::string describe(const RunStatus& status) {
       out += fmt::format("    peer {:<4} {:<12} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}\n",
                          peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
                          100 * peer.busy, peer.reach == "no" ? "  takes no connections" : "");
+      if (!peer.data.empty()) out += fmt::format("              {}\n", peer.data);
     }
   }
   for (const RelayStatus& relay : status.relays)
