@@ -26,6 +26,8 @@ constexpr PeerKey kPeerKeys[] = {
      "The folder with the run's data here; default: where the coordinator has it", true},
     {"--data-root", "peer.data_root", "DIR",
      "Reads data below it alone; default: that of --data, else the current folder", true},
+    {"--fetch-data-cache", "peer.fetch_data_cache_mb", "MB",
+     "So much of what it fetched stays on its disk"},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
      "Tries so long while no coordinator answers"},
     {"--zone", "peer.zone", "NAME", "Where the machine stands", true},
@@ -67,6 +69,18 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
             key.help)
         ->type_name(key.value);
   }
+  command
+      .add_option_function<std::string>(
+          "--fetch-data",
+          [&flags](const std::string& folder) {
+            flags.overrides.emplace_back("peer.fetch_data=true");
+            if (!folder.empty())
+              flags.overrides.push_back("peer.fetch_data_folder=\"" + folder + "\"");
+          },
+          "Fetches data that it lacks from other peers, and keeps it in DIR; default: the user's "
+          "cache")
+      ->expected(0, 1)
+      ->type_name("[DIR]");
   command.add_flag_callback(
       "--insecure", [&flags] { flags.overrides.emplace_back("peer.insecure=true"); },
       "Joins another machine by HOST:PORT; links are neither authenticated nor sealed");

@@ -152,6 +152,14 @@ std::vector<std::string> stage_lines(const StageStatus& stage, const Painter& pa
   return lines;
 }
 
+// Whoever fetches the run's data, a line each.
+void add_data_lines(const StageStatus& stage, const Painter& painter,
+                    std::vector<std::string>& lines) {
+  for (const PeerStatus& peer : stage.peers)
+    if (!peer.data.empty())
+      lines.push_back(painter.paint(kYellow, fmt::format("  {} {}", peer.name, peer.data)));
+}
+
 double each(std::uint64_t bytes, std::uint64_t microbatches) {
   return microbatches == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(microbatches);
 }
@@ -266,10 +274,12 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
   const std::size_t stages = std::max<std::size_t>(status.stages.size(), 1);
   const std::size_t of_stages = room - std::min(room, kept_for_events + status.boundaries.size());
   std::vector<std::string> middle;
-  for (const StageStatus& stage : status.stages)
+  for (const StageStatus& stage : status.stages) {
     for (std::string& line :
          stage_lines(stage, painter, std::max<std::size_t>(of_stages / stages, 1)))
       middle.push_back(std::move(line));
+    add_data_lines(stage, painter, middle);
+  }
   const std::size_t stage_room = std::min(middle.size(), room - kept_for_events);
   add_limited(lines, middle, stage_room);
   std::vector<std::string> boundaries;

@@ -74,6 +74,7 @@ Result<void> CoordinatorNode::open() {
   if (!data) return std::unexpected(std::move(data).error());
   data_.emplace(std::move(*data));
   SWARMLINE_TRY(list_data(*data_, hashes_folder()));
+  SWARMLINE_TRY(write_text_file_atomically(folder_.data(), to_json(*data_->manifest)));
   auto store = open_control_store(
       runtime_, {.etcd = config.run.etcd,
                  .run_folder = folder_.path(),

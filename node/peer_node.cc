@@ -34,7 +34,8 @@ PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
     : runtime_(runtime),
       options_(std::move(options)),
       on_finished_(std::move(on_finished)),
-      data_(options_.machine, hashes_folder()),
+      data_(options_.machine, hashes_folder(), fetched_),
+      data_store_(runtime_, options_.machine, data_, fetched_),
       device_(runtime_, device_options(options_)),
       part_folder_(runtime_) {
   SWARMLINE_CHECK(!options_.coordinators.empty());
@@ -74,7 +75,8 @@ Result<void> PeerNode::open() {
           .make_model = options_.make_model,
           .make_wiring = {},
           .on_certificate = std::move(on_certificate),
-          .part_folder = &part_folder_},
+          .part_folder = &part_folder_,
+          .data_folder = &data_store_},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
           device_.stop();

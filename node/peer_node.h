@@ -17,6 +17,8 @@
 #include "engine/config/run_config.h"
 #include "engine/device/cpu_device.h"
 #include "node/admission/peer_guard.h"
+#include "node/data_store.h"
+#include "node/fetched_pieces.h"
 #include "node/network_factory.h"
 #include "node/part_folder.h"
 #include "node/peer_data.h"
@@ -57,7 +59,9 @@ class PeerNode {
   AsioRuntime& runtime_;
   PeerNodeOptions options_;
   std::function<void(PeerOutcome)> on_finished_;
+  std::shared_ptr<FetchedPieces> fetched_ = std::make_shared<FetchedPieces>();
   PeerData data_;
+  DataStore data_store_;
   CpuDevice device_;
   SharedPartFolder part_folder_;
   std::unique_ptr<Network> network_;

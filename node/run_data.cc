@@ -15,8 +15,10 @@ constexpr std::uint64_t kWorthALine = 1 * kGiB;  // it takes a second
 
 class DatasetSource final : public MicrobatchSource {
  public:
-  DatasetSource(const RunConfig& config, TokenDataset dataset)
+  DatasetSource(const RunConfig& config, TokenDataset dataset,
+                std::shared_ptr<const DataPieces> fetched)
       : dataset_(std::move(dataset)),
+        fetched_(std::move(fetched)),
         order_(dataset_, {.batch = config.batch,
                           .seed = config.run.seed,
                           .eval_sequences_max = eval_sequences(config, dataset_)}) {}
@@ -26,21 +28,32 @@ class DatasetSource final : public MicrobatchSource {
     return order_.read(id, tokens, targets);
   }
 
+  std::vector<std::uint32_t> pieces_of(const MicrobatchId& id) const override {
+    std::vector<std::uint32_t> pieces;
+    if (!fetched_ || id.index >= order_.microbatches(id.phase.kind)) return pieces;
+    for (std::uint32_t row = 0; row < order_.rows(id); ++row)
+      for (const ByteRange& range : dataset_.ranges(order_.sequence(id, row)))
+        fetched_->list(range, pieces);
+    return pieces;
+  }
+
  private:
   TokenDataset dataset_;
-  MicrobatchOrder order_;  // refers to dataset_
+  std::shared_ptr<const DataPieces> fetched_;  // null: all of it is here
+  MicrobatchOrder order_;                      // refers to dataset_
 };
 
 }  // namespace
 
 Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root,
-                                  std::vector<std::string> paths) {
+                                  std::vector<std::string> paths, FetchedFiles fetched) {
   return TokenDataset::open({.data = config.data,
                              .sequence = config.batch.sequence,
                              .seed = config.run.seed,
                              .vocab = config.model.vocab,
                              .root = root,
-                             .paths = std::move(paths)});
+                             .paths = std::move(paths),
+                             .fetched = std::move(fetched)});
 }
 
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset) {
@@ -49,9 +62,9 @@ std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& datase
   return wanted / config.batch.microbatch * config.batch.microbatch;
 }
 
-std::unique_ptr<MicrobatchSource> make_dataset_source(const RunConfig& config,
-                                                      TokenDataset dataset) {
-  return std::make_unique<DatasetSource>(config, std::move(dataset));
+std::unique_ptr<MicrobatchSource> make_dataset_source(const RunConfig& config, TokenDataset dataset,
+                                                      std::shared_ptr<const DataPieces> fetched) {
+  return std::make_unique<DatasetSource>(config, std::move(dataset), std::move(fetched));
 }
 
 Result<RunData> open_run_data(const RunConfig& config, bool with_entropy) {

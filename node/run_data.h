@@ -11,6 +11,7 @@
 #include "engine/config/run_config.h"
 #include "engine/data/data_entropy.h"
 #include "engine/data/data_manifest.h"
+#include "engine/data/data_pieces.h"
 #include "engine/data/token_dataset.h"
 #include "engine/model/model_spec.h"
 #include "pipeline/source/microbatch_source.h"
@@ -18,16 +19,18 @@
 namespace swarmline {
 
 // `root`: nothing that does not lie below it is read; empty: anything is.
-// `paths`: these files, whatever the config names.
+// `paths`: these files, whatever the config names. `fetched`: these, and none of this machine.
 Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root = {},
-                                  std::vector<std::string> paths = {});
+                                  std::vector<std::string> paths = {}, FetchedFiles fetched = {});
 
 // Held-out sequences of one evaluation: at most [eval] sequences_max, whole microbatches.
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset);
 
 // Microbatches of the dataset's seeded order; evaluations read the held-out split.
-std::unique_ptr<MicrobatchSource> make_dataset_source(const RunConfig& config,
-                                                      TokenDataset dataset);
+// `fetched`: what its pieces are called, where they are fetched; null: all are here.
+std::unique_ptr<MicrobatchSource> make_dataset_source(
+    const RunConfig& config, TokenDataset dataset,
+    std::shared_ptr<const DataPieces> fetched = nullptr);
 
 // Everything about the data that a run has to know before it starts.
 struct RunData {

@@ -27,6 +27,7 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string config() const { return path_ + "/config.toml"; }
+  std::string data() const { return path_ + "/data.json"; }  // what the run's data is
   std::string journal() const { return path_ + "/journal.sqlite"; }
   std::string log() const { return path_ + "/log.jsonl"; }
   std::string address() const { return path_ + "/coordinator.address"; }

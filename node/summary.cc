@@ -160,6 +160,7 @@ std::string describe(const RunStatus& status) {
                          peer.peer, peer.name, peer.address, peer.state, 100 * peer.share,
                          100 * peer.busy, peer.reach == "no" ? "  takes no connections" : "",
                          relayed(peer));
+      if (!peer.data.empty()) out += fmt::format("              {}\n", peer.data);
     }
   }
   for (const RelayStatus& relay : status.relays)

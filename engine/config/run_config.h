@@ -233,10 +233,13 @@ struct PeerConfig {
   std::uint64_t memory_bytes = 0;         // 0: measured
   std::uint64_t shadow_memory_bytes = 0;  // for stages it follows or has lost; 0: no bound
   std::string listen = "127.0.0.1:0";
-  std::string advertise;              // empty: what listen bound
-  std::string data;                   // folder of the run's data here; empty: as the coordinator's
-  std::string data_root;              // empty: `data`, else the current folder
-  double join_patience_seconds = 30;  // it tries so long while no coordinator answers
+  std::string advertise;          // empty: what listen bound
+  std::string data;               // folder of the run's data here; empty: as the coordinator's
+  std::string data_root;          // empty: `data`, else the current folder
+  bool fetch_data = false;        // what it lacks of it, from others
+  std::string fetch_data_folder;  // kept there; empty: in the user's cache
+  std::uint64_t fetch_data_cache_mb = 4096;  // so much stays there, MiB
+  double join_patience_seconds = 30;         // it tries so long while no coordinator answers
   std::string zone;
   double price = 0;               // per hour
   double bandwidth = 0;           // bits per second; 0: measured

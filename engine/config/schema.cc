@@ -382,6 +382,14 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("data_root", data_root), text(),
    "The folder below which the peer reads data, whatever the run's config says; links that lead "
    "out of it do not count. Empty: `data`, else the current folder.", "\"/srv/data\""},
+  {PEER("fetch_data", fetch_data), flag(),
+   "true: a peer that lacks the run's data, or has other, fetches what it reads of it from peers "
+   "that have it."},
+  {PEER("fetch_data_folder", fetch_data_folder), text(),
+   "Where fetched pieces are kept. Empty: `$XDG_CACHE_HOME/swarmline/data`, else "
+   "`$HOME/.cache/swarmline/data`.", "\"/mnt/ssd/pieces\""},
+  {PEER("fetch_data_cache_mb", fetch_data_cache_mb), ints(16, 1 << 30),
+   "So many MiB of fetched pieces stay on the disk; what was not used for longest goes first."},
   {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
    "A newcomer tries so long while no coordinator answers; then it ends."},
   {PEER("zone", zone), text(),

@@ -7,6 +7,7 @@
 
 #include "engine/checkpoint/sha256.h"
 #include "engine/store/files.h"
+#include "engine/store/json_writer.h"
 #include "engine/store/parallel.h"
 
 namespace swarmline {
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::size_t kHexDigits = 64;
 constexpr std::size_t kHexShown = 12;
+constexpr std::uint32_t kTokenBytesMax = 4;
+constexpr int kManifestFormat = 1;
 
 fs::path common_folder(const std::vector<fs::path>& files) {
   fs::path folder = files.front().parent_path();
@@ -102,12 +105,17 @@ Result<DataManifest> manifest_of(const TokenDataset& dataset, const FileHashes& 
   const std::vector<fs::path> names = names_below(paths, folder);
   DataManifest manifest{.folder = folder.string(), .files = {}};
   for (std::size_t i = 0; i < used.size(); ++i)
-    manifest.files.push_back(
-        {.name = names[i].string(), .bytes = used[i].bytes, .used = used[i].used, .sha256 = {}});
+    manifest.files.push_back({.name = names[i].string(),
+                              .bytes = used[i].bytes,
+                              .used = used[i].used,
+                              .sha256 = {},
+                              .header_bytes = used[i].header_bytes,
+                              .token_bytes = used[i].token_bytes});
   SWARMLINE_TRY(for_each_at_once(used.size(), kHashThreadsMax, [&](std::size_t i) -> Result<void> {
-    auto hash = hashes.of(used[i].path, used[i].used);
-    if (!hash) return std::unexpected(std::move(hash).error());
-    manifest.files[i].sha256 = std::move(*hash);
+    auto hashed = hashes.with_pieces(used[i].path, used[i].used, kDataPieceBytes);
+    if (!hashed) return std::unexpected(std::move(hashed).error());
+    manifest.files[i].sha256 = std::move(hashed->sha256);
+    manifest.files[i].pieces = std::move(hashed->pieces);
     return {};
   }));
   return manifest;
@@ -124,10 +132,31 @@ Result<void> check_manifest(const DataManifest& manifest) {
     const bool has_name = file.name.size() <= kDataNameBytesMax &&
                           file.name.find('\0') == std::string::npos && stays_below(file.name);
     if (!has_name) return wrong("a name that is none of a file below a folder");
-    if (file.used > file.bytes || file.sha256.size() != kHexDigits)
+    const bool readable = file.header_bytes <= file.used && file.token_bytes >= 1 &&
+                          file.token_bytes <= kTokenBytesMax &&
+                          (file.used - file.header_bytes) % file.token_bytes == 0;
+    if (file.used > file.bytes || file.sha256.size() != kHexDigits || !readable)
       return wrong(fmt::format("\"{}\" can't be", file.name));
   }
   return {};
+}
+
+std::string to_json(const DataManifest& manifest) {
+  JsonWriter json(1);
+  json.begin_object().member("format", kManifestFormat).member("folder", manifest.folder);
+  json.member("fingerprint", manifest.fingerprint()).member("piece_bytes", kDataPieceBytes);
+  json.key("files").begin_array();
+  for (const DataFile& file : manifest.files) {
+    json.begin_object().member("name", file.name).member("bytes", file.bytes);
+    json.member("used", file.used).member("header_bytes", file.header_bytes);
+    json.member("token_bytes", file.token_bytes).member("sha256", file.sha256);
+    json.key("pieces").begin_array();
+    for (std::size_t at = 0; at < file.pieces.size(); at += kHexDigits)
+      json.value(std::string_view(file.pieces).substr(at, kHexDigits));
+    json.end_array().end_object();
+  }
+  json.end_array().end_object();
+  return json.take() + "\n";
 }
 
 HeldData compare_data(const DataManifest& manifest, const DataPlace& place,

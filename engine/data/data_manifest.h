@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/result.h"
 #include "engine/data/file_hashes.h"
 #include "engine/data/token_dataset.h"
@@ -19,12 +20,18 @@ namespace swarmline {
 
 inline constexpr std::size_t kDataNameBytesMax = 4096;
 inline constexpr std::uint32_t kHashThreadsMax = 4;
+inline constexpr std::uint64_t kDataPieceBytes = Limits::state_piece_bytes;  // data_pieces.h
 
 struct DataFile {
   std::string name;         // below the manifest's folder
   std::uint64_t bytes = 0;  // of the file
   std::uint64_t used = 0;   // of these, from the beginning: what the run reads
   std::string sha256;       // of what is used: 64 hex digits
+  // For who fetches it: how it is read, and, at the coordinator, the SHA-256 of each of its pieces
+  // (data_pieces.h), 64 hex digits each. No part of the fingerprint.
+  std::uint64_t header_bytes = 0;
+  std::uint32_t token_bytes = 1;
+  std::string pieces = {};
   bool operator==(const DataFile&) const = default;
 };
 
@@ -45,6 +52,8 @@ struct HeldData {
   std::string fingerprint;         // of the manifest that was compared
   std::string lacks;               // why it can't read the data: a sentence
   std::string differs;             // which file is another, and how: a sentence
+  bool fetches = false;            // what it lacks it fetches from others
+  bool serves = false;             // others may fetch it here
   std::vector<std::string> paths;  // of its files, in the manifest's order
 };
 
@@ -54,5 +63,8 @@ struct DataPlace {     // on this machine
 };
 HeldData compare_data(const DataManifest& manifest, const DataPlace& place,
                       const FileHashes& hashes);
+
+// As it lies in a run's folder: what the run's data is, and the hashes of its pieces.
+std::string to_json(const DataManifest& manifest);
 
 }  // namespace swarmline

@@ -1,7 +1,8 @@
 // SHA-256 of files, remembered in a folder from process to process: a large corpus is read once on
 // a machine, as long as its files stay as they are.
-//   What:      the hash of a file's first bytes. Remembered by path, number of bytes, and the
-//              file's size, number and times of change; whoever changes a file changes these.
+//   What:      the hash of a file's first bytes, and of each piece of them. Remembered by path,
+//              number of bytes, and the file's size, number and times of change; whoever changes a
+//              file changes these.
 //   Thread:    any; several processes may share the folder.
 //   Errors:    kNotFound, kIo; kStopped after give_up(). A folder that can't be read or written
 //              costs the time alone.
@@ -18,6 +19,11 @@
 
 namespace swarmline {
 
+struct HashedPieces {
+  std::string sha256;  // of all: 64 hex digits
+  std::string pieces;  // of each, one after the other: 64 each
+};
+
 class FileHashes {
  public:
   static constexpr std::uint64_t kRememberedBytesMin = 4 * kMiB;
@@ -27,10 +33,17 @@ class FileHashes {
 
   // Of the first `used` bytes, which the file must have: 64 hex digits.
   Result<std::string> of(const std::string& path, std::uint64_t used) const;
+  // The same, and of each `piece_bytes` of them, the last piece shorter; in one reading.
+  Result<HashedPieces> with_pieces(const std::string& path, std::uint64_t used,
+                                   std::uint64_t piece_bytes) const;
   void give_up() { given_up_ = true; }  // from any thread: no more is read
 
  private:
-  Result<std::string> hash_of(const std::string& path, std::uint64_t used) const;
+  // `piece_bytes` 0: without.
+  Result<HashedPieces> hash_of(const std::string& path, std::uint64_t used,
+                               std::uint64_t piece_bytes) const;
+  Result<HashedPieces> remembered(const std::string& path, std::uint64_t used,
+                                  std::uint64_t piece_bytes) const;
 
   std::string folder_;
   std::atomic<bool> given_up_ = false;

@@ -33,7 +33,16 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
   TokenDataset dataset;
   dataset.sequence_ = options.sequence;
   dataset.byte_kind_ = options.data.kind == DataKind::kBytes;
-  SWARMLINE_TRY(options.paths.empty() ? dataset.open_files(options) : dataset.open_paths(options));
+  if (!options.fetched.files.empty()) {
+    SWARMLINE_CHECK(options.vocab > 0 || dataset.byte_kind_);
+    dataset.read_fetched_ = options.fetched.read;
+    std::uint32_t number = 0;
+    for (const FetchedFiles::File& file : options.fetched.files)
+      dataset.add_fetched(file, number++);
+  } else {
+    SWARMLINE_TRY(options.paths.empty() ? dataset.open_files(options)
+                                        : dataset.open_paths(options));
+  }
   SWARMLINE_TRY(dataset.find_vocab(options.vocab));
   SWARMLINE_TRY(dataset.split(options));
   return dataset;
@@ -121,7 +130,7 @@ Result<void> TokenDataset::add_file(const DataSection& data, const std::string& 
   if (bytes.empty() && from_glob) return {};
   if (bytes.empty()) return mistake(fmt::format("{}: the file is empty", path));
 
-  Segment segment{.file = *file, .bytes = bytes, .first_token = tokens_};
+  Segment segment{.file = *file, .bytes = bytes, .name = path};
   if (!byte_kind_) {
     const Result<TokenFileView> view = view_token_file(bytes, data.token_format, path);
     if (!view) return std::unexpected(view.error());
@@ -134,12 +143,28 @@ Result<void> TokenDataset::add_file(const DataSection& data, const std::string& 
     const std::uint64_t used = std::min<std::uint64_t>(segment.bytes.size(), left);
     segment.bytes = segment.bytes.first(used - used % segment.token_bytes);
   }
+  segment.size = segment.bytes.size();
+  add_segment(std::move(segment));
+  return {};
+}
+
+void TokenDataset::add_fetched(const FetchedFiles::File& file, std::uint32_t number) {
+  add_segment({.file = nullptr,
+               .bytes = {},
+               .name = file.name,
+               .size = file.used - file.header_bytes,
+               .number = number,
+               .header_bytes = file.header_bytes,
+               .token_bytes = file.token_bytes});
+}
+
+void TokenDataset::add_segment(Segment segment) {
   token_bytes_ = std::max(token_bytes_, segment.token_bytes);
-  file_bytes_ += segment.bytes.size();
-  segment.tokens = segment.bytes.size() / segment.token_bytes + (byte_kind_ ? 1 : 0);
+  file_bytes_ += segment.size;
+  segment.first_token = tokens_;
+  segment.tokens = segment.size / segment.token_bytes + (byte_kind_ ? 1 : 0);
   tokens_ += segment.tokens;
   if (segment.tokens > 0) segments_.push_back(std::move(segment));
-  return {};
 }
 
 Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
@@ -170,10 +195,10 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
       const std::byte* at = segment.bytes.data() + i * segment.token_bytes;
       const auto token = static_cast<std::uint32_t>(load_token(at, segment.token_bytes));
       if (token >= kVocabMax) {
-        return mistake(fmt::format(
-            "{}: token {} at byte {} is no token number: is [data] "
-            "token_format right?",
-            segment.file->path(), token, segment.header_bytes + i * segment.token_bytes));
+        return mistake(
+            fmt::format("{}: token {} at byte {} is no token number: is [data] "
+                        "token_format right?",
+                        segment.name, token, segment.header_bytes + i * segment.token_bytes));
       }
       largest = std::max(largest, token);
     }
@@ -216,8 +241,28 @@ std::vector<TokenDataset::UsedFile> TokenDataset::used_files() const {
   for (const Segment& segment : segments_)
     files.push_back({.path = segment.file->path(),
                      .bytes = segment.file->bytes().size(),
-                     .used = segment.header_bytes + segment.bytes.size()});
+                     .used = segment.header_bytes + segment.size,
+                     .header_bytes = segment.header_bytes,
+                     .token_bytes = segment.token_bytes});
   return files;
+}
+
+std::vector<ByteRange> TokenDataset::ranges(std::uint64_t number) const {
+  std::vector<ByteRange> ranges;
+  std::uint64_t first = number * sequence_;
+  std::uint64_t left = std::uint64_t{sequence_} + 1;
+  auto segment = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token) - 1;
+  for (; left > 0; ++segment) {
+    const std::uint64_t within = first - segment->first_token;
+    const std::uint64_t count = std::min(left, segment->tokens - within);
+    const std::uint64_t from = std::min(within * segment->token_bytes, segment->size);
+    const std::uint64_t to = std::min((within + count) * segment->token_bytes, segment->size);
+    if (!segment->file && to > from)
+      ranges.push_back({segment->number, segment->header_bytes + from, to - from});
+    first += count;
+    left -= count;
+  }
+  return ranges;
 }
 
 Result<void> TokenDataset::read(std::uint64_t number, std::span<std::int32_t> tokens,
@@ -245,21 +290,31 @@ Result<void> TokenDataset::read_stream(std::uint64_t first, std::span<std::int32
 
 Result<void> TokenDataset::copy_tokens(const Segment& segment, std::uint64_t first,
                                        std::span<std::int32_t> out) const {
+  const std::uint64_t from = first * segment.token_bytes;
+  const std::uint64_t size =
+      std::min<std::uint64_t>(out.size() * segment.token_bytes, segment.size - from);
+  std::vector<std::byte> room;
+  BytesView bytes;
+  if (segment.file) {
+    bytes = segment.bytes.subspan(from, size);
+  } else {
+    room.resize(size);
+    if (size > 0)
+      SWARMLINE_TRY(read_fetched_({segment.number, segment.header_bytes + from, size}, room));
+    bytes = room;
+  }
   if (byte_kind_) {
-    const std::byte* from = segment.bytes.data() + first;
-    const std::size_t bytes = std::min<std::uint64_t>(out.size(), segment.bytes.size() - first);
-    for (std::size_t i = 0; i < bytes; ++i) out[i] = std::to_integer<std::int32_t>(from[i]);
-    if (bytes < out.size()) out.back() = kEndOfDocument;
+    for (std::size_t i = 0; i < bytes.size(); ++i) out[i] = std::to_integer<std::int32_t>(bytes[i]);
+    if (bytes.size() < out.size()) out.back() = kEndOfDocument;
     return {};
   }
-  const std::byte* from = segment.bytes.data() + first * segment.token_bytes;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = load_token(from + i * segment.token_bytes, segment.token_bytes);
+    out[i] = load_token(bytes.data() + i * segment.token_bytes, segment.token_bytes);
     if (static_cast<std::uint32_t>(out[i]) >= vocab_) {
       return mistake(fmt::format(
           "{}: token {} at byte {} is outside the vocabulary of {}: raise [model] vocab, or is "
           "[data] token_format wrong?",
-          segment.file->path(), static_cast<std::uint32_t>(out[i]),
+          segment.name, static_cast<std::uint32_t>(out[i]),
           segment.header_bytes + (first + i) * segment.token_bytes, vocab_));
     }
   }

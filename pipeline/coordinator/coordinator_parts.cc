@@ -30,6 +30,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                                      options.config.batch.sequence * options.model.hidden_width()),
       stats(options.config.pipeline.stages),
       balancer(options.config, options.model, shape.stages),
+      data_holders(options.data, members, outbox, events),
       audience(sessions, members, outbox),
       phases(shape, ledger, audience, outbox),
       leases(ledger, phases, members, outbox),
@@ -172,8 +173,9 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                 .events = events,
                 .rulings = rulings},
                std::move(questions.cut_off)),
-      observers{&leases,       &audit, &states, &phases,     &standbys, &gathering,  &recovery,
-                &checkpointer, &round, &intake, &stragglers, &vigil,    &kept_heirs, &reach} {}
+      observers{&leases,     &audit,    &states,       &phases, &standbys,
+                &gathering,  &recovery, &checkpointer, &round,  &intake,
+                &stragglers, &vigil,    &kept_heirs,   &reach,  &data_holders} {}
 
 StatusSources CoordinatorParts::status_sources() const {
   return {.shape = shape,

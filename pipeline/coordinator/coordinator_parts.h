@@ -11,6 +11,7 @@
 #include "pipeline/coordinator/members/audience.h"
 #include "pipeline/coordinator/members/balance_desk.h"
 #include "pipeline/coordinator/members/data_desk.h"
+#include "pipeline/coordinator/members/data_holders.h"
 #include "pipeline/coordinator/members/failure_detector.h"
 #include "pipeline/coordinator/members/first_bits.h"
 #include "pipeline/coordinator/members/gathering.h"
@@ -97,6 +98,7 @@ struct CoordinatorParts {
   BalanceDesk balancer;
   ReplicaAudit audit;
   ShadowDesk shadows;
+  DataHolders data_holders;
   // ---- Steps ----
   Audience audience;
   OpenPhases phases;
@@ -125,7 +127,7 @@ struct CoordinatorParts {
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.
-  const std::array<RunObserver*, 14> observers;
+  const std::array<RunObserver*, 15> observers;
 };
 
 }  // namespace swarmline

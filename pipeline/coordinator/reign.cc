@@ -303,6 +303,13 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kSealMismatch:
       return with_serving(std::type_identity<wire::SealMismatch>(),
                           [&](const auto& m) { parts_.round.on_seal_mismatch(seat, m); });
+    case MessageKind::kWantHashes:
+      return with(std::type_identity<wire::WantHashes>(), [&](const auto& m) {
+        const auto answered = parts_.data_holders.on_want_hashes(seat, m);
+        if (answered) return;
+        log(LogLevel::kWarn, "closing {}: {}", to_string(seat), answered.error().what);
+        parts_.outbox.close(session);
+      });
     case MessageKind::kCallMe:
       return with(std::type_identity<wire::CallMe>(),
                   [&](const auto& m) { parts_.reach.on_call_me(seat, m); });

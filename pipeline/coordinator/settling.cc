@@ -52,11 +52,18 @@ bool Settling::settle_one() {
   if (const auto found = p.beginning.take_found()) return begin_era(*found), true;
   if (p.arrivals.is_due() && !p.writer.is_late(p.alarms.now())) return p.arrivals.admit(), true;
   if (p.life.is<life::Forming>() && p.gathering.is_due()) {
-    const bool enough = p.gathering.may_start(p.identity.era.value == 0);
+    const bool enough = p.gathering.may_start(p.identity.era.value == 0) && has_data();
     if (p.first_bits.agree(p.beginning.version(), enough) && enough) start_training();
     return true;
   }
   return p.life.is_running() && settle_steps();
+}
+
+// Before a start nobody who fetches the data begins without one who has it.
+bool Settling::has_data() {
+  if (parts_.data_holders.may_start()) return true;
+  parts_.data_holders.tell();
+  return false;
 }
 
 bool Settling::settle_steps() {
@@ -207,6 +214,7 @@ void Settling::tell_views() {
   for (const Seat& seat : changed)
     parts_.outbox.send(seat, make_frame(MessageKind::kMembership, parts_.members.news_for(seat)));
   parts_.standbys.tell_views(changed, parts_.members);
+  parts_.data_holders.tell();
 }
 
 // ---- Replicas -----------------------------------------------------------------------------------

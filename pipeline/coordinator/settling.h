@@ -73,6 +73,7 @@ class Settling {
   void compare_state(StageId stage, std::uint64_t version);
   void seat_followers(StageId stage);
   void tell_views();
+  bool has_data();
   void close_complete_phases();
   void finish_eval(const Phase& phase);
   void commit();

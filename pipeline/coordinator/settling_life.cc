@@ -153,6 +153,7 @@ void Settling::end_recovery() {
                      collected.names_step(collected.committed + 1);
   p.sequence.restore(collected.committed, ahead, collected.evaluated);
   p.resumption.tell(collected);
+  p.data_holders.tell();
   open_phases(&collected);
   for (auto& handle : collected.held) handle();
   progress_ = true;

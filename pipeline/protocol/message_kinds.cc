@@ -99,6 +99,12 @@ std::string_view to_string(MessageKind kind) {
       return "OutOfReach";
     case MessageKind::kMeet:
       return "Meet";
+    case MessageKind::kWantHashes:
+      return "WantHashes";
+    case MessageKind::kDataHashes:
+      return "DataHashes";
+    case MessageKind::kDataHolders:
+      return "DataHolders";
     case MessageKind::kRelayHello:
       return "RelayHello";
     case MessageKind::kRelayWelcome:

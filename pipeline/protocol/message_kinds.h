@@ -80,6 +80,10 @@ enum class MessageKind : std::uint16_t {
   kCall = 69,
   kOutOfReach = 70,
   kMeet = 71,
+  // peer <-> coordinator, of the run's data
+  kWantHashes = 86,
+  kDataHashes = 87,
+  kDataHolders = 88,
   // relay <-> coordinator
   kRelayHello = 72,
   kRelayWelcome = 73,

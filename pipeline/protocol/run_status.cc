@@ -33,6 +33,7 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("busy", peer.busy);
   member("relayed_links", peer.relayed_links);
   member("relayed_bytes", peer.relayed_bytes);
+  member("data", peer.data);
 }
 
 void each_member(Some<ShadowStatus> auto& shadow, const auto& member) {

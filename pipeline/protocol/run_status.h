@@ -26,6 +26,7 @@ struct PeerStatus {
   std::uint64_t microbatches = 0;
   std::uint64_t relayed_links = 0;  // to other peers, over relays, now
   std::uint64_t relayed_bytes = 0;  // sent over such
+  std::string data;  // how it gets on with fetching the run's data, a sentence; empty: it has it
 };
 
 struct ShadowStatus {  // a peer that follows the stage beside its own

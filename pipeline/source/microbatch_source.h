@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -17,6 +18,9 @@ class MicrobatchSource {
   virtual ~MicrobatchSource() = default;
   virtual Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
                             std::span<std::int32_t> targets) = 0;
+  // Of what is fetched: the pieces of the run's data (engine/data/data_pieces.h) that read() takes,
+  // some perhaps twice; they must be here when it does. None: it has all of it.
+  virtual std::vector<std::uint32_t> pieces_of(const MicrobatchId& /*id*/) const { return {}; }
 };
 
 }  // namespace swarmline

@@ -32,6 +32,7 @@
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/insight.h"
 #include "pipeline/source/microbatch_source.h"
+#include "pipeline/stage/data_folder.h"
 #include "pipeline/stage/part_folder.h"
 #include "pipeline/wiring/wiring.h"
 
@@ -55,6 +56,7 @@ struct StagePeerOptions {
   // Has what shows its seat to other peers; empty: its links are not authenticated.
   std::function<void(const std::string& certificate)> on_certificate = {};
   PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
+  DataFolder* data_folder = nullptr;  // the same; null: it neither gives nor fetches data
 };
 
 struct PeerOutcome {

@@ -177,6 +177,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
     return std::make_unique<SyntheticSource>(config.run.seed, options_.vocab,
                                              config.batch.sequence);
   };
+  if (options_.outfit) options_.outfit(i, runtime_.node(id), peer);
   nodes_[i]->peer =
       std::make_unique<StagePeer>(runtime_.node(id), network_.node(id), nodes_[i]->device,
                                   std::move(peer), [this, i](PeerOutcome outcome) {

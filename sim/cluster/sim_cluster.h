@@ -69,6 +69,8 @@ struct SimClusterOptions {
   // The model of each peer; tests wrap it to make it fail or stall.
   decltype(StagePeerOptions::make_model) make_model;
   decltype(StagePeerOptions::make_wiring) make_wiring;
+  // The last word on what a peer is made with, by its place among the peers; empty: none.
+  std::function<void(std::size_t peer, Runtime& runtime, StagePeerOptions& options)> outfit;
 };
 
 class SimCluster {

@@ -46,6 +46,24 @@ class Status : public ::testing::Test {
   BoundaryBoard boundaries{bench.options.config, 32};
 };
 
+TEST_F(Status, SaysHowFarAPeerHasFetchedTheData) {
+  const Seat seat = bench.seated(0);
+  EXPECT_EQ(status().stages[0].peers.at(0).data, "");
+  wire::Heartbeat beat;
+  *beat.mutable_seat() = to_wire(seat);
+  beat.mutable_data()->set_pieces(12);
+  beat.mutable_data()->set_of(240);
+  beat.mutable_data()->set_from(3);
+  bench.members.heartbeat(beat);
+  EXPECT_EQ(status().stages[0].peers.at(0).data, "") << "it has no need to fetch";
+  bench.members.at(seat.peer).fetches_data = true;
+  bench.members.heartbeat(beat);
+  EXPECT_EQ(status().stages[0].peers.at(0).data, "fetches its data from peer 3: 12 of 240 pieces");
+  beat.mutable_data()->set_from(0);
+  bench.members.heartbeat(beat);
+  EXPECT_EQ(status().stages[0].peers.at(0).data, "fetches its data: 12 of 240 pieces");
+}
+
 TEST_F(Status, BeforeTheFirstCommitNothingIsKnown) {
   const RunStatus now = status();
   EXPECT_EQ(now.state, "waiting");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/checkpoint/sha256.h"
 #include "tests/data/token_bytes.h"
 #include "tests/store/temp_folder.h"
 
@@ -134,6 +135,35 @@ TEST_F(Manifest, ALargeFilesHashIsRememberedUntilItIsChanged) {
   EXPECT_NE(*changed, *first) << "of the same size, at the same path";
   EXPECT_FALSE(hashes.of(small, 2)) << "it has fewer bytes";
   EXPECT_FALSE(hashes.of(temp_.at("nowhere"), 1));
+}
+
+TEST_F(Manifest, PiecesAreHashedInTheSameReadingAndRemembered) {
+  const std::string cache = temp_.at("cache");
+  std::string text(FileHashes::kRememberedBytesMin + 10, 'x');
+  text.back() = 'y';
+  const std::string large = temp_.write("large", text);
+  const FileHashes hashes(cache);
+  const auto hashed = hashes.with_pieces(large, text.size(), kDataPieceBytes);
+  ASSERT_TRUE(hashed);
+  EXPECT_EQ(hashed->sha256, *hashes.of(large, text.size()));
+  ASSERT_EQ(hashed->pieces.size(), 64 * (FileHashes::kRememberedBytesMin / kDataPieceBytes + 1));
+  EXPECT_EQ(hashed->pieces.substr(0, 64), sha256_hex(as_bytes(text.substr(0, kDataPieceBytes))));
+  EXPECT_EQ(hashed->pieces.substr(hashed->pieces.size() - 64),
+            sha256_hex(as_bytes(text.substr(FileHashes::kRememberedBytesMin))));
+  const auto again = hashes.with_pieces(large, text.size(), kDataPieceBytes);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->pieces, hashed->pieces);
+  EXPECT_EQ(again->sha256, hashed->sha256);
+}
+
+TEST_F(Manifest, ItsJsonHasTheHashesOfAllPieces) {
+  write("run", "abcdef", std::string(kDataPieceBytes + 1, 'g'));
+  const DataManifest run = manifest({temp_.at("run/*.txt")});
+  ASSERT_EQ(run.files[1].pieces.size(), 128U);
+  const std::string json = to_json(run);
+  for (const std::string& text :
+       {run.fingerprint(), run.files[0].pieces, run.files[1].pieces.substr(64)})
+    EXPECT_NE(json.find('"' + text + '"'), std::string::npos) << json;
 }
 
 }  // namespace

@@ -69,6 +69,16 @@ TEST(RunStatus, MissingMembersAreAbsentNotZero) {
   EXPECT_EQ(plain_line(*status), "step 0/0  loss -  - tokens/s  ETA -  0 in flight");
 }
 
+TEST(Summary, SaysWhoFetchesTheData) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status);
+  EXPECT_EQ(describe(*status).find("fetches"), std::string::npos);
+  status->stages[0].peers[0].data = "fetches its data from peer 3: 12 of 240 pieces";
+  EXPECT_NE(describe(*status).find("fetches its data from peer 3: 12 of 240 pieces\n"),
+            std::string::npos)
+      << describe(*status);
+}
+
 TEST(Summary, ComparesWithTheEntropiesOfTheData) {
   auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status);

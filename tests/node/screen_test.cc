@@ -96,11 +96,14 @@ TEST(Screen, CountsPeersThatHaveNoRoom) {
 }
 
 TEST(Screen, ShowsWhatMatters) {
-  const auto lines = render_screen(busy_status(4, 2), "note", {});
+  RunStatus status = busy_status(4, 2);
+  status.stages[0].peers[1].data = "fetches its data from peer 3: 12 of 240 pieces";
+  const auto lines = render_screen(status, "note", {});
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
   for (const char* part : {"quickstart", "training", "143 / 400", "36 %", "ETA 1m 25s", "2.4312",
-                           "12,345 tokens/s", "stage 3", "boundary 2", "peer-1", "note"}) {
+                           "12,345 tokens/s", "stage 3", "boundary 2", "peer-1", "note",
+                           "peer-1 fetches its data from peer 3: 12 of 240 pieces"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part;
   }
 }

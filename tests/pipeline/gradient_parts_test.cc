@@ -278,7 +278,8 @@ class PhaseRunnerTest : public testing::Test {
 
   StageBench bench_{1, 0, 0};
   PhaseBook phases_;
-  LeaseIntake leases_{bench_.context(), nullptr};
+  DataFetch data_{bench_.context(), nullptr, nullptr, [] {}};
+  LeaseIntake leases_{bench_.context(), nullptr, data_};
   Contributions contributions_{bench_.context(),
                                Contributions::subtract_on_device(bench_.context())};
   MicrobatchFlow flow_{bench_.context(), phases_,
@@ -341,7 +342,8 @@ TEST_F(PhaseRunnerTest, ASealOfACoordinatorThatIsGoneIsVoid) {
 
 TEST(LeaseIntake, AsksForOneMoreForEachThatEndedAndTakesNoMoreThanThat) {
   StageBench bench(2, 0, 1);
-  LeaseIntake leases(bench.context(), std::make_unique<SyntheticSource>(1, 31, 4));
+  DataFetch data(bench.context(), nullptr, nullptr, [] {});
+  LeaseIntake leases(bench.context(), std::make_unique<SyntheticSource>(1, 31, 4), data);
   leases.want();
   leases.want();
   const auto told = bench.told<wire::WantLeases>(MessageKind::kWantLeases);
@@ -352,7 +354,7 @@ TEST(LeaseIntake, AsksForOneMoreForEachThatEndedAndTakesNoMoreThanThat) {
   leases.want();
   EXPECT_TRUE(leases.take(1).has_value());
   leases.check_invariants();
-  LeaseIntake none(bench.context(), nullptr);
+  LeaseIntake none(bench.context(), nullptr, data);
   none.want();
   EXPECT_TRUE(bench.told<wire::WantLeases>(MessageKind::kWantLeases).size() == 1U)
       << "that of the first";

@@ -84,6 +84,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kStepped:
     case MessageKind::kCheckpointPiece:
     case MessageKind::kGoodbye:
+    case MessageKind::kWantHashes:
     case MessageKind::kWantState:
     case MessageKind::kStateFrozen:
     case MessageKind::kLeave:
@@ -98,6 +99,8 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kOutOfReach:
       return kToCoordinator | kFromCoordinator;
     case MessageKind::kWelcome:
+    case MessageKind::kDataHashes:
+    case MessageKind::kDataHolders:
     case MessageKind::kDataWanted:
     case MessageKind::kMembership:
     case MessageKind::kOpenPhase:

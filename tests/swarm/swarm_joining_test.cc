@@ -8,6 +8,7 @@
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "engine/store/files.h"
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "tests/net/own_port.h"
@@ -141,6 +142,42 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
   EXPECT_EQ(late.wait(), 0) << late.output();
   EXPECT_FALSE(swarm.log("checkpoint").empty());
+}
+
+// [The first stage is served by a peer with an empty folder; one that has the data comes last.]
+TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
+  const TempFolder corpus;
+  std::string text;
+  for (std::uint32_t state = 1; text.size() < 5'500'000;) {
+    state = state * 1664525 + 1013904223;
+    text += "a line of peer " + std::to_string(state >> 28) + "\n";
+  }
+  const std::string file = corpus.write("text.txt", text);
+  const SwarmFolder swarm(
+      {"model.dtype=\"fp64\"", "data.files=[\"" + file + "\"]", "data.held_out=0.001"});
+  ASSERT_TRUE(make_folders(corpus.at("empty")));
+  const auto fetching = [&](const std::string& address, const std::string& name) {
+    return Program(swarm.temp(), name,
+                   {"peer", "--data", corpus.at("empty"), "--join", address, "--name", name,
+                    "--fetch-data=" + corpus.at("pieces"), "--fetch-data-cache", "16"});
+  };
+  Program coordinator = swarm.start("coordinator");
+  const std::string address = address_of(swarm, coordinator);
+  Program elsewhere = fetching(address, "elsewhere");  // nothing is read there
+  ASSERT_TRUE(elsewhere.wait_for_output("seated at stage 1"));
+  Program reads = fetching(address, "reads");
+  ASSERT_TRUE(reads.wait_for_output("seated at stage 0"));
+  ASSERT_TRUE(coordinator.wait_for_output("nobody in the run has its data"));
+  Program has(swarm.temp(), "has",
+              {"peer", "--data-root", "/", "--join", address, "--name", "has"});
+  EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
+  EXPECT_EQ(reads.wait(), 0) << reads.output();
+  EXPECT_EQ(elsewhere.wait(), 0) << elsewhere.output();
+  EXPECT_EQ(has.wait(), 0) << has.output();
+  EXPECT_NE(reads.output().find("fetches its data from peer"), std::string::npos) << reads.output();
+  EXPECT_FALSE(list_folder(corpus.at("pieces"))->empty());
+  EXPECT_TRUE(file_exists(swarm.run().data()));
+  expect_reference(swarm);
 }
 
 // As when machines are started all at once.

@@ -277,7 +277,9 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
       record_of(in_.members.at(seat->peer), forming ? "active" : "joining"));
   in_.events.event("peer_joined",
                    fmt::format("{} at {}{}", to_string(*seat), hello.address(),
-                               lacks_data(hello) ? ", which lacks the run's data" : ""));
+                               lacks_data(hello)     ? ", which lacks the run's data"
+                               : fetches_data(hello) ? ", which fetches the run's data"
+                                                     : ""));
   wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_config_toml(in_.shape.options.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);

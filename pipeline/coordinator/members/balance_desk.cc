@@ -50,8 +50,11 @@ std::optional<double> share_of_mates(const std::vector<double>& times, double ow
   return times[middle < self ? middle : middle + 1] / own;
 }
 
-std::optional<StageId> barred_from(bool lacks_data) {
-  return lacks_data ? std::optional(kReadingStage) : std::nullopt;
+// Who fetches leaves the stage that reads the data to those who need not, unless it is there.
+std::optional<StageId> barred(bool lacks_data, bool fetches_data, bool has_data_elsewhere,
+                              std::optional<StageId> place) {
+  const bool leaves_it = fetches_data && has_data_elsewhere && place != kReadingStage;
+  return lacks_data || leaves_it ? std::optional(kReadingStage) : std::nullopt;
 }
 
 // Where it serves, or will.
@@ -142,6 +145,7 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
   for (std::size_t s = 0; s < stages_.size() && flops_of_measured > 0; ++s)
     if (measured[s].empty())
       snapshot.stages[s].cost = stages_[s].cost * seconds_of_measured / flops_of_measured;
+  const bool elsewhere = members.has_data_elsewhere();
   for (const auto& [peer, member] : members.members()) {
     const auto place = place_of(member, now);
     if (!place) continue;
@@ -156,7 +160,7 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
          .memory_bytes = member.memory_bytes,
          .shadow_memory_bytes = shadow_memory(member, shadows, now),
          .shadows = {},
-         .barred = barred_from(member.lacks_data),
+         .barred = barred(member.lacks_data, member.fetches_data, elsewhere, place),
          .slow_seconds = slow_seconds(peer, now)});
     for (const Seat& shadow : shadows.hosted_by(peer))
       snapshot.peers.back().shadows.push_back(
@@ -181,7 +185,8 @@ std::optional<StageId> BalanceDesk::place(const Membership& members, const Shado
                         .speed = 1,
                         .memory_bytes = hello.memory_bytes(),
                         .shadows = {},
-                        .barred = barred_from(lacks_data(hello))});
+                        .barred = barred(lacks_data(hello), fetches_data(hello),
+                                         members.has_data_elsewhere(), std::nullopt)});
   if (kept) with.peers.back().shadows.push_back({.stage = *kept, .ready = true});
   const SwarmPlan plan = plan_swarm(with, options_);
   const auto found = std::find_if(plan.moves.begin(), plan.moves.end(),

@@ -27,7 +27,7 @@ Result<void> DataDesk::admit(const wire::Hello& hello) const {
     return fail(ErrorCode::kRefused, "its data is not the run's: " +
                                          printable(held.differs(), Limits::reason_bytes_max));
   }
-  if (held.lacks().empty() || stages_ > 1) return {};
+  if (!lacks_data(hello) || stages_ > 1) return {};
   SWARMLINE_MARK("data_desk.no_stage_without");
   return fail(ErrorCode::kRefused,
               fmt::format("it lacks the run's data, which the run's only stage reads: {}",
@@ -35,7 +35,11 @@ Result<void> DataDesk::admit(const wire::Hello& hello) const {
 }
 
 bool lacks_data(const wire::Hello& hello) {
-  return !hello.data().lacks().empty();
+  return !hello.data().lacks().empty() && !hello.data().fetches();
+}
+
+bool fetches_data(const wire::Hello& hello) {
+  return !hello.data().lacks().empty() && hello.data().fetches();
 }
 
 }  // namespace swarmline

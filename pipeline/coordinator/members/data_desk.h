@@ -1,7 +1,7 @@
 // What newcomers have of the run's data: nobody gets a seat before it is known.
 //   What:      the coordinator's files are the run's. A newcomer is told their list, compares its
 //              own with it, and says hello again. Who has others is refused; who has none sits at a
-//              stage that reads none, if the run has one.
+//              stage that reads none, if the run has one, unless it fetches what it reads.
 //   Ownership: the manifest is shared; null: nobody is asked. Thread: control thread.
 //   Errors:    as sentences, for the newcomer.
 #pragma once
@@ -37,5 +37,7 @@ class DataDesk {
 
 // It can't serve the stage that reads the data.
 bool lacks_data(const wire::Hello& hello);
+// It can, and fetches the data from others.
+bool fetches_data(const wire::Hello& hello);
 
 }  // namespace swarmline

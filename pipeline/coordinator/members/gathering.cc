@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -179,7 +180,8 @@ void Gathering::fill_stages() {
     std::vector<Seat> ready = members_.ready_of(stage.stage);
     // Those that could go to any stage are the last to stay.
     std::ranges::sort(ready, {}, [this](const Seat& seat) {
-      return std::pair(!members_.members().at(seat.peer).lacks_data, seat);
+      const Member& member = members_.members().at(seat.peer);
+      return std::tuple(!member.lacks_data, !member.fetches_data, seat);
     });
     ready.erase(ready.begin(),
                 ready.begin() + std::min<std::ptrdiff_t>(std::ssize(ready), wanted(stage.stage)));

@@ -26,6 +26,8 @@ void describe(Member& member, const wire::Hello& hello) {
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.lacks_data = lacks_data(hello);
+  member.fetches_data = fetches_data(hello);
+  member.serves_data = hello.data().serves();
 }
 }  // namespace
 
@@ -140,7 +142,8 @@ void Membership::resume(const wire::Hello& hello) {
   become(member.seat.peer, MemberState::kReady);
 }
 
-// Where it lacks the data, the stage that reads it counts as full.
+// Where it lacks the data, the stage that reads it counts as full; where it fetches it, as long as
+// another stage needs somebody.
 Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) const {
   std::vector<StageFacts> facts;
   std::vector<StageStaff> staff;  // nobody knows how fast they are
@@ -149,7 +152,11 @@ Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) con
     facts.push_back({.cost = 1, .memory_bytes = 0, .target = targets_[s]});
     staff.push_back({.peers = peers, .throughput = static_cast<double>(peers)});
   }
-  if (lacks_data(hello)) staff[kReadingStage.value].peers = Limits::stage_peers_max;
+  bool others_lack = false;
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    others_lack = others_lack || (s != kReadingStage.value && staff[s].peers < targets_[s]);
+  if (lacks_data(hello) || (fetches_data(hello) && others_lack))
+    staff[kReadingStage.value].peers = Limits::stage_peers_max;
   return place_joiner(
       facts, staff,
       {.peer = newcomer, .speed = 1, .memory_bytes = hello.memory_bytes(), .stage = std::nullopt});
@@ -217,6 +224,14 @@ void Membership::contributed(PeerId peer, std::uint32_t microbatches) {
   members_.at(peer).contributions += microbatches;
 }
 
+bool Membership::has_data_elsewhere() const {
+  return std::ranges::any_of(members_, [](const auto& entry) {
+    const Member& member = entry.second;
+    return member.serves_data && member.state == MemberState::kReady && !member.draining &&
+           member.seat.stage != kReadingStage;
+  });
+}
+
 void Membership::heartbeat(const wire::Heartbeat& beat) {
   const Seat seat = from_wire(beat.seat());
   if (!is_current(seat)) return;
@@ -225,6 +240,9 @@ void Membership::heartbeat(const wire::Heartbeat& beat) {
   member.busy_ns = beat.busy_ns();
   member.relayed_links = beat.relayed_links();
   member.relayed_bytes = beat.relayed_bytes();
+  if (member.fetches_data && beat.has_data())
+    member.fetched = DataFetched{
+        .pieces = beat.data().pieces(), .of = beat.data().of(), .from = PeerId{beat.data().from()}};
 }
 
 void Membership::fence(const Seat& seat) {

@@ -30,6 +30,12 @@ namespace swarmline {
 // its seat, and this coordinator has not heard of it yet.
 enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost, kAway };
 
+struct DataFetched {         // of the run's data
+  std::uint32_t pieces = 0;  // that it has had
+  std::uint32_t of = 0;
+  PeerId from;  // the newest; 0: nobody
+};
+
 struct Member {
   Seat seat;
   std::string name;
@@ -41,9 +47,12 @@ struct Member {
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone
   bool lacks_data = false;                     // it can't serve the stage that reads the run's data
-  bool draining = false;            // nothing new goes to it; changed by set_draining() alone
-  std::string let_go;               // why it drains, when that was not its own wish
-  std::optional<StageId> moves_to;  // where it goes once it has drained, or is on its way
+  bool fetches_data = false;                   // it has none, and can: from those that serve it
+  bool serves_data = false;
+  std::optional<DataFetched> fetched;  // of who fetches
+  bool draining = false;               // nothing new goes to it; changed by set_draining() alone
+  std::string let_go;                  // why it drains, when that was not its own wish
+  std::optional<StageId> moves_to;     // where it goes once it has drained, or is on its way
   Instant moves_since{};
   Instant seated_at{};
   double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured
@@ -114,6 +123,8 @@ class Membership {
   bool covered() const;                                 // every stage has a ready peer
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
   std::size_t live_of(StageId stage) const { return stages_.at(stage.value).live; }  // or building
+  // Somebody who has the run's data serves another stage than the one that reads it.
+  bool has_data_elsewhere() const;
   std::vector<StageId> empty_stages() const;  // with nobody, not even a peer that is building
   PeerId newest() const { return PeerId{next_peer_ - 1}; }
   // Ids of an earlier coordinator's peers are not given again.

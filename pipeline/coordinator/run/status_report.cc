@@ -56,6 +56,14 @@ BoundaryStatus boundary_of(std::uint32_t from, const BoundaryTotals& totals,
           .backward_bytes_per_second = backward.bytes_per_second};
 }
 
+std::string data_sentence(const Member& member) {
+  if (!member.fetched || member.state == MemberState::kLost) return {};
+  const DataFetched& data = *member.fetched;
+  const std::string from =
+      data.from.value == 0 ? "" : fmt::format(" from peer {}", data.from.value);
+  return fmt::format("fetches its data{}: {} of {} pieces", from, data.pieces, data.of);
+}
+
 StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double elapsed) {
   StageStatus stage{.stage = spec.stage.value,
                     .first_layer = spec.first_layer,
@@ -80,7 +88,8 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
          .in_flight = member.in_flight,
          .microbatches = member.contributions,
          .relayed_links = member.relayed_links,
-         .relayed_bytes = member.relayed_bytes});
+         .relayed_bytes = member.relayed_bytes,
+         .data = data_sentence(member)});
   }
   for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
     const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);

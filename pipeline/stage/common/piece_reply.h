@@ -11,5 +11,7 @@ namespace swarmline {
 
 // `held`: all bytes of what the request names; empty: nothing is held of it.
 Frame piece_reply(const wire::PieceRequest& request, BytesView held);
+// `piece`: the bytes that were asked for.
+Frame reply_with(const wire::PieceRequest& request, const SharedBytes& piece);
 
 }  // namespace swarmline

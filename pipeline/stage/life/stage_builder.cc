@@ -92,7 +92,9 @@ Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& mach
 
 Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& parts) {
   if (parts.stage.has_embedding()) {
-    auto source = options.make_source(parts.config);
+    RunConfig config = parts.config;
+    config.model.vocab = parts.spec.shape.vocab;  // what the coordinator found the data to need
+    auto source = options.make_source(config);
     if (!source) return std::unexpected(source.error());
     parts.source = std::move(*source);
   }

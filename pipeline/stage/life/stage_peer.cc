@@ -198,6 +198,8 @@ wire::Heartbeat StagePeer::Impl::heartbeat() const {
   beat.set_moved_bytes(moved_bytes_);
   beat.set_relayed_links(links_.relayed_links());
   beat.set_relayed_bytes(links_.relayed_bytes_sent());
+  if (const auto progress = stage_ ? stage_->data_progress() : std::nullopt)
+    *beat.mutable_data() = *progress;
   return beat;
 }
 

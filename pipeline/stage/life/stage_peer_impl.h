@@ -101,10 +101,11 @@ class StagePeer::Impl {
   PeerLifecycle life_;
   CoordinatorLink link_;
   std::string advertised_;
-  Seat seat_;               // the last one
-  std::string seat_proof_;  // that it was its
-  HeldData data_;           // of the run's, since it was asked
-  SeatOffer offer_;         // that it took
+  Seat seat_;                                      // the last one
+  std::string seat_proof_;                         // that it was its
+  HeldData data_;                                  // of the run's, since it was asked
+  std::shared_ptr<const DataPieces> data_pieces_;  // of that
+  SeatOffer offer_;                                // that it took
   std::unique_ptr<SeatedStage> stage_;
   ShadowStages shadows_;
   std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to

@@ -79,15 +79,19 @@ void StagePeer::Impl::on_data_wanted(const DataManifest& manifest) {
 void StagePeer::Impl::compare(const DataManifest& manifest) {
   SWARMLINE_MARK("peer.compares_its_data");
   auto held = std::make_shared<HeldData>(HeldData{.fingerprint = manifest.fingerprint()});
+  auto pieces = std::make_shared<const DataPieces>(manifest);
   StageJob job;
   job.job.body = [compare = options_.compare_data, manifest, held]() -> Result<void> {
     if (compare) *held = compare(manifest);
     return {};
   };
-  job.done = guard_.wrap([this, held](const JobReport&) {
+  job.done = guard_.wrap([this, held, pieces](const JobReport&) {
     if (life_.finished()) return;
     data_ = std::move(*held);
-    if (!data_.lacks.empty())
+    data_pieces_ = pieces;
+    if (data_.fetches)
+      log(LogLevel::kInfo, "this machine fetches what it reads of the run's data: {}", data_.lacks);
+    else if (!data_.lacks.empty())
       log(LogLevel::kWarn,
           "this machine lacks the run's data, and serves no stage that reads it: {}", data_.lacks);
     link_.search("");
@@ -144,6 +148,10 @@ void StagePeer::Impl::take_seat(SeatedStageParts parts) {
   log(LogLevel::kInfo, "seated at stage {}: layers {} to {}, {} parameters", seat_.stage.value,
       parts.stage.first_layer, parts.stage.last_layer - 1, parts.model->layout().elements);
   parts.metrics = &metrics_;
+  parts.data_folder = options_.data_folder;
+  parts.data_pieces = data_pieces_;
+  parts.serves_data = data_.serves;
+  parts.fetches_data = data_.fetches;
   connect_parts(parts);
   parts.fail = guard_.wrap([this](const Error& error) {
     // Not inside the handler that failed: it still stands on what finishing tears down.

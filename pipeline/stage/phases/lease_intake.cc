@@ -1,9 +1,11 @@
 #include "pipeline/stage/phases/lease_intake.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -24,8 +26,12 @@ std::uint32_t window_of(const RunConfig& config) {
 
 }  // namespace
 
-LeaseIntake::LeaseIntake(StageContext& context, std::unique_ptr<MicrobatchSource> source)
-    : context_(context), source_(std::move(source)), window_(window_of(context.config)) {}
+LeaseIntake::LeaseIntake(StageContext& context, std::unique_ptr<MicrobatchSource> source,
+                         DataFetch& data)
+    : context_(context),
+      data_(data),
+      source_(std::move(source)),
+      window_(window_of(context.config)) {}
 
 void LeaseIntake::want() {
   if (!source_ || window_.total_wanted() <= wanted_) return;
@@ -51,6 +57,63 @@ Result<LeaseIntake::Data> LeaseIntake::read(const MicrobatchId& id) {
   Buffer targets(count * sizeof(std::int32_t));
   SWARMLINE_TRY(source_->read(id, tokens.as<std::int32_t>(), targets.as<std::int32_t>()));
   return Data{.tokens = SharedBytes(std::move(tokens)), .targets = SharedBytes(std::move(targets))};
+}
+
+// ---- Data that is fetched -----------------------------------------------------------------------
+
+bool LeaseIntake::hold(const AttemptId& attempt, PhaseEpoch epoch, const std::string& stage_mask) {
+  const MicrobatchId& id = attempt.microbatch;
+  Held held{.attempt = attempt,
+            .epoch = epoch,
+            .stage_mask = stage_mask,
+            .pieces = source_->pieces_of(id)};
+  if (held.pieces.empty()) return false;
+  SWARMLINE_MARK("leases.held_for_data");
+  if (id.phase.kind == PhaseKind::kTrain && (!furthest_ || *furthest_ < id)) furthest_ = id;
+  held_.push_back(std::move(held));
+  return true;
+}
+
+bool LeaseIntake::holds(const AttemptId& attempt) const {
+  return std::ranges::any_of(held_, [&](const Held& held) { return held.attempt == attempt; });
+}
+
+std::vector<LeaseIntake::Held> LeaseIntake::take_ready() {
+  return drop([this](const Held& held) { return data_.here(held.pieces); });
+}
+
+std::vector<LeaseIntake::Held> LeaseIntake::drop(const std::function<bool(const Held&)>& over) {
+  std::vector<Held> dropped;
+  std::deque<Held> left;
+  for (Held& held : held_)
+    over(held) ? dropped.push_back(std::move(held)) : left.push_back(std::move(held));
+  held_ = std::move(left);
+  return dropped;
+}
+
+void LeaseIntake::fetch() {
+  if (!data_.on()) return;
+  std::vector<DataFetch::Pieces> needed;
+  needed.reserve(held_.size());
+  for (const Held& held : held_) needed.push_back(held.pieces);
+  data_.need(needed, ahead());
+}
+
+// Leases go round the sources, in the order of the indices.
+DataFetch::Pieces LeaseIntake::ahead() const {
+  DataFetch::Pieces pieces;
+  if (!furthest_) return pieces;
+  MicrobatchId next = *furthest_;
+  for (std::uint32_t i = 0; i < kAhead; ++i) {
+    if (++next.index == context_.config.microbatches_per_step()) {
+      ++next.phase.step;
+      next.index = 0;
+    }
+    if (next.phase.step >= context_.config.run.steps) break;
+    const DataFetch::Pieces of_next = source_->pieces_of(next);
+    pieces.insert(pieces.end(), of_next.begin(), of_next.end());
+  }
+  return pieces;
 }
 
 void LeaseIntake::check_invariants() const {

@@ -94,19 +94,52 @@ Result<void> PhaseRunner::on_leases(const wire::Leases& leases) {
     if (phases_.status(id.phase) != PhaseStatus::kOver &&
         id.index >= phases_.microbatches(id.phase))
       return fail(ErrorCode::kCorrupt, "a lease of a microbatch that its phase does not have");
-    if (phases_.status(id.phase, epoch) == PhaseStatus::kOver || flow_.knows(attempt)) {
+    if (phases_.status(id.phase, epoch) == PhaseStatus::kOver || flow_.knows(attempt) ||
+        leases_.holds(attempt)) {
       leases_.on_finished();
       continue;
     }
-    auto data = leases_.read(id);
-    if (!data) {
-      context_.fail(data.error());
-      return {};
-    }
-    flow_.start_local(attempt, epoch, lease.stage_mask(), context_.config.batch.microbatch,
-                      std::move(data->tokens), std::move(data->targets));
+    if (leases_.hold(attempt, epoch, lease.stage_mask())) continue;
+    if (!start(attempt, epoch, lease.stage_mask())) return {};
   }
+  if (!leases_.held().empty()) start_held();
   return {};
+}
+
+bool PhaseRunner::start(const AttemptId& attempt, PhaseEpoch epoch, const std::string& stage_mask) {
+  auto data = leases_.read(attempt.microbatch);
+  if (!data) {
+    context_.fail(data.error());
+    return false;
+  }
+  flow_.start_local(attempt, epoch, stage_mask, context_.config.batch.microbatch,
+                    std::move(data->tokens), std::move(data->targets));
+  return true;
+}
+
+void PhaseRunner::start_held() {
+  for (const LeaseIntake::Held& held : leases_.take_ready()) {
+    const bool over =
+        phases_.status(held.attempt.microbatch.phase, held.epoch) == PhaseStatus::kOver;
+    if (over || flow_.knows(held.attempt))
+      leases_.on_finished();
+    else if (!start(held.attempt, held.epoch, held.stage_mask))
+      return;
+  }
+  leases_.want();
+  leases_.fetch();
+}
+
+// What is held of it will not be computed here.
+void PhaseRunner::drop(const Phase& phase) {
+  flow_.drop(phase);
+  const auto dropped = leases_.drop(
+      [&](const LeaseIntake::Held& held) { return held.attempt.microbatch.phase == phase; });
+  if (dropped.empty()) return;
+  SWARMLINE_MARK("phases.held_leases_dropped");
+  for (std::size_t i = 0; i < dropped.size(); ++i) leases_.on_finished();
+  leases_.want();
+  leases_.fetch();
 }
 
 // ---- Seal and reopen ----------------------------------------------------------------------------
@@ -144,7 +177,7 @@ Result<void> PhaseRunner::on_seal(const wire::Seal& seal, Version committed) {
   settling_ = true;
   settling_phase_ = phase;
   phases_.seal(phase);
-  flow_.drop(phase);
+  drop(phase);
   // Jobs of the phase that are on the device end first, so that what they added is known.
   jobs_.barrier(
       [this, sealed = std::move(sealed), owned = std::move(*owned), coordinator = coordinators_] {
@@ -227,7 +260,7 @@ Result<void> PhaseRunner::on_retire(const wire::RetirePhase& retire) {
 
 void PhaseRunner::end(const Phase& phase) {
   phases_.retire(phase);
-  flow_.drop(phase);
+  drop(phase);
   contributions_.retire(phase);
   wire::BoundaryBytes unreported;
   std::uint64_t busy_ns = 0;
@@ -254,7 +287,7 @@ void PhaseRunner::on_resume(Version heard) {
       continue;
     }
     phases_.seal(phase);
-    flow_.drop(phase);
+    drop(phase);
     contributions_.retire(phase);
   }
   // The oldest version in use is the one before the newest.

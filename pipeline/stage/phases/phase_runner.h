@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "pipeline/protocol/messages.pb.h"
@@ -43,6 +44,8 @@ class PhaseRunner {
   Result<void> on_seal(const wire::Seal& seal, Version committed);
   Result<void> on_reopen(const wire::Reopen& reopen, Version committed);
   Result<void> on_retire(const wire::RetirePhase& retire);
+  // Leases that were held for data that is fetched: those whose data is here begin.
+  void start_held();
   // Nothing of it counts any more.
   void end(const Phase& phase);
   // That version is committed here, however it came.
@@ -69,6 +72,8 @@ class PhaseRunner {
   void settled(const SealedPhase& sealed);
   void done_settling();
   void activate(const Phase& phase);
+  bool start(const AttemptId& attempt, PhaseEpoch epoch, const std::string& stage_mask);
+  void drop(const Phase& phase);
 
   StageContext& context_;
   StageJobs& jobs_;

@@ -55,7 +55,11 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
       jobs_(context_),
-      leases_(context_, std::move(parts.source)),
+      data_serve_(context_, parts.serves_data ? parts.data_folder : nullptr,
+                  parts.data_pieces ? parts.data_pieces->count() : 0),
+      data_fetch_(context_, parts.fetches_data && parts.source ? parts.data_folder : nullptr,
+                  parts.data_pieces, [this] { runner_.start_held(); }),
+      leases_(context_, std::move(parts.source), data_fetch_),
       contributions_(context_, Contributions::subtract_on_device(context_)),
       flow_(context_, phases_, contributions_,
             parts.wiring ? std::move(parts.wiring) : make_wiring(config_, parts.self),
@@ -100,6 +104,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
 
 void SeatedStage::silence() {
   jobs_.silence();
+  data_serve_.silence();
+  data_fetch_.silence();
   gradients_.silence();
   states_.silence();
   frozen_.silence();
@@ -189,6 +195,14 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
       return on_resume();
     case MessageKind::kPiece:
       return on_piece({}, frame);
+    case MessageKind::kDataHashes:
+      return handle<wire::DataHashes>(
+          frame, [this](const auto& hashes) { return data_fetch_.on_hashes(hashes); });
+    case MessageKind::kDataHolders:
+      return handle<wire::DataHolders>(frame, [this](const auto& holders) -> Result<void> {
+        data_fetch_.on_holders(holders);
+        return {};
+      });
     case MessageKind::kStateOffer:
       return handle<wire::StateOffer>(
           frame, [this](const auto& offer) { return states_.on_offer(offer); });
@@ -351,6 +365,7 @@ bool SeatedStage::may_ask(const Seat& from, const wire::PieceRequest& request) c
 }
 
 Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRequest& request) {
+  if (request.blob().has_data()) return data_serve_.on_request(from, request);
   if (!may_ask(from, request)) {
     SWARMLINE_MARK("stage.asked_by_another_stage");
     return fail(ErrorCode::kCorrupt, "it asks for what another stage has");
@@ -370,6 +385,7 @@ Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRe
 
 Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
   return handle<wire::Piece>(frame, [&](const auto& piece) -> Result<void> {
+    if (piece.blob().has_data()) return data_fetch_.on_piece(from, piece, frame.received_payload());
     if (!piece.blob().has_state() && !piece.blob().has_saved())
       return gradients_.on_piece(from, piece, frame.received_payload());
     states_.on_piece(from, piece, frame.received_payload());
@@ -385,12 +401,14 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   flow_.on_link_lost(peer);
   gradients_.report_broken_rounds(peer, error);
   states_.on_link_lost(peer);
+  data_fetch_.on_link_lost(peer);
   gradients_.on_link_lost(peer);
 }
 
 void SeatedStage::on_peer_lost(const Seat& lost) {
   flow_.on_peer_lost(lost);
   states_.on_peer_lost(lost);
+  data_fetch_.on_peer_lost(lost);
   gradients_.on_peer_lost(lost);
 }
 
@@ -408,6 +426,7 @@ Result<void> SeatedStage::on_resume() {
   flow_.set_led(true);
   gradients_.drop_fetches(commits_.heard().value, kAllSteps);
   runner_.on_resume(commits_.heard());
+  data_fetch_.on_coordinator_back();
   if (commits_.take_seat()) {
     SWARMLINE_MARK("stage.seated_by_another_coordinator");
     leases_.want();
@@ -434,6 +453,7 @@ Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
 void SeatedStage::list_tries(std::set<MicrobatchId>& all) const {
   flow_.list_tries(all);
   contributions_.list_unacknowledged(all);
+  for (const LeaseIntake::Held& held : leases_.held()) all.insert(held.attempt.microbatch);
   for (const Frame& frame : inbox_.waiting())
     if (kind_of(frame) == MessageKind::kLeases)
       if (const auto leases = parse<wire::Leases>(frame))
@@ -455,6 +475,8 @@ void SeatedStage::check_invariants() const {
   frozen_.check_invariants();
   runner_.check_invariants();
   leases_.check_invariants();
+  data_serve_.check_invariants();
+  data_fetch_.check_invariants();
   inbox_.check_invariants();
   SWARMLINE_CHECK(gradients_.next_step() == committed().value);
   SWARMLINE_CHECK(commits_.paused() == !states_.here());

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -22,6 +23,8 @@
 #include "pipeline/stage/common/rosters.h"
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/common/stage_jobs.h"
+#include "pipeline/stage/data/data_fetch.h"
+#include "pipeline/stage/data/data_serve.h"
 #include "pipeline/stage/gradients/commit_queue.h"
 #include "pipeline/stage/gradients/gradient_exchange.h"
 #include "pipeline/stage/microbatches/contributions.h"
@@ -60,6 +63,10 @@ struct SeatedStageParts {
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   PartFolder* part_folder = nullptr;
+  DataFolder* data_folder = nullptr;              // null: it neither gives nor fetches data
+  std::shared_ptr<const DataPieces> data_pieces;  // of the run's data; null: nobody knows
+  bool serves_data = false;
+  bool fetches_data = false;
   Registry* metrics = nullptr;
   std::function<void(Error)> fail;
 };
@@ -102,7 +109,10 @@ class SeatedStage {
   void silence();
   BytesView committed_parameters() const { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
-  std::uint32_t in_flight() const { return flow_.in_flight(); }
+  std::uint32_t in_flight() const {
+    return flow_.in_flight() + static_cast<std::uint32_t>(leases_.held().size());
+  }
+  std::optional<wire::DataProgress> data_progress() const { return data_fetch_.progress(); }
   void check_invariants() const;
   // For the simulator's oracles.
   void list_tries(std::set<MicrobatchId>& all) const;
@@ -137,6 +147,8 @@ class SeatedStage {
   StageJobs jobs_;
   Rosters rosters_;
   PhaseBook phases_;
+  DataServe data_serve_;
+  DataFetch data_fetch_;
   LeaseIntake leases_;
   Contributions contributions_;
   MicrobatchFlow flow_;
