@@ -6,28 +6,13 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "engine/config/link_security.h"
+#include "node/admission/key_record.h"
 #include "node/coordinator_node.h"
 
 namespace swarmline {
 namespace {
 
-// In the journal: the hash of the key that leads the run.
-constexpr const char* kPublicKey = "public_key";
 constexpr Duration kJoinStringLook = std::chrono::hours(1);
-
-bool leads_to(const KeyHash& before, const RunKey& key, const std::string& run) {
-  if (before == key.identity.hash()) return true;
-  const auto path = succession(before, key.handovers, run, std::nullopt);
-  return !path.empty() && path.back().into == key.identity.public_key();
-}
-
-Result<void> record(Journal& journal, const RunKey& key, double now) {
-  const std::string hash = to_string(key.identity.hash());
-  const JournalRecord records[] = {
-      MetaRecord{.key = kPublicKey, .value = hash},
-      EventRecord{.wall_seconds = now, .kind = "key_changed", .detail = hash}};
-  return journal.write(records);
-}
 
 }  // namespace
 
@@ -52,7 +37,7 @@ Result<void> CoordinatorNode::settle_key() {
   auto key = load_run_key(folder_.run_key());
   if (!key) return std::unexpected(std::move(key).error());
   Journal& journal = journal_->at_once();
-  const auto recorded = journal.get_meta(kPublicKey);
+  const auto recorded = recorded_key(journal);
   if (!recorded) return std::unexpected(recorded.error());
   const auto before = *recorded ? parse_key_hash(**recorded) : key->identity.hash();
   const bool leads = before && leads_to(*before, *key, options_.config.run.name);
@@ -67,7 +52,7 @@ Result<void> CoordinatorNode::settle_key() {
         "the run had another key, and {} was made anew: its peers need the new join string",
         folder_.run_key());
   if (!*recorded || *before != key->identity.hash())
-    SWARMLINE_TRY(record(journal, *key, runtime_.wall_seconds()));
+    SWARMLINE_TRY(record_key(journal, *key, runtime_.wall_seconds()));
   link_guard_->take_key(std::move(*key));
   key_watch_->know(link_guard_->identity().hash());
   return {};
@@ -100,7 +85,7 @@ void CoordinatorNode::on_key(RunKey next) {
   records_key_ = true;
   const auto kept = std::make_shared<RunKey>(std::move(next));
   journal_->run([kept, now = runtime_.wall_seconds()](
-                    Journal& journal) { return record(journal, *kept, now); },
+                    Journal& journal) { return record_key(journal, *kept, now); },
                 guard_.wrap([this, kept](const Result<void>& recorded) {
                   records_key_ = false;
                   if (over_) return;

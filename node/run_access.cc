@@ -75,7 +75,8 @@ Result<std::shared_ptr<RunGuard>> open_run_guard(const RunFolder& folder, const 
   SWARMLINE_TRY(make_keys_folder(folder));
   auto key = load_or_make_run_key(folder.run_key());
   if (!key) return std::unexpected(std::move(key).error());
-  return std::make_shared<RunGuard>(std::move(*key), run, folder.invites(), runtime, worker);
+  return std::make_shared<RunGuard>(std::move(*key), run, to_invite_file(folder.invites()), runtime,
+                                    worker);
 }
 
 std::vector<Address> reached_at(const RunConfig& config, const Address& bound) {

@@ -74,6 +74,14 @@ Identity Identity::make() {
   return Identity(shared(key));
 }
 
+Identity Identity::from_private_key(std::string_view bytes) {
+  SWARMLINE_CHECK(bytes.size() == kPrivateKeyBytes);
+  EVP_PKEY* const key =
+      EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, bytes_of(bytes), bytes.size());
+  SWARMLINE_CHECK(key != nullptr);
+  return Identity(shared(key));
+}
+
 Result<Identity> Identity::from_pem(std::string_view pem, std::string_view where) {
   const Bio source(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   EVP_PKEY* const key = PEM_read_bio_PrivateKey(source.get(), nullptr, no_passphrase, nullptr);

@@ -19,11 +19,15 @@ struct evp_pkey_st;  // OpenSSL's EVP_PKEY
 namespace swarmline {
 
 inline constexpr std::size_t kPublicKeyBytes = 32;
+inline constexpr std::size_t kPrivateKeyBytes = 32;
 inline constexpr std::size_t kSignatureBytes = 64;
 
 class Identity {
  public:
   static Identity make();
+  // The same from the same kPrivateKeyBytes (RFC 8032 calls them the private key), whoever knows
+  // which.
+  static Identity from_private_key(std::string_view bytes);
   // PEM of an unencrypted PKCS #8 private key. The sentence begins with `where`.
   static Result<Identity> from_pem(std::string_view pem, std::string_view where);
   std::string to_pem() const;

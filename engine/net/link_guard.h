@@ -63,4 +63,9 @@ class LinkGuard {
   virtual void admit(const LinkFacts& facts, const std::string& opening, Verdict verdict) = 0;
 };
 
+// Whether the end that was dialled may show that key: kCorrupt with a sentence. `pinned`: as the
+// guard said of the address.
+Result<void> check_shown_key(const LinkGuard& guard, const std::optional<KeyHash>& pinned,
+                             const KeyHash& shown, const std::string& vouchers);
+
 }  // namespace swarmline

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/marks.h"
-#include "engine/store/secret_file.h"
 #include "node/admission/seat_certificate.h"
 
 namespace swarmline {
@@ -39,8 +38,8 @@ Result<Claim> parse_claim(std::string_view opening) {
 }
 
 // Another process may add to the file, too: what it says now counts.
-Result<InviteScope> admit_by_file(const std::string& path, const Claim& claim,
-                                  const LinkFacts& facts, double now) {
+Result<InviteScope> admit_by(const AddInviteLine& invites, const Claim& claim,
+                             const LinkFacts& facts, double now) {
   InviteScope scope = InviteScope::kPeer;
   const auto line = [&](std::string_view so_far) -> Result<std::string> {
     const auto book = InviteBook::parse(so_far);
@@ -50,11 +49,17 @@ Result<InviteScope> admit_by_file(const std::string& path, const Claim& claim,
     scope = admitted->scope;
     return std::move(admitted->line);
   };
-  SWARMLINE_TRY(append_secret_line(path, kInviteFileBytesMax, line));
+  SWARMLINE_TRY(invites(line));
   return scope;
 }
 
 }  // namespace
+
+AddInviteLine to_invite_file(std::string path) {
+  return [path = std::move(path)](const NextLine& line) {
+    return append_secret_line(path, kInviteFileBytesMax, line);
+  };
+}
 
 std::string invite_opening(const std::string& id, const std::string& secret, const LinkFacts& facts,
                            const std::string& seat) {
@@ -72,7 +77,7 @@ bool InviteGuard::vouched(const KeyHash& pinned, const KeyHash& shown,
   return RunTrust(join_.run, pinned).vouches(shown, vouchers, now_);
 }
 
-RunGuard::RunGuard(RunKey run_key, std::string run, std::string invites, Runtime& runtime,
+RunGuard::RunGuard(RunKey run_key, std::string run, AddInviteLine invites, Runtime& runtime,
                    Device& worker)
     : run_key_(std::move(run_key)),
       run_(std::move(run)),
@@ -125,9 +130,9 @@ void RunGuard::admit(const LinkFacts& facts, const std::string& opening, Verdict
   auto shared_verdict = std::make_shared<Verdict>(std::move(verdict));
   const auto submitted = worker_.submit(
       {.estimate = {},
-       .body = [scope, path = invites_, claim = std::move(*claim), facts,
+       .body = [scope, invites = invites_, claim = std::move(*claim), facts,
                 now = runtime_.wall_seconds()]() -> Result<void> {
-         *scope = admit_by_file(path, claim, facts, now);
+         *scope = admit_by(invites, claim, facts, now);
          return {};
        }},
       [scope, shared_verdict](const JobReport&) {

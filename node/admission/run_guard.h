@@ -21,6 +21,7 @@
 #include "engine/device/device.h"
 #include "engine/net/link_guard.h"
 #include "engine/runtime/runtime.h"
+#include "engine/store/secret_file.h"
 #include "node/admission/certified_seats.h"
 #include "node/admission/invites.h"
 #include "node/admission/join_string.h"
@@ -33,10 +34,16 @@ namespace swarmline {
 inline constexpr std::string_view kRunLink = "run";
 inline constexpr std::string_view kNewcomerLink = "newcomer";
 
+// Adds to the run's invites what `line` makes of them, and a line's end, as append_secret_line()
+// does; what it returns, that returned. Called by the worker.
+using AddInviteLine = std::function<Result<void>(const NextLine& line)>;
+AddInviteLine to_invite_file(std::string path);
+
 class RunGuard final : public LinkGuard {
  public:
-  // `run`: its name. `invites`: the path of the file.
-  RunGuard(RunKey run_key, std::string run, std::string invites, Runtime& runtime, Device& worker);
+  // `run`: its name.
+  RunGuard(RunKey run_key, std::string run, AddInviteLine invites, Runtime& runtime,
+           Device& worker);
 
   const RunKey& key() const { return run_key_; }
   void take_key(RunKey next);
@@ -58,7 +65,7 @@ class RunGuard final : public LinkGuard {
 
   RunKey run_key_;
   const std::string run_;
-  const std::string invites_;
+  const AddInviteLine invites_;
   Runtime& runtime_;
   Device& worker_;
   RunTrust trust_;

@@ -41,7 +41,7 @@ std::string to_text(const RunKey& key) {
 }
 
 Result<RunKey> rotated(const RunKey& key, const std::string& run, double now,
-                       double overlap_seconds) {
+                       double overlap_seconds, Identity into) {
   double first_end = 0;
   std::size_t holding = 0;
   for (const Handover& handover : key.handovers) {
@@ -55,7 +55,7 @@ Result<RunKey> rotated(const RunKey& key, const std::string& run, double now,
         fmt::format("the run's key was changed {} times, and peers that were away may still "
                     "follow each change: it can be changed again in {:.0f} s",
                     holding, std::ceil(first_end + kClockSkewSeconds - now)));
-  RunKey next{.identity = Identity::make(), .handovers = key.handovers};
+  RunKey next{.identity = std::move(into), .handovers = key.handovers};
   next.handovers.push_back(make_handover(run, key.identity, next.identity, now, overlap_seconds));
   if (next.handovers.size() > kHandoversKept) next.handovers.erase(next.handovers.begin());
   return next;

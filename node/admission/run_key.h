@@ -22,9 +22,9 @@ struct RunKey {
 // kUserMistake where what stands behind the key does not lead to it.
 Result<RunKey> parse_run_key(std::string_view text, const std::string& where);
 std::string to_text(const RunKey& key);
-// The key that comes after it.
+// The key that comes after it: `into`.
 Result<RunKey> rotated(const RunKey& key, const std::string& run, double now,
-                       double overlap_seconds);
+                       double overlap_seconds, Identity into = Identity::make());
 
 Result<RunKey> load_run_key(const std::string& path);
 Result<RunKey> load_or_make_run_key(const std::string& path);

@@ -42,6 +42,10 @@ SimCluster::SimCluster(SimClusterOptions options)
   auto model = resolve_model(options_.config, options_.vocab);
   SWARMLINE_CHECK_MSG(model.has_value(), model ? "" : model.error().what);
   model_ = std::move(*model);
+  if (options_.keys)
+    keys_ = std::make_unique<SimKeys>(
+        runtime_, network_,
+        std::vector{*parse_address(kCoordinatorAddress), *parse_address(kStandbyAddress)});
   make_coordinator(kCoordinatorNode, kCoordinatorAddress);
 
   const std::uint32_t count = std::accumulate(options_.config.pipeline.peers.begin(),
@@ -110,6 +114,7 @@ Result<Address> SimCluster::lead_from(SimNodeId node, const std::string& address
   control.checkpoints = sources_.back().get();
   if (options_.keep_log_lines)
     control.log_line = [this](const std::string& line) { log_lines_.push_back(line); };
+  if (keys_) keys_->lead(node, journal, control);
   coordinator_ = std::make_unique<Coordinator>(runtime_.node(node), network_.node(node), journal,
                                                *sinks_.back(), control,
                                                [this, reign = reign_](RunOutcome outcome) {
@@ -178,6 +183,8 @@ void SimCluster::make_peer(const SimPeer& machine) {
                                              config.batch.sequence);
   };
   if (options_.outfit) options_.outfit(i, runtime_.node(id), peer);
+  SWARMLINE_CHECK(keys_ || machine.ticket == SimTicket::kGood);
+  if (keys_) keys_->join(id, machine.ticket, peer);
   nodes_[i]->peer =
       std::make_unique<StagePeer>(runtime_.node(id), network_.node(id), nodes_[i]->device,
                                   std::move(peer), [this, i](PeerOutcome outcome) {

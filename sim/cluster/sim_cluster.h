@@ -19,6 +19,7 @@
 #include "pipeline/coordinator/coordinator.h"
 #include "pipeline/stage/stage_peer.h"
 #include "sim/cluster/sim_checkpoints.h"
+#include "sim/cluster/sim_keys.h"
 #include "sim/doors/sim_control_store.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_journal.h"
@@ -44,6 +45,7 @@ struct SimPeer {
   bool sees_checkpoints = false;            // their folder: it writes its parts itself
   std::string lacks_data, differs_in_data;  // HeldData, where the run has data
   std::size_t kind = 0;                     // for the caller, and of machines made like it
+  SimTicket ticket = SimTicket::kGood;      // of a run with keys
 };
 
 struct SimClusterOptions {
@@ -57,6 +59,7 @@ struct SimClusterOptions {
   Duration checkpoint_read{};                // how long it takes to read one and to check its bytes
   std::shared_ptr<const DataManifest> data;  // CoordinatorOptions; null: nobody is asked
   std::string admin_secret;    // CoordinatorOptions; none: nobody steers it, seats have no proofs
+  bool keys = false;           // links are between keys, as real ones beyond loopback are
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
@@ -104,6 +107,7 @@ class SimCluster {
   Duration elapsed() const { return runtime_.now() - began_; }
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
+  SimKeys* keys() { return keys_.get(); }  // null: links are plain
   Coordinator& coordinator() { return *coordinator_; }
   bool has_coordinator() const { return coordinator_ != nullptr; }  // else nobody leads now
   StagePeer& peer(std::size_t i) {
@@ -165,6 +169,7 @@ class SimCluster {
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
+  std::unique_ptr<SimKeys> keys_;
   struct Leading;
   SimJournal journal_;
   SimLead lead_;

@@ -63,6 +63,42 @@ void SimConnection::start(Handlers handlers) {
       kSimPosted);
 }
 
+void SimConnection::greet(Greeting greeting) {
+  greeting_ = std::move(greeting);
+  wire_->runtime.schedule(
+      route_.first, wire_->runtime.now(),  // it may have ended already
+      [self = shared_from_this()] {
+        if (self->greeting_ && self->early_end_) return self->finish(*self->early_end_);
+        self->hear();
+      },
+      kSimPosted);
+}
+
+void SimConnection::say(SimWords words) {
+  if (ending_) return;
+  const bool damaged = wire_->draw_damage(route_, Frame()) != SimWire::Damage::kNone;
+  if (damaged) wire_->hurts(route_);
+  put({.frame = std::nullopt, .words = std::move(words), .delay = {}, .damaged = damaged});
+}
+
+void SimConnection::secure(const KeyHash& key, std::string admitted_as) {
+  peer_key_ = key;
+  admitted_as_ = std::move(admitted_as);
+}
+
+void SimConnection::hear() {
+  const auto self = shared_from_this();
+  while (greeting_ && !inbox_.empty()) {
+    const Item item = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (item.is_end()) return finish({ErrorCode::kPeerGone, "it closed the connection"});
+    if (item.damaged || !item.words)
+      return finish({ErrorCode::kCorrupt, "what it says does not match its hash"});
+    const auto on_words = greeting_->on_words;
+    on_words(*item.words);
+  }
+}
+
 void SimConnection::send(Frame frame) {
   if (ending_) return;
   const std::uint64_t bytes = wire_->bytes_of(route_, frame);
@@ -86,6 +122,7 @@ void SimConnection::send(Frame frame) {
   if (damage != SimWire::Damage::kNone) wire_->hurts(route_);
   if (damage == SimWire::Damage::kPayload) flip_a_bit(frame);
   put({.frame = std::move(frame),
+       .words = std::nullopt,
        .delay = fate.delay,
        .damaged = damage == SimWire::Damage::kFrame});
 }
@@ -105,7 +142,7 @@ void SimConnection::close() {
   ending_ = true;
   cutoff_ = std::make_shared<Instant>(wire_->runtime.now() + kCloseFlushMax);
   for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
-  put({.frame = std::nullopt});
+  put({});
   if (held_.empty()) return;
   wire_->runtime.schedule(route_.first, *cutoff_, [self = shared_from_this()] {
     if (self->held_.empty()) return;
@@ -116,9 +153,14 @@ void SimConnection::close() {
   });
 }
 
+std::uint64_t SimConnection::bytes_of(const Item& item) const {
+  if (item.words) return item.words->bytes();
+  return item.frame ? wire_->bytes_of(route_, *item.frame) : 0;
+}
+
 std::uint64_t SimConnection::unsent_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Item& item : held_) bytes += item.frame ? wire_->bytes_of(route_, *item.frame) : 0;
+  for (const Item& item : held_) bytes += bytes_of(item);
   while (!in_flight_.empty() && in_flight_.front().departure <= wire_->runtime.now()) {
     in_flight_bytes_ -= in_flight_.front().bytes;
     in_flight_.pop_front();
@@ -156,6 +198,7 @@ void SimConnection::abandon() {
   held_.clear();
   notify_twin();
   ending_ = closed_ = true;
+  greeting_.reset();
   wire_->runtime.cancel(user_timer_);
   wire_->ends.erase(id_);
   if (!delivering_) handlers_ = {};
@@ -229,14 +272,14 @@ void SimConnection::flip_a_bit(Frame& frame) {
 }
 
 void SimConnection::launch(Item item) {
-  const std::uint64_t bytes = item.frame ? wire_->bytes_of(route_, *item.frame) : 0;
+  const std::uint64_t bytes = bytes_of(item);
   const auto [leaves, comes] = wire_->passage(route_, bytes);
   const Instant arrives = std::max(comes + item.delay, last_arrival_);
-  const bool is_end = !item.frame;
+  const bool is_end = item.is_end();
   const bool is_lost = pipe_->vanishes[side_] || wire_->dark.contains(route_.second);
   if (item.frame && !is_lost) arrive_in_parts(*item.frame, leaves, arrives);
   last_arrival_ = arrives;
-  if (!item.frame) {
+  if (is_end) {
     const Instant flushed = std::min(leaves, *cutoff_);
     wire_->runtime.schedule(
         route_.first, flushed,
@@ -254,7 +297,7 @@ void SimConnection::launch(Item item) {
   wire_->runtime.schedule(
       route_.second, arrives,
       [twin = twin_, leaves, cutoff = cutoff_, item = std::move(item)]() mutable {
-        if (item.frame && leaves > *cutoff) return;
+        if (!item.is_end() && leaves > *cutoff) return;
         if (const auto self = twin.lock()) self->arrived(std::move(item));
       },
       is_end ? twin_socket_ | kSimSocketEnd : twin_socket_);
@@ -285,6 +328,7 @@ void SimConnection::arrive_in_parts(Frame& frame, Instant leaves, Instant arrive
 void SimConnection::arrived(Item item) {
   if (closed_) return;
   inbox_.push_back(std::move(item));
+  if (greeting_) return hear();
   if (started_) drain();
 }
 
@@ -307,6 +351,7 @@ void SimConnection::drain() {
   while (!inbox_.empty() && !ending_) {
     Item item = std::move(inbox_.front());
     inbox_.pop_front();
+    if (item.words) continue;  // of a greeting that is over
     if (!item.frame) {
       ending_ = true;
       delivering_ = false;
@@ -350,7 +395,7 @@ void SimConnection::notify_twin() {
     wire->runtime.schedule(
         route.second, arrives,
         [twin] {
-          if (const auto self = twin.lock()) self->arrived({.frame = std::nullopt});
+          if (const auto self = twin.lock()) self->arrived({});
         },
         socket | kSimSocketEnd);
   });
@@ -360,6 +405,7 @@ void SimConnection::finish(const Error& error) {
   if (closed_) return;
   if (!started_) {  // nobody listens: no callback is due until start()
     if (!early_end_) early_end_ = error;
+    if (const auto greeting = std::exchange(greeting_, std::nullopt)) greeting->on_ended(error);
     return;
   }
   closed_ = ending_ = true;

@@ -20,6 +20,7 @@
 #include "engine/net/network.h"
 #include "sim/doors/sim_link.h"
 #include "sim/doors/sim_wire.h"
+#include "sim/doors/sim_words.h"
 
 namespace swarmline {
 
@@ -37,6 +38,18 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   Counters counters() const override { return counters_; }
   std::string remote() const override { return remote_; }
   bool is_relayed() const override { return is_relayed_; }
+  std::optional<KeyHash> peer_key() const override { return peer_key_; }
+  std::string admitted_as() const override { return admitted_as_; }
+
+  // ---- Before it is anybody's: words between its ends, in order (sim_handshake.h) ----
+  struct Greeting {
+    std::function<void(const SimWords&)> on_words;
+    std::function<void(const Error&)> on_ended;  // once at most, and nothing after it
+  };
+  void greet(Greeting greeting);
+  void say(SimWords words);
+  void end_greeting() { greeting_.reset(); }
+  void secure(const KeyHash& key, std::string admitted_as);
 
   SimRoute route() const { return route_; }
   SimNodeId node() const { return route_.first; }
@@ -67,9 +80,12 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
     bool over[2] = {false, false};      // that side has ended, and its twin was not told
   };
   struct Item {
-    std::optional<Frame> frame;  // none: the end of the stream
+    std::optional<Frame> frame;
+    std::optional<SimWords> words;
     Duration delay{};
     bool damaged = false;  // beyond what a receiver takes
+
+    bool is_end() const { return !frame && !words; }  // of the stream
   };
   struct Sent {
     Instant departure;
@@ -82,7 +98,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   void flip_a_bit(Frame& frame);
   void launch(Item item);
   void arrive_in_parts(Frame& frame, Instant leaves, Instant arrives);
+  std::uint64_t bytes_of(const Item& item) const;
   void arrived(Item item);
+  void hear();
   void arriving(const Frame& frame, std::uint64_t bytes);
   void drain();
   bool has_room(const Frame& frame) const;
@@ -101,6 +119,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   const SimRoute route_;  // this node, the other one
   SimWire::Delivered& delivered_;
   const std::string remote_;
+  std::optional<KeyHash> peer_key_;
+  std::string admitted_as_;
+  std::optional<Greeting> greeting_;
   Handlers handlers_;
   ConnectionBounds bounds_;
   bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;

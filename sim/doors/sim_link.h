@@ -43,6 +43,8 @@ struct SimNetworkOptions {
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
   // An end whose bytes nobody acknowledges for so long is over.
   Duration user_timeout = kSimUserTimeout;
+  // Of a link between keys, in all, as TcpOptions::handshake_max.
+  Duration handshake_max = std::chrono::seconds(10);
   // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
   // stand-in travels as the tensor that it stands for.
   std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;

@@ -6,16 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "sim/doors/sim_connection.h"
+#include "sim/doors/sim_node_network.h"
 #include "sim/doors/sim_wire.h"
 
 namespace swarmline {
 namespace {
-
-constexpr std::uint16_t kFirstFreePort = 20'000;
 
 SimRoute reversed(SimRoute route) {
   return {route.second, route.first};
@@ -32,221 +29,6 @@ std::vector<std::shared_ptr<SimConnection>> ends_where(
 
 }  // namespace
 
-class SimNetwork::NodeNetwork final : public Network {
- public:
-  NodeNetwork(std::shared_ptr<SimWire> wire, SimNodeId node)
-      : wire_(std::move(wire)), node_(node) {}
-
-  Result<Address> listen(const Address& address, Accepted on_accepted) override {
-    std::uint16_t port = address.port;
-    if (port == 0) port = free_port();
-    if (wire_->listeners.contains(port)) {
-      return fail(ErrorCode::kIo, fmt::format("cannot listen on sim:{}: it is taken", port));
-    }
-    wire_->listeners.emplace(port, SimWire::Listener{node_, std::move(on_accepted)});
-    return Address{"sim", port};
-  }
-
-  void stop_listening() override {
-    std::erase_if(wire_->listeners,
-                  [this](const auto& entry) { return entry.second.node == node_; });
-  }
-
-  void connect(const Address& address, Duration timeout, Connected on_connected) override {
-    SimRuntime& runtime = wire_->runtime;
-    auto attempt = std::make_shared<Attempt>(
-        Attempt{std::move(on_connected), {}, socket_of(++wire_->last_end)});
-    attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt, address, timeout] {
-      attempt->settle(
-          fail(ErrorCode::kDeadline, fmt::format("{} did not answer within {:.3g} s",
-                                                 to_string(address), to_seconds(timeout))));
-    });
-    if (wire_->full.contains(node_)) return find_no_descriptor(attempt, address);
-    if (wire_->dark_ports.contains(address.port)) return;  // nobody answers
-    const auto listener = wire_->listeners.find(address.port);
-    if (listener == wire_->listeners.end()) {
-      if (wire_->mute.contains(node_) || wire_->deaf.contains(node_)) return;  // hears no refusal
-      return refuse(attempt, address, 2 * wire_->options.link.latency);
-    }
-    const SimNodeId to = listener->second.node;
-    if (const auto door = wire_->doors.find(to); door != wire_->doors.end() && to != node_) {
-      if (door->second == SimDoor::kDrops) return;  // nobody answers
-      return refuse(attempt, address, 2 * wire_->options.link.latency);
-    }
-    wire_->when_open({node_, to}, [this, attempt, address, to] {
-      wire_->runtime.schedule(
-          to, wire_->runtime.now() + wire_->one_way({node_, to}),
-          [this, attempt, address, to] { answer(attempt, address, to); },
-          listening_socket(address.port));
-    });
-  }
-
-  void meet(const Meeting& meeting, Duration timeout, Connected on_connected) override {
-    SimRuntime& runtime = wire_->runtime;
-    auto attempt = std::make_shared<Attempt>(
-        Attempt{std::move(on_connected), {}, socket_of(++wire_->last_end)});
-    attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt] {
-      attempt->settle(fail(ErrorCode::kDeadline, "nobody else came to the relay"));
-    });
-    const auto relay = wire_->relays.find(meeting.relay.port);
-    if (relay == wire_->relays.end())
-      return refuse(attempt, meeting.relay, 2 * wire_->options.link.latency);
-    const SimNodeId at = relay->second->node;
-    wire_->when_open({node_, at}, [this, attempt, meeting, at] {
-      wire_->runtime.schedule(
-          at, wire_->runtime.now() + wire_->one_way({node_, at}),
-          [this, attempt, meeting] { show(attempt, meeting); },
-          listening_socket(meeting.relay.port));
-    });
-  }
-
- private:
-  struct Attempt {
-    Connected on_connected;
-    TimerId timer;
-    SimEventSource socket;
-    bool settled = false;
-
-    bool settle(Result<std::shared_ptr<Connection>> result) {
-      if (settled) return false;
-      settled = true;
-      std::exchange(on_connected, {})(std::move(result));
-      return true;
-    }
-  };
-
-  std::uint16_t free_port() const {
-    if (node_ > 0 && node_ < kFirstFreePort &&
-        !wire_->listeners.contains(static_cast<std::uint16_t>(node_))) {
-      return static_cast<std::uint16_t>(node_);
-    }
-    std::uint16_t port = kFirstFreePort;
-    while (wire_->listeners.contains(port)) {
-      ++port;
-      SWARMLINE_CHECK(port != 0);
-    }
-    return port;
-  }
-
-  void refuse(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after) {
-    end(attempt, address, after, {ErrorCode::kPeerGone, "connection refused"});
-  }
-  void find_no_descriptor(const std::shared_ptr<Attempt>& attempt, const Address& address) {
-    end(attempt, address, {}, {ErrorCode::kIo, "too many open files"});
-  }
-  void end(const std::shared_ptr<Attempt>& attempt, const Address& address, Duration after,
-           const Error& error) {
-    SimRuntime& runtime = wire_->runtime;
-    runtime.schedule(
-        node_, runtime.now() + after,
-        [wire = wire_, attempt, address, error] {
-          wire->runtime.cancel(attempt->timer);
-          attempt->settle(fail(
-              error.code, fmt::format("cannot connect to {}: {}", to_string(address), error.what)));
-        },
-        attempt->socket);
-  }
-
-  // Runs at the relay, one latency after meet().
-  void show(const std::shared_ptr<Attempt>& attempt, const Meeting& meeting) {
-    const auto found = wire_->relays.find(meeting.relay.port);
-    if (found == wire_->relays.end() || attempt->settled) return;
-    SimRelayPlace& place = *found->second;
-    if (const auto first = place.first.extract(meeting.ticket); !first.empty())
-      return first.mapped()(node_, attempt, found->second);
-    if (place.tickets.erase(meeting.ticket) == 0) {
-      ++place.not_taken;
-      return end(attempt, meeting.relay, wire_->one_way({place.node, node_}),
-                 {ErrorCode::kDeadline, "the relay does not take this link"});
-    }
-    place.first[meeting.ticket] = [this, attempt](SimNodeId other,
-                                                  const std::shared_ptr<void>& their_attempt,
-                                                  const std::shared_ptr<SimRelayPlace>& relay) {
-      join(attempt, other, std::static_pointer_cast<Attempt>(their_attempt), *relay);
-    };
-  }
-
-  void join(const std::shared_ptr<Attempt>& attempt, SimNodeId other,
-            const std::shared_ptr<Attempt>& theirs, SimRelayPlace& relay) {
-    const std::uint64_t ours_id = ++wire_->last_end, theirs_id = ++wire_->last_end;
-    const std::string remote = fmt::format("sim:{}", relay.node);
-    const auto one =
-        std::make_shared<SimConnection>(wire_, ours_id, SimRoute{node_, other}, remote);
-    const auto two =
-        std::make_shared<SimConnection>(wire_, theirs_id, SimRoute{other, node_}, remote);
-    one->join(two);
-    two->join(one);
-    wire_->ends.emplace(ours_id, one);
-    wire_->ends.emplace(theirs_id, two);
-    one->be_relayed();
-    two->be_relayed();
-    relay.ends.insert(relay.ends.end(), {one, two});
-    ++relay.links_ever;
-    const auto tell = [&](SimNodeId node, const std::shared_ptr<Attempt>& waits,
-                          const std::shared_ptr<SimConnection>& connection) {
-      wire_->runtime.schedule(
-          node, wire_->runtime.now() + wire_->one_way({relay.node, node}),
-          [wire = wire_, waits, connection] {
-            wire->runtime.cancel(waits->timer);
-            if (!waits->settle(std::shared_ptr<Connection>(connection))) connection->abandon();
-          },
-          waits->socket);
-    };
-    tell(node_, attempt, one);
-    tell(other, theirs, two);
-  }
-
-  // Runs at the listening node, one latency after connect().
-  void answer(const std::shared_ptr<Attempt>& attempt, const Address& address, SimNodeId to) {
-    SimRuntime& runtime = wire_->runtime;
-    if (attempt->settled) return;    // its deadline has passed
-    if (wire_->full.contains(to)) {  // its kernel has the connection, and nobody takes it
-      wire_->waiting[{node_, to}].push_back([this, attempt, address, to] {
-        wire_->runtime.schedule(
-            to, wire_->runtime.now(),
-            [this, attempt, address, to] { answer(attempt, address, to); },
-            listening_socket(address.port));
-      });
-      return;
-    }
-    if (wire_->is_blocked({to, node_})) {
-      return wire_->when_open({to, node_}, [this, attempt, address, to] {
-        wire_->runtime.schedule(
-            to, wire_->runtime.now(),
-            [this, attempt, address, to] { answer(attempt, address, to); },
-            listening_socket(address.port));
-      });
-    }
-    const Duration back = wire_->one_way({to, node_});
-    const auto listener = wire_->listeners.find(address.port);
-    if (listener == wire_->listeners.end() || listener->second.node != to) {
-      return refuse(attempt, address, back);
-    }
-    const std::uint64_t ours_id = ++wire_->last_end, theirs_id = ++wire_->last_end;
-    const auto ours =
-        std::make_shared<SimConnection>(wire_, ours_id, SimRoute{node_, to}, to_string(address));
-    const auto theirs = std::make_shared<SimConnection>(wire_, theirs_id, SimRoute{to, node_},
-                                                        fmt::format("sim:{}", node_));
-    ours->join(theirs);
-    theirs->join(ours);
-    wire_->ends.emplace(ours_id, ours);
-    wire_->ends.emplace(theirs_id, theirs);
-    theirs->not_before(runtime.now() + back);  // nothing overtakes the handshake
-    runtime.schedule(
-        node_, runtime.now() + back,
-        [wire = wire_, attempt, ours] {
-          wire->runtime.cancel(attempt->timer);
-          if (!attempt->settle(std::shared_ptr<Connection>(ours))) ours->abandon();
-        },
-        attempt->socket);
-    const Accepted on_accepted = listener->second.on_accepted;  // it may stop listening
-    on_accepted(theirs);
-  }
-
-  std::shared_ptr<SimWire> wire_;
-  SimNodeId node_;
-};
-
 SimNetwork::SimNetwork(SimRuntime& runtime, SimNetworkOptions options)
     : wire_(std::make_shared<SimWire>(runtime, options)) {}
 
@@ -260,8 +42,8 @@ SimNetwork::~SimNetwork() {
 }
 
 Network& SimNetwork::node(SimNodeId node) {
-  std::unique_ptr<NodeNetwork>& made = nodes_[node];
-  if (!made) made = std::make_unique<NodeNetwork>(wire_, node);
+  std::unique_ptr<SimNodeNetwork>& made = nodes_[node];
+  if (!made) made = std::make_unique<SimNodeNetwork>(wire_, node);
   return *made;
 }
 
@@ -332,6 +114,7 @@ void SimNetwork::forget(SimNodeId node) {
   std::erase_if(wire_->delivered, of_node);
   std::erase_if(wire_->link_free_at, of_node);
   wire_->cards.erase(node);
+  wire_->guards.erase(node);
 }
 
 void SimNetwork::half_open(SimNodeId from, SimNodeId to, bool both) {
@@ -370,6 +153,20 @@ void SimNetwork::fill(SimNodeId node, bool full) {
     wire_->full.insert(node);
   } else if (wire_->full.erase(node) > 0) {
     reopened(node);
+  }
+}
+
+void SimNetwork::set_guard(SimNodeId node, std::shared_ptr<LinkGuard> guard) {
+  wire_->guards.erase(node);
+  if (guard) wire_->guards.emplace(node, std::move(guard));
+}
+
+void SimNetwork::stall_handshakes(SimNodeId node, bool stalled) {
+  wire_->runtime.hurts(node);
+  if (stalled) {
+    wire_->speechless.insert(node);
+  } else {
+    wire_->speechless.erase(node);
   }
 }
 

@@ -16,11 +16,12 @@
 #include "engine/net/network.h"
 #include "sim/doors/sim_link.h"
 #include "sim/doors/sim_runtime.h"
+#include "sim/doors/sim_wire.h"
 
 namespace swarmline {
 
 class SimConnection;
-struct SimWire;
+class SimNodeNetwork;
 
 class SimNetwork {
  public:
@@ -35,6 +36,18 @@ class SimNetwork {
   Network& node(SimNodeId node);
   void set_link(SimNodeId from, SimNodeId to, SimLink link);
   void set_card(SimNodeId node, SimCard card);  // none: unlimited
+
+  // From now on the node's links, dialled or accepted, are between keys, and admitted by that guard
+  // (link_guard.h): two round trips more than a plain one, of which one is TLS's. None: they are
+  // plain. Between an end with a guard and one without there is no link: kDeadline.
+  void set_guard(SimNodeId node, std::shared_ptr<LinkGuard> guard);
+  // The node takes connections, dials, and says nothing in handshakes.
+  void stall_handshakes(SimNodeId node, bool stalled);
+  bool stalls_handshakes(SimNodeId node) const { return wire_->speechless.contains(node); }
+  using Handshakes = SimWire::Handshakes;
+  const Handshakes& handshakes() const { return wire_->handshakes; }
+  // Called at each handshake's end, of who was dialled.
+  void watch_handshakes(SimWire::OnShaken on_shaken) { wire_->on_shaken = std::move(on_shaken); }
 
   void set_filter(Filter filter);  // called once for each frame sent; none: all are delivered
   void set_tap(Tap tap);           // called just before each frame is delivered
@@ -91,8 +104,6 @@ class SimNetwork {
   Counters delivered_total() const;
 
  private:
-  class NodeNetwork;
-
   void unheard(SimNodeId node);
   using EndsByRoute = std::map<SimRoute, std::vector<std::shared_ptr<SimConnection>>>;
   void reopened(SimRoute route);
@@ -100,7 +111,7 @@ class SimNetwork {
   void reopened(SimNodeId node);
 
   std::shared_ptr<SimWire> wire_;  // shared with connections
-  std::map<SimNodeId, std::unique_ptr<NodeNetwork>> nodes_;
+  std::map<SimNodeId, std::unique_ptr<SimNodeNetwork>> nodes_;
 };
 
 }  // namespace swarmline

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "engine/net/link_guard.h"
 #include "engine/net/network.h"
 #include "engine/net/relay_door.h"
 #include "sim/doors/sim_link.h"
@@ -49,7 +50,17 @@ struct SimWire {
   struct Listener {
     SimNodeId node;
     Network::Accepted on_accepted;
+    std::uint64_t number = 0;  // which of all that ever were
   };
+  // Of links between keys.
+  struct Handshakes {
+    std::uint64_t made = 0;      // at both ends
+    std::uint64_t failed = 0;    // of who was dialled, whatever the reason
+    std::uint64_t refused = 0;   // of these, by its guard and for good
+    std::uint64_t late = 0;      // ends whose time was up
+    std::uint64_t given_up = 0;  // ends whose dial's was, before that
+  };
+  using OnShaken = std::function<void(SimNodeId dialled_by, SimNodeId at, const Result<void>&)>;
   // When the last of some bytes leaves, and when it is there.
   struct Passage {
     Instant leaves, arrives;
@@ -114,7 +125,11 @@ struct SimWire {
   std::map<std::uint16_t, std::shared_ptr<SimRelayPlace>> relays;  // by port
   std::map<std::uint16_t, SimNodeId> dark_ports;                   // of those without power
   std::map<std::uint64_t, std::shared_ptr<SimConnection>> ends;    // until closed
-  std::uint64_t last_end = 0;
+  std::uint64_t last_end = 0, last_listener = 0;
+  std::map<SimNodeId, std::shared_ptr<LinkGuard>> guards;
+  std::set<SimNodeId> speechless;  // they say nothing in handshakes
+  Handshakes handshakes;
+  OnShaken on_shaken;
 };
 
 }  // namespace swarmline

@@ -37,7 +37,8 @@ bool keeps_memory(FaultKind kind) {
 
 bool takes_two(FaultKind kind) {
   return kind == FaultKind::kPartition || kind == FaultKind::kOneWay || kind == FaultKind::kReset ||
-         kind == FaultKind::kHalfOpen || kind == FaultKind::kHalfWay;
+         kind == FaultKind::kHalfOpen || kind == FaultKind::kHalfWay ||
+         kind == FaultKind::kStalledHandshake;
 }
 
 bool hits_coordinator(FaultKind kind) {
@@ -45,7 +46,7 @@ bool hits_coordinator(FaultKind kind) {
          kind == FaultKind::kCorrupt || kind == FaultKind::kStall ||
          kind == FaultKind::kPowerLoss || kind == FaultKind::kIsolate || kind == FaultKind::kMute ||
          kind == FaultKind::kDeaf || kind == FaultKind::kFull || hits_disk(kind) ||
-         is_of_journal(kind);
+         is_of_journal(kind) || (is_of_keys(kind) && !sends_stranger(kind));
 }
 
 bool hits_disk(FaultKind kind) {
@@ -58,6 +59,16 @@ bool is_of_journal(FaultKind kind) {
          kind == FaultKind::kJournalSilent || kind == FaultKind::kStoreCut;
 }
 
+bool sends_stranger(FaultKind kind) {
+  return kind == FaultKind::kWrongKey || kind == FaultKind::kExpiredInvite ||
+         kind == FaultKind::kSpentInvite || kind == FaultKind::kStolenSeat;
+}
+
+bool is_of_keys(FaultKind kind) {
+  return sends_stranger(kind) || kind == FaultKind::kStalledHandshake ||
+         kind == FaultKind::kRotateKey;
+}
+
 void FaultInjector::apply(const Fault& fault) {
   SWARMLINE_CHECK(fault.node <= cluster_.peers() && fault.other <= cluster_.peers());
   SimRuntime& runtime = cluster_.runtime();
@@ -66,6 +77,7 @@ void FaultInjector::apply(const Fault& fault) {
   SWARMLINE_CHECK(node != kCoordinatorNode || hits_coordinator(fault.kind));
   SWARMLINE_CHECK(node == kCoordinatorNode || !is_of_journal(fault.kind));
   note(fault);
+  if (is_of_keys(fault.kind)) return apply_to_keys(fault);
   switch (fault.kind) {
     case FaultKind::kKill:
       begin(node);
@@ -291,7 +303,9 @@ void FaultInjector::heal_after(Duration time, std::vector<SimNodeId> nodes,
 }
 
 void FaultInjector::join(const SimPeer& machine, std::optional<Duration> dies_after) {
-  const SimNodeId node = SimCluster::node_of_peer(cluster_.add_peer(machine));
+  SimPeer newcomer = machine;
+  newcomer.ticket = SimTicket::kGood;
+  const SimNodeId node = SimCluster::node_of_peer(cluster_.add_peer(newcomer));
   if (!dies_after) return;
   begin(node);
   heal_after(*dies_after, {}, [this, node] { cluster_.network().kill(node); });

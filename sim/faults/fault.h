@@ -51,6 +51,14 @@ enum class FaultKind : std::uint8_t {
   kJournalSlow,    // each write takes `factor` times kSlowWrite
   kJournalSilent,  // no write is answered
   kStoreCut,       // it reaches neither its journal nor its lead: a lease runs out
+  // Of a run with keys alone. Newcomers that are not to come in; a machine like `node`'s each:
+  kWrongKey,       // its string is another run's
+  kExpiredInvite,  // its invite's time is over
+  kSpentInvite,    // ... was revoked, or was for one that has come, by turns
+  kStolenSeat,     // it shows another peer's seat, to the coordinator and to all peers
+  // Others:
+  kStalledHandshake,  // `node` says nothing in handshakes, for `time`; its links to `other` break
+  kRotateKey,         // the run gets another key
 };
 struct FaultName {
   FaultKind kind;
@@ -58,34 +66,41 @@ struct FaultName {
   // Only where it is asked for by name: seconds and minutes rather than moments, or unsaid.
   bool on_request = false;
 };
-inline constexpr std::array kFaultKinds = {FaultName{FaultKind::kKill, "kill"},
-                                           FaultName{FaultKind::kRestart, "restart"},
-                                           FaultName{FaultKind::kFreeze, "freeze"},
-                                           FaultName{FaultKind::kSlow, "slow"},
-                                           FaultName{FaultKind::kPartition, "partition"},
-                                           FaultName{FaultKind::kOneWay, "one-way"},
-                                           FaultName{FaultKind::kReset, "reset"},
-                                           FaultName{FaultKind::kJoin, "join"},
-                                           FaultName{FaultKind::kBrokenJoin, "broken-join"},
-                                           FaultName{FaultKind::kDrain, "drain"},
-                                           FaultName{FaultKind::kStage, "stage"},
-                                           FaultName{FaultKind::kCorrupt, "corrupt"},
-                                           FaultName{FaultKind::kStall, "stall", true},
-                                           FaultName{FaultKind::kPowerLoss, "power-loss", true},
-                                           FaultName{FaultKind::kIsolate, "isolate", true},
-                                           FaultName{FaultKind::kMute, "mute", true},
-                                           FaultName{FaultKind::kDeaf, "deaf", true},
-                                           FaultName{FaultKind::kHalfOpen, "half-open", true},
-                                           FaultName{FaultKind::kHalfWay, "half-way", true},
-                                           FaultName{FaultKind::kFull, "full", true},
-                                           FaultName{FaultKind::kDiskFull, "disk-full"},
-                                           FaultName{FaultKind::kDiskError, "disk-error"},
-                                           FaultName{FaultKind::kDiskSlow, "disk-slow"},
-                                           FaultName{FaultKind::kDiskStuck, "disk-stuck"},
-                                           FaultName{FaultKind::kJournalError, "journal-error"},
-                                           FaultName{FaultKind::kJournalSlow, "journal-slow"},
-                                           FaultName{FaultKind::kJournalSilent, "journal-silent"},
-                                           FaultName{FaultKind::kStoreCut, "store-cut"}};
+inline constexpr std::array kFaultKinds = {
+    FaultName{FaultKind::kKill, "kill"},
+    FaultName{FaultKind::kRestart, "restart"},
+    FaultName{FaultKind::kFreeze, "freeze"},
+    FaultName{FaultKind::kSlow, "slow"},
+    FaultName{FaultKind::kPartition, "partition"},
+    FaultName{FaultKind::kOneWay, "one-way"},
+    FaultName{FaultKind::kReset, "reset"},
+    FaultName{FaultKind::kJoin, "join"},
+    FaultName{FaultKind::kBrokenJoin, "broken-join"},
+    FaultName{FaultKind::kDrain, "drain"},
+    FaultName{FaultKind::kStage, "stage"},
+    FaultName{FaultKind::kCorrupt, "corrupt"},
+    FaultName{FaultKind::kStall, "stall", true},
+    FaultName{FaultKind::kPowerLoss, "power-loss", true},
+    FaultName{FaultKind::kIsolate, "isolate", true},
+    FaultName{FaultKind::kMute, "mute", true},
+    FaultName{FaultKind::kDeaf, "deaf", true},
+    FaultName{FaultKind::kHalfOpen, "half-open", true},
+    FaultName{FaultKind::kHalfWay, "half-way", true},
+    FaultName{FaultKind::kFull, "full", true},
+    FaultName{FaultKind::kDiskFull, "disk-full"},
+    FaultName{FaultKind::kDiskError, "disk-error"},
+    FaultName{FaultKind::kDiskSlow, "disk-slow"},
+    FaultName{FaultKind::kDiskStuck, "disk-stuck"},
+    FaultName{FaultKind::kJournalError, "journal-error"},
+    FaultName{FaultKind::kJournalSlow, "journal-slow"},
+    FaultName{FaultKind::kJournalSilent, "journal-silent"},
+    FaultName{FaultKind::kStoreCut, "store-cut"},
+    FaultName{FaultKind::kWrongKey, "wrong-key"},
+    FaultName{FaultKind::kExpiredInvite, "expired-invite"},
+    FaultName{FaultKind::kSpentInvite, "spent-invite"},
+    FaultName{FaultKind::kStolenSeat, "stolen-seat"},
+    FaultName{FaultKind::kStalledHandshake, "stalled-handshake"},
+    FaultName{FaultKind::kRotateKey, "rotate-key"}};
 std::string_view to_string(FaultKind kind);
 std::optional<FaultKind> fault_kind_from(std::string_view name);
 bool is_on_request(FaultKind kind);
@@ -94,6 +109,10 @@ bool takes_two(FaultKind kind);         // it concerns `node` and `other`
 bool hits_coordinator(FaultKind kind);  // it may be `node`, or `other`
 bool hits_disk(FaultKind kind);      // it concerns the checkpoints' disk; `node` is the coordinator
 bool is_of_journal(FaultKind kind);  // it hits the coordinator alone
+bool is_of_keys(FaultKind kind);     // only of a run with keys
+bool sends_stranger(FaultKind kind);  // of these, a newcomer that is not to come in
+// So long one tries, that has no other reason to end.
+inline constexpr double kStrangerPatienceSeconds = 5;
 inline constexpr Duration kSlowWrite = std::chrono::milliseconds(20);
 
 struct Fault {
@@ -127,6 +146,8 @@ class FaultInjector {
   void lose_power(SimNodeId node, Duration time);
   void hurt_disk(const Fault& fault);
   void apply_to_journal(const Fault& fault);
+  void apply_to_keys(const Fault& fault);
+  void send_stranger(const Fault& fault);
   void restart(SimNodeId node, Duration time);
   void restart_stage(StageId stage, Duration time);
   void begin(SimNodeId node);  // of a kind that never heals: nothing ends it

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace swarmline {
 namespace {
 
 constexpr double kTimeSecondsMin = 0.001;
 constexpr double kLongSecondsMin = 0.1;
+constexpr double kStallSecondsMax = 20;    // of handshakes, each of which has ten
 constexpr double kCoordinatorShare = 0.2;  // of the faults that can be its
 constexpr int kDiskTimes = 2;              // a disk's faults last so much longer
 constexpr double kDiskSlowness = 20;       // what a small model writes takes no time
@@ -80,6 +82,8 @@ std::size_t RandomFaults::machines_without(SimNodeId node) {
 
 bool RandomFaults::has_heir(StageId stage, SimNodeId besides) {
   if (options_.shadowed_stages == 0 || !cluster_.has_coordinator()) return false;
+  // Whoever takes over comes by a new link.
+  if (cluster_.network().stalls_handshakes(kCoordinatorNode)) return false;
   const std::vector<Seat> hosts = cluster_.coordinator().shadow_hosts(stage);
   for (std::size_t i = 0; i < cluster_.peers(); ++i) {
     const SimNodeId node = SimCluster::node_of_peer(i);
@@ -147,7 +151,8 @@ void RandomFaults::draw() {
   // A start waits for as many as are wanted.
   if (!trains_ && (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain))
     fault.kind = FaultKind::kRestart;
-  const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin;
+  const bool joins = fault.kind == FaultKind::kJoin || fault.kind == FaultKind::kBrokenJoin ||
+                     sends_stranger(fault.kind);
   const bool comes_again = fault.kind == FaultKind::kRestart || fault.kind == FaultKind::kPowerLoss;
   if (joins || comes_again) {
     if (made_ == options_.peers_made_max) return;
@@ -163,6 +168,8 @@ void RandomFaults::draw() {
     fault.time *= kDiskTimes;
     fault.factor *= fault.kind == FaultKind::kDiskSlow ? kDiskSlowness : 1;
     return injector_.apply(fault);
+  } else if (fault.kind == FaultKind::kRotateKey) {
+    fault.node = kCoordinatorNode;  // or whoever leads after it
   } else if (is_of_journal(fault.kind)) {
     if (injector_.suffers(kCoordinatorNode)) return;
     fault.node = kCoordinatorNode;
@@ -183,6 +190,10 @@ void RandomFaults::draw() {
     if (fault.other == fault.node || injector_.suffers(fault.other) ||
         !can_spare(fault.other, fault.kind))
       return;
+  }
+  if (fault.kind == FaultKind::kStalledHandshake) {
+    fault.time = from_seconds(kStallSecondsMax * rng_.uniform());
+    if (fault.other == kCoordinatorNode && rng_.below(2) == 0) std::swap(fault.node, fault.other);
   }
   const bool for_good = fault.kind == FaultKind::kKill || fault.kind == FaultKind::kDrain;
   if (for_good && machines_without(fault.node) < options_.machines_min) return;

@@ -21,9 +21,9 @@ struct RuleName {
   std::string_view name;
 };
 constexpr std::array kRules = {
-    RuleName{OracleRule::kEra, "era"}, RuleName{OracleRule::kFence, "fence"},
+    RuleName{OracleRule::kEra, "era"},   RuleName{OracleRule::kFence, "fence"},
     RuleName{OracleRule::kExit, "exit"}, RuleName{OracleRule::kOrphan, "orphan"},
-    RuleName{OracleRule::kSize, "size"}};
+    RuleName{OracleRule::kSize, "size"}, RuleName{OracleRule::kDoor, "door"}};
 
 }  // namespace
 
@@ -44,10 +44,16 @@ SwarmOracles::SwarmOracles(SimCluster& cluster, Pace pace)
       last_(cluster.coordinator().glance()) {
   cluster_.watch_journal({.on_seat = [this](const SeatRecord& record) { on_seat(record); },
                           .on_event = [this](const EventRecord& event) { on_event(event); }});
+  if (cluster_.keys() != nullptr)
+    cluster_.network().watch_handshakes(
+        [this](SimNodeId dialled_by, SimNodeId at, const Result<void>& shaken) {
+          on_shaken(dialled_by, at, shaken);
+        });
 }
 
 SwarmOracles::~SwarmOracles() {
   cluster_.watch_journal({});
+  cluster_.network().watch_handshakes({});
 }
 
 double SwarmOracles::wall_seconds() const {
@@ -154,6 +160,18 @@ std::optional<SimNodeId> SwarmOracles::node_of(PeerId peer) const {
 void SwarmOracles::on_seat(const SeatRecord& record) {
   last_seat_ = record.seat;
   ++accounted_;
+  if (cluster_.keys() != nullptr && cluster_.keys()->is_strangers_key(record.key))
+    find(OracleRule::kDoor, fmt::format("{} is given to a stranger", to_string(record.seat)));
+}
+
+void SwarmOracles::on_shaken(SimNodeId dialled_by, SimNodeId at, const Result<void>& shaken) {
+  const bool stranger = cluster_.keys()->is_stranger(dialled_by);
+  if (stranger && shaken)
+    find(OracleRule::kDoor,
+         fmt::format("node {} takes a link of the stranger at node {}", at, dialled_by));
+  if (!stranger && !shaken && shaken.error().code == ErrorCode::kRefused)
+    find(OracleRule::kDoor,
+         fmt::format("node {} refuses node {}: {}", at, dialled_by, shaken.error().what));
 }
 
 // It is written later than it happened.

@@ -5,6 +5,8 @@
 //             were silent for as long as going back costs; or to where it was;
 //           * who was not hurt is not fenced while the run trains, and does not end but with the
 //             run: hurt is what the network and the runtime did to the node (SimRuntime::hurt());
+//           * of a run with keys, nobody who has no way in gets a seat, or anybody's link, and
+//             nobody who has one is refused, by the coordinator or by another peer;
 //           * no microbatch is relied on that nobody tries (orphan_watch.h);
 //           * what grows is bounded (size_watch.h): containers of the coordinator and the peers,
 //             and the journal's writes for each commit, seat and event.
@@ -26,7 +28,7 @@
 
 namespace swarmline {
 
-enum class OracleRule : std::uint8_t { kEra, kFence, kExit, kOrphan, kSize };
+enum class OracleRule : std::uint8_t { kEra, kFence, kExit, kOrphan, kSize, kDoor };
 std::string_view to_string(OracleRule rule);
 std::set<OracleRule> all_oracle_rules();
 
@@ -62,6 +64,7 @@ class SwarmOracles {
   void look_at_era();
   void look_at_exits();
   void on_seat(const SeatRecord& record);
+  void on_shaken(SimNodeId dialled_by, SimNodeId at, const Result<void>& shaken);
   void on_event(const EventRecord& event);
   std::optional<HeldState::How> held_as(StageId stage, Era era, Version version) const;
   std::optional<HeldState::How> held_by(std::size_t peer, StageId stage, Era era,

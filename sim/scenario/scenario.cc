@@ -139,8 +139,14 @@ void read_fleet(ScenarioKeys& keys, const std::string& folder, Scenario& scenari
 std::string kind_names() {
   std::string names;
   for (const FaultName& kind : kFaultKinds)
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    if (!is_of_keys(kind.kind)) names += (names.empty() ? "" : ", ") + std::string(kind.name);
   return names;
+}
+
+// Links of scenarios are plain.
+std::optional<FaultKind> kind_from(std::string_view name) {
+  const auto kind = fault_kind_from(name);
+  return kind && !is_of_keys(*kind) ? kind : std::nullopt;
 }
 
 SimNodeId read_node(ScenarioKeys& keys, const std::string& key, bool may_be_coordinator,
@@ -165,7 +171,7 @@ TimedFault read_fault(ScenarioKeys& keys, const std::string& name, std::uint32_t
   std::string kind;
   keys.text("faults", key("kind"), kind);
   timed.line = keys.line("faults", key("kind"));
-  const auto known = fault_kind_from(kind);
+  const auto known = kind_from(kind);
   if (!known)
     keys.mistake("faults", key("kind"),
                  fmt::format("found \"{}\", expected one of {}", kind, kind_names()));
@@ -200,7 +206,7 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
   std::vector<std::string> kinds;
   keys.texts("random_faults", "kinds", kinds);
   for (const std::string& name : kinds) {
-    if (const auto kind = fault_kind_from(name)) {
+    if (const auto kind = kind_from(name)) {
       random.kinds.push_back(*kind);
     } else {
       keys.mistake("random_faults", "kinds",
@@ -211,7 +217,8 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
   if (per_hour == 0) return;
   if (random.kinds.empty())
     for (const FaultName& kind : kFaultKinds)
-      if (!kind.on_request && !is_of_journal(kind.kind)) random.kinds.push_back(kind.kind);
+      if (!kind.on_request && !is_of_journal(kind.kind) && !is_of_keys(kind.kind))
+        random.kinds.push_back(kind.kind);
   random.gap = from_seconds(3600 / per_hour);
   random.count = kScenarioFaultsMax;
 }

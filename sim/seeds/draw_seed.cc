@@ -20,6 +20,7 @@ constexpr std::uint32_t kManyPeers = 18;
 constexpr std::uint64_t kLongFaultsOneIn = 2;   // seeds
 constexpr std::uint64_t kUsualHedgesOneIn = 4;  // seeds; the others try again as often as they like
 constexpr std::uint64_t kLongKindsMax = 3;
+constexpr std::uint64_t kKeysOneIn = 4;  // seeds
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -102,12 +103,13 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s{}{}{}{}",
+      "{{{}}} every {:.3g} s{}{}{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       shadows_text(config.balance.shadows), config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
       to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
       control == Duration{} ? "" : fmt::format("; control jobs of {:.3g} s", to_seconds(control)),
+      scenario.swarm.keys ? "; keys" : "",
       scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
 }
 
@@ -153,10 +155,18 @@ void draw_journal(Rng rng, SeedScenario& scenario) {
       scenario.faults.kinds.push_back(kind.kind);
 }
 
+void draw_keys(Rng rng, SeedScenario& scenario) {
+  scenario.swarm.keys = once_in(rng, kKeysOneIn);
+  if (!scenario.swarm.keys) return;
+  for (const FaultName& kind : kFaultKinds)
+    if (is_of_keys(kind.kind) && once_in(rng, 2)) scenario.faults.kinds.push_back(kind.kind);
+}
+
 }  // namespace
 
 SeedExtras usual_extras() {
-  SeedExtras extras{.kinds = {}, .hits_last = true, .control_times = true, .thin_heartbeats = true};
+  SeedExtras extras{
+      .kinds = {}, .hits_last = true, .control_times = true, .thin_heartbeats = true, .keys = true};
   for (const FaultName& kind : kFaultKinds)
     if (kind.on_request) extras.kinds.push_back(kind.kind);
   return extras;
@@ -183,7 +193,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   RandomFaultOptions& faults = scenario.faults;
   for (const FaultName& kind : kFaultKinds)
     if (kind.kind != FaultKind::kCorrupt && !kind.on_request && !hits_disk(kind.kind) &&
-        !is_of_journal(kind.kind) && once_in(rng, 2))
+        !is_of_journal(kind.kind) && !is_of_keys(kind.kind) && once_in(rng, 2))
       faults.kinds.push_back(kind.kind);
   Rng damage = root.split("damage");  // of its own: the other draws are older
   if (once_in(damage, 4)) faults.kinds.push_back(FaultKind::kCorrupt);
@@ -210,6 +220,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   for (SimPeer& peer : swarm.peers)
     peer.sees_checkpoints = sees == 2 || (sees == 3 && once_in(shared, 2));
   draw_extras(root, extras, scenario);
+  if (extras.keys) draw_keys(root.split("keys"), scenario);
   scenario.rules = extras.rules;
   scenario.summary = summary_of(scenario);
   return scenario;

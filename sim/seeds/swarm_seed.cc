@@ -163,6 +163,7 @@ class Reference {
   static SimClusterOptions options_of(const SeedScenario& scenario) {
     SimClusterOptions options = scenario.swarm;
     std::ranges::fill(options.config.pipeline.peers, 1U);
+    options.keys = false;
     for (SimPeer& peer : options.peers) {
       peer.control = {};
       // Its bits are the same however long it takes.

@@ -42,6 +42,7 @@ struct SeedExtras {
   bool hits_last = false;        // the last peer of a stage, too, by what it outlives
   bool control_times = false;    // builds, hashes, copies and the like take time
   bool thin_heartbeats = false;  // of a handful of peers, as of thousands
+  bool keys = false;             // links between keys, and what happens to these
   std::set<OracleRule> rules = all_oracle_rules();  // whose findings are violations
 };
 // What every run of seeds draws: all that there are.

@@ -36,7 +36,7 @@ TEST(CertifiedSeats, AreGivenAnewBeforeTheyEndAsLongAsTheRunLives) {
   SimDevice clerk(runtime.node(1), {});
   const Identity peer = Identity::make();
   const Seat seat{PeerId{3}, StageId{1}, Incarnation{2}};
-  RunGuard guard(RunKey{.identity = Identity::make()}, "run", "", runtime.node(1), clerk);
+  RunGuard guard(RunKey{.identity = Identity::make()}, "run", {}, runtime.node(1), clerk);
   RunTrust mate("run", guard.identity().hash());
   ASSERT_TRUE(mate.follow(guard.identity().public_key(), "", 0));
   const std::string first = guard.certify("run-1", seat, peer.hash());

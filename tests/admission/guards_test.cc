@@ -127,7 +127,7 @@ TEST_F(Guards, AnothersSeatIsNotShownByWhoHasNotItsKey) {
   ASSERT_FALSE(stolen.has_value());
   EXPECT_NE(stolen.error().what.find("another key's"), std::string::npos) << stolen.error().what;
   const Identity forger = Identity::make();
-  RunGuard forged(RunKey{.identity = forger}, "run", "", runtime_, run_.clerk);
+  RunGuard forged(RunKey{.identity = forger}, "run", to_invite_file(""), runtime_, run_.clerk);
   thief.guard->take_certificate(forged.certify("run-1", seat_of(3), thief.key.hash()));
   EXPECT_FALSE(dial(thief.network, mate.address));
   EXPECT_TRUE(mate.links.empty());

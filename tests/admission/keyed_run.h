@@ -21,8 +21,9 @@ namespace swarmline {
 struct KeyedRun {
   explicit KeyedRun(AsioRuntime& control)
       : runtime(control),
-        guard(std::make_shared<RunGuard>(RunKey{.identity = key}, "run", folder.at("invites.jsonl"),
-                                         control, clerk)),
+        guard(std::make_shared<RunGuard>(RunKey{.identity = key}, "run",
+                                         to_invite_file(folder.at("invites.jsonl")), control,
+                                         clerk)),
         network(control, {.guard = guard}) {
     const auto bound = network.listen({"127.0.0.1", 0}, [this](auto connection) {
       connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});

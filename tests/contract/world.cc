@@ -41,12 +41,15 @@ class RealWorld final : public World {
 
 class SimWorld final : public World {
  public:
-  explicit SimWorld(const WorldOptions& options)
+  SimWorld(const WorldOptions& options, bool keys)
       : runtime_(7),
         network_(runtime_, {.link = {.latency = std::chrono::milliseconds(1),
                                      .jitter = std::chrono::milliseconds(2),
                                      .bytes_per_second = 1e9},
-                            .queue_bytes_max = options.queue_bytes_max}) {}
+                            .queue_bytes_max = options.queue_bytes_max}) {
+    for (const int node : {0, 1})
+      if (keys) network_.set_guard(id(node), std::make_shared<OpenGuard>());
+  }
   Runtime& runtime(int node) override { return runtime_.node(id(node)); }
   Network& network(int node) override { return network_.node(id(node)); }
   std::unique_ptr<Device> make_device(int node, int queue_jobs_max) override {
@@ -68,9 +71,9 @@ class SimWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options) {
-  if (backend != Backend::kSim)
+  if (backend == Backend::kReal || backend == Backend::kTls)
     return std::make_unique<RealWorld>(options, backend == Backend::kTls);
-  return std::make_unique<SimWorld>(options);
+  return std::make_unique<SimWorld>(options, backend == Backend::kSimKeys);
 }
 
 }  // namespace swarmline

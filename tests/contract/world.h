@@ -14,10 +14,13 @@
 
 namespace swarmline {
 
-enum class Backend { kReal, kTls, kSim };
+enum class Backend { kReal, kTls, kSim, kSimKeys };
 
 inline std::ostream& operator<<(std::ostream& out, Backend backend) {
-  return out << (backend == Backend::kReal ? "Real" : backend == Backend::kTls ? "Tls" : "Sim");
+  return out << (backend == Backend::kReal  ? "Real"
+                 : backend == Backend::kTls ? "Tls"
+                 : backend == Backend::kSim ? "Sim"
+                                            : "SimKeys");
 }
 
 struct WorldOptions {
@@ -51,10 +54,11 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
   INSTANTIATE_TEST_SUITE_P(Doors, Suite, ::testing::Values(Backend::kReal, Backend::kSim), \
                            ::testing::PrintToStringParamName())
 
-// The real network once more, with links that are authenticated and sealed.
-#define SWARMLINE_FOR_EVERY_NETWORK(Suite)                                                  \
-  INSTANTIATE_TEST_SUITE_P(Doors, Suite,                                                    \
-                           ::testing::Values(Backend::kReal, Backend::kTls, Backend::kSim), \
-                           ::testing::PrintToStringParamName())
+// Both networks once more, with links that are authenticated, and, real ones, sealed.
+#define SWARMLINE_FOR_EVERY_NETWORK(Suite)                                                \
+  INSTANTIATE_TEST_SUITE_P(                                                               \
+      Doors, Suite,                                                                       \
+      ::testing::Values(Backend::kReal, Backend::kTls, Backend::kSim, Backend::kSimKeys), \
+      ::testing::PrintToStringParamName())
 
 }  // namespace swarmline

@@ -47,6 +47,15 @@ TEST(Identity, AKnownKeyHasItsKnownPublicKeyAndHash) {
   EXPECT_EQ(key->to_pem(), kKnownPem);
 }
 
+TEST(Identity, OfTheSamePrivateBytesIsTheSame) {
+  const std::string bytes =
+      *from_hex("d4ee72dbf913584ad5b6d8f1f769f8ad3afe7c28cbf1d4fbe097a88f44755842",
+                kPrivateKeyBytes);  // those of kKnownPem
+  const Identity made = Identity::from_private_key(bytes);
+  EXPECT_EQ(to_hex(as_bytes(made.public_key())), kKnownPublicKey);
+  EXPECT_EQ(made.to_pem(), kKnownPem);
+}
+
 TEST(Identity, SignaturesHoldForTheirMessageAndKeyAlone) {
   const Identity key = Identity::make(), other = Identity::make();
   EXPECT_NE(key.hash(), other.hash());

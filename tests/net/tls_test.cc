@@ -171,6 +171,21 @@ TEST_F(Tls, WhoDialsJudgesTheAnswer) {
   EXPECT_EQ(closed_->code, ErrorCode::kPeerGone);
 }
 
+// Only a refusal of the address says that nobody is there: who hangs up is.
+TEST_F(Tls, WhoeverHangsUpInsteadOfAnAnswerIsNotTakenForNobody) {
+  listens_->holds = true;
+  auto server = std::make_unique<TcpNetwork>(runtime_, TcpOptions{.guard = listens_});
+  const auto bound = server->listen({"127.0.0.1", 0}, [](auto) {});
+  ASSERT_TRUE(bound.has_value());
+  address_ = *bound;
+  connect();
+  ASSERT_TRUE(run_until([this] { return listens_->held.size() == 1; }));
+  server.reset();
+  ASSERT_TRUE(run_until([this] { return answer_.has_value(); }));
+  ASSERT_FALSE(answer_->has_value());
+  EXPECT_EQ(answer_->error().code, ErrorCode::kDeadline) << refusal();
+}
+
 TEST_F(Tls, AVerdictMayComeLater) {
   listens_->holds = true;
   listen();

@@ -113,6 +113,56 @@ TEST(SwarmOracles, SeeThatSomebodyIsFencedWhomNothingHurt) {
 
 constexpr MicrobatchId kOne{.phase = {}, .index = 1}, kTwo{.phase = {}, .index = 2};
 
+// In the place of a coordinator's guard: it asks nobody for anything, or takes nobody.
+class Doorman final : public LinkGuard {
+ public:
+  Doorman(std::shared_ptr<LinkGuard> guard, bool opens) : guard_(std::move(guard)), opens_(opens) {}
+  const Identity& identity() const override { return guard_->identity(); }
+  std::optional<KeyHash> pinned(const Address&) override { return std::nullopt; }
+  std::string opening(const Address&, const LinkFacts&) override { return {}; }
+  Result<std::string> judge(const Address& dialled, const LinkFacts& facts,
+                            const std::string& answer) override {
+    return guard_->judge(dialled, facts, answer);
+  }
+  void admit(const LinkFacts&, const std::string&, Verdict verdict) override {
+    if (opens_) return verdict(Admission{.as = "peer", .answer = {}});
+    verdict(fail(ErrorCode::kRefused, "nobody comes in"));
+  }
+
+ private:
+  std::shared_ptr<LinkGuard> guard_;
+  bool opens_;
+};
+
+std::string findings_at_the_door(bool opens, SimTicket ticket) {
+  SimClusterOptions options = small_swarm();
+  options.keys = true;
+  SimCluster cluster(std::move(options));
+  SwarmOracles oracles(cluster);
+  auto& guard = cluster.network().wire().guards.at(kCoordinatorNode);
+  cluster.runtime().run_for(1s);
+  guard = std::make_shared<Doorman>(guard, opens);
+  cluster.add_peer({.ticket = ticket});
+  cluster.runtime().run_for(1s);
+  std::string all;
+  for (const OracleFinding& finding : oracles.findings())
+    all += std::string(to_string(finding.rule)) + ": " + finding.what + "\n";
+  return all;
+}
+
+TEST(SwarmOracles, SeeWhoComesInThatMayNot) {
+  const std::string findings = findings_at_the_door(true, SimTicket::kExpired);
+  EXPECT_NE(findings.find("door: node 0 takes a link of the stranger at node 4"), std::string::npos)
+      << findings;
+  EXPECT_NE(findings.find("is given to a stranger"), std::string::npos) << findings;
+}
+
+TEST(SwarmOracles, SeeWhoIsRefusedThatMayComeIn) {
+  const std::string findings = findings_at_the_door(false, SimTicket::kGood);
+  EXPECT_NE(findings.find("door: node 0 refuses node 4"), std::string::npos) << findings;
+  EXPECT_EQ(findings_at_the_door(false, SimTicket::kExpired).find("door: "), std::string::npos);
+}
+
 TEST(OrphanWatch, SeesAMicrobatchThatNobodyTries) {
   OrphanWatch watch(10s);
   const Instant start{};

@@ -66,7 +66,7 @@ void TlsHandshake::advance() {
 
 bool TlsHandshake::step() {
   if (stream_->holds_unsent() && stream_->send_sealed() < 0 && errno != EAGAIN)
-    return over(ErrorCode::kPeerGone, std::strerror(errno));
+    return over(ErrorCode::kDeadline, std::strerror(errno));
   switch (state_) {
     case State::kShakes:
       return shake();
@@ -124,9 +124,9 @@ bool TlsHandshake::hear(std::size_t head) {
     const iovec part{more.data(), more.size()};
     const ssize_t got = stream_->receive(&part, 1);
     if (got < 0 && errno == EAGAIN) return false;
-    if (got == 0) return over(ErrorCode::kPeerGone, "it closed the connection");
+    if (got == 0) return over(ErrorCode::kDeadline, "it closed the connection");
     if (got < 0)
-      return over(errno == EBADMSG ? ErrorCode::kCorrupt : ErrorCode::kPeerGone,
+      return over(errno == EBADMSG ? ErrorCode::kCorrupt : ErrorCode::kDeadline,
                   errno == EBADMSG ? stream_->problem() : std::strerror(errno));
     heard_ += more.substr(0, static_cast<std::size_t>(got));
   }
@@ -170,7 +170,7 @@ bool TlsHandshake::say(const std::string& words) {
   // It is shorter than what a stream takes at once.
   const iovec part{const_cast<char*>(words.data()), words.size()};
   if (stream_->send(&part, 1) == static_cast<ssize_t>(words.size())) return true;
-  return over(ErrorCode::kPeerGone, "nothing can be said to it");
+  return over(ErrorCode::kDeadline, "nothing can be said to it");
 }
 
 void TlsHandshake::wait() {

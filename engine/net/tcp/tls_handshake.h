@@ -7,7 +7,8 @@
 //   Ownership: holds itself until it is done; stop() ends it without a word.
 //   Thread:    control thread.
 //   Errors:    of on_done, which is called once, with sentences: kRefused (the other end said no),
-//              kCorrupt (no TLS 1.3, another key, words that are too long), kDeadline, kPeerGone.
+//              kCorrupt (no TLS 1.3, another key, words that are too long), kDeadline (its time is
+//              up, or the other end is: that it was there says that the address does not refuse).
 //   Bounds:    `time_max` from its beginning to its end; kLinkWordsMax.
 #pragma once
 

@@ -167,11 +167,8 @@ int TlsStream::take_over() {
 bool TlsStream::shown(const std::string& public_key, std::string vouchers) {
   const auto hash = hash_of_public_key(public_key);
   if (!hash) return false;
-  if (pinned_ && *hash != *pinned_ && !guard_->vouched(*pinned_, *hash, vouchers)) {
-    problem_ = fmt::format(
-        "the key there is {}, expected {}: it is another run's, or somebody is in between, or the "
-        "run's key was changed a while ago: then its new join string is needed",
-        short_text(*hash), short_text(*pinned_));
+  if (const auto may = check_shown_key(*guard_, pinned_, *hash, vouchers); !may) {
+    problem_ = may.error().what;
     return false;
   }
   public_key_ = public_key;
