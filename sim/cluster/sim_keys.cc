@@ -24,6 +24,7 @@ constexpr double kOverSeconds = 3600;   // since when an invite is over that is
 constexpr Duration kLookAtKey = 500ms;  // as kKeyLook of node/key_watch.h
 constexpr Duration kInviteLookup = 1ms;
 constexpr int kInviteLookupsMax = 64;
+constexpr double kStrangerPatienceSeconds = 5;  // of one that nothing else ends
 
 std::string bytes_from(Rng& rng, std::size_t count) {
   std::string bytes;
@@ -157,6 +158,7 @@ void SimKeys::join(SimNodeId node, SimTicket ticket, StagePeerOptions& options) 
   if (ticket != SimTicket::kGood) {
     strangers_.insert(node);
     strange_keys_.insert(to_string(own.hash()));
+    options.machine.join_patience_seconds = kStrangerPatienceSeconds;
   }
   const auto guard =
       std::make_shared<PeerGuard>(std::move(own), string_of(node, ticket), runtime_.node(node));

@@ -111,8 +111,6 @@ bool hits_disk(FaultKind kind);      // it concerns the checkpoints' disk; `node
 bool is_of_journal(FaultKind kind);  // it hits the coordinator alone
 bool is_of_keys(FaultKind kind);     // only of a run with keys
 bool sends_stranger(FaultKind kind);  // of these, a newcomer that is not to come in
-// So long one tries, that has no other reason to end.
-inline constexpr double kStrangerPatienceSeconds = 5;
 inline constexpr Duration kSlowWrite = std::chrono::milliseconds(20);
 
 struct Fault {

@@ -51,7 +51,6 @@ void FaultInjector::apply_to_keys(const Fault& fault) {
 void FaultInjector::send_stranger(const Fault& fault) {
   SimPeer machine = cluster_.machine(fault.node - 1);
   machine.ticket = ticket_of(fault.kind, counts_[fault.kind]);
-  machine.join_patience_seconds = kStrangerPatienceSeconds;
   const SimNodeId stranger = SimCluster::node_of_peer(cluster_.add_peer(machine));
   begin(stranger);
   cluster_.runtime().hurts(stranger);

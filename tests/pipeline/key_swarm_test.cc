@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double kStrangerPatienceSeconds = 2;
-
 RunConfig run_of(std::vector<std::uint32_t> peers, std::uint32_t delay) {
   RunConfig config = small_run(std::move(peers), delay);
   config.run.steps = 200;
@@ -50,8 +48,7 @@ class KeySwarm : public testing::TestWithParam<std::uint32_t> {
   std::string how_a_stranger_ends(SimTicket ticket, int exit_code) {
     Swarm swarm(options_of(config()));
     swarm.until_committed(2);
-    const std::size_t stranger = swarm.cluster().add_peer(
-        {.join_patience_seconds = kStrangerPatienceSeconds, .ticket = ticket});
+    const std::size_t stranger = swarm.cluster().add_peer({.ticket = ticket});
     swarm.cluster().runtime().hurts(SimCluster::node_of_peer(stranger));
     EXPECT_TRUE(swarm.until([&] { return swarm.cluster().outcome_of(stranger).has_value(); }, 20s));
     const auto outcome = swarm.cluster().outcome_of(stranger);
