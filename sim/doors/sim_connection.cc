@@ -120,11 +120,11 @@ void SimConnection::send(Frame frame) {
   if (fate.kind == FrameFate::Kind::kHold) holding_ = true;
   const SimWire::Damage damage = wire_->draw_damage(route_, frame);
   if (damage != SimWire::Damage::kNone) wire_->hurts(route_);
-  if (damage == SimWire::Damage::kPayload) flip_a_bit(frame);
-  put({.frame = std::move(frame),
-       .words = std::nullopt,
-       .delay = fate.delay,
-       .damaged = damage == SimWire::Damage::kFrame});
+  // Between keys each byte is authenticated: the link ends where one has changed.
+  const bool noticed = damage == SimWire::Damage::kFrame ||
+                       (damage == SimWire::Damage::kPayload && peer_key_.has_value());
+  if (damage == SimWire::Damage::kPayload && !noticed) flip_a_bit(frame);
+  put({.frame = std::move(frame), .words = std::nullopt, .delay = fate.delay, .damaged = noticed});
 }
 
 void SimConnection::believe(const ConnectionBounds& bounds) {

@@ -89,7 +89,7 @@ class SimNetwork {
 
   // Of the frames sent from or to the node, a share arrives damaged, drawn from the seed: in half
   // of those with a payload one of its bits, which its reader has to find; else what a connection
-  // checks itself, and the receiver ends it. 0: none.
+  // checks itself, and the receiver ends it; between keys it always does. 0: none.
   void damage(SimNodeId node, double share);
 
   SimWire& wire() { return *wire_; }  // for what stands beside it: relays
