@@ -41,7 +41,7 @@ void add_bench_fleet_command(CLI::App& bench, int& exit_code) {
       ->add_option("--status", flags->status,
                    "The peers of a run under way instead: what \"swarmline status --json\" printed")
       ->type_name("FILE");
-  command->add_flag("--json", flags->json, "For programs (docs/formats/bench.md)");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/bench.md)");
   command->footer(
       "What it counts, and how close it comes: docs/fleet.md.\n"
       "Examples:\n"

@@ -97,7 +97,8 @@ Result<int> run_command(const ChaosFlags& flags) {
 void add_chaos_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ChaosFlags>();
   CLI::App* command = app.add_subcommand(
-      "chaos", "Hurt a real run as planned, and see whether it ends as its reference");
+      "chaos",
+      "Inject faults into a real run and check that the result still matches the reference");
   add_config_flags(*command, flags->config);
   command->add_option("--plan", flags->plan, "What happens, and when (docs/formats/chaos.md)")
       ->required()

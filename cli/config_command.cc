@@ -21,7 +21,7 @@ Result<std::string> check(const ConfigFlags& flags, bool json) {
 }  // namespace
 
 void add_config_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("config", "Look into a run's config");
+  CLI::App* command = app.add_subcommand("config", "Inspect a run's config");
   command->require_subcommand(1);
 
   struct Flags {
@@ -29,10 +29,11 @@ void add_config_command(CLI::App& app, int& exit_code) {
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* check_command =
-      command->add_subcommand("check", "Every key with its value, and what each stage will hold");
+  CLI::App* check_command = command->add_subcommand(
+      "check", "Print every key with its value, and what each stage will hold");
   add_config_flags(*check_command, flags->config);
-  check_command->add_flag("--json", flags->json, "For programs (docs/formats/config_check.md)");
+  check_command->add_flag("--json", flags->json,
+                          "Machine-readable output (docs/formats/config_check.md)");
   check_command->footer(
       "What it prints is a config itself. Mistakes are one sentence: file, line, key, what was\n"
       "expected; exit code 2.\n"

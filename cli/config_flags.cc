@@ -16,34 +16,37 @@ struct PeerKey {
 };
 
 constexpr PeerKey kPeerKeys[] = {
-    {"--device", "peer.device", "cpu|cuda|cuda:N", "What computes", true},
+    {"--device", "peer.device", "cpu|cuda|cuda:N", "Compute device", true},
     {"--threads", "peer.threads", "N", "Compute threads"},
     {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use; 0: measured"},
-    {"--listen", "peer.listen", "HOST:PORT", "Where it listens; port 0: any free one", true},
-    {"--advertise", "peer.advertise", "HOST:PORT", "Where other peers reach it", true},
-    {"--key", "peer.key", "FILE", "Its own key; made if need be. Default: one for this time", true},
+    {"--listen", "peer.listen", "HOST:PORT", "Address to listen on; port 0: any free port", true},
+    {"--advertise", "peer.advertise", "HOST:PORT", "Address that other peers dial", true},
+    {"--key", "peer.key", "FILE",
+     "File of this peer's own key, created if missing; default: a new key each time", true},
     {"--data", "peer.data", "DIR",
-     "The folder with the run's data here; default: where the coordinator has it", true},
+     "Folder with the run's data on this machine; default: the coordinator's path", true},
     {"--data-root", "peer.data_root", "DIR",
-     "Reads data below it alone; default: that of --data, else the current folder", true},
+     "Only read data below this folder; default: that of --data, else the current folder", true},
     {"--fetch-data-cache", "peer.fetch_data_cache_mb", "MB",
-     "So much of what it fetched stays on its disk"},
+     "Size limit of the cache of fetched data"},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
-     "Tries so long while no coordinator answers"},
-    {"--zone", "peer.zone", "NAME", "Where the machine stands", true},
-    {"--price", "peer.price", "NUMBER", "What it costs an hour"},
-    {"--bandwidth", "peer.bandwidth", "BITS/S", "Of its network; 0: measured"},
-    {"--emulate-forward-ms", "peer.emulate.forward_ms", "MS", "Hold the device so long a forward"},
+     "Keep retrying for this long while no coordinator answers"},
+    {"--zone", "peer.zone", "NAME", "Availability zone of this machine", true},
+    {"--price", "peer.price", "NUMBER", "Price per hour"},
+    {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth; 0: measured"},
+    {"--emulate-forward-ms", "peer.emulate.forward_ms", "MS",
+     "Make each forward pass take this long (emulation)"},
     {"--emulate-backward-ms", "peer.emulate.backward_ms", "MS",
-     "Hold the device so long a backward"},
-    {"--emulate-jitter", "peer.emulate.jitter", "J", "Times a draw from [1 - J, 1 + J]"},
+     "Make each backward pass take this long (emulation)"},
+    {"--emulate-jitter", "peer.emulate.jitter", "J",
+     "Multiply those times by a random draw from [1 - J, 1 + J]"},
 };
 
 }  // namespace
 
 void add_config_flags(CLI::App& command, ConfigFlags& flags) {
   command.add_option("config", flags.path, "The run's TOML file")->required()->type_name("CONFIG");
-  command.add_option("--set", flags.overrides, "Another value for one key; may be repeated")
+  command.add_option("--set", flags.overrides, "Override one config key; repeatable")
       ->type_name("SECTION.KEY=VALUE")
       ->allow_extra_args(false);
   command.add_option("--name", flags.name, "Short for --set run.name=NAME")->type_name("NAME");
@@ -77,13 +80,12 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
             if (!folder.empty())
               flags.overrides.push_back("peer.fetch_data_folder=\"" + folder + "\"");
           },
-          "Fetches data that it lacks from other peers, and keeps it in DIR; default: the user's "
-          "cache")
+          "Fetch missing data from other peers and keep it in DIR; default: the user's cache")
       ->expected(0, 1)
       ->type_name("[DIR]");
   command.add_flag_callback(
       "--insecure", [&flags] { flags.overrides.emplace_back("peer.insecure=true"); },
-      "Joins another machine by HOST:PORT; links are neither authenticated nor sealed");
+      "Join another machine by HOST:PORT, without authentication or encryption");
 }
 
 // A mistake in a flag is told as the flag's, not as that of the key behind it.

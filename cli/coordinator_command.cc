@@ -87,9 +87,10 @@ void add_coordinator_command(CLI::App& app, int& exit_code, NetworkFactory netwo
       ->excludes("--fresh");
   command->footer(
       "It writes its address to coordinator.address in the run folder. SIGINT or SIGTERM ends the\n"
-      "run after the open step with a checkpoint; a second one at once. The same command goes on "
-      "from\nthe newest checkpoint. One that ended in any other way goes on with its peers, which "
-      "keep what\nthey hold meanwhile.\n"
+      "run after the open step with a checkpoint; a second one ends it at once. The same command "
+      "goes on "
+      "from\nthe newest checkpoint. If it died, its peers keep what they hold meanwhile, "
+      "and it goes\non with them.\n"
       "Example: swarmline coordinator run.toml --set net.listen=127.0.0.1:7400");
   command->callback([flags, &exit_code, network = std::move(network)] {
     auto code = run_coordinator(*flags, network);

@@ -38,7 +38,7 @@ Result<std::string> convert(const ConvertFlags& flags) {
 }  // namespace
 
 void add_fleet_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("fleet", "Records of machines that come and go");
+  CLI::App* command = app.add_subcommand("fleet", "Convert traces of spot fleets");
   command->require_subcommand(1);
   auto flags = std::make_shared<ConvertFlags>();
   CLI::App* made = command->add_subcommand(
@@ -46,7 +46,7 @@ void add_fleet_command(CLI::App& app, int& exit_code) {
       "A trace to a fleet file (docs/formats/fleet.md): lines of MILLISECONDS,add|remove,"
       "NODE or of DATE, TIME, COUNT");
   made->add_option("trace", flags->trace, "What to convert")->required()->type_name("TRACE");
-  made->add_option("--out", flags->out, "Where to")->required()->type_name("FLEET");
+  made->add_option("--out", flags->out, "Output file")->required()->type_name("FLEET");
   made->add_option("--name", flags->name, "What to call it")->required();
   made->add_option("--source", flags->source, "Where it is from")->required();
   made->add_option("--licence", flags->licence, "Under which it may be used")->required();

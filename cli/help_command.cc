@@ -38,7 +38,7 @@ void add_help_command(CLI::App& app, int& exit_code) {
     }
     std::string said;
     for (const std::string& word : *words) said += (said.empty() ? "" : " ") + word;
-    std::fprintf(stderr, "swarmline: there is no command \"%s\"; \"swarmline help\" shows all\n",
+    std::fprintf(stderr, "swarmline: there is no command \"%s\"; \"swarmline help\" lists all\n",
                  said.c_str());
     exit_code = kExitUserMistake;
   });

@@ -119,8 +119,7 @@ Result<void> revoke(const InviteFlags& flags) {
 
 void add_invite_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InviteFlags>();
-  CLI::App* command =
-      app.add_subcommand("invite", "Another string to join a run by, and those there are");
+  CLI::App* command = app.add_subcommand("invite", "Create, list or revoke join strings");
   const auto run_option = [&](CLI::App* of) {
     of->add_option("run", flags->run, "The run folder; default: the newest under runs/")
         ->type_name("RUN_FOLDER");
@@ -134,10 +133,10 @@ void add_invite_command(CLI::App& app, int& exit_code) {
   };
   command->require_subcommand(0, 1);
   run_option(command);
-  command->add_option("--ttl", flags->life, "How long newcomers may come by it")
+  command->add_option("--ttl", flags->life, "How long it can be used")
       ->capture_default_str()
       ->type_name("TIME");
-  command->add_option("--uses", flags->uses, "How many may come by it; 0: any number")
+  command->add_option("--uses", flags->uses, "How many peers can use it; 0: unlimited")
       ->capture_default_str()
       ->type_name("N");
   command
@@ -147,18 +146,20 @@ void add_invite_command(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->type_name("SCOPE");
   does(command, make);
-  CLI::App* list_all = command->add_subcommand("list", "Those there are, without their secrets");
+  CLI::App* list_all = command->add_subcommand("list", "List them, without their secrets");
   run_option(list_all);
-  list_all->add_flag("--json", flags->json, "A JSON object a line");
+  list_all->add_flag("--json", flags->json, "One JSON object per line");
   does(list_all, list);
-  CLI::App* revoke_one = command->add_subcommand("revoke", "Nobody else joins by it");
-  revoke_one->add_option("id", flags->id, "As list shows it")->required()->type_name("ID");
+  CLI::App* revoke_one =
+      command->add_subcommand("revoke", "Revoke one: nobody can join with it any more");
+  revoke_one->add_option("id", flags->id, "Its id, as \"invite list\" shows it")
+      ->required()
+      ->type_name("ID");
   run_option(revoke_one);
   does(revoke_one, revoke);
   command->footer(
-      "Who has come stays when an invite expires, is used up or revoked: invites are for "
-      "newcomers.\n"
-      "Example: swarmline invite runs/quickstart --ttl 2h --uses 3");
+      "Peers that have joined stay when an invite expires, is used up or revoked.\nExample: "
+      "swarmline invite runs/quickstart --ttl 2h --uses 3");
 }
 
 }  // namespace swarmline

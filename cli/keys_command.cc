@@ -148,11 +148,11 @@ void add_keys_command(CLI::App& app, int& exit_code) {
   run_option(command, kWhich);
   does(command, show);
   CLI::App* make_one = command->add_subcommand(
-      "make", "The key of a run that is to begin, e.g. to copy it to its standbys before");
+      "make", "Create the key of a run before its first start, for example to copy it to standbys");
   run_option(make_one, "The run folder, runs/NAME");
   does(make_one, make);
   CLI::App* rotate_one = command->add_subcommand(
-      "rotate", "Another key for the run, which goes on: the one before vouches for it");
+      "rotate", "Change the key of a living run: the old one vouches for the new one");
   run_option(rotate_one, kWhich);
   rotate_one
       ->add_option("--overlap", flags->overlap,

@@ -157,18 +157,20 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   command->add_option("--threads", flags->threads, "Compute threads of every peer")->type_name("N");
   command
       ->add_option("--emulate", flags->emulate,
-                   "Hold one peer's device so long a forward and a backward; may be repeated")
+                   "Make one peer's device take this long per forward and backward pass "
+                   "(emulation); repeatable")
       ->type_name("STAGE:PEER=F_MS/B_MS")
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--restarts", flags->restarts,
-          "Start a process that dies soon after its start again so often in a row; 0: never")
+      ->add_option("--restarts", flags->restarts,
+                   "Restart a process that keeps dying right after its start at most this many "
+                   "times in a row; 0: never")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
-  CLI::Option* reference = command->add_flag("--reference", flags->reference,
-                                             "The same run in one process, into NAME-reference");
+  CLI::Option* reference =
+      command->add_flag("--reference", flags->reference,
+                        "Run the same training in one process instead, into NAME-reference");
   command
       ->add_option("--permute-sums", flags->permute_sums,
                    "Sum microbatches in an order drawn from this seed")
@@ -176,20 +178,18 @@ void add_launch_command(CLI::App& app, int& exit_code) {
       ->type_name("SEED");
   command
       ->add_option("--checkpoint-out", flags->checkpoint_out,
-                   "Where the reference's checkpoint goes")
+                   "Output folder for the reference's checkpoint")
       ->needs(reference)
       ->type_name("FOLDER");
   command->add_option("--mutate", flags->mutate)->needs(reference)->group("");
   command->footer(
-      "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at once.\n"
-      "The same command goes on from the newest checkpoint, whatever ended the run.\n"
-      "A peer that dies is started again; one that dies each time soon after its start is given "
-      "up.\n"
-      "Examples:\n"
-      "  swarmline launch configs/quickstart.toml\n"
-      "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"
-      "  swarmline launch configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n"
-      "  swarmline launch configs/quickstart.toml --reference");
+      "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at "
+      "once.\nThe same command goes on from the newest checkpoint, whatever ended the run.\nA peer "
+      "that dies is restarted; one that keeps dying right after its start is given "
+      "up.\nExamples:\n  swarmline launch configs/quickstart.toml\n  swarmline launch "
+      "configs/quickstart.toml --name wide --set model.d_model=256\n  swarmline launch "
+      "configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n  swarmline launch "
+      "configs/quickstart.toml --reference");
   command->callback([flags, &exit_code] {
     auto code = run_launch(*flags);
     exit_code = code ? *code : report_error(code.error());

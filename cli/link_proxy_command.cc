@@ -89,11 +89,12 @@ Result<void> run_link_proxy(const LinkProxyFlags& flags) {
 
 void add_link_proxy_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<LinkProxyFlags>();
-  CLI::App* command = app.add_subcommand("link-proxy", "Shape a link: rate, delay, loss of it");
-  command->add_option("--to", flags->to, "Where the link leads")
+  CLI::App* command =
+      app.add_subcommand("link-proxy", "Emulate a bad link: rate, delay, jitter, corruption");
+  command->add_option("--to", flags->to, "Address the link leads to")
       ->required()
       ->type_name("HOST:PORT");
-  command->add_option("--listen", flags->listen, "Where it is entered; port 0: any free one")
+  command->add_option("--listen", flags->listen, "Address to listen on; port 0: any free port")
       ->type_name("HOST:PORT");
   command->add_option("--both", flags->both, "Both ways, e.g. \"rate=100M delay=20ms jitter=5ms\"")
       ->type_name("SHAPE");

@@ -22,25 +22,25 @@ constexpr const char* kAbout =
 constexpr const char* kExamples =
     R"(Examples:
   swarmline launch configs/quickstart.toml      a whole swarm on this machine
-  swarmline launch run.toml --set run.steps=50  the same, with another value for one key
+  swarmline launch run.toml --set run.steps=50  the same with one key overridden
   swarmline launch run.toml --reference         the same run in one process, without a swarm
-  swarmline config check run.toml               what the run is, before it starts
+  swarmline config check run.toml               check a config without starting the run
   swarmline status runs/quickstart              how a run is doing
   swarmline stop runs/quickstart                finish the step, write a checkpoint, end
   swarmline checkpoint diff runs/a runs/b       how far two models are apart
   swarmline bench codec                         what each codec costs on this machine
   swarmline plan swarm.json                     what the balancer would do with a swarm, and why
-  swarmline simulate configs/scenarios/cloud.toml   a run on machines that one does not have
-  swarmline chaos run.toml --plan plan.toml     hurt a run, and see whether it ends as it should
-  swarmline link-proxy --to HOST:PORT --both "rate=100M delay=20ms"   a link as bad as one's own
+  swarmline simulate configs/scenarios/cloud.toml   a run on hardware you don't have
+  swarmline chaos run.toml --plan plan.toml     inject faults and compare the result
+  swarmline link-proxy --to HOST:PORT --both "rate=100M delay=20ms"   emulate a slow link
 On several machines:
   swarmline coordinator run.toml                on one of them
-  swarmline peer --join 'swarm1...@HOST:PORT'   on each machine that helps: what the first prints
+  swarmline peer --join 'swarm1...@HOST:PORT'   on each other one: the line that the first prints
   swarmline relay --join 'swarm1...@HOST:PORT'  for peers that can't reach each other
-  swarmline invite runs/NAME --ttl 1h --uses 3  another string to join by
-  swarmline keys runs/NAME                      what the run is known by, and who has come
+  swarmline invite runs/NAME --ttl 1h --uses 3  another join string
+  swarmline keys runs/NAME                      the run's key, and who has joined
 
-Exit codes: 0 done or drained, 1 failed, 2 a mistake in what was asked for, 3 refused,
+Exit codes: 0 done or drained, 1 failed, 2 usage or config error, 3 refused,
 130 interrupted.)";
 
 // Empty, where nothing is near.
@@ -70,6 +70,18 @@ std::string unexpected(const std::string& word, const CLI::App& command, const s
   return fmt::format("\"{}\" has no option {}{}", name, word, did_you_mean(word, options));
 }
 
+int report_unknown_command(const std::string& word, const CLI::App& of, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : of.get_subcommands([](const CLI::App* known) {
+         return !known->get_group().empty();  // not hidden
+       }))
+    names.push_back(command->get_name());
+  const std::string full = name == "swarmline" ? word : name.substr(10) + " " + word;
+  std::fprintf(stderr, "swarmline: there is no command \"%s\"%s; \"%s --help\" lists all\n",
+               printable_lines(full).c_str(), did_you_mean(word, names).c_str(), name.c_str());
+  return kExitUserMistake;
+}
+
 // CLI11 calls a mistyped command an unexpected argument.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
@@ -80,22 +92,16 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int ar
     const std::vector<std::string> extras = app.remaining(true);
     const std::string what =
         extras.empty() ? std::string(error.what()) : unexpected(extras.front(), *command, name);
-    std::fprintf(stderr, "swarmline: %s; \"%s --help\" shows what can be said\n",
+    std::fprintf(stderr, "swarmline: %s; \"%s --help\" lists its options\n",
                  printable_lines(what).c_str(), name.c_str());
     return kExitUserMistake;
   }
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({}))
-    if (!command->get_group().empty()) names.push_back(command->get_name());  // not hidden
-  std::fprintf(stderr, "swarmline: there is no command \"%s\"%s; \"swarmline --help\" shows all\n",
-               word.c_str(), did_you_mean(word, names).c_str());
-  return kExitUserMistake;
+  return report_unknown_command(word, app, "swarmline");
 }
 
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "swarmline");
-  app.footer(kExamples);
-  app.set_version_flag("--version", "swarmline " SWARMLINE_VERSION);
+  app.set_version_flag("-V,--version", "swarmline " SWARMLINE_VERSION);
   app.require_subcommand(0, 1);
   app.get_formatter()->column_width(34);
 
@@ -111,6 +117,7 @@ int run(int argc, char** argv) {
   add_checkpoint_command(app, exit_code);
   add_config_command(app, exit_code);
   add_link_proxy_command(app, exit_code);
+  add_plot_command(app, exit_code);
   add_plan_command(app, exit_code);
   add_fleet_command(app, exit_code);
   add_simulate_command(app, exit_code);
@@ -119,11 +126,21 @@ int run(int argc, char** argv) {
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
   add_help_command(app, exit_code);
+  app.footer(kExamples);  // the commands have their own
 
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& help) {
+  } catch (const CLI::CallForHelp& help) {
+    // A word that is no command of a group must not look as if it were one.
+    const CLI::App* command = nullptr;
+    const std::string name = chosen_command(app, command);
+    const std::vector<std::string> extras = app.remaining(true);
+    const bool group = command != &app && !command->get_subcommands({}).empty();
+    if (group && !extras.empty() && extras.front().front() != '-')
+      return report_unknown_command(extras.front(), *command, name);
     return app.exit(help);
+  } catch (const CLI::Success& version) {
+    return app.exit(version);
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, error, argc, argv);
   }

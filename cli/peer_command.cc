@@ -87,14 +87,14 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
 
 void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
   auto flags = std::make_shared<PeerCommandFlags>();
-  CLI::App* command = app.add_subcommand("peer", "Help a run: serve one stage on this machine");
+  CLI::App* command = app.add_subcommand("peer", "Join a run and serve one stage on this machine");
   command
       ->add_option(
           "--join", flags->join,
           "What its coordinator prints; a file that holds it; - for the standard input; or "
           "HOST:PORT[,...] on this machine. Default: the variable SWARMLINE_JOIN")
       ->type_name("swarm1...");
-  command->add_option("--name", flags->name, "For people; default: peer-PID")->type_name("NAME");
+  command->add_option("--name", flags->name, "Display name; default: peer-PID")->type_name("NAME");
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
@@ -104,11 +104,10 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
       "data:\n"
       "files with the same names and contents as the coordinator's, at the same paths or in "
       "--data.\n"
-      "A machine without them serves another stage; one with other contents is refused; with\n"
-      "--fetch-data both fetch what they read from peers that have it.\n"
-      "What stands on a command line every user of the machine may read: a file, the standard "
-      "input\n"
-      "or SWARMLINE_JOIN keep a join string to oneself.\n"
+      "A machine without them serves another stage, and one with different contents is refused;\n"
+      "with --fetch-data both fetch what they need from peers that have it.\n"
+      "Every user of the machine can read a command line: a file, the standard input or\n"
+      "SWARMLINE_JOIN keep the join string private.\n"
       "Examples:\n"
       "  swarmline peer --join 'swarm1...@node-1:7400' --threads 4\n"
       "  swarmline peer --join 127.0.0.1:7400");

@@ -56,26 +56,26 @@ Result<std::string> run_plan(const PlanFlags& flags) {
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command = app.add_subcommand("plan", "What the balancer would do, and why");
-  command->add_option("snapshot", flags->snapshot, "A swarm as it is (docs/formats/plan.md)")
+  CLI::App* command = app.add_subcommand("plan", "Show what the balancer would do, and why");
+  command->add_option("snapshot", flags->snapshot, "Snapshot of a swarm (docs/formats/plan.md)")
       ->type_name("SNAPSHOT.json");
   CLI::Option* replay =
       command
           ->add_option("--replay", flags->replay,
-                       "Instead: the ways to balance while a fleet comes and goes")
+                       "Instead, compare balancing policies while a fleet trace is replayed")
           ->type_name("FLEET");
   command->add_option("--stages", flags->table.stages, "Of the replayed runs; default 4,8,16")
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{1}, kReplayStagesMax))
       ->needs(replay)
       ->type_name("N,...");
-  command->add_option("--seeds", flags->table.seeds, "Runs a row")
+  command->add_option("--seeds", flags->table.seeds, "Runs per table row")
       ->check(CLI::Range(std::uint64_t{1}, kReplaySeedsMax))
       ->needs(replay)
       ->capture_default_str();
   command->add_flag("--free", flags->table.free, "Joins, moves and shadows cost nothing")
       ->needs(replay);
-  command->add_flag("--json", flags->json, "For programs (docs/formats/plan.md)");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/plan.md)");
   command->footer(
       "How it decides: docs/balancing.md.\n"
       "Examples:\n"

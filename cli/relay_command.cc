@@ -99,7 +99,7 @@ void add_relay_command(CLI::App& app, int& exit_code) {
                    "What the coordinator prints, as for a peer. Default: the variable "
                    "SWARMLINE_JOIN")
       ->type_name("swarm1...");
-  command->add_option("--name", flags->name, "For people; default: relay-PID")->type_name("NAME");
+  command->add_option("--name", flags->name, "Display name; default: relay-PID")->type_name("NAME");
   command
       ->add_option("--listen", flags->listen,
                    "Where peers meet; default: any free port, of all addresses where the "
@@ -110,12 +110,12 @@ void add_relay_command(CLI::App& app, int& exit_code) {
                    "Where peers reach it; default: the address that the coordinator was dialled "
                    "from")
       ->type_name("HOST:PORT");
-  command->add_option("--links", flags->links, "Links at a time, at most")
+  command->add_option("--links", flags->links, "Maximum number of links at a time")
       ->check(CLI::Range(1U, kLinksMax))
       ->capture_default_str();
   command
       ->add_option("--rate", flags->megabytes_per_second,
-                   "MB a second of all links together, at most; 0: no bound")
+                   "Maximum MB/s over all links together; 0: unlimited")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--insecure", flags->insecure,
                     "Join another machine's run that has no keys, by HOST:PORT");

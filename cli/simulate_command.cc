@@ -52,15 +52,15 @@ Result<int> run_simulation(const SimulateFlags& flags) {
 
 void add_simulate_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<SimulateFlags>();
-  CLI::App* command = app.add_subcommand(
-      "simulate", "How a run would do on machines that one does not have, in virtual time");
+  CLI::App* command =
+      app.add_subcommand("simulate", "Simulate a run on hardware you don't have, in virtual time");
   command->add_option("scenario", flags->scenario, "What is there (docs/formats/scenario.md)")
       ->required()
       ->type_name("SCENARIO.toml");
   command->add_option("--seed", flags->seed, "Instead of the scenario's")->type_name("N");
   command->add_option("--svg", flags->svg, "Draw throughput over time there")->type_name("FILE");
   command->add_flag("--log", flags->log, "Say what happened, and when");
-  command->add_flag("--json", flags->json, "For programs (docs/formats/simulation.md)");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/simulation.md)");
   command->footer(
       "What is real in it and what is a model: docs/simulate.md.\n"
       "Examples:\n"

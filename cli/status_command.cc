@@ -197,8 +197,8 @@ void add_status_command(CLI::App& app, int& exit_code) {
           "A run folder, a coordinator's address on this machine, or a join string; default: "
           "the newest under runs/")
       ->type_name("RUN_FOLDER|HOST:PORT|swarm1...");
-  command->add_flag("--json", flags->json, "For programs (docs/formats/status.md)");
-  command->add_flag("--watch", flags->watch, "Until the run is over or Ctrl-C");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/status.md)");
+  command->add_flag("--watch", flags->watch, "Keep showing it until the run ends or Ctrl-C");
   command->footer("Example: swarmline status runs/quickstart --watch");
   command->callback([flags, &exit_code] {
     auto shown = run_status(*flags);

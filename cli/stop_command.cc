@@ -48,7 +48,8 @@ void add_stop_command(CLI::App& app, int& exit_code) {
           "A run folder, a coordinator's address on this machine, or a join string; default: "
           "the newest under runs/")
       ->type_name("RUN_FOLDER|HOST:PORT|swarm1...");
-  command->add_flag("--now", flags->now, "At once: without the step, without a checkpoint");
+  command->add_flag("--now", flags->now,
+                    "End at once, without finishing the step and without a checkpoint");
   command->footer("Example: swarmline stop runs/quickstart");
   command->callback([flags, &exit_code] {
     auto answer = run_stop(flags->target, flags->now);

@@ -115,6 +115,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"launch", "run.toml", "--refrence"},
                 2,
                 "\"swarmline launch\" has no option --refrence, did you mean --reference?"},
+        Mistake{{"checkpoint", "lst", "--help"}, 2, "there is no command \"checkpoint lst\""},
+        Mistake{{"config", "chek", "--help"},
+                2,
+                "there is no command \"config chek\", did you mean check?; \"swarmline config "
+                "--help\""},
         Mistake{{"keys", "rotate", "run", "more"},
                 2,
                 "\"swarmline keys rotate\" takes no further word, found \"more\""},

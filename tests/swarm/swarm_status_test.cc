@@ -1,9 +1,11 @@
 // What is said of runs that nobody answers for: how far they came, and how to go on.
+#include <algorithm>
 #include <csignal>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "engine/store/files.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -51,6 +53,19 @@ TEST_F(SwarmStatus, ADeadRunSaysHowFarItCameAndGoesOnAsItSays) {
   const Ended stopped = run_program(swarm.temp(), "stopped", {"stop", swarm.run().path()});
   EXPECT_EQ(stopped.code, 1);
   EXPECT_TRUE(has(stopped.output, "there is nothing to stop")) << stopped.output;
+  // Its steps can be looked at as those of a living one.
+  const Ended plot = run_program(swarm.temp(), "plot", {"plot", swarm.run().path()});
+  EXPECT_EQ(plot.code, 0) << plot.output;
+  EXPECT_TRUE(has(plot.output, "nats per token")) << plot.output;
+  const std::string svg = swarm.temp().at("shares.svg"), csv = swarm.temp().at("steps.csv");
+  EXPECT_EQ(run_program(swarm.temp(), "files",
+                        {"plot", swarm.run().path(), "--what", "shares", "--stage", "1", "--svg",
+                         svg, "--csv", csv})
+                .code,
+            0);
+  EXPECT_TRUE(has(*read_text_file(svg, 1 << 20), "share of the contributions"));
+  const std::string rows = *read_text_file(csv, 1 << 20);
+  EXPECT_GE(std::ranges::count(rows, '\n'), 12);
   Program again = swarm.start("launch", swarm.emulating(2, 4));
   EXPECT_EQ(again.wait(), 0) << again.output();
   expect_reference(swarm);

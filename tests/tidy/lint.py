@@ -8,6 +8,7 @@ import os
 import re
 import sys
 
+import wording
 from layers import TABLE, House, circles
 from sources import cxx_files
 
@@ -115,10 +116,25 @@ def lint_text(house, path, text):
             found = ban.pattern.search(code)
             if found and not path.startswith(ban.allowed):
                 yield number, f"{found.group(0).strip()} is not used here: {ban.instead}"
+    if not path.startswith(OUTSIDE):
+        for number, said in wording.said_by(text):
+            for _, problem in wording.problems_in(said):
+                yield number, problem
     for number, included in includes_of(blanked):
         problem = house.include_problem(path, included)
         if problem:
             yield number, problem
+
+
+def pages_of(root):
+    """The pages that users read."""
+    for folder, _, names in os.walk(os.path.join(root, "docs")):
+        for name in names:
+            if name.endswith(".md"):
+                yield os.path.relpath(os.path.join(folder, name), root)
+    for name in ("README.md", "CHANGELOG.md"):
+        if os.path.exists(os.path.join(root, name)):
+            yield name
 
 
 def main():
@@ -132,6 +148,12 @@ def main():
             print(f"{path}:{number}: {problem}")
             problems += 1
         includes[path] = [included for _, included in includes_of(blank_comments_and_strings(text))]
+    for path in sorted(pages_of(root)):
+        with open(os.path.join(root, path), encoding="utf-8") as page:
+            text = page.read()
+        for offset, problem in wording.problems_in(text):
+            print(f"{path}:{text.count(chr(10), 0, offset) + 1}: {problem}")
+            problems += 1
     for problem in house.table_problems(root, includes):
         print(f"{TABLE}: {problem}")
         problems += 1

@@ -78,6 +78,11 @@ class LintTest(unittest.TestCase):
         self.assert_good("balancer/a.cc", "// not a steady_clock\nconst char* s = \"std::thread\";\n"
                          "/* co_await\n co_await */\nauto r = R\"x(co_await)x\";\n")
 
+    def test_what_is_printed_is_english(self):
+        self.assert_bad("cli/a.cc", 'say("codecs, parted "\n    "by commas");\n', "separated by")
+        self.assert_good("cli/a.cc", 'say("codecs, separated by commas");  // not parted by\n')
+        self.assert_good("tests/cli/a.cc", 'expect("parted by");\n')
+
     def test_thread_id_is_not_a_thread(self):
         self.assert_good("base/a.cc", "std::thread::id id;\n")
 
