@@ -1,39 +1,55 @@
 #include "cli/config_flags.h"
 
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "engine/config/load.h"
 
 namespace swarmline {
 namespace {
 
+enum class Form : std::uint8_t {
+  kAsIs,
+  kText,   // quoted, so that no value is taken for a number
+  kBytes,  // 16G is 16 x 1024^3
+  kBits,   // 100M is 100 x 1000^2
+};
 struct PeerKey {
   const char* flag;
   const char* key;
   const char* value;
   const char* help;
-  bool text = false;  // quoted, so that no value is taken for a number
+  Form form = Form::kAsIs;
 };
 
 constexpr PeerKey kPeerKeys[] = {
-    {"--device", "peer.device", "cpu|cuda|cuda:N", "Compute device", true},
+    {"--device", "peer.device", "cpu|cuda|cuda:N", "Compute device", Form::kText},
     {"--threads", "peer.threads", "N", "Compute threads"},
-    {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use; 0: measured"},
-    {"--listen", "peer.listen", "HOST:PORT", "Address to listen on; port 0: any free port", true},
-    {"--advertise", "peer.advertise", "HOST:PORT", "Address that other peers dial", true},
+    {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use, e.g. 16G; 0: measured",
+     Form::kBytes},
+    {"--listen", "peer.listen", "HOST:PORT", "Address to listen on; port 0: any free port",
+     Form::kText},
+    {"--advertise", "peer.advertise", "HOST:PORT", "Address that other peers dial", Form::kText},
     {"--key", "peer.key", "FILE",
-     "File of this peer's own key, created if missing; default: a new key each time", true},
+     "File of this peer's own key, created if missing; default: a new key each time", Form::kText},
     {"--data", "peer.data", "DIR",
-     "Folder with the run's data on this machine; default: the coordinator's path", true},
+     "Folder with the run's data on this machine; default: the coordinator's path", Form::kText},
     {"--data-root", "peer.data_root", "DIR",
-     "Only read data below this folder; default: that of --data, else the current folder", true},
+     "Only read data below this folder; default: that of --data, else the current folder",
+     Form::kText},
     {"--fetch-data-cache", "peer.fetch_data_cache_mb", "MB",
      "Size limit of the cache of fetched data"},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
      "Keep retrying for this long while no coordinator answers"},
-    {"--zone", "peer.zone", "NAME", "Availability zone of this machine", true},
+    {"--zone", "peer.zone", "NAME", "Availability zone of this machine", Form::kText},
     {"--price", "peer.price", "NUMBER", "Price per hour"},
-    {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth; 0: measured"},
+    {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth, e.g. 100M; 0: measured",
+     Form::kBits},
     {"--emulate-forward-ms", "peer.emulate.forward_ms", "MS",
      "Make each forward pass take this long (emulation)"},
     {"--emulate-backward-ms", "peer.emulate.backward_ms", "MS",
@@ -41,6 +57,32 @@ constexpr PeerKey kPeerKeys[] = {
     {"--emulate-jitter", "peer.emulate.jitter", "J",
      "Multiply those times by a random draw from [1 - J, 1 + J]"},
 };
+
+// What is no number with one of these letters is left to who checks the key.
+std::string with_unit_spelled_out(const std::string& value, double step) {
+  constexpr std::string_view kUnits = "KMGT";
+  double number = 0;
+  const char* const last = value.data() + value.size();
+  const auto [end, error] = std::from_chars(value.data(), last, number);
+  if (error != std::errc() || last - end != 1) return value;
+  const std::size_t power = kUnits.find(static_cast<char>(std::toupper(*end)));
+  if (power == kUnits.npos) return value;
+  return fmt::format("{:.0f}", number * std::pow(step, power + 1));
+}
+
+std::string as_toml(const PeerKey& key, const std::string& value) {
+  switch (key.form) {
+    case Form::kText:
+      return "\"" + value + "\"";
+    case Form::kBytes:
+      return with_unit_spelled_out(value, 1024);
+    case Form::kBits:
+      return with_unit_spelled_out(value, 1000);
+    case Form::kAsIs:
+      break;
+  }
+  return value;
+}
 
 }  // namespace
 
@@ -66,8 +108,7 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
         .add_option_function<std::string>(
             key.flag,
             [&flags, &key](const std::string& value) {
-              const std::string toml = key.text ? "\"" + value + "\"" : value;
-              flags.overrides.push_back(std::string(key.key) + "=" + toml);
+              flags.overrides.push_back(std::string(key.key) + "=" + as_toml(key, value));
             },
             key.help)
         ->type_name(key.value);

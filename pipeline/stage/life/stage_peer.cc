@@ -268,7 +268,7 @@ void StagePeer::Impl::log_metrics() {
   metrics_.gauge("swarmline_relayed_bytes_sent")
       .set(static_cast<double>(links_.relayed_bytes_sent()));
   metrics_.gauge("swarmline_device_busy_seconds").set(to_seconds(device_.busy_total()));
-  log(LogLevel::kInfo, "metrics {}", to_json_line(metrics_.snapshot()));
+  log(LogLevel::kDebug, "metrics {}", to_json_line(metrics_.snapshot()));
 }
 
 // ---- StagePeer ----------------------------------------------------------------------------------
