@@ -137,6 +137,7 @@ class Doorman final : public LinkGuard {
 std::string findings_at_the_door(bool opens, SimTicket ticket) {
   SimClusterOptions options = small_swarm();
   options.keys = true;
+  options.config.run.steps = 1000;  // it goes on while somebody comes
   SimCluster cluster(std::move(options));
   SwarmOracles oracles(cluster);
   auto& guard = cluster.network().wire().guards.at(kCoordinatorNode);

@@ -17,6 +17,7 @@
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/run_identity.h"
+#include "pipeline/protocol/messages.pb.h"
 
 namespace swarmline {
 
