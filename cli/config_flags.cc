@@ -138,6 +138,10 @@ Result<PeerConfig> load_peer(const PeerFlags& flags) {
     const std::string where = std::string("--set: ") + key.key + ":";
     if (error.what.starts_with(where)) {
       error.what = std::string(key.flag) + ":" + error.what.substr(where.size());
+      const bool has_unit = key.form == Form::kBytes || key.form == Form::kBits;
+      if (const auto example = error.what.find("; write for example");
+          has_unit && example != error.what.npos)
+        error.what = error.what.substr(0, example) + ", with or without K, M, G or T behind it";
     }
   }
   return std::unexpected(std::move(error));

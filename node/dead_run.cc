@@ -33,9 +33,9 @@ std::string how_far(const RunStatus& status, double wall_seconds) {
 
 std::string how_to_go_on(const RunFolder& folder, const std::string& checkpoint) {
   const std::string newest = checkpoint.empty()
-                                 ? "there is no checkpoint, so it begins anew"
+                                 ? "there is no checkpoint, so it starts over"
                                  : fmt::format("its newest checkpoint is {}", checkpoint);
-  return fmt::format("{}; go on by: swarmline launch {} (or coordinator, as it was started)",
+  return fmt::format("{}; continue with: swarmline launch {} (or coordinator, as it was started)",
                      newest, shell_word(folder.config()));
 }
 

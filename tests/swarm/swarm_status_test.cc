@@ -41,8 +41,8 @@ TEST_F(SwarmStatus, ADeadRunSaysHowFarItCameAndGoesOnAsItSays) {
   }
   const Ended text = run_program(swarm.temp(), "text", {"status", swarm.run().path()});
   EXPECT_EQ(text.code, 0);
-  for (const char* part :
-       {"died after step ", " of 60 at 20", "/checkpoints/step-", "go on by: swarmline launch "})
+  for (const char* part : {"died after step ", " of 60 at 20", "/checkpoints/step-",
+                           "continue with: swarmline launch "})
     EXPECT_TRUE(has(text.output, part)) << part << "\n" << text.output;
   const Ended json = run_program(swarm.temp(), "json", {"status", "--json", swarm.run().path()});
   const auto parsed = parse_status(json.output);

@@ -45,7 +45,7 @@ void TlsLobby::accept(Socket socket, const std::string& host, const std::string&
   if (!ration_.allows(host, runtime_.now())) {
     SWARMLINE_MARK("tls.rationed");
     ++counters_.handshakes_rationed;
-    return failed(fmt::format("too many of {} have come to nothing", host));
+    return failed(fmt::format("too many handshakes from {} have failed", host));
   }
   const auto [id, crowded_out] = strangers_.add(host, runtime_.now());
   if (crowded_out) drop(*crowded_out);
