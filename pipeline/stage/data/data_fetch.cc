@@ -156,7 +156,7 @@ void DataFetch::came(std::uint32_t piece) {
 }
 
 void DataFetch::pump() {
-  for (const PieceAsks::Ask& wanted : asks_.asks()) ask(wanted);
+  for (const PieceAsks::Ask& wanted : asks_.asks(kAskedMax)) ask(wanted);
   if (asks_.outstanding() > 0 && !watched_) watch();
   if (asks_.stuck() && !paused_) on_stuck();
 }

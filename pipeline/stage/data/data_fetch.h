@@ -14,7 +14,8 @@
 //   Holders:   the coordinator names them. One that does not have what it should rests as one whose
 //              pieces come damaged.
 //   Bounds:    as many pieces in use as the folder keeps, kInUseMax at most, those of one
-//              microbatch whatever that is; kLooksMax looked for at a time, PieceAsks' asked;
+//              microbatch whatever that is; kLooksMax looked for and kAskedMax asked for at a
+//              time, so that the folder's queue has room for all;
 //              kOwedMax unanswered of a holder are remembered.
 #pragma once
 
@@ -44,6 +45,7 @@ class DataFetch {
   static constexpr std::size_t kOwedMax = 64;
   static constexpr std::size_t kInUseMax = 4096;  // pieces
   static constexpr std::size_t kLooksMax = 256;  // pieces that are looked for in the folder at once
+  static constexpr std::size_t kAskedMax = 256;  // of all holders, and not judged yet
   static constexpr Duration kProgressEvery = std::chrono::seconds(10);  // a line in the log
   using Pieces = std::vector<std::uint32_t>;
 
