@@ -54,17 +54,22 @@ class SlowFolder final : public DataFolder {
     answer(piece, done);
   }
   void keep(const Piece& piece, SharedBytes bytes, Kept done) override {
-    const bool right = sha256_hex(bytes.view()) == piece.sha256;
-    if (right) kept.insert(piece.number);
-    done(right);
+    if (holds_keeps)
+      return keeps.push_back([this, piece, bytes, done] { judge(piece, bytes, done); });
+    judge(piece, bytes, done);
   }
   void use_only(const std::set<std::uint32_t>& pieces) override { in_use = pieces; }
   std::uint64_t bytes_max() const override { return pieces_max * kDataPieceBytes; }
 
   void answer(const Piece& piece, const Kept& done) { done(kept.contains(piece.number)); }
+  void judge(const Piece& piece, const SharedBytes& bytes, const Kept& done) {
+    const bool right = sha256_hex(bytes.view()) == piece.sha256;
+    if (right) kept.insert(piece.number);
+    done(right);
+  }
 
-  bool holds_finds = false;
-  std::vector<std::function<void()>> finds;
+  bool holds_finds = false, holds_keeps = false;
+  std::vector<std::function<void()>> finds, keeps;
   std::vector<std::pair<std::uint32_t, Read>> reads;
   std::set<std::uint32_t> kept, in_use;
   std::uint64_t pieces_max = 2;
@@ -261,6 +266,52 @@ TEST_F(DataFetchTest, AFewHundredPiecesAreLookedForAtOnceTheOthersInTheirTurn) {
   }
   EXPECT_EQ(folder_.finds.size(), kMany);
   EXPECT_TRUE(fetch.here(all));
+}
+
+// Its disk's queue has room for no more than it asks for, however many could give it something.
+TEST_F(DataFetchTest, OfHundredsOfHoldersAFewHundredPiecesAreAskedForAtOnce) {
+  constexpr std::uint32_t kMany = 2 * DataFetch::kAskedMax;
+  DataManifest manifest;
+  DataFile& file = manifest.files.emplace_back();
+  file.bytes = file.used = kMany * kDataPieceBytes;
+  DataFetch fetch(bench_.context(), &folder_, std::make_shared<const DataPieces>(manifest),
+                  [this] { ++here_; });
+  folder_.holds_keeps = true;
+  DataFetch::Pieces all;
+  for (std::uint32_t piece = 0; piece < kMany; ++piece) all.push_back(piece);
+  fetch.need({all}, {});
+  const Buffer bytes = Buffer::zeroed(kDataPieceBytes);
+  wire::DataHashes hashes;
+  for (std::uint32_t piece = 0; piece < kMany; ++piece)
+    hashes.mutable_hashes()->append(sha256_hex(bytes.bytes()));
+  ASSERT_TRUE(fetch.on_hashes(hashes));
+  const auto holder = [](std::uint32_t number) {
+    return Seat{PeerId{100 + number}, StageId{0}, Incarnation{1}};
+  };
+  wire::DataHolders holders;
+  for (std::uint32_t number = 0; number < kMany; ++number) {
+    wire::GroupMember* member = holders.add_holders();
+    *member->mutable_seat() = to_wire(holder(number));
+    member->set_address("sim:" + std::to_string(100 + number));
+  }
+  fetch.on_holders(holders);
+  // Each holder in its turn is asked for the next piece; what was not asked for is refused.
+  const auto takes = [&](std::uint32_t from, std::uint32_t number) {
+    wire::Piece piece;
+    piece.mutable_blob()->set_data(true);
+    piece.set_piece(number);
+    piece.set_checksum(xxh3(bytes.bytes()));
+    const bool taken = fetch.on_piece(holder(from), piece, bytes.bytes()).has_value();
+    fetch.check_invariants();
+    return taken;
+  };
+  for (std::uint32_t number = 0; number < kMany; ++number)
+    EXPECT_EQ(takes(number, number), number < DataFetch::kAskedMax) << number;
+  EXPECT_EQ(folder_.keeps.size(), DataFetch::kAskedMax);
+  folder_.keeps.at(0)();
+  // One is judged, and another is asked for: of the next holder that has room.
+  EXPECT_TRUE(takes(1, DataFetch::kAskedMax));
+  EXPECT_FALSE(takes(2, DataFetch::kAskedMax + 1));
 }
 
 TEST_F(DataFetchTest, WhatIsAheadIsBegunWhenNothingElseIsMissing) {

@@ -12,7 +12,7 @@
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "tests/net/own_port.h"
-#include "tests/swarm/swarm_process.h"
+#include "tests/swarm/keyed_swarm.h"
 
 namespace swarmline {
 namespace {
@@ -144,8 +144,8 @@ TEST(SwarmJoining, AfterTheStartItServesAndMayLeave) {
   EXPECT_FALSE(swarm.log("checkpoint").empty());
 }
 
-// [The first stage is served by a peer with an empty folder; one that has the data comes last.]
-TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
+// The first stage is served by a peer with an empty folder; one that has the data comes last.
+void expect_data_to_be_fetched(std::vector<std::string> settings, bool has_keys) {
   const TempFolder corpus;
   std::string text;
   for (std::uint32_t state = 1; text.size() < 5'500'000;) {
@@ -153,8 +153,9 @@ TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
     text += "a line of peer " + std::to_string(state >> 28) + "\n";
   }
   const std::string file = corpus.write("text.txt", text);
-  const SwarmFolder swarm(
-      {"model.dtype=\"fp64\"", "data.files=[\"" + file + "\"]", "data.held_out=0.001"});
+  settings.insert(settings.end(),
+                  {"model.dtype=\"fp64\"", "data.files=[\"" + file + "\"]", "data.held_out=0.001"});
+  const SwarmFolder swarm(settings);
   ASSERT_TRUE(make_folders(corpus.at("empty")));
   const auto fetching = [&](const std::string& address, const std::string& name) {
     return Program(swarm.temp(), name,
@@ -162,7 +163,7 @@ TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
                     "--fetch-data=" + corpus.at("pieces"), "--fetch-data-cache", "16"});
   };
   Program coordinator = swarm.start("coordinator");
-  const std::string address = address_of(swarm, coordinator);
+  const std::string address = has_keys ? printed_join(coordinator) : address_of(swarm, coordinator);
   Program elsewhere = fetching(address, "elsewhere");  // nothing is read there
   ASSERT_TRUE(elsewhere.wait_for_output("seated at stage 1"));
   Program reads = fetching(address, "reads");
@@ -178,6 +179,14 @@ TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
   EXPECT_FALSE(list_folder(corpus.at("pieces"))->empty());
   EXPECT_TRUE(file_exists(swarm.run().data()));
   expect_reference(swarm);
+}
+
+TEST(SwarmJoining, WhoLacksTheDataFetchesItAndTheRunEndsAsTheReference) {
+  expect_data_to_be_fetched({}, false);
+}
+
+TEST(SwarmJoining, WhoLacksTheDataFetchesItOverLinksBetweenKeysToo) {
+  expect_data_to_be_fetched(kKeyed, true);
 }
 
 // As when machines are started all at once.
