@@ -19,6 +19,9 @@ namespace swarmline {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Measured speeds are off by some percents from step to step: nobody moves for less.
+constexpr double kRunHysteresis = 0.1;
+constexpr double kNobodyMoves = 1e9;  // hysteresis
 
 // One peer to a slowest stage; or two that change places, `swapped` being who leaves that stage.
 struct Step {
@@ -285,6 +288,12 @@ class Planner {
 };
 
 }  // namespace
+
+PlanOptions run_plan_options(bool moves, std::optional<std::uint32_t> shadows) {
+  PlanOptions options{.hysteresis = moves ? kRunHysteresis : kNobodyMoves};
+  options.shadows_per_stage = shadows;
+  return options;
+}
 
 SwarmPlan plan_swarm(const PlanSnapshot& snapshot, const PlanOptions& options) {
   return Planner(snapshot, options).plan();

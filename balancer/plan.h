@@ -73,6 +73,10 @@ struct PlanOptions {
   double link_bits_per_second = 200e6;
 };
 
+// What a run's coordinator plans with. `moves`: of those who serve; `shadows`: of each stage,
+// empty: as many as cost next to nothing.
+PlanOptions run_plan_options(bool moves, std::optional<std::uint32_t> shadows);
+
 // A mover drops whatever else it follows.
 enum class MoveKind : std::uint8_t {
   kInstant,   // it holds the state as a shadow

@@ -11,7 +11,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "node/admin_client.h"
-#include "node/dead_run.h"
+#include "node/read_status.h"
 #include "node/run_folder.h"
 #include "node/summary.h"
 
@@ -26,32 +26,6 @@ struct StatusFlags {
   bool json = false;
   bool watch = false;
 };
-
-// Whoever may not steer the run may look all the same.
-std::string secret_of(const RunTarget& target) {
-  return target.folder ? target.folder->admin_secret().value_or("") : "";
-}
-
-// What an ended run left behind, or, of one that nobody answers for, what its folder says.
-Result<std::string> read_folder(const RunFolder& folder, const Error& unanswered) {
-  if (auto ended = folder.final_status()) return std::move(*ended);
-  if (unanswered.code != ErrorCode::kPeerGone && unanswered.code != ErrorCode::kNotFound)
-    return std::unexpected(unanswered);  // it may be slow
-  auto died = status_of_dead_run(folder);
-  if (!died) return std::unexpected(unanswered);
-  return to_json(*died);
-}
-
-// From the coordinator, or from its folder.
-Result<std::string> read_status(const RunTarget& target) {
-  auto address = live_address(target);
-  auto guard = guard_of(target);
-  if (!guard) return std::unexpected(std::move(guard).error());
-  Result<std::string> answer = address ? ask_status(*address, std::move(*guard), secret_of(target))
-                                       : Result<std::string>(std::unexpected(address.error()));
-  if (!answer && target.folder) return read_folder(*target.folder, answer.error());
-  return answer;
-}
 
 void print_json_line(std::string_view json) {
   while (json.ends_with('\n')) json.remove_suffix(1);
@@ -104,7 +78,7 @@ class Watch {
     if (!silent_since_) silent_since_ = now;
     if (seen_ && now - *silent_since_ < kAwayMax) return poll_again();
     auto left =
-        folder_ ? read_folder(*folder_, error) : Result<std::string>(std::unexpected(error));
+        folder_ ? left_status(*folder_, error) : Result<std::string>(std::unexpected(error));
     if (!left) {
       result_ = std::unexpected(std::move(left).error());
       return runtime_.request_stop();
@@ -181,7 +155,7 @@ Result<int> run_status(const StatusFlags& flags) {
   auto address = live_address(*target);
   auto guard = guard_of(*target);
   if (!guard) return std::unexpected(std::move(guard).error());
-  const std::string secret = secret_of(*target);
+  const std::string secret = admin_secret_of(*target);
   if (!address || !ask_status(*address, *guard, secret)) return once();
   return Watch(flags, target->folder, *address, std::move(*guard), secret).run();
 }

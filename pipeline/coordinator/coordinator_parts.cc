@@ -190,6 +190,7 @@ StatusSources CoordinatorParts::status_sources() const {
           .members = members,
           .relays = relays,
           .shadows = shadows,
+          .balancer = balancer,
           .boundaries = boundaries,
           .checkpointer = checkpointer};
 }

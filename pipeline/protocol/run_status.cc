@@ -34,6 +34,13 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("relayed_links", peer.relayed_links);
   member("relayed_bytes", peer.relayed_bytes);
   member("data", peer.data);
+  member("speed", peer.speed);
+  member("arriving", peer.arriving);
+  member("moves_to", peer.moves_to);
+  member("barred", peer.barred);
+  member("memory_bytes", peer.memory_bytes);
+  member("shadow_memory_bytes", peer.shadow_memory_bytes);
+  member("slow_seconds", peer.slow_seconds);
 }
 
 void each_member(Some<ShadowStatus> auto& shadow, const auto& member) {
@@ -48,6 +55,8 @@ void each_member(Some<StageStatus> auto& stage, const auto& member) {
   member("first_layer", stage.first_layer);
   member("last_layer", stage.last_layer);
   member("wanted", stage.wanted);
+  member("cost", stage.cost);
+  member("state_bytes", stage.state_bytes);
   member("peers", stage.peers);
   member("shadows", stage.shadows);
 }
@@ -106,6 +115,8 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("eta_seconds", status.eta_seconds);
   member("elapsed_seconds", status.elapsed_seconds);
   member("in_flight", status.in_flight);
+  member("balance_moves", status.balance_moves);
+  member("balance_shadows", status.balance_shadows);
   member("stages", status.stages);
   member("boundaries", status.boundaries);
   member("relays", status.relays);
@@ -125,6 +136,9 @@ void read(const JsonValue& json, std::uint64_t& value) {
 }
 void read(const JsonValue& json, double& value) {
   value = json.number_or(0);
+}
+void read(const JsonValue& json, bool& value) {
+  value = json.kind == JsonValue::Kind::kBool && json.boolean;
 }
 void read(const JsonValue& json, std::string& value) {
   value = printable(json.string, Limits::status_bytes_max);  // it is shown on screens

@@ -27,6 +27,14 @@ struct PeerStatus {
   std::uint64_t relayed_links = 0;  // to other peers, over relays, now
   std::uint64_t relayed_bytes = 0;  // sent over such
   std::string data;  // how it gets on with fetching the run's data, a sentence; empty: it has it
+  // What the balancer knows of it (balancer/plan.h, PlanPeer).
+  double speed = 0;                // work a second; 0: it is not counted (lost, or drains)
+  bool arriving = false;           // on its way to its stage, or to the one that it moves to
+  std::optional<double> moves_to;  // a stage
+  std::optional<double> barred;    // from a stage
+  std::uint64_t memory_bytes = 0;  // 0: unknown
+  std::uint64_t shadow_memory_bytes = 0;
+  double slow_seconds = 0;
 };
 
 struct ShadowStatus {  // a peer that follows the stage beside its own
@@ -39,8 +47,10 @@ struct ShadowStatus {  // a peer that follows the stage beside its own
 struct StageStatus {
   std::uint64_t stage = 0;
   std::uint64_t first_layer = 0;
-  std::uint64_t last_layer = 0;  // one past the last
-  std::uint64_t wanted = 0;      // peers
+  std::uint64_t last_layer = 0;   // one past the last
+  std::uint64_t wanted = 0;       // peers
+  double cost = 0;                // of a microbatch, as the balancer counts it; in what speeds have
+  std::uint64_t state_bytes = 0;  // what a newcomer downloads
   std::vector<PeerStatus> peers;
   std::vector<ShadowStatus> shadows;
 };
@@ -100,6 +110,8 @@ struct RunStatus {
   std::optional<double> eta_seconds;
   double elapsed_seconds = 0;
   std::uint64_t in_flight = 0;
+  bool balance_moves = false;             // whether peers that serve are moved
+  std::optional<double> balance_shadows;  // of a stage; none: as many as cost next to nothing
   std::vector<StageStatus> stages;
   std::vector<BoundaryStatus> boundaries;
   std::vector<RelayStatus> relays;

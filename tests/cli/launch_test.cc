@@ -96,6 +96,32 @@ bool training(const ScratchFolder& folder) {
   return lines_of_kind(folder.read("runs/small/log.jsonl"), "step") > 0;
 }
 
+TEST(Launch, ALivingRunIsPlannedByItsFolderItsAddressAndItsStatus) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran ran = folder.run_and(
+      endless(), [&] { return training(folder); },
+      [&](pid_t pid) {
+        std::string address = folder.read("runs/small/coordinator.address");
+        address.pop_back();
+        folder.write("status.json", folder.run({"status", "runs/small", "--json"}).out);
+        for (const std::vector<std::string>& plan : {std::vector<std::string>{"plan", "runs/small"},
+                                                     {"plan", address},
+                                                     {"plan", "status.json"},
+                                                     {"plan", "--status", "status.json"}}) {
+          const Ran shown = folder.run(plan);
+          EXPECT_EQ(shown.exit_code, 0) << shown.err;
+          EXPECT_TRUE(has(shown.out, "microbatches per second of the slowest stage")) << shown.out;
+          EXPECT_EQ(shown.out.find("nan"), std::string::npos) << shown.out;
+        }
+        ::kill(pid, SIGINT);
+      });
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const Ran over = folder.run({"plan", "runs/small"});
+  EXPECT_EQ(over.exit_code, 2) << over.out;
+  EXPECT_TRUE(has(over.err, "the run small is over (")) << over.err;
+}
+
 TEST(Launch, InterruptDrainsAndWritesACheckpoint) {
   const ScratchFolder folder;
   folder.write_small_run();

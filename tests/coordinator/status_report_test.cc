@@ -25,6 +25,7 @@ class Status : public ::testing::Test {
                       .members = bench.members,
                       .relays = relays,
                       .shadows = bench.shadows,
+                      .balancer = bench.balancer,
                       .boundaries = boundaries,
                       .checkpointer = bench.checkpointer},
                      "era 1 begins with the seed's parameters", bench.alarms.now());
@@ -45,6 +46,35 @@ class Status : public ::testing::Test {
   Refusals refusals{bench.alarms, bench.events};
   BoundaryBoard boundaries{bench.options.config, 32};
 };
+
+// Of what the run plans with, the status lacks nothing: who reads it can plan the same.
+TEST_F(Status, WhatTheBalancerSeesIsShown) {
+  const Seat a = bench.seated(0), b = bench.seated(1), slow = bench.seated(1);
+  bench.seated(1);
+  bench.members.at(a.peer).seconds_per_microbatch = 0.5;
+  bench.members.at(b.peer).seconds_per_microbatch = 0.25;
+  bench.members.at(slow.peer).seconds_per_microbatch = 1;
+  bench.members.at(slow.peer).memory_bytes = 77;
+  bench.members.at(b.peer).draining = true;
+  const RunStatus now = status();
+  EXPECT_EQ(now.balance_moves, bench.options.config.balance.moves);
+  EXPECT_EQ(now.balance_shadows, 0);
+  const PlanSnapshot seen =
+      bench.balancer.snapshot(bench.members, bench.shadows, bench.alarms.now());
+  for (std::size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(now.stages[s].cost, seen.stages[s].cost);
+    EXPECT_EQ(now.stages[s].state_bytes, seen.stages[s].state_bytes);
+    EXPECT_GT(now.stages[s].state_bytes, 0U);
+  }
+  EXPECT_EQ(now.stages[0].cost, 0.5);
+  ASSERT_EQ(seen.peers.size(), 3U);
+  ASSERT_EQ(now.stages[1].peers.size(), 3U);
+  EXPECT_EQ(now.stages[1].peers[0].speed, 0) << "it drains";
+  EXPECT_EQ(now.stages[1].peers[1].speed, now.stages[1].cost / 1.0);
+  EXPECT_EQ(now.stages[1].peers[1].memory_bytes, 77U);
+  EXPECT_EQ(now.stages[1].peers[2].speed, 1) << "nobody has measured it";
+  EXPECT_FALSE(now.stages[1].peers[1].moves_to.has_value());
+}
 
 TEST_F(Status, SaysHowFarAPeerHasFetchedTheData) {
   const Seat seat = bench.seated(0);

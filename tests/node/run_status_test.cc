@@ -27,6 +27,18 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_EQ(status->stages[1].peers[0].name, "peer-2");
   EXPECT_DOUBLE_EQ(status->stages[1].peers[0].share, 0.75);
   EXPECT_EQ(status->stages[1].peers[0].reach, "no");
+  EXPECT_TRUE(status->balance_moves);
+  EXPECT_EQ(status->balance_shadows, 2);
+  EXPECT_EQ(status->stages[0].cost, 0.025);
+  EXPECT_EQ(status->stages[0].state_bytes, 1234567U);
+  const PeerStatus& moving = status->stages[0].peers[0];
+  EXPECT_EQ(moving.speed, 1.25);
+  EXPECT_TRUE(moving.arriving);
+  EXPECT_EQ(moving.moves_to, 1);
+  EXPECT_EQ(moving.barred, 0);
+  EXPECT_EQ(moving.memory_bytes, 16000000000U);
+  EXPECT_EQ(moving.shadow_memory_bytes, 2000000U);
+  EXPECT_EQ(moving.slow_seconds, 3.5);
   ASSERT_EQ(status->relays.size(), 1U);
   EXPECT_EQ(status->relays[0].bytes, 123456789U);
   const std::string text = describe(*status);

@@ -4,6 +4,7 @@
 
 #include "engine/store/json_value.h"
 #include "tests/golden/golden.h"
+#include "tools/predict/plan_of_status.h"
 
 namespace swarmline {
 namespace {
@@ -93,6 +94,90 @@ TEST(PlanSnapshotTest, MistakesNameTheirPlace) {
   expect_mistake(with_peers(R"({"peer": 1, "sped": 1})"), "peers[0].sped: there is no such key");
   expect_mistake(with_peers(R"({"peer": 1, "shadows": [{"ready": true}]})"),
                  "peers[0].shadows[0].stage");
+}
+
+// Stage 1 has lost everybody; stage 0 has two peers, one of which follows stage 1.
+RunStatus run_with_an_empty_stage() {
+  RunStatus status{.run = "small", .state = "training", .balance_moves = true, .stages = {}};
+  status.balance_shadows = 1;
+  PeerStatus stays{.peer = 4, .name = "gpu-box", .state = "ready", .speed = 2};
+  PeerStatus goes{.peer = 3, .name = "laptop", .state = "ready", .speed = 1};
+  goes.memory_bytes = 5;
+  goes.slow_seconds = 6;
+  stays.barred = 1;
+  const PeerStatus lost{.peer = 5, .name = "gone", .state = "lost"};
+  status.stages.push_back({.stage = 0, .cost = 2, .state_bytes = 7, .peers = {stays, goes}});
+  status.stages.push_back({.stage = 1, .cost = 1, .state_bytes = 8, .peers = {lost}});
+  status.stages[1].shadows = {{.peer = 3, .name = "laptop", .serves = 0, .state = "ready"},
+                              {.peer = 9, .name = "?", .serves = 0, .state = "ready"}};
+  return status;
+}
+
+TEST(PlanOfStatusTest, IsWhatTheRunsBalancerSees) {
+  const auto question = parse_status_or_snapshot(to_json(run_with_an_empty_stage()));
+  ASSERT_TRUE(question) << question.error().what;
+  const PlanSnapshot& snapshot = question->snapshot;
+  ASSERT_EQ(snapshot.stages.size(), 2U);
+  EXPECT_EQ(snapshot.stages[0].cost, 2);
+  EXPECT_EQ(snapshot.stages[1].state_bytes, 8U);
+  ASSERT_EQ(snapshot.peers.size(), 2U) << "who is lost is not planned with";
+  EXPECT_EQ(snapshot.peers[0].peer, PeerId(3));
+  EXPECT_EQ(snapshot.peers[0].memory_bytes, 5U);
+  EXPECT_EQ(snapshot.peers[0].slow_seconds, 6);
+  ASSERT_EQ(snapshot.peers[0].shadows.size(), 1U);
+  EXPECT_TRUE(snapshot.peers[0].shadows[0].ready);
+  EXPECT_EQ(snapshot.peers[1].barred, StageId(1));
+  EXPECT_EQ(question->options.shadows_per_stage, 1U);
+  EXPECT_EQ(question->options.hysteresis, run_plan_options(true, 1).hysteresis);
+
+  const SwarmPlan plan = plan_swarm(snapshot, question->options);
+  const std::string text = plan_text(*question, plan);
+  EXPECT_NE(text.find("peer 3 (laptop) stage 0   -> stage 1    at once"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("balance.moves = false"), std::string::npos) << text;
+  EXPECT_NE(plan_json(*question, plan).find("\"name\": \"laptop\""), std::string::npos);
+}
+
+TEST(PlanOfStatusTest, ARunThatMovesNobodySaysSo) {
+  RunStatus status = run_with_an_empty_stage();
+  status.balance_moves = false;
+  const auto question = plan_question_of(status);
+  ASSERT_TRUE(question) << question.error().what;
+  const std::string text = plan_text(*question, {});
+  EXPECT_NE(text.find("no moves: the run has balance.moves = false"), std::string::npos) << text;
+}
+
+TEST(PlanOfStatusTest, WhoMovesIsOnItsWayToTheOtherStage) {
+  RunStatus status = run_with_an_empty_stage();
+  status.stages[0].peers[0].moves_to = 1;
+  status.stages[0].peers[0].arriving = true;
+  const auto question = plan_question_of(status);
+  ASSERT_TRUE(question) << question.error().what;
+  EXPECT_EQ(question->snapshot.peers[1].stage, StageId(1));
+  EXPECT_TRUE(question->snapshot.peers[1].arriving);
+}
+
+TEST(PlanOfStatusTest, MistakesNameTheirPlace) {
+  const auto expect_mistake = [](const std::string& words, auto change) {
+    RunStatus status = run_with_an_empty_stage();
+    change(status);
+    const auto question = plan_question_of(status);
+    ASSERT_FALSE(question) << words;
+    EXPECT_EQ(question.error().code, ErrorCode::kUserMistake);
+    EXPECT_NE(question.error().what.find(words), std::string::npos) << question.error().what;
+  };
+  expect_mistake("the run small is over (done)", [](RunStatus& run) { run.state = "done"; });
+  expect_mistake("stages of the status", [](RunStatus& run) { run.stages.clear(); });
+  expect_mistake("stages[1].stage", [](RunStatus& run) { run.stages[1].stage = 3; });
+  expect_mistake("stages[0].cost", [](RunStatus& run) { run.stages[0].cost = 0; });
+  expect_mistake("peer 0", [](RunStatus& run) { run.stages[0].peers[0].peer = 0; });
+  expect_mistake("a number that no other peer has",
+                 [](RunStatus& run) { run.stages[0].peers[0].peer = 3; });
+  expect_mistake("speed", [](RunStatus& run) { run.stages[0].peers[0].speed = -1; });
+  expect_mistake("moves_to", [](RunStatus& run) { run.stages[0].peers[0].moves_to = 2; });
+  expect_mistake("barred", [](RunStatus& run) { run.stages[0].peers[0].barred = 0.5; });
+  EXPECT_EQ(parse_status_or_snapshot(R"({"run": "x", "format": 2})").error().code,
+            ErrorCode::kIncompatible);
 }
 
 TEST(PlanReportTest, TextAndJsonAreTheGoldenOnes) {

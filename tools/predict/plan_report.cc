@@ -41,7 +41,14 @@ const char* name_of(MoveKind kind) {
   return "";
 }
 
-std::string move_line(const PlanMove& move) {
+// "peer 5", or "peer 5 (gpu-box)".
+std::string who(const PlanQuestion& question, PeerId peer) {
+  const auto name = question.names.find(peer);
+  return name == question.names.end() ? fmt::format("peer {:<5}", peer.value)
+                                      : fmt::format("peer {} ({})", peer.value, name->second);
+}
+
+std::string move_line(const PlanQuestion& question, const PlanMove& move) {
   const std::string from = move.from ? fmt::format("stage {}", move.from->value) : "nowhere";
   const bool retires = move.kind == MoveKind::kRetire;
   const std::string to = retires ? "nowhere" : fmt::format("stage {}", move.to.value);
@@ -49,13 +56,18 @@ std::string move_line(const PlanMove& move) {
                            : move.kind == MoveKind::kInstant
                                ? "at once"
                                : fmt::format("{:.0f} s", move.seconds);
-  return fmt::format("  peer {:<5} {:<9} -> {:<9} {:>8}   {}\n", move.peer.value, from, to, time,
+  return fmt::format("  {} {:<9} -> {:<9} {:>8}   {}\n", who(question, move.peer), from, to, time,
                      move.reason);
 }
 
-std::string shadow_line(const ShadowChange& change) {
-  return fmt::format("  peer {:<5} {:<7} stage {:<5} {}\n", change.peer.value,
+std::string shadow_line(const PlanQuestion& question, const ShadowChange& change) {
+  return fmt::format("  {} {:<7} stage {:<5} {}\n", who(question, change.peer),
                      change.add ? "follows" : "drops", change.stage.value, change.reason);
+}
+
+void add_name(JsonWriter& json, const PlanQuestion& question, PeerId peer) {
+  if (const auto name = question.names.find(peer); name != question.names.end())
+    json.member("name", name->second);
 }
 
 }  // namespace
@@ -69,10 +81,13 @@ std::string plan_text(const PlanQuestion& question, const SwarmPlan& plan) {
         fmt::format("{:>5} {:>10.4g} {:>6} {:>11} {:>8} {:>12.4g}\n", s, cost, counts[s].serving,
                     counts[s].arriving, counts[s].shadows, counts[s].speed / cost);
   }
-  text += plan.moves.empty() ? "\nno moves\n" : "\nmoves\n";
-  for (const PlanMove& move : plan.moves) text += move_line(move);
+  if (!plan.moves.empty())
+    text += "\nmoves\n";
+  else
+    text += question.moves ? "\nno moves\n" : "\nno moves: the run has balance.moves = false\n";
+  for (const PlanMove& move : plan.moves) text += move_line(question, move);
   text += plan.shadows.empty() ? "\nno changes of shadows\n" : "\nshadows\n";
-  for (const ShadowChange& change : plan.shadows) text += shadow_line(change);
+  for (const ShadowChange& change : plan.shadows) text += shadow_line(question, change);
   text += fmt::format(
       "\nmicrobatches per second of the slowest stage: {:.4g} now, {:.4g} when all have arrived, "
       "{:.4g} at best\n",
@@ -95,7 +110,9 @@ std::string plan_json(const PlanQuestion& question, const SwarmPlan& plan) {
   }
   json.end_array().key("moves").begin_array();
   for (const PlanMove& move : plan.moves) {
-    json.begin_object().member("peer", move.peer.value).member("kind", name_of(move.kind));
+    json.begin_object().member("peer", move.peer.value);
+    add_name(json, question, move.peer);
+    json.member("kind", name_of(move.kind));
     json.key("from");
     move.from ? json.value(move.from->value) : json.null();
     json.key("to");
@@ -104,7 +121,9 @@ std::string plan_json(const PlanQuestion& question, const SwarmPlan& plan) {
   }
   json.end_array().key("shadows").begin_array();
   for (const ShadowChange& change : plan.shadows) {
-    json.begin_object().member("peer", change.peer.value).member("stage", change.stage.value);
+    json.begin_object().member("peer", change.peer.value);
+    add_name(json, question, change.peer);
+    json.member("stage", change.stage.value);
     json.member("change", change.add ? "add" : "drop").member("reason", change.reason);
     json.end_object();
   }

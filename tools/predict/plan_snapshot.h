@@ -4,6 +4,8 @@
 //   Bounds:  kPlanFileBytesMax, kPlanStagesMax, kPlanPeersMax. Thread: any.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "balancer/plan.h"
@@ -19,6 +21,8 @@ inline constexpr std::size_t kPlanPeersMax = 10'000;
 struct PlanQuestion {
   PlanSnapshot snapshot;
   PlanOptions options;
+  bool moves = true;                    // false: the run's config moves nobody who serves
+  std::map<PeerId, std::string> names;  // of a run's peers; a snapshot's have none
 };
 
 Result<PlanQuestion> parse_plan_question(std::string_view text);

@@ -12,20 +12,15 @@
 namespace swarmline {
 
 namespace {
-constexpr PeerId kNewcomer{0};  // nobody's
-// Measured speeds are off by some percents from step to step: nobody moves for less.
-constexpr double kHysteresis = 0.1;
+constexpr PeerId kNewcomer{0};                 // nobody's
 constexpr std::uint64_t kStateCopies = 3;      // parameters and two moments
 constexpr std::uint64_t kMoreHeld = 1;         // by a shadow: a step's gradient
 constexpr std::uint64_t kMoreHeldDelayed = 3;  // and the versions in use
 constexpr std::uint64_t kNoMemory = 1;
 
-constexpr double kNobodyMoves = 1e9;  // hysteresis
-
 PlanOptions options_of(const BalanceSection& config) {
-  PlanOptions options{.hysteresis = config.moves ? kHysteresis : kNobodyMoves};
-  if (!config.shadows.automatic) options.shadows_per_stage = config.shadows.count;
-  return options;
+  return run_plan_options(
+      config.moves, config.shadows.automatic ? std::nullopt : std::optional(config.shadows.count));
 }
 
 bool is_measured(const Member& member) {

@@ -41,9 +41,10 @@ class BalanceDesk {
                                const wire::Hello& hello, std::optional<StageId> kept,
                                Instant now) const;
   SwarmPlan plan(const Membership& members, const ShadowDesk& shadows, Instant now) const;
+  // What that plan is made of, and what the status shows of it.
+  PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
 
  private:
-  PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
   double slow_seconds(PeerId peer, Instant now) const;
   // It has become slow, and not for long enough to be let go: nobody moves it meanwhile.
   bool is_on_trial(PeerId peer, Instant now) const;

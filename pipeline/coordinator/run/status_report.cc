@@ -2,6 +2,7 @@
 #include "pipeline/coordinator/run/status_report.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -89,7 +90,9 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
          .microbatches = member.contributions,
          .relayed_links = member.relayed_links,
          .relayed_bytes = member.relayed_bytes,
-         .data = data_sentence(member)});
+         .data = data_sentence(member),
+         .moves_to = {},
+         .barred = {}});
   }
   for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
     const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);
@@ -99,6 +102,32 @@ StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double ela
                              .state = shadow.ready ? "ready" : "fetching"});
   }
   return stage;
+}
+
+// What `swarmline plan` plans with: the same as the run's own balancer.
+void add_balance(const StatusSources& run, Instant now, RunStatus& status) {
+  const ShadowsPerStage& shadows = run.shape.config.balance.shadows;
+  status.balance_moves = run.balancer.moves();
+  if (!shadows.automatic) status.balance_shadows = shadows.count;
+  const PlanSnapshot seen = run.balancer.snapshot(run.members, run.shadows, now);
+  std::map<std::uint64_t, const PlanPeer*> facts;
+  for (const PlanPeer& peer : seen.peers) facts[peer.peer.value] = &peer;
+  for (StageStatus& stage : status.stages) {
+    stage.cost = seen.stages[stage.stage].cost;
+    stage.state_bytes = seen.stages[stage.stage].state_bytes;
+    for (PeerStatus& peer : stage.peers) {
+      const auto found = facts.find(peer.peer);
+      if (found == facts.end()) continue;
+      const PlanPeer& known = *found->second;
+      peer.speed = known.speed;
+      peer.arriving = known.arriving;
+      if (known.stage && known.stage->value != stage.stage) peer.moves_to = known.stage->value;
+      if (known.barred) peer.barred = known.barred->value;
+      peer.memory_bytes = known.memory_bytes;
+      peer.shadow_memory_bytes = known.shadow_memory_bytes;
+      peer.slow_seconds = known.slow_seconds;
+    }
+  }
 }
 
 std::string state_of(const StatusSources& run) {
@@ -151,6 +180,7 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
     if (member.seat.stage.value == 0) status.in_flight += member.in_flight;
   for (const StageSpec& stage : run.shape.stages)
     status.stages.push_back(stage_of(stage, run, status.elapsed_seconds));
+  add_balance(run, now, status);
   for (std::uint32_t from = 0; from + 1 < run.shape.stage_count(); ++from)
     status.boundaries.push_back(boundary_of(from, run.stats.boundaries()[from], run.boundaries));
   for (const RelayDesk::Relay& relay : run.relays.relays())

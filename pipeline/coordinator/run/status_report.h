@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "pipeline/coordinator/members/balance_desk.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/refusals.h"
 #include "pipeline/coordinator/members/relay_desk.h"
@@ -37,6 +38,7 @@ struct StatusSources {  // what it is read from
   const Membership& members;
   const RelayDesk& relays;
   const ShadowDesk& shadows;
+  const BalanceDesk& balancer;
   const BoundaryBoard& boundaries;
   const Checkpointer& checkpointer;
 };
