@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/config_flags.h"
@@ -11,11 +12,9 @@ namespace {
 Result<std::string> check(const ConfigFlags& flags, bool json) {
   auto config = load_config(flags);
   if (!config) return std::unexpected(std::move(config).error());
-  auto data = open_run_data(*config, false);
-  if (!data) return std::unexpected(std::move(data).error());
-  auto stages = stage_holdings(*config, data->model);
-  if (!stages) return std::unexpected(std::move(stages).error());
-  return json ? check_json(*config, *data, *stages) : check_text(*config, *data, *stages);
+  auto found = check_config(std::move(*config));
+  if (!found) return std::unexpected(std::move(found).error());
+  return json ? check_json(*found) : check_text(*found);
 }
 
 }  // namespace
@@ -35,7 +34,8 @@ void add_config_command(CLI::App& app, int& exit_code) {
   check_command->add_flag("--json", flags->json,
                           "Machine-readable output (docs/formats/config_check.md)");
   check_command->footer(
-      "What it prints is a config itself. Mistakes are one sentence: file, line, key, what was\n"
+      "What it prints is a config itself. The data need not be on this machine: what could not be\n"
+      "checked without it is said. Mistakes are one sentence: file, line, key, what was\n"
       "expected; exit code 2.\n"
       "Example: swarmline config check configs/quickstart.toml --set pipeline.stages=2");
   check_command->callback([flags, &exit_code] {

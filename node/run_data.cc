@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/data/sequence_order.h"
+#include "engine/store/files.h"
 
 namespace swarmline {
 namespace {
@@ -83,6 +84,15 @@ Result<RunData> open_run_data(const RunConfig& config, bool with_entropy) {
                  .model = std::move(*model),
                  .eval_sequences = sequences,
                  .entropy = entropy};
+}
+
+Result<std::string> missing_data(const RunConfig& config) {
+  for (const std::string& pattern : config.data.files) {
+    const auto paths = glob_files(pattern, kDataFilesMax);
+    if (!paths) return std::unexpected(paths.error());
+    if (paths->empty() && !is_folder(pattern)) return pattern;
+  }
+  return std::string();
 }
 
 Result<void> list_data(RunData& data, const std::string& hashes) {

@@ -43,6 +43,8 @@ struct RunData {
 };
 // `with_entropy`: reads up to kEntropySampleBytesMax of each split.
 Result<RunData> open_run_data(const RunConfig& config, bool with_entropy);
+// A file or glob of the config that nothing on this machine matches; empty: all are here.
+Result<std::string> missing_data(const RunConfig& config);
 // `hashes`: the folder where those of large files are remembered.
 Result<void> list_data(RunData& data, const std::string& hashes);
 

@@ -1,5 +1,10 @@
 #include "node/stage_table.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "balancer/cut.h"
@@ -7,6 +12,7 @@
 #include "engine/config/load.h"
 #include "engine/optimizer/state_layout.h"
 #include "engine/store/json_writer.h"
+#include "pipeline/source/lease_window.h"
 
 namespace swarmline {
 namespace {
@@ -24,6 +30,27 @@ std::uint64_t elements_of(const ParameterLayout& layout) {
   std::uint64_t sum = 0;
   for (const ParameterSlot& slot : layout.slots) sum += slot.elements;
   return sum;
+}
+
+// Under way at once: as many as the sources ask for, and no more than their open steps have.
+std::uint32_t microbatches_in_flight(const PipelineSection& pipeline, std::uint32_t per_step) {
+  const std::uint32_t sources = pipeline.peers.front();
+  const std::uint32_t peers = std::accumulate(pipeline.peers.begin(), pipeline.peers.end(), 0U);
+  const std::uint32_t open = per_step * (1 + pipeline.delay);
+  if (pipeline.order != OrderKind::kFree && pipeline.in_flight == 0) return open;
+  return std::min(window_for(pipeline.in_flight, peers, sources) * sources, open);
+}
+
+void add_needs(const RunConfig& config, const ModelSpec& model, StageHolding& holding) {
+  const auto kept = [&](bool recompute) {
+    return retained_bytes(model, holding.stage, config.batch.microbatch, recompute);
+  };
+  const std::uint64_t rows = holding.in_flight;
+  const bool recomputes = config.pipeline.recompute == Recompute::kAlways;
+  holding.needed_recomputing_bytes = holding.state_bytes + rows * kept(true) + kept(false);
+  holding.activation_bytes = kept(recomputes);
+  holding.needed_bytes = recomputes ? holding.needed_recomputing_bytes
+                                    : holding.state_bytes + rows * holding.activation_bytes;
 }
 
 // Of the model: a tied embedding held by two stages counts once.
@@ -45,38 +72,82 @@ Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const 
   double all_flops = 0;
   for (const StageSpec& stage : *cuts) all_flops += stage_flops(costs, stage);
 
+  const std::uint32_t in_flight =
+      microbatches_in_flight(config.pipeline, config.microbatches_per_step());
   std::vector<StageHolding> holdings;
   for (const StageSpec& stage : *cuts) {
     const ParameterLayout layout = make_layout(model, stage);
-    holdings.push_back(
-        {.stage = stage,
-         .peers = config.pipeline.peers.at(stage.stage.value),
-         .parameters = elements_of(layout),
-         .state_bytes = state_bytes(config, layout),
-         .activation_bytes = retained_bytes(model, stage, config.batch.microbatch,
-                                            config.pipeline.recompute == Recompute::kAlways),
-         .flops_share = stage_flops(costs, stage) / all_flops});
+    const std::uint32_t peers = config.pipeline.peers.at(stage.stage.value);
+    StageHolding holding{.stage = stage,
+                         .peers = peers,
+                         .parameters = elements_of(layout),
+                         .state_bytes = state_bytes(config, layout),
+                         .in_flight = (in_flight + peers - 1) / peers,
+                         .flops_share = stage_flops(costs, stage) / all_flops};
+    add_needs(config, model, holding);
+    holdings.push_back(std::move(holding));
   }
   return holdings;
 }
 
-std::string check_text(const RunConfig& config, const RunData& data,
-                       const std::vector<StageHolding>& stages) {
-  std::string out = to_toml(config);
-  out += fmt::format("\n# {}: {} steps of {} sequences x {} tokens, in {} microbatches a step\n",
-                     config.run.name, config.run.steps, config.batch.batch, config.batch.sequence,
-                     config.microbatches_per_step());
-  const double epochs = static_cast<double>(config.run.steps * config.batch.batch) /
-                        static_cast<double>(data.dataset.train_sequences());
-  out += fmt::format(
+Result<ConfigCheck> check_config(RunConfig config) {
+  auto missing = missing_data(config);
+  if (!missing) return std::unexpected(std::move(missing).error());
+  ConfigCheck check{
+      .config = std::move(config), .model = {}, .data = {}, .missing = *missing, .stages = {}};
+  if (check.missing.empty()) {
+    auto data = open_run_data(check.config, false);
+    if (!data) return std::unexpected(std::move(data).error());
+    check.model = std::move(data->model);
+    check.data = std::move(data->dataset);
+  } else {
+    auto model = resolve_model_of_config(check.config);
+    if (!model)
+      return fail(model.error().code, fmt::format("{}; [data] files: nothing matches \"{}\"",
+                                                  model.error().what, check.missing));
+    check.model = std::move(*model);
+  }
+  auto stages = stage_holdings(check.config, check.model);
+  if (!stages) return std::unexpected(std::move(stages).error());
+  check.stages = std::move(*stages);
+  return check;
+}
+
+namespace {
+
+std::string data_text(const ConfigCheck& check) {
+  if (!check.data)
+    return fmt::format(
+        "# data: not checked, since nothing on this machine matches \"{}\": neither how much there "
+        "is\n#       to train on, nor whether its tokens fit the vocabulary\n",
+        check.missing);
+  const TokenDataset& data = *check.data;
+  const double epochs = static_cast<double>(check.config.run.steps * check.config.batch.batch) /
+                        static_cast<double>(data.train_sequences());
+  return fmt::format(
       "# data: {} files, {} tokens; {} sequences to train on ({:.2f} epochs), {} held out\n",
-      with_commas(data.dataset.files()), with_commas(data.dataset.tokens()),
-      with_commas(data.dataset.train_sequences()), epochs,
-      with_commas(data.dataset.held_out_sequences()));
-  out += fmt::format("# model: {} parameters, vocabulary {}\n#\n",
-                     with_commas(model_parameters(data.model, stages)), data.model.shape.vocab);
-  out += fmt::format("# {:<6} {:<9} {:>5} {:>14} {:>12} {:>24} {:>8}\n", "stage", "layers", "peers",
-                     "parameters", "state", "activations/microbatch", "FLOPs");
+      with_commas(data.files()), with_commas(data.tokens()), with_commas(data.train_sequences()),
+      epochs, with_commas(data.held_out_sequences()));
+}
+
+std::string needs_text(const std::vector<StageHolding>& stages, Recompute recompute) {
+  const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
+  std::string out = "#\n# A peer needs about, beside what libtorch itself takes:\n";
+  for (const StageHolding& holding : stages) {
+    out += fmt::format("#   stage {:<4} {:>10} for {} of state and {} microbatches",
+                       holding.stage.stage.value, bytes(holding.needed_bytes),
+                       bytes(holding.state_bytes), holding.in_flight);
+    if (recompute == Recompute::kAuto)
+      out += fmt::format("; {} if it recomputes", bytes(holding.needed_recomputing_bytes));
+    out += "\n";
+  }
+  return out;
+}
+
+std::string stages_text(const std::vector<StageHolding>& stages, Recompute recompute) {
+  std::string out =
+      fmt::format("# {:<6} {:<9} {:>5} {:>14} {:>12} {:>24} {:>8}\n", "stage", "layers", "peers",
+                  "parameters", "state", "activations/microbatch", "FLOPs");
   for (const StageHolding& holding : stages) {
     out += fmt::format(
         "# {:<6} {:<9} {:>5} {:>14} {:>12} {:>24} {:>6.1f} %\n", holding.stage.stage.value,
@@ -85,6 +156,23 @@ std::string check_text(const RunConfig& config, const RunData& data,
         human_bytes(static_cast<double>(holding.state_bytes)),
         human_bytes(static_cast<double>(holding.activation_bytes)), 100 * holding.flops_share);
   }
+  out += needs_text(stages, recompute);
+  return out;
+}
+
+}  // namespace
+
+std::string check_text(const ConfigCheck& check) {
+  const RunConfig& config = check.config;
+  std::string out = to_toml(config);
+  out += fmt::format("\n# {}: {} steps of {} sequences x {} tokens, in {} microbatches a step\n",
+                     config.run.name, config.run.steps, config.batch.batch, config.batch.sequence,
+                     config.microbatches_per_step());
+  out += data_text(check);
+  out += fmt::format("# model: {} parameters, vocabulary {}\n#\n",
+                     with_commas(model_parameters(check.model, check.stages)),
+                     check.model.shape.vocab);
+  out += stages_text(check.stages, config.pipeline.recompute);
   if (config.codec.error_feedback || config.codec.averaging == "topk")
     out +=
         "#\n# What averaging's codec loses is kept by each peer for the next step and dies with "
@@ -93,20 +181,26 @@ std::string check_text(const RunConfig& config, const RunData& data,
   return out;
 }
 
-std::string check_json(const RunConfig& config, const RunData& data,
-                       const std::vector<StageHolding>& stages) {
+std::string check_json(const ConfigCheck& check) {
+  const auto of_data = [&](auto count) {
+    return check.data ? std::optional<std::uint64_t>(count(*check.data)) : std::nullopt;
+  };
   JsonWriter json(2);
   json.begin_object()
       .member("format", kCheckFormat)
-      .member("run", config.run.name)
-      .member("config_toml", to_toml(config))
-      .member("vocab", data.model.shape.vocab)
-      .member("parameters", model_parameters(data.model, stages))
-      .member("tokens", data.dataset.tokens())
-      .member("train_sequences", data.dataset.train_sequences())
-      .member("held_out_sequences", data.dataset.held_out_sequences());
+      .member("run", check.config.run.name)
+      .member("config_toml", to_toml(check.config))
+      .member("vocab", check.model.shape.vocab)
+      .member("parameters", model_parameters(check.model, check.stages))
+      .member("data_missing",
+              check.data ? std::nullopt : std::optional<std::string_view>(check.missing))
+      .member("tokens", of_data([](const TokenDataset& data) { return data.tokens(); }))
+      .member("train_sequences",
+              of_data([](const TokenDataset& data) { return data.train_sequences(); }))
+      .member("held_out_sequences",
+              of_data([](const TokenDataset& data) { return data.held_out_sequences(); }));
   json.key("stages").begin_array();
-  for (const StageHolding& holding : stages) {
+  for (const StageHolding& holding : check.stages) {
     json.begin_object()
         .member("stage", holding.stage.stage.value)
         .member("first_layer", holding.stage.first_layer)
@@ -115,6 +209,9 @@ std::string check_json(const RunConfig& config, const RunData& data,
         .member("parameters", holding.parameters)
         .member("state_bytes", holding.state_bytes)
         .member("activation_bytes_per_microbatch", holding.activation_bytes)
+        .member("microbatches_in_flight", holding.in_flight)
+        .member("needed_bytes", holding.needed_bytes)
+        .member("needed_recomputing_bytes", holding.needed_recomputing_bytes)
         .member("flops_share", holding.flops_share)
         .end_object();
   }

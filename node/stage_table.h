@@ -1,7 +1,8 @@
-// What each stage of a run will hold, before it starts. Pure.
+// What each stage of a run will hold, before it starts. Pure, but for check_config().
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,27 @@ struct StageHolding {
   std::uint64_t parameters = 0;        // elements, gaps not counted
   std::uint64_t state_bytes = 0;       // a peer: parameters, gradients, optimizer moments
   std::uint64_t activation_bytes = 0;  // a microbatch, until its backward
-  double flops_share = 0;              // 0..1
+  std::uint32_t in_flight = 0;         // microbatches: a peer's even share of all under way
+  // Of a peer with that share: state, what its microbatches keep, and where it recomputes what the
+  // backward of one needs. What libtorch takes itself is not counted.
+  std::uint64_t needed_bytes = 0;
+  std::uint64_t needed_recomputing_bytes = 0;  // the same, if it recomputes
+  double flops_share = 0;                      // 0..1
 };
 
 Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const ModelSpec& model);
 
-std::string check_text(const RunConfig& config, const RunData& data,
-                       const std::vector<StageHolding>& stages);
-std::string check_json(const RunConfig& config, const RunData& data,
-                       const std::vector<StageHolding>& stages);
+// What `swarmline config check` found.
+struct ConfigCheck {
+  RunConfig config;
+  ModelSpec model;
+  std::optional<TokenDataset> data;  // empty: not on this machine, and `missing` is what is not
+  std::string missing;
+  std::vector<StageHolding> stages;
+};
+// Reads the data where it is; where it is not, all else is checked. kUserMistake, kIo.
+Result<ConfigCheck> check_config(RunConfig config);
+std::string check_text(const ConfigCheck& check);
+std::string check_json(const ConfigCheck& check);
 
 }  // namespace swarmline

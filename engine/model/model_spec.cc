@@ -197,6 +197,8 @@ class LayoutBuilder {
   ParameterLayout& layout_;
 };
 
+constexpr std::uint32_t kBytesAndEnd = 257;  // end of document
+
 }  // namespace
 
 Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab) {
@@ -221,6 +223,15 @@ Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_voca
   SWARMLINE_TRY(check_boundary(shape));
   SWARMLINE_TRY(check_compute(shape));
   return spec;
+}
+
+Result<ModelSpec> resolve_model_of_config(const RunConfig& config) {
+  if (config.model.vocab == 0 && config.data.kind != DataKind::kBytes)
+    return fail(
+        ErrorCode::kUserMistake,
+        "model.vocab: found 0, expected the data's number of tokens: without the data it is "
+        "not known");
+  return resolve_model(config, kBytesAndEnd);
 }
 
 StageSpec whole_model(const ModelSpec& spec, std::span<const StageSpec> cut) {

@@ -30,6 +30,8 @@ struct ModelSpec {
 // kUserMistake with the key in the sentence, e.g. d_model not divisible by heads, layers not
 // divisible by share_layers.
 Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab);
+// Where the data is not at hand: bytes have 257 tokens, and of other data the config has to say it.
+Result<ModelSpec> resolve_model_of_config(const RunConfig& config);
 
 // Layers [first_layer, last_layer) of the model; stage 0 embeds, the last stage has the final norm,
 // the head and the loss.

@@ -186,6 +186,31 @@ TEST(Program, ConfigCheckIsGolden) {
   expect_golden("cli/config_check.json", json.out);
 }
 
+TEST(Program, ConfigCheckNeedsNoData) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran whole = folder.run({"config", "check", "run.toml"});
+  const Ran text = folder.run({"config", "check", "run.toml", "--set", "data.files=[\"none/*\"]"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(
+      has(text.out, "# data: not checked, since nothing on this machine matches \"none/*\""))
+      << text.out;
+  const std::string stages = whole.out.substr(whole.out.find("# model: "));
+  EXPECT_TRUE(has(text.out, stages)) << "what stages hold is the same\n" << text.out;
+  const Ran json =
+      folder.run({"config", "check", "run.toml", "--json", "--set", "data.files=[\"none/*\"]"});
+  EXPECT_TRUE(has(json.out, "\"data_missing\": \"none/*\"")) << json.out;
+  EXPECT_TRUE(has(json.out, "\"tokens\": null")) << json.out;
+
+  const Ran tokens = folder.run({"config", "check", "run.toml", "--set", "data.kind=\"tokens\"",
+                                 "--set", "data.files=[\"none/*\"]"});
+  EXPECT_EQ(tokens.exit_code, 2) << tokens.out;
+  EXPECT_TRUE(has(tokens.err, "model.vocab: found 0")) << tokens.err;
+  const Ran folder_named =
+      folder.run({"config", "check", "run.toml", "--set", "data.files=[\".\"]"});
+  EXPECT_EQ(folder_named.exit_code, 2) << "a mistake that needs no data to be seen";
+}
+
 TEST(Program, ConfigCheckSaysWhatErrorFeedbackGivesUp) {
   const ScratchFolder folder;
   folder.write_small_run();

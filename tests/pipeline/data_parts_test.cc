@@ -276,7 +276,7 @@ TEST_F(DataFetchTest, OfHundredsOfHoldersAFewHundredPiecesAreAskedForAtOnce) {
   file.bytes = file.used = kMany * kDataPieceBytes;
   DataFetch fetch(bench_.context(), &folder_, std::make_shared<const DataPieces>(manifest),
                   [this] { ++here_; });
-  folder_.holds_keeps = true;
+  folder_.holds_finds = folder_.holds_keeps = true;
   DataFetch::Pieces all;
   for (std::uint32_t piece = 0; piece < kMany; ++piece) all.push_back(piece);
   fetch.need({all}, {});
@@ -295,6 +295,10 @@ TEST_F(DataFetchTest, OfHundredsOfHoldersAFewHundredPiecesAreAskedForAtOnce) {
     member->set_address("sim:" + std::to_string(100 + number));
   }
   fetch.on_holders(holders);
+  for (std::size_t i = 0; i < folder_.finds.size(); ++i) {
+    const auto find = folder_.finds[i];
+    find();
+  }
   // Each holder in its turn is asked for the next piece; what was not asked for is refused.
   const auto takes = [&](std::uint32_t from, std::uint32_t number) {
     wire::Piece piece;
@@ -478,27 +482,6 @@ TEST_F(HeldLeases, GoWithTheirPhase) {
   const auto after = bench_.told<wire::WantLeases>(MessageKind::kWantLeases);
   ASSERT_EQ(after.size(), 1U);
   EXPECT_EQ(after[0].total(), before + 1) << "another one is wanted in its place";
-}
-
-// ---- Whom to ask --------------------------------------------------------------------------------
-
-TEST(PieceAsks, WhatOneSendsWronglyOthersAreAskedFor) {
-  const Seat liar{PeerId{1}, StageId{0}, Incarnation{1}},
-      other{PeerId{2}, StageId{0}, Incarnation{1}};
-  PieceAsks asks(3);
-  asks.want(0);
-  asks.add_holder(liar);
-  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{liar, 0}}));
-  ASSERT_TRUE(asks.takes(liar, 0));
-  asks.add_holder(other);
-  asks.wrong(liar, 0);
-  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{other, 0}}));
-  asks.want(1);
-  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{liar, 1}})) << "it may have that one";
-  asks.here(other, 0);
-  EXPECT_FALSE(asks.is_refused(liar));
-  for (const std::uint32_t piece : {1U, 2U}) asks.wrong(liar, piece);
-  EXPECT_TRUE(asks.is_refused(liar));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/stage/common/piece_asks.h"
 #include "tests/harness/mark_expected.h"
 
 namespace swarmline {
@@ -274,6 +275,27 @@ TEST(PieceFetch, ALinkOverWhichNothingWasAskedSaysNothing) {
   fetch.add_holder(holder(1));
   for (int times = 0; times < 3; ++times) fetch.on_link_lost(holder(1));
   EXPECT_EQ(fetch.asks().size(), 1U);
+}
+
+// ---- Whom to ask --------------------------------------------------------------------------------
+
+TEST(PieceAsks, WhatOneSendsWronglyOthersAreAskedFor) {
+  const Seat liar{PeerId{1}, StageId{0}, Incarnation{1}},
+      other{PeerId{2}, StageId{0}, Incarnation{1}};
+  PieceAsks asks(3);
+  asks.want(0);
+  asks.add_holder(liar);
+  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{liar, 0}}));
+  ASSERT_TRUE(asks.takes(liar, 0));
+  asks.add_holder(other);
+  asks.wrong(liar, 0);
+  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{other, 0}}));
+  asks.want(1);
+  ASSERT_EQ(asks.asks(), (std::vector<PieceAsks::Ask>{{liar, 1}})) << "it may have that one";
+  asks.here(other, 0);
+  EXPECT_FALSE(asks.is_refused(liar));
+  for (const std::uint32_t piece : {1U, 2U}) asks.wrong(liar, piece);
+  EXPECT_TRUE(asks.is_refused(liar));
 }
 
 }  // namespace

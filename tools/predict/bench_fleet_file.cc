@@ -179,15 +179,6 @@ class Reader {
   bool format_seen_ = false;
 };
 
-Result<ModelSpec> model_of(const RunConfig& config, const std::string& path) {
-  constexpr std::uint32_t kByteVocab = 257;
-  if (config.model.vocab == 0 && config.data.kind != DataKind::kBytes)
-    return fail(
-        ErrorCode::kUserMistake,
-        fmt::format("{}: model.vocab: found 0, expected the data's number of tokens", path));
-  return resolve_model(config, kByteVocab);
-}
-
 FleetClass class_of(const std::string& name, const Written& written, const Written& defaults,
                     const FleetQuestion& question) {
   const auto or_default = [&](double Written::* field) {
@@ -271,8 +262,8 @@ Result<FleetQuestion> load_fleet_question(const std::string& path, const std::st
   auto config = load_run_config(run);
   if (!config) return std::unexpected(std::move(config).error());
   question.config = std::move(*config);
-  auto model = model_of(question.config, run);
-  if (!model) return std::unexpected(std::move(model).error());
+  auto model = resolve_model_of_config(question.config);
+  if (!model) return fail(model.error().code, fmt::format("{}: {}", run, model.error().what));
   question.model = std::move(*model);
 
   if (status_path.empty() == file->classes.empty())
