@@ -299,7 +299,7 @@ TEST_F(DataFetchTest, OfHundredsOfHoldersAFewHundredPiecesAreAskedForAtOnce) {
     const auto find = folder_.finds[i];
     find();
   }
-  // Each holder in its turn is asked for the next piece; what was not asked for is refused.
+  // A holder is asked for PieceAsks::kWindow; what was not asked for is refused.
   const auto takes = [&](std::uint32_t from, std::uint32_t number) {
     wire::Piece piece;
     piece.mutable_blob()->set_data(true);
@@ -310,12 +310,12 @@ TEST_F(DataFetchTest, OfHundredsOfHoldersAFewHundredPiecesAreAskedForAtOnce) {
     return taken;
   };
   for (std::uint32_t number = 0; number < kMany; ++number)
-    EXPECT_EQ(takes(number, number), number < DataFetch::kAskedMax) << number;
+    EXPECT_EQ(takes(number / PieceAsks::kWindow, number), number < DataFetch::kAskedMax) << number;
   EXPECT_EQ(folder_.keeps.size(), DataFetch::kAskedMax);
   folder_.keeps.at(0)();
   // One is judged, and another is asked for: of the next holder that has room.
-  EXPECT_TRUE(takes(1, DataFetch::kAskedMax));
-  EXPECT_FALSE(takes(2, DataFetch::kAskedMax + 1));
+  EXPECT_TRUE(takes(DataFetch::kAskedMax / PieceAsks::kWindow, DataFetch::kAskedMax));
+  EXPECT_FALSE(takes(DataFetch::kAskedMax / PieceAsks::kWindow, DataFetch::kAskedMax + 1));
 }
 
 TEST_F(DataFetchTest, WhatIsAheadIsBegunWhenNothingElseIsMissing) {
