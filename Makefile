@@ -1,7 +1,7 @@
 # The front door: every target installs what is missing, builds what it needs, and runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap quickstart test sim bench fault-matrix chaos-long compare compare-env gpu-pack gpu-check fmt tidy clean
+.PHONY: help bootstrap quickstart test sim bench fault-matrix chaos-long compare compare-env gpu-pack gpu-check package fmt tidy clean
 JOBS ?= $(shell nproc)
 
 help:  ## show this
@@ -68,6 +68,9 @@ gpu-pack: bootstrap  ## pack what a bare machine with a GPU needs for gpu-check:
 
 gpu-check:  ## run all that needs a GPU, from build/gpu-pack.tar.xz; prints one table
 	@python3 scripts/gpu-check $(ARGS)
+
+package:  ## make the wheel, the tarball and the container image: build/package; ARGS="wheel check" picks
+	@JOBS=$(JOBS) scripts/package $(ARGS)
 
 fmt:  ## format the sources
 	@python3 tests/tidy/format.py --fix .

@@ -50,6 +50,8 @@ struct PlanPeer {
   // For how long it has been under fail_slow_share of its stage mates; a retired peer keeps its
   // figure until somebody has measured it anew, and is not seated before.
   double slow_seconds = 0;
+  // Its machine may be taken soon: no stage's state is safe with such peers alone.
+  bool at_risk = false;
 };
 
 struct PlanSnapshot {

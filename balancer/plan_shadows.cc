@@ -27,8 +27,12 @@ class ShadowPlanner {
         slowest_(board.slowest()),
         hosted_(board.peers()),
         counts_(board.stages()),
+        safe_(board.stages(), 0),
         load_(board.stages(), 0),
-        changed_(board.peers(), false) {}
+        changed_(board.peers(), false) {
+    for (std::size_t p = 0; p < board.peers(); ++p)
+      if (board.seat(p) != kNowhere && !board.peer(p).at_risk) ++safe_[board.seat(p)];
+  }
 
   std::vector<ShadowChange> plan() {
     count_present_shadows();
@@ -61,8 +65,14 @@ class ShadowPlanner {
 
   bool is_auto() const { return !options_.shadows_per_stage; }
   std::uint32_t wanted(std::size_t stage) const {
-    if (!is_auto()) return *options_.shadows_per_stage;
+    const std::uint32_t least = hangs_by_a_thread(stage) ? 1 : 0;
+    if (!is_auto()) return std::max(least, *options_.shadows_per_stage);
     return board_.serving(stage) <= kFewReplicas ? 2 : 1;
+  }
+  // All who serve it may be taken soon: a shadow is worth what it costs, even where none was asked
+  // for.
+  bool hangs_by_a_thread(std::size_t stage) const {
+    return board_.serving(stage) > 0 && safe_[stage] == 0;
   }
   // A shadow's load counts where its host serves a slowest stage.
   bool is_critical(std::size_t p) const {
@@ -73,7 +83,7 @@ class ShadowPlanner {
     std::vector<std::size_t> order(board_.stages());
     std::iota(order.begin(), order.end(), 0U);
     std::ranges::sort(order, {}, [&](std::size_t s) {
-      return std::tuple(board_.serving(s), board_.throughput(s), s);
+      return std::tuple(safe_[s], board_.serving(s), board_.throughput(s), s);
     });
     return order;
   }
@@ -147,6 +157,7 @@ class ShadowPlanner {
       const bool too_many = counts.spare > wanted(shadow.stage) + kSpareShadows;
       return too_many ? "the stage has enough shadows" : nullptr;
     }
+    if (hangs_by_a_thread(shadow.stage)) return nullptr;
     const bool last = shadow.ready && counts.spare_ready == 0 && counts.critical == 1;
     if (last && board_.serving(shadow.stage) <= kTooFewToDrop) {
       SWARMLINE_MARK("balancer.last_shadow_kept");
@@ -170,7 +181,8 @@ class ShadowPlanner {
       }
     }
     if (best == kNowhere) return;
-    if (is_auto() && best_room < slowest_ * (1 - options_.shadow_loss_max)) {
+    if (is_auto() && !hangs_by_a_thread(stage) &&
+        best_room < slowest_ * (1 - options_.shadow_loss_max)) {
       SWARMLINE_MARK("balancer.shadow_costs_too_much");
       return;
     }
@@ -195,7 +207,8 @@ class ShadowPlanner {
   bool can_host(std::size_t p, std::size_t stage) const {
     const std::size_t seat = board_.seat(p);
     if (board_.is_barred(p, stage)) return false;
-    if (changed_[p] || seat == stage || (is_auto() && is_critical(p))) return false;
+    if (changed_[p] || seat == stage || board_.peer(p).at_risk) return false;
+    if (is_auto() && is_critical(p) && !hangs_by_a_thread(stage)) return false;
     if (board_.peer(p).arriving || (board_.is_moved(p) && !board_.is_retired(p))) return false;
     // Its stage's only peer has no time to download.
     if (seat != kNowhere && board_.present(seat) == 1) return false;
@@ -209,6 +222,7 @@ class ShadowPlanner {
   const double slowest_;
   std::vector<std::vector<Hosted>> hosted_;  // by peer
   std::vector<Counts> counts_;               // by stage
+  std::vector<std::uint32_t> safe_;          // by stage: who serve it and are not at risk
   std::vector<double> load_;                 // of shadows on a stage's throughput
   std::vector<bool> changed_;                // by peer: one change a round
   std::vector<ShadowChange> changes_;

@@ -4,8 +4,9 @@
 
 namespace swarmline {
 
+// For people, who count steps from 1 on: phase.step 11 is "step 12", which makes version 12.
 std::string to_string(const Phase& phase) {
-  return phase.kind == PhaseKind::kTrain ? fmt::format("step {}", phase.step)
+  return phase.kind == PhaseKind::kTrain ? fmt::format("step {}", phase.step + 1)
                                          : fmt::format("eval of version {}", phase.step);
 }
 

@@ -83,7 +83,8 @@ void measure(const OptimizerSection& options, const char* op, std::size_t elemen
   const DeviceBytes gradients(elements * sizeof(float)), parameters(elements * sizeof(float));
   must(cudaMemcpy(gradients.as<float>(), host_gradients.data(), host_gradients.size(),
                   cudaMemcpyHostToDevice));
-  const DeviceBytes m(state.bytes), v(state.bytes), chunks(work.chunks), tensors(work.tensors);
+  const DeviceBytes m(state.first_bytes), v(state.second_bytes), chunks(work.chunks),
+      tensors(work.tensors);
   const DeviceBytes sums(2 * sizeof(double) * work.chunks.size());
   const DeviceBytes rates(sizeof(float) * work.tensors.size());
   const cuda::OptimizerPlan plan{

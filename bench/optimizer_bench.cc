@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "base/rng.h"
 #include "bench/copy_rate.h"
 #include "engine/optimizer/flat_optimizer.h"
+#include "engine/optimizer/muon.h"
 
 namespace swarmline {
 namespace {
@@ -185,6 +187,34 @@ void run_sum_of_squares(benchmark::State& state) {
   report(state, double{kElements} * sizeof(float));
 }
 
+// Five iterations on a matrix. `flops`: of the products alone, counted whole; the two that are
+// symmetric are computed by half.
+void run_orthogonalize(benchmark::State& state) {
+  const MatrixShape shape{static_cast<std::size_t>(state.range(0)),
+                          static_cast<std::size_t>(state.range(1))};
+  constexpr std::uint32_t kIterations = 5;
+  const Buffer drawn = numbers(4);
+  const float* const values = drawn.as<float>().data();
+  std::vector<float> matrix(values, values + shape.elements());
+  std::vector<float> scratch(muon_scratch_elements(shape.rows, shape.columns));
+  orthogonalize(matrix.data(), shape, kIterations, scratch.data());
+  // All singular values are near 1: so is the mean square, times the longer side.
+  double squares = 0;
+  for (const float value : matrix) squares += double{value} * value;
+  const auto shorter = static_cast<double>(std::min(shape.rows, shape.columns));
+  if (squares < 0.5 * shorter || squares > 1.4 * shorter)
+    return state.SkipWithError("the result is not near an orthogonal matrix");
+  for (auto _ : state) {
+    std::copy_n(values, shape.elements(), matrix.begin());
+    orthogonalize(matrix.data(), shape, kIterations, scratch.data());
+    benchmark::ClobberMemory();
+  }
+  const double flops = kIterations * (4 * shorter * static_cast<double>(shape.elements()) +
+                                      2 * std::pow(shorter, 3));
+  state.counters["flops"] =
+      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
 // Reads and writes of one parameter. fp32: AdamW g m v p / m v p; LAMB besides m v p / p in its
 // second pass. 8bit: AdamW the same with moments of 1 1/64 bytes; LAMB g m v p, then all of
 // AdamW's.
@@ -196,6 +226,11 @@ BENCHMARK_CAPTURE(run_step, adamw_8bit, OptimizerKind::kAdamW, MomentsKind::k8Bi
 BENCHMARK_CAPTURE(run_step, lamb, OptimizerKind::kLamb, MomentsKind::kF32, 40)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(run_step, lamb_8bit, OptimizerKind::kLamb, MomentsKind::k8Bit, 20 + 6 * kCoded)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(run_orthogonalize)
+    ->Args({768, 768})
+    ->Args({768, 3072})
+    ->Args({3072, 768})
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(run_sum_of_squares)->Unit(benchmark::kMillisecond);
 

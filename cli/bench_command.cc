@@ -163,31 +163,40 @@ void add_codec_command(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<CodecFlags>();
   CLI::App* command =
       bench.add_subcommand("codec", "Every codec's speed and error on this machine, on one core");
-  command->add_option("--codecs", flags->codecs, "Which; default all")
+  command->add_option("--codecs", flags->codecs, "Codecs to measure; default all")
       ->delimiter(',')
       ->type_name("NAME,...");
-  command->add_option("--dtypes", flags->dtypes, "From and to what; default fp32,bf16,fp16")
+  command
+      ->add_option("--dtypes", flags->dtypes,
+                   "Types to encode from and decode to; default fp32,bf16,fp16")
       ->delimiter(',')
       ->type_name("NAME,...");
-  command->add_option("--blocks", flags->blocks, "Of lin8 and dyn8; default 64,256,4096")
+  command
+      ->add_option("--blocks", flags->blocks, "Block sizes of lin8 and dyn8; default 64,256,4096")
       ->delimiter(',')
       ->type_name("N,...");
   command->add_option("--scales", flags->scales, "fp32 or bf16")->capture_default_str();
-  command->add_option("--mib", flags->mib, "Tensor to time, far larger than the caches")
+  command
+      ->add_option("--mib", flags->mib,
+                   "Size of the timed tensor in MiB, far larger than the caches")
       ->check(CLI::Range(std::uint64_t{1}, kBenchMibMax))
       ->capture_default_str();
-  command->add_option("--rounds", flags->rounds, "Of which the best counts")
+  command->add_option("--rounds", flags->rounds, "Number of rounds, of which the best counts")
       ->check(CLI::Range(1, kRoundsMax))
       ->capture_default_str();
   command
-      ->add_option("--tensors", flags->tensors,
-                   "To measure errors on: normal, heavy-tailed, outlier-channels, massive-tokens, "
-                   "gradients, .safetensors files; default all and captured ones")
+      ->add_option(
+          "--tensors", flags->tensors,
+          "Tensors to measure errors on: normal, heavy-tailed, outlier-channels, massive-tokens, "
+          "gradients, .safetensors files; default all and captured ones")
       ->delimiter(',')
       ->type_name("NAME|FILE,...");
-  command->add_option("--json", flags->json, "Results for programs (docs/formats/bench.md)")
+  command
+      ->add_option("--json", flags->json,
+                   "Write the results to this file as JSON (docs/formats/bench.md)")
       ->type_name("FILE");
-  command->add_option("--csv", flags->csv, "The same as a table")->type_name("FILE");
+  command->add_option("--csv", flags->csv, "Write the results to this file as CSV")
+      ->type_name("FILE");
   command->footer(
       "How to choose: docs/codecs.md.\n"
       "Examples:\n"

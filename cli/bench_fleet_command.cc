@@ -38,8 +38,9 @@ void add_bench_fleet_command(CLI::App& bench, int& exit_code) {
       ->required()
       ->type_name("FLEET.toml");
   command
-      ->add_option("--status", flags->status,
-                   "The peers of a run under way instead: what \"swarmline status --json\" printed")
+      ->add_option(
+          "--status", flags->status,
+          "Take the peers from a running run instead: what \"swarmline status --json\" printed")
       ->type_name("FILE");
   command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/bench.md)");
   command->footer(

@@ -193,62 +193,71 @@ void add_size_flags(CLI::App& command, RatioFlags& flags) {
   add_list(command, "--hidden", flags.hidden, "Hidden sizes; default 768,1024,2048,4096,12288",
            "N,...")
       ->check(CLI::Range(1U, kHiddenMax));
-  add_list(command, "--layers-per-stage", flags.layers, "e.g. 1,3,16; default 1", "N,...")
+  add_list(command, "--layers-per-stage", flags.layers,
+           "Numbers of layers in a stage, e.g. 1,3,16; default 1", "N,...")
       ->check(CLI::Range(1U, kLayersMax));
-  add_list(command, "--seq", flags.sequences, "Tokens of a sequence, e.g. 512,2048; default 512",
+  add_list(command, "--seq", flags.sequences, "Tokens per sequence, e.g. 512,2048; default 512",
            "N,...")
       ->check(CLI::Range(1U, kSequenceMax));
-  add_list(command, "--codec", flags.codecs, "How activations and gradients travel; default fp16",
+  add_list(command, "--codec", flags.codecs, "Codecs of activations and gradients; default fp16",
            "NAME,...");
-  command.add_option("--microbatch", flags.microbatch, "Sequences; default 1")
+  command.add_option("--microbatch", flags.microbatch, "Sequences per microbatch; default 1")
       ->check(CLI::Range(1U, kMicrobatchMax))
       ->type_name("N");
 }
 
 void add_link_flags(CLI::App& command, RatioFlags& flags) {
   add_list(command, "--bandwidth", flags.bandwidths,
-           "Each way, in bits per second; default 100M,200M,500M,1G", "RATE,...");
-  add_list(command, "--rtt", flags.rtts_ms, "Round trips in ms; default 0,10,50,100,200", "MS,...")
+           "Bandwidths each way in bits per second; default 100M,200M,500M,1G", "RATE,...");
+  add_list(command, "--rtt", flags.rtts_ms, "Round-trip times in ms; default 0,10,50,100,200",
+           "MS,...")
       ->check(CLI::Range(0.0, kRttMsMax));
-  command.add_option("--stages", flags.stages, "Of the chain; default 4")
+  command.add_option("--stages", flags.stages, "Number of stages in the chain; default 4")
       ->check(CLI::Range(2U, kChainStagesMax))
       ->type_name("N");
   command
-      .add_option("--in-flight", flags.in_flight, "Microbatches; default as the engine, 2 a stage")
+      .add_option("--in-flight", flags.in_flight,
+                  "Microbatches in flight; default 2 per stage, as in the engine")
       ->check(CLI::Range(1U, kInFlightMax))
       ->type_name("N");
   command
-      .add_option("--microbatches", flags.microbatches,
-                  "Of a step, which fills and empties the chain; 0, the default: no end")
+      .add_option(
+          "--microbatches", flags.microbatches,
+          "Microbatches per step, which fills and empties the chain; 0, the default: no end")
       ->check(CLI::Range(0U, kMicrobatchesMax))
       ->type_name("N");
 }
 
 void add_measuring_flags(CLI::App& command, RatioFlags& flags) {
   command.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
-  command.add_option("--threads", flags.threads, "That compute; default all cores")
+  command.add_option("--threads", flags.threads, "Number of compute threads; default all cores")
       ->check(CLI::Range(1, kThreadsMax))
       ->type_name("N");
-  command.add_option("--rounds", flags.rounds, "Of which the median counts")
+  command.add_option("--rounds", flags.rounds, "Number of rounds, of which the median counts")
       ->check(CLI::Range(1, kRoundsMax))
       ->capture_default_str();
   command
       .add_option("--seconds", flags.seconds,
-                  "For measuring stages; what would take longer is modelled")
+                  "Time limit for measuring stages; what would take longer is modelled")
       ->check(CLI::Range(0.0, kSecondsMax))
       ->capture_default_str();
   command
       .add_option("--emulate-forward-ms", flags.emulate_forward_ms,
-                  "Another device: a forward takes at least so long, as with a peer's flag")
+                  "Emulate another device, on which a forward pass takes at least this long")
       ->check(CLI::Range(0.0, kEmulateMsMax))
       ->type_name("MS");
-  command.add_option("--emulate-backward-ms", flags.emulate_backward_ms, "The same of a backward")
+  command
+      .add_option("--emulate-backward-ms", flags.emulate_backward_ms,
+                  "The same for a backward pass")
       ->check(CLI::Range(0.0, kEmulateMsMax))
       ->type_name("MS");
-  command.add_option("--json", flags.json, "Results for programs (docs/formats/bench.md)")
+  command
+      .add_option("--json", flags.json,
+                  "Write the results to this file as JSON (docs/formats/bench.md)")
       ->type_name("FILE");
-  command.add_option("--csv", flags.csv, "The same as a table")->type_name("FILE");
-  command.add_option("--svg", flags.svg, "The plot")->type_name("FILE");
+  command.add_option("--csv", flags.csv, "Write the results to this file as CSV")
+      ->type_name("FILE");
+  command.add_option("--svg", flags.svg, "Write the plot to this file")->type_name("FILE");
 }
 
 }  // namespace
@@ -258,7 +267,7 @@ void add_bench_ratio_command(CLI::App& bench, int& exit_code) {
   CLI::App* command = bench.add_subcommand(
       "ratio", "Compute against communication by hidden size: what a link lets this device do");
   command
-      ->add_option("config", flags->config, "A run's TOML file: its sizes instead of the defaults")
+      ->add_option("config", flags->config, "The run's TOML file, whose sizes replace the defaults")
       ->type_name("CONFIG");
   add_size_flags(*command, *flags);
   add_link_flags(*command, *flags);

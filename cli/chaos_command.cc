@@ -45,6 +45,8 @@ Result<Address> free_address() {
 Result<int> run_command(const ChaosFlags& flags) {
   auto config = load_config(flags.config);
   if (!config) return std::unexpected(std::move(config).error());
+  // Not the run that `launch` of the same config has left, or goes on with.
+  if (flags.config.name.empty()) config->run.name += "-chaos";
   auto plan = load_chaos_plan(flags.plan);
   if (!plan) return std::unexpected(std::move(plan).error());
   SWARMLINE_TRY(check_chaos_plan(*plan, *config, flags.plan));
@@ -100,22 +102,27 @@ void add_chaos_command(CLI::App& app, int& exit_code) {
       "chaos",
       "Inject faults into a real run and check that the result still matches the reference");
   add_config_flags(*command, flags->config);
-  command->add_option("--plan", flags->plan, "What happens, and when (docs/formats/chaos.md)")
+  command->add_option("--plan", flags->plan, "Faults to inject, and when (docs/formats/chaos.md)")
       ->required()
       ->type_name("PLAN.toml");
   command->add_option("--peer-config", flags->peer_config, "[peer] keys for every peer")
       ->type_name("PEER.TOML");
-  command->add_option("--against", flags->against, "Instead of a reference run of its own")
+  command
+      ->add_option("--against", flags->against,
+                   "Compare with this run or checkpoint instead of a new reference run")
       ->type_name("RUN");
-  command->add_option("--patience", flags->patience, "Seconds without a commit: it is stuck")
+  command
+      ->add_option("--patience", flags->patience,
+                   "Seconds without a commit after which the run counts as stuck")
       ->check(CLI::Range(1.0, 1e6))
       ->type_name("S");
   command->add_flag("--fresh", flags->fresh, "Move an older run of this name aside to NAME.1");
-  command->add_flag("--no-reference", flags->no_reference, "Compare with nothing");
-  command->add_flag("--json", flags->json, "For programs");
+  command->add_flag("--no-reference", flags->no_reference, "Compare the result with nothing");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/chaos.md)");
   command->footer(
       "Starts the run's coordinator and peers on this machine. Exit code 0 when the run finished,\n"
       "everything planned was done and the parameters are the reference's; 1 when not.\n"
+      "The run folder is NAME-chaos, unless --name says otherwise.\n"
       "Example:\n"
       "  swarmline chaos configs/tiny.toml --set model.dtype=fp64 --plan configs/chaos/tiny.toml");
   command->callback([flags, &exit_code] {

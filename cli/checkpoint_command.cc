@@ -1,21 +1,32 @@
 #include <cstdio>
 
+#include <fmt/format.h>
+
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
+#include "console/text.h"
 #include "engine/checkpoint/checkpoint_diff.h"
+#include "engine/runtime/asio_runtime.h"
+#include "node/admin_client.h"
+#include "node/run_folder.h"
+#include "node/run_retention.h"
+#include "tools/checkpoints/checkpoint_list.h"
 
 namespace swarmline {
+namespace {
 
-void add_checkpoint_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("checkpoint", "Inspect saved models");
-  command->require_subcommand(1);
+void print(const std::string& text) {
+  std::fputs(printable_lines(text).c_str(), stdout);
+}
 
+void add_diff_command(CLI::App& group, int& exit_code) {
   struct Flags {
     std::string a, b;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* diff = command->add_subcommand(
+  CLI::App* diff = group.add_subcommand(
       "diff", "Show the largest differences between two models, tensor by tensor");
   const char* what = "A run folder, a checkpoints/step-N folder or a .safetensors file";
   diff->add_option("a", flags->a, what)->required()->type_name("A");
@@ -34,6 +45,153 @@ void add_checkpoint_command(CLI::App& app, int& exit_code) {
     std::fputs((flags->json ? to_json(*result) : to_text(*result)).c_str(), stdout);
     exit_code = result->same_tensors() ? kExitDone : kExitFailed;
   });
+}
+
+Result<std::string> list(const std::string& run, bool json) {
+  auto folder = find_run_folder(run);
+  if (!folder) return std::unexpected(std::move(folder).error());
+  const auto listed = list_run_checkpoints(folder->path());
+  if (!listed) return std::unexpected(listed.error());
+  return json ? to_json(*listed) : to_text(*listed, AsioRuntime().wall_seconds());
+}
+
+Result<std::string> ask_for_one(const std::string& run) {
+  auto target = find_run(run);
+  if (!target) return std::unexpected(std::move(target).error());
+  auto door = admin_door(*target);
+  if (!door) return std::unexpected(std::move(door).error());
+  return ask_checkpoint(door->address, std::move(door->guard), door->secret);
+}
+
+void add_now_command(CLI::App& group, int& exit_code) {
+  auto run = std::make_shared<std::string>();
+  CLI::App* command =
+      group.add_subcommand("now", "Ask a living run for a checkpoint at its next commit");
+  command
+      ->add_option("run", *run,
+                   "A run folder, a coordinator's address on this machine, or a join string; "
+                   "default: the newest under runs/")
+      ->type_name("RUN_FOLDER|HOST:PORT|swarm1...");
+  command->footer("Example: swarmline checkpoint now runs/quickstart");
+  command->callback([run, &exit_code] {
+    const auto answer = ask_for_one(*run);
+    if (answer) print(*answer + "\n");
+    exit_code = answer ? kExitDone : report_error(answer.error());
+  });
+}
+
+void add_list_command(CLI::App& group, int& exit_code) {
+  struct Flags {
+    std::string run;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = group.add_subcommand(
+      "list", "Show a run's checkpoints: step, size, age, losses, whole or damaged");
+  command->add_option("run", flags->run, "A run folder; default: the newest under runs/")
+      ->type_name("RUN_FOLDER");
+  command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/checkpoint.md)");
+  command->footer(
+      "Whole by the sizes of its files; \"swarmline checkpoint verify\" reads every byte.\n"
+      "Example: swarmline checkpoint list runs/quickstart");
+  command->callback([flags, &exit_code] {
+    const auto text = list(flags->run, flags->json);
+    if (text) print(*text);
+    exit_code = text ? kExitDone : report_error(text.error());
+  });
+}
+
+void add_verify_command(CLI::App& group, int& exit_code) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* command =
+      group.add_subcommand("verify", "Read every byte of checkpoints and compare their SHA-256");
+  command->add_option("path", *path, "A run folder, all of its checkpoints, or one step-N folder")
+      ->required()
+      ->type_name("RUN_FOLDER|CHECKPOINT");
+  command->footer(
+      "Exit code 1 when one is damaged.\nExample: swarmline checkpoint verify runs/quickstart");
+  command->callback([path, &exit_code] {
+    const auto verified = verify_checkpoints(*path);
+    if (!verified) {
+      exit_code = report_error(verified.error());
+      return;
+    }
+    exit_code = kExitDone;
+    for (const VerifiedCheckpoint& one : *verified) {
+      print(fmt::format("{}: {}\n", one.path,
+                        one.damage.empty() ? human_bytes(static_cast<double>(one.bytes)) + ", whole"
+                                           : "damaged: " + one.damage));
+      if (!one.damage.empty()) exit_code = kExitFailed;
+    }
+  });
+}
+
+struct PruneFlags {
+  std::string run;
+  std::uint32_t keep = 0;
+  std::uint64_t keep_every = 0;
+  std::uint32_t keep_best = 0;
+  bool dry_run = false;
+};
+
+Result<void> prune(const PruneFlags& flags) {
+  const auto folder = find_run_folder(flags.run);
+  if (!folder) return std::unexpected(folder.error());
+  Retention retention{.newest = flags.keep,
+                      .every_steps = flags.keep_every,
+                      .best = flags.keep_best,
+                      .held_out = {}};
+  if (flags.keep_best > 0) retention.held_out = held_out_losses(folder->log());
+  const auto pruned = prune_checkpoints(folder->checkpoints(), retention,
+                                        {.only_look = flags.dry_run, .verify = Verify::kContents});
+  if (!pruned) return std::unexpected(pruned.error());
+  for (const std::string& path : pruned->set_aside)
+    print(fmt::format("{} {}, it is damaged\n", flags.dry_run ? "would set aside" : "set aside",
+                      path));
+  for (const std::string& path : pruned->removed)
+    print(fmt::format("{} {}\n", flags.dry_run ? "would remove" : "removed", path));
+  if (pruned->removed.empty() && pruned->set_aside.empty()) print("nothing to remove\n");
+  return {};
+}
+
+void add_prune_command(CLI::App& group, int& exit_code) {
+  auto flags = std::make_shared<PruneFlags>();
+  CLI::App* command = group.add_subcommand("prune", "Remove checkpoints that are not to be kept");
+  command->add_option("run", flags->run, "A run folder")->required()->type_name("RUN_FOLDER");
+  command->add_option("--keep", flags->keep, "Number of the newest whole ones that stay")
+      ->required()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command
+      ->add_option("--keep-every", flags->keep_every,
+                   "Those of each multiple of this many steps stay, too")
+      ->type_name("STEPS");
+  command
+      ->add_option("--keep-best", flags->keep_best,
+                   "Number of those with the lowest held-out loss that stay, too")
+      ->type_name("N");
+  command->add_flag("--dry-run", flags->dry_run, "Only print what would be removed");
+  command->footer(
+      "Every byte of those that stay is read first: one that is damaged is set aside as\n"
+      "step-N.damaged, and the one before it stays in its place.\n"
+      "Example: swarmline checkpoint prune runs/quickstart --keep 2 --keep-every 1000");
+  command->callback([flags, &exit_code] {
+    const auto done = prune(*flags);
+    exit_code = done ? kExitDone : report_error(done.error());
+  });
+}
+
+}  // namespace
+
+void add_checkpoint_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "checkpoint", "List, check, prune and compare checkpoints, or ask a run for one");
+  command->require_subcommand(1);
+  add_list_command(*command, exit_code);
+  add_now_command(*command, exit_code);
+  add_verify_command(*command, exit_code);
+  add_prune_command(*command, exit_code);
+  add_diff_command(*command, exit_code);
 }
 
 }  // namespace swarmline

@@ -1,25 +1,27 @@
 #include "cli/config_flags.h"
 
-#include <cctype>
-#include <charconv>
-#include <cmath>
-#include <string_view>
+#include <cstdio>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/examples.h"
 #include "engine/config/load.h"
+#include "engine/config/raw_toml.h"
+#include "engine/store/files.h"
 
 namespace swarmline {
 namespace {
 
+constexpr const char* kListExamples = "list";
+
 enum class Form : std::uint8_t {
   kAsIs,
-  kText,   // quoted, so that no value is taken for a number
-  kBytes,  // 16G is 16 x 1024^3
-  kBits,   // 100M is 100 x 1000^2
+  kText,      // quoted, so that no value is taken for a number
+  kWithUnit,  // quoted; the key takes K, M, G and T
 };
-struct PeerKey {
+struct KeyFlag {
   const char* flag;
   const char* key;
   const char* value;
@@ -27,11 +29,11 @@ struct PeerKey {
   Form form = Form::kAsIs;
 };
 
-constexpr PeerKey kPeerKeys[] = {
+constexpr KeyFlag kPeerKeys[] = {
     {"--device", "peer.device", "cpu|cuda|cuda:N", "Compute device", Form::kText},
     {"--threads", "peer.threads", "N", "Compute threads"},
     {"--memory", "peer.memory_bytes", "BYTES", "Memory it may use, e.g. 16G; 0: measured",
-     Form::kBytes},
+     Form::kWithUnit},
     {"--listen", "peer.listen", "HOST:PORT", "Address to listen on; port 0: any free port",
      Form::kText},
     {"--advertise", "peer.advertise", "HOST:PORT", "Address that other peers dial", Form::kText},
@@ -43,13 +45,22 @@ constexpr PeerKey kPeerKeys[] = {
      "Only read data below this folder; default: that of --data, else the current folder",
      Form::kText},
     {"--fetch-data-cache", "peer.fetch_data_cache_mb", "MB",
-     "Size limit of the cache of fetched data"},
+     "Size limit of the cache of fetched data, in MiB or e.g. 4G", Form::kWithUnit},
     {"--join-patience", "peer.join_patience_seconds", "SECONDS",
      "Keep retrying for this long while no coordinator answers"},
     {"--zone", "peer.zone", "NAME", "Availability zone of this machine", Form::kText},
-    {"--price", "peer.price", "NUMBER", "Price per hour"},
+    {"--price", "peer.price", "NUMBER", "Price of this machine per hour"},
+    {"--egress-price", "peer.egress_price", "NUMBER", "Price of a gigabyte that it sends"},
     {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth, e.g. 100M; 0: measured",
-     Form::kBits},
+     Form::kWithUnit},
+    {"--notices", "peer.notices", "SOURCE",
+     "Who warns that this machine will be taken away: auto, aws, gcp, azure, command or none",
+     Form::kText},
+    {"--notice-command", "peer.notice_command", "COMMAND",
+     "Shell command that waits for that warning and exits with 0 (with --notices command)",
+     Form::kText},
+    {"--notice-url", "peer.notice_url", "http://HOST:PORT",
+     "Metadata server to ask; default: the cloud's own", Form::kText},
     {"--emulate-forward-ms", "peer.emulate.forward_ms", "MS",
      "Make each forward pass take this long (emulation)"},
     {"--emulate-backward-ms", "peer.emulate.backward_ms", "MS",
@@ -58,68 +69,95 @@ constexpr PeerKey kPeerKeys[] = {
      "Multiply those times by a random draw from [1 - J, 1 + J]"},
 };
 
-// What is no number with one of these letters is left to who checks the key.
-std::string with_unit_spelled_out(const std::string& value, double step) {
-  constexpr std::string_view kUnits = "KMGT";
-  double number = 0;
-  const char* const last = value.data() + value.size();
-  const auto [end, error] = std::from_chars(value.data(), last, number);
-  if (error != std::errc() || last - end != 1) return value;
-  const std::size_t power = kUnits.find(static_cast<char>(std::toupper(*end)));
-  if (power == kUnits.npos) return value;
-  return fmt::format("{:.0f}", number * std::pow(step, power + 1));
+constexpr KeyFlag kCoordinatorKeys[] = {
+    {"--listen", "net.listen", "HOST:PORT", "Address to listen on; port 0: any free port",
+     Form::kText},
+    {"--log-level", "log.level", "LEVEL", "debug, info, warn or error", Form::kText},
+};
+
+void add_key_flag(CLI::App& command, const KeyFlag& key, std::vector<std::string>& overrides) {
+  command
+      .add_option_function<std::string>(
+          key.flag,
+          [&overrides, &key](const std::string& value) {
+            overrides.push_back(fmt::format(
+                "{}={}", key.key, key.form == Form::kAsIs ? value : swarmline::quoted(value)));
+          },
+          key.help)
+      ->type_name(key.value);
 }
 
-std::string as_toml(const PeerKey& key, const std::string& value) {
-  switch (key.form) {
-    case Form::kText:
-      return "\"" + value + "\"";
-    case Form::kBytes:
-      return with_unit_spelled_out(value, 1024);
-    case Form::kBits:
-      return with_unit_spelled_out(value, 1000);
-    case Form::kAsIs:
-      break;
+// A mistake in a flag is told as the flag's, not as that of the key behind it.
+Error told_as_a_flag(Error error, std::span<const KeyFlag> keys) {
+  for (const KeyFlag& key : keys) {
+    const std::string where = std::string("--set: ") + key.key + ":";
+    if (!error.what.starts_with(where)) continue;
+    error.what = std::string(key.flag) + ":" + error.what.substr(where.size());
+    // How the key is written in a file is no example for a flag.
+    if (const auto example = error.what.find("; write for example"); example != error.what.npos)
+      error.what.resize(example);
+    break;
   }
-  return value;
+  return error;
 }
 
 }  // namespace
 
 void add_config_flags(CLI::App& command, ConfigFlags& flags) {
-  command.add_option("config", flags.path, "The run's TOML file")->required()->type_name("CONFIG");
+  CLI::Option* path =
+      command.add_option("config", flags.path, "The run's TOML file")->type_name("CONFIG");
+  command
+      .add_option_function<std::string>(
+          "--example",
+          [&flags](const std::string& name) {
+            if (name == kListExamples) {
+              std::fputs(list_of_examples().c_str(), stdout);
+              throw CLI::Success();
+            }
+            flags.example = name;
+          },
+          "Use a built-in run instead of a file; list: show which there are")
+      ->excludes(path)
+      ->type_name(fmt::format("{{{},{}}}", kListExamples, names_of_examples(",")));
   command.add_option("--set", flags.overrides, "Override one config key; repeatable")
       ->type_name("SECTION.KEY=VALUE")
       ->allow_extra_args(false);
   command.add_option("--name", flags.name, "Short for --set run.name=NAME")->type_name("NAME");
 }
 
+void add_coordinator_flags(CLI::App& command, ConfigFlags& flags) {
+  for (const KeyFlag& key : kCoordinatorKeys) add_key_flag(command, key, flags.overrides);
+  command.add_flag_callback(
+      "--insecure", [&flags] { flags.overrides.emplace_back("security.insecure=true"); },
+      "Links beyond this machine without authentication or encryption");
+}
+
 Result<RunConfig> load_config(const ConfigFlags& flags) {
   std::vector<std::string> overrides = flags.overrides;
-  if (!flags.name.empty()) overrides.push_back("run.name=\"" + flags.name + "\"");
-  return load_run_config(flags.path, overrides);
+  if (!flags.name.empty()) overrides.push_back("run.name=" + swarmline::quoted(flags.name));
+  if (!flags.example.empty()) return load_example(flags.example, overrides);
+  if (flags.path.empty())
+    return fail(ErrorCode::kUserMistake,
+                "found no config, expected a TOML file; name one, or take a built-in run with "
+                "--example quickstart (--example list shows all)");
+  auto config = load_run_config(flags.path, overrides);
+  if (config) return config;
+  Error error = told_as_a_flag(std::move(config).error(), kCoordinatorKeys);
+  if (!file_exists(flags.path)) error.what += "; a built-in run needs none: --example quickstart";
+  return std::unexpected(std::move(error));
 }
 
 void add_peer_flags(CLI::App& command, PeerFlags& flags) {
   command.add_option("--config", flags.path, "Machine-local keys ([peer]) as a file")
       ->type_name("PEER.TOML");
-  for (const PeerKey& key : kPeerKeys) {
-    command
-        .add_option_function<std::string>(
-            key.flag,
-            [&flags, &key](const std::string& value) {
-              flags.overrides.push_back(std::string(key.key) + "=" + as_toml(key, value));
-            },
-            key.help)
-        ->type_name(key.value);
-  }
+  for (const KeyFlag& key : kPeerKeys) add_key_flag(command, key, flags.overrides);
   command
       .add_option_function<std::string>(
           "--fetch-data",
           [&flags](const std::string& folder) {
             flags.overrides.emplace_back("peer.fetch_data=true");
             if (!folder.empty())
-              flags.overrides.push_back("peer.fetch_data_folder=\"" + folder + "\"");
+              flags.overrides.push_back("peer.fetch_data_folder=" + swarmline::quoted(folder));
           },
           "Fetch missing data from other peers and keep it in DIR; default: the user's cache")
       ->expected(0, 1)
@@ -129,22 +167,10 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
       "Join another machine by HOST:PORT, without authentication or encryption");
 }
 
-// A mistake in a flag is told as the flag's, not as that of the key behind it.
 Result<PeerConfig> load_peer(const PeerFlags& flags) {
   auto config = load_peer_config(flags.path, flags.overrides);
-  if (config) return config;
-  Error error = std::move(config).error();
-  for (const PeerKey& key : kPeerKeys) {
-    const std::string where = std::string("--set: ") + key.key + ":";
-    if (error.what.starts_with(where)) {
-      error.what = std::string(key.flag) + ":" + error.what.substr(where.size());
-      const bool has_unit = key.form == Form::kBytes || key.form == Form::kBits;
-      if (const auto example = error.what.find("; write for example");
-          has_unit && example != error.what.npos)
-        error.what = error.what.substr(0, example) + ", with or without K, M, G or T behind it";
-    }
-  }
-  return std::unexpected(std::move(error));
+  if (!config) return std::unexpected(told_as_a_flag(config.error(), kPeerKeys));
+  return config;
 }
 
 }  // namespace swarmline

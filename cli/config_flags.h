@@ -12,14 +12,18 @@
 
 namespace swarmline {
 
-// CONFIG, --set and --name.
+// CONFIG or --example, --set and --name.
 struct ConfigFlags {
   std::string path;
+  std::string example;
   std::vector<std::string> overrides;
   std::string name;
 };
 void add_config_flags(CLI::App& command, ConfigFlags& flags);
-// Relative file names in the config are relative to the working folder.
+// --listen, --insecure and --log-level, as a peer has them.
+void add_coordinator_flags(CLI::App& command, ConfigFlags& flags);
+// Relative file names in the config are relative to the working folder. kUserMistake: neither a
+// file nor an example.
 Result<RunConfig> load_config(const ConfigFlags& flags);
 
 // --config and a flag for each machine-local key; a flag wins over the file.

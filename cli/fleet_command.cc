@@ -38,18 +38,21 @@ Result<std::string> convert(const ConvertFlags& flags) {
 }  // namespace
 
 void add_fleet_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("fleet", "Convert traces of spot fleets");
+  CLI::App* command =
+      app.add_subcommand("fleet", "Files that start a fleet, and traces of past ones");
   command->require_subcommand(1);
+  add_fleet_init_command(*command, exit_code);
   auto flags = std::make_shared<ConvertFlags>();
   CLI::App* made = command->add_subcommand(
       "convert",
-      "A trace to a fleet file (docs/formats/fleet.md): lines of MILLISECONDS,add|remove,"
+      "Convert a trace to a fleet file (docs/formats/fleet.md): lines of MILLISECONDS,add|remove,"
       "NODE or of DATE, TIME, COUNT");
-  made->add_option("trace", flags->trace, "What to convert")->required()->type_name("TRACE");
+  made->add_option("trace", flags->trace, "Trace to convert")->required()->type_name("TRACE");
   made->add_option("--out", flags->out, "Output file")->required()->type_name("FLEET");
-  made->add_option("--name", flags->name, "What to call it")->required();
-  made->add_option("--source", flags->source, "Where it is from")->required();
-  made->add_option("--licence", flags->licence, "Under which it may be used")->required();
+  made->add_option("--name", flags->name, "Name of the fleet")->required();
+  made->add_option("--source", flags->source, "Where the trace is from")->required();
+  made->add_option("--licence", flags->licence, "Licence that the trace may be used under")
+      ->required();
   made->footer(
       "Example: swarmline fleet convert aws-p3.csv --out aws-p3.fleet --name aws-p3 --source "
       "\"Bamboo "

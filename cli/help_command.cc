@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_reference.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 
@@ -29,8 +30,15 @@ std::string help_of(const CLI::App& app, const std::vector<std::string>& words) 
 void add_help_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("help", "Explain a command");
   auto words = std::make_shared<std::vector<std::string>>();
-  command->add_option("command", *words, "The command, e.g. launch or bench ratio; none: all");
-  command->callback([&app, &exit_code, words] {
+  command->add_option("command", *words,
+                      "Command to explain, e.g. launch or bench ratio; default: all");
+  auto markdown = std::make_shared<bool>(false);
+  command->add_flag("--markdown", *markdown)->group("");  // what docs/commands/ is made from
+  command->callback([&app, &exit_code, words, markdown] {
+    if (*markdown) {
+      std::fputs(command_reference(app).c_str(), stdout);
+      return;
+    }
     const std::string help = help_of(app, *words);
     if (!help.empty()) {
       std::fputs(help.c_str(), stdout);

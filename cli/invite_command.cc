@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "engine/store/secret_file.h"
+#include "node/page/page_guard.h"
+#include "node/page_access.h"
 #include "node/run_access.h"
 
 namespace swarmline {
@@ -41,6 +44,14 @@ Result<RunConfig> config_of(const RunFolder& folder) {
   return run_config_from_text(*text, folder.config());
 }
 
+// Where a browser looks at the run by this invite.
+void print_page(const RunFolder& folder, const Invite& invite) {
+  auto url = read_page_url(folder);
+  if (!url || !url->starts_with("https:")) return;
+  url->resize(std::min(url->find('?'), url->size()));
+  std::printf("%s\n", with_token(*url, token_of(invite)).c_str());
+}
+
 Result<void> make(const InviteFlags& flags) {
   const auto life = seconds_of_flag("--ttl", flags.life, kLifeSecondsMax);
   if (!life) return std::unexpected(life.error());
@@ -58,6 +69,7 @@ Result<void> make(const InviteFlags& flags) {
   if (!join) return std::unexpected(join.error());
   const char* const command = invite.scope == InviteScope::kPeer ? "peer --join" : "status";
   std::printf("swarmline %s '%s'\n", command, join->c_str());
+  if (invite.scope != InviteScope::kPeer) print_page(*folder, invite);
   return {};
 }
 
@@ -141,18 +153,18 @@ void add_invite_command(CLI::App& app, int& exit_code) {
       ->type_name("N");
   command
       ->add_option("--scope", flags->scope,
-                   "peer: serves the run; observer: sees its status; admin: steers it, too")
+                   "peer: serves the run; observer: sees its status; admin: controls it, too")
       ->check(CLI::IsMember({"peer", "observer", "admin"}))
       ->capture_default_str()
       ->type_name("SCOPE");
   does(command, make);
-  CLI::App* list_all = command->add_subcommand("list", "List them, without their secrets");
+  CLI::App* list_all = command->add_subcommand("list", "List join strings, without their secrets");
   run_option(list_all);
   list_all->add_flag("--json", flags->json, "One JSON object per line");
   does(list_all, list);
   CLI::App* revoke_one =
-      command->add_subcommand("revoke", "Revoke one: nobody can join with it any more");
-  revoke_one->add_option("id", flags->id, "Its id, as \"invite list\" shows it")
+      command->add_subcommand("revoke", "Revoke a join string: nobody can join with it any more");
+  revoke_one->add_option("id", flags->id, "Id of the invite, as \"invite list\" shows it")
       ->required()
       ->type_name("ID");
   run_option(revoke_one);

@@ -132,7 +132,7 @@ Result<void> rotate(const KeysFlags& flags) {
 void add_keys_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<KeysFlags>();
   CLI::App* command =
-      app.add_subcommand("keys", "Show, make or change a run's key, and show who has come");
+      app.add_subcommand("keys", "Show, make or change a run's key, and show who has joined");
   const auto does = [&](CLI::App* of, Result<void> (*act)(const KeysFlags&)) {
     of->callback([flags, act, of, &exit_code] {
       if (!of->get_subcommands().empty()) return;  // that one has done it

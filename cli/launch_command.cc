@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <numeric>
@@ -6,19 +7,28 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/config_flags.h"
 #include "console/exit_codes.h"
+#include "console/text.h"
 #include "engine/config/load.h"
 #include "engine/net/network.h"
 #include "node/descriptors.h"
+#include "node/initial_state.h"
+#include "node/page_access.h"
 #include "node/reference_run.h"
+#include "node/spent_budget.h"
 #include "node/stage_table.h"
 #include "node/summary.h"
 #include "node/supervisor.h"
+#include "tools/language/sample.h"
 
 namespace swarmline {
 namespace {
+
+constexpr std::size_t kSampleLinesMax = 8;
+constexpr std::size_t kSampleColumns = 76;
 
 struct LaunchFlags {
   ConfigFlags config;
@@ -116,6 +126,21 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   return options;
 }
 
+// What the model says when its run has ended.
+void print_sample(const RunFolder& folder) {
+  const auto text = short_sample(folder.path());
+  if (!text) return;
+  std::printf("Its own words (swarmline generate %s):\n", shell_word(folder.path()).c_str());
+  const std::string lines = printable_lines(*text);
+  std::size_t at = 0;
+  for (std::string_view rest = lines; !rest.empty() && at < kSampleLinesMax; ++at) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest = end < rest.size() ? rest.substr(end + 1) : std::string_view();
+    std::printf("  %s\n", cut_columns(line, kSampleColumns).c_str());
+  }
+}
+
 Result<int> run_launch(const LaunchFlags& flags) {
   auto config = load_config(flags.config);
   if (!config) return std::unexpected(std::move(config).error());
@@ -131,17 +156,25 @@ Result<int> run_launch(const LaunchFlags& flags) {
                                .checkpoint_folder = flags.checkpoint_out});
   }
   // What a user can have got wrong is said before any process starts.
+  SWARMLINE_TRY(check_page_address(*config));
   SWARMLINE_TRY(enough_descriptors(*config, raise_descriptors()));
   auto data = open_run_data(*config, false);
   if (!data) return std::unexpected(std::move(data).error());
   SWARMLINE_TRY(stage_holdings(*config, data->model));
   auto options = swarm_options(flags, std::move(*config));
   if (!options) return std::unexpected(std::move(options).error());
+  if (!flags.fresh) SWARMLINE_TRY(check_budget(options->config, options->folder));
+  auto initial = find_initial_parameters(options->config, options->folder, flags.fresh);
+  if (!initial) return std::unexpected(std::move(initial).error());
   const auto start = options->folder.prepare_or_resume(options->config, flags.fresh);
   if (!start) return std::unexpected(start.error());
   std::printf("%s", describe_start(*start, options->folder, options->config).c_str());
   if (*start == RunStart::kFinished) return kExitDone;
-  return supervise(std::move(*options));
+  SWARMLINE_TRY(initial->write(options->config, options->folder));
+  const RunFolder folder = options->folder;
+  auto code = supervise(std::move(*options));
+  if (code && *code == kExitDone) print_sample(folder);
+  return code;
 }
 
 }  // namespace
@@ -183,13 +216,15 @@ void add_launch_command(CLI::App& app, int& exit_code) {
       ->type_name("FOLDER");
   command->add_option("--mutate", flags->mutate)->needs(reference)->group("");
   command->footer(
-      "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at "
-      "once.\nThe same command goes on from the newest checkpoint, whatever ended the run.\nA peer "
-      "that dies is restarted; one that keeps dying right after its start is given "
-      "up.\nExamples:\n  swarmline launch configs/quickstart.toml\n  swarmline launch "
-      "configs/quickstart.toml --name wide --set model.d_model=256\n  swarmline launch "
-      "configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n  swarmline launch "
-      "configs/quickstart.toml --reference");
+      "Ctrl-C finishes the open step, writes a checkpoint and ends; a second one leaves at once.\n"
+      "The same command resumes from the newest checkpoint, whatever ended the run.\n"
+      "A peer that dies is restarted; one that keeps dying right after its start is given up.\n"
+      "Examples:\n"
+      "  swarmline launch --example quickstart\n"
+      "  swarmline launch configs/quickstart.toml\n"
+      "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"
+      "  swarmline launch configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n"
+      "  swarmline launch configs/quickstart.toml --reference");
   command->callback([flags, &exit_code] {
     auto code = run_launch(*flags);
     exit_code = code ? *code : report_error(code.error());

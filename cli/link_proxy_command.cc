@@ -96,14 +96,19 @@ void add_link_proxy_command(CLI::App& app, int& exit_code) {
       ->type_name("HOST:PORT");
   command->add_option("--listen", flags->listen, "Address to listen on; port 0: any free port")
       ->type_name("HOST:PORT");
-  command->add_option("--both", flags->both, "Both ways, e.g. \"rate=100M delay=20ms jitter=5ms\"")
+  command
+      ->add_option("--both", flags->both,
+                   "Shape of both directions, e.g. \"rate=100M delay=20ms jitter=5ms\"")
       ->type_name("SHAPE");
-  command->add_option("--forward", flags->forward, "Towards --to, on top of --both")
+  command->add_option("--forward", flags->forward, "Shape towards --to, on top of --both")
       ->type_name("SHAPE");
-  command->add_option("--backward", flags->backward, "The way back")->type_name("SHAPE");
-  command->add_option("--control", flags->control, "A port that takes lines: set, cut, heal, ...")
+  command->add_option("--backward", flags->backward, "Shape of the way back, on top of --both")
+      ->type_name("SHAPE");
+  command
+      ->add_option("--control", flags->control,
+                   "Port that takes commands, a line each: set, cut, heal, ...")
       ->type_name("HOST:PORT");
-  command->add_option("--seed", flags->seed, "Of jitter and corruption");
+  command->add_option("--seed", flags->seed, "Random seed of jitter and corruption");
   command->footer(
       "SHAPE: rate=BITS (K, M, G a second; 0: no limit), delay=20ms, jitter=5ms, corrupt=1e-6\n"
       "(flipped bits per byte). The control port's lines: \"set forward|backward|both SHAPE\",\n"

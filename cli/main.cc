@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "cli/commands.h"
+#include "cli/model_commands.h"
 #include "console/exit_codes.h"
 
 namespace swarmline {
@@ -21,13 +22,19 @@ constexpr const char* kAbout =
 
 constexpr const char* kExamples =
     R"(Examples:
-  swarmline launch configs/quickstart.toml      a whole swarm on this machine
+  swarmline launch --example quickstart         a whole swarm on this machine
   swarmline launch run.toml --set run.steps=50  the same with one key overridden
   swarmline launch run.toml --reference         the same run in one process, without a swarm
   swarmline config check run.toml               check a config without starting the run
+  swarmline data prepare a.txt --out data/a     make tokens of texts, for runs to train on
+  swarmline memory run.toml                     what a peer of each stage takes of memory
+  swarmline doctor run.toml                     whether this machine can run it
   swarmline status runs/quickstart              how a run is doing
+  swarmline show runs/quickstart                its page in a browser, also when it is over
   swarmline stop runs/quickstart                finish the step, write a checkpoint, end
   swarmline checkpoint diff runs/a runs/b       how far two models are apart
+  swarmline generate runs/quickstart --prompt "def "   text from a saved model
+  swarmline export runs/quickstart --format hf --out DIR   for Hugging Face transformers
   swarmline bench codec                         what each codec costs on this machine
   swarmline plan swarm.json                     what the balancer would do with a swarm, and why
   swarmline simulate configs/scenarios/cloud.toml   a run on hardware you don't have
@@ -111,11 +118,18 @@ int run(int argc, char** argv) {
   add_peer_command(app, exit_code, make_tcp_network);
   add_relay_command(app, exit_code);
   add_status_command(app, exit_code);
+  add_show_command(app, exit_code);
   add_stop_command(app, exit_code);
   add_invite_command(app, exit_code);
   add_keys_command(app, exit_code);
   add_checkpoint_command(app, exit_code);
+  add_export_command(app, exit_code);
+  add_eval_command(app, exit_code);
+  add_generate_command(app, exit_code);
   add_config_command(app, exit_code);
+  add_data_command(app, exit_code);
+  add_memory_command(app, exit_code);
+  add_doctor_command(app, exit_code);
   add_link_proxy_command(app, exit_code);
   add_plot_command(app, exit_code);
   add_plan_command(app, exit_code);
@@ -125,6 +139,7 @@ int run(int argc, char** argv) {
   add_tapped_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_version_command(app, exit_code);
+  add_completion_command(app);
   add_help_command(app, exit_code);
   app.footer(kExamples);  // the commands have their own
 
@@ -146,7 +161,7 @@ int run(int argc, char** argv) {
   }
   if (app.get_subcommands().empty()) {
     std::fputs(app.help().c_str(), stderr);
-    std::fputs("\nswarmline: no command given; try \"swarmline launch configs/quickstart.toml\".\n",
+    std::fputs("\nswarmline: no command given; try \"swarmline launch --example quickstart\".\n",
                stderr);
     return kExitUserMistake;
   }

@@ -14,6 +14,7 @@
 #include "console/exit_codes.h"
 #include "engine/identity/key_file.h"
 #include "engine/model/stage_model.h"
+#include "node/leadership.h"
 #include "node/peer_node.h"
 
 namespace swarmline {
@@ -35,12 +36,18 @@ Result<std::shared_ptr<PeerGuard>> open_guard(const JoinTarget& target, const Pe
   return std::make_shared<PeerGuard>(std::move(*key), *target.invite, runtime);
 }
 
+// Unlike any peer's number in the run.
+std::string automatic_name() {
+  const std::string process = fmt::format("-{}", ::getpid());
+  return printable(host_name(), Limits::name_bytes_max - process.size()) + process;
+}
+
 Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& network) {
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
   auto target = join_target(flags.join, *machine);
   if (!target) return std::unexpected(std::move(target).error());
-  const std::string name = flags.name.empty() ? fmt::format("peer-{}", ::getpid()) : flags.name;
+  const std::string name = flags.name.empty() ? automatic_name() : flags.name;
   if (name.size() > Limits::name_bytes_max || !is_printable(name))
     return fail(ErrorCode::kUserMistake,
                 fmt::format("--name: found \"{}\", expected at most {} printable ASCII characters; "
@@ -94,7 +101,7 @@ void add_peer_command(CLI::App& app, int& exit_code, NetworkFactory network) {
           "What its coordinator prints; a file that holds it; - for the standard input; or "
           "HOST:PORT[,...] on this machine. Default: the variable SWARMLINE_JOIN")
       ->type_name("swarm1...");
-  command->add_option("--name", flags->name, "Display name; default: peer-PID")->type_name("NAME");
+  command->add_option("--name", flags->name, "Display name; default: HOST-PID")->type_name("NAME");
   command->add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");

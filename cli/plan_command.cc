@@ -1,14 +1,11 @@
-#include <array>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/status_source.h"
 #include "console/exit_codes.h"
-#include "engine/store/files.h"
-#include "node/read_status.h"
-#include "node/run_folder.h"
 #include "tools/predict/plan_of_status.h"
 #include "tools/predict/plan_report.h"
 
@@ -26,45 +23,19 @@ struct PlanFlags {
   bool json = false;
 };
 
-Result<std::string> read_standard_input() {
-  std::string text;
-  std::array<char, 1 << 16> part{};
-  while (const std::size_t got = std::fread(part.data(), 1, part.size(), stdin)) {
-    text.append(part.data(), got);
-    if (text.size() > kPlanFileBytesMax)
-      return fail(
-          ErrorCode::kUserMistake,
-          fmt::format("the standard input: expected at most {} MiB", kPlanFileBytesMax >> 20));
-  }
-  if (std::ferror(stdin) != 0) return fail(ErrorCode::kIo, "cannot read the standard input");
-  return text;
-}
-
-// "HOST:PORT", "swarm1..." or a folder; whatever else is the name of a file.
-bool names_a_run(const std::string& target) {
-  if (file_exists(target)) return is_folder(target);
-  return target.starts_with("swarm1") || target.contains(':');
-}
-
-Result<std::string> read_target(const PlanFlags& flags) {
-  if (flags.status == "-") return read_standard_input();
-  const std::string& target = flags.status.empty() ? flags.target : flags.status;
-  if (!names_a_run(target)) return read_text_file(target, kPlanFileBytesMax);
-  const auto run = find_run(target);
-  if (!run) return std::unexpected(run.error());
-  return read_status(*run);
+const std::string& named_by(const PlanFlags& flags) {
+  return flags.status.empty() ? flags.target : flags.status;
 }
 
 Result<std::string> plan_target(const PlanFlags& flags) {
-  const auto text = read_target(flags);
+  const std::string& named = named_by(flags);
+  const auto text = read_status_source(named, kPlanFileBytesMax);
   if (!text) return std::unexpected(text.error());
   const auto question = parse_status_or_snapshot(*text);
-  if (!question) {
-    const std::string& named = flags.status.empty() ? flags.target : flags.status;
+  if (!question)
     return fail(
         question.error().code,
         fmt::format("{}: {}", named == "-" ? "the standard input" : named, question.error().what));
-  }
   const SwarmPlan plan = plan_swarm(question->snapshot, question->options);
   return flags.json ? plan_json(*question, plan) : plan_text(*question, plan);
 }
@@ -108,16 +79,18 @@ void add_plan_command(CLI::App& app, int& exit_code) {
           ->add_option("--replay", flags->replay,
                        "Instead, compare balancing policies while a fleet trace is replayed")
           ->type_name("FLEET");
-  command->add_option("--stages", flags->table.stages, "Of the replayed runs; default 4,8,16")
+  command
+      ->add_option("--stages", flags->table.stages,
+                   "Numbers of stages of the replayed runs; default 4,8,16")
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{1}, kReplayStagesMax))
       ->needs(replay)
       ->type_name("N,...");
-  command->add_option("--seeds", flags->table.seeds, "Runs per table row")
+  command->add_option("--seeds", flags->table.seeds, "Number of runs per table row")
       ->check(CLI::Range(std::uint64_t{1}, kReplaySeedsMax))
       ->needs(replay)
       ->capture_default_str();
-  command->add_flag("--free", flags->table.free, "Joins, moves and shadows cost nothing")
+  command->add_flag("--free", flags->table.free, "Count joins, moves and shadows as free")
       ->needs(replay);
   command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/plan.md)");
   command->footer(

@@ -96,16 +96,18 @@ void add_plot_command(CLI::App& app, int& exit_code) {
   command->add_option("runs", flags->runs, "Run folders; default: the newest under runs/")
       ->type_name("RUN_FOLDER");
   command
-      ->add_option("--what", flags->what, "shares: how much of a stage each of its peers computed")
+      ->add_option("--what", flags->what,
+                   "Quantity to draw; shares: how much of a stage each of its peers computed")
       ->check(CLI::IsMember({"loss", "throughput", "shares"}))
       ->capture_default_str();
-  command->add_option("--stage", flags->stage, "Of shares")->capture_default_str();
-  command->add_option("--axis", flags->axis, "The horizontal axis")
+  command->add_option("--stage", flags->stage, "Stage whose shares are drawn, with --what shares")
+      ->capture_default_str();
+  command->add_option("--axis", flags->axis, "Horizontal axis")
       ->check(CLI::IsMember({"step", "tokens", "minutes"}))
       ->capture_default_str();
   command->add_option("--svg", flags->svg, "Write the plot to this file instead of the terminal")
       ->type_name("FILE");
-  command->add_option("--csv", flags->csv, "Write a row for each step to this file")
+  command->add_option("--csv", flags->csv, "Write one row per step to this file")
       ->type_name("FILE");
   command->footer("Example: swarmline plot runs/a runs/b --svg loss.svg");
   command->callback([flags, &exit_code] {

@@ -102,13 +102,12 @@ void add_relay_command(CLI::App& app, int& exit_code) {
   command->add_option("--name", flags->name, "Display name; default: relay-PID")->type_name("NAME");
   command
       ->add_option("--listen", flags->listen,
-                   "Where peers meet; default: any free port, of all addresses where the "
-                   "coordinator is another machine")
+                   "Address to listen on; default: any free port, on all addresses if the "
+                   "coordinator is on another machine")
       ->type_name("HOST:PORT");
   command
       ->add_option("--advertise", flags->advertise,
-                   "Where peers reach it; default: the address that the coordinator was dialled "
-                   "from")
+                   "Address that peers dial; default: the one that the coordinator is reached from")
       ->type_name("HOST:PORT");
   command->add_option("--links", flags->links, "Maximum number of links at a time")
       ->check(CLI::Range(1U, kLinksMax))

@@ -54,15 +54,19 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<SimulateFlags>();
   CLI::App* command =
       app.add_subcommand("simulate", "Simulate a run on hardware you don't have, in virtual time");
-  command->add_option("scenario", flags->scenario, "What is there (docs/formats/scenario.md)")
+  command
+      ->add_option("scenario", flags->scenario,
+                   "Machines, links and model of the simulated run (docs/formats/scenario.md)")
       ->required()
       ->type_name("SCENARIO.toml");
-  command->add_option("--seed", flags->seed, "Instead of the scenario's")->type_name("N");
-  command->add_option("--svg", flags->svg, "Draw throughput over time there")->type_name("FILE");
-  command->add_flag("--log", flags->log, "Say what happened, and when");
+  command->add_option("--seed", flags->seed, "Random seed; default: the scenario's")
+      ->type_name("N");
+  command->add_option("--svg", flags->svg, "Write a plot of throughput over time to this file")
+      ->type_name("FILE");
+  command->add_flag("--log", flags->log, "Print what happened, and when");
   command->add_flag("--json", flags->json, "Machine-readable output (docs/formats/simulation.md)");
   command->footer(
-      "What is real in it and what is a model: docs/simulate.md.\n"
+      "docs/simulate.md says which parts are real and which are modelled.\n"
       "Examples:\n"
       "  swarmline simulate configs/scenarios/cloud.toml\n"
       "  swarmline simulate configs/scenarios/spot.toml --seed 2 --svg spot.svg");

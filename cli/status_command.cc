@@ -11,6 +11,7 @@
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "node/admin_client.h"
+#include "node/page_access.h"
 #include "node/read_status.h"
 #include "node/run_folder.h"
 #include "node/summary.h"
@@ -42,6 +43,7 @@ Result<void> show_once(const StatusFlags& flags, const RunTarget& target) {
   }
   auto status = parse_status(*json);
   if (!status) return std::unexpected(std::move(status).error());
+  if (target.folder) add_page_token(*status, *target.folder);
   std::fputs(describe(*status).c_str(), stdout);
   return {};
 }
@@ -107,6 +109,7 @@ class Watch {
       runtime_.request_stop();
       return false;
     }
+    if (folder_) add_page_token(*status, *folder_);
     if (json_) {
       print_json_line(json);
     } else if (screen_) {

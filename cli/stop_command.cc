@@ -15,15 +15,9 @@ namespace {
 Result<std::string> run_stop(const std::string& text, bool now) {
   auto target = find_run(text);
   if (!target) return std::unexpected(std::move(target).error());
-  auto address = live_address(*target);
-  if (!address) return std::unexpected(std::move(address).error());
-  auto guard = guard_of(*target);
-  if (!guard) return std::unexpected(std::move(guard).error());
-  // Named by its address, the run is another user's or another machine's: its coordinator says what
-  // it takes.
-  auto secret = target->folder ? target->folder->admin_secret() : Result<std::string>("");
-  if (!secret) return std::unexpected(std::move(secret).error());
-  auto answer = ask_stop(*address, now, std::move(*guard), *secret);
+  auto door = admin_door(*target);
+  if (!door) return std::unexpected(std::move(door).error());
+  auto answer = ask_stop(door->address, now, std::move(door->guard), door->secret);
   if (!answer && answer.error().code == ErrorCode::kPeerGone && target->folder) {
     if (const auto died = status_of_dead_run(*target->folder))
       return fail(ErrorCode::kPeerGone, fmt::format("{}: there is nothing to stop: it {}",

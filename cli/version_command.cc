@@ -33,7 +33,7 @@ void add_version_command(CLI::App& app, int&) {
   CLI::App* command =
       app.add_subcommand("version", "Print the program's version, and what it was built from");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "As JSON, for programs");
+  command->add_flag("--json", *json, "Machine-readable output");
   command->callback([json] { std::puts((*json ? version_json() : version_text()).c_str()); });
 }
 

@@ -1,7 +1,7 @@
 # Takes Clang 19 when nobody named a compiler (-DCMAKE_CXX_COMPILER, CXX or a toolchain file).
-# Included before project().
+# scikit-build-core (pyproject.toml) sets CXX to what Python was built with. Included before project().
 
-if(NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX} AND NOT CMAKE_TOOLCHAIN_FILE)
+if(NOT CMAKE_CXX_COMPILER AND (SKBUILD OR NOT DEFINED ENV{CXX}) AND NOT CMAKE_TOOLCHAIN_FILE)
   find_program(SWARMLINE_CLANGXX NAMES clang++-19 clang++-20 clang++-21 clang++)
   find_program(SWARMLINE_CLANG NAMES clang-19 clang-20 clang-21 clang)
   if(SWARMLINE_CLANGXX AND SWARMLINE_CLANG)

@@ -35,7 +35,15 @@ if(NOT Boost_FOUND)
     "beside libboost-dev 1.74): ${swarmline_bootstrap_hint}")
 endif()
 swarmline_external(boost LIBRARIES Boost::headers Threads::Threads
-  DEFINITIONS BOOST_ASIO_NO_DEPRECATED BOOST_ERROR_CODE_HEADER_ONLY)
+  DEFINITIONS BOOST_ASIO_NO_DEPRECATED BOOST_ERROR_CODE_HEADER_ONLY BOOST_ASIO_SEPARATE_COMPILATION
+              BOOST_BEAST_SEPARATE_COMPILATION)
+# Each file that uses Asio or Beast would compile what is no template of it anew.
+add_library(swarmline_boost_parts STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_parts.cc
+  ${CMAKE_SOURCE_DIR}/cmake/boost_ssl_parts.cc)
+target_link_libraries(swarmline_boost_parts PRIVATE Boost::headers OpenSSL::SSL OpenSSL::Crypto)
+target_compile_definitions(swarmline_boost_parts
+  PRIVATE $<TARGET_PROPERTY:swarmline_external_boost,INTERFACE_COMPILE_DEFINITIONS>)
+target_link_libraries(swarmline_external_boost INTERFACE swarmline_boost_parts)
 
 find_package(Protobuf 3.21 QUIET)
 swarmline_require("Protobuf >= 3.21" Protobuf_FOUND "libprotobuf-dev, protobuf-compiler")
@@ -58,6 +66,15 @@ swarmline_pkg_config(tomlplusplus tomlplusplus libtomlplusplus-dev)
 swarmline_pkg_config(sqlite3 sqlite3 libsqlite3-dev)
 swarmline_pkg_config(xxhash libxxhash libxxhash-dev)
 swarmline_pkg_config(hwy libhwy libhwy-dev)
+swarmline_pkg_config(prometheus prometheus-cpp-core prometheus-cpp-dev)
+swarmline_pkg_config(pcre2 libpcre2-8 libpcre2-dev)
+# Opened at run time (engine/tokenizer/sentencepiece_library.h).
+find_path(swarmline_sentencepiece sentencepiece_processor.h)
+swarmline_require("SentencePiece" swarmline_sentencepiece libsentencepiece-dev)
+swarmline_external(sentencepiece_headers LIBRARIES ${CMAKE_DL_LIBS})
+swarmline_pkg_config(utf8proc libutf8proc libutf8proc-dev)
+swarmline_pkg_config(zlib zlib zlib1g-dev)
+swarmline_pkg_config(zstd libzstd libzstd-dev)
 
 find_package(GTest QUIET)
 swarmline_require("GoogleTest" GTest_FOUND "libgtest-dev, libgmock-dev")

@@ -32,7 +32,8 @@ endfunction()
 
 # swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [WAITS]
 #                [ARGS ...] [CUDA_SOURCES ...])
-#                [ALWAYS]
+#                [ALWAYS] [COMPUTES]
+# COMPUTES: what its own files compute takes longer than compiling them; others are not optimized.
 # ALWAYS: also where SWARMLINE_TORCH_FREE_TESTS is off, for it runs a program that needs libtorch. A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
 # are found by the first, programs built here by the second.
 if(SWARMLINE_RELOCATABLE)
@@ -43,7 +44,7 @@ else()
   set(swarmline_test_binary_dir ${CMAKE_BINARY_DIR})
 endif()
 function(swarmline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS;ALWAYS" "NAME;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS;ALWAYS;COMPUTES" "NAME;TIMEOUT"
     "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
   swarmline_needs_torch(needs_torch DEPS ${arg_DEPS} EXTERNAL ${arg_EXTERNAL})
   if(NOT SWARMLINE_TORCH_FREE_TESTS AND NOT needs_torch AND NOT arg_ALWAYS)
@@ -67,7 +68,10 @@ function(swarmline_test)
   swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
   swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
   swarmline_add_cuda_sources(${arg_NAME} ${arg_CUDA_SOURCES})
-  if(NOT "torch" IN_LIST arg_EXTERNAL)
+  if(arg_COMPUTES)
+    swarmline_pch(${arg_NAME} DEPS ${arg_DEPS})
+  elseif(NOT "torch" IN_LIST arg_EXTERNAL)
+    target_compile_options(${arg_NAME} PRIVATE ${SWARMLINE_TEST_CODE})
     swarmline_pch(${arg_NAME} TESTS DEPS ${arg_DEPS})
   endif()
   swarmline_test_name(test ${arg_NAME})

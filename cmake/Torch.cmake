@@ -66,8 +66,10 @@ target_compile_options(swarmline_external_torch INTERFACE
 target_compile_definitions(swarmline_external_torch INTERFACE ${torch_definitions})
 # libtorch_cpu names CUDA libraries whose symbols a CPU program never calls.
 target_link_libraries(swarmline_external_torch INTERFACE
-  -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed -Wl,--allow-shlib-undefined
-  -Wl,-rpath,${torch_lib} -Wl,-rpath,${swarmline_torch_dir}/../nvidia/cu13/lib Threads::Threads)
+  -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed -Wl,--allow-shlib-undefined Threads::Threads)
+if(SWARMLINE_WITH_CUDA)  # before the tool kit's, which CMake adds; libtorch itself finds them anyway
+  list(APPEND CMAKE_BUILD_RPATH ${torch_lib} ${swarmline_torch_dir}/../nvidia/cu13/lib)
+endif()
 
 # swarmline_torch_pch(<target>): compiles the target with the one precompiled header of <torch/torch.h>
 # that all its users share (20 s a file without it). The target must use the default flags.

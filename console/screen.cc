@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <iterator>
 #include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "console/cost_text.h"
 #include "console/text.h"
 
 namespace swarmline {
@@ -17,8 +20,11 @@ namespace {
 
 constexpr std::size_t kColumnsMin = 40;
 constexpr std::size_t kRowsMin = 8;
-constexpr std::size_t kRowsLow = 16;  // with fewer, what matters less is left out
+constexpr std::size_t kRowsLow = 16;          // with fewer, what matters less is left out
+constexpr std::size_t kColumnsOfLayers = 60;  // with fewer, a stage's layers are left out
 constexpr std::size_t kSaidLinesMax = 3;
+constexpr std::size_t kEventLinesMax = 3;  // of one event
+constexpr double kFreshSeconds = 60;       // so long an event is news
 
 constexpr std::string_view kBold = "1";
 constexpr std::string_view kDim = "2";
@@ -121,10 +127,10 @@ std::string shadows_text(const StageStatus& stage, const Painter& painter) {
 // As many peers as `lines_max` lines have room for; the others are counted.
 std::vector<std::string> stage_lines(const StageStatus& stage, const Painter& painter,
                                      std::size_t lines_max) {
-  const std::string layers = stage.last_layer > stage.first_layer + 1
-                                 ? fmt::format("{}-{}", stage.first_layer, stage.last_layer - 1)
-                                 : fmt::format("{}", stage.first_layer);
-  const std::string head = fmt::format("stage {:<3} layers {:<8}", stage.stage, layers);
+  const bool narrow = painter.style().columns < kColumnsOfLayers;
+  const std::string head = fmt::format(
+      "stage {:<3} {:<{}}", stage.stage,
+      narrow ? std::string() : layers_text(stage.first_layer, stage.last_layer), narrow ? 0 : 15);
   if (stage.peers.empty()) return {head + painter.paint(kYellow, "waiting for a peer")};
   const std::string shadows = shadows_text(stage, painter);
   std::vector<std::string> lines{head};
@@ -175,26 +181,46 @@ std::string boundary_line(const BoundaryStatus& boundary, const Painter& painter
                      human_bytes(static_cast<double>(forward + backward)));
 }
 
-// "12s ago  peer lost: peer 3 (stage 1, incarnation 1): ..."
-std::string event_line(const EventStatus& event, double now, const Painter& painter) {
-  std::string kind = event.kind;
-  std::ranges::replace(kind, '_', ' ');
-  const bool bad = event.kind == "peer_lost" || event.kind == "peer_failed" ||
-                   event.kind == "new_era" || event.kind == "unprotected" ||
-                   event.kind == "waiting" || event.kind == "out_of_reach";
-  return fmt::format("{:>9}  {}: {}",
-                     human_seconds(std::max(0.0, now - event.wall_seconds)) + " ago",
-                     bad ? painter.paint(kYellow, kind) : kind, event.detail);
+// "12s ago  peer lost: gpu-box (peer 3, stage 1): ...", broken into lines where it is long.
+std::vector<std::string> event_lines(const EventStatus& event, double now, const Painter& painter) {
+  const std::string ago =
+      fmt::format("{:>9}  ", human_seconds(std::max(0.0, now - event.wall_seconds)) + " ago");
+  const std::size_t columns = painter.style().columns;
+  const std::string sentence = sentence_of(event);
+  const std::string_view kind = std::string_view(sentence).substr(0, event.kind.size());
+  std::vector<std::string> lines =
+      wrap_columns(sentence, columns > ago.size() ? columns - ago.size() : 1);
+  if (lines.size() > kEventLinesMax) lines.resize(kEventLinesMax);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    lines[i] = (i == 0 ? ago : std::string(ago.size(), ' ')) + lines[i];
+  if (event.is_bad() && !lines.empty() && lines[0].substr(ago.size()).starts_with(kind))
+    lines[0] = ago + painter.paint(kYellow, kind) + lines[0].substr(ago.size() + kind.size());
+  return lines;
 }
 
 // The newest that have room, oldest first.
 std::vector<std::string> event_lines(const RunStatus& status, const Painter& painter,
                                      std::size_t room) {
-  std::vector<std::string> lines;
-  const std::size_t shown = std::min(room, status.events.size());
-  for (std::size_t i = status.events.size() - shown; i < status.events.size(); ++i)
-    lines.push_back(event_line(status.events[i], status.wall_seconds, painter));
-  return lines;
+  std::deque<std::string> lines;
+  for (auto event = status.events.rbegin(); event != status.events.rend(); ++event) {
+    std::vector<std::string> more = event_lines(*event, status.wall_seconds, painter);
+    if (lines.empty() && more.size() > room) more.resize(room);
+    if (lines.size() + more.size() > room) break;
+    lines.insert(lines.begin(), std::make_move_iterator(more.begin()),
+                 std::make_move_iterator(more.end()));
+  }
+  return {std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end())};
+}
+
+// What is said at the bottom: of several things the most urgent.
+std::string said(const RunStatus& status, bool low) {
+  if (!status.journal.empty()) return status.journal;
+  if (!status.sentence.empty()) return status.sentence;
+  const bool fresh = !status.events.empty() && status.events.back().is_bad() &&
+                     status.wall_seconds - status.events.back().wall_seconds < kFreshSeconds;
+  if (low && fresh) return sentence_of(status.events.back());  // there are no lines for events
+  if (!status.era_sentence.empty()) return status.era_sentence;
+  return low && !status.unprotected.empty() ? "unprotected: " + status.unprotected : "";
 }
 
 std::string arrivals_line(const RunStatus& status) {
@@ -256,12 +282,15 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
   } else {
     lines.push_back(speed_line(status));
   }
+  if (status.cost) lines.push_back("cost " + cost_amounts(status));
+  if (!low && !status.page.empty()) lines.push_back("page " + status.page);
+  if (!low && !status.unprotected.empty())
+    for (const std::string& line :
+         wrap_columns("unprotected: " + status.unprotected, style.columns))
+      lines.push_back(painter.paint(kYellow, line));
   if (!low) lines.emplace_back();
 
-  const std::string& said = !status.journal.empty()    ? status.journal
-                            : !status.sentence.empty() ? status.sentence
-                                                       : status.era_sentence;
-  std::vector<std::string> last = wrap_columns(said, style.columns);
+  std::vector<std::string> last = wrap_columns(said(status, low), style.columns);
   if (last.size() > (low ? 1 : kSaidLinesMax)) last.resize(low ? 1 : kSaidLinesMax);
   if (last.empty()) last.emplace_back();
   for (std::string& line : last) line = painter.paint(kDim, line);
@@ -272,7 +301,8 @@ std::vector<std::string> render_screen(const RunStatus& status, const std::strin
   const std::size_t kept_for_events =
       low ? 0 : std::min<std::size_t>(status.events.size(), room / 3);
   const std::size_t stages = std::max<std::size_t>(status.stages.size(), 1);
-  const std::size_t of_stages = room - std::min(room, kept_for_events + status.boundaries.size());
+  const std::size_t kept_for_boundaries = low ? 0 : status.boundaries.size();
+  const std::size_t of_stages = room - std::min(room, kept_for_events + kept_for_boundaries);
   std::vector<std::string> middle;
   for (const StageStatus& stage : status.stages) {
     for (std::string& line :

@@ -102,6 +102,11 @@ std::size_t display_columns(std::string_view text) {
   return columns;
 }
 
+std::string layers_text(std::uint64_t first, std::uint64_t end) {
+  return end > first + 1 ? fmt::format("layers {}-{}", first, end - 1)
+                         : fmt::format("layer {}", first);
+}
+
 std::string shell_word(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";

@@ -9,10 +9,11 @@
 
 namespace swarmline {
 
-std::string with_commas(std::uint64_t number);  // "1,638,400"
-std::string human_bytes(double bytes);          // "64.0 KiB"
-std::string human_count(double count);          // "1.2 M"
-std::string human_seconds(double seconds);      // "2m 41s"
+std::string with_commas(std::uint64_t number);                    // "1,638,400"
+std::string human_bytes(double bytes);                            // "64.0 KiB"
+std::string human_count(double count);                            // "1.2 M"
+std::string human_seconds(double seconds);                        // "2m 41s"
+std::string layers_text(std::uint64_t first, std::uint64_t end);  // "layers 2-3", "layer 2"
 // As a shell takes it: quoted where it has blanks or signs.
 std::string shell_word(std::string_view word);
 // A line of eight heights (or ASCII marks) over the last `width` values, scaled to their range.

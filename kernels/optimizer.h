@@ -67,6 +67,9 @@ struct Moments8 {
 };
 void adamw8(const AdamwStep<float>& step, const float* gradients, const Moments8& state,
             float* parameters, std::size_t n);
+// The first moment alone, for a step that is made on whole tensors.
+void decode_first_moment(const Moments8& state, std::size_t n, float* m);
+void encode_first_moment(const float* m, std::size_t n, const Moments8& state);
 LambNorms lamb8_norms(const LambStep<float>& step, const float* gradients, const Moments8& state,
                       const float* parameters, std::size_t n);
 void lamb8_apply(const LambStep<float>& step, float rate, const float* gradients,

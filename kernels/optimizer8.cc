@@ -31,13 +31,13 @@ Moments8 at(const Moments8& state, std::size_t begin) {
 }
 
 void decode(const Moments8& state, std::size_t n, float* m, float* v) {
-  dequantize(kFirstMoment, state.m_scales, state.m, n, FloatKind::kF32, m);
+  decode_first_moment(state, n, m);
   dequantize(kSecondMoment, state.v_scales, state.v, n, FloatKind::kF32, v);
 }
 
 void encode(const KernelTable& table, const float* m, const float* v, std::size_t n,
             const Moments8& state) {
-  quantize(kFirstMoment, FloatKind::kF32, m, n, nullptr, state.m_scales, state.m);
+  encode_first_moment(m, n, state);
   quantize(kSecondMoment, FloatKind::kF32, v, n, nullptr, state.v_scales, state.v);
   for (std::size_t begin = 0; begin < n; begin += kMomentBlock) {
     if (!(state.v_scales[begin / kMomentBlock] > 0)) continue;
@@ -46,6 +46,13 @@ void encode(const KernelTable& table, const float* m, const float* v, std::size_
 }
 
 }  // namespace
+
+void decode_first_moment(const Moments8& state, std::size_t n, float* m) {
+  dequantize(kFirstMoment, state.m_scales, state.m, n, FloatKind::kF32, m);
+}
+void encode_first_moment(const float* m, std::size_t n, const Moments8& state) {
+  quantize(kFirstMoment, FloatKind::kF32, m, n, nullptr, state.m_scales, state.m);
+}
 
 void adamw8(const KernelTable& table, const AdamwStep<float>& step, const float* gradients,
             const Moments8& state, float* parameters, std::size_t n) {

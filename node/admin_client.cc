@@ -107,6 +107,16 @@ void AdminClient::stop(bool now, Text on_answer) {
                   });
 }
 
+void AdminClient::checkpoint(Text on_answer) {
+  call_with_proof(MessageKind::kCheckpointRequest, wire::CheckpointRequest(),
+                  [on_answer = std::move(on_answer)](Result<Frame> frame) {
+                    if (!frame) return on_answer(std::unexpected(std::move(frame).error()));
+                    auto reply = parse<wire::CheckpointReply>(*frame);
+                    if (!reply) return on_answer(std::unexpected(std::move(reply).error()));
+                    on_answer(std::move(*reply->mutable_what()));
+                  });
+}
+
 namespace {
 
 // Of a tool that has nothing to show, and asks whether anything is to be shown.
@@ -166,6 +176,13 @@ Result<std::string> ask(const Address& coordinator, std::shared_ptr<LinkGuard> g
   const bool refused = answer && !*answer && (*answer).error().code == ErrorCode::kRefused;
   if ((!answer || !*answer) && !refused && shows_nothing && wants_keys_there(coordinator))
     return std::unexpected(wants_keys(coordinator));
+  if (answer && !*answer && answer->error().code == ErrorCode::kDeadline)
+    return fail(ErrorCode::kDeadline,
+                answer->error().what + "; is that the address of a Swarmline coordinator?");
+  if (answer && !*answer && answer->error().code == ErrorCode::kCorrupt)
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("what answers at {} is no Swarmline coordinator: {}",
+                            to_string(coordinator), answer->error().what));
   if (answer) return std::move(*answer);
   return fail(ErrorCode::kDeadline,
               fmt::format("the coordinator at {} did not answer", to_string(coordinator)));
@@ -178,6 +195,14 @@ Result<std::string> ask_status(const Address& coordinator, std::shared_ptr<LinkG
   return ask(
       coordinator, std::move(guard), secret,
       [](AdminClient& client, AdminClient::Text on_json) { client.status(std::move(on_json)); });
+}
+
+Result<std::string> ask_checkpoint(const Address& coordinator, std::shared_ptr<LinkGuard> guard,
+                                   const std::string& secret) {
+  return ask(coordinator, std::move(guard), secret,
+             [](AdminClient& client, AdminClient::Text on_answer) {
+               client.checkpoint(std::move(on_answer));
+             });
 }
 
 Result<std::string> ask_stop(const Address& coordinator, bool now, std::shared_ptr<LinkGuard> guard,

@@ -36,6 +36,8 @@ class AdminClient {
   void status(Text on_json);
   // Finish the open step, write a checkpoint, end; or, `now`, end at once.
   void stop(bool now, Text on_answer);
+  // A checkpoint at the next commit.
+  void checkpoint(Text on_answer);
   const Address& address() const { return address_; }
 
  private:
@@ -58,6 +60,8 @@ class AdminClient {
 Result<std::string> ask_status(const Address& coordinator,
                                std::shared_ptr<LinkGuard> guard = nullptr,
                                const std::string& secret = {});
+Result<std::string> ask_checkpoint(const Address& coordinator, std::shared_ptr<LinkGuard> guard,
+                                   const std::string& secret);
 Result<std::string> ask_stop(const Address& coordinator, bool now, std::shared_ptr<LinkGuard> guard,
                              const std::string& secret);
 

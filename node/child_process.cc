@@ -31,15 +31,16 @@ void close_what_is_the_parents() {
 }
 
 // Between fork and exec: only what a signal handler may call.
-[[noreturn]] void become(char* const* argv, int output, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void become(char* const* argv, const ChildProcess::Options& options, int output,
+                         pid_t parent) {
+  if (options.dies_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExecFailed);  // the parent died before the prctl
   ::setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  const int input = options.input >= 0 ? options.input : ::open("/dev/null", O_RDONLY);
+  if (input >= 0) ::dup2(input, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   close_what_is_the_parents();
@@ -64,7 +65,7 @@ Result<ChildProcess> ChildProcess::start(const Options& options) {
 
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(argv.data(), output, parent);
+  if (pid == 0) become(argv.data(), options, output, parent);
   const int fork_error = errno;
   ::close(output);
   if (pid < 0) {

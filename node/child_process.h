@@ -1,5 +1,6 @@
 // Child processes of a supervisor. A child has a process group of its own (the terminal's Ctrl-C
-// reaches the supervisor alone) and is killed by the kernel when the supervisor dies.
+// reaches the supervisor alone) and, unless asked otherwise, is killed by the kernel when the
+// supervisor dies.
 //   Ownership: destroying a running child kills it and waits for it.
 //              It gets none of the parent's open files and sockets.
 //   Thread:    start children on the thread that outlives them all (the kernel watches that
@@ -21,6 +22,8 @@ class ChildProcess {
     std::string program;                 // path
     std::vector<std::string> arguments;  // without the program's name
     std::string output_file;             // standard output and error are appended to it
+    int input = -1;                      // its standard input, a file of the caller's; -1: empty
+    bool dies_with_parent = true;
   };
   static Result<ChildProcess> start(const Options& options);
   ChildProcess(ChildProcess&& other) noexcept;

@@ -13,6 +13,9 @@
 #include "engine/config/load.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
+#include "node/initial_state.h"
+#include "node/page_access.h"
+#include "node/run_retention.h"
 #include "node/summary.h"
 #include "pipeline/protocol/run_status.h"
 
@@ -37,6 +40,13 @@ std::string make_token(const RunConfig& config, const Runtime& runtime) {
   return fmt::format("{} {}", make_run_id(config, runtime), uuid.value_or("-"));
 }
 
+// Where its numbers go is no peer's business; a command may hold a password.
+RunConfig for_peers(RunConfig config) {
+  config.log.tensorboard = false;
+  config.log.command.clear();
+  return config;
+}
+
 }  // namespace
 
 CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions options,
@@ -48,7 +58,8 @@ CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions op
       clerk_(runtime_, {.name = "invites", .queue_jobs_max = kInviteLookupsMax}),
       writer_(runtime_, {.name = "checkpoints", .queue_jobs_max = FolderSink::kJobsMax}),
       reader_(runtime_, {.name = "old checkpoints"}),
-      source_(folder_.checkpoints(), reader_) {}
+      source_(folder_.checkpoints(), reader_,
+              options_.config.run.init.empty() ? std::string() : initial_folder(folder_)) {}
 
 CoordinatorNode::~CoordinatorNode() = default;
 
@@ -66,8 +77,11 @@ Result<void> CoordinatorNode::open() {
   if (options_.standby) {
     SWARMLINE_TRY(make_folders(folder_.logs()));
   } else if (!options_.prepared) {
+    auto initial = find_initial_parameters(config, folder_, options_.fresh);
+    if (!initial) return std::unexpected(std::move(initial).error());
     SWARMLINE_TRY(begin_folder([&] { return folder_.prepare_or_resume(config, options_.fresh); }));
     if (nothing_to_do_) return {};
+    SWARMLINE_TRY(initial->write(config, folder_));
   }
   SWARMLINE_TRY(make_network());
   auto data = open_run_data(config, true);
@@ -189,40 +203,86 @@ Result<void> CoordinatorNode::open_files() {
   auto log_file = LineFile::open_append(folder_.log());
   if (!log_file) return std::unexpected(std::move(log_file).error());
   log_.emplace(std::move(*log_file));
+  SWARMLINE_TRY(open_numbers_elsewhere());
   sink_.emplace(
       folder_.checkpoints(), manifest_for(options_.config, data_->model),
-      options_.config.checkpoint.keep, writer_,
-      options_.config.checkpoint.peers_write ? make_token(options_.config, runtime_) : "");
+      [log = folder_.log(), section = options_.config.checkpoint] {
+        return retention_of(section, log);
+      },
+      writer_, options_.config.checkpoint.peers_write ? make_token(options_.config, runtime_) : "");
   log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
       data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
       data_->dataset.held_out_sequences());
   return {};
 }
 
+// A run that goes on without a page is better than none: only one that a user begins ends for it.
+Result<void> CoordinatorNode::open_page() {
+  auto page =
+      CoordinatorPage::open(runtime_, folder_, options_.config, [this] { return status_json(); });
+  if (page) {
+    page_ = std::move(*page);
+    return {};
+  }
+  if (!options_.prepared && !options_.standby) return std::unexpected(std::move(page).error());
+  log(LogLevel::kWarn, "the run has no page: {}", page.error().what);
+  return {};
+}
+
+std::string CoordinatorNode::page_url() const {
+  return page_ ? read_page_url(folder_).value_or(page_->url()) : "";
+}
+
+Result<void> CoordinatorNode::open_numbers_elsewhere() {
+  const LogSection& section = options_.config.log;
+  if (section.tensorboard && !tensorboard_) {
+    SWARMLINE_TRY(make_folders(folder_.tensorboard()));
+    const double now = runtime_.wall_seconds();
+    auto log = TensorboardLog::create(
+        folder_.tensorboard() + "/" + tensorboard_file_name(now, host_name(), ::getpid()), now);
+    if (!log) return std::unexpected(std::move(log).error());
+    tensorboard_.emplace(std::move(*log));
+  }
+  if (!section.command.empty() && !log_command_)
+    log_command_.emplace(runtime_,
+                         LogCommand::Options{.command = section.command,
+                                             .output_file = folder_.log_of("log-command")});
+  return {};
+}
+
+void CoordinatorNode::take_line(const std::string& line) {
+  if (auto written = log_->append(line); !written) log(LogLevel::kWarn, "{}", written.error().what);
+  if (log_command_) log_command_->line(line);
+  if (page_) page_->take_line(line);
+}
+
 Result<void> CoordinatorNode::lead() {
   if (link_guard_) SWARMLINE_TRY(settle_key());
   SWARMLINE_TRY(open_files());
+  SWARMLINE_TRY(open_page());
   auto secret = folder_.make_admin_secret();
   if (!secret) return std::unexpected(std::move(secret).error());
   CoordinatorOptions options{
       .config = options_.config,
-      .config_toml = to_toml(options_.config),
+      .config_toml = to_toml(for_peers(options_.config)),
       .run_id = make_run_id(options_.config, runtime_),
       .run_key = to_hex(as_bytes(random_secret(kSecretBytes))),
       .admin_secret = std::move(*secret),
+      .page = page_ ? page_->url() : "",
       .model = data_->model,
       .eval_sequences = data_->eval_sequences,
       .unigram_entropy = data_->entropy.unigram_nats,
       .bigram_entropy = data_->entropy.bigram_nats.value_or(0),
-      .log_line =
-          [this](const std::string& line) {
-            if (auto written = log_->append(line); !written) {
-              log(LogLevel::kWarn, "{}", written.error().what);
-            }
-          },
+      .log_line = [this](const std::string& line) { take_line(line); },
+      .log_point = {},
       .checkpoints = &source_,
       .data = data_->manifest,
   };
+  if (tensorboard_)
+    options.log_point = [this](const LogPoint& point) {
+      if (auto written = tensorboard_->add(point); !written)
+        log(LogLevel::kWarn, "{}", written.error().what);
+    };
   if (link_guard_) {
     options.certify = [guard = link_guard_](const std::string& run_id, const Seat& seat,
                                             const KeyHash& key) {
@@ -240,10 +300,12 @@ Result<void> CoordinatorNode::lead() {
       runtime_, *network_, *journal_, *sink_, std::move(options),
       guard_.wrap([this](RunOutcome outcome) { coordinator_finished(std::move(outcome)); }));
   auto bound = coordinator_->start();
+  if (!bound && bound.error().code == ErrorCode::kUserMistake)  // not of its address
+    return std::unexpected(std::move(bound).error());
   if (!bound) {
     return fail(ErrorCode::kUserMistake,
-                fmt::format("{}; give another address by --set net.listen=HOST:PORT (port 0: any "
-                            "free one)",
+                fmt::format("{}; give another address by --listen HOST:PORT (port 0: any free "
+                            "one)",
                             bound.error().what));
   }
   look_whether_it_takes_peers(*bound);
@@ -273,9 +335,9 @@ void CoordinatorNode::tell_progress() {
   runtime_.cancel(progress_);
   progress_ = runtime_.call_after(kProgressPeriod, guard_.wrap([this] {
     if (over_ || !coordinator_) return;
-    const auto status = parse_status(coordinator_->status_json());
-    if (status && status->step != std::exchange(told_step_, status->step))
-      log(LogLevel::kInfo, "{}", plain_line(*status));
+    const RunStatus status = coordinator_->status();
+    if (status.step != std::exchange(told_step_, status.step))
+      log(LogLevel::kInfo, "{}", plain_line(status));
     tell_progress();
   }));
 }
@@ -301,6 +363,7 @@ void CoordinatorNode::lost_the_lead(const std::string& why) {
 
 void CoordinatorNode::let_go() {
   coordinator_.reset();
+  page_.reset();
   if (sink_) sink_->abandon();
   network_->stop_listening();
   journal_ = nullptr;
@@ -325,10 +388,15 @@ void CoordinatorNode::coordinator_finished(RunOutcome outcome) {
       !written) {
     log(LogLevel::kWarn, "{}", written.error().what);
   }
-  runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
-    folder_.remove_address();
-    handlers_.on_finished(outcome);
-  }));
+  if (page_) page_->end();
+  runtime_.call_after(
+      kLinger, guard_.wrap([this, outcome = std::move(outcome)] { leave_finished(outcome); }));
+}
+
+void CoordinatorNode::leave_finished(const RunOutcome& outcome) {
+  folder_.remove_address();
+  if (!log_command_) return handlers_.on_finished(outcome);
+  log_command_->end(guard_.wrap([this, outcome] { handlers_.on_finished(outcome); }));
 }
 
 void CoordinatorNode::finish(Result<RunOutcome> outcome) {

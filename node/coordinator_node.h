@@ -6,7 +6,8 @@
 //   Ownership: the runtime outlives it. It owns its network, store and files.
 //   Thread:    control thread. open() blocks: it reads the data, and may ask who runs there.
 //   Errors:    of open(): kUserMistake as a sentence; kIo. Later ones end it: on_finished.
-//   Bounds:    those of the coordinator; kLinger from its end to on_finished.
+//   Bounds:    those of the coordinator; kLinger from its end to on_finished, and as long as its
+//              log.command takes to end (log_command.h).
 #pragma once
 
 #include <functional>
@@ -20,10 +21,13 @@
 #include "engine/device/cpu_device.h"
 #include "engine/store/control_store.h"
 #include "engine/store/files.h"
+#include "engine/store/tensorboard_log.h"
+#include "node/coordinator_page.h"
 #include "node/folder_sink.h"
 #include "node/folder_source.h"
 #include "node/key_watch.h"
 #include "node/leadership.h"
+#include "node/log_command.h"
 #include "node/network_factory.h"
 #include "node/run_access.h"
 #include "node/run_data.h"
@@ -66,10 +70,14 @@ class CoordinatorNode {
   const RunFolder& folder() const { return folder_; }
   // What `status --json` shows; empty before it leads.
   std::string status_json() const { return coordinator_ ? coordinator_->status_json() : ""; }
+  // Of the run's web page, token included; empty: it has none now.
+  std::string page_url() const;
 
  private:
   Result<void> begin_folder(const std::function<Result<RunStart>()>& begin);
   Result<void> open_files();
+  Result<void> open_numbers_elsewhere();
+  void take_line(const std::string& line);
   Result<void> take_the_lead();
   std::unexpected<Error> another_leads();
   void wait_for_the_lease();
@@ -86,11 +94,13 @@ class CoordinatorNode {
   void take_key(RunKey next);
   void keep_join_string();
   Result<std::string> way_to_join(const Address& bound);
+  Result<void> open_page();
   Result<void> lead();
   void look_whether_it_takes_peers(const Address& bound);
   void tell_progress();
   void step_down(const std::string& why);
   void coordinator_finished(RunOutcome outcome);
+  void leave_finished(const RunOutcome& outcome);
   void finish(Result<RunOutcome> outcome);
 
   AsioRuntime& runtime_;
@@ -110,10 +120,13 @@ class CoordinatorNode {
   AsyncJournal* journal_ = nullptr;  // of store_
   std::optional<RunData> data_;
   std::optional<LineFile> log_;
+  std::optional<TensorboardLog> tensorboard_;  // where the run's numbers go beside it
+  std::optional<LogCommand> log_command_;
   CpuDevice writer_;  // of checkpoints
   std::optional<FolderSink> sink_;
   CpuDevice reader_;
   FolderSource source_;
+  std::unique_ptr<CoordinatorPage> page_;  // null: none
   std::optional<Coordinator> coordinator_;
   TimerId progress_;
   std::uint64_t told_step_ = 0;

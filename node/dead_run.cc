@@ -63,8 +63,10 @@ Result<RunStatus> status_of_dead_run(const RunFolder& folder) {
   status.steps = config->run.steps;
   if (*newest) status.checkpoint = (*newest)->path;
   for (const EventRecord& event : *events) {
-    status.events.push_back(
-        {.wall_seconds = event.wall_seconds, .kind = event.kind, .detail = event.detail});
+    status.events.push_back({.wall_seconds = event.wall_seconds,
+                             .kind = event.kind,
+                             .detail = event.detail,
+                             .level = std::string(to_string(event.level))});
     status.wall_seconds = std::max(status.wall_seconds, event.wall_seconds);
   }
   if (*commit) {

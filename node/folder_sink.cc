@@ -13,12 +13,12 @@ namespace swarmline {
 
 static_assert(kCheckpointPartsMax == kStagePartsMax);
 
-FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep,
+FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, Retain retain,
                        Device& device, std::string token)
     : folder_(std::move(checkpoints_folder)),
       token_(std::move(token)),
       template_(std::move(manifest)),
-      keep_(keep),
+      retain_(std::move(retain)),
       device_(device) {
   if (token_.empty()) return;
   open_ = std::make_shared<Open>();
@@ -116,15 +116,15 @@ void FolderSink::adopt_part(CheckpointPart part, std::uint64_t size, const std::
 
 void FolderSink::commit(Committed done) {
   submit(
-      [folder = folder_, keep = keep_](Open& open) -> Result<void> {
+      [folder = folder_, retain = retain_](Open& open) -> Result<void> {
         if (!open.writer) return fail(ErrorCode::kRefused, "the checkpoint was not begun");
         auto path = open.writer->commit(std::move(open.manifest));
         open.writer.reset();
         if (!path) return std::unexpected(std::move(path).error());
         open.path = std::move(*path);
         // The new checkpoint stands whether or not an old one could be removed.
-        if (auto kept = keep_newest_checkpoints(folder, std::max(keep, 1U)); !kept)
-          log(LogLevel::kWarn, "{}", kept.error().what);
+        if (auto pruned = prune_checkpoints(folder, retain()); !pruned)
+          log(LogLevel::kWarn, "{}", pruned.error().what);
         return {};
       },
       [open = open_, done = std::move(done)](const Result<void>& committed) {

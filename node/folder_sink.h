@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/device/device.h"
 #include "pipeline/coordinator/coordinator.h"
 
@@ -23,9 +24,11 @@ class FolderSink final : public CheckpointSink {
   // Of the device: two of each part, and a few.
   static constexpr int kJobsMax = 2 * Limits::stages_max * kCheckpointPartsMax + 64;
 
-  // `manifest`: what does not change between checkpoints. The newest `keep` are kept. `token`: what
-  // a file in the folder says to peers that may write there; empty: none may.
-  FolderSink(std::string checkpoints_folder, Manifest manifest, std::uint32_t keep, Device& device,
+  // Which of the checkpoints stay; asked when another one is in place, on the device's thread.
+  using Retain = std::function<Retention()>;
+  // `manifest`: what does not change between checkpoints. `token`: what a file in the folder says
+  // to peers that may write there; empty: none may.
+  FolderSink(std::string checkpoints_folder, Manifest manifest, Retain retain, Device& device,
              std::string token = {});
 
   void begin(const Description& description, Done done) override;
@@ -53,7 +56,7 @@ class FolderSink final : public CheckpointSink {
   std::string folder_;
   std::string token_;
   Manifest template_;
-  std::uint32_t keep_;
+  Retain retain_;
   Device& device_;
   std::shared_ptr<Open> open_;  // the newest one
 };

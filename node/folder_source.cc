@@ -49,13 +49,28 @@ Result<void> open_newest_of(const std::string& folder, Opening& opening) {
   return {};
 }
 
+// There is no run without them: damage is an error.
+Result<void> open_initial(const std::string& folder, Opening& opening) {
+  const std::string path = checkpoint_path(folder, 0);
+  SWARMLINE_TRY(read_checkpoint(path, Verify::kContents));
+  auto reader = CheckpointReader::open(path);
+  if (!reader) return std::unexpected(std::move(reader).error());
+  opening.reader.emplace(std::move(*reader));
+  opening.saved = {.version = 0, .updates = 0, .path = path};
+  return {};
+}
+
 }  // namespace
 
 void FolderSource::open_newest(Opened done) {
   open_.reset();
   auto opening = std::make_shared<Opening>();
   Job job;
-  job.body = [folder = folder_, opening] { return open_newest_of(folder, *opening); };
+  job.body = [folder = folder_, initial = initial_, opening]() -> Result<void> {
+    SWARMLINE_TRY(open_newest_of(folder, *opening));
+    if (opening->saved || initial.empty()) return {};
+    return open_initial(initial, *opening);
+  };
   const auto submitted =
       device_.submit(std::move(job), [this, opening, done = std::move(done)](JobReport report) {
         if (!report.result) return done(std::unexpected(std::move(report.result).error()));

@@ -12,10 +12,14 @@
 
 namespace swarmline {
 
-std::string own_name() {
+std::string host_name() {
   char host[HOST_NAME_MAX + 1] = {};
   if (::gethostname(host, HOST_NAME_MAX) != 0) std::strcpy(host, "?");
-  return fmt::format("{}, process {}", host, ::getpid());
+  return host;
+}
+
+std::string own_name() {
+  return fmt::format("{}, process {}", host_name(), ::getpid());
 }
 
 Leadership::Leadership(Runtime& runtime, ControlStore& store, std::string who, OnEnd on_end)

@@ -24,8 +24,8 @@ namespace swarmline {
 // A standby asks so often who leads.
 inline constexpr Duration kStandbyPeriod = std::chrono::milliseconds(500);
 
-// "HOST, process PID": what others see of who leads.
-std::string own_name();
+std::string host_name();  // this machine's
+std::string own_name();   // "HOST, process PID": what others see of who leads
 
 class Leadership {
  public:

@@ -70,11 +70,24 @@ FetchedFiles PeerData::fetched_files() const {
     files.files.push_back({.name = file.name,
                            .used = file.used,
                            .header_bytes = file.header_bytes,
-                           .token_bytes = file.token_bytes});
+                           .token_bytes = file.token_bytes,
+                           .part = file.part});
   files.read = [fetched = fetched_, pieces = pieces_](const ByteRange& range,
                                                       std::span<std::byte> out) {
     return fetched->read(*pieces, range, out);
   };
+  return files;
+}
+
+std::vector<DataPath> PeerData::own_files() const {
+  std::vector<DataPath> files;
+  for (std::size_t i = 0; i < held_.paths.size(); ++i) {
+    const DataFile& file = manifest_.files[i];
+    const bool raw_tokens = file.header_bytes == 0 && file.token_bytes > 1;
+    files.push_back({.path = held_.paths[i],
+                     .part = file.part,
+                     .token_bytes = raw_tokens ? file.token_bytes : 0});
+  }
   return files;
 }
 
@@ -85,7 +98,7 @@ Result<std::unique_ptr<MicrobatchSource>> PeerData::open(const RunConfig& config
     return make_dataset_source(config, std::move(*dataset), pieces_);
   }
   if (!held_.lacks.empty()) return fail(ErrorCode::kUserMistake, held_.lacks);
-  auto dataset = open_dataset(config, place_.root, held_.paths);
+  auto dataset = open_dataset(config, place_.root, own_files());
   if (!dataset) return std::unexpected(std::move(dataset).error());
   return make_dataset_source(config, std::move(*dataset));
 }

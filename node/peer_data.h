@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/config/run_config.h"
@@ -47,6 +48,7 @@ class PeerData {
  private:
   void decide_to_fetch(const DataManifest& manifest);
   FetchedFiles fetched_files() const;
+  std::vector<DataPath> own_files() const;
 
   DataPlace place_;
   FileHashes hashes_;

@@ -1,8 +1,10 @@
 #include "node/peer_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
@@ -37,7 +39,8 @@ PeerNode::PeerNode(AsioRuntime& runtime, PeerNodeOptions options,
       data_(options_.machine, hashes_folder(), fetched_),
       data_store_(runtime_, options_.machine, data_, fetched_),
       device_(runtime_, device_options(options_)),
-      part_folder_(runtime_) {
+      part_folder_(runtime_),
+      notices_(runtime_, options_.machine, [this](const Notice& notice) { on_notice(notice); }) {
   SWARMLINE_CHECK(!options_.coordinators.empty());
 }
 
@@ -45,6 +48,7 @@ PeerNode::~PeerNode() = default;
 
 Result<void> PeerNode::open() {
   raise_descriptors();  // it averages with all peers of its stage
+  SWARMLINE_TRY(notices_.open());
   auto network =
       options_.network(runtime_, {.name = options_.name,
                                   .slow_down = [this](double factor) { device_.slow_down(factor); },
@@ -78,17 +82,30 @@ Result<void> PeerNode::open() {
           .part_folder = &part_folder_,
           .data_folder = &data_store_},
       [this](PeerOutcome outcome) {
-        runtime_.call_after(kLinger, guard_.wrap([this, outcome = std::move(outcome)] {
-          device_.stop();
-          on_finished_(outcome);
-        }));
+        runtime_.call_after(kLinger,
+                            guard_.wrap([this, outcome = std::move(outcome)] { finish(outcome); }));
       });
   return {};
 }
 
-void PeerNode::request_drain() {
+void PeerNode::finish(const PeerOutcome& outcome) {
+  device_.stop();
+  notices_.leave(guard_.wrap([this, outcome] { on_finished_(outcome); }));
+}
+
+void PeerNode::on_notice(const Notice& notice) {
+  if (notice.kind == Notice::Kind::kAtRisk) {
+    log(LogLevel::kWarn, "{}: this machine may be taken away soon", notice.words);
+    return peer_->tell_risk();
+  }
+  log(LogLevel::kWarn, "{}, in {:.0f} s: this peer hands in its work and leaves", notice.words,
+      to_seconds(notice.left));
+  request_drain(std::max(Duration{}, notice.left - kNoticeMargin));
+}
+
+void PeerNode::request_drain(Duration notice) {
   data_.give_up();
-  peer_->request_drain(kPeerNotice);
+  peer_->request_drain(notice);
 }
 
 void PeerNode::request_stop() {
@@ -99,6 +116,7 @@ void PeerNode::request_stop() {
 void PeerNode::start() {
   SWARMLINE_CHECK(peer_.has_value());
   peer_->start();
+  notices_.start();
 }
 
 }  // namespace swarmline

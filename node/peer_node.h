@@ -3,7 +3,9 @@
 //   Ownership: the runtime outlives it. It owns device and network.
 //   Thread:    control thread.
 //   Errors:    of open(): as sentences. Later ones end it: on_finished.
-//   Bounds:    kPeerNotice to hand in what it holds; kLinger from its end to on_finished.
+//   Notices:   it watches for one ([peer] notices), and drains when one comes, within its time.
+//   Bounds:    kPeerNotice to hand in what it holds, or what a notice leaves less kNoticeMargin;
+//              kLinger from its end to on_finished, and NoticeWatch::kFarewellMax after a notice.
 #pragma once
 
 #include <functional>
@@ -20,6 +22,7 @@
 #include "node/data_store.h"
 #include "node/fetched_pieces.h"
 #include "node/network_factory.h"
+#include "node/notices/notice_watch.h"
 #include "node/part_folder.h"
 #include "node/peer_data.h"
 #include "pipeline/stage/stage_peer.h"
@@ -28,6 +31,7 @@ namespace swarmline {
 
 // What clouds give a spot machine before it is taken, less a little.
 inline constexpr Duration kPeerNotice = std::chrono::seconds(28);
+inline constexpr Duration kNoticeMargin = std::chrono::seconds(2);
 
 struct PeerNodeOptions {
   std::vector<Address> coordinators;  // at least one: the run's, and its standbys
@@ -51,11 +55,15 @@ class PeerNode {
   Result<void> open();
   void start();  // after open()
   // Its machine goes soon: takes nothing new, hands in what it holds, leaves.
-  void request_drain();
+  // `notice`: how long it has.
+  void request_drain(Duration notice = kPeerNotice);
   void request_stop();
   const StagePeer& peer() const { return *peer_; }
 
  private:
+  void on_notice(const Notice& notice);
+  void finish(const PeerOutcome& outcome);
+
   AsioRuntime& runtime_;
   PeerNodeOptions options_;
   std::function<void(PeerOutcome)> on_finished_;
@@ -66,6 +74,7 @@ class PeerNode {
   SharedPartFolder part_folder_;
   std::unique_ptr<Network> network_;
   std::optional<StagePeer> peer_;
+  NoticeWatch notices_;
   CallbackGuard guard_;
 };
 

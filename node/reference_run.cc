@@ -8,6 +8,8 @@
 
 #include "base/limits.h"
 #include "console/exit_codes.h"
+#include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"
@@ -16,6 +18,7 @@
 #include "engine/store/files.h"
 #include "engine/store/log_lines.h"
 #include "node/folder_sink.h"
+#include "node/initial_state.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
 #include "node/summary.h"
@@ -138,6 +141,16 @@ Result<std::string> save(const RunConfig& config, const ModelSpec& model,
   return writer->commit(std::move(manifest));
 }
 
+decltype(ReferenceOptions::initial) initial_of(const RunConfig& config, const RunFolder& folder) {
+  if (config.run.init.empty()) return {};
+  return [path = initial_folder(folder)](const ParameterLayout& layout,
+                                         MutableBytes arena) -> Result<void> {
+    auto reader = CheckpointReader::open(checkpoint_path(path, 0));
+    if (!reader) return std::unexpected(std::move(reader).error());
+    return reader->load(layout, arena);
+  };
+}
+
 }  // namespace
 
 Result<int> run_reference_here(ReferenceRunOptions options) {
@@ -148,7 +161,10 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
   auto data = open_run_data(config, true);
   if (!data) return std::unexpected(std::move(data).error());
   const RunFolder folder(config.run_folder());
+  auto initial = find_initial_parameters(config, folder, options.fresh);
+  if (!initial) return std::unexpected(std::move(initial).error());
   SWARMLINE_TRY(folder.prepare(to_toml(config), options.fresh));
+  SWARMLINE_TRY(initial->write(config, folder));
   auto log_file = LineFile::open_append(folder.log());
   if (!log_file) return std::unexpected(std::move(log_file).error());
 
@@ -160,7 +176,8 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
                                    .threads = options.threads,
                                    .permute_sums = options.permute_sums,
                                    .eval_sequences = data->eval_sequences,
-                                   .mutation = *mutation};
+                                   .mutation = *mutation,
+                                   .initial = initial_of(config, folder)};
   const auto source = make_dataset_source(config, std::move(data->dataset));
   set_compute_threads(options.threads);
   auto result = run_reference(reference, *source,

@@ -47,7 +47,7 @@ class DatasetSource final : public MicrobatchSource {
 }  // namespace
 
 Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root,
-                                  std::vector<std::string> paths, FetchedFiles fetched) {
+                                  std::vector<DataPath> paths, FetchedFiles fetched) {
   return TokenDataset::open({.data = config.data,
                              .sequence = config.batch.sequence,
                              .seed = config.run.seed,
@@ -87,7 +87,9 @@ Result<RunData> open_run_data(const RunConfig& config, bool with_entropy) {
 }
 
 Result<std::string> missing_data(const RunConfig& config) {
-  for (const std::string& pattern : config.data.files) {
+  std::vector<std::string> patterns = config.data.files;
+  patterns.insert(patterns.end(), config.data.validation.begin(), config.data.validation.end());
+  for (const std::string& pattern : patterns) {
     const auto paths = glob_files(pattern, kDataFilesMax);
     if (!paths) return std::unexpected(paths.error());
     if (paths->empty() && !is_folder(pattern)) return pattern;

@@ -21,7 +21,7 @@ namespace swarmline {
 // `root`: nothing that does not lie below it is read; empty: anything is.
 // `paths`: these files, whatever the config names. `fetched`: these, and none of this machine.
 Result<TokenDataset> open_dataset(const RunConfig& config, const std::string& root = {},
-                                  std::vector<std::string> paths = {}, FetchedFiles fetched = {});
+                                  std::vector<DataPath> paths = {}, FetchedFiles fetched = {});
 
 // Held-out sequences of one evaluation: at most [eval] sequences_max, whole microbatches.
 std::uint64_t eval_sequences(const RunConfig& config, const TokenDataset& dataset);

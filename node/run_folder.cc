@@ -112,7 +112,7 @@ Result<RunStart> RunFolder::resume(const RunConfig& config) const {
     if (!manifest) return std::unexpected(std::move(manifest).error());
     if (!manifest->optimizer_state)
       return no(
-          fmt::format("{} can't be gone on with: {} holds no optimizer state "
+          fmt::format("{} can't be resumed: {} holds no optimizer state "
                       "(checkpoint.optimizer)",
                       path_, (*newest)->path));
   }
@@ -225,6 +225,16 @@ Result<RunFolder> find_run_folder(const std::string& text) {
 Result<Address> live_address(const RunTarget& target) {
   if (target.address) return *target.address;
   return target.folder->read_address();
+}
+
+Result<AdminDoor> admin_door(const RunTarget& target) {
+  auto address = live_address(target);
+  if (!address) return std::unexpected(std::move(address).error());
+  auto guard = guard_of(target);
+  if (!guard) return std::unexpected(std::move(guard).error());
+  auto secret = target.folder ? target.folder->admin_secret() : Result<std::string>("");
+  if (!secret) return std::unexpected(std::move(secret).error());
+  return AdminDoor{std::move(*address), std::move(*guard), std::move(*secret)};
 }
 
 Result<std::shared_ptr<LinkGuard>> guard_of(const RunTarget& target) {

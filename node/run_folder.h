@@ -1,7 +1,7 @@
 // The folder of a run, DIR/NAME: config.toml, journal.sqlite, log.jsonl, coordinator.address,
-// status.json, admin.key (the secret of who may steer the run, for its user alone), checkpoints/,
-// logs/, and keys/ where its links are authenticated. Never written over: one folder is one run,
-// which the same config goes on with.
+// status.json, admin.key (the secret of who may steer the run, for its user alone), page.token and
+// page.url (of its web page, for its user alone), checkpoints/, logs/, and keys/ where its links
+// are authenticated. Never written over: one folder is one run, which the same config goes on with.
 //   Errors: kUserMistake when another run is there already; kIo.
 #pragma once
 
@@ -30,8 +30,12 @@ class RunFolder {
   std::string data() const { return path_ + "/data.json"; }  // what the run's data is
   std::string journal() const { return path_ + "/journal.sqlite"; }
   std::string log() const { return path_ + "/log.jsonl"; }
+  std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string address() const { return path_ + "/coordinator.address"; }
   std::string admin_key() const { return path_ + "/admin.key"; }
+  // What the run's web page asks for, and its URL with that; for its owner alone.
+  std::string page_token() const { return path_ + "/page.token"; }
+  std::string page_url() const { return path_ + "/page.url"; }
   std::string status() const { return path_ + "/status.json"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string logs() const { return path_ + "/logs"; }
@@ -40,6 +44,7 @@ class RunFolder {
   std::string run_key() const { return keys() + "/run.key"; }
   std::string invites() const { return keys() + "/invites.jsonl"; }
   std::string join_string() const { return keys() + "/join"; }
+  std::string page_pem() const { return keys() + "/page.pem"; }
   std::string log_of(std::string_view process) const {
     return path_ + "/logs/" + std::string(process) + ".log";
   }
@@ -83,6 +88,15 @@ struct RunTarget {
 Result<RunTarget> find_run(const std::string& text);
 // For what only the run's own machine can do: a run folder, or nothing. kUserMistake for the rest.
 Result<RunFolder> find_run_folder(const std::string& text);
+// What it takes to steer a run.
+struct AdminDoor {
+  Address address;
+  std::shared_ptr<LinkGuard> guard;  // null: its links are plain
+  // Empty where the run was named by its address: it is another user's or another machine's, and
+  // its coordinator says what it takes.
+  std::string secret;
+};
+Result<AdminDoor> admin_door(const RunTarget& target);
 // The address of a run that is there to answer.
 Result<Address> live_address(const RunTarget& target);
 // What is shown to whoever answers there; null: nothing, its links are plain.

@@ -1,7 +1,6 @@
 #include "node/stage_table.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -10,21 +9,13 @@
 #include "balancer/cut.h"
 #include "console/text.h"
 #include "engine/config/load.h"
-#include "engine/optimizer/state_layout.h"
+#include "engine/data/mixture.h"
 #include "engine/store/json_writer.h"
-#include "pipeline/source/lease_window.h"
 
 namespace swarmline {
 namespace {
 
 constexpr int kCheckFormat = 1;
-
-// Arenas of a stage's size: parameters, the open step's accumulator and the reduced gradient; an
-// open step more with delay 1 keeps its version and accumulator too. And two moments.
-std::uint64_t state_bytes(const RunConfig& config, const ParameterLayout& layout) {
-  const std::uint64_t arenas = config.pipeline.delay == 1 ? 5 : 3;
-  return arenas * layout.bytes() + 2 * make_state_layout(config.optimizer, layout).bytes;
-}
 
 std::uint64_t elements_of(const ParameterLayout& layout) {
   std::uint64_t sum = 0;
@@ -32,25 +23,18 @@ std::uint64_t elements_of(const ParameterLayout& layout) {
   return sum;
 }
 
-// Under way at once: as many as the sources ask for, and no more than their open steps have.
-std::uint32_t microbatches_in_flight(const PipelineSection& pipeline, std::uint32_t per_step) {
-  const std::uint32_t sources = pipeline.peers.front();
-  const std::uint32_t peers = std::accumulate(pipeline.peers.begin(), pipeline.peers.end(), 0U);
-  const std::uint32_t open = per_step * (1 + pipeline.delay);
-  if (pipeline.order != OrderKind::kFree && pipeline.in_flight == 0) return open;
-  return std::min(window_for(pipeline.in_flight, peers, sources) * sources, open);
-}
-
-void add_needs(const RunConfig& config, const ModelSpec& model, StageHolding& holding) {
-  const auto kept = [&](bool recompute) {
-    return retained_bytes(model, holding.stage, config.batch.microbatch, recompute);
-  };
-  const std::uint64_t rows = holding.in_flight;
-  const bool recomputes = config.pipeline.recompute == Recompute::kAlways;
-  holding.needed_recomputing_bytes = holding.state_bytes + rows * kept(true) + kept(false);
-  holding.activation_bytes = kept(recomputes);
-  holding.needed_bytes = recomputes ? holding.needed_recomputing_bytes
-                                    : holding.state_bytes + rows * holding.activation_bytes;
+void add_needs(const MemoryQuestion& question, StageHolding& holding) {
+  const bool recomputes = question.config.pipeline.recompute == Recompute::kAlways;
+  holding.memory_recomputing = peer_memory(question, true);
+  holding.memory = recomputes ? holding.memory_recomputing : peer_memory(question, false);
+  holding.cuda = cuda_peer_memory(question, recomputes);
+  holding.needed_bytes = holding.memory.total();
+  holding.needed_recomputing_bytes = holding.memory_recomputing.total();
+  holding.state_bytes =
+      holding.memory.parameters + holding.memory.gradients + holding.memory.optimizer;
+  holding.activation_bytes =
+      retained_bytes(question.model, holding.stage, question.config.batch.microbatch, recomputes);
+  holding.in_flight = under_way_at(question.config, holding.stage).microbatches;
 }
 
 // Of the model: a tied embedding held by two stages counts once.
@@ -72,19 +56,19 @@ Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const 
   double all_flops = 0;
   for (const StageSpec& stage : *cuts) all_flops += stage_flops(costs, stage);
 
-  const std::uint32_t in_flight =
-      microbatches_in_flight(config.pipeline, config.microbatches_per_step());
   std::vector<StageHolding> holdings;
   for (const StageSpec& stage : *cuts) {
     const ParameterLayout layout = make_layout(model, stage);
-    const std::uint32_t peers = config.pipeline.peers.at(stage.stage.value);
     StageHolding holding{.stage = stage,
-                         .peers = peers,
+                         .peers = config.pipeline.peers.at(stage.stage.value),
                          .parameters = elements_of(layout),
-                         .state_bytes = state_bytes(config, layout),
-                         .in_flight = (in_flight + peers - 1) / peers,
+                         .saved_bytes = saved_state_bytes(config, layout),
+                         .memory = {},
+                         .memory_recomputing = {},
+                         .cuda = {},
                          .flops_share = stage_flops(costs, stage) / all_flops};
-    add_needs(config, model, holding);
+    add_needs({.config = config, .model = model, .cut = *cuts, .stage = stage.stage.value},
+              holding);
     holdings.push_back(std::move(holding));
   }
   return holdings;
@@ -115,6 +99,20 @@ Result<ConfigCheck> check_config(RunConfig config) {
 
 namespace {
 
+// How often each entry comes.
+std::string mixture_text(const RunConfig& config, const TokenDataset& data) {
+  const Mixture mixture(data.weights(), config.run.seed);
+  const auto sequences = static_cast<double>(config.run.steps * config.batch.batch);
+  std::string text;
+  for (std::uint32_t part = 0; part < data.parts(); ++part) {
+    const double share = mixture.share(part) / static_cast<double>(kMixtureParts);
+    const auto own = static_cast<double>(data.train_sequences(part));
+    text += fmt::format("#   {:.2f} % from {} ({:.2f} epochs of it)\n", 100 * share,
+                        config.data.files[part], share * sequences / own);
+  }
+  return text;
+}
+
 std::string data_text(const ConfigCheck& check) {
   if (!check.data)
     return fmt::format(
@@ -124,10 +122,12 @@ std::string data_text(const ConfigCheck& check) {
   const TokenDataset& data = *check.data;
   const double epochs = static_cast<double>(check.config.run.steps * check.config.batch.batch) /
                         static_cast<double>(data.train_sequences());
-  return fmt::format(
+  std::string text = fmt::format(
       "# data: {} files, {} tokens; {} sequences to train on ({:.2f} epochs), {} held out\n",
       with_commas(data.files()), with_commas(data.tokens()), with_commas(data.train_sequences()),
       epochs, with_commas(data.held_out_sequences()));
+  if (!data.weights().empty()) text += mixture_text(check.config, data);
+  return text;
 }
 
 std::string needs_text(const std::vector<StageHolding>& stages, Recompute recompute) {

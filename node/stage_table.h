@@ -10,6 +10,7 @@
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
 #include "node/run_data.h"
+#include "node/stage_memory.h"
 
 namespace swarmline {
 
@@ -19,10 +20,13 @@ struct StageHolding {
   std::uint64_t parameters = 0;        // elements, gaps not counted
   std::uint64_t state_bytes = 0;       // a peer: parameters, gradients, optimizer moments
   std::uint64_t activation_bytes = 0;  // a microbatch, until its backward
+  std::uint64_t saved_bytes = 0;       // of a checkpoint
   std::uint32_t in_flight = 0;         // microbatches: a peer's even share of all under way
-  // Of a peer with that share: state, what its microbatches keep, and where it recomputes what the
-  // backward of one needs. What libtorch takes itself is not counted.
-  std::uint64_t needed_bytes = 0;
+  // Of a peer with that share, at its worst moment; what libtorch takes itself is not counted. On
+  // a CUDA device, what its memory holds.
+  PeerMemory memory, memory_recomputing;
+  CudaPeerMemory cuda;
+  std::uint64_t needed_bytes = 0;              // memory's total
   std::uint64_t needed_recomputing_bytes = 0;  // the same, if it recomputes
   double flops_share = 0;                      // 0..1
 };

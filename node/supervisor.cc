@@ -18,6 +18,8 @@
 #include "engine/store/files.h"
 #include "node/admin_client.h"
 #include "node/child_process.h"
+#include "node/page_access.h"
+#include "node/plain_progress.h"
 #include "node/process_log.h"
 #include "node/summary.h"
 #include "node/supervised_process.h"
@@ -28,7 +30,6 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(50);  // children and address file
 constexpr Duration kStatusPeriod = std::chrono::milliseconds(500);
-constexpr Duration kPlainLinePeriod = std::chrono::seconds(2);
 constexpr Duration kAddressWait = std::chrono::minutes(10);  // the data is read before
 // The coordinator says why the last peer's failure is the run's; sooner when it may not know the
 // peer yet.
@@ -58,6 +59,14 @@ bool may_pass(int code) {
 std::string how_it_ended(int code) {
   return is_signal(code) ? fmt::format("was ended by signal {}", code - 128)
                          : fmt::format("ended with code {}", code);
+}
+
+// peer-a ... peer-z, peer-aa ...: the coordinator numbers peers as they come, in another order.
+std::string peer_name(std::uint32_t number) {
+  std::string letters;
+  for (; number > 0; number = (number - 1) / 26)
+    letters.insert(letters.begin(), static_cast<char>('a' + (number - 1) % 26));
+  return "peer-" + letters;
 }
 
 class Supervisor {
@@ -113,13 +122,9 @@ class Supervisor {
   bool started_ = false;  // it has trained
   bool asked_ = false;    // a status request is on its way
   std::optional<LiveScreen> screen_;
-  std::optional<std::uint64_t> printed_step_;
-  std::string printed_state_;
-  std::string printed_journal_;
   std::string said_refused_;
-  std::uint64_t printed_era_ = 0;
-  Instant printed_at_{};
-  std::string news_;  // on the screen, until
+  PlainProgress plain_{runtime_.wall_seconds()};  // where there is no screen
+  std::string news_;                              // on the screen, until
   Instant news_until_{};
   std::optional<int> coordinator_code_;
   Instant coordinator_ended_{};
@@ -218,7 +223,7 @@ void Supervisor::start_peers() {
 }
 
 void Supervisor::start_peer(const std::vector<std::string>& seat_arguments) {
-  const std::string name = fmt::format("peer-{}", ++peers_started_);
+  const std::string name = peer_name(++peers_started_);
   std::vector<std::string> arguments{"peer", "--join", join_, "--name", name};
   arguments.insert(arguments.end(), options_.peer_arguments.begin(), options_.peer_arguments.end());
   arguments.insert(arguments.end(), seat_arguments.begin(), seat_arguments.end());
@@ -238,7 +243,7 @@ void Supervisor::look_for_seats() {
   if (ended_ || coordinator_code_ || ++ticks_unseated_ < kJoinTicks) return;
   std::string missing;
   for (std::uint32_t number = 1; number <= peers_started_; ++number) {
-    const std::string name = fmt::format("peer-{}", number);
+    const std::string name = peer_name(number);
     const bool seated = std::ranges::any_of(status_.stages, [&](const StageStatus& stage) {
       return std::ranges::any_of(stage.peers,
                                  [&](const PeerStatus& peer) { return peer.name == name; });
@@ -362,6 +367,7 @@ void Supervisor::take_status(std::string_view json) {
     return end(kExitFailed);
   }
   status_ = std::move(*status);
+  add_page_token(status_, options_.folder);
   const bool trains =
       status_.era > 0 || (status_.state != "starting" && status_.state != "waiting");
   // It had started when the last peer ended: the coordinator knows why.
@@ -382,27 +388,7 @@ void Supervisor::show() {
     screen_->draw(render_screen(status_, note, terminal_style()));
     return;
   }
-  const Instant now = runtime_.now();
-  if (status_.era != std::exchange(printed_era_, status_.era))
-    std::printf("%s\n", status_.era_sentence.c_str());
-  if (status_.journal.empty() != std::exchange(printed_journal_, status_.journal).empty())
-    std::printf("%s\n", status_.journal.empty() ? "the journal can be written again"
-                                                : status_.journal.c_str());
-  if (status_.state != printed_state_) {
-    printed_state_ = status_.state;
-    if (status_.state == "waiting") {
-      std::printf("waiting for %u peers\n", peers_wanted_);
-    } else if (status_.state != "training" && !status_.over()) {
-      std::printf("%s\n", status_.state.c_str());
-    }
-  }
-  if (status_.step > 0 && printed_step_ != status_.step &&
-      (!printed_step_ || now - printed_at_ >= kPlainLinePeriod || status_.step == status_.steps)) {
-    printed_step_ = status_.step;
-    printed_at_ = now;
-    std::printf("%s\n", plain_line(status_).c_str());
-  }
-  std::fflush(stdout);
+  plain_.show(status_, runtime_.now());
 }
 
 void Supervisor::interrupted() {
@@ -453,8 +439,8 @@ int Supervisor::conclude() {
     show_failure();
     return exit_code_;
   }
-  if (!on_screen && printed_step_ != status_.step) show();
-  if (!status_.sentence.empty()) std::printf("%s\n", status_.sentence.c_str());
+  if (!on_screen && !plain_.has_shown(status_.step)) show();
+  if (!on_screen && !status_.sentence.empty()) std::printf("%s\n", status_.sentence.c_str());
   const bool whole = status_.step == status_.steps;
   std::fputs(summary(status_, options_.folder, whole).c_str(), stdout);
   return exit_code_;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/model/{gpt2,llama}.bin: what Hugging Face transformers computes with tiny
+"""Makes tests/fixtures/model/{gpt2,llama,qwen3}.bin: what Hugging Face transformers computes with tiny
 random models.
 
 Needs torch and transformers from PyPI (made with 2.11.0 and 5.23.0):
@@ -77,8 +77,29 @@ def llama():
     return model, ours
 
 
+def qwen3():
+    config = transformers.Qwen3Config(
+        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=40, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=2, head_dim=10, hidden_act="silu", rms_norm_eps=1e-6,
+        max_position_embeddings=SEQUENCE, attention_bias=False, tie_word_embeddings=False,
+        use_sliding_window=True, sliding_window=4, bos_token_id=None, eos_token_id=None,
+        layer_types=["sliding_attention", "full_attention"])
+    model = transformers.Qwen3ForCausalLM(config)
+    _, of_llama = llama()
+
+    def ours(get):
+        yield from of_llama(get)
+        for n in range(LAYERS):
+            for name in ("q_norm", "k_norm"):
+                yield (f"layers.{n}.attention.{name}.weight",
+                       get(f"model.layers.{n}.self_attn.{name}.weight"))
+
+    return model, ours
+
+
 GRADIENTS = ("embed.tokens.weight", "embed.positions.weight", "layers.0.attention_norm.weight",
-             "layers.0.attention.q.weight", "layers.1.attention.k.weight",
+             "layers.0.attention.q.weight", "layers.0.attention.q_norm.weight",
+             "layers.1.attention.k_norm.weight", "layers.1.attention.k.weight",
              "layers.1.attention.v.weight", "layers.1.attention.v.bias",
              "layers.0.attention.o.weight", "layers.0.mlp.up.bias",
              "layers.1.mlp.gate.weight", "layers.1.mlp.down.weight", "final_norm.weight",
@@ -124,6 +145,7 @@ def main():
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
     make(folder / "gpt2.bin", gpt2, seed=1)
     make(folder / "llama.bin", llama, seed=2)
+    make(folder / "qwen3.bin", qwen3, seed=3)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/protocol_version.h"
 
 namespace swarmline {
 

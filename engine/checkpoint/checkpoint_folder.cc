@@ -120,25 +120,7 @@ Result<std::optional<CheckpointEntry>> latest_checkpoint(const std::string& chec
   return std::nullopt;
 }
 
-Result<void> keep_newest_checkpoints(const std::string& checkpoints_folder, std::uint32_t keep) {
-  SWARMLINE_CHECK(keep >= 1);
-  Result<std::vector<CheckpointEntry>> entries = list_checkpoints(checkpoints_folder);
-  if (!entries) return std::unexpected(entries.error());
-  std::uint32_t kept = 0;
-  for (; !entries->empty(); entries->pop_back()) {
-    const std::string& path = entries->back().path;
-    if (kept == keep) {
-      SWARMLINE_TRY(remove_folder(path));
-      continue;
-    }
-    const auto whole = read_checkpoint(path, Verify::kSizes);
-    if (whole) {
-      ++kept;
-    } else if (is_damage(whole.error())) {
-      log(LogLevel::kWarn, "checkpoint set aside: {}", whole.error().what);
-      SWARMLINE_TRY(set_aside_damaged(path));
-    }
-  }
+Result<void> remove_damaged_checkpoints(const std::string& checkpoints_folder, std::uint32_t keep) {
   return remove_steps(checkpoints_folder, kDamaged, keep);
 }
 

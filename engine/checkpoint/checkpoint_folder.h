@@ -31,8 +31,8 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const std::string& checkpo
 // The newest that is complete: manifest readable, every stage file there with its size. Damaged
 // ones are passed over, with a warning in the log. Empty: there is none.
 Result<std::optional<CheckpointEntry>> latest_checkpoint(const std::string& checkpoints_folder);
-// Removes all but the newest `keep` (>= 1) that are complete, and all but so many damaged ones.
-Result<void> keep_newest_checkpoints(const std::string& checkpoints_folder, std::uint32_t keep);
+// Removes all but the newest `keep` of those that were set aside.
+Result<void> remove_damaged_checkpoints(const std::string& checkpoints_folder, std::uint32_t keep);
 
 // Its bytes are not what was written; not: it could not be read just now, or by this program.
 bool is_damage(const Error& error);

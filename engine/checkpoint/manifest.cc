@@ -37,6 +37,8 @@ constexpr std::array kBoundaries{Name{BoundaryKind::kNone, "none"},
                                  Name{BoundaryKind::kMaxout, "maxout"}};
 constexpr std::array kComputes{Name{ComputeKind::kNative, "native"},
                                Name{ComputeKind::kFp8, "fp8"}};
+constexpr std::array kPrecisions{Name{Precision::kAuto, "auto"}, Name{Precision::kF32, "fp32"},
+                                 Name{Precision::kBF16, "bf16"}};
 constexpr std::array kDTypes{Name{DType::kF32, "fp32"}, Name{DType::kF64, "fp64"}};
 
 template <typename T, std::size_t N>
@@ -136,6 +138,12 @@ void write_model(JsonWriter& json, const ModelSection& model) {
   if (model.compute != ComputeKind::kNative) {
     json.member("compute", name_of(kComputes, model.compute));
   }
+  if (model.head_dim > 0) json.member("head_dim", model.head_dim);
+  if (model.qk_norm) json.member("qk_norm", model.qk_norm);
+  if (model.window > 0)
+    json.member("window", model.window).member("window_pattern", model.window_pattern);
+  if (model.precision != Precision::kAuto)
+    json.member("precision", name_of(kPrecisions, model.precision));
   json.end_object();
 }
 
@@ -162,6 +170,14 @@ void read_model(Fields fields, ModelSection& model) {
     fields.take("boundary_factor", model.boundary_factor);
   }
   if (fields.has("compute")) fields.take("compute", kComputes, model.compute);
+  if (fields.has("head_dim")) fields.take("head_dim", model.head_dim);
+  if (fields.has("qk_norm")) fields.take("qk_norm", model.qk_norm);
+  if (fields.has("window")) {
+    fields.take("window", model.window);
+    fields.take("window_pattern", model.window_pattern);
+    if (model.window_pattern.empty()) fields.refuse_member("window_pattern", "empty");
+  }
+  if (fields.has("precision")) fields.take("precision", kPrecisions, model.precision);
 }
 
 bool is_sha256(std::string_view text) {

@@ -1,6 +1,8 @@
 #include "engine/config/assign.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -8,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/nearest.h"
+#include "base/unit_suffix.h"
 
 namespace swarmline {
 namespace {
@@ -31,10 +34,29 @@ std::optional<bool> convert(const KeySpec&, const RawValue& value) {
   return flag ? std::optional(*flag) : std::nullopt;
 }
 
+// "16G" of a key that may be written so, in what its field counts.
+std::optional<double> suffixed(const KeySpec& spec, const RawValue& value) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (!text || spec.kind.suffixes.step == 0) return std::nullopt;
+  const auto number = number_with_suffix(*text, spec.kind.suffixes.step);
+  const bool has_letter = !text->empty() && !std::isdigit(static_cast<unsigned char>(text->back()));
+  if (!number || !has_letter) return number;
+  return *number / spec.kind.suffixes.unit;
+}
+
+// A whole number that the integer of a config file could have been.
+std::optional<std::int64_t> integer(const KeySpec& spec, const RawValue& value) {
+  constexpr double kTooLarge = 9.2e18;
+  if (const auto* number = std::get_if<std::int64_t>(&value.data)) return *number;
+  const auto number = suffixed(spec, value);
+  if (!number || *number >= kTooLarge || std::floor(*number) != *number) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
 template <typename T>
   requires is_integer_field<T>
 std::optional<T> convert_integer(const KeySpec& spec, const RawValue& value) {
-  const auto* number = std::get_if<std::int64_t>(&value.data);
+  const auto number = integer(spec, value);
   const IntRange& range = std::get<IntRange>(spec.kind.range);
   if (!number || *number < range.min || *number > range.max) return std::nullopt;
   return static_cast<T>(*number);
@@ -56,6 +78,8 @@ std::optional<double> convert(const KeySpec& spec, const RawValue& value) {
     number = *real;
   } else if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
     number = static_cast<double>(*integer);
+  } else if (const auto with_unit = suffixed(spec, value)) {
+    number = *with_unit;
   } else {
     return std::nullopt;
   }
@@ -127,7 +151,8 @@ std::optional<T> convert_any(const KeySpec& spec, const RawValue& value) {
   if constexpr (std::is_enum_v<T>) {
     return convert_enum<T>(spec, value);
   } else if constexpr (std::is_same_v<T, std::vector<std::string>> ||
-                       std::is_same_v<T, std::vector<std::uint32_t>>) {
+                       std::is_same_v<T, std::vector<std::uint32_t>> ||
+                       std::is_same_v<T, std::vector<double>>) {
     return convert_list<typename T::value_type>(spec, value);
   } else {
     return convert<T>(spec, value);

@@ -10,7 +10,7 @@ namespace {
 
 // What neither the data nor the arithmetic of a run depends on.
 constexpr std::string_view kFreeSections[] = {"wiring", "balance",  "checkpoint", "eval",
-                                              "net",    "security", "log"};
+                                              "net",    "security", "log",        "money"};
 constexpr std::string_view kFreeKeys[] = {"run.name",
                                           "run.dir",
                                           "run.steps",

@@ -37,6 +37,9 @@ struct ValueText {
   std::string operator()(const std::vector<std::uint32_t>* values) const {
     return list_text(*values, [](std::uint32_t value) { return fmt::format("{}", value); });
   }
+  std::string operator()(const std::vector<double>* values) const {
+    return list_text(*values, real_text);
+  }
   template <typename Enum>
   std::string operator()(const Enum* value) const {
     for (const Choice& choice : spec.kind.choices)
@@ -63,29 +66,37 @@ std::string integer_text(const IntRange& range) {
 std::string number_text(const RealRange& range) {
   const std::string low = fmt::format("{} {}", range.min_open ? "above" : "of at least", range.min);
   if (range.max == std::numeric_limits<double>::max()) return "a finite number " + low;
+  if (!range.min_open && !range.max_open)
+    return fmt::format("a number from {} to {}", range.min, range.max);
   return fmt::format("a number {} and {} {}", low, range.max_open ? "below" : "at most", range.max);
 }
 
 struct Expectation {
   const KeyKind& kind;
 
-  std::string integers() const { return integer_text(std::get<IntRange>(kind.range)); }
+  std::string letters() const {
+    return kind.suffixes.step > 0 ? ", or text with K, M, G or T behind it" : "";
+  }
+  std::string integers() const { return integer_text(std::get<IntRange>(kind.range)) + letters(); }
   std::string operator()(const bool*) const { return "true or false"; }
   std::string operator()(const std::uint32_t*) const { return integers(); }
   std::string operator()(const std::uint64_t*) const { return integers(); }
   std::string operator()(const double*) const {
-    return number_text(std::get<RealRange>(kind.range));
+    return number_text(std::get<RealRange>(kind.range)) + letters();
   }
   std::string operator()(const std::string*) const {
     return kind.choices.empty() ? "text in quotes" : choices_text(kind.choices);
   }
   std::string operator()(const std::vector<std::string>*) const {
-    return "text in quotes or a list of such";
+    return "text in quotes, or a list of texts";
   }
   std::string operator()(const std::vector<std::uint32_t>*) const {
     const std::string element = integers();
-    return kind.form == Form::kNumberPerStage ? element + ", or a list of one for each stage"
+    return kind.form == Form::kNumberPerStage ? element + ", or a list with one for each stage"
                                               : "a list with, for each stage, " + element;
+  }
+  std::string operator()(const std::vector<double>*) const {
+    return "a list with, for each entry, " + number_text(std::get<RealRange>(kind.range));
   }
   std::string operator()(const ShadowsPerStage*) const {
     return choices_text(kind.choices) + " or " + integers();

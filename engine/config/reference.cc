@@ -10,20 +10,21 @@ namespace {
 
 constexpr std::string_view kHead = R"(# The config file
 
-A run is one TOML file; `swarmline launch run.toml` starts it. `config_version = 1` is its first
-line. Every key but `data.files` has a default, and `swarmline config check run.toml` prints the
-file with all of them filled in. `--set section.key=value` overrides a key on the command line:
-the value is TOML, and a bare word is taken as text (`--set optimizer.kind=lamb`). A mistake is
-told in one sentence with file, line and key, and ends the program with exit code 2.
+A run is one TOML file, and `swarmline launch run.toml` starts it. Its first line is
+`config_version = 1`. Every key except `data.files` has a default; `swarmline config check run.toml`
+prints the file with all of them filled in. `--set section.key=value` overrides a key on the command
+line: the value is TOML, and a bare word is taken as text (`--set optimizer.kind=lamb`). A mistake
+is reported in one sentence with file, line and key, and ends the program with exit code 2.
 
-This page is made from the program's own table of keys.
+This page is generated from the program's own table of keys.
 )";
 
 constexpr std::string_view kPeerHead = R"(
 # The peer file
 
-What belongs to one machine: the file given to `swarmline peer`, also with `config_version = 1` as
-its first line. A peer gets all the rest from the coordinator.
+A peer file holds what belongs to one machine, also with `config_version = 1` as its first line:
+`swarmline peer --config peer.toml`. A peer gets everything else from the coordinator. Most of
+these keys have a flag of their own, too (`swarmline peer --help`).
 )";
 
 // '|' would end a cell.
@@ -49,8 +50,9 @@ std::string sections(std::span<const KeySpec> keys) {
 
 std::string retired() {
   std::string text =
-      "\n## Keys of earlier versions\n\nThey did nothing. A file may still hold them, as those of "
-      "older run folders do; they are passed over.\n\n| key | what is so |\n|---|---|\n";
+      "\n## Keys of earlier versions\n\nThese keys have no effect. A file may still hold them, as "
+      "the files in older run folders do; they are ignored.\n\n| key | what happens instead |\n"
+      "|---|---|\n";
   for (const RetiredKey& key : retired_keys())
     text += fmt::format("| `{}.{}` | {} |\n", key.section, key.key, cell(key.doc));
   return text;

@@ -23,6 +23,8 @@ struct RunSection {
   std::vector<std::string> etcd;              // HOST:PORT; none: the journal is in the run folder
   double etcd_lease_seconds = 5;              // a coordinator silent for so long leads no more
   double wait_seconds = 600;  // for a stage's last peers, where going back costs more
+  // Parameters of version 0: "hf:DIR" | "checkpoint:PATH"; empty: drawn from the seed.
+  std::string init;
   bool operator==(const RunSection&) const = default;
 };
 
@@ -31,18 +33,23 @@ enum class ActivationKind : std::uint8_t { kGelu, kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRotary };
 enum class BoundaryKind : std::uint8_t { kNone, kBottleneck, kMaxout };
 enum class ComputeKind : std::uint8_t { kNative, kFp8 };
+enum class Precision : std::uint8_t { kAuto, kF32, kBF16 };
 
 struct ModelSection {
   std::uint32_t layers = 8;
   std::uint32_t d_model = 128;
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 0;  // 0: as many as heads
+  std::uint32_t head_dim = 0;  // 0: d_model / heads
   std::uint32_t d_ff = 0;      // 0: 4 d_model, or 8/3 d_model rounded up to 64 with swiglu
   std::uint32_t vocab = 0;     // 0: what the data needs (257 for bytes)
   NormKind norm = NormKind::kLayerNorm;               // "layernorm" | "rmsnorm"
   ActivationKind activation = ActivationKind::kGelu;  // "gelu" | "gelu_tanh" | "swiglu"
   PositionKind positions = PositionKind::kLearned;    // "learned" | "rotary"
-  bool bias = true;                                   // biases of linears (and of LayerNorm)
+  bool qk_norm = false;                               // RMSNorm of each head's queries and keys
+  std::uint32_t window = 0;                           // tokens that a sliding window spans; 0: none
+  std::string window_pattern = "S";  // by layer, repeated: S with the window, L without
+  bool bias = true;                  // biases of linears (and of LayerNorm)
   bool tied_embeddings = true;
   double dropout = 0;
   double norm_eps = 1e-5;
@@ -54,6 +61,13 @@ struct ModelSection {
   BoundaryKind boundary = BoundaryKind::kNone;
   std::uint32_t boundary_factor = 2;           // 2 | 4: d_model over the width that travels
   ComputeKind compute = ComputeKind::kNative;  // "native" | "fp8": matrix products of the layers
+  // Of matrix products and attention: "auto" (bf16 on CUDA, else the dtype) | "fp32" | "bf16".
+  Precision precision = Precision::kAuto;
+
+  std::uint32_t head_width() const { return head_dim > 0 ? head_dim : d_model / heads; }
+  bool has_window(std::uint32_t layer) const {
+    return window > 0 && window_pattern[layer % window_pattern.size()] == 'S';
+  }
   bool operator==(const ModelSection&) const = default;
 };
 
@@ -62,11 +76,14 @@ enum class TokenFormat : std::uint8_t { kAuto, kUint16, kUint32, kLlmC };
 
 struct DataSection {
   DataKind kind = DataKind::kBytes;  // "bytes" | "tokens"
-  std::vector<std::string> files;    // paths and globs
+  std::vector<std::string> files;    // paths and globs, and folders that data prepare made
+  std::vector<double> weights;       // one per entry of files; empty: by their sizes
   // tokens: "uint16" | "uint32" | "llmc" | "auto" (by header, else by extension .bin = uint16)
   TokenFormat token_format = TokenFormat::kAuto;
-  double held_out = 0.02;       // share of sequences kept for evaluation
-  std::uint64_t bytes_max = 0;  // 0: all; otherwise only the first so many bytes are used
+  double held_out = 0.02;  // share of sequences kept for evaluation; none with `validation`
+  std::vector<std::string> validation;  // as files; evaluations read these
+  std::uint64_t bytes_max = 0;          // 0: all; otherwise only the first so many bytes are used
+  bool holds_out() const { return held_out > 0 || !validation.empty(); }
   bool operator==(const DataSection&) const = default;
 };
 
@@ -77,21 +94,26 @@ struct BatchSection {
   bool operator==(const BatchSection&) const = default;
 };
 
-enum class OptimizerKind : std::uint8_t { kAdamW, kLamb };
-enum class LearningSchedule : std::uint8_t { kConstant, kLinear, kCosine };
+enum class OptimizerKind : std::uint8_t { kAdamW, kLamb, kMuon };
+enum class LearningSchedule : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
 enum class MomentsKind : std::uint8_t { kF32, k8Bit };
 enum class StateMemory : std::uint8_t { kDevice, kHost };
 
 struct OptimizerSection {
-  OptimizerKind kind = OptimizerKind::kAdamW;  // "adamw" | "lamb"
+  OptimizerKind kind = OptimizerKind::kAdamW;  // "adamw" | "lamb" | "muon"
   double lr = 3e-4;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;                                      // global norm; 0: off
-  LearningSchedule schedule = LearningSchedule::kCosine;  // "constant" | "linear" | "cosine"
+  double clip = 1.0;             // global norm; 0: off
+  double muon_momentum = 0.95;   // of the matrices that Muon steps
+  std::uint32_t muon_steps = 5;  // of its Newton-Schulz iteration
+  // "constant" | "linear" | "cosine" | "wsd" (warm-up, stable, decay)
+  LearningSchedule schedule = LearningSchedule::kCosine;
   std::uint64_t warmup_steps = 0;
+  std::uint64_t lr_decay_steps = 0;                 // where the schedule ends; 0: with the run
+  double decay_ratio = 0.2;                         // wsd: share of the schedule that decays
   double final_lr = 0.1;                            // fraction of lr at the end of the schedule
   MomentsKind state = MomentsKind::kF32;            // of the moments: "fp32" | "8bit"
   StateMemory state_memory = StateMemory::kDevice;  // of a CUDA stage: "device" | "host"
@@ -100,6 +122,7 @@ struct OptimizerSection {
 
 enum class Recompute : std::uint8_t { kAuto, kAlways, kNever };
 enum class TileChecksums : std::uint8_t { kAuto, kAlways, kNever };
+enum class NoticeSource : std::uint8_t { kAuto, kAws, kGcp, kAzure, kCommand, kNone };
 enum class WiringKind : std::uint8_t { kStochastic, kStatic };
 enum class OrderKind : std::uint8_t { kFree, kGPipe, k1F1B };
 
@@ -162,8 +185,10 @@ struct CheckpointSection {
   std::uint64_t every_steps = 0;  // 0: not by steps
   double every_minutes = 10;      // 0: not by time
   std::uint32_t keep = 3;
-  bool optimizer = true;    // its state, too: only then can a run go on from it
-  bool peers_write = true;  // those who see the run's checkpoints
+  std::uint64_t keep_every = 0;  // those of multiples of so many steps stay; 0: none for that
+  std::uint32_t keep_best = 0;   // so many with the least held-out loss stay
+  bool optimizer = true;         // its state, too: only then can a run go on from it
+  bool peers_write = true;       // those who see the run's checkpoints
   bool operator==(const CheckpointSection&) const = default;
 };
 
@@ -176,6 +201,7 @@ struct EvalSection {
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
   std::string advertise;               // where others reach it; empty: at this machine's addresses
+  std::string page = "127.0.0.1:0";    // where the coordinator serves the run's page; "none"
   std::uint64_t admit_bytes = 0;       // activations a peer admits; 0: from its memory
   double heartbeat_seconds = 0.5;
   double peer_silence_seconds = 0;  // then a peer counts as lost; 0: from its heartbeats
@@ -200,7 +226,19 @@ struct SecuritySection {
 
 struct LogSection {
   LogLevel level = LogLevel::kInfo;  // debug | info | warn | error
+  bool tensorboard = false;          // event files in the run folder, too
+  std::string command;               // gets each line of log.jsonl; empty: none
   bool operator==(const LogSection&) const = default;
+};
+
+// What a run's machines cost, and how much it may: docs/money.md.
+struct MoneySection {
+  std::string currency = "USD";
+  double egress_price = 0;       // of a GB (10^9 bytes) that a peer sends, where it says no other
+  double coordinator_price = 0;  // per hour
+  double budget = 0;             // the run ends with a checkpoint at this cost; 0: it has no bound
+  double budget_hours = 0;       // ... after so long; 0: it has no bound
+  bool operator==(const MoneySection&) const = default;
 };
 
 struct RunConfig {
@@ -219,6 +257,7 @@ struct RunConfig {
   NetSection net;
   SecuritySection security;
   LogSection log;
+  MoneySection money;
 
   std::uint32_t microbatches_per_step() const { return batch.batch / batch.microbatch; }
   std::uint64_t tokens_per_step() const { return std::uint64_t{batch.batch} * batch.sequence; }
@@ -241,10 +280,14 @@ struct PeerConfig {
   std::uint64_t fetch_data_cache_mb = 4096;  // so much stays there, MiB
   double join_patience_seconds = 30;         // it tries so long while no coordinator answers
   std::string zone;
-  double price = 0;               // per hour
-  double bandwidth = 0;           // bits per second; 0: measured
-  bool insecure = false;          // true: joins beyond this machine without authenticated links
-  std::string key;                // file of its own key; empty: one that is made at each start
+  double price = 0;         // per hour
+  double egress_price = 0;  // of a GB that it sends; 0: as the run's [money] says
+  double bandwidth = 0;     // bits per second; 0: measured
+  bool insecure = false;    // true: joins beyond this machine without authenticated links
+  std::string key;          // file of its own key; empty: one that is made at each start
+  NoticeSource notices = NoticeSource::kAuto;
+  std::string notice_command;     // of "command": it waits for the notice (node/notices)
+  std::string notice_url;         // http://HOST[:PORT] of the metadata server; empty: the cloud's
   double emulate_forward_ms = 0;  // emulate = {forward_ms, backward_ms, jitter}
   double emulate_backward_ms = 0;
   double emulate_jitter = 0;

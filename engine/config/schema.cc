@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "base/limits.h"
 
 namespace swarmline {
 namespace {
 
-constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();  // TOML's largest integer
-constexpr double kHuge = std::numeric_limits<double>::max();
-constexpr double kDaySeconds = 86400;
+using namespace key_kinds;
 
 constexpr Choice kNonFinite[] = {{"skip", static_cast<int>(NonFinite::kSkip)},
                                  {"stop", static_cast<int>(NonFinite::kStop)}};
@@ -27,6 +24,9 @@ constexpr Choice kBoundaries[] = {{"none", static_cast<int>(BoundaryKind::kNone)
                                   {"maxout", static_cast<int>(BoundaryKind::kMaxout)}};
 constexpr Choice kComputes[] = {{"native", static_cast<int>(ComputeKind::kNative)},
                                 {"fp8", static_cast<int>(ComputeKind::kFp8)}};
+constexpr Choice kPrecisions[] = {{"auto", static_cast<int>(Precision::kAuto)},
+                                  {"fp32", static_cast<int>(Precision::kF32)},
+                                  {"bf16", static_cast<int>(Precision::kBF16)}};
 constexpr Choice kDTypes[] = {{"fp32", static_cast<int>(DType::kF32)},
                               {"fp64", static_cast<int>(DType::kF64)}};
 constexpr Choice kDataKinds[] = {{"bytes", static_cast<int>(DataKind::kBytes)},
@@ -36,10 +36,12 @@ constexpr Choice kTokenFormats[] = {{"auto", static_cast<int>(TokenFormat::kAuto
                                     {"uint32", static_cast<int>(TokenFormat::kUint32)},
                                     {"llmc", static_cast<int>(TokenFormat::kLlmC)}};
 constexpr Choice kOptimizers[] = {{"adamw", static_cast<int>(OptimizerKind::kAdamW)},
-                                  {"lamb", static_cast<int>(OptimizerKind::kLamb)}};
+                                  {"lamb", static_cast<int>(OptimizerKind::kLamb)},
+                                  {"muon", static_cast<int>(OptimizerKind::kMuon)}};
 constexpr Choice kSchedules[] = {{"constant", static_cast<int>(LearningSchedule::kConstant)},
                                  {"linear", static_cast<int>(LearningSchedule::kLinear)},
-                                 {"cosine", static_cast<int>(LearningSchedule::kCosine)}};
+                                 {"cosine", static_cast<int>(LearningSchedule::kCosine)},
+                                 {"wsd", static_cast<int>(LearningSchedule::kWsd)}};
 constexpr Choice kMoments[] = {{"fp32", static_cast<int>(MomentsKind::kF32)},
                                {"8bit", static_cast<int>(MomentsKind::k8Bit)}};
 constexpr Choice kStateMemories[] = {{"device", static_cast<int>(StateMemory::kDevice)},
@@ -67,358 +69,346 @@ constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"warn", static_cast<int>(LogLevel::kWarn)},
                                  {"error", static_cast<int>(LogLevel::kError)}};
 
-constexpr KeyKind flag() {
-  return {};
-}
-constexpr KeyKind text() {
-  return {};
-}
-constexpr KeyKind texts() {
-  return {.form = Form::kListOrOne};
-}
-constexpr KeyKind ints(std::int64_t min, std::int64_t max) {
-  return {.range = IntRange{min, max}};
-}
-constexpr KeyKind ints_per_stage(std::int64_t min, std::int64_t max) {
-  return {.range = IntRange{min, max}, .form = Form::kNumberPerStage};
-}
-constexpr KeyKind reals(double min, double max) {
-  return {.range = RealRange{min, max}};
-}
-constexpr KeyKind from_zero() {
-  return {.range = RealRange{0, kHuge}};
-}
-constexpr KeyKind above_zero_to(double max) {
-  return {.range = RealRange{.min = 0, .max = max, .min_open = true}};
-}
-constexpr KeyKind share() {
-  return reals(0, 1);
-}
-constexpr KeyKind share_below_one() {
-  return {.range = RealRange{.min = 0, .max = 1, .max_open = true}};
-}
-constexpr KeyKind one_of(std::span<const Choice> choices) {
-  return {.choices = choices};
-}
-constexpr KeyKind one_of_or_bool(std::span<const Choice> choices) {
-  return {.choices = choices, .form = Form::kTextOrBool};
-}
-constexpr KeyKind one_of_or_ints(std::span<const Choice> choices, std::int64_t min,
-                                 std::int64_t max) {
-  return {.range = IntRange{min, max}, .choices = choices};
-}
-
 // Section, key and field of a row: RunConfig's members are called as their keys.
 #define RUN(section, key) \
   #section, #key, [](Roots roots) -> Field { return &roots.run->section.key; }
-#define PEER(key, member) "peer", key, [](Roots roots) -> Field { return &roots.peer->member; }
 
 // clang-format off: a key a row, its sentence below it
 constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(run, name), text(),
-   "Names the run and its folder: letters, digits, '.', '_' and '-'."},
+   "Name of the run and of its folder; letters, digits, '.', '_' and '-' are allowed."},
   {RUN(run, seed), ints(0, kAny),
-   "Decides initialisation, data order and dropout."},
+   "Random seed of the initial weights, the data order and dropout."},
   {RUN(run, dir), text(),
-   "The run folder is `dir/name`."},
+   "Parent of the run folder, which is `dir/name`."},
   {RUN(run, steps), ints(1, kAny),
-   "Optimizer steps of the whole run."},
+   "Number of optimizer steps in the whole run."},
   {RUN(run, on_nonfinite), one_of(kNonFinite),
-   "What to do with a step whose gradient is not finite: leave it out on every stage, or stop "
-   "the run."},
+   "What to do when a step's gradient is not finite: skip the update on every stage, or stop the "
+   "run."},
   {RUN(run, etcd), texts(),
    "Members (HOST:PORT) of the etcd cluster that holds the journal, so that a standby coordinator "
-   "on another machine can take over; none: `journal.sqlite` in the run folder."},
+   "on another machine can take over. Empty: the journal is `journal.sqlite` in the run folder."},
   {RUN(run, etcd_lease_seconds), reals(1, kDaySeconds),
-   "With etcd: a coordinator that etcd has not heard of for so long leads no more."},
+   "Lease time in etcd: a coordinator that etcd has not heard from for this long no longer leads "
+   "the run."},
   {RUN(run, wait_seconds), reals(0, 365 * kDaySeconds),
-   "When the last peers of a stage are silent, the run waits for them as long as going back to its "
-   "newest checkpoint would take, by what steps were measured to take, and at most so long."},
+   "Longest time that the run waits for the last peers of a stage when they fall silent. It waits "
+   "only as long as going back to the newest checkpoint would cost, judged by measured step "
+   "times."},
+  {RUN(run, init), text(),
+   "Where the initial parameters come from: `hf:DIR`, a folder that Hugging Face transformers "
+   "opens, or `checkpoint:PATH`, a run folder or one of its checkpoints, of which only the "
+   "parameters are taken. Empty: drawn from the seed.", "\"hf:models/gpt2\"", true},
 
   {RUN(model, layers), ints(1, 4096),
-   "Transformer blocks."},
+   "Number of Transformer blocks."},
   {RUN(model, d_model), ints(1, 65536),
-   "Width of the residual stream; a multiple of heads."},
+   "Width of the residual stream; must be a multiple of heads unless head_dim is set."},
   {RUN(model, heads), ints(1, 1024),
-   "Attention heads."},
+   "Number of attention heads."},
   {RUN(model, kv_heads), ints(0, 1024),
-   "Heads of keys and values (grouped-query attention); divides heads. 0: as many as heads."},
+   "Number of key and value heads (grouped-query attention); must divide heads. 0: as many as "
+   "heads."},
+  {RUN(model, head_dim), ints(0, 65536),
+   "Width of an attention head. 0: d_model / heads."},
   {RUN(model, d_ff), ints(0, 1 << 20),
-   "Inner width of the MLP. 0: 4 d_model, or with swiglu 8/3 d_model rounded up to 64."},
+   "Inner width of the MLP. 0: 4 d_model, or with swiglu 8/3 d_model rounded up to a multiple of "
+   "64."},
   {RUN(model, vocab), ints(0, 1 << 24),
-   "Tokens of the vocabulary. 0: what the data needs (257 for bytes)."},
+   "Vocabulary size in tokens. 0: what the data needs (257 for bytes)."},
   {RUN(model, norm), one_of(kNorms),
-   "Normalisation before attention, before the MLP and before the head."},
+   "Type of normalisation before attention, before the MLP and before the head."},
   {RUN(model, activation), one_of(kActivations),
-   "Of the MLP; gelu_tanh is GPT-2's, swiglu is Llama's."},
+   "Activation function of the MLP; gelu_tanh is GPT-2's, swiglu is Llama's."},
   {RUN(model, positions), one_of(kPositions),
-   "A learned table, or rotary embeddings of queries and keys."},
+   "How positions are encoded: a learned table, or rotary embeddings of queries and keys."},
+  {RUN(model, qk_norm), flag(),
+   "Whether each head's queries and keys go through an RMS norm before rotary embeddings, as in "
+   "Qwen3."},
+  {RUN(model, window), ints(0, 1 << 24),
+   "Size of the sliding window in tokens: a token attends to itself and to the window - 1 tokens "
+   "before it. 0: to all tokens before it."},
+  {RUN(model, window_pattern), text(),
+   "Layers that have the window, one letter per layer, repeated over the layers: S has it, L "
+   "attends to all tokens.", "\"SSSL\""},
   {RUN(model, bias), flag(),
-   "Biases of linear layers and of layernorm."},
+   "Whether linear layers and layernorm have biases."},
   {RUN(model, tied_embeddings), flag(),
-   "The head uses the token embedding's matrix."},
+   "Whether the head reuses the token embedding's matrix."},
   {RUN(model, dropout), share_below_one(),
-   "Share of activations dropped in training."},
+   "Fraction of activations dropped during training."},
   {RUN(model, norm_eps), above_zero_to(1),
-   "Added to the variance in norms."},
+   "Value added to the variance in norms."},
   {RUN(model, rope_theta), reals(1, 1e12),
    "Base of the rotary frequencies."},
   {RUN(model, init_std), above_zero_to(10),
-   "Standard deviation of initial weights."},
+   "Standard deviation of the initial weights."},
   {RUN(model, share_layers), ints(1, 4096),
-   "One block's parameters are used this many times in a row; divides layers."},
+   "How many layers in a row share one block's parameters; must divide layers."},
   {RUN(model, dtype), one_of(kDTypes),
-   "Of parameters, gradients and activations; fp64 is for exactness tests."},
+   "Type of parameters, gradients, optimizer state and the residual stream; fp64 is meant for "
+   "exactness tests."},
   {RUN(model, boundary), one_of(kBoundaries),
-   "Learned compression between stages: a linear layer or a maximum over neighbours narrows what "
-   "travels, another linear layer widens it again. Part of the model."},
+   "Learned compression between stages, as part of the model: a linear layer or a maximum over "
+   "neighbours narrows what is sent, and another linear layer widens it again."},
   {RUN(model, boundary_factor), ints(2, 4),
-   "How much narrower than d_model: 2 or 4; divides d_model."},
+   "How many times narrower than d_model the boundary is, 2 or 4; must divide d_model."},
   {RUN(model, compute), one_of(kComputes),
-   "Matrix products of the layers: in the dtype (bf16 on CUDA), or with operands rounded to fp8 "
-   "e4m3, a scale per row."},
+   "Operands of the layers' matrix products: as `precision` says, or fp8 e4m3 with one scale per "
+   "row."},
+  {RUN(model, precision), one_of(kPrecisions),
+   "Type that matrix products and attention are computed in. auto: bf16 on CUDA, else the dtype. "
+   "Norms, the loss and everything that `dtype` names stay in the dtype."},
 
   {RUN(data, kind), one_of(kDataKinds),
-   "Files as bytes (vocabulary 256 + end of document), or shards of ready tokens."},
+   "Type of the files: raw bytes (vocabulary 256 + end of document), or tokens: shards of them, "
+   "and folders made by `swarmline data prepare`."},
   {RUN(data, files), texts(),
-   "Paths and globs; `**` descends folders. Required.", "[\"texts/**/*.txt\"]"},
+   "Paths and globs of the training data; `**` matches folders at any depth. With kind = "
+   "\"tokens\", prepared folders too. Required.",
+   "[\"texts/**/*.txt\"]"},
+  {RUN(data, weights), weights(),
+   "Mixes the entries of files: one weight per entry, in any unit, is its share of the trained "
+   "sequences; an entry is repeated as often as its share needs. Empty: every sequence is used "
+   "once before any is repeated.", "[0.7, 0.3]", true},
   {RUN(data, token_format), one_of(kTokenFormats),
-   "Of token shards. auto: by llm.c's header, else uint16."},
+   "Format of token shards. auto: llm.c's if the file has its header; else uint32 for names that "
+   "end in `.u32.bin`, and uint16 for others."},
   {RUN(data, held_out), reals(0, 0.5),
-   "Share of the sequences kept for evaluation and never trained on."},
-  {RUN(data, bytes_max), ints(0, kAny),
-   "Only the first so many bytes of the data are used. 0: all."},
+   "Fraction of the sequences that is kept for evaluation and never trained on; with weights, of "
+   "each entry of files. Unused if `validation` names files."},
+  {RUN(data, validation), texts(),
+   "Paths and globs of the data for evaluation, of the same kind as files, instead of held-out "
+   "sequences. What they match is not trained on.", "[\"data/validation\"]", true},
+  {RUN(data, bytes_max), bytes(),
+   "Use only this many bytes from the beginning of the data. 0: all.", "\"1G\""},
 
   {RUN(batch, batch), ints(1, 1 << 24),
-   "Sequences per optimizer step."},
+   "Number of sequences per optimizer step."},
   {RUN(batch, microbatch), ints(1, 1 << 20),
-   "Sequences that travel together; divides batch."},
+   "Number of sequences that travel together; must divide batch."},
   {RUN(batch, sequence), ints(1, 1 << 20),
-   "Tokens per sequence."},
+   "Number of tokens per sequence."},
 
   {RUN(optimizer, kind), one_of(kOptimizers),
-   "AdamW, or LAMB for very large batches."},
+   "Optimizer: AdamW, LAMB for very large batches, or Muon, which steps the matrices of the layers "
+   "with an orthogonalized momentum and everything else as AdamW does."},
   {RUN(optimizer, lr), above_zero_to(100),
    "Peak learning rate."},
   {RUN(optimizer, beta1), share_below_one(),
-   "Decay of the first moment."},
+   "Decay rate of the first moment."},
   {RUN(optimizer, beta2), share_below_one(),
-   "Decay of the second moment."},
+   "Decay rate of the second moment."},
   {RUN(optimizer, eps), above_zero_to(1),
-   "Added to the root of the second moment."},
+   "Value added to the square root of the second moment."},
   {RUN(optimizer, weight_decay), reals(0, 100),
-   "Decoupled; not on biases and norms."},
+   "Decoupled weight decay; biases and norms are exempt."},
   {RUN(optimizer, clip), from_zero(),
-   "Largest norm of the whole model's gradient. 0: off."},
+   "Maximum norm of the whole model's gradient. 0: no clipping."},
+  {RUN(optimizer, muon_momentum), share_below_one(),
+   "Muon: decay rate of the momentum of the matrices that it steps."},
+  {RUN(optimizer, muon_steps), ints(1, 20),
+   "Muon: number of Newton-Schulz iterations that orthogonalize a momentum."},
   {RUN(optimizer, schedule), one_of(kSchedules),
-   "How the learning rate falls after warm-up."},
+   "How the learning rate falls after warm-up. wsd: it stays at lr and falls linearly at the end."},
   {RUN(optimizer, warmup_steps), ints(0, kAny),
-   "Steps over which the learning rate rises linearly to lr."},
+   "Number of steps over which the learning rate rises linearly to lr."},
+  {RUN(optimizer, lr_decay_steps), ints(0, kAny),
+   "Step at which the schedule ends; the learning rate stays constant after it. 0: run.steps."},
+  {RUN(optimizer, decay_ratio), above_zero_to(1),
+   "Fraction of the schedule's steps over which wsd lowers the learning rate."},
   {RUN(optimizer, final_lr), share(),
-   "Where the schedule ends, as a fraction of lr."},
+   "Learning rate at the end of the schedule, as a fraction of lr."},
   {RUN(optimizer, state), one_of(kMoments),
-   "How both moments are kept: fp32 is 8 bytes a parameter; 8bit is 2.03, but for embeddings and "
-   "tensors of fewer than 4096 parameters, which stay fp32."},
+   "Precision of both moments: fp32 takes 8 bytes a parameter; 8bit takes 2.03, except that "
+   "embeddings and tensors of fewer than 4096 parameters stay fp32."},
   {RUN(optimizer, state_memory), one_of(kStateMemories),
-   "Where a CUDA stage keeps its moments and makes the step: in the device's memory, or in the "
-   "host's, which leaves the device's to the model. The numbers are the same."},
+   "Where a CUDA stage keeps its moments and runs the optimizer: in device memory, or in host "
+   "memory, which leaves device memory to the model. The numbers are the same. "
+   "Muon's are always in host memory."},
 
   {RUN(pipeline, stages), ints(1, Limits::stages_max),
-   "Slices the model is cut into; at most layers / share_layers."},
+   "Number of slices the model is cut into; at most layers / share_layers."},
   {RUN(pipeline, peers), ints_per_stage(1, Limits::stage_peers_max),
-   "Peers the run starts with: one number for every stage, or a list of one per stage.", "2"},
+   "Number of peers the run starts with: one number for every stage, or a list with one per "
+   "stage.", "2"},
   {RUN(pipeline, delay), ints(0, 1),
-   "1: the next step computes on the parameters before this step's update, while gradients "
-   "are averaged."},
+   "1: the next step computes on the parameters from before this step's update while gradients "
+   "are averaged. 0: it waits for the update."},
   {RUN(pipeline, recompute), one_of_or_bool(kRecompute),
-   "Drop activations after the forward pass and compute them again for the backward pass. "
-   "auto: when memory is short."},
+   "Whether to drop activations after the forward pass and compute them again for the backward "
+   "pass. auto: when memory is short."},
   {RUN(pipeline, wiring), one_of(kWirings),
-   "Each microbatch finds its own peers by their speed, or fixed routes."},
+   "How microbatches find their peers: each picks peers by their speed, or all take fixed routes."},
   {RUN(pipeline, order), one_of(kOrders),
-   "Of a peer's microbatches. gpipe: backwards after the step's last forward; 1f1b: at most one "
-   "microbatch under way for each stage from here to the last. Both with wiring = \"static\", to "
-   "compare with."},
+   "Order of a peer's microbatches. gpipe: backward passes start after the step's last forward "
+   "pass; 1f1b: at most one microbatch is in flight for each stage from here to the last. Both "
+   "need wiring = \"static\" and are meant for comparison."},
   {RUN(pipeline, in_flight), ints(0, 65536),
-   "Microbatches in flight per source. 0: chosen from stages and peers."},
+   "Microbatches in flight per source. 0: chosen from the numbers of stages and peers."},
   {RUN(pipeline, layers), ints(1, 4096),
-   "Layers of each stage; they add up to the model's. Empty: cut by cost.", "[3, 3, 2]"},
+   "Number of layers of each stage; they must add up to the model's. Empty: cut by cost.",
+   "[3, 3, 2]"},
 
   {RUN(codec, forward), one_of(kBoundaryCodecs),
-   "How activations travel. auto: chosen per boundary by what is measured, within error_budget."},
+   "Encoding of activations between stages. auto: chosen per boundary from measurements, within "
+   "error_budget."},
   {RUN(codec, backward), one_of(kBoundaryCodecs),
-   "How gradients of activations travel."},
+   "Encoding of the gradients of activations between stages."},
   {RUN(codec, averaging), one_of(kAveragingCodecs),
-   "How gradients of parameters travel inside a stage. topk: only the largest, the rest is kept "
-   "for the next step."},
+   "Encoding of parameter gradients within a stage. topk: only the largest are sent, and the rest "
+   "is kept for the next step."},
   {RUN(codec, block), ints(0, 4096),
-   "lin8 and dyn8: elements that share a scale, a power of two from 64. 0: 256."},
+   "Number of elements that share a scale, for lin8 and dyn8; a power of two from 64. 0: 256."},
   {RUN(codec, scales), one_of(kScales),
-   "Type of the scales; bf16 ones are rounded up."},
+   "Type of the scales; bf16 scales are rounded up."},
   {RUN(codec, stochastic), flag(),
-   "true: gradients (backward and averaging) are rounded up or down at random, without bias, "
-   "where the codec is lin8, h8, int4 or h4."},
+   "Whether gradients (backward and averaging) are rounded up or down at random, without bias, "
+   "with lin8, h8, int4 and h4."},
   {RUN(codec, topk), above_zero_to(1),
-   "Share of the elements that topk keeps."},
+   "Fraction of the elements that topk keeps."},
   {RUN(codec, error_feedback), flag(),
-   "true: what averaging's codec lost is added to the next step's gradient. It dies with its "
-   "peer: a run that loses peers then no longer ends with the parameters of the run without "
-   "losses. topk always does so."},
+   "Whether what the averaging codec loses is added to the next step's gradient; topk always does "
+   "that. The remainder dies with its peer: a run that loses peers then no longer ends with the "
+   "parameters of the run without losses."},
   {RUN(codec, error_budget), above_zero_to(1),
-   "auto: the largest relative L2 error a codec may make."},
+   "Largest relative L2 error that a codec chosen by auto may make."},
   {RUN(codec, checksums), one_of(kTileChecksums),
-   "Whether each 65536 values of a tensor travel with a checksum. auto: where the link is not "
-   "sealed, which is checked byte by byte as it is. never: not even there, where nothing but "
-   "TCP's 16 bits notices a changed byte."},
+   "Whether each 65536 values of a tensor carry a checksum. auto: only on links that are not "
+   "encrypted, since the cipher checks every byte. never: not even there, where nothing but TCP's "
+   "16 bits notices a changed byte."},
 
   {RUN(wiring, alpha), above_zero_to(1),
-   "Weight of the newest observation in a peer's expected service time."},
+   "Weight of the newest observation in the moving average of a peer's service time."},
   {RUN(wiring, in_flight_per_peer), ints(1, Limits::in_flight_per_next_peer_max),
-   "Microbatches one sender may have at one peer of the next stage."},
+   "Maximum number of microbatches that one sender has at one peer of the next stage."},
   {RUN(wiring, hop_timeout_seconds), above_zero_to(kDaySeconds),
-   "One hop's work; after that the microbatch is sent elsewhere."},
+   "Time limit of one hop; after that the microbatch is sent to another peer."},
   {RUN(wiring, hedge_share), share(),
-   "Of all microbatches at most so many are tried a second time because somebody is late; 0: none. "
-   "What is not needed is kept, for a step's microbatches at most."},
+   "Maximum fraction of microbatches that are tried a second time because a peer is late. 0: "
+   "none. What is not used is kept, up to one step's microbatches."},
 
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
-   "Peers of other stages that follow each stage in host memory and take it over when it loses "
-   "everybody; auto: where they cost next to nothing."},
+   "Number of peers of other stages that follow each stage in host memory and take it over when "
+   "it loses all its peers. auto: where they cost next to nothing."},
   {RUN(balance, moves), flag(),
-   "Peers go to another stage, and joiners to the stage, where they help most; false: each stays, "
-   "and joiners go where peers are missing."},
+   "Whether peers move, and joiners go, to the stage where they help most. false: peers stay, and "
+   "joiners go where peers are missing."},
   {RUN(balance, period_seconds), above_zero_to(kDaySeconds),
    "How often the planner looks for moves."},
 
   {RUN(checkpoint, every_steps), ints(0, kAny),
-   "A checkpoint after every so many steps. 0: by time alone, at the end, and when drained."},
+   "Number of steps between checkpoints. 0: by time only, at the end, and when the run is "
+   "drained."},
   {RUN(checkpoint, every_minutes), reals(0, 525600),
-   "A checkpoint once the one before is so old, at the end of a step. 0: by steps alone, at the "
-   "end, and when drained; both 0: none before the end."},
+   "Age of the newest checkpoint at which a step's end writes another one. 0: by steps only, at "
+   "the end, and when the run is drained; both 0: none before the end."},
   {RUN(checkpoint, keep), ints(1, 1 << 20),
-   "Newest checkpoints kept."},
+   "Number of the newest checkpoints to keep."},
+  {RUN(checkpoint, keep_every), ints(0, kAny),
+   "Checkpoints of each multiple of this many steps are kept, too. 0: none."},
+  {RUN(checkpoint, keep_best), ints(0, 1 << 20),
+   "Number of checkpoints with the lowest held-out loss that are kept, too; only versions that "
+   "were evaluated count (eval.every_steps). 0: none."},
   {RUN(checkpoint, optimizer), flag(),
-   "Checkpoints hold the optimizer's state, too (two to three times the bytes). false: a run can't "
-   "go on from them; it would begin again."},
+   "Whether checkpoints include the optimizer's state (two to three times the bytes). false: a "
+   "run can't resume from them and starts over."},
   {RUN(checkpoint, peers_write), flag(),
-   "Peers that see the run's checkpoints folder write their stage there themselves, each a part. "
-   "false: all of it goes through the coordinator, as of those who do not see it."},
+   "Whether peers that see the run's checkpoints folder write their stage there themselves, each "
+   "a part. false: everything goes through the coordinator, as it does from peers that don't see "
+   "the folder."},
 
   {RUN(eval, every_steps), ints(0, kAny),
-   "Evaluate the held-out sequences through the swarm this often. 0: only at the end."},
+   "Number of steps between evaluations of the held-out sequences through the swarm. 0: only at "
+   "the end."},
   {RUN(eval, sequences_max), ints(1, kAny),
-   "Held-out sequences of one evaluation."},
+   "Maximum number of held-out sequences in one evaluation."},
 
   {RUN(net, listen), text(),
-   "HOST:PORT of the coordinator; port 0: chosen by the system. Beyond this machine its links are "
-   "authenticated and sealed, and peers join by the string that it prints (docs/security.md)."},
+   "HOST:PORT that the coordinator listens on; port 0: chosen by the system. Beyond this machine "
+   "its links are authenticated and encrypted, and peers join by the string that it prints "
+   "(docs/security.md)."},
   {RUN(net, advertise), text(),
-   "HOST:PORT that other machines reach the coordinator at. Empty: this machine's own addresses.",
+   "HOST:PORT at which other machines reach the coordinator. Empty: this machine's own addresses.",
    "\"192.0.2.7:7400\"", true},
-  {RUN(net, admit_bytes), ints(0, kAny),
-   "Activations a peer admits, in bytes. 0: from its memory."},
+  {RUN(net, page), text(),
+   "HOST:PORT at which the coordinator serves the run's web page and its metrics (docs/page.md); "
+   "port 0: chosen by the system; \"none\": nowhere. Beyond this machine it is served over TLS, to "
+   "those who show the run's token or an observer's invite."},
+  {RUN(net, admit_bytes), bytes(),
+   "Limit on the activations that a peer admits, in bytes. 0: derived from its memory.",
+   "\"512M\""},
   {RUN(net, heartbeat_seconds), above_zero_to(3600),
-   "Period of heartbeats between a peer and the coordinator; longer with more peers than would "
-   "send 1000 a second."},
+   "Interval between the heartbeats of a peer and the coordinator. It is longer with more peers "
+   "than would send 1000 a second."},
   {RUN(net, peer_silence_seconds), reals(0, kDaySeconds),
-   "A peer silent for so long counts as lost; at least two heartbeats. 0: about four and a half "
-   "heartbeats, more for a peer whose heartbeats come unevenly."},
+   "How long a peer may be silent before it counts as lost; at least two heartbeats. 0: about "
+   "four and a half heartbeats, more for a peer whose heartbeats come unevenly."},
   {RUN(net, collect_seconds), reals(0, kDaySeconds),
-   "A coordinator that is begun again waits at most so long for the peers that it had; then their "
-   "seats are over. Where each stage has one and no `standby` is named, a silence "
-   "(`peer_silence_seconds`) is enough."},
+   "How long a restarted coordinator waits for the peers that it had before it ends their seats. "
+   "Where each stage has one and no `standby` is named, a silence (`peer_silence_seconds`) is "
+   "enough."},
   {RUN(net, coordinator_patience_seconds), reals(0, 365 * kDaySeconds),
-   "A peer whose coordinator is gone goes on with what it holds and tries so long to reach one; "
-   "then it ends."},
+   "How long a peer whose coordinator is gone continues with what it holds and tries to reach "
+   "one; then it ends."},
   {RUN(net, standby), texts(),
    "Addresses of standby coordinators, which peers try when this one is gone."},
   {RUN(net, peers_wait_seconds), reals(0, 365 * kDaySeconds),
-   "A run that went back to a checkpoint waits so long until every stage has a peer again, and a "
-   "coordinator that hears from nobody for its peers or for newcomers; both wait longer, for "
-   "outlast_seconds, for lost peers whose addresses don't refuse. Then the run ends."},
+   "How long a run that went back to a checkpoint waits until every stage has a peer again, and a "
+   "coordinator that hears from nobody waits for its peers or for newcomers; then the run ends. "
+   "Both wait for outlast_seconds while the addresses of lost peers don't refuse connections."},
   {RUN(net, build_seconds), above_zero_to(365 * kDaySeconds),
-   "A peer that builds its stage or fetches its state, and gets no further for so long, is let "
+   "How long a peer may build its stage or fetch its state without any progress before it is let "
    "go."},
   {RUN(net, outlast_seconds), reals(0, 365 * kDaySeconds),
-   "What can't reach anybody is tried again for so long without any progress: a microbatch that no "
-   "peer of the next stage takes, an averaging whose links break. Then the run ends."},
+   "How long what can't reach anybody is tried again without any progress: a microbatch that no "
+   "peer of the next stage takes, an averaging round whose links break. Then the run ends."},
 
   {RUN(security, insecure), flag(),
-   "true: links beyond this machine are neither authenticated nor sealed: for benchmarks on a "
-   "network that is one's own."},
+   "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "
+   "private network."},
   {RUN(security, loopback), flag(),
-   "true: links are authenticated and sealed within this machine, too, and whatever `insecure` "
+   "true: links within this machine are authenticated and encrypted, too, whatever `insecure` "
    "says.", "", true},
   {RUN(security, etcd_authority), text(),
-   "etcd is spoken to over HTTPS: a PEM file, on the coordinator's machine, with the authority "
-   "whose certificates its members show; empty: in clear text."},
+   "PEM file, on the coordinator's machine, of the authority that signs the certificates of "
+   "etcd's members; etcd is then reached over HTTPS. Empty: in clear text."},
   {RUN(security, etcd_certificate), text(),
-   "A PEM file with the certificate that is shown to etcd; empty: none is."},
+   "PEM file with the client certificate that is shown to etcd. Empty: none."},
   {RUN(security, etcd_key), text(),
-   "The PEM file of its key, which only its owner may read."},
+   "PEM file with that certificate's key, which only its owner may read."},
 
   {RUN(log, level), one_of(kLogLevels),
-   "Least serious line that is written."},
+   "Lowest severity that is logged."},
+  {RUN(log, tensorboard), flag(),
+   "Whether the numbers of each step and evaluation are also written as TensorBoard event files, "
+   "into `tensorboard/` of the run folder (docs/logging.md).", "", true},
+  {RUN(log, command), text(),
+   "Command that the coordinator starts with `/bin/sh -c` and that gets each line of `log.jsonl` "
+   "on its standard input (docs/logging.md). Empty: none.", "\"python3 to_wandb.py\"", true},
+
+  {RUN(money, currency), text(),
+   "Currency of all prices, as it is shown.", "", true},
+  {RUN(money, egress_price), from_zero(),
+   "Price of a gigabyte (10^9 bytes) that a peer sends to other machines, where the peer's "
+   "`peer.egress_price` says no other.", "", true},
+  {RUN(money, coordinator_price), from_zero(),
+   "Price of the coordinator's machine per hour.", "", true},
+  {RUN(money, budget), from_zero(),
+   "The run ends with a checkpoint when it has cost this much. 0: it has no such bound.", "", true},
+  {RUN(money, budget_hours), from_zero(),
+   "The run ends with a checkpoint when it has trained for this many hours, all starts together. "
+   "0: it has no such bound.", "", true},
 });
 
-constexpr auto kPeerKeys = std::to_array<KeySpec>({
-  {PEER("device", device), text(),
-   "`cpu`, `cuda` or `cuda:N`."},
-  {PEER("threads", threads), ints(1, 1024),
-   "Threads that compute."},
-  {PEER("memory_bytes", memory_bytes), ints(0, kAny),
-   "What the peer may use. 0: measured."},
-  {PEER("shadow_memory_bytes", shadow_memory_bytes), ints(0, kAny),
-   "What the stages that it follows as a shadow may take of the host's memory, and the copy that "
-   "it keeps of its own stage's state when it loses its seat. 0: no bound."},
-  {PEER("listen", listen), text(),
-   "HOST:PORT for other peers; port 0: chosen by the system."},
-  {PEER("advertise", advertise), text(),
-   "HOST:PORT that others reach this peer at. Empty: what listen bound.", "\"192.0.2.7:4700\""},
-  {PEER("data", data), text(),
-   "The folder that has the run's data on this machine: the files have the names that they have "
-   "below the folder common to all at the coordinator. Empty: the paths are the same.",
-   "\"/mnt/ssd/corpus\""},
-  {PEER("data_root", data_root), text(),
-   "The folder below which the peer reads data, whatever the run's config says; links that lead "
-   "out of it do not count. Empty: `data`, else the current folder.", "\"/srv/data\""},
-  {PEER("fetch_data", fetch_data), flag(),
-   "true: a peer that lacks the run's data, or has other, fetches what it reads of it from peers "
-   "that have it."},
-  {PEER("fetch_data_folder", fetch_data_folder), text(),
-   "Where fetched pieces are kept. Empty: `$XDG_CACHE_HOME/swarmline/data`, else "
-   "`$HOME/.cache/swarmline/data`.", "\"/mnt/ssd/pieces\""},
-  {PEER("fetch_data_cache_mb", fetch_data_cache_mb), ints(16, 1 << 30),
-   "So many MiB of fetched pieces stay on the disk; what was not used for longest goes first."},
-  {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
-   "A newcomer tries so long while no coordinator answers; then it ends."},
-  {PEER("zone", zone), text(),
-   "Where the machine is; machines of one zone tend to vanish together."},
-  {PEER("price", price), from_zero(),
-   "Per hour, in any currency."},
-  {PEER("bandwidth", bandwidth), from_zero(),
-   "Bits per second. 0: measured."},
-  {PEER("insecure", insecure), flag(),
-   "true: joins a run beyond this machine by HOST:PORT, although its links are neither "
-   "authenticated nor sealed."},
-  {PEER("key", key), text(),
-   "File of its own key, by which the run knows it again; made if need be. Empty: one that is made "
-   "at each start.", "\"/var/lib/swarmline/peer.key\""},
-  {PEER("emulate.forward_ms", emulate_forward_ms), reals(0, 3.6e6),
-   "Holds the device this long for a forward pass, whatever it really takes. 0: off."},
-  {PEER("emulate.backward_ms", emulate_backward_ms), reals(0, 3.6e6),
-   "The same for a backward pass."},
-  {PEER("emulate.jitter", emulate_jitter), share(),
-   "Each emulated time is multiplied by a uniform draw from [1 - jitter, 1 + jitter]."},
-});
 // clang-format on
 
 #undef RUN
-#undef PEER
 
 constexpr RetiredKey kRetiredKeys[] = {
-    {"codec", "state", "\"none\"", "A joiner gets its state as it is, bit for bit."},
-    {"net", "connect_timeout_seconds", {}, "Peers try a connection for ten seconds."},
+    {"codec", "state", "\"none\"", "A joiner receives its state bit for bit."},
+    {"net", "connect_timeout_seconds", {}, "A peer tries to connect for ten seconds."},
 };
 
 }  // namespace
@@ -429,9 +419,6 @@ std::span<const RetiredKey> retired_keys() {
 
 std::span<const KeySpec> run_keys() {
   return kRunKeys;
-}
-std::span<const KeySpec> peer_keys() {
-  return kPeerKeys;
 }
 
 const RetiredKey* find_retired(std::string_view section, std::string_view key) {

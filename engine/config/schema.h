@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,10 +23,11 @@ struct Roots {
 
 using Field =
     std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
-                 std::vector<std::string>*, std::vector<std::uint32_t>*, NormKind*, ActivationKind*,
-                 PositionKind*, BoundaryKind*, ComputeKind*, OptimizerKind*, OrderKind*, DType*,
-                 NonFinite*, DataKind*, TokenFormat*, LearningSchedule*, MomentsKind*, StateMemory*,
-                 Recompute*, TileChecksums*, WiringKind*, LogLevel*, ShadowsPerStage*>;
+                 std::vector<std::string>*, std::vector<std::uint32_t>*, std::vector<double>*,
+                 NormKind*, ActivationKind*, PositionKind*, BoundaryKind*, ComputeKind*, Precision*,
+                 OptimizerKind*, OrderKind*, DType*, NonFinite*, DataKind*, TokenFormat*,
+                 LearningSchedule*, MomentsKind*, StateMemory*, Recompute*, TileChecksums*,
+                 NoticeSource*, WiringKind*, LogLevel*, ShadowsPerStage*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {
@@ -54,10 +56,17 @@ enum class Form : std::uint8_t {
   kNumberPerStage,  // list field: one number for every stage
 };
 
+// A number may be text with a unit's letter, too: "16G" (base/unit_suffix.h).
+struct Suffixes {
+  double step = 0;  // what K stands for; 0: there are none
+  double unit = 1;  // what the field's number counts: 1048576 where it counts MiB
+};
+
 struct KeyKind {
   Range range;
   std::span<const Choice> choices;
   Form form = Form::kPlain;
+  Suffixes suffixes = {};
 };
 
 struct KeySpec {
@@ -67,7 +76,7 @@ struct KeySpec {
   KeyKind kind;
   std::string_view doc;      // what it means, in a sentence or two
   std::string_view example;  // TOML for "write for example"; empty: the default
-  // Of where the coordinator is: no word of it in the config that peers get, unless it was set.
+  // No word of it in the config that is printed and that peers get, unless it was set.
   bool only_if_set = false;
 };
 
@@ -101,5 +110,68 @@ std::string expectation(const KeySpec& spec);
 std::string value_text(const KeySpec& spec, Roots roots);
 // The same for a config that nobody touched.
 std::string default_text(const KeySpec& spec);
+
+// How the tables of keys say which values a field takes.
+namespace key_kinds {
+
+inline constexpr std::int64_t kAny =
+    std::numeric_limits<std::int64_t>::max();  // TOML's largest integer
+inline constexpr double kHuge = std::numeric_limits<double>::max();
+inline constexpr double kDaySeconds = 86400;
+
+constexpr KeyKind flag() {
+  return {};
+}
+constexpr KeyKind text() {
+  return {};
+}
+constexpr KeyKind texts() {
+  return {.form = Form::kListOrOne};
+}
+constexpr KeyKind ints(std::int64_t min, std::int64_t max) {
+  return {.range = IntRange{min, max}};
+}
+constexpr KeyKind ints_per_stage(std::int64_t min, std::int64_t max) {
+  return {.range = IntRange{min, max}, .form = Form::kNumberPerStage};
+}
+constexpr KeyKind reals(double min, double max) {
+  return {.range = RealRange{min, max}};
+}
+constexpr KeyKind weights() {
+  return {.range = RealRange{.min = 0, .max = 1e9, .min_open = true}};
+}
+constexpr KeyKind from_zero() {
+  return {.range = RealRange{0, kHuge}};
+}
+constexpr KeyKind above_zero_to(double max) {
+  return {.range = RealRange{.min = 0, .max = max, .min_open = true}};
+}
+constexpr KeyKind bytes() {
+  return {.range = IntRange{0, kAny}, .suffixes = {.step = 1024}};
+}
+constexpr KeyKind mebibytes(std::int64_t min, std::int64_t max) {
+  return {.range = IntRange{min, max}, .suffixes = {.step = 1024, .unit = 1024 * 1024}};
+}
+constexpr KeyKind bits_per_second() {
+  return {.range = RealRange{0, kHuge}, .suffixes = {.step = 1000}};
+}
+constexpr KeyKind share() {
+  return reals(0, 1);
+}
+constexpr KeyKind share_below_one() {
+  return {.range = RealRange{.min = 0, .max = 1, .max_open = true}};
+}
+constexpr KeyKind one_of(std::span<const Choice> choices) {
+  return {.choices = choices};
+}
+constexpr KeyKind one_of_or_bool(std::span<const Choice> choices) {
+  return {.choices = choices, .form = Form::kTextOrBool};
+}
+constexpr KeyKind one_of_or_ints(std::span<const Choice> choices, std::int64_t min,
+                                 std::int64_t max) {
+  return {.range = IntRange{min, max}, .choices = choices};
+}
+
+}  // namespace key_kinds
 
 }  // namespace swarmline

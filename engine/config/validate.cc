@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/printable.h"
+#include "engine/config/link_security.h"
 
 namespace swarmline {
 namespace {
@@ -18,7 +19,9 @@ namespace {
 using Problem = std::optional<ConfigProblem>;
 
 constexpr std::size_t kRunNameBytesMax = 100;
+constexpr std::string_view kInitKinds[] = {"hf:", "checkpoint:"};
 constexpr std::uint32_t kByteVocab = 257;  // 256 bytes and end of document
+constexpr std::uint32_t kMixtureParts = 10'000;
 
 template <typename... Args>
 ConfigProblem problem(std::vector<std::string_view> keys, fmt::format_string<Args...> sentence,
@@ -44,15 +47,24 @@ Problem check_run(const RunConfig& config) {
   }
   if (config.run.dir.empty())
     return problem({"run.dir"}, "found \"\", expected a folder; write for example dir = \"runs\"");
+  const std::string_view init = config.run.init;
+  const bool names_one = std::ranges::any_of(kInitKinds, [&](std::string_view kind) {
+    return init.starts_with(kind) && init.size() > kind.size();
+  });
+  if (!init.empty() && !names_one)
+    return problem({"run.init"},
+                   "found \"{}\", expected \"hf:DIR\", \"checkpoint:PATH\" or \"\"; write for "
+                   "example init = \"hf:models/gpt2\"",
+                   init);
   return {};
 }
 
 Problem check_attention(const ModelSection& model) {
-  if (model.d_model % model.heads != 0) {
+  if (model.head_dim == 0 && model.d_model % model.heads != 0) {
     return problem(
         {"model.heads", "model.d_model"},
         "found heads = {} with d_model = {}, expected heads to divide d_model; change one of "
-        "them",
+        "them, or set head_dim",
         model.heads, model.d_model);
   }
   if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
@@ -62,13 +74,19 @@ Problem check_attention(const ModelSection& model) {
         "them, or write kv_heads = 0 for as many as heads",
         model.kv_heads, model.heads);
   }
-  const std::uint32_t head_width = model.d_model / model.heads;
-  if (model.positions == PositionKind::kRotary && head_width % 2 != 0) {
+  if (model.positions == PositionKind::kRotary && model.head_width() % 2 != 0) {
     return problem(
         {"model.positions", "model.heads", "model.d_model"},
         "found rotary positions with d_model / heads = {}, expected an even width of a head, "
         "since rotary turns pairs; change heads or d_model, or use \"learned\"",
-        head_width);
+        model.head_width());
+  }
+  if (model.window_pattern.empty() ||
+      model.window_pattern.find_first_not_of("SL") != std::string::npos) {
+    return problem({"model.window_pattern"},
+                   "found \"{}\", expected letters S (window) and L (without); write for example "
+                   "window_pattern = \"SSSL\"",
+                   model.window_pattern);
   }
   return {};
 }
@@ -97,6 +115,11 @@ Problem check_model(const RunConfig& config) {
                    "found compute = \"fp8\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
                    "change one of them");
   }
+  if (model.precision == Precision::kBF16 && model.dtype != DType::kF32) {
+    return problem({"model.precision", "model.dtype"},
+                   "found precision = \"bf16\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
+                   "change one of them");
+  }
   if (model.layers % model.share_layers != 0) {
     return problem(
         {"model.share_layers", "model.layers"},
@@ -120,6 +143,39 @@ Problem check_optimizer(const RunConfig& config) {
                    "found state = \"8bit\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
                    "change one of them");
   }
+  const std::uint64_t end = config.optimizer.lr_decay_steps;
+  if (end > 0 && end <= config.optimizer.warmup_steps) {
+    return problem({"optimizer.lr_decay_steps", "optimizer.warmup_steps"},
+                   "found lr_decay_steps = {} with warmup_steps = {}, expected the schedule to end "
+                   "after the warm-up; change one of them, or write lr_decay_steps = 0",
+                   end, config.optimizer.warmup_steps);
+  }
+  return {};
+}
+
+Problem check_weights(const DataSection& data) {
+  if (data.weights.empty()) return {};
+  if (data.weights.size() != data.files.size()) {
+    return problem({"data.weights", "data.files"},
+                   "found {} weights with {} entries of files, expected one weight for each entry; "
+                   "write as many, or take weights out",
+                   data.weights.size(), data.files.size());
+  }
+  if (data.bytes_max > 0) {
+    return problem({"data.bytes_max", "data.weights"},
+                   "found bytes_max = {} with weights, expected one of them, since weights say how "
+                   "much of each entry is used; take one out",
+                   data.bytes_max);
+  }
+  const double sum = std::accumulate(data.weights.begin(), data.weights.end(), 0.0);
+  for (const double weight : data.weights) {
+    if (weight * kMixtureParts < sum) {
+      return problem({"data.weights"},
+                     "found {} of {}, expected at least a {}th of the sum; raise it or take its "
+                     "entry out of files",
+                     weight, sum, kMixtureParts);
+    }
+  }
   return {};
 }
 
@@ -131,7 +187,11 @@ Problem check_data(const RunConfig& config) {
   }
   if (std::ranges::find(config.data.files, "") != config.data.files.end())
     return problem({"data.files"}, "found an empty path, expected paths and globs; take it out");
-  if (config.eval.every_steps > 0 && config.data.held_out == 0) {
+  if (Problem found = check_weights(config.data)) return found;
+  if (std::ranges::find(config.data.validation, "") != config.data.validation.end())
+    return problem({"data.validation"},
+                   "found an empty path, expected paths and globs; take it out");
+  if (config.eval.every_steps > 0 && !config.data.holds_out()) {
     return problem({"eval.every_steps", "data.held_out"},
                    "found every_steps = {} with data.held_out = 0, expected held-out sequences to "
                    "evaluate; write for example held_out = 0.02, or every_steps = 0",
@@ -315,6 +375,23 @@ Problem check_etcd(const RunConfig& config) {
   return {};
 }
 
+Problem check_page(const RunConfig& config) {
+  const std::string& page = config.net.page;
+  if (page == "none") return {};
+  const auto endpoint = parse_endpoint(page);
+  if (!endpoint)
+    return problem({"net.page"},
+                   "found \"{}\", expected HOST:PORT with a port from 0 to 65535, or \"none\"; "
+                   "write for example \"127.0.0.1:8080\"",
+                   page);
+  if (is_loopback(endpoint->host) || wants_keys(config) || config.security.insecure) return {};
+  return problem({"net.page", "net.listen", "security.loopback"},
+                 "found \"{}\", where other machines reach it, in a run without keys, expected an "
+                 "address of this machine alone; write for example \"127.0.0.1:8080\", or "
+                 "security.loopback = true so that the page is served over TLS",
+                 page);
+}
+
 Problem check_net(const RunConfig& config) {
   if (Problem found = check_address("net.listen", config.net.listen)) return found;
   if (!config.net.advertise.empty() && !parse_endpoint(config.net.advertise))
@@ -329,7 +406,7 @@ Problem check_net(const RunConfig& config) {
   }
   for (const std::string& address : config.net.standby)
     if (!parse_endpoint(address)) return bad_endpoint("net.standby", address);
-  return {};
+  return check_page(config);
 }
 
 bool is_device(std::string_view device) {
@@ -366,6 +443,10 @@ std::optional<ConfigProblem> find_problem(const PeerConfig& config) {
   if (Problem found = check_address("peer.listen", config.listen)) return found;
   if (!config.advertise.empty() && !parse_endpoint(config.advertise))
     return bad_endpoint("peer.advertise", config.advertise);
+  if (config.notices == NoticeSource::kCommand && config.notice_command.empty())
+    return problem({"peer.notices"},
+                   "found \"command\", but notice_command is empty; write for example "
+                   "notice_command = \"/usr/local/bin/wait-for-notice\"");
   if (config.zone.size() > Limits::name_bytes_max || !is_printable(config.zone))
     return problem({"peer.zone"},
                    "found \"{}\", expected at most {} printable ASCII characters; use a shorter or "

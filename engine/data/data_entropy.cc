@@ -5,6 +5,8 @@
 #include <numbers>
 #include <vector>
 
+#include "engine/data/sequence_order.h"
+
 namespace swarmline {
 
 namespace {
@@ -65,8 +67,11 @@ Result<void> measure_unigram(const TokenDataset& dataset, DataEntropy& out) {
   std::vector<std::uint64_t> counts(dataset.vocab(), 0);
   std::vector<std::int32_t> tokens(dataset.sequence());
   std::vector<std::int32_t> targets(dataset.sequence());
+  // Of a mixture what it draws first, which has its proportions; the seed is anybody's.
+  const bool mixed = !dataset.weights().empty();
+  const TrainingOrder order(dataset, 0);
   for (std::uint64_t i = 0; i < sample.sequences; ++i) {
-    SWARMLINE_TRY(dataset.read(dataset.train(i), tokens, targets));
+    SWARMLINE_TRY(dataset.read(mixed ? order.at(i) : dataset.train(i), tokens, targets));
     for (const std::int32_t token : tokens) ++counts[token];
   }
   const std::uint64_t total = sample.sequences * dataset.sequence();
@@ -74,7 +79,7 @@ Result<void> measure_unigram(const TokenDataset& dataset, DataEntropy& out) {
     if (count > 0) out.unigram_nats += term(count, total, total);
   }
   out.unigram_tokens = total;
-  out.sampled |= !sample.whole;
+  out.sampled |= !sample.whole || mixed;
   return {};
 }
 

@@ -90,9 +90,11 @@ std::string how_it_differs(const DataFile& file, const std::string& path,
 
 std::string DataManifest::fingerprint() const {
   Sha256 hash;
-  for (const DataFile& file : files)
+  for (const DataFile& file : files) {
     hash.update(as_bytes(fmt::format("{} {} {} {} {}\n", file.sha256, file.used, file.bytes,
                                      file.name.size(), file.name)));
+    if (file.part > 0) hash.update(as_bytes(fmt::format("part {}\n", file.part)));
+  }
   return hash.finish_hex();
 }
 
@@ -110,7 +112,8 @@ Result<DataManifest> manifest_of(const TokenDataset& dataset, const FileHashes& 
                               .used = used[i].used,
                               .sha256 = {},
                               .header_bytes = used[i].header_bytes,
-                              .token_bytes = used[i].token_bytes});
+                              .token_bytes = used[i].token_bytes,
+                              .part = used[i].part});
   SWARMLINE_TRY(for_each_at_once(used.size(), kHashThreadsMax, [&](std::size_t i) -> Result<void> {
     auto hashed = hashes.with_pieces(used[i].path, used[i].used, kDataPieceBytes);
     if (!hashed) return std::unexpected(std::move(hashed).error());
@@ -149,7 +152,8 @@ std::string to_json(const DataManifest& manifest) {
   for (const DataFile& file : manifest.files) {
     json.begin_object().member("name", file.name).member("bytes", file.bytes);
     json.member("used", file.used).member("header_bytes", file.header_bytes);
-    json.member("token_bytes", file.token_bytes).member("sha256", file.sha256);
+    json.member("token_bytes", file.token_bytes).member("part", file.part);
+    json.member("sha256", file.sha256);
     json.key("pieces").begin_array();
     for (std::size_t at = 0; at < file.pieces.size(); at += kHexDigits)
       json.value(std::string_view(file.pieces).substr(at, kHexDigits));

@@ -31,6 +31,7 @@ struct DataFile {
   // (data_pieces.h), 64 hex digits each. No part of the fingerprint.
   std::uint64_t header_bytes = 0;
   std::uint32_t token_bytes = 1;
+  std::uint32_t part = 0;  // of a mixture (data_files.h)
   std::string pieces = {};
   bool operator==(const DataFile&) const = default;
 };

@@ -13,10 +13,22 @@ std::uint64_t SequenceOrder::at(std::uint64_t position) const {
   return IndexPermutation(sequences_, key).apply(position % sequences_);
 }
 
+TrainingOrder::TrainingOrder(const TokenDataset& dataset, std::uint64_t seed) : dataset_(dataset) {
+  if (!dataset.weights().empty()) mixture_.emplace(dataset.weights(), seed);
+  for (std::uint32_t part = 0; part < dataset.parts(); ++part)
+    orders_.emplace_back(dataset.train_sequences(part),
+                         part == 0 ? seed : Rng(seed).split(part).seed());
+}
+
+std::uint64_t TrainingOrder::at(std::uint64_t position) const {
+  const Mixture::Draw draw = mixture_ ? mixture_->at(position) : Mixture::Draw{.turn = position};
+  return dataset_.train(draw.part, orders_[draw.part].at(draw.turn));
+}
+
 MicrobatchOrder::MicrobatchOrder(const TokenDataset& dataset, const MicrobatchOrderOptions& options)
     : dataset_(dataset),
       batch_(options.batch),
-      order_(dataset.train_sequences(), options.seed),
+      order_(dataset, options.seed),
       eval_sequences_(std::min(options.eval_sequences_max, dataset.held_out_sequences())) {
   SWARMLINE_CHECK(batch_.microbatch > 0 && batch_.batch % batch_.microbatch == 0);
   SWARMLINE_CHECK(batch_.sequence == dataset.sequence());
@@ -39,7 +51,7 @@ std::uint64_t MicrobatchOrder::sequence(const MicrobatchId& id, std::uint32_t ro
   SWARMLINE_CHECK(row < rows(id));
   const std::uint64_t within = std::uint64_t{id.index} * batch_.microbatch + row;
   if (id.phase.kind == PhaseKind::kEval) return dataset_.held_out(within);
-  return dataset_.train(order_.at(id.phase.step * batch_.batch + within));
+  return order_.at(id.phase.step * batch_.batch + within);
 }
 
 Result<void> MicrobatchOrder::read(const MicrobatchId& id, std::span<std::int32_t> tokens,

@@ -2,17 +2,22 @@
 //   Training: global position p = step * batch + index * microbatch + row, p counted over the whole
 //             run; epoch p / train_sequences() is its own permutation of the training sequences, so
 //             each comes once an epoch and a batch may reach into the next one.
+//             With weights a mixture (mixture.h) says which part a position draws from, and each
+//             part has epochs of its own.
 //   Evaluation: the first eval_sequences() held-out sequences, in order; the last microbatch may
 //               have fewer rows.
 //   Thread:   immutable; TokenDataset must outlive it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/data/mixture.h"
 #include "engine/data/token_dataset.h"
 
 namespace swarmline {
@@ -27,6 +32,18 @@ class SequenceOrder {
  private:
   std::uint64_t sequences_;
   std::uint64_t seed_;
+};
+
+// The dataset's sequence number at each global position of the training.
+class TrainingOrder {
+ public:
+  TrainingOrder(const TokenDataset& dataset, std::uint64_t seed);
+  std::uint64_t at(std::uint64_t position) const;
+
+ private:
+  const TokenDataset& dataset_;
+  std::optional<Mixture> mixture_;
+  std::vector<SequenceOrder> orders_;  // of the parts
 };
 
 struct MicrobatchOrderOptions {
@@ -51,7 +68,7 @@ class MicrobatchOrder {
  private:
   const TokenDataset& dataset_;
   BatchSection batch_;
-  SequenceOrder order_;
+  TrainingOrder order_;
   std::uint64_t eval_sequences_;
 };
 

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "engine/data/token_file.h"
 
 namespace swarmline {
 
 namespace {
+
+constexpr std::size_t kHeadBytes = 16;  // enough to tell compressed files
 
 std::int32_t load_token(const std::byte* at, std::uint32_t token_bytes) {
   std::uint32_t token = 0;
@@ -33,6 +35,8 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
   TokenDataset dataset;
   dataset.sequence_ = options.sequence;
   dataset.byte_kind_ = options.data.kind == DataKind::kBytes;
+  dataset.train_parts_ = data_parts(options.data);
+  dataset.weights_ = options.data.weights;
   if (!options.fetched.files.empty()) {
     SWARMLINE_CHECK(options.vocab > 0 || dataset.byte_kind_);
     dataset.read_fetched_ = options.fetched.read;
@@ -40,105 +44,69 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
     for (const FetchedFiles::File& file : options.fetched.files)
       dataset.add_fetched(file, number++);
   } else {
-    SWARMLINE_TRY(options.paths.empty() ? dataset.open_files(options)
-                                        : dataset.open_paths(options));
+    SWARMLINE_TRY(dataset.open_files(options));
   }
   SWARMLINE_TRY(dataset.find_vocab(options.vocab));
   SWARMLINE_TRY(dataset.split(options));
   return dataset;
 }
 
-// Whose config names the files may be somebody who should not see them.
-Result<void> TokenDataset::check_below(const std::string& path, const std::string& root) {
-  if (root.empty()) return {};
-  const auto below = lies_below(path, root);
-  if (!below) return mistake(fmt::format("[data] files: {}", below.error().what));
-  if (*below) return {};
-  return mistake(
-      fmt::format("[data] files: the run's config names \"{}\", which does not lie below this "
-                  "peer's data root {}: start the peer where the data is, or with --data-root "
-                  "DIR, if the run may read what is there",
-                  path, root == "." ? "(the current folder)" : "\"" + root + "\""));
-}
-
-namespace {
-// The folder, or the file, that all matches lie below, or are.
-std::string before_wildcards(const std::string& pattern) {
-  const std::string fixed =
-      pattern.substr(0, std::min(pattern.find_first_of("*?["), pattern.size()));
-  if (fixed.size() == pattern.size()) return fixed;
-  const std::size_t end = fixed.rfind('/');
-  if (end == std::string::npos) return ".";
-  return end == 0 ? "/" : fixed.substr(0, end);
-}
-}  // namespace
-
 Result<void> TokenDataset::open_files(const DatasetOptions& options) {
-  const DataSection& data = options.data;
-  if (data.files.empty()) {
-    return mistake("[data] files is empty: name at least one file or glob to train on");
+  DataPaths listed{.files = options.paths, .all_prepared = false};
+  if (options.paths.empty()) {
+    auto found = list_data_files(options.data, options.root);
+    if (!found) return std::unexpected(std::move(found).error());
+    listed = std::move(*found);
   }
-  std::set<std::string> seen;
-  for (const std::string& pattern : data.files) {
-    SWARMLINE_TRY(check_below(before_wildcards(pattern), options.root));
-    Result<std::vector<std::string>> paths = glob_files(pattern, kDataFilesMax);
-    if (!paths && paths.error().code == ErrorCode::kRefused) {
-      return mistake(
-          fmt::format("[data] files: {}: join them into fewer, larger files", paths.error().what));
-    }
-    if (!paths) return std::unexpected(paths.error());
-    if (paths->empty()) {
-      return mistake(is_folder(pattern)
-                         ? fmt::format("[data] files: \"{0}\" is a folder: name the files in it, "
-                                       "for example \"{0}/**\"",
-                                       pattern)
-                         : fmt::format("[data] files: no file matches \"{}\": check the path "
-                                       "(relative ones start at the current folder)",
-                                       pattern));
-    }
-    for (const std::string& path : *paths) {
-      if (!seen.insert(path).second) continue;
-      SWARMLINE_TRY(check_below(path, options.root));
-      if (data.bytes_max > 0 && file_bytes_ >= data.bytes_max) return {};
-      SWARMLINE_TRY(add_file(data, path, has_wildcard(pattern)));
-    }
+  prepared_vocab_ = listed.vocab;
+  all_prepared_ = listed.all_prepared;
+  for (const DataPath& file : listed.files) {
+    SWARMLINE_TRY(check_below_root(file.path, options.root));
+    SWARMLINE_TRY(add_file(options.data, file));
   }
   if (segments_.empty())
     return mistake("[data] files: all files that match are empty or beyond bytes_max");
   return {};
 }
 
-Result<void> TokenDataset::open_paths(const DatasetOptions& options) {
-  for (const std::string& path : options.paths) {
-    SWARMLINE_TRY(check_below(path, options.root));
-    SWARMLINE_TRY(add_file(options.data, path, false));
-  }
-  return {};
-}
-
-Result<void> TokenDataset::add_file(const DataSection& data, const std::string& path,
-                                    bool from_glob) {
+Result<void> TokenDataset::add_file(const DataSection& data, const DataPath& file) {
+  const std::string& path = file.path;
+  const bool trains = file.part < train_parts_;
+  if (trains && data.bytes_max > 0 && file_bytes_ >= data.bytes_max) return {};
   if (segments_.size() >= kDataFilesMax) {
     return mistake(
         fmt::format("[data] files name more than {} files: join them into fewer, larger "
                     "files",
                     kDataFilesMax));
   }
-  const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
-  if (!file) return mistake(fmt::format("[data] files: {}", file.error().what));
-  const BytesView bytes = (*file)->bytes();
-  if (bytes.empty() && from_glob) return {};
+  const Result<std::shared_ptr<const MappedFile>> mapped = MappedFile::open(path);
+  if (!mapped) return mistake(fmt::format("[data] files: {}", mapped.error().what));
+  const BytesView bytes = (*mapped)->bytes();
+  if (bytes.empty() && file.from_glob) {
+    log(LogLevel::kWarn, "{}: the file is empty; it is left out", path);
+    return {};
+  }
   if (bytes.empty()) return mistake(fmt::format("{}: the file is empty", path));
+  const std::string_view head = byte_kind_ ? as_text(bytes).substr(0, kHeadBytes) : "";
+  if (const auto packed = find_packed(path, head))
+    return mistake(fmt::format(
+        "{}: this is {}, whose bytes are not text; {}", path, packed->what,
+        packed->prepared
+            ? fmt::format("make tokens of it by \"swarmline data prepare '{}' --out DIR\"", path)
+            : "unpack it first"));
 
-  Segment segment{.file = *file, .bytes = bytes, .name = path};
+  Segment segment{.file = *mapped, .bytes = bytes, .name = path, .part = file.part};
   if (!byte_kind_) {
-    const Result<TokenFileView> view = view_token_file(bytes, data.token_format, path);
+    const TokenFormat format = file.token_bytes == 0   ? data.token_format
+                               : file.token_bytes == 2 ? TokenFormat::kUint16
+                                                       : TokenFormat::kUint32;
+    const Result<TokenFileView> view = view_token_file(bytes, format, path);
     if (!view) return std::unexpected(view.error());
     segment.bytes = view->tokens;
     segment.token_bytes = view->token_bytes;
     segment.header_bytes = view->header_bytes;
   }
-  if (data.bytes_max > 0) {
+  if (trains && data.bytes_max > 0) {
     const std::uint64_t left = data.bytes_max - file_bytes_;
     const std::uint64_t used = std::min<std::uint64_t>(segment.bytes.size(), left);
     segment.bytes = segment.bytes.first(used - used % segment.token_bytes);
@@ -155,7 +123,8 @@ void TokenDataset::add_fetched(const FetchedFiles::File& file, std::uint32_t num
                .size = file.used - file.header_bytes,
                .number = number,
                .header_bytes = file.header_bytes,
-               .token_bytes = file.token_bytes});
+               .token_bytes = file.token_bytes,
+               .part = file.part});
 }
 
 void TokenDataset::add_segment(Segment segment) {
@@ -182,6 +151,12 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
     }
     return {};
   }
+  if (vocab_ != 0 && vocab_ < prepared_vocab_)
+    return mistake(
+        fmt::format("[model] vocab is {}, but the prepared data's tokenizer has {} tokens; write "
+                    "vocab = 0 or at least {}",
+                    vocab_, prepared_vocab_, prepared_vocab_));
+  if (vocab_ == 0 && all_prepared_) vocab_ = prepared_vocab_;
   if (vocab_ != 0) return {};  // every read checks
   if (file_bytes_ > kVocabScanBytesMax) {
     return mistake(
@@ -189,7 +164,7 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
                     "largest (up to {} are searched)",
                     file_bytes_, kVocabScanBytesMax));
   }
-  std::uint32_t largest = 0;
+  std::uint32_t largest = prepared_vocab_ > 0 ? prepared_vocab_ - 1 : 0;
   for (const Segment& segment : segments_) {
     for (std::uint64_t i = 0; i < segment.tokens; ++i) {
       const std::byte* at = segment.bytes.data() + i * segment.token_bytes;
@@ -208,13 +183,6 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
 }
 
 Result<void> TokenDataset::split(const DatasetOptions& options) {
-  const std::uint64_t count = tokens_ == 0 ? 0 : (tokens_ - 1) / sequence_;
-  if (count == 0) {
-    return mistake(
-        fmt::format("[data] files hold {} tokens, and one sequence needs {} ([batch] "
-                    "sequence + 1): use more data or shorter sequences",
-                    tokens_, std::uint64_t{sequence_} + 1));
-  }
   const double share = options.data.held_out;
   if (!(share >= 0 && share < 1)) {
     return mistake(
@@ -222,17 +190,83 @@ Result<void> TokenDataset::split(const DatasetOptions& options) {
                     "but not including 1",
                     share));
   }
-  const auto wanted = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(count)));
-  held_out_ = share > 0 ? std::max<std::uint64_t>(wanted, 1) : 0;
-  if (held_out_ >= count) {
+  parts_.resize(train_parts_ + (options.data.validation.empty() ? 0 : 1));
+  for (const Segment& segment : segments_) {
+    SWARMLINE_CHECK(segment.part < parts_.size());
+    Part& part = parts_[segment.part];
+    if (part.tokens == 0) part.first_token = segment.first_token;
+    part.tokens += segment.tokens;
+  }
+  for (std::uint32_t number = 0; number < parts_.size(); ++number)
+    SWARMLINE_TRY(split_part(options, number));
+  if (held_out_ > 0)
+    held_out_order_ = IndexPermutation(held_out_, Rng(options.seed).split("held-out order").seed());
+  return {};
+}
+
+Result<void> TokenDataset::split_part(const DatasetOptions& options, std::uint32_t number) {
+  Part& part = parts_[number];
+  const DataSection& data = options.data;
+  const bool validates = number == train_parts_;
+  const std::string where = validates          ? "[data] validation"
+                            : weights_.empty() ? "[data] files"
+                            : number < data.files.size()
+                                ? fmt::format("[data] files: \"{}\"", data.files[number])
+                                : "[data] files";
+  const std::uint64_t count = part.tokens == 0 ? 0 : (part.tokens - 1) / sequence_;
+  if (count == 0) {
     return mistake(
-        fmt::format("[data] files give {} sequences of {} tokens, and held_out = {} "
+        fmt::format("{}{} {} tokens, and one sequence needs {} ([batch] "
+                    "sequence + 1): use more data or shorter sequences",
+                    where, weights_.empty() || validates ? " hold" : " holds", part.tokens,
+                    std::uint64_t{sequence_} + 1));
+  }
+  const double share = data.validation.empty() ? data.held_out : 0;
+  const auto wanted = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(count)));
+  part.held_out = share > 0 ? std::max<std::uint64_t>(wanted, 1) : 0;
+  if (part.held_out >= count) {
+    return mistake(
+        fmt::format("{} give{} {} sequences of {} tokens, and held_out = {} "
                     "leaves none to train on: use more data, shorter sequences or "
                     "held_out = 0",
-                    count, sequence_, share));
+                    where, weights_.empty() ? "" : "s", count, sequence_, share));
   }
-  split_ = IndexPermutation(count, Rng(options.seed).split("held-out split").seed());
+  if (validates) part.held_out = count;
+  Rng keys(options.seed);
+  if (number > 0) keys = keys.split(number);
+  part.split = IndexPermutation(count, keys.split("held-out split").seed());
+  part.first_sequence = sequences_;
+  part.first_held_out = held_out_;
+  sequences_ += count;
+  held_out_ += part.held_out;
   return {};
+}
+
+const TokenDataset::Part& TokenDataset::part_of(std::uint64_t sequence) const {
+  return *(std::ranges::upper_bound(parts_, sequence, {}, &Part::first_sequence) - 1);
+}
+
+std::uint64_t TokenDataset::first_token_of(std::uint64_t sequence) const {
+  const Part& part = part_of(sequence);
+  return part.first_token + (sequence - part.first_sequence) * sequence_;
+}
+
+std::uint64_t TokenDataset::train(std::uint32_t number, std::uint64_t i) const {
+  const Part& part = parts_[number];
+  return part.first_sequence + part.split.apply(part.held_out + i);
+}
+
+std::uint64_t TokenDataset::held_out(std::uint64_t i) const {
+  if (parts_.size() == 1) return parts_.front().split.apply(i);
+  const std::uint64_t place = held_out_order_.apply(i);
+  // The last of those that begin there: parts may hold out nothing.
+  const Part& part = *(std::ranges::upper_bound(parts_, place, {}, &Part::first_held_out) - 1);
+  return part.first_sequence + part.split.apply(place - part.first_held_out);
+}
+
+bool TokenDataset::is_held_out(std::uint64_t number) const {
+  const Part& part = part_of(number);
+  return part.split.inverse(number - part.first_sequence) < part.held_out;
 }
 
 std::vector<TokenDataset::UsedFile> TokenDataset::used_files() const {
@@ -243,13 +277,14 @@ std::vector<TokenDataset::UsedFile> TokenDataset::used_files() const {
                      .bytes = segment.file->bytes().size(),
                      .used = segment.header_bytes + segment.size,
                      .header_bytes = segment.header_bytes,
-                     .token_bytes = segment.token_bytes});
+                     .token_bytes = segment.token_bytes,
+                     .part = segment.part});
   return files;
 }
 
 std::vector<ByteRange> TokenDataset::ranges(std::uint64_t number) const {
   std::vector<ByteRange> ranges;
-  std::uint64_t first = number * sequence_;
+  std::uint64_t first = first_token_of(number);
   std::uint64_t left = std::uint64_t{sequence_} + 1;
   auto segment = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token) - 1;
   for (; left > 0; ++segment) {
@@ -269,7 +304,7 @@ Result<void> TokenDataset::read(std::uint64_t number, std::span<std::int32_t> to
                                 std::span<std::int32_t> targets) const {
   SWARMLINE_CHECK(number < sequences());
   SWARMLINE_CHECK(tokens.size() == sequence_ && targets.size() == sequence_);
-  const std::uint64_t first = number * sequence_;
+  const std::uint64_t first = first_token_of(number);
   SWARMLINE_TRY(read_stream(first, tokens));
   std::memcpy(targets.data(), tokens.data() + 1, (tokens.size() - 1) * sizeof(std::int32_t));
   return read_stream(first + sequence_, targets.last(1));

@@ -78,6 +78,7 @@ Result<TokenFileView> view_token_file(BytesView file, TokenFormat format, const 
       break;
   }
   if (starts_like_llmc(file)) return view_llmc(file, path);
+  if (path.ends_with(".u32.bin")) return view_raw(file, 4, path);
   if (path.ends_with(".bin")) return view_raw(file, 2, path);
   return fail(
       ErrorCode::kUserMistake,

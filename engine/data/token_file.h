@@ -24,7 +24,7 @@ struct TokenFileView {
   std::uint64_t count() const { return tokens.size() / token_bytes; }
 };
 
-// kAuto: by llm.c's magic, else by extension: .bin is uint16.
+// kAuto: by llm.c's magic, else by extension: .u32.bin is uint32, other .bin uint16.
 Result<TokenFileView> view_token_file(BytesView file, TokenFormat format, const std::string& path);
 
 }  // namespace swarmline

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "engine/model/model_spec.h"
 
 namespace swarmline {
@@ -11,7 +14,7 @@ constexpr double kFlopsPerElementPass = 12;
 constexpr double kForwardAndBackward = 3;
 
 struct Widths {
-  double d, kv, ff, up;  // up: width of what the first MLP product makes (twice ff when gated)
+  double d, q, kv, ff, up;  // up: width of what the first MLP product makes (twice ff when gated)
   double heads;
   double tokens;
 };
@@ -21,12 +24,26 @@ Widths widths_of(const ModelSpec& spec) {
   const double d = shape.d_model;
   const double ff = shape.d_ff;
   const bool gated = shape.activation == ActivationKind::kSwiGlu;
+  const double head = shape.head_width();
   return {d,
-          d / shape.heads * shape.kv_heads,
+          head * shape.heads,
+          head * shape.kv_heads,
           ff,
           gated ? 2 * ff : ff,
           double(shape.heads),
           double(spec.sequence)};
+}
+
+// Elements that one layer keeps per token of what attention mixes. Copies are kept in the place of
+// what they are made of; the product's result as a whole, as long as one of q, k and v is in it.
+double attention_per_token(const ModelSection& shape, double q, double kv) {
+  const bool copies = shape.positions == PositionKind::kRotary || shape.qk_norm;
+  const bool repeats = shape.kv_heads != shape.heads;
+  double kept = repeats && copies ? 0 : q + 2 * kv;
+  if (shape.qk_norm) kept += q + kv + shape.heads + shape.kv_heads;  // normed, statistics
+  if (copies) kept += repeats ? q : q + kv;
+  if (repeats) kept += 2 * q;
+  return kept;
 }
 
 // Elements that one layer keeps per token for its backward.
@@ -34,10 +51,7 @@ double kept_per_token(const ModelSpec& spec) {
   const ModelSection& shape = spec.shape;
   const Widths w = widths_of(spec);
   const double norms = 2 * (2 * w.d + 2);  // input, output, two statistics
-  double attention = w.d + 2 * w.kv;       // q, k, v
-  if (shape.positions == PositionKind::kRotary) attention += w.d + w.kv;  // turned copies
-  if (shape.kv_heads != shape.heads) attention += 2 * w.d;                // k and v repeated
-  attention += w.d + w.heads;                                             // output, log-sum-exp
+  const double attention = attention_per_token(shape, w.q, w.kv) + w.q + w.heads;  // mixed, sums
   return norms + attention + w.up + w.ff;
 }
 
@@ -64,10 +78,12 @@ BoundaryCosts boundary_costs(const ModelSpec& spec) {
 
 }  // namespace
 
-double layer_matrix_flops(const ModelSpec& spec) {
+double layer_matrix_flops(const ModelSpec& spec, std::uint32_t layer) {
   const Widths w = widths_of(spec);
-  const double weights = w.d * (w.d + 2 * w.kv) + w.d * w.d + w.d * w.up + w.ff * w.d;
-  const double causal = w.tokens * w.d;  // two products of d per pair of tokens, half of the pairs
+  const double weights = w.d * (w.q + 2 * w.kv) + w.q * w.d + w.d * w.up + w.ff * w.d;
+  double causal = w.tokens * w.q;    // two products of q per pair of tokens, half of the pairs
+  if (spec.shape.has_window(layer))  // blocks of queries, with all keys that any of them sees
+    causal = w.q * std::min(w.tokens, 4.0 * spec.shape.window);
   return kForwardAndBackward * w.tokens * (2 * weights + 2 * causal);
 }
 
@@ -79,8 +95,10 @@ ModelCosts model_costs(const ModelSpec& spec) {
   const double embedding = kFlopsPerElementPass * w.d * (shape.dropout > 0 ? 4 : 2);
   const double scale = kForwardAndBackward * w.tokens;
   const BoundaryCosts boundary = boundary_costs(spec);
-  const double layer = layer_matrix_flops(spec) + scale * kFlopsPerElementPass * passes;
-  return {.layer_flops = std::vector<double>(shape.layers, layer),
+  std::vector<double> layers;
+  for (std::uint32_t layer = 0; layer < shape.layers; ++layer)
+    layers.push_back(layer_matrix_flops(spec, layer) + scale * kFlopsPerElementPass * passes);
+  return {.layer_flops = std::move(layers),
           .embedding_flops = scale * embedding,
           .head_flops = scale * head,
           .sending_flops = scale * boundary.sending,
@@ -96,7 +114,10 @@ std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std:
   double per_token = stage.has_embedding() ? kTokenBytes : travels * element_bytes;
   if (stage.has_head()) per_token += kTokenBytes;
   if (!recompute) {
+    // What comes in is what the first norm keeps, but for a copy between them.
+    const bool is_copied = stage.has_embedding() ? spec.shape.dropout > 0 : spec.has_boundary();
     if (stage.has_embedding()) per_token += w.d * element_bytes;
+    if (!is_copied && stage.last_layer > stage.first_layer) per_token -= w.d * element_bytes;
     per_token += (stage.last_layer - stage.first_layer) * kept_per_token(spec) * element_bytes;
     if (stage.has_head())
       per_token += (2 * w.d + 2 + spec.shape.vocab) * element_bytes;

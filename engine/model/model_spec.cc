@@ -50,14 +50,18 @@ Result<void> resolve_vocab(ModelSection& shape, std::uint32_t data_vocab) {
 }
 
 Result<void> check_heads(const ModelSection& shape) {
-  SWARMLINE_TRY(require_range("model.heads", shape.heads, shape.d_model));
+  SWARMLINE_TRY(
+      require_range("model.heads", shape.heads, shape.head_dim > 0 ? kWidthMax : shape.d_model));
   SWARMLINE_TRY(require_range("model.kv_heads", shape.kv_heads, shape.heads));
-  SWARMLINE_TRY(require_multiple("model.d_model", shape.d_model, "model.heads", shape.heads));
+  SWARMLINE_TRY(
+      require_range("model.d_model / heads, or head_dim,", shape.head_width(), kWidthMax));
+  if (shape.head_dim == 0)
+    SWARMLINE_TRY(require_multiple("model.d_model", shape.d_model, "model.heads", shape.heads));
   SWARMLINE_TRY(require_multiple("model.heads", shape.heads, "model.kv_heads", shape.kv_heads));
-  if (shape.positions == PositionKind::kRotary && shape.d_model / shape.heads % 2 != 0) {
+  if (shape.positions == PositionKind::kRotary && shape.head_width() % 2 != 0) {
     return fail(ErrorCode::kUserMistake,
                 "model.positions = \"rotary\" turns pairs, and d_model / heads = " +
-                    std::to_string(shape.d_model / shape.heads) +
+                    std::to_string(shape.head_width()) +
                     " is odd: choose heads so that it is even.");
   }
   return {};
@@ -84,7 +88,7 @@ Result<void> check_compute(const ModelSection& shape) {
   }
   const std::pair<const char*, std::uint64_t> widths[] = {
       {"model.d_model", shape.d_model},
-      {"model.d_model / heads * kv_heads", shape.d_model / shape.heads * shape.kv_heads},
+      {"model.d_model / heads * kv_heads", shape.head_width() * shape.kv_heads},
       {"model.d_ff", shape.d_ff}};
   for (const auto& [name, width] : widths) {
     if (width % kFp8WidthUnit == 0) continue;
@@ -132,13 +136,18 @@ class LayoutBuilder {
   void block(std::uint32_t number) {
     const std::string prefix = "layers." + std::to_string(number) + ".";
     const std::int64_t d = shape_.d_model;
-    const std::int64_t kv = d / shape_.heads * shape_.kv_heads;
+    const std::int64_t head = shape_.head_width();
+    const std::int64_t q = head * shape_.heads;
+    const std::int64_t kv = head * shape_.kv_heads;
     const std::int64_t ff = shape_.d_ff;
     norm(prefix + "attention_norm");
     // q, k and v (and gate and up) side by side: where no gap falls between them, they are one
     // matrix product.
-    linears(prefix + "attention.", {{"q", d}, {"k", kv}, {"v", kv}}, d);
-    linears(prefix + "attention.", {{"o", d}}, d);
+    linears(prefix + "attention.", {{"q", q}, {"k", kv}, {"v", kv}}, d);
+    if (shape_.qk_norm)
+      for (const char* part : {"q_norm", "k_norm"})
+        add(prefix + "attention." + part + ".weight", {head});
+    linears(prefix + "attention.", {{"o", d}}, q);
     norm(prefix + "mlp_norm");
     if (shape_.activation == ActivationKind::kSwiGlu) {
       linears(prefix + "mlp.", {{"gate", ff}, {"up", ff}}, d);
@@ -220,6 +229,8 @@ Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_voca
   SWARMLINE_TRY(require_range("model.d_ff", shape.d_ff, 4 * kWidthMax));
   SWARMLINE_TRY(resolve_vocab(shape, data_vocab));
   SWARMLINE_TRY(check_numbers(shape));
+  SWARMLINE_TRY(
+      require_range("letters of model.window_pattern", shape.window_pattern.size(), kLayersMax));
   SWARMLINE_TRY(check_boundary(shape));
   SWARMLINE_TRY(check_compute(shape));
   return spec;

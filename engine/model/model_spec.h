@@ -61,8 +61,8 @@ struct ModelCosts {
 };
 ModelCosts model_costs(const ModelSpec& spec);
 // Forward + backward FLOPs of one layer's matrix products for one sequence; of attention only the
-// pairs of tokens that a causal mask leaves.
-double layer_matrix_flops(const ModelSpec& spec);
+// pairs of tokens that a causal mask leaves, or that blocks of a sliding window compute.
+double layer_matrix_flops(const ModelSpec& spec, std::uint32_t layer = 0);
 
 // What a checkpoint holds beside the parameters is called like a parameter, behind one of these.
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kPreviousPrefix = "previous.";
@@ -81,7 +81,8 @@ struct ParameterSlot {
 //   embed.tokens.weight (vocab, d_model), embed.positions.weight (sequence, d_model),
 //   layers.N.{attention_norm,mlp_norm}.{weight,bias} (d_model),
 //   layers.N.attention.{q,k,v,o}.{weight,bias}, layers.N.mlp.{gate,up,down}.{weight,bias}: (out,
-//   in), final_norm.{weight,bias}, head.weight (vocab, d_model) unless tied. At a learned boundary
+//   in), with qk_norm layers.N.attention.{q,k}_norm.weight (head_width), final_norm.{weight,bias},
+//   head.weight (vocab, d_model) unless tied. At a learned boundary
 //   before layer L, w = hidden_width(), the stage before it has boundary.L.norm.{weight,bias}
 //   (d_model) and, of a bottleneck, boundary.L.down.{weight,bias} (w, d_model); the stage behind it
 //   has boundary.L.up.{weight,bias} (d_model, w).

@@ -303,6 +303,18 @@ struct CrossEntropyFunction : Function<CrossEntropyFunction> {
   }
 };
 
+// Fewer queries at once would be many small products.
+constexpr std::int64_t kQueryBlockMin = 128;
+
+// (queries, keys): true where a query attends. The first query's own key has the number `first`.
+at::Tensor window_mask(std::int64_t queries, std::int64_t keys, std::int64_t first,
+                       std::int64_t window, at::Device device) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  const at::Tensor own = at::arange(first, first + queries, options).unsqueeze(1);
+  const at::Tensor distance = own - at::arange(keys, options);
+  return distance.ge(0).logical_and_(distance.lt(window));
+}
+
 }  // namespace
 
 at::Tensor GradientSink::target(const Weight& weight) const {
@@ -345,6 +357,36 @@ at::Tensor gelu_mlp(const at::Tensor& x, const LinearWeights& up, const LinearWe
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink) {
   return weights.rms ? RmsNormFunction::apply(x, &weights, &sink)
                      : LayerNormFunction::apply(x, &weights, &sink);
+}
+
+at::Tensor norm_of_heads(const at::Tensor& x, const NormWeights& weights, GradientSink& sink) {
+  const at::Tensor wide = x.to(weights.weight.value.scalar_type());
+  return norm(wide.reshape({-1, x.size(3)}), weights, sink).view(x.sizes()).to(x.scalar_type());
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            std::int64_t window) {
+  const std::int64_t queries = q.size(2);
+  const std::int64_t before = k.size(2) - queries;  // keys before the first query's own
+  SWARMLINE_CHECK(before >= 0);
+  const bool narrow = window > 0 && window < k.size(2);
+  if (!narrow && (before == 0 || queries == 1)) {
+    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/std::nullopt, /*dropout_p=*/0,
+                                            /*is_causal=*/before == 0);
+  }
+  const std::int64_t seen = narrow ? window : k.size(2);
+  const std::int64_t block = std::min(queries, std::max(seen, kQueryBlockMin));
+  std::vector<at::Tensor> parts;
+  for (std::int64_t begin = 0; begin < queries; begin += block) {
+    const std::int64_t end = std::min(queries, begin + block);
+    const std::int64_t first = std::max<std::int64_t>(0, before + begin - seen + 1);
+    const std::int64_t keys = before + end - first;
+    const at::Tensor mask =
+        window_mask(end - begin, keys, before + begin - first, seen, q.device());
+    parts.push_back(at::scaled_dot_product_attention(
+        q.narrow(2, begin, end - begin), k.narrow(2, first, keys), v.narrow(2, first, keys), mask));
+  }
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 2);
 }
 
 at::Tensor swiglu(const at::Tensor& x) {

@@ -81,6 +81,9 @@ at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSin
 at::Tensor gelu_mlp(const at::Tensor& x, const LinearWeights& up, const LinearWeights& down,
                     GradientSink& sink);
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
+// norm() of each head's vector, x (rows, sequence, heads, width), in the weight's dtype; the result
+// has that of x.
+at::Tensor norm_of_heads(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
 // silu(gate) * up of x = [gate | up].
 at::Tensor swiglu(const at::Tensor& x);
 // (N, width) -> (N, width / factor): the largest of each `factor` neighbours; its gradient goes to
@@ -91,6 +94,12 @@ at::Tensor dropout(const at::Tensor& x, const DropoutMask& mask);
 // angles whose cosines and sines are (sequence, 1, half). Source: Su et al., RoFormer; the
 // half-split pairing of Llama in Hugging Face.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines);
+// Softmax attention: q (rows, heads, queries, width), k and v (rows, heads, keys, width), keys >=
+// queries: query i is at position keys - queries + i, and attends to the keys up to itself, with a
+// `window` above 0 to so many. Of a long sequence with a window, blocks of queries are computed
+// with the keys that any of them sees.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            std::int64_t window);
 // Cross-entropy in nats, summed over targets >= 0: (N, vocab), (N) int32 -> float64 scalar.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 

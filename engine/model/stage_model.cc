@@ -135,22 +135,16 @@ TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
 
 Arenas TorchStageModel::make_arenas() {
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  if (device_.is_cpu()) {
-    const at::Tensor host = borrowed(host_arena_.bytes(), {elements}, type_);
-    return {host, host};
-  }
-  const at::Tensor values = at::empty({elements}, at::TensorOptions(type_).device(device_));
-  // What autocast would do, decided once: matrix products in bf16, all else in fp32.
-  if (type_ == at::kDouble) return {values, values};
-  return {values, at::empty({elements}, at::TensorOptions(at::kBFloat16).device(device_))};
+  return arenas_over(spec_, device_.is_cpu()
+                                ? borrowed(host_arena_.bytes(), {elements}, type_)
+                                : at::empty({elements}, at::TensorOptions(type_).device(device_)));
 }
 
 void TorchStageModel::parameters_changed() {
   network_.parameters_changed();
-  if (device_.is_cpu()) return;
   at::NoGradGuard no_graph;
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  arenas_.values.copy_(borrowed(host_arena_.bytes(), {elements}, type_));
+  if (!device_.is_cpu()) arenas_.values.copy_(borrowed(host_arena_.bytes(), {elements}, type_));
   if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
 }
 
@@ -335,7 +329,9 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
                      : guarded<BackwardOutput>("backward",
                                                [&] { return run_backward(input, found->second); });
   network_.sink().close();
-  if (!input.keep_graph) saved_.erase(found);
+  // A gradient that came damaged is sent again: nothing was computed with the graph.
+  const bool damaged = !result && result.error().code == ErrorCode::kCorrupt;
+  if (!input.keep_graph && !damaged) saved_.erase(found);
   return result;
 }
 

@@ -7,7 +7,7 @@
 //   Thread:    one thread at a time (the device's).
 //   Errors:    kDevice with libtorch's sentence; after one from backward() the accumulator may hold
 //              a part of the contribution. kNotFound: backward of an attempt without a graph.
-//              decode()'s of a wire buffer, before anything is added.
+//              decode()'s of a wire buffer, before anything is added: the graph stays.
 //              A wrong size of an input is a broken invariant.
 //   Bounds:    one saved graph per attempt between forward() and backward() or release(); the
 //              caller admits by retained_bytes().

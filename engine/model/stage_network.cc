@@ -75,6 +75,14 @@ class Binder {
 
 }  // namespace
 
+// What autocast would do, decided once: matrix products in bf16, all else in fp32.
+Arenas arenas_over(const ModelSpec& spec, const at::Tensor& values) {
+  const bool narrow = spec.shape.precision == Precision::kBF16 ||
+                      (spec.shape.precision == Precision::kAuto && !values.is_cpu());
+  if (values.scalar_type() == at::kDouble || !narrow) return {values, values};
+  return {values, at::empty(values.sizes(), values.options().dtype(at::kBFloat16))};
+}
+
 StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
                            const ParameterLayout& layout, const Arenas& arenas)
     : spec_(spec), stage_(stage), backend_(make_linear_backend(arenas.values.device())) {
@@ -97,6 +105,8 @@ void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
     block.attention_norm = binder.norm(prefix + "attention_norm", shape);
     block.qkv = binder.fused({attention + "q", attention + "k", attention + "v"});
     for (const char* part : {"q", "k", "v"}) block.q_k_v.push_back(binder.linear(attention + part));
+    block.q_norm = {binder.find(attention + "q_norm.weight"), {}, shape.norm_eps, /*rms=*/true};
+    block.k_norm = {binder.find(attention + "k_norm.weight"), {}, shape.norm_eps, /*rms=*/true};
     block.o = binder.linear(attention + "o");
     block.mlp_norm = binder.norm(prefix + "mlp_norm", shape);
     if (shape.activation == ActivationKind::kSwiGlu) {
@@ -142,7 +152,7 @@ void StageNetwork::parameters_changed() {
 }
 
 void StageNetwork::make_rotations(at::Device device) {
-  const auto half = static_cast<std::int64_t>(spec_.shape.d_model / spec_.shape.heads / 2);
+  const auto half = static_cast<std::int64_t>(spec_.shape.head_width() / 2);
   const auto sequence = static_cast<std::int64_t>(spec_.sequence);
   at::Tensor angles = at::empty({sequence, 1, half}, at::kDouble);
   double* const out = angles.data_ptr<double>();
@@ -184,28 +194,48 @@ at::Tensor StageNetwork::products(const at::Tensor& x, const LinearWeights& fuse
   return at::cat(results, 1);
 }
 
-at::Tensor StageNetwork::attention(const Block& block, const at::Tensor& x) {
+std::vector<at::Tensor> StageNetwork::queries_keys_values(const Block& block, const at::Tensor& x,
+                                                          std::int64_t first, std::int64_t tokens) {
   const std::int64_t heads = spec_.shape.heads;
   const std::int64_t kv_heads = spec_.shape.kv_heads;
-  const std::int64_t width = spec_.shape.d_model / spec_.shape.heads;
-  const std::int64_t tokens = spec_.sequence;
+  const std::int64_t width = spec_.shape.head_width();
   const at::Tensor qkv = products(x, block.qkv, block.q_k_v);
   auto parts = qkv.view({-1, tokens, heads + 2 * kv_heads, width})
                    .split_with_sizes({heads, kv_heads, kv_heads}, 2);
-  if (cosines_.defined()) {
-    for (int i : {0, 1}) parts[i] = rotate(parts[i], cosines_, sines_);
+  const NormWeights* const norms[] = {&block.q_norm, &block.k_norm};
+  for (int i : {0, 1}) {
+    if (norms[i]->weight.defined()) parts[i] = norm_of_heads(parts[i], *norms[i], sink_);
+    if (!cosines_.defined()) continue;
+    parts[i] = rotate(parts[i], cosines_.narrow(0, first, tokens), sines_.narrow(0, first, tokens));
+  }
+  for (at::Tensor& part : parts) part = part.transpose(1, 2);
+  return parts;
+}
+
+at::Tensor StageNetwork::attention(const Block& block, std::uint32_t layer, const at::Tensor& x,
+                                   KeyValueCache* cache) {
+  const std::int64_t heads = spec_.shape.heads;
+  const std::int64_t kv_heads = spec_.shape.kv_heads;
+  const std::int64_t window = spec_.shape.has_window(layer) ? spec_.shape.window : 0;
+  const std::int64_t first = cache == nullptr ? 0 : cache->length;
+  const std::int64_t tokens = cache == nullptr ? spec_.sequence : x.size(0);
+  auto parts = queries_keys_values(block, x, first, tokens);
+  if (cache != nullptr) {
+    at::Tensor* const kept[] = {&cache->keys[layer], &cache->values[layer]};
+    for (int i : {0, 1}) {
+      kept[i]->narrow(2, first, tokens).copy_(parts[i + 1]);
+      parts[i + 1] = kept[i]->narrow(2, 0, first + tokens);
+    }
   }
   if (kv_heads != heads) {
     // Key head j serves query heads [j g, (j + 1) g).
     for (int i : {1, 2}) {
-      parts[i] = parts[i].unsqueeze(3).expand({-1, -1, -1, heads / kv_heads, -1}).flatten(2, 3);
+      parts[i] = parts[i].unsqueeze(2).expand({-1, -1, heads / kv_heads, -1, -1}).flatten(1, 2);
     }
   }
-  for (at::Tensor& part : parts) part = part.transpose(1, 2);
-  const at::Tensor mixed =
-      at::scaled_dot_product_attention(parts[0], parts[1], parts[2], /*attn_mask=*/std::nullopt,
-                                       /*dropout_p=*/0, /*is_causal=*/true);
-  return linear(mixed.transpose(1, 2).reshape({-1, heads * width}), block.o, sink_);
+  const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], window);
+  return linear(mixed.transpose(1, 2).reshape({-1, heads * spec_.shape.head_width()}), block.o,
+                sink_);
 }
 
 at::Tensor StageNetwork::mlp(const Block& block, const at::Tensor& x) {
@@ -239,6 +269,33 @@ at::Tensor StageNetwork::receiving_end(std::uint32_t layer, const at::Tensor& hi
 }
 
 at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key) {
+  return run_blocks(std::move(hidden), key, nullptr);
+}
+
+KeyValueCache StageNetwork::make_cache() const {
+  const ModelSection& shape = spec_.shape;
+  KeyValueCache cache;
+  const auto options = tokens_.weight.compute.options();
+  for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
+    for (std::vector<at::Tensor>* kept : {&cache.keys, &cache.values})
+      kept->push_back(at::empty({1, shape.kv_heads, spec_.sequence, shape.head_width()}, options));
+  }
+  return cache;
+}
+
+at::Tensor StageNetwork::go_on(const at::Tensor& tokens, KeyValueCache& cache) {
+  SWARMLINE_CHECK(stage_.has_embedding() && stage_.has_head());
+  SWARMLINE_CHECK(cache.length + tokens.size(0) <= spec_.sequence);
+  at::NoGradGuard no_graph;
+  at::Tensor hidden = at::embedding(tokens_.weight.value, tokens);
+  if (positions_.defined()) hidden.add_(positions_.value.narrow(0, cache.length, tokens.size(0)));
+  hidden = run_blocks(std::move(hidden), std::nullopt, &cache);
+  cache.length += tokens.size(0);
+  return hidden;
+}
+
+at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> key,
+                                    KeyValueCache* cache) {
   const auto dropped = [&](const at::Tensor& x, std::uint32_t layer, DropoutSite site) {
     if (!key || spec_.shape.dropout == 0) return x;
     return dropout(x, {*key, layer, site, spec_.shape.dropout});
@@ -256,7 +313,8 @@ at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key)
   for (std::uint32_t layer = stage_.first_layer; layer < stage_.last_layer; ++layer) {
     hidden = inside(hidden, layer);
     const Block& block = blocks_[(layer - stage_.first_layer) / spec_.shape.share_layers];
-    const at::Tensor mixed = attention(block, norm(hidden, block.attention_norm, sink_));
+    const at::Tensor mixed =
+        attention(block, layer, norm(hidden, block.attention_norm, sink_), cache);
     hidden = hidden + dropped(mixed, layer, DropoutSite::kAttention);
     const at::Tensor made = mlp(block, norm(hidden, block.mlp_norm, sink_));
     hidden = hidden + dropped(made, layer, DropoutSite::kMlp);

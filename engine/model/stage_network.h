@@ -1,9 +1,11 @@
 // The layers of one stage over a parameter arena: what is computed, without whose turn it is.
-//   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence;
-//              what travels at a learned boundary (N, hidden_width).
+//   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence, or, with
+//              a KeyValueCache, N <= what it has room for, of one sequence; what travels at a
+//              learned boundary (N, hidden_width).
 //   Ownership: views of the arenas given; they and this object outlive every graph it makes.
 //   Errors:    libtorch's exceptions.
-//   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm.
+//   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm; the
+//              norms of queries and keys of Qwen3 (2025).
 #pragma once
 
 #include <map>
@@ -24,6 +26,18 @@ struct Arenas {
   at::Tensor compute;  // flat, what matrix products read; may be `values`
 };
 
+// `values` is on the device that computes. Matrix products read a bf16 copy of them where the
+// model's precision says so; whoever writes the values copies them there, too.
+Arenas arenas_over(const ModelSpec& spec, const at::Tensor& values);
+
+// Keys and values of one sequence that grows: what its layers have of the tokens so far. Made by
+// StageNetwork::make_cache(); outside of any graph.
+struct KeyValueCache {
+  std::vector<at::Tensor> keys;  // by layer: (1, kv_heads, sequence, head width)
+  std::vector<at::Tensor> values;
+  std::int64_t length = 0;  // tokens
+};
+
 class StageNetwork {
  public:
   StageNetwork(const ModelSpec& spec, const StageSpec& stage, const ParameterLayout& layout,
@@ -31,6 +45,10 @@ class StageNetwork {
 
   // The arenas were written: what was made of them is made anew when needed.
   void parameters_changed();
+
+  KeyValueCache make_cache() const;
+  // Whole model: the hidden states of the next tokens of a sequence, which the cache then has, too.
+  at::Tensor go_on(const at::Tensor& tokens, KeyValueCache& cache);
 
   // Token and position embedding, outside of any graph.
   at::Tensor embed(const at::Tensor& tokens) const;
@@ -50,6 +68,8 @@ class StageNetwork {
     NormWeights attention_norm;
     LinearWeights qkv;                 // one product, if the slots leave no gap
     std::vector<LinearWeights> q_k_v;  // else three
+    NormWeights q_norm;                // undefined without qk_norm
+    NormWeights k_norm;
     LinearWeights o;
     NormWeights mlp_norm;
     LinearWeights up;                    // of SwiGLU: gate and up, as one
@@ -65,7 +85,13 @@ class StageNetwork {
   };
 
   void bind(const ParameterLayout& layout, const Arenas& arenas);
-  at::Tensor attention(const Block& block, const at::Tensor& x);
+  // `cache`: of one sequence, which x goes on with; null: x is whole sequences.
+  at::Tensor attention(const Block& block, std::uint32_t layer, const at::Tensor& x,
+                       KeyValueCache* cache);
+  // Queries, keys and values of x (rows, heads, tokens, width), the first two normed and rotated.
+  std::vector<at::Tensor> queries_keys_values(const Block& block, const at::Tensor& x,
+                                              std::int64_t first, std::int64_t tokens);
+  at::Tensor run_blocks(at::Tensor hidden, std::optional<PhiloxKey> key, KeyValueCache* cache);
   // How the layers' products are computed; head and boundaries stay native.
   void set_compute(LinearWeights& weights, bool of_layer);
   at::Tensor mlp(const Block& block, const at::Tensor& x);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/printable.h"
 
 namespace swarmline {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "frame fields are copied as they are");
 
 constexpr std::size_t kHashedHeaderBytes = 36;
+constexpr std::size_t kShownBytes = 8;  // of what another service sends
 
 std::uint32_t low_hash(BytesView bytes) {
   return static_cast<std::uint32_t>(XXH3_64bits(bytes.data(), bytes.size()));
@@ -54,7 +56,9 @@ Result<FrameHeader> decode_header(BytesView bytes) {
   const std::byte* p = bytes.data();
   const auto corrupt = [](std::string what) { return fail(ErrorCode::kCorrupt, std::move(what)); };
   if (const auto magic = get<std::uint32_t>(p); magic != kFrameMagic) {
-    return corrupt(fmt::format("frame magic is {:08x}, expected {:08x}", magic, kFrameMagic));
+    return corrupt(
+        fmt::format("this is no frame of Swarmline's, it begins with \"{}\"; another service?",
+                    printable({reinterpret_cast<const char*>(p), kShownBytes}, kShownBytes)));
   }
   if (const auto version = get<std::uint16_t>(p + 4); version != kFrameVersion) {
     return corrupt(

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/marks.h"
+#include "engine/net/message_pieces.h"
 
 namespace swarmline {
 
@@ -124,6 +125,11 @@ Result<void> FrameReader::begin_frame() {
                             header->kind, header->meta_bytes, header->payload_bytes,
                             room.meta_bytes_max, room.payload_bytes_max));
   }
+  if (header->meta_bytes > kFrameMetaBytesTaken)
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a frame of kind {} announces {} bytes of meta; of longer ones pieces "
+                            "of at most {} are taken",
+                            header->kind, header->meta_bytes, kFrameMetaBytesTaken));
   header_ = *header;
   begin_ += kFrameHeaderBytes;
   meta_.clear();

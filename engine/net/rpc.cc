@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/printable.h"
 #include "engine/net/error_reply.pb.h"
+#include "engine/net/message_pieces.h"
 
 namespace swarmline {
 namespace {
@@ -91,7 +92,7 @@ class Channel final : public RpcChannel {
 
   void notify(Frame message) override {
     message.request = 0;
-    message.flags = 0;
+    message.flags &= kFrameFlagAhead;
     connection_->send(std::move(message));
   }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/optimizer/device_optimizer.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/cuda/device_memory.h"
@@ -53,8 +54,8 @@ Result<void> CudaOptimizer::allocate(const ParameterLayout& layout) {
   SWARMLINE_TRY(use_device());
   const StateLayout state = make_state_layout(options_, layout);
   const WorkList work = make_work_list(layout, state);
-  SWARMLINE_TRY(m_.allocate(state.bytes));
-  SWARMLINE_TRY(v_.allocate(state.bytes));
+  SWARMLINE_TRY(m_.allocate(state.first_bytes));
+  SWARMLINE_TRY(v_.allocate(state.second_bytes));
   SWARMLINE_TRY(gradients_.allocate(bytes_));
   SWARMLINE_TRY(chunks_.allocate_copy(std::span(work.chunks)));
   SWARMLINE_TRY(tensors_.allocate_copy(std::span(work.tensors)));
@@ -108,6 +109,7 @@ Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSe
   cudaPointerAttributes attributes{};
   SWARMLINE_TRY(checked(cudaPointerGetAttributes(&attributes, device_memory),
                         "finding the parameters' device"));
+  SWARMLINE_CHECK(steps_on_device(options));
   auto made = std::make_unique<CudaOptimizer>(options, layout, attributes.device);
   if (auto allocated = made->allocate(layout); !allocated) {
     return fail(allocated.error().code,

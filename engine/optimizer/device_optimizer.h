@@ -33,7 +33,14 @@ class DeviceOptimizer {
   virtual Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) = 0;
 };
 
-// On the device that `device_memory` belongs to. kDevice: no room, or a build without CUDA.
+// Whether a CUDA stage keeps state and makes steps on its device. Muon does neither: its products
+// have the order of kernels/matrix_product.h, which only the CPU computes in.
+inline bool steps_on_device(const OptimizerSection& options) {
+  return options.kind != OptimizerKind::kMuon && options.state_memory == StateMemory::kDevice;
+}
+
+// Only where steps_on_device(). On the device that `device_memory` belongs to. kDevice: no room, or
+// a build without CUDA.
 Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSection& options,
                                                                const ParameterLayout& layout,
                                                                const float* device_memory);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/optimizer/muon.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/kernels.h"
 
@@ -33,27 +34,27 @@ struct SlotViews {
   SlotViews(const FlatViews& flat, const ParameterSlot& slot, const SlotState& state)
       : gradients(reinterpret_cast<const T*>(flat.gradients) + slot.offset),
         parameters(reinterpret_cast<T*>(flat.parameters) + slot.offset),
-        m(reinterpret_cast<T*>(flat.m + state.values_at)),
-        v(reinterpret_cast<T*>(flat.v + state.values_at)),
+        m(reinterpret_cast<T*>(flat.m + state.first.values_at)),
+        v(reinterpret_cast<T*>(flat.v + state.second.values_at)),
         n(slot.elements) {}
   const T* gradients;
   T* parameters;
   T* m;
-  T* v;
+  T* v;  // not of a matrix that Muon steps
   std::size_t n;
 };
 
 kernels::Moments8 codes_of(const FlatViews& flat, const SlotState& state) {
-  return {.m = reinterpret_cast<std::uint8_t*>(flat.m + state.values_at),
-          .m_scales = reinterpret_cast<float*>(flat.m + state.scales_at),
-          .v = reinterpret_cast<std::uint8_t*>(flat.v + state.values_at),
-          .v_scales = reinterpret_cast<float*>(flat.v + state.scales_at)};
+  return {.m = reinterpret_cast<std::uint8_t*>(flat.m + state.first.values_at),
+          .m_scales = reinterpret_cast<float*>(flat.m + state.first.scales_at),
+          .v = reinterpret_cast<std::uint8_t*>(flat.v + state.second.values_at),
+          .v_scales = reinterpret_cast<float*>(flat.v + state.second.scales_at)};
 }
 
 template <typename T>
 void step_values(const OptimizerSection& options, const StepScalars& scalars, bool decays,
                  const SlotViews<T>& slot) {
-  if (options.kind == OptimizerKind::kAdamW) {
+  if (options.kind != OptimizerKind::kLamb) {
     return kernels::adamw(adamw_step<T>(options, scalars, decays), slot.gradients, slot.m, slot.v,
                           slot.parameters, slot.n);
   }
@@ -66,7 +67,7 @@ void step_values(const OptimizerSection& options, const StepScalars& scalars, bo
 
 void step_codes(const OptimizerSection& options, const StepScalars& scalars, bool decays,
                 const kernels::Moments8& codes, const SlotViews<float>& slot) {
-  if (options.kind == OptimizerKind::kAdamW) {
+  if (options.kind != OptimizerKind::kLamb) {
     return kernels::adamw8(adamw_step<float>(options, scalars, decays), slot.gradients, codes,
                            slot.parameters, slot.n);
   }
@@ -75,6 +76,29 @@ void step_codes(const OptimizerSection& options, const StepScalars& scalars, boo
       kernels::lamb8_norms(step, slot.gradients, codes, slot.parameters, slot.n);
   kernels::lamb8_apply(step, static_cast<float>(scalars.learning_rate * trust_ratio(squares)),
                        slot.gradients, codes, slot.parameters, slot.n);
+}
+
+MatrixShape shape_of(const ParameterSlot& slot) {
+  return {.rows = static_cast<std::size_t>(slot.shape[0]),
+          .columns = static_cast<std::size_t>(slot.shape[1])};
+}
+
+template <typename T>
+void step_matrix(const OptimizerSection& options, const StepScalars& scalars,
+                 const ParameterSlot& slot, const SlotViews<T>& views, std::byte* scratch) {
+  const MatrixShape shape = shape_of(slot);
+  apply_muon(muon_step<T>(options, scalars, slot.decay, shape), shape, views.gradients, views.m,
+             views.parameters, reinterpret_cast<T*>(scratch));
+}
+
+// The momentum is decoded, moved and used in fp32, and coded again.
+void step_coded_matrix(const OptimizerSection& options, const StepScalars& scalars,
+                       const ParameterSlot& slot, const kernels::Moments8& codes,
+                       SlotViews<float> views, std::byte* scratch) {
+  views.m = reinterpret_cast<float*>(scratch);
+  kernels::decode_first_moment(codes, views.n, views.m);
+  step_matrix(options, scalars, slot, views, scratch + views.n * sizeof(float));
+  kernels::encode_first_moment(views.m, views.n, codes);
 }
 
 }  // namespace
@@ -91,8 +115,8 @@ FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLay
                     slot.elements <= layout_.elements - slot.offset);
   }
   if (device_ == nullptr) {
-    m_ = Buffer::zeroed(state_.bytes);
-    v_ = Buffer::zeroed(state_.bytes);
+    m_ = Buffer::zeroed(state_.first_bytes);
+    v_ = Buffer::zeroed(state_.second_bytes);
   }
 }
 
@@ -109,11 +133,23 @@ Result<void> FlatOptimizer::step(const StepScalars& scalars, BytesView gradients
                        .m = m_.data(),
                        .v = v_.data(),
                        .parameters = parameters.data()};
+  Buffer scratch(muon_scratch_bytes(options_, layout_));
   for (std::size_t i = 0; i < layout_.slots.size(); ++i) {
     const ParameterSlot& slot = layout_.slots[i];
     const SlotState& state = state_.slots[i];
+    const bool is_matrix = is_muon_matrix(options_, slot);
     if (layout_.dtype == DType::kF64) {
-      step_values(options_, scalars, slot.decay, SlotViews<double>(flat, slot, state));
+      const SlotViews<double> views(flat, slot, state);
+      if (is_matrix) {
+        step_matrix(options_, scalars, slot, views, scratch.data());
+      } else {
+        step_values(options_, scalars, slot.decay, views);
+      }
+    } else if (is_matrix && state.coded) {
+      step_coded_matrix(options_, scalars, slot, codes_of(flat, state),
+                        SlotViews<float>(flat, slot, state), scratch.data());
+    } else if (is_matrix) {
+      step_matrix(options_, scalars, slot, SlotViews<float>(flat, slot, state), scratch.data());
     } else if (state.coded) {
       step_codes(options_, scalars, slot.decay, codes_of(flat, state),
                  SlotViews<float>(flat, slot, state));
@@ -126,8 +162,8 @@ Result<void> FlatOptimizer::step(const StepScalars& scalars, BytesView gradients
 
 Result<MutableBytes> FlatOptimizer::moment(Moment moment) {
   Buffer& buffer = moment == Moment::kFirst ? m_ : v_;
-  if (device_ != nullptr && buffer.empty() && state_.bytes > 0) {
-    Buffer copy(state_.bytes);
+  if (device_ != nullptr && buffer.empty() && bytes_of(moment) > 0) {
+    Buffer copy(bytes_of(moment));
     SWARMLINE_TRY(device_->read_state(moment, 0, copy.bytes()));
     buffer = std::move(copy);
   }
@@ -142,11 +178,13 @@ Result<void> FlatOptimizer::moments_changed() {
 }
 
 Result<void> FlatOptimizer::add_state_to(RollingHash& hash) const {
-  Buffer piece(device_ == nullptr ? 0 : std::min<std::size_t>(kStatePieceBytes, state_.bytes));
+  Buffer piece(
+      device_ == nullptr ? 0 : std::min<std::size_t>(kStatePieceBytes, bytes_of(Moment::kFirst)));
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
     const Buffer& whole = moment == Moment::kFirst ? m_ : v_;
-    for (std::uint64_t at = 0; at < state_.bytes; at += kStatePieceBytes) {
-      const std::size_t size = std::min<std::size_t>(kStatePieceBytes, state_.bytes - at);
+    const std::uint64_t bytes = bytes_of(moment);
+    for (std::uint64_t at = 0; at < bytes; at += kStatePieceBytes) {
+      const std::size_t size = std::min<std::size_t>(kStatePieceBytes, bytes - at);
       if (device_ != nullptr) {
         SWARMLINE_TRY(device_->read_state(moment, at, piece.bytes().first(size)));
         hash.add(BytesView(piece.bytes().first(size)));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "engine/optimizer/device_optimizer.h"
 #include "engine/optimizer/state_layout.h"
 #include "kernels/optimizer.h"
 
@@ -28,22 +29,24 @@ void add_parameters(const ParameterLayout& layout, std::string_view prefix, Save
   saved.bytes += layout.bytes();
 }
 
-void add_moment(const ParameterLayout& layout, const StateLayout& state, char moment,
+void add_moment(const ParameterLayout& layout, const StateLayout& state, Moment moment,
                 SavedState& saved) {
-  const bool packed =
-      state.bytes != layout.bytes() || std::ranges::any_of(state.slots, &SlotState::coded);
+  const bool first = moment == Moment::kFirst;
   for (std::size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
-    const SlotState& at = state.slots[i];
-    const DType dtype = at.coded ? DType::kU8 : packed ? DType::kF32 : layout.dtype;
-    SavedTensor tensor{.name = fmt::format("{}{}.{}", kOptimizerPrefix, moment, slot.name),
-                       .dtype = dtype,
-                       .shape = slot.shape,
-                       .at = saved.bytes + at.values_at,
-                       .bytes = slot.elements * size_bytes(dtype),
-                       .tied = is_tied(layout, slot)};
+    const SlotState& kept = state.slots[i];
+    if (!first && !kept.has_second) continue;
+    const MomentPlace& at = first ? kept.first : kept.second;
+    const DType dtype = kept.coded ? DType::kU8 : layout.dtype;
+    SavedTensor tensor{
+        .name = fmt::format("{}{}.{}", kOptimizerPrefix, first ? 'm' : 'v', slot.name),
+        .dtype = dtype,
+        .shape = slot.shape,
+        .at = saved.bytes + at.values_at,
+        .bytes = slot.elements * size_bytes(dtype),
+        .tied = is_tied(layout, slot)};
     saved.tensors.push_back(tensor);
-    if (!at.coded) continue;
+    if (!kept.coded) continue;
     const std::uint64_t scales =
         (slot.elements + kernels::kMomentBlock - 1) / kernels::kMomentBlock;
     tensor.name += ".scales";
@@ -53,7 +56,7 @@ void add_moment(const ParameterLayout& layout, const StateLayout& state, char mo
     tensor.bytes = scales * sizeof(float);
     saved.tensors.push_back(std::move(tensor));
   }
-  saved.bytes += state.bytes;
+  saved.bytes += first ? state.first_bytes : state.second_bytes;
 }
 
 Result<BytesView> bytes_of(const SavedTensor& tensor, const FindTensor& find) {
@@ -73,7 +76,8 @@ SavedState saved_state(const RunConfig& config, const ParameterLayout& layout,
   add_parameters(layout, "", saved);
   if (!with_optimizer) return saved;
   const StateLayout state = make_state_layout(config.optimizer, layout);
-  for (const char moment : {'m', 'v'}) add_moment(layout, state, moment, saved);
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond})
+    add_moment(layout, state, moment, saved);
   if (config.pipeline.delay == 1) add_parameters(layout, kPreviousPrefix, saved);
   return saved;
 }

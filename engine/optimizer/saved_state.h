@@ -1,6 +1,7 @@
 // What a checkpoint keeps of a stage, tensor by tensor: parameters under their names, the
-// optimizer's moments under "optimizer.m." and "optimizer.v.", and with a delay the parameters of
-// the version before under "previous.". Names do not depend on the cut.
+// optimizer's moments under "optimizer.m." and "optimizer.v." (a matrix that Muon steps has only
+// the first), and with a delay the parameters of the version before under "previous.". Names do not
+// depend on the cut.
 //   Bytes:  parameters | first moment | second moment [| parameters before], each as it lies in
 //           memory (state_layout.h); what lies between tensors is zero.
 //   8 bits: a coded moment is two tensors: its codes (u8, the parameter's shape) and, with

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "engine/optimizer/muon.h"
 #include "kernels/optimizer.h"
 
 namespace swarmline {
@@ -20,6 +21,17 @@ bool is_coded(const ParameterSlot& slot) {
   return slot.elements >= kCodedElementsMin && !slot.name.starts_with("embed.");
 }
 
+// Behind what a moment's state has so far.
+MomentPlace append(const ParameterSlot& slot, bool coded, std::uint64_t width,
+                   std::uint64_t& bytes) {
+  MomentPlace place{.values_at = bytes};
+  bytes += round_up(slot.elements * (coded ? 1 : width));
+  if (!coded) return place;
+  place.scales_at = bytes;
+  bytes += round_up(scales_of(slot.elements) * sizeof(float));
+  return place;
+}
+
 void add_chunks(const ParameterSlot& slot, const SlotState& state, WorkList& list) {
   constexpr std::uint64_t kChunk = kernels::kOptimizerChunk;
   const auto tensor = static_cast<std::uint32_t>(list.tensors.size());
@@ -31,8 +43,8 @@ void add_chunks(const ParameterSlot& slot, const SlotState& state, WorkList& lis
     const std::uint64_t value_bytes = state.coded ? 1 : sizeof(float);
     list.chunks.push_back(
         {.element = slot.offset + begin,
-         .values_at = state.values_at + begin * value_bytes,
-         .scales_at = state.scales_at + scales_of(begin) * sizeof(float),
+         .values_at = state.first.values_at + begin * value_bytes,
+         .scales_at = state.first.scales_at + scales_of(begin) * sizeof(float),
          .tensor = tensor,
          .count = static_cast<std::uint16_t>(std::min(kChunk, slot.elements - begin)),
          .decay = std::uint16_t{slot.decay}});
@@ -44,26 +56,28 @@ void add_chunks(const ParameterSlot& slot, const SlotState& state, WorkList& lis
 StateLayout make_state_layout(const OptimizerSection& options, const ParameterLayout& layout) {
   StateLayout state;
   const bool is_8bit = options.state == MomentsKind::k8Bit;
+  const bool has_holes = options.kind == OptimizerKind::kMuon;
   SWARMLINE_CHECK(!is_8bit || layout.dtype == DType::kF32);
   for (const ParameterSlot& slot : layout.slots) {
-    if (!is_8bit) {
-      state.slots.push_back({.values_at = slot.offset * size_bytes(layout.dtype)});
-      continue;
-    }
-    SlotState made{.coded = is_coded(slot), .values_at = state.bytes};
-    state.bytes += round_up(slot.elements * (made.coded ? 1 : sizeof(float)));
-    if (made.coded) {
-      made.scales_at = state.bytes;
-      state.bytes += round_up(scales_of(slot.elements) * sizeof(float));
+    const std::uint64_t width = size_bytes(layout.dtype);
+    const MomentPlace in_arena{.values_at = slot.offset * width};
+    SlotState made{.coded = is_8bit && is_coded(slot),
+                   .has_second = !is_muon_matrix(options, slot)};
+    made.first = is_8bit ? append(slot, made.coded, width, state.first_bytes) : in_arena;
+    if (made.has_second) {
+      made.second =
+          is_8bit || has_holes ? append(slot, made.coded, width, state.second_bytes) : in_arena;
     }
     state.slots.push_back(made);
   }
-  if (!is_8bit) state.bytes = layout.bytes();
+  if (!is_8bit) state.first_bytes = layout.bytes();
+  if (!is_8bit && !has_holes) state.second_bytes = layout.bytes();
   return state;
 }
 
 WorkList make_work_list(const ParameterLayout& layout, const StateLayout& state) {
   SWARMLINE_CHECK(layout.dtype == DType::kF32);
+  SWARMLINE_CHECK(std::ranges::all_of(state.slots, &SlotState::has_second));
   WorkList list;
   for (const bool coded : {false, true}) {
     for (std::size_t i = 0; i < layout.slots.size(); ++i) {

@@ -3,7 +3,9 @@
 //   8bit:         slots one after the other, each part from a 64-byte boundary on. Tensors of at
 //                 least kCodedElementsMin elements that are no embedding: one code an element, then
 //                 one fp32 scale per kMomentBlock elements (kernels/format/adam8.h). Others: fp32.
-//   Both moments have the same layout. What lies between the parts is zero.
+//   Both moments have the same layout, except that a matrix which Muon steps has no second one:
+//   with Muon, second moments lie one after the other as 8bit has them. What lies between the parts
+//   is zero.
 //   Thread: pure functions of plain values.
 #pragma once
 
@@ -20,18 +22,23 @@ namespace swarmline {
 // one scale for several of them loses the rare ones.
 inline constexpr std::uint64_t kCodedElementsMin = 4096;
 
-struct SlotState {
-  bool coded = false;
+struct MomentPlace {
   std::uint64_t values_at = 0;  // bytes into a moment's state: values or codes
   std::uint64_t scales_at = 0;  // coded only
 };
+struct SlotState {
+  bool coded = false;
+  bool has_second = true;
+  MomentPlace first, second;
+};
 struct StateLayout {
   std::vector<SlotState> slots;  // as the parameters' layout has them
-  std::uint64_t bytes = 0;       // of one moment
+  std::uint64_t first_bytes = 0, second_bytes = 0;
+  std::uint64_t bytes() const { return first_bytes + second_bytes; }
 };
 StateLayout make_state_layout(const OptimizerSection& options, const ParameterLayout& layout);
 
-// The work list of the CUDA kernels, in their order. fp32 parameters only.
+// The work list of the CUDA kernels, in their order. fp32 parameters only, not with Muon.
 struct WorkList {
   std::vector<kernels::OptimizerChunk> chunks;  // those with fp32 state first
   std::uint32_t chunks_fp32 = 0;

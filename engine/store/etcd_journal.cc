@@ -18,8 +18,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kPageEntries = 1000;       // of one answer
-constexpr std::string_view kOldestFormat = "2";  // that can be gone on with
+constexpr std::size_t kPageEntries = 1000;  // of one answer
+constexpr int kOldestFormat = 2;            // that can be gone on with
 
 void write_number(JsonWriter& writer, std::string_view name, double number) {
   writer.key(name);
@@ -38,6 +38,7 @@ std::string to_json(const SeatRecord& seat) {
       .member("state", seat.state)
       .member("key", seat.key)
       .member("reach", seat.reach)
+      .member("name", seat.name)
       .end_object();
   return writer.take();
 }
@@ -62,7 +63,8 @@ std::string to_json(const EventRecord& event) {
   JsonWriter writer;
   writer.begin_object();
   write_number(writer, "wall_seconds", event.wall_seconds);
-  return writer.member("kind", event.kind).member("detail", event.detail).end_object().take();
+  writer.member("kind", event.kind).member("detail", event.detail);
+  return writer.member("level", to_string(event.level)).end_object().take();
 }
 
 // Reads the members of one entry; the first that is not as written here is remembered.
@@ -151,6 +153,13 @@ Result<std::vector<std::uint64_t>> numbers_of(std::string_view key, std::size_t 
   return numbers;
 }
 
+bool is_known_format(std::string_view text) {
+  int format = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), format);
+  return error == std::errc() && end == text.data() + text.size() && format >= kOldestFormat &&
+         format <= kJournalFormat;
+}
+
 class EtcdJournal final : public Journal {
  public:
   EtcdJournal(EtcdClient& client, std::string prefix, std::string leader_key,
@@ -163,7 +172,7 @@ class EtcdJournal final : public Journal {
   Result<void> prepare() {
     auto format = get_meta("format");
     if (!format) return std::unexpected(format.error());
-    if (*format && **format != kOldestFormat && **format != std::to_string(kJournalFormat))
+    if (*format && !is_known_format(**format))
       return fail(ErrorCode::kIncompatible,
                   fmt::format("the journal at {} in etcd has format {}, and this swarmline knows "
                               "formats up to {}: use the newer swarmline, or another run name",
@@ -219,6 +228,7 @@ class EtcdJournal final : public Journal {
         record.state = reader.text("state");
         if (reader.has("key")) record.key = reader.text("key");        // format 2 has none
         if (reader.has("reach")) record.reach = reader.text("reach");  // nor format 3 this
+        if (reader.has("name")) record.name = reader.text("name");     // nor format 4 this
         SWARMLINE_TRY(reader.check());
         all.push_back(std::move(record));
       }
@@ -257,6 +267,8 @@ class EtcdJournal final : public Journal {
       all.push_back({.wall_seconds = reader.real("wall_seconds"),
                      .kind = reader.text("kind"),
                      .detail = reader.text("detail")});
+      if (reader.has("level"))  // format 4 has none
+        all.back().level = parse_log_level(reader.text("level")).value_or(LogLevel::kInfo);
       SWARMLINE_TRY(reader.check());
     }
     return all;

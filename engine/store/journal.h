@@ -9,9 +9,9 @@
 //             another program's database.
 //   Bounds:   kJournalBatchMax records a write.
 //   Tables of the SQLite form, for people (docs/formats/journal.md): meta(key, value),
-//   seats(peer, incarnation, stage, address, state, key, reach), commits(number, step, version,
-//   loss, tokens, gradient_norm, clip_scale, learning_rate, skipped, group_digests, wall_seconds,
-//   era, updates), events(number, wall_seconds, kind, detail).
+//   seats(peer, incarnation, stage, address, state, key, reach, name), commits(number, step,
+//   version, loss, tokens, gradient_norm, clip_scale, learning_rate, skipped, group_digests,
+//   wall_seconds, era, updates), events(number, wall_seconds, kind, detail, level).
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/log_level.h"
 #include "base/result.h"
 
 namespace swarmline {
 
-inline constexpr int kJournalFormat = 4;
+inline constexpr int kJournalFormat = 5;
 inline constexpr std::size_t kJournalBatchMax = 48;  // etcd takes 128 puts and removals at once
 
 struct CommitRecord {
@@ -53,6 +54,7 @@ struct SeatRecord {
   std::string state;  // "active", "joining", "left", "fenced"
   std::string key;    // hash of the key that it was given to, in hex; empty: its link had none
   std::string reach;  // "yes", "no", "elsewhere": whether it takes connections; empty: unknown
+  std::string name;   // the peer's; empty: unknown
 
   bool operator==(const SeatRecord&) const = default;
 };
@@ -61,6 +63,7 @@ struct EventRecord {
   double wall_seconds = 0;
   std::string kind;
   std::string detail;
+  LogLevel level = LogLevel::kInfo;
 
   bool operator==(const EventRecord&) const = default;
 };

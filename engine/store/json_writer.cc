@@ -74,7 +74,9 @@ JsonWriter& JsonWriter::value(std::string_view text) {
 }
 
 JsonWriter& JsonWriter::value(double number) {
-  return raw(std::isfinite(number) ? fmt::format("{}", number) : "null");
+  if (!std::isfinite(number)) return raw("null");
+  if (number == 0 && std::signbit(number)) return raw("-0.0");  // "-0" is read as an integer
+  return raw(fmt::format("{}", number));
 }
 
 std::string JsonWriter::take() {

@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/log_level.h"
 
 namespace swarmline {
 
-inline constexpr int kLogFormat = 1;
+inline constexpr int kLogFormat = 2;
 
 // What one peer did in a step.
 struct PeerContributions {
@@ -19,6 +22,7 @@ struct PeerContributions {
   StageId stage;
   std::uint32_t microbatches = 0;  // contributions it owned when the step closed
   double busy_seconds = 0;         // of its device, for the step's microbatches
+  std::string name;                // empty: unknown
 };
 
 // What crossed one boundary between stages in a step, both directions, codec payload and all
@@ -34,7 +38,7 @@ struct BoundaryBytes {
 };
 
 struct StepLogLine {
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;  // from 0 on; in the line, as all that people see, from 1 on
   std::uint64_t version = 0;
   double loss = 0;  // nats per token; NaN and infinities are written as null
   std::uint64_t tokens = 0;
@@ -47,6 +51,7 @@ struct StepLogLine {
   std::vector<BoundaryBytes> boundaries;
   std::uint64_t averaging_bytes = 0;  // all-reduce, all stages
   std::uint64_t second_tries = 0;     // of microbatches, because somebody was late
+  std::optional<double> cost;         // of the run so far; none: nobody says a price
 };
 std::string to_json_line(const StepLogLine& line);
 
@@ -59,12 +64,28 @@ struct EvalLogLine {
 };
 std::string to_json_line(const EvalLogLine& line);
 
-// Anything else worth keeping: "start", "peer_joined", "peer_lost", "checkpoint", "end", ...
+// The numbers of a line that are drawn over steps, for who wants no JSON.
+struct LogPoint {
+  std::uint64_t step = 0;  // so many are done
+  bool is_step = false;    // of its training; else of an evaluation
+  double wall_seconds = 0;
+  std::vector<std::pair<std::string_view, double>> values;  // tag and value
+};
+LogPoint point_of(const StepLogLine& line);
+LogPoint point_of(const EvalLogLine& line);
+
+// Anything else worth keeping, with its level and the peer that it is about: "start",
+// "peer_joined", "peer_lost", "checkpoint", "end", ...
 struct EventLogLine {
   std::string kind;
   std::string detail;
   double wall_seconds = 0;
-  std::vector<std::pair<std::string, std::string>> fields;  // further text members, in this order
+  LogLevel level = LogLevel::kInfo;
+  struct Subject {  // the peer that it is about
+    Seat seat;
+    std::string name;  // empty: unknown
+  };
+  std::optional<Subject> subject;
 };
 std::string to_json_line(const EventLogLine& line);
 

@@ -9,6 +9,10 @@
 
 namespace swarmline {
 
+std::uint32_t cores_at_hand() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
 Result<void> for_each_at_once(std::size_t count, std::uint32_t threads_max,
                               const std::function<Result<void>(std::size_t)>& body) {
   std::atomic<std::size_t> next{0};
@@ -33,8 +37,8 @@ Result<void> for_each_at_once(std::size_t count, std::uint32_t threads_max,
       failure = std::move(done);
     }
   };
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::size_t threads = std::min({count, std::size_t{threads_max}, cores});
+  const std::size_t threads =
+      std::min({count, std::size_t{threads_max}, std::size_t{cores_at_hand()}});
   {
     std::vector<std::jthread> others;
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);

@@ -17,4 +17,6 @@ namespace swarmline {
 Result<void> for_each_at_once(std::size_t count, std::uint32_t threads_max,
                               const std::function<Result<void>(std::size_t)>& body);
 
+std::uint32_t cores_at_hand();  // at least 1
+
 }  // namespace swarmline

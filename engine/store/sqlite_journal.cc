@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <sqlite3.h>
 #include <string_view>
@@ -26,27 +28,26 @@ constexpr const char* kSchema = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage INTEGER NOT NULL,
                    address TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL DEFAULT '',
-                   reach TEXT NOT NULL DEFAULT '', PRIMARY KEY(peer, incarnation));
+                   reach TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '',
+                   PRIMARY KEY(peer, incarnation));
 CREATE TABLE commits(number INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL,
                      version INTEGER NOT NULL, loss REAL, tokens INTEGER NOT NULL,
                      gradient_norm REAL, clip_scale REAL, learning_rate REAL,
                      skipped INTEGER NOT NULL, group_digests TEXT NOT NULL, wall_seconds REAL,
                      era INTEGER NOT NULL DEFAULT 0, updates INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE events(number INTEGER PRIMARY KEY AUTOINCREMENT, wall_seconds REAL, kind TEXT NOT NULL,
-                    detail TEXT NOT NULL);
+                    detail TEXT NOT NULL, level TEXT NOT NULL DEFAULT 'info');
 )sql";
-constexpr const char* kFromFormat1 = R"sql(
-ALTER TABLE commits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE commits ADD COLUMN updates INTEGER NOT NULL DEFAULT 0;
-)sql";
-
-constexpr const char* kFromFormat2 = R"sql(
-ALTER TABLE seats ADD COLUMN key TEXT NOT NULL DEFAULT '';
-)sql";
-
-constexpr const char* kFromFormat3 = R"sql(
-ALTER TABLE seats ADD COLUMN reach TEXT NOT NULL DEFAULT '';
-)sql";
+// What the tables of each earlier format lack; the first is that of format 1.
+constexpr const char* kMissing[] = {
+    "ALTER TABLE commits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE commits ADD COLUMN updates INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE seats ADD COLUMN key TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE seats ADD COLUMN reach TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE seats ADD COLUMN name TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE events ADD COLUMN level TEXT NOT NULL DEFAULT 'info';",
+};
+static_assert(std::size(kMissing) == kJournalFormat - 1);
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
@@ -173,7 +174,7 @@ class SqliteJournal final : public Journal {
 
   Result<std::vector<SeatRecord>> seats() override {
     Statement statement = query(
-        "SELECT peer, incarnation, stage, address, state, key, reach FROM seats "
+        "SELECT peer, incarnation, stage, address, state, key, reach, name FROM seats "
         "ORDER BY peer, incarnation");
     std::vector<SeatRecord> all;
     for (;;) {
@@ -188,6 +189,7 @@ class SqliteJournal final : public Journal {
       record.state = statement.text(4);
       record.key = statement.text(5);
       record.reach = statement.text(6);
+      record.name = statement.text(7);
       all.push_back(std::move(record));
     }
   }
@@ -217,7 +219,8 @@ class SqliteJournal final : public Journal {
 
   Result<std::vector<EventRecord>> events(std::size_t count_max) override {
     Statement statement = query(
-        "SELECT wall_seconds, kind, detail FROM (SELECT * FROM events ORDER BY number DESC LIMIT "
+        "SELECT wall_seconds, kind, detail, level FROM (SELECT * FROM events ORDER BY number DESC "
+        "LIMIT "
         "?) ORDER BY number");
     statement.bind(std::uint64_t{count_max});
     std::vector<EventRecord> newest;
@@ -225,9 +228,11 @@ class SqliteJournal final : public Journal {
       const Result<bool> row = statement.step();
       if (!row) return std::unexpected(row.error());
       if (!*row) return newest;
-      newest.push_back(EventRecord{.wall_seconds = statement.real(0),
-                                   .kind = statement.text(1),
-                                   .detail = statement.text(2)});
+      newest.push_back(
+          EventRecord{.wall_seconds = statement.real(0),
+                      .kind = statement.text(1),
+                      .detail = statement.text(2),
+                      .level = parse_log_level(statement.text(3)).value_or(LogLevel::kInfo)});
     }
   }
 
@@ -250,8 +255,8 @@ class SqliteJournal final : public Journal {
 
   Result<void> put(const SeatRecord& seat) {
     return query(
-               "INSERT OR REPLACE INTO seats(peer, incarnation, stage, address, state, key, reach) "
-               "VALUES(?, ?, ?, ?, ?, ?, ?)")
+               "INSERT OR REPLACE INTO seats(peer, incarnation, stage, address, state, key, reach, "
+               "name) VALUES(?, ?, ?, ?, ?, ?, ?, ?)")
         .bind(std::uint64_t{seat.seat.peer.value})
         .bind(std::uint64_t{seat.seat.incarnation.value})
         .bind(std::uint64_t{seat.seat.stage.value})
@@ -259,6 +264,7 @@ class SqliteJournal final : public Journal {
         .bind(seat.state)
         .bind(seat.key)
         .bind(seat.reach)
+        .bind(seat.name)
         .run();
   }
 
@@ -284,10 +290,11 @@ class SqliteJournal final : public Journal {
   }
 
   Result<void> put(const EventRecord& event) {
-    SWARMLINE_TRY(query("INSERT INTO events(wall_seconds, kind, detail) VALUES(?, ?, ?)")
+    SWARMLINE_TRY(query("INSERT INTO events(wall_seconds, kind, detail, level) VALUES(?, ?, ?, ?)")
                       .bind(event.wall_seconds)
                       .bind(event.kind)
                       .bind(event.detail)
+                      .bind(std::string(to_string(event.level)))
                       .run());
     return keep_newest("DELETE FROM events WHERE number <= ?", kEventsKept);
   }
@@ -337,9 +344,10 @@ class SqliteJournal final : public Journal {
                       path_, *format, kJournalFormat));
     }
     if (*format == std::uint64_t{kJournalFormat}) return {};
-    const std::string to_2 = *format < 2 ? kFromFormat1 : "",
-                      to_3 = *format < 3 ? kFromFormat2 : "";
-    return define(to_2 + to_3 + kFromFormat3);
+    std::string missing;
+    for (std::size_t had = std::max<std::size_t>(*format, 1); had < kJournalFormat; ++had)
+      missing += kMissing[had - 1];
+    return define(missing);
   }
 
   Result<void> create() {

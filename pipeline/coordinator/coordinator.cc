@@ -73,8 +73,11 @@ bool Coordinator::takes_peers() const {
 void Coordinator::request_stop(bool now) {
   impl_->reign().request_stop(now);
 }
-std::string Coordinator::status_json() const {
-  return impl_->reign().status_json();
+Result<std::string> Coordinator::request_checkpoint() {
+  return impl_->reign().request_checkpoint();
+}
+RunStatus Coordinator::status() const {
+  return impl_->reign().status();
 }
 void Coordinator::check_invariants() const {
   impl_->reign().check_invariants();

@@ -30,6 +30,7 @@
 #include "engine/store/async_journal.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
 #include "pipeline/protocol/insight.h"
+#include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
 
@@ -52,8 +53,11 @@ class Coordinator {
   // First call: finish the open step, checkpoint, end with exit code 0. `now`: end at once with
   // 130.
   void request_stop(bool now);
-  // What `status --json` shows; see docs/formats/status.md.
-  std::string status_json() const;
+  // A checkpoint at the next commit. A sentence for who asked; kRefused while nothing is trained.
+  Result<std::string> request_checkpoint();
+  // What `status` shows, and its JSON; see docs/formats/status.md.
+  RunStatus status() const;
+  std::string status_json() const { return to_json(status()); }
   // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
   void check_invariants() const;
   bool serves(const Seat& seat) const;

@@ -18,7 +18,8 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       identity{.run_id = options.run_id},
       writer(doors.runtime, doors.journal, questions.settle),
       journal(writer),
-      events(doors.runtime, journal, options.log_line),
+      events(doors.runtime, journal, options.log_line,
+             [this](PeerId peer) { return members.name_of(peer); }),
       alarms(doors.runtime, std::move(questions.settle)),
       refusals(alarms, events),
       outbox(sessions, journal.progress()),
@@ -29,6 +30,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       boundaries(options.config, std::uint64_t{options.config.batch.microbatch} *
                                      options.config.batch.sequence * options.model.hidden_width()),
       stats(options.config.pipeline.stages),
+      cost(shape.config.money),
       balancer(options.config, options.model, shape.stages),
       data_holders(options.data, members, outbox, events),
       audience(sessions, members, outbox),
@@ -66,8 +68,10 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                  .shadows = shadows,
                  .standbys = standbys,
                  .round = round,
+                 .probe = probe,
                  .events = events,
-                 .rulings = rulings}),
+                 .rulings = rulings},
+                questions.patience),
       kept_heirs({.alarms = alarms,
                   .sequence = sequence,
                   .members = members,
@@ -109,6 +113,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                   .shadows = shadows,
                   .standbys = standbys,
                   .takeovers = takeovers,
+                  .kept_heirs = kept_heirs,
                   .events = events,
                   .rulings = rulings}),
       beginning(shape, alarms, outbox, rulings),
@@ -150,6 +155,11 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
              .relays = relays,
              .outbox = outbox,
              .events = events}),
+      trial({.network = doors.network,
+             .alarms = alarms,
+             .shape = shape,
+             .data = data,
+             .outbox = outbox}),
       arrivals({.shape = shape,
                 .identity = identity,
                 .life = life,
@@ -175,7 +185,9 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                std::move(questions.cut_off)),
       observers{&leases,     &audit,    &states,       &phases, &standbys,
                 &gathering,  &recovery, &checkpointer, &round,  &intake,
-                &stragglers, &vigil,    &kept_heirs,   &reach,  &data_holders} {}
+                &stragglers, &vigil,    &kept_heirs,   &reach,  &data_holders} {
+  events.give_points_to(options.log_point);
+}
 
 StatusSources CoordinatorParts::status_sources() const {
   return {.shape = shape,
@@ -185,6 +197,7 @@ StatusSources CoordinatorParts::status_sources() const {
           .events = events,
           .sequence = sequence,
           .stats = stats,
+          .cost = cost,
           .refusals = refusals,
           .sessions = sessions,
           .members = members,

@@ -16,6 +16,7 @@
 #include "pipeline/coordinator/members/first_bits.h"
 #include "pipeline/coordinator/members/gathering.h"
 #include "pipeline/coordinator/members/link_probe.h"
+#include "pipeline/coordinator/members/link_trial.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/members/reach_desk.h"
@@ -26,6 +27,7 @@
 #include "pipeline/coordinator/members/vigil.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/coordinator_options.h"
+#include "pipeline/coordinator/run/cost_meter.h"
 #include "pipeline/coordinator/run/era_beginning.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/recovery.h"
@@ -95,6 +97,7 @@ struct CoordinatorParts {
   Ledger ledger;
   BoundaryBoard boundaries;
   RunStats stats;
+  CostMeter cost;
   BalanceDesk balancer;
   ReplicaAudit audit;
   ShadowDesk shadows;
@@ -124,6 +127,7 @@ struct CoordinatorParts {
   Vigil vigil;
   RelayDesk relays;
   ReachDesk reach;
+  LinkTrial trial;
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.

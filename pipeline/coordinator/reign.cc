@@ -129,11 +129,15 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
         swarmline::fail(ErrorCode::kRefused, "this invite is not for that; ask for another one"));
   }
   const bool shows = kind == MessageKind::kStatusRequest || kind == MessageKind::kStopRequest ||
-                     kind == MessageKind::kChallengeRequest;
+                     kind == MessageKind::kChallengeRequest || kind == kTrialRequest;
+  if (parts_.life.is<life::Ended>() &&
+      (kind == MessageKind::kHello || kind == MessageKind::kRelayHello))
+    return parts_.arrivals.tell_the_end(session, respond, settling_.shutdown());
   if (parts_.life.is_over() && !shows)
     return parts_.outbox.respond(
         std::move(respond),
         swarmline::fail(ErrorCode::kRefused, "the run has ended: " + parts_.life.sentence()));
+  if (kind == kTrialRequest) return parts_.trial.on_request(session, frame, std::move(respond));
   switch (kind) {
     case MessageKind::kHello:
       return parts_.arrivals.on_hello(session, frame, std::move(respond));
@@ -146,6 +150,7 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
         return;
       return parts_.intake.on_claim(session->seat, frame, respond);
     case MessageKind::kCheckpointPiece:
+      count_sent(session->seat, frame.payload_bytes());
       return parts_.checkpointer.on_piece(session->seat, frame, respond);
     case MessageKind::kStatusRequest:
       return on_status_request(session, frame, std::move(respond));
@@ -154,6 +159,8 @@ void Reign::on_request(const SessionPtr& session, const Frame& frame, RpcChannel
           std::move(respond), make_frame(MessageKind::kChallengeReply, admin_.challenge(session)));
     case MessageKind::kStopRequest:
       return on_stop_request(session, frame, std::move(respond));
+    case MessageKind::kCheckpointRequest:
+      return on_checkpoint_request(session, frame, std::move(respond));
     default:
       return parts_.outbox.respond(
           std::move(respond),
@@ -181,14 +188,18 @@ void Reign::on_status_request(const SessionPtr& session, const Frame& frame,
   parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStatusReply, reply));
 }
 
+template <typename Request>
+Result<void> Reign::may_steer(const SessionPtr& session, MessageKind kind,
+                              const Result<Request>& request) {
+  if (!request) return std::unexpected(request.error());
+  if (link_may_steer(session->channel->connection().admitted_as())) return {};
+  return admin_.check(session, kind, *request, parts_.alarms.now());
+}
+
 void Reign::on_stop_request(const SessionPtr& session, const Frame& frame,
                             RpcChannel::Respond respond) {
   const auto stop = parse<wire::StopRequest>(frame);
-  const bool steers = link_may_steer(session->channel->connection().admitted_as());
-  const Result<void> allowed =
-      !stop    ? Result<void>(std::unexpected(stop.error()))
-      : steers ? Result<void>()
-               : admin_.check(session, MessageKind::kStopRequest, *stop, parts_.alarms.now());
+  const Result<void> allowed = may_steer(session, MessageKind::kStopRequest, stop);
   if (!allowed)
     return parts_.outbox.respond_freely(std::move(respond), std::unexpected(allowed.error()));
   wire::StopReply reply;
@@ -196,6 +207,20 @@ void Reign::on_stop_request(const SessionPtr& session, const Frame& frame,
                              : "finishing the open step, then writing a checkpoint");
   parts_.outbox.respond_freely(std::move(respond), make_frame(MessageKind::kStopReply, reply));
   parts_.alarms.post([this, now = stop->now()] { settling_.request_stop(now); });
+}
+
+void Reign::on_checkpoint_request(const SessionPtr& session, const Frame& frame,
+                                  RpcChannel::Respond respond) {
+  const auto request = parse<wire::CheckpointRequest>(frame);
+  const Result<void> allowed = may_steer(session, MessageKind::kCheckpointRequest, request);
+  const Result<std::string> asked = !allowed ? Result<std::string>(std::unexpected(allowed.error()))
+                                             : settling_.request_checkpoint();
+  if (!asked)
+    return parts_.outbox.respond_freely(std::move(respond), std::unexpected(asked.error()));
+  wire::CheckpointReply reply;
+  reply.set_what(*asked);
+  parts_.outbox.respond_freely(std::move(respond),
+                               make_frame(MessageKind::kCheckpointReply, reply));
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
@@ -258,7 +283,9 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
         if (parts_.members.at(seat.peer).draining) parts_.relocation.wake();
       });
     case MessageKind::kLeave:
-      return with(std::type_identity<wire::Leave>(), [&](const auto&) { on_leave(seat); });
+      return with(std::type_identity<wire::Leave>(), [&](const auto& m) {
+        m.at_risk() ? parts_.relocation.on_risk(seat) : on_leave(seat);
+      });
     case MessageKind::kWantState:
       return with_either(std::type_identity<wire::WantState>(),
                          [&](const Seat& from, const auto&) { on_want_state(from); });
@@ -391,11 +418,25 @@ void Reign::on_shadow_ready(const Seat& shadow, const wire::Ready& ready) {
 
 // A shadow computes nothing that could be measured.
 void Reign::on_reduced(const Seat& from, const wire::Reduced& reduced) {
-  if (!parts_.round.on_reduced(reduced) || parts_.shadows.has(from)) return;
+  if (!parts_.round.on_reduced(reduced)) return;
+  count_sent(from, reduced.reduce_bytes());
+  if (parts_.shadows.has(from)) return;
+  const wire::BoundaryBytes& boundary = reduced.boundary();
+  for (const std::uint64_t bytes :
+       {boundary.forward_codec(), boundary.forward_tokens(), boundary.forward_framing(),
+        boundary.backward_codec(), boundary.backward_framing()})
+    count_sent(from, bytes);
   parts_.stats.on_reduced(reduced);
   parts_.stragglers.on_reduced(reduced);
   parts_.members.measured(from, reduced.busy_ns(), reduced.contributions());
   parts_.boundaries.on_reduced(reduced);
+}
+
+// To other peers, or of a checkpoint to the coordinator.
+void Reign::count_sent(const Seat& from, std::uint64_t bytes) {
+  const auto& members = parts_.members.members();
+  if (const auto member = members.find(from.peer); member != members.end())
+    parts_.cost.sent(bytes, member->second.egress_price);
 }
 
 void Reign::on_stepped(const wire::Stepped& stepped) {
@@ -428,14 +469,14 @@ const std::string& Reign::recent_status() {
   const Instant now = parts_.alarms.now();
   if (shown_.empty() || now - shown_at_ >= kStatusLife) {
     SWARMLINE_MARK("reign.status_made");
-    shown_ = status_json();
+    shown_ = to_json(status());
     shown_at_ = now;
   }
   return shown_;
 }
 
-std::string Reign::status_json() const {
-  return to_json(status_of(parts_.status_sources(), settling_.era_sentence(), parts_.alarms.now()));
+RunStatus Reign::status() const {
+  return status_of(parts_.status_sources(), settling_.era_sentence(), parts_.alarms.now());
 }
 
 }  // namespace swarmline

@@ -31,7 +31,8 @@ class Reign {
 
   Result<Address> start();
   void request_stop(bool now) { settling_.request_stop(now); }
-  std::string status_json() const;
+  Result<std::string> request_checkpoint() { return settling_.request_checkpoint(); }
+  RunStatus status() const;
   void check_invariants() const { parts_.check_invariants(); }
   bool takes_peers() const { return !parts_.life.is<life::RollingBack>(); }
   bool serves(const Seat& seat) const { return parts_.members.serves(seat); }
@@ -47,6 +48,11 @@ class Reign {
   void on_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   void on_status_request(const SessionPtr& session, const Frame& frame,
                          RpcChannel::Respond respond);
+  template <typename Request>
+  Result<void> may_steer(const SessionPtr& session, MessageKind kind,
+                         const Result<Request>& request);
+  void on_checkpoint_request(const SessionPtr& session, const Frame& frame,
+                             RpcChannel::Respond respond);
   void on_stop_request(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   void on_message(const SessionPtr& session, const Frame& frame);
   void answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& beat);
@@ -56,6 +62,7 @@ class Reign {
   void on_reduced(const Seat& from, const wire::Reduced& reduced);
   void on_leave(const Seat& seat);
   void on_goodbye(const Seat& from, const std::string& reason);
+  void count_sent(const Seat& from, std::uint64_t bytes);
   void on_stepped(const wire::Stepped& stepped);
   void judge(const std::vector<Seat>& silent);
   void let_go_of_those_that_stand_still(Instant now);

@@ -18,9 +18,12 @@ void Settling::settle() {
   if (is_settling_) return;
   is_settling_ = true;
   look_at_journal();
+  count_cost();
+  look_at_budget();
   std::uint32_t rounds = 0;
   while (!parts_.life.is_over() && settle_one()) SWARMLINE_CHECK(++rounds < kRoundsMax);
   forget_long_gone();
+  set_rates();
   is_settling_ = false;
   parts_.writer.flush();
   parts_.outbox.flush();
@@ -140,8 +143,10 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool
   if (failed || loss.how == Departure::kRefused)
     parts_.refusals.of_a_seat(failed ? "peer_failed" : "peer_refused", member, loss.why);
   else
-    parts_.events.event(kEvents[static_cast<int>(loss.how)],
-                        to_string(loss.seat) + ": " + loss.why);
+    parts_.events.of_peer(loss.seat, kEvents[static_cast<int>(loss.how)], ": " + loss.why,
+                          loss.how == Departure::kLost || loss.how == Departure::kFailed
+                              ? LogLevel::kWarn
+                              : LogLevel::kInfo);
   const SessionPtr session = parts_.sessions.unseat(loss.seat.peer);
   if (!session) return;
   if (ends_process(loss.how)) {
@@ -234,13 +239,13 @@ void Settling::compare_state(StageId stage, std::uint64_t version) {
   if (verdict.kind == Kind::kMinority)
     for (const Seat& seat : verdict.wrong)
       parts_.rulings.lose(
-          seat, fmt::format("it holds other parameters after step {} than most of its stage",
-                            version - 1));
+          seat,
+          fmt::format("it holds other parameters after step {} than most of its stage", version));
   if (verdict.kind != Kind::kTie || parts_.standbys.settle_tie(stage, version, verdict.votes))
     return;
   parts_.rulings.roll_back(fmt::format("{} and {} hold different parameters after step {}",
-                                       to_string(verdict.one), to_string(verdict.other),
-                                       version - 1));
+                                       parts_.events.who(verdict.one),
+                                       parts_.events.who(verdict.other), version));
 }
 
 // A follower is seated when it holds the committed version, bit for bit as a mate says it is.
@@ -274,7 +279,7 @@ void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   p.detector.works_from(seat, p.alarms.now());
   p.states.arrived(seat);
   p.balancer.seats_changed();
-  p.events.event("peer_seated", fmt::format("{} holds version {}", to_string(seat), version));
+  p.events.of_peer(seat, "peer_seated", fmt::format(" holds version {}", version));
   tell_views();
   p.phases.greet(seat);
   p.round.add_late(seat);
@@ -321,6 +326,7 @@ void Settling::finish_eval(const Phase& phase) {
   for (RunObserver* observer : p.observers) observer->on_retired(phase);
   p.stats.on_evaluated(loss);
   p.journal.record_evaluated(phase.step);
+  p.journal.record_totals(to_text(run_totals(p.status_sources())));
   wire::RetirePhase retire;
   *retire.mutable_phase() = to_wire(phase);
   p.audience.tell_serving(make_frame(MessageKind::kRetirePhase, retire));
@@ -331,7 +337,7 @@ void Settling::finish_eval(const Phase& phase) {
     line.sequences = parts_.shape.options.eval_sequences;
     line.tokens = static_cast<std::uint64_t>(tokens);
     line.wall_seconds = p.events.wall_seconds();
-    p.events.line(to_json_line(line));
+    p.events.add(line);
   }
   p.sequence.on_evaluated(phase.step);
   progress_ = phases_due_ = true;  // a step that only waited for this evaluation can close now
@@ -351,7 +357,9 @@ void Settling::commit() {
     const auto counted = counts.find(peer);
     const std::uint32_t owned = counted == counts.end() ? 0 : counted->second;
     if (owned > 0) p.detector.contributed(peer);
-    shares.push_back({.peer = peer, .stage = member.seat.stage, .microbatches = owned});
+    if (owned == 0 && member.state == MemberState::kLost) continue;
+    shares.push_back(
+        {.peer = peer, .stage = member.seat.stage, .microbatches = owned, .name = member.name});
   }
   for (const PeerContributions& share : shares)
     p.members.contributed(share.peer, share.microbatches);
@@ -361,17 +369,24 @@ void Settling::commit() {
   for (RunObserver* observer : p.observers) observer->on_retired(phase);
   p.sequence.on_committed(record->step);
   restarts_ = 0;
-  p.stats.on_commit(*record, reduce_bytes, p.alarms.now());
+  p.stats.on_commit(*record, reduce_bytes, std::move(shares), p.alarms.now());
+  count_step(record->version <= p.beginning.furthest());
+  p.journal.record_totals(to_text(run_totals(p.status_sources())));
   choose_codecs();
-  if (p.events.takes_lines())
-    p.events.line(
-        p.stats.log_line(*record, shares, p.boundaries, reduce_bytes, p.events.wall_seconds()));
+  if (p.events.takes_lines()) p.events.add(log_line(*record, reduce_bytes));
   if (record->version < parts_.shape.options.config.run.steps)
     p.checkpointer.on_committed(record->version, p.committer.updates());
   if (p.life.is<life::Training>() && !p.sequence.finished()) p.relocation.plan();
   progress_ = phases_due_ = true;
   p.takeovers.wake();
   p.relocation.wake();
+}
+
+StepLogLine Settling::log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const {
+  const CoordinatorParts& p = parts_;
+  StepLogLine line = p.stats.log_line(commit, p.boundaries, reduce_bytes, p.events.wall_seconds());
+  if (p.cost.is_known()) line.cost = p.cost.totals().total();
+  return line;
 }
 
 // Phases that open from now on travel so; those that are open keep what they were opened with.
@@ -399,10 +414,13 @@ bool Settling::finish() {
     if (!p.life.is<life::FinalCheckpoint>()) p.life.move_to(life::FinalCheckpoint{});
     return p.checkpointer.begin_last(version, p.committer.updates());
   }
-  end(0, p.sequence.draining() && version < parts_.shape.options.config.run.steps
-             ? fmt::format("drained after step {} of {}", version,
-                           parts_.shape.options.config.run.steps)
-             : fmt::format("finished {} steps", version));
+  const std::uint64_t steps = parts_.shape.options.config.run.steps;
+  const bool drained = p.sequence.draining() && version < steps;
+  if (drained && spent_.empty())  // a coordinator before had begun to end for it
+    spent_ = p.cost.spent(p.stats.totals().seconds).value_or("");
+  end(0, drained ? fmt::format("{}{}drained after step {} of {}", spent_,
+                               spent_.empty() ? "" : "; ", version, steps)
+                 : fmt::format("finished {} steps", version));
   return true;
 }
 

@@ -6,7 +6,8 @@
 //   Invariant: nothing of it calls a handler, and nothing is said before all is settled.
 //   Ownership: what it is made with outlives it.
 //   Thread:    control thread.
-//   Bounds:    kRoundsMax things an event; more is a broken invariant.
+//   Bounds:    kRoundsMax things an event; more is a broken invariant. While no step is committed
+//              the journal has what the run has cost kCostPeriod ago.
 #pragma once
 
 #include <functional>
@@ -33,6 +34,7 @@ class Settling {
  public:
   static constexpr std::uint32_t kRoundsMax = 10'000;
   static constexpr std::uint32_t kFailedStagesMax = 3;  // in a row, without getting further
+  static constexpr Duration kCostPeriod = std::chrono::seconds(30);
 
   Settling(CoordinatorParts& parts, Network& network, const SelfRestart& begun_so, RunEnds ends)
       : parts_(parts),
@@ -45,6 +47,8 @@ class Settling {
   Result<void> open_journal(bool heard_nobody);
   void settle();
   void request_stop(bool now);
+  // A checkpoint at the next commit. A sentence for who asked; kRefused while nothing is trained.
+  Result<std::string> request_checkpoint();
   void note_progress() { progress_ = true; }  // cells have owners that they had not
   void take_seat(const Seat& seat, std::uint64_t version);
 
@@ -54,8 +58,18 @@ class Settling {
   // With peers that alone hold their stage's state (run/bargain.h).
   Duration patience() const;
   const std::string& era_sentence() const { return era_sentence_; }
+  Frame shutdown() const;  // how the run has ended, once it has
 
  private:
+  // ---- settling_life.cc ----
+  Result<void> go_on_counting(std::uint64_t committed);
+  void drain(const std::string& why);
+  // ---- settling_money.cc ----
+  Result<void> check_budget() const;
+  void count_cost();
+  void count_step(bool again);
+  void set_rates();
+  void look_at_budget();
   // ---- settling.cc ----
   void look_at_journal();
   bool settle_one();
@@ -77,6 +91,7 @@ class Settling {
   void close_complete_phases();
   void finish_eval(const Phase& phase);
   void commit();
+  StepLogLine log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const;
   void choose_codecs();
   void open_phases(const CollectedHoldings* collected = nullptr);
   bool finish();
@@ -86,11 +101,15 @@ class Settling {
   void end_recovery();
   void roll_back(const std::string& why);
   void dismiss_everybody(const std::string& why);
+  void take_initial_parameters();
   void begin_era(const Result<void>& found);
+  void go_on_from(const std::string& path, std::uint64_t version);
   double step_seconds() const;
   void restart_itself(const Rulings::SelfRestart& why);
   void fail(const std::string& sentence);
   void end(int exit_code, const std::string& sentence);
+  void end_again(const std::string& sentence);
+  void say_ended();
   void step_down(const std::string& why);
   void tell_the_end();
   void say_farewell();
@@ -109,8 +128,13 @@ class Settling {
   bool progress_ = false;        // cells have owners that they had not, or seats were lost
   bool phases_due_ = false;      // to be opened
   bool first_era_here_ = false;  // on a journal that held a run
+  bool takes_initial_ = false;   // looks for the parameters that the run begins with
   std::optional<std::uint64_t> farewell_after_;  // so many records are durable
   std::string era_sentence_;                     // why the newest era began, and where
+  std::string spent_;                            // the budget it ends for; empty: it does not
+  std::optional<std::uint64_t> priced_;          // the members' changes() that rates are of
+  bool priced_training_ = false;
+  Instant cost_recorded_at_{};
   // Stages whose last peer failed, in a row, and how far the run had got then.
   std::uint32_t failed_stages_ = 0;
   std::uint64_t failed_after_ = 0;

@@ -52,6 +52,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     parts_.identity.key = parts_.shape.options.run_key;
     if (!parts_.identity.key.empty()) parts_.journal.record_key(parts_.identity.key);
     parts_.writer.opened();
+    if (!parts_.shape.config.run.init.empty()) take_initial_parameters();
     return {};
   }
 
@@ -63,6 +64,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
   parts_.beginning.reached(run->last_commit ? run->last_commit->version : 0);
   if (run->has_trained()) parts_.gathering.set_trained();
+  SWARMLINE_TRY(go_on_counting(run->last_commit ? run->last_commit->version : 0));
   if (run->is_training()) {
     parts_.checkpointer.found(run->checkpoint);
     saved_version_ = std::max(run->era_version, version_in(run->checkpoint));
@@ -80,10 +82,31 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     seat.state = "fenced";
     parts_.journal.record_seat(seat);
   }
+  SWARMLINE_TRY(check_budget());
   first_era_here_ = true;
   roll_back("the coordinator was started again");
   // For a while: nobody knows who of them lives.
   if (parts_.gathering.has_trained()) parts_.gathering.expect(known);
+  return {};
+}
+
+// What the coordinators before said of the run and have counted, so that this one goes on with it.
+Result<void> Settling::go_on_counting(std::uint64_t committed) {
+  auto events = parts_.journal.events(EventLog::kNewestKept);
+  if (!events) return std::unexpected(std::move(events).error());
+  parts_.events.restore(std::move(*events));
+  const auto text = parts_.journal.totals();
+  if (!text) return std::unexpected(text.error());
+  parts_.cost.nothing_known_before(committed);
+  if (!*text) {
+    parts_.stats.nothing_known_before(committed);
+    return {};
+  }
+  auto totals = parse_run_totals(**text);
+  if (!totals) return std::unexpected(std::move(totals).error());
+  if (totals->cost) parts_.cost.restore(*totals->cost);
+  parts_.cost.warn_no_more(totals->seconds);
+  parts_.stats.restore(std::move(*totals));
   return {};
 }
 
@@ -175,7 +198,8 @@ void Settling::roll_back(const std::string& why) {
   SWARMLINE_MARK("settling.rolled_back");
   dismiss_everybody("the run goes back to a checkpoint: " + why);
   for (RunObserver* observer : p.observers) observer->on_rollback();
-  p.stats.on_new_era();
+  p.stats.on_rollback();
+  p.cost.on_rollback();
   p.rulings.clear_losses();
   progress_ = phases_due_ = false;
   if (went_back_at_ == Instant{}) went_back_at_ = p.alarms.now();
@@ -204,30 +228,56 @@ void Settling::dismiss_everybody(const std::string& why) {
   p.gathering.expect(expected);
 }
 
+// A run that begins with parameters of another model reads them as those of an era.
+void Settling::take_initial_parameters() {
+  SWARMLINE_MARK("settling.takes_initial_parameters");
+  takes_initial_ = true;
+  parts_.life.move_to(life::RollingBack{"run.init = " + parts_.shape.config.run.init});
+  parts_.beginning.look();
+}
+
 void Settling::begin_era(const Result<void>& found) {
   CoordinatorParts& p = parts_;
   if (!p.life.is<life::RollingBack>()) return;
   const std::string why = p.life.as<life::RollingBack>().why;
-  if (!found) return fail(fmt::format("{}; the run can't go back: {}", why, found.error().what));
-  ++p.identity.era.value;
+  const bool is_first = std::exchange(takes_initial_, false);
+  if (!found)
+    return fail(fmt::format("{}; the run can't {}: {}", why, is_first ? "begin" : "go back",
+                            found.error().what));
   const std::uint64_t version = p.beginning.version();
   const std::string& path = p.beginning.path();
+  if (std::exchange(first_era_here_, false) && version == parts_.shape.options.config.run.steps) {
+    SWARMLINE_MARK("settling.ended_before");
+    go_on_from(path, version);
+    return end_again(fmt::format("finished {} steps", version));  // killed as it said so
+  }
+  if (!is_first) ++p.identity.era.value;
   p.journal.record_era(p.identity.era, version, p.beginning.updates(), path);
   const std::uint64_t reached = p.beginning.furthest();
   const std::string again =
-      reached > version ? fmt::format("; steps {} to {} are computed again", version, reached - 1)
+      reached > version ? fmt::format("; steps {} to {} are computed again", version + 1, reached)
                         : "";
   era_sentence_ = fmt::format("era {} begins with version {} ({}): {}{}", p.identity.era.value,
                               version, path.empty() ? "the initial parameters" : path, why, again);
-  p.sequence = RunSequence(sequence_from(parts_.shape.options, version));
-  p.committer.begin_with(p.beginning.updates());
-  p.checkpointer.began_with(path, version);
-  p.events.event("new_era", era_sentence_);
-  p.life.move_to(life::Forming{});
-  if (std::exchange(first_era_here_, false) && version == parts_.shape.options.config.run.steps)
-    return end(0, fmt::format("finished {} steps", version));  // killed as it said so
+  go_on_from(path, version);
+  if (is_first) {
+    era_sentence_.clear();
+    p.events.event("initial_parameters", fmt::format("{} ({})", path, why));
+  } else {
+    p.events.event("new_era", era_sentence_, LogLevel::kWarn);
+  }
   p.gathering.begin(why, reached);
   p.arrivals.wake();
+}
+
+void Settling::go_on_from(const std::string& path, std::uint64_t version) {
+  CoordinatorParts& p = parts_;
+  p.sequence = RunSequence(sequence_from(p.shape.options, version));
+  p.committer.begin_with(p.beginning.updates());
+  p.checkpointer.began_with(path, version);
+  p.stats.on_era(version);
+  p.cost.on_era(version);
+  p.life.move_to(life::Forming{});
 }
 
 // ---- Another reign ------------------------------------------------------------------------------
@@ -296,22 +346,43 @@ void Settling::request_stop(bool now) {
   } else if (p.life.is<life::RollingBack>()) {
     end(0, "stopped before the run went back to a checkpoint");
   } else if (p.life.is<life::Forming>()) {
-    end(0, fmt::format("stopped before step {}", p.beginning.version()));
+    end(0, fmt::format("stopped before step {}", p.beginning.version() + 1));
   } else if (p.life.is<life::Training>() || p.life.is<life::Recovering>()) {
-    p.sequence.drain();
-    p.journal.record_stopping();
-    if (p.life.is<life::Training>()) {
-      p.life.move_to(life::Draining{});
-      p.events.event("drain", fmt::format("after step {}", p.sequence.committed()));
-      phases_due_ = true;
-    }
+    drain("");
   }
   settle();
 }
 
+// It ends after the open step; where it recovers, once it trains. `why`: empty: its user asked.
+void Settling::drain(const std::string& why) {
+  CoordinatorParts& p = parts_;
+  p.sequence.drain();
+  p.journal.record_stopping();
+  if (!p.life.is<life::Training>()) return;
+  p.life.move_to(life::Draining{});
+  p.events.event("drain", fmt::format("after step {}{}{}", p.sequence.committed(),
+                                      why.empty() ? "" : ": ", why));
+  phases_due_ = true;
+}
+
+Result<std::string> Settling::request_checkpoint() {
+  CoordinatorParts& p = parts_;
+  if (!p.life.is<life::Training>())
+    return swarmline::fail(
+        ErrorCode::kRefused,
+        "the run is not training now, and has nothing new to save; \"swarmline status\" says what "
+        "it does");
+  SWARMLINE_MARK("settling.checkpoint_asked_for");
+  const bool active = p.checkpointer.is_active();
+  p.checkpointer.ask();
+  return fmt::format("a checkpoint will be written {}; the run goes on",
+                     active ? "when the one that is being written is done"
+                            : fmt::format("as step-{}", p.sequence.committed() + 1));
+}
+
 void Settling::fail(const std::string& sentence) {
   log(LogLevel::kError, "{}", sentence);
-  parts_.events.event("failed", sentence);
+  parts_.events.event("failed", sentence, LogLevel::kError);
   parts_.checkpointer.abandon("the run has failed");
   end(1, sentence);
 }
@@ -320,22 +391,42 @@ void Settling::end(int exit_code, const std::string& sentence) {
   CoordinatorParts& p = parts_;
   p.life.move_to(life::Ended{.exit_code = exit_code, .sentence = sentence});
   p.events.event("end", sentence);
+  if (p.cost.is_known()) p.journal.record_totals(to_text(run_totals(p.status_sources())));
+  say_ended();
+}
+
+// Those who have not heard of it are told; the journal knows, unless the one before had no time.
+void Settling::end_again(const std::string& sentence) {
+  const auto& events = parts_.events.newest();
+  if (events.empty() || events.back().kind != "end" || events.back().detail != sentence)
+    return end(0, sentence);
+  log(LogLevel::kInfo, "ended before it was started again: {}", sentence);
+  parts_.life.move_to(life::Ended{.exit_code = 0, .sentence = sentence});
+  say_ended();
+}
+
+void Settling::say_ended() {
+  CoordinatorParts& p = parts_;
   p.journal.record_ended();
   farewell_after_ = p.journal.progress().given;
   tell_the_end();
   // Whoever interrupts it does not wait for a disk that is full.
-  if (exit_code == kExitOfInterrupted)
+  if (p.life.as<life::Ended>().exit_code == kExitOfInterrupted)
     p.alarms.after(knobs().last_record_time, [this] { end_without_journal(); });
 }
 
-void Settling::tell_the_end() {
+Frame Settling::shutdown() const {
   const auto& ended = parts_.life.as<life::Ended>();
   wire::Shutdown shutdown;
   shutdown.set_exit_code(static_cast<std::uint32_t>(ended.exit_code));
   shutdown.set_reason(ended.sentence);
-  parts_.audience.tell_everybody(make_frame(MessageKind::kShutdown, shutdown));
-  parts_.relays.tell_all(make_frame(MessageKind::kShutdown, shutdown));
-  parts_.arrivals.refuse_all("the run has ended: " + ended.sentence);
+  return make_frame(MessageKind::kShutdown, shutdown);
+}
+
+void Settling::tell_the_end() {
+  parts_.audience.tell_everybody(shutdown());
+  parts_.relays.tell_all(shutdown());
+  parts_.arrivals.tell_the_end_to_all(shutdown());
 }
 
 // The end was decided; once the journal has it, it is told, and peers get so long to hear it before

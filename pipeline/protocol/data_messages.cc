@@ -18,6 +18,7 @@ wire::DataWanted to_wire(const DataManifest& manifest) {
     said->set_sha256(file.sha256);
     said->set_header_bytes(file.header_bytes);
     said->set_token_bytes(file.token_bytes);
+    said->set_part(file.part);
   }
   return wanted;
 }
@@ -30,7 +31,8 @@ Result<DataManifest> from_wire(const wire::DataWanted& wanted) {
                               .used = file.used(),
                               .sha256 = file.sha256(),
                               .header_bytes = file.header_bytes(),
-                              .token_bytes = std::max(file.token_bytes(), 1U)});
+                              .token_bytes = std::max(file.token_bytes(), 1U),
+                              .part = file.part()});
   SWARMLINE_TRY(check_manifest(manifest));
   return manifest;
 }

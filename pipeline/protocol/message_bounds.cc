@@ -8,7 +8,7 @@ namespace {
 
 constexpr FrameRoom kControl{.meta_bytes_max = Limits::control_meta_bytes_max,
                              .payload_bytes_max = 0};
-constexpr FrameRoom kList{.meta_bytes_max = Limits::frame_meta_bytes_max, .payload_bytes_max = 0};
+constexpr FrameRoom kList{.meta_bytes_max = Limits::hello_meta_bytes_max, .payload_bytes_max = 0};
 constexpr FrameRoom kPiece{.meta_bytes_max = Limits::control_meta_bytes_max,
                            .payload_bytes_max = Limits::state_piece_bytes};
 constexpr FrameRoom kStranger{.meta_bytes_max = Limits::stranger_meta_bytes_max,

@@ -3,8 +3,10 @@
 //   Strangers: whoever has connected and not said who it is. No payload, Limits::
 //              stranger_meta_bytes_max of meta; of a Hello, which may say what its peer holds,
 //              Limits::hello_meta_bytes_max.
-//   Others:    payload only with what carries tensors or pieces of states; lists may be long, all
-//              else has Limits::control_meta_bytes_max.
+//   Others:    payload only with what carries tensors or pieces of states; lists may be long, and
+//              come in pieces then (engine/net/message_pieces.h): Limits::hello_meta_bytes_max are
+//              32 bytes for each microbatch of the largest step, or a hash of each piece of a
+//              stage's state of 496 GiB. All else has Limits::control_meta_bytes_max.
 //   Thread:    any.
 #pragma once
 

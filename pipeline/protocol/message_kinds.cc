@@ -147,6 +147,10 @@ std::string_view to_string(MessageKind kind) {
       return "ChallengeRequest";
     case MessageKind::kChallengeReply:
       return "ChallengeReply";
+    case MessageKind::kCheckpointRequest:
+      return "CheckpointRequest";
+    case MessageKind::kCheckpointReply:
+      return "CheckpointReply";
   }
   return "?";
 }

@@ -16,8 +16,6 @@
 
 namespace swarmline {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
-
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
   // peer <-> coordinator
@@ -96,6 +94,8 @@ enum class MessageKind : std::uint16_t {
   kStopReply = 83,
   kChallengeRequest = 84,
   kChallengeReply = 85,
+  kCheckpointRequest = 91,
+  kCheckpointReply = 92,
 };
 
 std::string_view to_string(MessageKind kind);

@@ -29,6 +29,7 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("reach", peer.reach);
   member("in_flight", peer.in_flight);
   member("microbatches", peer.microbatches);
+  member("seconds_per_microbatch", peer.seconds_per_microbatch);
   member("share", peer.share);
   member("busy", peer.busy);
   member("relayed_links", peer.relayed_links);
@@ -65,6 +66,7 @@ void each_member(Some<EventStatus> auto& event, const auto& member) {
   member("wall_seconds", event.wall_seconds);
   member("kind", event.kind);
   member("detail", event.detail);
+  member("level", event.level);
 }
 
 void each_member(Some<RelayStatus> auto& relay, const auto& member) {
@@ -92,6 +94,30 @@ void each_member(Some<BoundaryStatus> auto& boundary, const auto& member) {
   member("backward_bytes_per_second", boundary.backward_bytes_per_second);
 }
 
+void each_member(Some<CostStatus> auto& cost, const auto& member) {
+  member("currency", cost.currency);
+  member("total", cost.total);
+  member("since_step", cost.since_step);
+  member("per_hour", cost.per_hour);
+  member("per_step", cost.per_step);
+  member("per_billion_tokens", cost.per_billion_tokens);
+  member("machines", cost.machines);
+  member("coordinator", cost.coordinator);
+  member("egress", cost.egress);
+  member("egress_bytes", cost.egress_bytes);
+  member("waiting", cost.waiting);
+  member("joining", cost.joining);
+  member("idle", cost.idle);
+  member("again", cost.again);
+  member("steps_again", cost.steps_again);
+  member("fetched", cost.fetched);
+  member("joiner_bytes", cost.joiner_bytes);
+  member("shadow_bytes", cost.shadow_bytes);
+  member("unpriced", cost.unpriced);
+  member("budget", cost.budget);
+  member("budget_hours", cost.budget_hours);
+}
+
 void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("run", status.run);
   member("state", status.state);
@@ -103,6 +129,8 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("era_sentence", status.era_sentence);
   member("journal", status.journal);
   member("refused", status.refused);
+  member("page", status.page);
+  member("unprotected", status.unprotected);
   member("wall_seconds", status.wall_seconds);
   member("events", status.events);
   member("loss", status.loss);
@@ -114,6 +142,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("mean_tokens_per_second", status.mean_tokens_per_second);
   member("eta_seconds", status.eta_seconds);
   member("elapsed_seconds", status.elapsed_seconds);
+  member("since_step", status.since_step);
   member("in_flight", status.in_flight);
   member("balance_moves", status.balance_moves);
   member("balance_shadows", status.balance_shadows);
@@ -125,6 +154,7 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("control_bytes", status.control_bytes);
   member("checkpoint_bytes", status.checkpoint_bytes);
   member("checkpoint", status.checkpoint);
+  member("cost", status.cost);
   member("losses", status.losses);
 }
 
@@ -157,6 +187,11 @@ void read(const JsonValue& json, std::vector<Object>& objects) {
                 [&item](const char* name, auto& value) { read(item[name], value); });
 }
 
+void read(const JsonValue& json, std::optional<CostStatus>& cost) {
+  if (json.kind != JsonValue::Kind::kObject) return;
+  each_member(cost.emplace(), [&json](const char* name, auto& value) { read(json[name], value); });
+}
+
 // ---- Writing ------------------------------------------------------------------------------------
 
 template <typename Value>
@@ -165,6 +200,7 @@ void write(JsonWriter& json, const Value& value) {
 }
 template <typename Item>
 void write(JsonWriter& json, const std::vector<Item>& items);
+void write(JsonWriter& json, const std::optional<CostStatus>& cost);
 
 template <typename Object>
 void write_members(JsonWriter& json, const Object& object) {
@@ -189,12 +225,25 @@ void write(JsonWriter& json, const std::vector<Item>& items) {
   json.end_array();
 }
 
+void write(JsonWriter& json, const std::optional<CostStatus>& cost) {
+  if (!cost) return static_cast<void>(json.null());
+  json.begin_object();
+  write_members(json, *cost);
+  json.end_object();
+}
+
 // An entropy of 0: not measured, because nothing is held out.
 void drop_zero(std::optional<double>& entropy) {
   if (entropy && !(*entropy > 0)) entropy.reset();
 }
 
 }  // namespace
+
+std::string sentence_of(const EventStatus& event) {
+  std::string kind = event.kind;
+  std::ranges::replace(kind, '_', ' ');
+  return kind + ": " + event.detail;
+}
 
 std::size_t RunStatus::peers() const {
   std::size_t sum = 0;
@@ -204,6 +253,13 @@ std::size_t RunStatus::peers() const {
 
 bool RunStatus::over() const {
   return state == "done" || state == "failed" || state == "stopped" || state == "died";
+}
+
+bool RunStatus::budget_is_spent() const {
+  if (!cost) return false;
+  constexpr double kSecondsPerHour = 3600;
+  return (cost->budget > 0 && cost->total >= cost->budget) ||
+         (cost->budget_hours > 0 && elapsed_seconds >= cost->budget_hours * kSecondsPerHour);
 }
 
 std::size_t RunStatus::wanted() const {

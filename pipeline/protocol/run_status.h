@@ -20,12 +20,13 @@ struct PeerStatus {
   std::string address;
   std::string state;  // building joining ready lost
   std::string reach;  // whether it takes connections: unknown elsewhere yes no
-  double share = 0;   // of the stage's contributions, 0..1
-  double busy = 0;    // of the time, 0..1
+  double share = 0;   // of its stage's contributions to the last steps, 0..1
+  double busy = 0;    // of the time of the last steps, 0..1
   std::uint64_t in_flight = 0;
-  std::uint64_t microbatches = 0;
-  std::uint64_t relayed_links = 0;  // to other peers, over relays, now
-  std::uint64_t relayed_bytes = 0;  // sent over such
+  std::uint64_t microbatches = 0;     // of committed steps, since its coordinator began
+  double seconds_per_microbatch = 0;  // of its device; 0: not measured
+  std::uint64_t relayed_links = 0;    // to other peers, over relays, now
+  std::uint64_t relayed_bytes = 0;    // sent over such
   std::string data;  // how it gets on with fetching the run's data, a sentence; empty: it has it
   // What the balancer knows of it (balancer/plan.h, PlanPeer).
   double speed = 0;                // work a second; 0: it is not counted (lost, or drains)
@@ -59,7 +60,10 @@ struct EventStatus {        // something that happened, as in log.jsonl
   double wall_seconds = 0;  // since 1970
   std::string kind;
   std::string detail;
+  std::string level;  // info warn error
+  bool is_bad() const { return level == "warn" || level == "error"; }
 };
+std::string sentence_of(const EventStatus& event);  // "peer lost: gpu-box (peer 3, stage 1): ..."
 
 struct RelayStatus {  // that passes on links between peers
   std::string name;
@@ -85,6 +89,32 @@ struct BoundaryStatus {
   double backward_bytes_per_second = 0;
 };
 
+// What the run's machines cost, in its currency: docs/money.md.
+struct CostStatus {
+  std::string currency;
+  double total = 0;                // since `since_step`
+  std::uint64_t since_step = 0;    // what steps before cost is not known; 0: all is
+  double per_hour = 0;             // now
+  std::optional<double> per_step;  // of those since `since_step`
+  std::optional<double> per_billion_tokens;
+  double machines = 0;     // the peers', by the hour
+  double coordinator = 0;  // by the hour
+  double egress = 0;       // by the byte
+  std::uint64_t egress_bytes = 0;
+  // Parts of the total that made no new step.
+  double waiting = 0;             // while the run did not train
+  double joining = 0;             // of peers that did not serve yet while it trained
+  double idle = 0;                // of peers that served and computed nothing
+  double again = 0;               // of steps that were computed again, or lost while they were open
+  std::uint64_t steps_again = 0;  // computed again
+  double fetched = 0;             // of egress: states for joiners and shadows
+  std::uint64_t joiner_bytes = 0;  // of such states
+  std::uint64_t shadow_bytes = 0;
+  std::uint64_t unpriced = 0;  // peers that say no price
+  double budget = 0;           // 0: none
+  double budget_hours = 0;     // of training; 0: none
+};
+
 struct RunStatus {
   std::string run;
   // waiting training evaluating draining checkpointing collecting done stopped failed, or died:
@@ -98,6 +128,8 @@ struct RunStatus {
   std::string era_sentence;  // where the newest began, and why
   std::string journal;       // why what is decided waits to be written down; empty: it does not
   std::string refused;       // who was refused last, and why; empty: nobody
+  std::string page;          // the URL of the run's web page, without its token; empty: none
+  std::string unprotected;   // what is lost with a peer that nobody can replace; empty: nothing
   double wall_seconds = 0;   // when this was said; since 1970
   std::vector<EventStatus> events;  // the newest, oldest first
   std::optional<double> loss;       // nats per token, as are the following
@@ -108,7 +140,8 @@ struct RunStatus {
   std::optional<double> tokens_per_second;  // over the last steps
   std::optional<double> mean_tokens_per_second;
   std::optional<double> eta_seconds;
-  double elapsed_seconds = 0;
+  double elapsed_seconds = 0;    // of training, since the run began
+  std::uint64_t since_step = 0;  // nothing before is in sums of seconds and bytes; 0: all is
   std::uint64_t in_flight = 0;
   bool balance_moves = false;             // whether peers that serve are moved
   std::optional<double> balance_shadows;  // of a stage; none: as many as cost next to nothing
@@ -120,12 +153,14 @@ struct RunStatus {
   std::uint64_t control_bytes = 0;     // through the coordinator, checkpoints not counted
   std::uint64_t checkpoint_bytes = 0;  // to the coordinator
   std::string checkpoint;              // of the newest, empty before the first
+  std::optional<CostStatus> cost;      // none: nobody says a price
   std::vector<double> losses;          // the last ones, oldest first
 
   std::size_t peers() const;  // seated in any stage
   std::size_t wanted() const;
   std::size_t missing() const;  // that the stages lack to what they want
   bool over() const;
+  bool budget_is_spent() const;
 };
 
 Result<RunStatus> parse_status(std::string_view json);

@@ -184,7 +184,7 @@ Result<void> Trainer::apply(std::uint64_t step, ReferenceStep& report) {
       return fail(ErrorCode::kDevice,
                   fmt::format("step {}: the gradient is not finite; lower optimizer.lr, or set "
                               "run.on_nonfinite = \"skip\" to go on without such steps",
-                              step));
+                              step + 1));
     }
   } else {
     SWARMLINE_TRY(optimizer_.step(scalars, gradient_.bytes(), newest_.bytes()));
@@ -248,6 +248,10 @@ Result<ReferenceResult> run_reference(const ReferenceOptions& options, Microbatc
   auto model = options.make_model ? options.make_model(options.model, whole, model_options)
                                   : make_stage_model(options.model, whole, model_options);
   if (!model) return std::unexpected(std::move(model).error());
+  if (options.initial) {
+    SWARMLINE_TRY(options.initial((*model)->layout(), (*model)->parameters()));
+    (*model)->parameters_changed();
+  }
   SWARMLINE_CHECK(options.eval_sequences % options.config.batch.microbatch == 0);
 
   Trainer trainer(options, source, std::move(*model));

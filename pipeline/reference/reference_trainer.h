@@ -40,6 +40,8 @@ struct ReferenceOptions {
   std::uint64_t permute_sums = 0;
   std::uint64_t eval_sequences = 0;  // a multiple of the microbatch
   ReferenceMutation mutation;
+  // Fills the arena with the parameters to begin with; empty: they are drawn from the seed.
+  std::function<Result<void>(const ParameterLayout&, MutableBytes arena)> initial;
   // Tests sit between the trainer and the model; empty: make_stage_model.
   std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,
                                                     const StageModelOptions&)>

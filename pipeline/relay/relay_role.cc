@@ -11,6 +11,7 @@
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/protocol_version.h"
 
 namespace swarmline {
 

@@ -78,6 +78,8 @@ class StagePeer {
   // A notice came (a spot machine's): takes nothing new, hands in what it holds, leaves; at the
   // latest after `notice`.
   void request_drain(Duration notice);
+  // Its machine may be taken soon: the run is told, now and at each seat that it takes.
+  void tell_risk();
   // For tests and tools: the newest committed parameters of this peer's stage (empty before it is
   // seated).
   BytesView committed_parameters() const;

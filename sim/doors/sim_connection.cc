@@ -100,15 +100,58 @@ void SimConnection::hear() {
 }
 
 void SimConnection::send(Frame frame) {
-  if (ending_) return;
-  const std::uint64_t bytes = wire_->bytes_of(route_, frame);
-  const FrameHeader header = frame.header();
-  SWARMLINE_CHECK(decode_header(encode_header(header)).has_value());
-  const std::uint64_t most = std::min(wire_->options.queue_bytes_max, bounds_.unsent_bytes_max);
-  if (unsent_bytes() + bytes > most) {
-    return break_off(
-        {ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}", most, remote_)});
+  const bool in_pieces = travels_in_pieces(frame);
+  const bool now = goes_ahead(frame) || (later_.empty() && !in_pieces);
+  frame.flags &= ~kFrameFlagAhead;
+  if (now) {
+    if (has_room_for(wire_->bytes_of(route_, frame))) send_now(std::move(frame));
+    return;
   }
+  if (!has_room_for(wire_bytes_in_pieces(frame))) return;
+  const auto put_off = [this](Frame piece) {
+    later_bytes_ += piece.wire_bytes();
+    later_.push_back(std::move(piece));
+  };
+  if (in_pieces) {
+    for (Frame& piece : cut_into_pieces(std::move(frame))) put_off(std::move(piece));
+  } else {
+    put_off(std::move(frame));
+  }
+  if (!waits_) send_later();
+}
+
+// One after the other, each once most of the one before has left; into a way that is blocked all at
+// once.
+void SimConnection::send_later() {
+  waits_ = false;
+  while (!later_.empty() && !ending_) {
+    if (held_.empty() && unsent_bytes() - later_bytes_ >= kPieceBytes) {
+      waits_ = true;
+      wire_->runtime.schedule(
+          route_.first, in_flight_.front().departure,
+          [self = shared_from_this()] { self->send_later(); }, socket());
+      return;
+    }
+    Frame frame = std::move(later_.front());
+    later_.pop_front();
+    later_bytes_ -= frame.wire_bytes();
+    send_now(std::move(frame));
+  }
+}
+
+// False: nothing is sent any more.
+bool SimConnection::has_room_for(std::uint64_t bytes) {
+  if (ending_) return false;
+  const std::uint64_t most = std::min(wire_->options.queue_bytes_max, bounds_.unsent_bytes_max);
+  if (unsent_bytes() + bytes <= most) return true;
+  break_off(
+      {ErrorCode::kRefused, fmt::format("more than {} bytes are queued for {}", most, remote_)});
+  return false;
+}
+
+void SimConnection::send_now(Frame frame) {
+  const std::uint64_t bytes = wire_->bytes_of(route_, frame);
+  SWARMLINE_CHECK(decode_header(encode_header(frame.header())).has_value());
   ++counters_.frames_sent;
   counters_.bytes_sent += bytes;
   FrameFate fate;
@@ -139,6 +182,9 @@ bool SimConnection::has_room(const Frame& frame) const {
 
 void SimConnection::close() {
   if (ending_) return;
+  for (Frame& frame : std::exchange(later_, {})) send_now(std::move(frame));
+  later_bytes_ = 0;
+  if (ending_) return;  // a filter cut the link
   ending_ = true;
   cutoff_ = std::make_shared<Instant>(wire_->runtime.now() + kCloseFlushMax);
   for (Sent& sent : in_flight_) *sent.cutoff = *cutoff_;
@@ -159,7 +205,7 @@ std::uint64_t SimConnection::bytes_of(const Item& item) const {
 }
 
 std::uint64_t SimConnection::unsent_bytes() const {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = later_bytes_;
   for (const Item& item : held_) bytes += bytes_of(item);
   while (!in_flight_.empty() && in_flight_.front().departure <= wire_->runtime.now()) {
     in_flight_bytes_ -= in_flight_.front().bytes;
@@ -333,7 +379,9 @@ void SimConnection::arrived(Item item) {
 }
 
 void SimConnection::arriving(const Frame& frame, std::uint64_t bytes) {
-  if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving || !has_room(frame)) return;
+  if (!started_ || ending_ || !inbox_.empty() || !handlers_.on_arriving || !has_room(frame) ||
+      joiner_.has_begun())
+    return;
   delivering_ = true;
   handlers_.on_arriving({.kind = frame.kind,
                          .request = frame.request,
@@ -384,7 +432,10 @@ void SimConnection::deliver(Frame frame) {
   wire_->runtime.trace(xxh3(as_bytes(frame.meta)));
   join_payload(frame);
   if (wire_->tap) wire_->tap(route_.second, route_.first, frame);
-  if (handlers_.on_frame) handlers_.on_frame(std::move(frame));
+  const FrameRoom room = bounds_.room(frame.kind);
+  Result<std::optional<Frame>> message = joiner_.take(std::move(frame), room);
+  if (!message) return break_off(message.error());
+  if (*message && handlers_.on_frame) handlers_.on_frame(std::move(**message));
 }
 
 void SimConnection::notify_twin() {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/net/message_pieces.h"
 #include "engine/net/network.h"
 #include "sim/doors/sim_link.h"
 #include "sim/doors/sim_wire.h"
@@ -94,6 +95,9 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   };
 
   SimEventSource socket() const { return socket_of(id_); }
+  bool has_room_for(std::uint64_t bytes);
+  void send_now(Frame frame);
+  void send_later();
   void put(Item item);
   void flip_a_bit(Frame& frame);
   void launch(Item item);
@@ -125,8 +129,12 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   Handlers handlers_;
   ConnectionBounds bounds_;
   bool started_ = false, ending_ = false, closed_ = false, delivering_ = false, holding_ = false;
-  std::deque<Item> inbox_;  // arrived
-  std::deque<Item> held_;   // behind a frame that a filter holds
+  std::deque<Item> inbox_;   // arrived
+  std::deque<Item> held_;    // behind a frame that a filter holds
+  std::deque<Frame> later_;  // pieces, and what was sent after them: not on their way yet
+  std::uint64_t later_bytes_ = 0;
+  bool waits_ = false;  // for the piece before to leave
+  PieceJoiner joiner_;
   mutable std::deque<Sent> in_flight_;
   mutable std::uint64_t in_flight_bytes_ = 0;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());

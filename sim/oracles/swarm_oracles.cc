@@ -80,6 +80,10 @@ void SwarmOracles::look() {
 void SwarmOracles::look_at_era() {
   const RunGlance now = cluster_.coordinator().glance();
   const RunGlance before = std::exchange(last_, now);
+  // Until the next commit it may go back for that, whomever it has waited for since.
+  if (now.era == before.era && now.committed == before.committed &&
+      now.waits_given_up > before.waits_given_up)
+    last_.waits_given_up = before.waits_given_up;
   if (now.trains && !before.trains) trains_since_ = wall_seconds();
   const bool went_back = now.era.value > before.era.value;  // and is over that already
   if (!(now.goes_back || went_back) || !before.trains) return;

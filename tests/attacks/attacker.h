@@ -10,6 +10,7 @@
 
 #include "engine/net/error_reply.pb.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/swarm_config.h"
 

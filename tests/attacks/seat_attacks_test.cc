@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/identity/secrets.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "pipeline/protocol/seat_proof.h"
 #include "tests/attacks/attacker.h"
 #include "tests/harness/mark_expected.h"
@@ -152,6 +153,25 @@ TEST_F(SeatAttack, NamesAndAddressesThatCanNotBePrintedAreRefusedWithASentence) 
   wire::Hello large;
   large.set_zone(std::string(Limits::name_bytes_max + 1, 'z'));
   EXPECT_NE(refused(large).find("at most 128 are taken"), std::string::npos);
+  expect_ends_well();
+}
+
+// A budget counts what peers say they cost: one price must not end the run.
+TEST_F(SeatAttack, PricesThatNobodyHasAreRefused) {
+  begin();
+  const MarkExpected mark("arrivals.refused");
+  for (const double price : {-1.0, 1e7, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    for (const bool of_bytes : {false, true}) {
+      Attacker attacker(cluster());
+      wire::Hello hello;
+      hello.set_protocol(kProtocolVersion);
+      of_bytes ? hello.set_egress_price(price) : hello.set_price(price);
+      const auto answer = attacker.ask(MessageKind::kHello, hello);
+      ASSERT_FALSE(answer);
+      EXPECT_TRUE(answer.error().what.contains("price is ")) << answer.error().what;
+    }
+  }
   expect_ends_well();
 }
 

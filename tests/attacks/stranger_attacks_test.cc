@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/net/message_pieces.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -189,7 +190,7 @@ TEST_F(StrangerAttack, ManyHalfSentHellosShareOneBudget) {
   const MarkExpected mark("tcp.greedy_stranger");
   const std::uint64_t before = resident_bytes();
   const std::string part =
-      header_of(MessageKind::kHello, Limits::hello_meta_bytes_max, 0) + std::string(kMiB, 'h');
+      header_of(MessageKind::kHello, kFrameMetaBytesTaken, 0) + std::string(kMiB, 'h');
   std::vector<RawSocket> sockets;
   for (int i = 0; i < 40; ++i) {
     sockets.push_back(connect());
@@ -203,6 +204,31 @@ TEST_F(StrangerAttack, ManyHalfSentHellosShareOneBudget) {
   EXPECT_LE(std::ranges::count_if(accepted_, is_open), 8);
   EXPECT_GE(network_->counters().greedy_strangers, 32U);
   EXPECT_LT(resident_bytes(), before + 64 * kMiB);
+}
+
+// ... however they are cut.
+TEST_F(StrangerAttack, HellosInPiecesShareOneBudgetToo) {
+  constexpr std::uint64_t kBudget = 8 * kMiB;
+  open({.held_bytes_max = kBudget});
+  const MarkExpected mark("tcp.greedy_stranger");
+  Frame piece{.kind = static_cast<std::uint16_t>(MessageKind::kHello),
+              .flags = kFrameFlagMore,
+              .meta = std::string(kMiB / 4, 'h'),
+              .payload = {}};
+  std::string part;
+  for (int i = 0; i < 4; ++i) part += bytes_of(piece);
+  std::vector<RawSocket> sockets;
+  for (int i = 0; i < 40; ++i) {
+    sockets.push_back(connect());
+    sockets.back().send(part);
+    const auto got = [&] {
+      return newest().closed || newest().connection->counters().bytes_received == part.size();
+    };
+    ASSERT_TRUE(run_until(got));
+  }
+  const auto is_open = [](const auto& one) { return !one->closed; };
+  EXPECT_LE(std::ranges::count_if(accepted_, is_open), 9);
+  EXPECT_GE(network_->counters().greedy_strangers, 31U);
 }
 
 // Asks and asks, and never reads an answer.

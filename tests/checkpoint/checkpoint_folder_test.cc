@@ -1,12 +1,14 @@
 #include "engine/checkpoint/checkpoint_folder.h"
 
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/checkpoint/retention.h"
 #include "tests/checkpoint/small_stages.h"
 #include "tests/store/temp_folder.h"
 
@@ -73,12 +75,59 @@ TEST_F(CheckpointFolderTest, ContentsAreVerifiedOnRequest) {
 
 TEST_F(CheckpointFolderTest, KeepsTheNewest) {
   for (const std::uint64_t step : {5, 20, 100}) write_checkpoint(folder_.path(), step, {image_});
-  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 3));
+  ASSERT_TRUE(prune_checkpoints(folder_.path(), {.newest = 3}));
   EXPECT_THAT(steps(), ElementsAre(5, 20, 100));
-  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 2));
+  ASSERT_TRUE(prune_checkpoints(folder_.path(), {.newest = 2}));
   EXPECT_THAT(steps(), ElementsAre(20, 100));
-  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 1));
+  ASSERT_TRUE(prune_checkpoints(folder_.path(), {.newest = 1}));
   EXPECT_THAT(steps(), ElementsAre(100));
+}
+
+TEST_F(CheckpointFolderTest, RoundStepsAndTheBestStayBesideTheNewest) {
+  for (const std::uint64_t step : {10, 15, 20, 25, 30, 35, 40})
+    write_checkpoint(folder_.path(), step, {image_});
+  const Retention retention{.newest = 1,
+                            .every_steps = 20,
+                            .best = 2,
+                            .held_out = {{10, 2.5}, {15, 1.5}, {25, 1.0}, {30, 1.5}, {99, 0.1}}};
+  const auto looked = prune_checkpoints(folder_.path(), retention, {.only_look = true});
+  ASSERT_TRUE(looked);
+  EXPECT_THAT(looked->removed,
+              ElementsAre(folder_.at("step-35"), folder_.at("step-15"), folder_.at("step-10")));
+  EXPECT_EQ(steps().size(), 7U) << "it only looked";
+  const auto pruned = prune_checkpoints(folder_.path(), retention);
+  ASSERT_TRUE(pruned);
+  EXPECT_EQ(pruned->removed, looked->removed);
+  EXPECT_THAT(steps(), ElementsAre(20, 25, 30, 40)) << "of two losses alike the newer one";
+}
+
+TEST_F(CheckpointFolderTest, TheNewestWholeOneIsNeverRemoved) {
+  for (const std::uint64_t step : {10, 20, 30}) write_checkpoint(folder_.path(), step, {image_});
+  std::filesystem::resize_file(folder_.at("step-30/stage-0.safetensors"), 10);
+  const auto pruned = prune_checkpoints(
+      folder_.path(), {.newest = 1, .every_steps = 7, .best = 1, .held_out = {{30, 0.1}}});
+  ASSERT_TRUE(pruned);
+  EXPECT_THAT(pruned->set_aside, ElementsAre(folder_.at("step-30")));
+  EXPECT_THAT(steps(), ElementsAre(20));
+}
+
+TEST_F(CheckpointFolderTest, WhatStaysIsReadBeforeAnythingGoes) {
+  for (const std::uint64_t step : {10, 20, 30, 40})
+    write_checkpoint(folder_.path(), step, {image_});
+  for (const std::uint64_t step : {20, 40}) {  // one bit of the last tensor
+    const std::string file = folder_.at(fmt::format("step-{}/stage-0.safetensors", step));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(-1, std::ios::end);
+    const int last = bytes.get();
+    bytes.seekp(-1, std::ios::end);
+    bytes.put(static_cast<char>(last ^ 1));
+  }
+  const auto pruned =
+      prune_checkpoints(folder_.path(), {.newest = 1}, {.verify = Verify::kContents});
+  ASSERT_TRUE(pruned) << pruned.error().what;
+  EXPECT_THAT(pruned->set_aside, ElementsAre(folder_.at("step-40")));
+  EXPECT_THAT(pruned->removed, ElementsAre(folder_.at("step-20"), folder_.at("step-10")));
+  EXPECT_THAT(steps(), ElementsAre(30));
 }
 
 // [The newest is damaged, and the run begins again before it: what is written then stays.]
@@ -86,7 +135,7 @@ TEST_F(CheckpointFolderTest, DamagedOnesDoNotCountAsKept) {
   for (const std::uint64_t step : {10, 90, 100}) write_checkpoint(folder_.path(), step, {image_});
   for (const std::uint64_t step : {90, 100})
     std::filesystem::resize_file(folder_.at(fmt::format("step-{}/stage-0.safetensors", step)), 10);
-  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 1));
+  ASSERT_TRUE(prune_checkpoints(folder_.path(), {.newest = 1}));
   EXPECT_THAT(steps(), ElementsAre(10));
   EXPECT_THAT(*list_folder(folder_.path()), ElementsAre("step-10", "step-100.damaged"));
   ASSERT_TRUE(set_aside_damaged(folder_.at("step-10")));
@@ -106,7 +155,7 @@ TEST_F(CheckpointFolderTest, AHigherEraIsNewer) {
   }
   EXPECT_THAT(steps(), ElementsAre(100, 10, 20));
   EXPECT_EQ((*latest_checkpoint(folder_.path()))->path, folder_.at("step-20"));
-  ASSERT_TRUE(keep_newest_checkpoints(folder_.path(), 2));
+  ASSERT_TRUE(prune_checkpoints(folder_.path(), {.newest = 2}));
   EXPECT_THAT(steps(), ElementsAre(10, 20));
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/checkpoint_diff.h"
+#include "engine/store/files.h"
 #include "tests/cli/program.h"
 #include "tests/runtime/comes_true.h"
 
@@ -23,6 +24,46 @@ std::size_t lines_of_kind(const std::string& log, const std::string& kind) {
   for (std::string line; std::getline(lines, line);)
     count += has(line, "\"kind\":\"" + kind + "\"");
   return count;
+}
+
+// Steps, seconds and their quotient are of one span; what the run lacks is said in plain output.
+TEST(Launch, NumbersGoWhereTheConfigSays) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran ran =
+      folder.run({"launch", "run.toml", "--name", "it", "--set", "log.tensorboard=true", "--set",
+                  "log.command=\"cat > lines.txt\"", "--set", "checkpoint.every_minutes=0"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  EXPECT_TRUE(has(ran.out, "unprotected: ")) << ran.out;
+  const std::string log = folder.read("runs/it/log.jsonl");
+  EXPECT_EQ(folder.read("lines.txt"), log) << "the command had time to read all";
+  EXPECT_EQ(lines_of_kind(log, "step"), 6U);
+  EXPECT_TRUE(has(log, "\"step\":1,\"version\":1,")) << "steps count from 1 on";
+  EXPECT_TRUE(has(log, "\"kind\":\"peer_joined\"") && has(log, "\"name\":\"peer-a\"")) << log;
+  EXPECT_TRUE(has(log, "peer-a (peer "));
+  EXPECT_TRUE(folder.has("runs/it/logs/peer-a.log"));
+  const auto events = list_folder(folder.path() + "/runs/it/tensorboard");
+  ASSERT_TRUE(events);
+  ASSERT_EQ(events->size(), 1U);
+  EXPECT_TRUE(events->front().starts_with("events.out.tfevents.")) << events->front();
+}
+
+// Over a stop in the middle: what was before is in all sums.
+TEST(Launch, TotalsOfAResumedRunAreThoseOfTheRun) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran first = folder.run({"launch", "run.toml", "--set", "run.steps=3"});
+  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
+  const Ran second = folder.run({"launch", "run.toml"});
+  ASSERT_EQ(second.exit_code, 0) << second.out << second.err;
+  const auto bytes = [&](const Ran& ran) {  // "...; 12.3 KiB in all"
+    const std::size_t end = ran.out.find(" KiB in all");
+    const std::size_t begin = ran.out.rfind(' ', end - 1);
+    return end == std::string::npos ? 0.0 : std::stod(ran.out.substr(begin, end - begin));
+  };
+  EXPECT_NEAR(bytes(second), 2 * bytes(first), 0.25 * bytes(first)) << second.out;
+  EXPECT_TRUE(has(second.out, "6 of 6 steps, 768 tokens in ")) << second.out;
+  EXPECT_FALSE(has(second.out, "since step")) << second.out;
 }
 
 TEST(Launch, SwarmEqualsReference) {

@@ -20,11 +20,20 @@ namespace fs = std::filesystem;
 constexpr auto kProgramWait = std::chrono::minutes(2);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
+// Of the program that is waited for, and of those that run meanwhile in the same folder: each has
+// files of its own for what it prints.
+int g_running = 0;
+
+std::string output_name(const char* stream) {
+  return stream + (g_running > 1 ? "-" + std::to_string(g_running) : std::string()) + ".txt";
+}
+
 pid_t spawn(const std::string& folder, const std::vector<std::string>& arguments) {
   std::vector<char*> argv{const_cast<char*>(SWARMLINE_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const std::string out = folder + "/stdout.txt", err = folder + "/stderr.txt";
+  const std::string out = folder + "/" + output_name("stdout");
+  const std::string err = folder + "/" + output_name("stderr");
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   if (::chdir(folder.c_str()) != 0) ::_exit(126);
@@ -89,6 +98,7 @@ Ran ScratchFolder::run(const std::vector<std::string>& arguments) const {
 Ran ScratchFolder::run_and(const std::vector<std::string>& arguments,
                            const std::function<bool()>& until,
                            const std::function<void(pid_t)>& meanwhile) const {
+  ++g_running;
   const pid_t pid = spawn(path_, arguments);
   const auto deadline = std::chrono::steady_clock::now() + kProgramWait;
   bool done = false;
@@ -101,9 +111,11 @@ Ran ScratchFolder::run_and(const std::vector<std::string>& arguments,
     if (std::chrono::steady_clock::now() > deadline) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kLook);
   }
-  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-          .out = read("stdout.txt"),
-          .err = read("stderr.txt")};
+  Ran ran{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = read(output_name("stdout")),
+          .err = read(output_name("stderr"))};
+  --g_running;
+  return ran;
 }
 
 std::vector<pid_t> ScratchFolder::processes(const std::string& text) const {

@@ -84,7 +84,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mistake{{}, 2, "no command given; try"},
         Mistake{{"lauch"}, 2, "there is no command \"lauch\", did you mean launch?"},
-        Mistake{{"launch"}, 2, "config is required"},
+        Mistake{{"launch"}, 2, "found no config, expected a TOML file; name one, or take"},
+        Mistake{{"launch", "nowhere.toml"}, 2, "needs none: --example quickstart"},
+        Mistake{{"launch", "--example", "quikstart"}, 2, "did you mean quickstart?"},
+        Mistake{{"launch", "run.toml", "--example", "tiny"}, 2, "excludes"},
+        Mistake{{"completion", "tcsh"}, 2, "bash,zsh,fish"},
         Mistake{{"launch", "run.toml", "--frish"}, 2, "\"swarmline launch --help\""},
         Mistake{{"simulate", "nowhere.toml"}, 2, "nowhere.toml"},
         Mistake{{"simulate", "run.toml"}, 2, "not a scenario"},
@@ -111,16 +115,20 @@ INSTANTIATE_TEST_SUITE_P(
                 2,
                 "expected DATE, TIME, COUNT"},
         Mistake{{"launch", "none.toml"}, 2, "none.toml: found no such file"},
-        Mistake{
-            {"coordinator", "run.toml", "--listen", "host:1"},
-            2,
-            "\"swarmline coordinator\" has no option --listen; \"swarmline coordinator --help\""},
+        Mistake{{"launch", "run.toml", "--listen", "host:1"},
+                2,
+                "\"swarmline launch\" has no option --listen; \"swarmline launch --help\""},
         Mistake{{"launch", "run.toml", "--refrence"},
                 2,
                 "\"swarmline launch\" has no option --refrence, did you mean --reference?"},
         Mistake{{"peer", "--join", "127.0.0.1:1", "--memory", "16X"},
                 2,
-                "with or without K, M, G or T behind it"},
+                "--memory: found \"16X\", expected an integer of at least 0, or text with K, M, G "
+                "or T behind it"},
+        Mistake{
+            {"coordinator", "run.toml", "--listen", "nowhere"}, 2, "--listen: found \"nowhere\""},
+        Mistake{
+            {"coordinator", "run.toml", "--log-level", "loud"}, 2, "--log-level: found \"loud\""},
         Mistake{{"peer", "--join", "127.0.0.1:1", "--memory", "16G", "--bandwidth", "1.5G",
                  "--join-patience", "0.1"},
                 1,
@@ -320,7 +328,7 @@ TEST(Program, TakenPortIsSaid) {
             other.run({"coordinator", "run.toml", "--set", "net.listen=\"" + address + "\""});
         EXPECT_EQ(second.exit_code, 2);
         EXPECT_TRUE(has(second.err, address)) << second.err;
-        EXPECT_TRUE(has(second.err, "--set net.listen=HOST:PORT")) << second.err;
+        EXPECT_TRUE(has(second.err, "--listen HOST:PORT")) << second.err;
         const Ran stopped = folder.run({"stop", "runs/small"});
         EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
         (void)pid;

@@ -68,11 +68,12 @@ std::vector<Case> unknown_names() {
           "t:5: log.verbosity: found an unknown key, expected a key of [log]; its keys are level"),
       after_least("TableForAKey", "[run.steps]\nx = 3\n",
                   "t:5: run.steps.x: found an unknown key, expected a key of [run]; "),
-      after_least("UnknownSection", "[modle]\nlayers = 3\n",
-                  "t:4: [modle]: found an unknown section, expected one of run, model, data, "
-                  "batch, optimizer, "
-                  "pipeline, codec, wiring, balance, checkpoint, eval, net, security, log; did you "
-                  "mean [model]?"),
+      after_least(
+          "UnknownSection", "[modle]\nlayers = 3\n",
+          "t:4: [modle]: found an unknown section, expected one of run, model, data, "
+          "batch, optimizer, "
+          "pipeline, codec, wiring, balance, checkpoint, eval, net, security, log, money; did you "
+          "mean [model]?"),
       after_least("UnknownEmptySection", "[frobnicate]\n",
                   "t:4: [frobnicate]: found an unknown section, expected one of run,"),
       after_least("PeerSectionInARun", "[peer]\ndevice = \"cpu\"\n",
@@ -124,11 +125,11 @@ std::vector<Case> types_and_ranges() {
       after_least("ControlCharacterInText", "[run]\ndir = \"a\\nb\"\n",
                   "t:5: run.dir: found \"a\\u000Ab\", expected text in quotes; "),
       {"NumberForFiles", "config_version = 1\n[data]\nfiles = 3\n",
-       "t:3: data.files: found 3, expected text in quotes or a list of such; write for example "
+       "t:3: data.files: found 3, expected text in quotes, or a list of texts; write for example "
        "files = "
        "[\"texts/**/*.txt\"]"},
       {"NumberAmongFiles", "config_version = 1\n[data]\nfiles = [\"x\", 3]\n",
-       "t:3: data.files: found [\"x\", 3], expected text in quotes or a list of such; "},
+       "t:3: data.files: found [\"x\", 3], expected text in quotes, or a list of texts; "},
       after_least("ZeroLayers", "[model]\nlayers = 0\n",
                   "t:5: model.layers: found 0, expected an integer from 1 to "),
       after_least("NegativeSeed", "[run]\nseed = -1\n",
@@ -152,13 +153,13 @@ std::vector<Case> types_and_ranges() {
       after_least("BetaOfOne", "[optimizer]\nbeta2 = 1.0\n", "t:5: optimizer.beta2: found 1"),
       after_least("HeldOutAll", "[data.x]\ny = 1\n", "t:5: data.x.y: found an unknown key, "),
       {"HeldOutMost", "config_version = 1\n[data]\nheld_out = 0.9\nfiles = [\"x\"]\n",
-       "t:3: data.held_out: found 0.9, expected a number of at least 0 and at most 0.5; "},
+       "t:3: data.held_out: found 0.9, expected a number from 0 to 0.5; "},
       after_least("DelayOfTwo", "[pipeline]\ndelay = 2\n",
                   "t:5: pipeline.delay: found 2, expected an integer from 0 to 1; write for "
                   "example delay = 0"),
       after_least("ZeroPeers", "[pipeline]\npeers = 0\n",
-                  "t:5: pipeline.peers: found 0, expected an integer from 1 to 1024, or a list of "
-                  "one for each stage; "
+                  "t:5: pipeline.peers: found 0, expected an integer from 1 to 1024, or a list "
+                  "with one for each stage; "
                   "write for example peers = 2"),
       after_least(
           "ZeroAmongPeers", "[pipeline]\nstages = 2\npeers = [1, 0]\n",
@@ -200,12 +201,13 @@ std::vector<Case> choices() {
                   "positions = \"learned\""),
       after_least("DType", "[model]\ndtype = \"bf16\"\n",
                   "t:5: model.dtype: found \"bf16\", expected \"fp32\" or \"fp64\"; "),
-      after_least("Optimizer", "[optimizer]\nkind = \"adam\"\n",
-                  "t:5: optimizer.kind: found \"adam\", expected \"adamw\" or \"lamb\"; did you "
-                  "mean \"adamw\"?"),
+      after_least(
+          "Optimizer", "[optimizer]\nkind = \"adam\"\n",
+          "t:5: optimizer.kind: found \"adam\", expected \"adamw\", \"lamb\" or \"muon\"; did you "
+          "mean \"adamw\"?"),
       after_least("Schedule", "[optimizer]\nschedule = \"cosin\"\n",
-                  "t:5: optimizer.schedule: found \"cosin\", expected \"constant\", \"linear\" or "
-                  "\"cosine\"; did you "
+                  "t:5: optimizer.schedule: found \"cosin\", expected \"constant\", \"linear\", "
+                  "\"cosine\" or \"wsd\"; did you "
                   "mean \"cosine\"?"),
       after_least(
           "Wiring", "[pipeline]\nwiring = \"random\"\n",
@@ -238,7 +240,7 @@ std::vector<Case> choices() {
                   "t:5: codec.forward: found \"topk\", expected \"none\", "),
       after_least("LossyState", "[codec]\nstate = \"h8\"\n",
                   "t:5: codec.state: found a key of earlier versions, which does nothing: A joiner "
-                  "gets its state as it is, bit for bit. Take it out"),
+                  "receives its state bit for bit. Take it out"),
       after_least("Scales", "[codec]\nscales = \"fp16\"\n",
                   "t:5: codec.scales: found \"fp16\", expected \"fp32\" or \"bf16\"; "),
       after_least("OptimizerState", "[optimizer]\nstate = \"int8\"\n",
@@ -248,7 +250,8 @@ std::vector<Case> choices() {
       after_least("LogLevel", "[log]\nlevel = \"warning\"\n",
                   "t:5: log.level: found \"warning\", expected \"debug\", "),
       after_least("EnumAsInteger", "[optimizer]\nkind = 1\n",
-                  "t:5: optimizer.kind: found 1, expected \"adamw\" or \"lamb\"; write for example "
+                  "t:5: optimizer.kind: found 1, expected \"adamw\", \"lamb\" or \"muon\"; write "
+                  "for example "
                   "kind = \"adamw\""),
       {"DataKind", "config_version = 1\n[data]\nkind = \"byte\"\n",
        "t:3: data.kind: found \"byte\", expected \"bytes\" or \"tokens\"; did you mean \"bytes\"?"},
@@ -315,6 +318,15 @@ std::vector<Case> relations_of_run_model_and_data() {
        "t:3: data.files: found no files, expected "},
       {"EmptyPath", "config_version = 1\n[data]\nfiles = [\"x\", \"\"]\n",
        "t:3: data.files: found an empty path, "},
+      after_least("WeightsForOthers", "weights = [1, 2]\n",
+                  "t:4: data.weights: found 2 weights with 1 entries of files, expected one weight "
+                  "for each entry; "),
+      after_least(
+          "WeightOfNothing", "weights = [0]\n",
+          "t:4: data.weights: found [0], expected a list with, for each entry, a number above "
+          "0 and at most 1"),
+      after_least("WeightsAndBytesMax", "weights = [1]\nbytes_max = 5\n",
+                  "t:5: data.bytes_max: found bytes_max = 5 with weights, expected one of them"),
       after_least("EvalWithoutHeldOut", "held_out = 0\n[eval]\nevery_steps = 5\n",
                   "t:6: eval.every_steps: found every_steps = 5 with data.held_out = 0, expected "
                   "held-out sequences "),
@@ -388,6 +400,12 @@ std::vector<Case> relations_of_codec_and_net() {
                   "t:5: codec.topk: found 0.0, expected a number above 0 "),
       after_least("AdvertiseNothing", "[net]\nadvertise = \"here\"\n",
                   "t:5: net.advertise: found \"here\", expected HOST:PORT "),
+      after_least("PageNowhere", "[net]\npage = \"here\"\n",
+                  "t:5: net.page: found \"here\", expected HOST:PORT with a port from 0 to 65535, "
+                  "or \"none\"; "),
+      after_least("PageForOthersWithoutKeys", "[net]\npage = \"0.0.0.0:8080\"\n",
+                  "t:5: net.page: found \"0.0.0.0:8080\", where other machines reach it, in a run "
+                  "without keys, expected "),
       after_least(
           "ListenWithoutPort", "[net]\nlisten = \"127.0.0.1\"\n",
           "t:5: net.listen: found \"127.0.0.1\", expected HOST:PORT with a port from 0 to 65535; "),

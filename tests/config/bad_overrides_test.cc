@@ -48,7 +48,7 @@ std::vector<BadOverride> bad_overrides() {
        "--set: run.steps: found \"many\", expected an integer of at least 1; "},
       {"UnknownChoiceSet",
        {"optimizer.kind=lamp"},
-       "--set: optimizer.kind: found \"lamp\", expected \"adamw\" or \"lamb\"; "
+       "--set: optimizer.kind: found \"lamp\", expected \"adamw\", \"lamb\" or \"muon\"; "
        "did you mean \"lamb\"?"},
       {"UnclosedList",
        {"pipeline.peers=[1,2"},

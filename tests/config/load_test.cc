@@ -32,6 +32,7 @@ TEST(LoadRunConfig, FillsInEveryDefault) {
 TEST(LoadRunConfig, RoundTripsEveryKey) {
   const std::string text = R"(config_version = 1
 [run]
+init = "hf:there"
 name = "a_b-c.9"
 seed = 9223372036854775807
 dir = 'C:\odd "dir" ü'
@@ -58,6 +59,11 @@ rope_theta = 500000
 init_std = 0.1234567890123456789
 share_layers = 2
 dtype = "fp64"
+precision = "fp32"
+head_dim = 24
+qk_norm = true
+window = 16
+window_pattern = "SL"
 boundary = "maxout"
 boundary_factor = 4
 [data]
@@ -65,6 +71,7 @@ kind = "tokens"
 files = ["a", "b/**/*.bin"]
 token_format = "llmc"
 held_out = 0.125
+validation = "v.bin"
 bytes_max = 1000
 [batch]
 batch = 12
@@ -78,7 +85,11 @@ beta2 = 0.99
 eps = 1e-7
 weight_decay = 0
 clip = 0.5
+muon_momentum = 0.9
+muon_steps = 6
 schedule = "linear"
+lr_decay_steps = 900
+decay_ratio = 0.3
 warmup_steps = 3
 final_lr = 0
 state_memory = "host"
@@ -115,6 +126,8 @@ period_seconds = 7
 every_steps = 2
 every_minutes = 0.5
 keep = 1
+keep_every = 500
+keep_best = 2
 optimizer = false
 peers_write = false
 [eval]
@@ -125,6 +138,7 @@ peers_wait_seconds = 7
 build_seconds = 8
 outlast_seconds = 9
 listen = "0.0.0.0:4700"
+page = "0.0.0.0:8080"
 admit_bytes = 123
 heartbeat_seconds = 0.25
 peer_silence_seconds = 1
@@ -140,12 +154,20 @@ etcd_certificate = "own.pem"
 etcd_key = "own.key"
 [log]
 level = "debug"
+tensorboard = true
+command = "cat > /dev/null"
+[money]
+currency = "EUR"
+egress_price = 0.09
+coordinator_price = 0.1
+budget = 20
+budget_hours = 12
 )";
   Result<RunConfig> config = run_config_from_text(text, "t");
   ASSERT_TRUE(config) << config.error().what;
   for (const KeySpec& spec : run_keys()) {
-    // compute = "fp8" and state = "8bit" have no fp64.
-    if (spec.key == "state" || spec.key == "compute") continue;
+    // compute = "fp8" and state = "8bit" have no fp64, and weights no bytes_max.
+    if (spec.key == "state" || spec.key == "compute" || spec.key == "weights") continue;
     EXPECT_NE(value_text(spec, {.run = &*config}), default_text(spec))
         << spec.section << "." << spec.key;
   }
@@ -157,6 +179,15 @@ level = "debug"
   EXPECT_EQ(config->model.init_std, 0.1234567890123456789);
   EXPECT_EQ(config->pipeline.recompute, Recompute::kAlways);
   EXPECT_EQ(config->pipeline.peers, (std::vector<std::uint32_t>{1, 2, 3}));
+}
+
+TEST(LoadRunConfig, WeightsRoundTrip) {
+  const auto config = run_config_from_text(
+      "config_version = 1\n[data]\nfiles = [\"a\", \"b\"]\nweights = [3, 0.5]\n", "t");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->data.weights, (std::vector<double>{3, 0.5}));
+  EXPECT_NE(to_toml(*config).find("weights = [3.0, 0.5]"), std::string::npos);
+  EXPECT_EQ(*run_config_from_text(to_toml(*config), "printed"), *config);
 }
 
 TEST(LoadRunConfig, OneNumberOfPeersMeansEveryStage) {
@@ -192,6 +223,21 @@ TEST(LoadRunConfig, ANameMayLookLikeANumberOrADate) {
   EXPECT_EQ(least_with({"run.name=7"}).run.name, "7");
   EXPECT_EQ(least_with({"run.name=2026-01-01"}).run.name, "2026-01-01");
   EXPECT_EQ(least_with({"run.name=true"}).run.name, "true");
+}
+
+TEST(LoadRunConfig, SizesMayHaveAUnit) {
+  EXPECT_EQ(least_with({"data.bytes_max=1G"}).data.bytes_max, std::uint64_t{1} << 30);
+  EXPECT_EQ(least_with({"net.admit_bytes=\"1.5k\""}).net.admit_bytes, 1536);
+  EXPECT_EQ(least_with({"net.admit_bytes=\"4096\""}).net.admit_bytes, 4096);
+}
+
+// Whoever does not use them has no word of them in the config that peers of any version get.
+TEST(LoadRunConfig, WhereNumbersGoIsPrintedOnlyIfItWasSet) {
+  EXPECT_EQ(to_toml(least_with({})).find("tensorboard"), std::string::npos);
+  EXPECT_EQ(to_toml(least_with({})).find("command"), std::string::npos);
+  const std::string text = to_toml(least_with({"log.tensorboard=true", "log.command=cat"}));
+  EXPECT_NE(text.find("tensorboard = true\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("command = \"cat\"\n"), std::string::npos) << text;
 }
 
 TEST(LoadRunConfig, TakesTablesInlineAndDotted) {
@@ -278,9 +324,13 @@ fetch_data_cache_mb = 100
 join_patience_seconds = 5
 zone = "eu-1"
 price = 0.31
+egress_price = 0.02
 bandwidth = 1e9
 insecure = true
 key = "peer.key"
+notices = "command"
+notice_command = "wait-for-notice"
+notice_url = "http://127.0.0.1:8169"
 emulate = {forward_ms = 10, backward_ms = 20.5, jitter = 0.1}
 )";
   Result<PeerConfig> config = peer_config_from_text(text, "p");
@@ -293,6 +343,18 @@ emulate = {forward_ms = 10, backward_ms = 20.5, jitter = 0.1}
   const Result<PeerConfig> again = peer_config_from_text(to_toml(*config), "printed");
   ASSERT_TRUE(again) << again.error().what;
   EXPECT_EQ(*again, *config);
+}
+
+TEST(LoadPeerConfig, SizesAndRatesMayHaveAUnit) {
+  const Result<PeerConfig> config = peer_config_from_text(
+      "config_version = 1\n[peer]\nmemory_bytes = \"16G\"\nshadow_memory_bytes = \"512M\"\n"
+      "fetch_data_cache_mb = \"4G\"\nbandwidth = \"2.5g\"\n",
+      "p");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->memory_bytes, std::uint64_t{16} << 30);
+  EXPECT_EQ(config->shadow_memory_bytes, std::uint64_t{512} << 20);
+  EXPECT_EQ(config->fetch_data_cache_mb, 4096);
+  EXPECT_EQ(config->bandwidth, 2.5e9);
 }
 
 TEST(LoadPeerConfig, NeedsNoFile) {

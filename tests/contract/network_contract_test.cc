@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "engine/net/message_pieces.h"
 #include "tests/contract/link.h"
 
 namespace swarmline {
@@ -50,15 +51,82 @@ TEST_P(NetworkContract, HeaderFieldsTravel) {
   EXPECT_EQ(link->server.frames[0].flags, 3U);
 }
 
+std::string numbered(std::size_t bytes) {
+  std::string text(bytes, 'h');
+  for (std::size_t i = 0; i < bytes; i += 1000) text[i] = static_cast<char>(i / 1000);
+  return text;
+}
+
 // What a peer says of a state of 100 GiB: a hash of each piece.
 TEST_P(NetworkContract, AMessageOfManyMegabytesArrivesWhole) {
   const auto link = make_link(*world_);
-  const std::string meta(8'000'000, 'h');
-  link->client.connection->send(make_frame(7, meta));
+  const std::string meta = numbered(8'000'000);
+  Frame message = make_frame(7, meta, {random_bytes(70'000, 3)});
+  message.request = 5;
+  message.flags = kFrameFlagReply;
+  link->client.connection->send(message);
   link->client.connection->send(make_frame(8, "next"));
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 2; }));
-  EXPECT_EQ(link->server.frames[0].meta, meta);
+  const Frame& got = link->server.frames[0];
+  EXPECT_EQ(got.meta, meta);
+  EXPECT_EQ(got.request, 5U);
+  EXPECT_EQ(got.flags, kFrameFlagReply);
+  EXPECT_TRUE(std::ranges::equal(got.received_payload(), message.payload[0].view()));
+  EXPECT_GT(link->client.connection->counters().frames_sent, 8'000'000U / kFrameMetaBytesTaken)
+      << "in pieces";
   EXPECT_EQ(link->server.frames[1].meta, "next");
+}
+
+// That a process lives is said while a long message of it is on its way; all else keeps its order.
+TEST_P(NetworkContract, WhatIsSentAheadGoesBetweenThePiecesOfALongMessage) {
+  const auto link = make_link(*world_);
+  const std::string meta = numbered(50'000'000);
+  link->client.connection->send(make_frame(1, "first"));
+  link->client.connection->send(make_frame(7, meta));
+  link->client.connection->send(make_frame(8, "next"));
+  Frame ahead = make_frame(9, "ahead");
+  ahead.flags = kFrameFlagAhead;
+  link->client.connection->send(std::move(ahead));
+  ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 4; }));
+  std::vector<std::uint16_t> kinds;
+  for (const Frame& frame : link->server.frames) kinds.push_back(frame.kind);
+  EXPECT_EQ(kinds, (std::vector<std::uint16_t>{1, 9, 7, 8}));
+  EXPECT_EQ(link->server.frames[2].meta, meta);
+  EXPECT_TRUE(run_until([&] { return link->client.connection->unsent_bytes() == 0; }));
+}
+
+TEST_P(NetworkContract, ALongMessageIsSentWholeBeforeItsConnectionIsClosed) {
+  const auto link = make_link(*world_);
+  link->client.connection->send(make_frame(7, numbered(3'000'000)));
+  link->client.connection->close();
+  ASSERT_TRUE(run_until([&] { return link->server.closed.size() == 1; }));
+  ASSERT_EQ(link->server.frames.size(), 1U);
+  EXPECT_EQ(link->server.frames[0].meta.size(), 3'000'000U);
+}
+
+// Beyond what is taken of its kind, or a piece that is none.
+TEST_P(NetworkContract, PiecesThatAreNotTakenEndTheirConnection) {
+  std::vector<std::unique_ptr<Link>> links;  // each outlives what the next one runs
+  const auto refuses = [&](std::vector<Frame> frames) {
+    Link* const link = links.emplace_back(make_link(*world_, false)).get();
+    link->client.start();
+    link->server.connection->start(
+        {.on_frame = [&](Frame) { ADD_FAILURE() << "it was delivered"; },
+         .on_closed = [link](Error error) { link->server.closed.push_back(std::move(error)); },
+         .stranger = ConnectionBounds{.room = [](std::uint16_t) {
+           return FrameRoom{.meta_bytes_max = kMiB, .payload_bytes_max = 0};
+         }}});
+    for (Frame& frame : frames) link->client.connection->send(std::move(frame));
+    EXPECT_TRUE(run_until([&] { return !link->server.closed.empty(); }));
+    return !link->server.closed.empty() && link->server.closed[0].code == ErrorCode::kCorrupt;
+  };
+  Frame tiny = make_frame(7, "tiny");
+  tiny.flags = kFrameFlagMore;
+  Frame one = make_frame(7, std::string(100'000, 'a')), other = make_frame(8, one.meta);
+  one.flags = other.flags = kFrameFlagMore;
+  EXPECT_TRUE(refuses({make_frame(7, std::string(kMiB + 1, 'm'))}));
+  EXPECT_TRUE(refuses({tiny}));
+  EXPECT_TRUE(refuses({one, other}));
 }
 
 TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {

@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "pipeline/coordinator/members/gathering.h"
 #include "pipeline/protocol/data_messages.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "tests/coordinator/states_bench.h"
 #include "tests/harness/mark_expected.h"
 
@@ -160,11 +162,22 @@ TEST_F(Arriving, WhoHasAnotherKeyIsNoOldPeerOverANewConnection) {
 }
 
 TEST_F(Arriving, WhoSpeaksAnotherProtocolOrSaysTooMuchIsRefusedWithTheReason) {
-  wire::Hello newer = hello_of("a");
-  newer.set_protocol(kProtocolVersion + 1);
-  EXPECT_NE(say(newer)->refusal().find("use the same version of swarmline"), std::string::npos);
-  EXPECT_TRUE(refusals.newest().starts_with("a newcomer \"a\" (")) << refusals.newest();
-  EXPECT_NE(refusals.newest().find("use the same version of swarmline"), std::string::npos);
+  const auto refusal_of = [&](std::uint32_t protocol) {
+    wire::Hello other = hello_of("a\n");  // what it says besides is not looked at
+    other.set_protocol(protocol);
+    return say(other)->refusal();
+  };
+  const std::string install = "install the coordinator's version there";
+  EXPECT_EQ(refusal_of(kProtocolVersion - 1),
+            fmt::format("it speaks protocol {}, this run speaks {}: its swarmline is older than "
+                        "the coordinator's; {}",
+                        kProtocolVersion - 1, kProtocolVersion, install));
+  EXPECT_EQ(refusal_of(kProtocolVersion + 1),
+            fmt::format("it speaks protocol {}, this run speaks {}: its swarmline is newer than "
+                        "the coordinator's; {}, or start the coordinator again with the newer one",
+                        kProtocolVersion + 1, kProtocolVersion, install));
+  EXPECT_TRUE(refusals.newest().starts_with("a newcomer \"a")) << refusals.newest();
+  EXPECT_NE(refusals.newest().find(install), std::string::npos);
   wire::Hello long_name = hello_of(std::string(Limits::name_bytes_max + 1, 'x'));
   EXPECT_NE(say(long_name)->refusal().find("at most 128 are taken"), std::string::npos);
   const auto seated = say(hello_of("a"));
@@ -405,11 +418,12 @@ TEST_F(Arriving, AnEndIsToldToAllThatWait) {
   const auto fresh = std::make_shared<Caller>();
   hear(fresh, hello_of("c"));
   gone->session()->closed = true;
-  arrivals.refuse_all("the run is over");
+  arrivals.tell_the_end_to_all(make_frame(MessageKind::kShutdown, wire::Shutdown()));
   settle();
-  EXPECT_EQ(waiting->refusal(), "the run is over");
-  EXPECT_EQ(fresh->refusal(), "the run is over");
-  EXPECT_FALSE(gone->answer.has_value());
+  for (const auto& caller : {waiting, fresh})
+    EXPECT_EQ(caller->connection.kinds(), std::vector{MessageKind::kShutdown});
+  EXPECT_EQ(waiting->code(), ErrorCode::kPeerGone) << "it is not refused";
+  EXPECT_TRUE(gone->connection.kinds().empty());
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ TEST_F(Committing, ARunThatStopsAtAGradientThatIsNotFiniteCommitsNothing) {
   EXPECT_FALSE(committer.commit(Era{1}).has_value());
   const auto sentence = bench.rulings.take_failure();
   ASSERT_TRUE(sentence.has_value());
-  EXPECT_NE(sentence->find("the gradient of step 0 is not finite"), std::string::npos);
+  EXPECT_NE(sentence->find("the gradient of step 1 is not finite"), std::string::npos);
   bench.flush();
   EXPECT_FALSE(bench.journal.read()->last_commit.has_value());
   EXPECT_EQ(bench.count(a, MessageKind::kCommit), 0U);

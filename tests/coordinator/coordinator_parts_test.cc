@@ -135,8 +135,10 @@ TEST_F(Candidates, AFastOneIsKnownToMore) {
 std::string opened(RunSequence& sequence) {
   std::string text;
   for (const auto& opening : sequence.take_openings())
-    text += (text.empty() ? "" : ", ") + to_string(opening.phase) + " on " +
-            std::to_string(opening.version.value);
+    text += (text.empty() ? "" : ", ") +
+            (opening.phase.kind == PhaseKind::kTrain ? std::string("step ")
+                                                     : std::string("eval of version ")) +
+            std::to_string(opening.phase.step) + " on " + std::to_string(opening.version.value);
   return text;
 }
 

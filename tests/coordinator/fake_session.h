@@ -20,9 +20,11 @@ class FakeConnection final : public Connection {
   Counters counters() const override { return {.bytes_sent = 10, .bytes_received = 5}; }
   std::string remote() const override { return from; }
   std::optional<KeyHash> peer_key() const override { return key; }
+  std::string admitted_as() const override { return as; }
 
   std::string from = "nowhere";
   std::optional<KeyHash> key;  // of an authenticated link
+  std::string as;              // what it was admitted as
 };
 
 class FakeChannel final : public RpcChannel {
@@ -34,6 +36,7 @@ class FakeChannel final : public RpcChannel {
   Connection& connection() override { return connection_; }
 
   void prove(const KeyHash& key) { connection_.key = key; }
+  void admit_as(const std::string& scope) { connection_.as = scope; }
   void comes_from(const std::string& remote) { connection_.from = remote; }
 
   std::vector<Frame> said;

@@ -133,6 +133,43 @@ TEST_F(Heirs, AShadowThatHasFetchedItAllAndHasNotSaidSoIsWaitedFor) {
   EXPECT_TRUE(bench.takeovers.is_emptied(StageId{1}));
 }
 
+// Its host is the last of its own stage: it goes once another has come back there with a copy.
+TEST_F(Heirs, AShadowThatIsBoundToItsOwnStageIsWaitedForAsLongAsItMayBeFreed) {
+  const MarkExpected has_it("kept_heirs.a_shadow_has_it");
+  const Seat host = bench.seated(0), mate = bench.seated(0);
+  bench.audit.say(b, 5, 77);
+  bench.ready_shadow(host, 1, 77);
+  lost(a);
+  heirs.came_back(a.peer);
+  EXPECT_FALSE(heirs.wants_back(StageId{0}));
+  lost(mate);
+  ASSERT_TRUE(heirs.await(lost(b)));
+  heirs.came_back(b.peer);
+  EXPECT_FALSE(is_gone());
+  EXPECT_TRUE(heirs.wants_back(StageId{0}));
+  EXPECT_TRUE(heirs.wants_back(StageId{1})) << "nobody serves it";
+  wire::Hello hello;
+  *hello.mutable_previous() = to_wire(mate);
+  hello.set_address(bench.members.at(mate.peer).address);
+  hello.mutable_kept()->set_stage(0);
+  hello.mutable_kept()->set_version(5);
+  heirs.came_back(bench.members.join(hello, StageId{0})->peer);
+  EXPECT_FALSE(is_gone());
+  EXPECT_TRUE(bench.takeovers.is_emptied(StageId{1}));
+  EXPECT_FALSE(heirs.any());
+}
+
+TEST_F(Heirs, AShadowThatNobodyWillFreeIsNotWaitedFor) {
+  const Seat host = bench.seated(0), mate = bench.seated(0);
+  bench.audit.say(b, 5, 77);
+  bench.ready_shadow(host, 1, 77);
+  lost(a);
+  heirs.came_back(a.peer);
+  lost(mate);
+  heirs.came_back(mate.peer);
+  EXPECT_FALSE(heirs.await(lost(b)));
+}
+
 TEST_F(Heirs, AJoinerWhoseFetchIsBrokenIsNone) {
   const Seat joiner = bench.seated(1);
   bench.members.become(joiner.peer, MemberState::kBuilding);

@@ -8,6 +8,7 @@
 
 #include "engine/net/relay_door.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "tests/coordinator/parts_bench.h"
 #include "tests/harness/mark_expected.h"
 
@@ -222,6 +223,7 @@ TEST_F(Reaching, ARelayIsTakenOnceAndForgottenWhenItIsGone) {
   bench.flush();
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->error().code, ErrorCode::kRefused);
+  EXPECT_NE(answer->error().what.find("its swarmline is newer"), std::string::npos);
   wire::RelayState state;
   state.set_links(2);
   state.set_bytes(77);

@@ -204,5 +204,16 @@ TEST_F(Relocating, OneThatBecameFarSlowerThanItsMatesIsLetGoWithTheReason) {
   EXPECT_EQ(losses[0].why, member.let_go);
 }
 
+// ---- At risk ------------------------------------------------------------------------------------
+
+TEST_F(Relocating, OneAtRiskGoesOnAndIsSaidOnce) {
+  const MarkExpected said("relocation.at_risk");
+  relocation.on_risk(b);
+  relocation.on_risk(b);
+  EXPECT_TRUE(bench.members.at(b.peer).at_risk);
+  EXPECT_FALSE(bench.members.at(b.peer).draining);
+  EXPECT_FALSE(relocation.is_due());
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -47,15 +47,17 @@ struct StatesBench : PartsBench {
                             .outbox = outbox,
                             .events = events,
                             .rulings = rulings}};
+  Duration patience = std::chrono::seconds(30);
   Takeovers takeovers{{.alarms = alarms,
                        .sequence = sequence,
                        .members = members,
                        .shadows = shadows,
                        .standbys = standbys,
                        .round = round,
+                       .probe = probe,
                        .events = events,
-                       .rulings = rulings}};
-  Duration patience = std::chrono::seconds(30);
+                       .rulings = rulings},
+                      [this] { return patience; }};
   KeptHeirs kept_heirs{{.alarms = alarms,
                         .sequence = sequence,
                         .members = members,
@@ -88,6 +90,7 @@ struct StatesBench : PartsBench {
                          .shadows = shadows,
                          .standbys = standbys,
                          .takeovers = takeovers,
+                         .kept_heirs = kept_heirs,
                          .events = events,
                          .rulings = rulings}};
 };

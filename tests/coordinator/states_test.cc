@@ -152,6 +152,12 @@ class TakingOver : public States {
     standbys.on_seat_lost(loss);
     return loss;
   }
+  // After a look at deadlines, and what follows.
+  bool still_awaits_host() {
+    takeovers.check_deadlines();
+    takeovers.send_candidates();
+    return takeovers.awaits({host.peer, StageId{1}, Incarnation{2}});
+  }
   const Seat host = bench.seated(0);
 };
 
@@ -182,6 +188,54 @@ TEST_F(TakingOver, WhoComesWithAnotherStateIsLost) {
   takeovers.seated(back);
   EXPECT_EQ(takeovers.on_ready(back, 3, 99), Takeovers::Arrival::kWrongState);
   EXPECT_EQ(bench.rulings.take_losses().size(), 1U);
+}
+
+// Nobody else has the state: it may not have heard that it was sent.
+TEST_F(TakingOver, WhoWasSentIsWaitedForAsLongAsThatIsWorthIt) {
+  const MarkExpected waits("takeovers.waits"), given_up("takeovers.given_up");
+  bench.patience = 3 * knobs().return_time;
+  // Its address does not answer, nor refuse.
+  const auto bound =
+      bench.network.node(1).listen({"sim", 0}, [](const std::shared_ptr<Connection>&) {});
+  bench.members.at(host.peer).address = to_string(*bound);
+  bench.clock.freeze(1);
+  takeovers.await_candidate(lose_b());
+  takeovers.send_candidates();
+  standbys.on_seat_lost(bench.lost(host));
+  bench.clock.run_for(knobs().return_time + 1s);
+  EXPECT_TRUE(still_awaits_host());
+  EXPECT_FALSE(takeovers.awaits({a.peer, StageId{1}, Incarnation{2}}));
+  bench.clock.run_for(knobs().return_time);
+  EXPECT_TRUE(still_awaits_host());
+  EXPECT_EQ(takeovers.given_up(), 0U);
+  bench.clock.run_for(knobs().return_time);
+  takeovers.check_deadlines();
+  EXPECT_EQ(takeovers.given_up(), 1U);
+  takeovers.send_candidates();
+  EXPECT_EQ(bench.rulings.take_gone_stages().size(), 1U);
+}
+
+TEST_F(TakingOver, WhoWasSentIsNotWaitedForWhereThatIsWorthNothing) {
+  bench.patience = 1s;
+  takeovers.await_candidate(lose_b());
+  takeovers.send_candidates();
+  standbys.on_seat_lost(bench.lost(host));
+  bench.clock.run_for(knobs().return_time + 1s);
+  EXPECT_FALSE(still_awaits_host());
+  EXPECT_EQ(takeovers.given_up(), 1U);
+}
+
+TEST_F(TakingOver, WhoseProcessIsGoneIsNotWaitedFor) {
+  const MarkExpected gone("takeovers.gone");
+  bench.members.at(host.peer).address = "sim:9";  // where nobody listens
+  takeovers.await_candidate(lose_b());
+  takeovers.send_candidates();
+  standbys.on_seat_lost(bench.lost(host));
+  bench.clock.run_for(knobs().return_time + 1s);
+  EXPECT_TRUE(still_awaits_host());
+  bench.clock.run_for(1s);
+  EXPECT_FALSE(still_awaits_host());
+  EXPECT_EQ(takeovers.given_up(), 0U) << "nobody was waited for in vain";
 }
 
 TEST_F(TakingOver, WithoutACandidateTheStageIsGone) {

@@ -145,7 +145,7 @@ TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
   intake.on_compute_failed(failed(second, 1));
   const auto sentence = bench.rulings.take_failure();
   ASSERT_TRUE(sentence.has_value());
-  EXPECT_NE(sentence->find("step 0 microbatch 1 failed on 2 peers"), std::string::npos);
+  EXPECT_NE(sentence->find("step 1 microbatch 1 failed on 2 peers"), std::string::npos);
   EXPECT_NE(sentence->find("nan"), std::string::npos);
 }
 
@@ -438,7 +438,7 @@ TEST_F(Rounds, ARunWhoseAveragingNeverEndsEndsWithASentence) {
   }
   const auto sentence = bench.rulings.take_failure();
   ASSERT_TRUE(sentence.has_value());
-  EXPECT_NE(sentence->find("averaging step 0 did not end"), std::string::npos);
+  EXPECT_NE(sentence->find("averaging step 1 did not end"), std::string::npos);
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ TEST(StragglerDetector, AStepWhoseReportsPauseForLongIsBackedUp) {
   EXPECT_EQ(run.leased_again(), kMicrobatches);
   run.bench.clock.run_for(5s);
   EXPECT_EQ(run.bench.count(run.idle, MessageKind::kLeases), 1U) << "each microbatch once";
-  run.stats.on_commit({.step = 3}, 0, run.bench.clock.now());
-  EXPECT_EQ(run.stats.second_tries(), kMicrobatches);
+  run.stats.on_commit({.step = 3}, 0, {}, run.bench.clock.now());
+  EXPECT_EQ(run.stats.totals().second_tries, kMicrobatches);
 }
 
 // Three steps of four microbatches earn three tries at a share of a quarter.

@@ -199,7 +199,7 @@ TEST_F(TokenDatasetTest, AnyShareHoldsOutAtLeastOne) {
 TEST_F(TokenDatasetTest, NamedFilesAreOpenedInTheirOrderWhateverThePatternsSay) {
   const std::string first = folder_.write("z.txt", "ab"), second = folder_.write("a.txt", "cd");
   DatasetOptions options = bytes({folder_.at("*.txt")}, 2);
-  options.paths = {first, second};
+  options.paths = {{.path = first}, {.path = second}};
   const TokenDataset dataset = open(options);
   EXPECT_EQ(stream(dataset), (std::vector<std::int32_t>{'a', 'b', 256, 'c', 'd'}));
   ASSERT_EQ(dataset.used_files().size(), 2U);

@@ -424,9 +424,9 @@ TEST_F(LedgerTest, AnEmptyPhaseIsCompleteAtOnce) {
 using LedgerDeathTest = LedgerTest;
 
 TEST_F(LedgerDeathTest, CallsOutOfOrderAbort) {
-  EXPECT_DEATH(ledger_.begin_close(kStep, kLast), "step 7");
+  EXPECT_DEATH(ledger_.begin_close(kStep, kLast), "step 8");
   EXPECT_DEATH(ledger_.commit(kStep), "not ready to commit");
-  EXPECT_DEATH(ledger_.mark_reduced(kStep, kLast), "step 7");
+  EXPECT_DEATH(ledger_.mark_reduced(kStep, kLast), "step 8");
   EXPECT_DEATH(ledger_.open(kStep, Version(7), 1, 1), "open already");
   EXPECT_DEATH(ledger_.record_loss(kStep, 0, 1.0), "");
   EXPECT_DEATH(ledger_.claim(kStep, kLast, 0, kX, kZero), "");

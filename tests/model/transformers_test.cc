@@ -1,5 +1,5 @@
-// GPT-2 and Llama as Hugging Face transformers computes them, from fixtures; attention against its
-// formula.
+// GPT-2, Llama and Qwen3 as Hugging Face transformers computes them, from fixtures; attention
+// against its formula.
 #include <gtest/gtest.h>
 
 #include "engine/model/stage_network.h"
@@ -35,6 +35,16 @@ Reference llama() {
   config.model.d_ff = 40;
   config.model.norm_eps = 1e-6;
   return {"llama", config, 2e-6};
+}
+
+// With norms of queries and keys, heads of their own width, and a window in the first layer.
+Reference qwen3() {
+  RunConfig config = llama().config;
+  config.model.qk_norm = true;
+  config.model.head_dim = 10;
+  config.model.window = 4;
+  config.model.window_pattern = "SL";
+  return {"qwen3", config, 2e-6};
 }
 
 class Transformers : public ::testing::TestWithParam<Reference> {
@@ -104,7 +114,7 @@ TEST_P(Transformers, LossAndGradients) {
   EXPECT_GE(compared, 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Transformers, ::testing::Values(gpt2(), llama()),
+INSTANTIATE_TEST_SUITE_P(Shapes, Transformers, ::testing::Values(gpt2(), llama(), qwen3()),
                          [](const auto& info) { return info.param.file; });
 
 // What a CUDA device does, on the CPU: products in bf16, everything else in fp32.

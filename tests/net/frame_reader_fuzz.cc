@@ -1,6 +1,6 @@
 // Any bytes, cut anywhere: the reader answers with frames or an error, and what it accepts encodes
 // to the same bytes. Every third input is a stranger's: nothing larger than it has room for is
-// taken, nor memory for it, until one of its frames is believed.
+// taken, nor memory for it, until one of its frames is believed. Frames in pieces are joined.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "engine/net/frame_reader.h"
+#include "engine/net/message_pieces.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ using namespace swarmline;
 
 constexpr std::uint16_t kBelieved = 10;
 constexpr std::uint64_t kStrangersRoom = 100;
+constexpr std::uint64_t kMessageRoom = 300;  // of one in pieces
 
 FrameRoom room_of_stranger(std::uint16_t kind) {
   return {.meta_bytes_max = kind == kBelieved ? kStrangersRoom : 20, .payload_bytes_max = 0};
@@ -52,6 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 2 == 0) correct_hashes(wire);
   const std::size_t cut = 1 + data[0] * std::size_t{16};
   FrameReader reader;
+  PieceJoiner joiner(1);
   bool wary = data[0] % 3 == 0;
   if (wary) reader.take_only(room_of_stranger, true);
   std::string read_back;
@@ -70,6 +73,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         read_back += as_text(encode_header(frame->header()));
         read_back += frame->meta;
         read_back += as_text(frame->received_payload());
+        const std::uint64_t meta_bytes = frame->meta.size();
+        const bool more = (frame->flags & kFrameFlagMore) != 0;
+        const auto joined = joiner.take(Frame(*frame), FrameRoom{.meta_bytes_max = kMessageRoom});
+        SWARMLINE_CHECK(joiner.held_bytes() <= kMessageRoom || !joined);
+        SWARMLINE_CHECK(!joined || joined->has_value() != more);
+        SWARMLINE_CHECK(!joined || !*joined || (*joined)->meta.size() >= meta_bytes);
+        if (!joined) joiner = PieceJoiner(1);
         if (!wary) continue;
         const FrameRoom room = room_of_stranger(frame->kind);
         SWARMLINE_CHECK(frame->meta.size() <= room.meta_bytes_max &&

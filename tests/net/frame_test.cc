@@ -110,6 +110,18 @@ TEST(Frame, LengthsOverTheLimitsAreRefusedEvenWithAGoodHash) {
   }
 }
 
+// Whoever typed the port of another service is told so.
+TEST(Frame, WhatAnotherServiceSendsIsShown) {
+  const std::string page = "HTTP/1.1 400 Bad Request\r\nServer: something\r\n\r\n";
+  ASSERT_GE(page.size(), kFrameHeaderBytes);
+  const auto decoded =
+      decode_header(BytesView(reinterpret_cast<const std::byte*>(page.data()), kFrameHeaderBytes));
+  ASSERT_FALSE(decoded.has_value());
+  EXPECT_EQ(decoded.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(decoded.error().what,
+            "this is no frame of Swarmline's, it begins with \"HTTP/1.1\"; another service?");
+}
+
 TEST(Frame, AFrameOverTheLimitsIsAProgrammersError) {
   Frame frame;
   frame.meta.resize(Limits::frame_meta_bytes_max + 1);

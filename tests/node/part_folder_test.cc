@@ -56,7 +56,8 @@ class PartFolderTest : public testing::Test {
   const TempFolder temp_;
   AsioRuntime runtime_;
   CpuDevice device_{runtime_, {.queue_jobs_max = FolderSink::kJobsMax}};
-  FolderSink sink_{temp_.at("checkpoints"), one_layer(), 3, device_, "a token"};
+  FolderSink sink_{temp_.at("checkpoints"), one_layer(), [] { return Retention{.newest = 3}; },
+                   device_, "a token"};
   SharedPartFolder folder_{runtime_};
 
   static Manifest one_layer() {

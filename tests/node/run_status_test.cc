@@ -21,6 +21,10 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_FALSE(status->held_out_loss);
   EXPECT_EQ(status->refused,
             "peer 4 \"gpu-box\" of stage 1 (10.0.0.7:40001): this machine has no CUDA");
+  EXPECT_TRUE(status->unprotected.starts_with("peer-b of stage 1: ")) << status->unprotected;
+  EXPECT_EQ(status->since_step, 40U);
+  EXPECT_EQ(status->stages[1].peers[0].seconds_per_microbatch, 0.025);
+  EXPECT_EQ(status->page, "http://127.0.0.1:40123/");
   EXPECT_FALSE(status->over());
   ASSERT_EQ(status->stages.size(), 2U);
   EXPECT_EQ(status->peers(), 3U);
@@ -58,6 +62,36 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_EQ(status->losses.size(), 4U);
 }
 
+TEST(RunStatus, SaysWhatTheRunCosts) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status && status->cost);
+  EXPECT_EQ(status->cost->steps_again, 43U);
+  const std::string text = describe(*status);
+  for (const char* line :
+       {"  cost 12.50 of 20.00 USD   1.92 an hour   21,341.00 a billion tokens   0.0136 of 12 "
+        "hours\n",
+        "    0.121 USD a step, counted since step 40\n",
+        "    paid for peers 11.00 USD, coordinator 0.5 USD, egress 1.00 USD for 12.3 GB\n",
+        "    waste idle peers 20.0 %, waiting to train 4.0 %, steps computed again 8.0 %, fetched "
+        "states 2.0 %\n",
+        "    1 peer says no price: it is not in the cost\n"})
+    EXPECT_TRUE(text.contains(line)) << line << text;
+  status->cost.reset();
+  EXPECT_FALSE(describe(*status).contains("cost")) << "nobody says a price";
+}
+
+TEST(RunStatus, SaysThatItsBudgetIsSpent) {
+  RunStatus status{.elapsed_seconds = 7200};
+  EXPECT_FALSE(status.budget_is_spent());
+  status.cost = CostStatus{.total = 19.9, .budget = 20, .budget_hours = 2.5};
+  EXPECT_FALSE(status.budget_is_spent());
+  status.cost->total = 20;
+  EXPECT_TRUE(status.budget_is_spent());
+  status.cost->total = 1;
+  status.cost->budget_hours = 2;
+  EXPECT_TRUE(status.budget_is_spent());
+}
+
 TEST(RunStatus, IsWrittenAsItIsRead) {
   auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status) << status.error().what;
@@ -79,6 +113,64 @@ TEST(RunStatus, MissingMembersAreAbsentNotZero) {
   EXPECT_FALSE(status->loss);
   EXPECT_FALSE(status->bigram_entropy);
   EXPECT_EQ(plain_line(*status), "step 0/0  loss -  - tokens/s  ETA -  0 in flight");
+}
+
+TEST(Summary, APeerIsCalledByItsName) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status);
+  const std::string text = describe(*status);
+  EXPECT_NE(text.find("    peer-2 (peer 2)  "), std::string::npos) << text;
+  EXPECT_NE(text.find("  stage 0  layers 0-3\n"), std::string::npos) << text;
+}
+
+TEST(Summary, SaysWhatIsUnprotectedAndWhatWentWrongLately) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status);
+  status->wall_seconds = 1000;
+  status->events = {{.wall_seconds = 940, .kind = "start", .detail = "4 peers", .level = "info"},
+                    {.wall_seconds = 970,
+                     .kind = "peer_lost",
+                     .detail = "gpu-box (peer 3, stage 1): closed",
+                     .level = "warn"}};
+  const std::string text = describe(*status);
+  EXPECT_NE(text.find("  unprotected: peer-b of stage 1: "), std::string::npos) << text;
+  EXPECT_NE(text.find("  30s ago  peer lost: gpu-box (peer 3, stage 1): closed\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("4 peers"), std::string::npos) << "that is no trouble: " << text;
+}
+
+// Tokens, seconds and their quotient are of the same steps.
+TEST(Summary, CountsTokensAndSecondsOfOneSpan) {
+  RunStatus status{.run = "t", .state = "done", .step = 400, .steps = 400};
+  status.tokens = 204'800;
+  status.elapsed_seconds = 20;
+  status.mean_tokens_per_second = 10'240;
+  const RunFolder folder("runs/t");
+  EXPECT_TRUE(
+      summary(status, folder, true)
+          .starts_with("Run t: 400 of 400 steps, 204,800 tokens in 20s (10,240 tokens/s)\n"))
+      << summary(status, folder, true);
+  status.since_step = 50;
+  status.mean_tokens_per_second = 179'200 / 20.0;
+  EXPECT_TRUE(summary(status, folder, true)
+                  .starts_with("Run t: 400 of 400 steps, 179,200 tokens in 20s (8,960 tokens/s) "
+                               "since step 50\n"))
+      << summary(status, folder, true);
+}
+
+TEST(Summary, ADrainedRunSaysHowToGoOnAndQuotesItsPath) {
+  RunStatus status{.run = "t", .state = "done", .step = 19, .steps = 60};
+  const std::string text = summary(status, RunFolder("my runs/t"), false);
+  EXPECT_NE(text.find("Next:\n  swarmline launch 'my runs/t/config.toml'\n"), std::string::npos)
+      << text;
+  status.step = 60;
+  const std::string whole = summary(status, RunFolder("my runs/t"), true);
+  EXPECT_NE(whole.find("swarmline launch 'my runs/t/config.toml' --reference\n"), std::string::npos)
+      << whole;
+  EXPECT_NE(whole.find("swarmline checkpoint diff 'my runs/t' 'my runs/t-reference'\n"),
+            std::string::npos)
+      << whole;
 }
 
 TEST(Summary, SaysWhoFetchesTheData) {

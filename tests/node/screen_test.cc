@@ -136,6 +136,97 @@ TEST(Screen, SaysWhatHappenedAndHowLongAgo) {
       13);
 }
 
+TEST(Screen, WhatIsBadStandsOutByItsLevel) {
+  RunStatus status = busy_status(2, 2);
+  status.wall_seconds = 1000;
+  status.events = {
+      {.wall_seconds = 990, .kind = "start", .detail = "4 peers", .level = "info"},
+      {.wall_seconds = 995, .kind = "fail_slow", .detail = "b is let go", .level = "warn"}};
+  const auto lines = render_screen(status, "", {.columns = 100, .rows = 40});
+  const auto shows = [&](const std::string& text) {
+    return std::ranges::any_of(lines, [&](const std::string& line) { return line.contains(text); });
+  };
+  EXPECT_TRUE(shows("\x1b[33mfail slow\x1b[0m: b is let go"));
+  EXPECT_TRUE(shows("10s ago  start: 4 peers"));
+}
+
+// What it costs stands at the end of an event's sentence.
+TEST(Screen, BreaksALongEventInsteadOfCuttingIt) {
+  RunStatus status = busy_status(2, 2);
+  status.wall_seconds = 1000;
+  status.events = {
+      {.wall_seconds = 990,
+       .kind = "new_era",
+       .detail = std::string("era 1 begins with version 0 (the initial parameters): ") +
+                 "gpu-box (peer 2, stage 1) was lost; steps 1 to 144 are computed again",
+       .level = "warn"}};
+  std::string all;
+  for (const std::string& line :
+       render_screen(status, "", {.columns = 80, .rows = 24, .color = false}))
+    all += line + "\n";
+  EXPECT_TRUE(all.contains("steps 1 to 144")) << all;
+}
+
+// Where there is no line for events, the one that is said is the news.
+TEST(Screen, OnALowTerminalNewsAreSaid) {
+  RunStatus status = busy_status(3, 2);
+  status.sentence.clear();
+  status.unprotected = "peer-a of stage 1: nobody else holds its state";
+  status.wall_seconds = 1000;
+  const auto all = [&] {
+    std::string text;
+    for (const std::string& line :
+         render_screen(status, "note", {.columns = 60, .rows = 10, .color = false}))
+      text += line + "\n";
+    return text;
+  };
+  EXPECT_TRUE(all().contains("unprotected: peer-a of stage 1")) << all();
+  status.events = {{.wall_seconds = 990, .kind = "peer_lost", .detail = "b", .level = "warn"}};
+  EXPECT_TRUE(all().contains("peer lost: b")) << all();
+  status.wall_seconds = 2000;
+  EXPECT_FALSE(all().contains("peer lost: b")) << "it is no news any more";
+}
+
+// A narrow terminal shows the dead, and leaves out the layers for them.
+TEST(Screen, OnANarrowTerminalPeersStay) {
+  RunStatus status = busy_status(2, 2);
+  status.stages[0].peers[0].share = 1;
+  status.stages[0].peers[1].state = "lost";
+  const auto lines =
+      render_screen(status, "", {.columns = 40, .rows = 10, .color = false, .utf8 = false});
+  EXPECT_NE(std::ranges::find(lines, "stage 0   * peer-0 100 %  x peer-1 lost"), lines.end());
+}
+
+// One line, on a low terminal, too; none where nobody says a price.
+TEST(Screen, SaysWhatTheRunCosts) {
+  RunStatus status = busy_status(2, 2);
+  const auto line = [&](std::size_t columns, std::size_t rows) {
+    for (const std::string& shown :
+         render_screen(status, "", {.columns = columns, .rows = rows, .color = false}))
+      if (shown.starts_with("cost ")) return shown;
+    return std::string();
+  };
+  EXPECT_EQ(line(100, 40), "");
+  status.cost = CostStatus{.currency = "EUR",
+                           .total = 1234.5,
+                           .per_hour = 0.25,
+                           .per_billion_tokens = 3.217,
+                           .budget = 2000};
+  EXPECT_EQ(line(80, 10), "cost 1,234.50 of 2,000.00 EUR   0.25 an hour   3.22 a billion tokens");
+  status.cost->budget = 0;
+  status.cost->budget_hours = 10;
+  status.elapsed_seconds = 18000;
+  status.state = "done";
+  EXPECT_EQ(line(80, 40), "cost 1,234.50 EUR   3.22 a billion tokens   5 of 10 hours");
+}
+
+TEST(Screen, SaysWhoseLossWouldTakeTheRunBack) {
+  RunStatus status = busy_status(2, 1);
+  status.unprotected = "peer-0 of stage 0: nobody else holds its state";
+  const auto lines = render_screen(status, "", {.columns = 100, .rows = 24, .color = false});
+  EXPECT_NE(std::ranges::find(lines, "unprotected: " + status.unprotected), lines.end());
+}
+
 TEST(Screen, TellsTheDeadFromTheLivingWithoutColour) {
   RunStatus status = busy_status(1, 3);
   status.stages[0].peers[1].state = "lost";

@@ -33,8 +33,8 @@ class EmulatedDevice final : public DeviceOptimizer {
       : options_(options),
         state_(make_state_layout(options, layout)),
         work_(make_work_list(layout, state_)),
-        m_(Buffer::zeroed(state_.bytes)),
-        v_(Buffer::zeroed(state_.bytes)),
+        m_(Buffer::zeroed(state_.first_bytes)),
+        v_(Buffer::zeroed(state_.second_bytes)),
         sums_(2 * work_.chunks.size()),
         rates_(work_.tensors.size()),
         stride_(stride) {}

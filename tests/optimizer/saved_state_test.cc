@@ -69,7 +69,7 @@ TEST_P(SavedStateTest, TensorsDoNotOverlapAndEndWithinTheState) {
   }
   EXPECT_LE(end, saved_.bytes);
   EXPECT_EQ(parameters, layout_.slots.size());
-  const std::uint64_t moments = 2 * make_state_layout(config_.optimizer, layout_).bytes;
+  const std::uint64_t moments = make_state_layout(config_.optimizer, layout_).bytes();
   EXPECT_EQ(saved_.bytes, layout_.bytes() * (1 + config_.pipeline.delay) + moments);
 }
 

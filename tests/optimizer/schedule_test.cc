@@ -63,6 +63,31 @@ TEST(LearningRate, ARunShorterThanItsWarmUpStillHasARate) {
   EXPECT_EQ(learning_rate_at(options_of(LearningSchedule::kLinear, 0), 0, 1), 2.0);
 }
 
+TEST(LearningRate, TheScheduleMayEndBeforeOrAfterTheRun) {
+  for (const LearningSchedule schedule : {LearningSchedule::kLinear, LearningSchedule::kCosine}) {
+    OptimizerSection options = options_of(schedule, 4);
+    const double half_way = learning_rate_at(options, 52, 100);
+    options.lr_decay_steps = 100;
+    for (const std::uint64_t run : {50ULL, 100ULL, 1000ULL})
+      EXPECT_EQ(learning_rate_at(options, 52, run), half_way);
+    EXPECT_EQ(learning_rate_at(options, 500, 1000), learning_rate_at(options, 100, 1000));
+  }
+}
+
+TEST(LearningRate, WsdWarmsUpStaysAndFallsLinearly) {
+  OptimizerSection options = options_of(LearningSchedule::kWsd, 4);
+  options.decay_ratio = 0.2;
+  options.final_lr = 0.5;
+  EXPECT_EQ(learning_rate_at(options, 0, 100), 0.5);
+  for (const std::uint64_t step : {4ULL, 50ULL, 80ULL})
+    EXPECT_EQ(learning_rate_at(options, step, 100), 2.0);
+  EXPECT_NEAR(learning_rate_at(options, 90, 100), 1.5, 1e-12);
+  EXPECT_NEAR(learning_rate_at(options, 100, 100), 1.0, 1e-12);
+  EXPECT_NEAR(learning_rate_at(options, 150, 100), 1.0, 1e-12);
+  options.decay_ratio = 1;  // no stable part: it falls from the warm-up on
+  EXPECT_NEAR(learning_rate_at(options, 52, 100), 1.5, 1e-12);
+}
+
 TEST(ClipScale, OnlyShrinksAndOnlyWhenOn) {
   OptimizerSection options;
   options.clip = 2.0;

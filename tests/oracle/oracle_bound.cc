@@ -83,7 +83,8 @@ std::vector<double> to_doubles(BytesView bytes, DType dtype) {
 }
 
 bool has_zero_true_gradient(const std::string& tensor, const ModelSection& model) {
-  return model.positions != PositionKind::kRotary && tensor.ends_with(".attention.k.bias");
+  return model.positions != PositionKind::kRotary && !model.qk_norm &&
+         tensor.ends_with(".attention.k.bias");
 }
 
 Bound measured_bound(const ModelSection& model, const Trace& reference,

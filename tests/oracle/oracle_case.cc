@@ -76,11 +76,15 @@ ReferenceRun run_one(const ReferenceOptions& options, const MakeSource& make_sou
   return run;
 }
 
+const char* name_of(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdamW ? "Adamw" : kind == OptimizerKind::kLamb ? "Lamb" : "Muon";
+}
+
 }  // namespace
 
 std::string Factors::reference_name() const {
-  return fmt::format("Delay{}{}{}{}", delay, optimizer == OptimizerKind::kLamb ? "Lamb" : "Adamw",
-                     tied ? "Tied" : "Untied", dropout ? "Dropout" : "");
+  return fmt::format("Delay{}{}{}{}", delay, name_of(optimizer), tied ? "Tied" : "Untied",
+                     dropout ? "Dropout" : "");
 }
 
 std::string Factors::name() const {

@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         Factors{.stages = 2, .peers = 2, .dropout = true},
         Factors{.stages = 4, .peers = 2, .delay = 1},
         Factors{.stages = 2, .peers = 2, .optimizer = OptimizerKind::kLamb},
+        Factors{.stages = 2, .peers = 2, .optimizer = OptimizerKind::kMuon},
         Factors{
             .stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb, .tied = false}),
     [](const auto& info) { return info.param.name(); });

@@ -20,9 +20,10 @@ void read_log(const std::vector<std::string>& lines, Trace& trace) {
     if (kind.string == "new_era") went_back = true;
     if (kind.string == "step") {
       // The newest line of a step counts.
-      if (std::exchange(went_back, false) && (*json)["step"].count() < trace.losses.size())
-        trace.losses.resize((*json)["step"].count());
-      EXPECT_EQ((*json)["step"].count(), trace.losses.size()) << line;
+      const std::uint64_t before = (*json)["step"].count() - 1;
+      if (std::exchange(went_back, false) && before < trace.losses.size())
+        trace.losses.resize(before);
+      EXPECT_EQ(before, trace.losses.size()) << line;
       trace.losses.push_back(loss.number_or(std::numeric_limits<double>::quiet_NaN()));
     } else if (kind.string == "eval" && (*json)["version"].number_or(-1) > eval_version) {
       eval_version = (*json)["version"].number_or(-1);

@@ -42,6 +42,10 @@ std::vector<Variant> variants() {
       {"LlamaUntiedLamb",
        {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb, .tied = false},
        llama},
+      {"Muon", {.stages = 2, .peers = 2, .optimizer = OptimizerKind::kMuon, .dropout = true}},
+      {"MuonDelayedLlamaUntied",
+       {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kMuon, .tied = false},
+       llama},
       {"RotaryKeyBias", two,
        [](RunConfig& c) {
          llama(c);

@@ -191,6 +191,25 @@ TEST(LastCheckpoint, IsNotLostToALinkThatBreaks) {
     }
 }
 
+// [Somebody asks for one; whoever asks while nothing is trained is told so.]
+TEST(CheckpointNow, IsOfTheNextCommitWhateverTheConfigSays) {
+  RunConfig config = run_of({1, 2}, 0);
+  config.checkpoint.every_steps = 0;
+  const MarkExpected asked("settling.checkpoint_asked_for");
+  Swarm swarm(options_of(config));
+  EXPECT_EQ(swarm.cluster().coordinator().request_checkpoint().error().code, ErrorCode::kRefused);
+  ASSERT_TRUE(is_committed(swarm, 3));
+  const std::string step = "step-" + std::to_string(commits_of(swarm.cluster()) + 1);
+  const auto answer = swarm.cluster().coordinator().request_checkpoint();
+  ASSERT_TRUE(answer) << answer.error().what;
+  EXPECT_NE(answer->find(step + ";"), std::string::npos) << *answer;
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "checkpoint", step) == 1; }))
+      << history(swarm);
+  EXPECT_EQ(events(swarm, "checkpoint"), 1U) << history(swarm);
+  expect_end(swarm, config);
+  EXPECT_EQ(events(swarm, "checkpoint"), 2U) << "and the last one";
+}
+
 // ---- Written by peers ---------------------------------------------------------------------------
 
 // Everybody sees the folder, nobody, or only some of each stage: what is written is whole, and gone

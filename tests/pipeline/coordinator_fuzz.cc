@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/pipeline/hostile_frames.h"
 #include "tests/pipeline/swarm_config.h"

@@ -8,7 +8,7 @@
 namespace swarmline {
 
 // The `nth` frame of a kind: the last that gets through, or the first that does not.
-struct Moment {
+struct CrashPoint {
   MessageKind kind;
   std::uint64_t nth;
   bool last_through;
@@ -16,7 +16,7 @@ struct Moment {
 
 class Crash {
  public:
-  Crash(Swarm& swarm, Moment moment) : swarm_(swarm) {
+  Crash(Swarm& swarm, CrashPoint moment) : swarm_(swarm) {
     swarm.lose([moment, state = state_, seen = std::uint64_t{0}](SimNodeId from, SimNodeId to,
                                                                  const Frame& frame) mutable {
       if (state->over || (from != kCoordinatorNode && to != kCoordinatorNode)) return false;

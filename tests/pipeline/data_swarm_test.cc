@@ -234,7 +234,7 @@ TEST(DataSwarm, WhoLacksTheDataFetchesItAndTheRunEndsAsIfItHadIt) {
   const MarkExpected held("leases.held_for_data");
   EXPECT_TRUE(swarm.until([&] {
     const std::string status = swarm.cluster().coordinator().status_json();
-    return status.find("fetches its data from peer ") != std::string::npos;
+    return status.find("fetches its data from sim-") != std::string::npos;
   })) << history(swarm);
   swarm.finish();
   EXPECT_EQ(swarm.cluster().seat_of(2).stage, StageId{0});

@@ -94,6 +94,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kStatusRequest:
     case MessageKind::kStopRequest:
     case MessageKind::kChallengeRequest:
+    case MessageKind::kCheckpointRequest:
       return kToCoordinator;
     case MessageKind::kStallReport:
     case MessageKind::kOutOfReach:
@@ -144,6 +145,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kStatusReply:
     case MessageKind::kStopReply:
     case MessageKind::kChallengeReply:
+    case MessageKind::kCheckpointReply:
       return kToTools;
   }
   return 0;

@@ -138,6 +138,8 @@ TEST(LinkScope, EachMayAskForWhatItsInviteIsFor) {
   EXPECT_TRUE(link_may_ask("peer", kHello));
   EXPECT_TRUE(link_may_ask("peer", kStatusRequest));
   EXPECT_FALSE(link_may_ask("peer", kStopRequest));
+  EXPECT_FALSE(link_may_ask("peer", kCheckpointRequest));
+  EXPECT_TRUE(link_may_ask("admin", kCheckpointRequest));
   EXPECT_TRUE(link_may_ask("observer", kStatusRequest));
   for (const MessageKind kind : {kHello, kStopRequest, kClaim, kCheckpointPiece}) {
     EXPECT_FALSE(link_may_ask("observer", kind));

@@ -6,6 +6,7 @@
 
 #include "engine/net/rpc.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"

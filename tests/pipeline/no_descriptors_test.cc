@@ -58,7 +58,7 @@ TEST_P(NoDescriptors, AMemberThatNobodyReachesIsLetGoAndNoneOfTheOthers) {
       if (full || from != kCoordinatorNode || kind_of(frame) != MessageKind::kLeases) return;
       full = swarm.node(0, i);
       last = swarm.node(0, 3);
-      who = to_string(swarm.cluster().seat_of(*full - 1));
+      who = called(swarm, *full);
       swarm.cluster().network().fill(*full, true);
     });
     // The one that came last is heard first.
@@ -100,8 +100,7 @@ TEST_P(NoDescriptorsForANewcomer, ItIsNotLetGoInThePlaceOfAMemberThatTakesNoConn
   ASSERT_FALSE(linked.contains(full));
   swarm.cluster().network().fill(full, true);
   ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") > 0; }, 300s)) << history(swarm);
-  EXPECT_EQ(events(swarm, "peer_lost", to_string(swarm.cluster().seat_of(full - 1))), 1U)
-      << history(swarm);
+  EXPECT_EQ(events(swarm, "peer_lost", called(swarm, full)), 1U) << history(swarm);
   swarm.cluster().network().fill(full, false);
   const RunOutcome outcome = swarm.end();
   ASSERT_EQ(outcome.exit_code, 0) << outcome.sentence << "\n" << history(swarm);

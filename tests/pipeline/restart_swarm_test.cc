@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/net/rpc.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/harness/sanitized.h"

@@ -9,6 +9,7 @@
 
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/faults/random_faults.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -72,6 +73,56 @@ TEST_P(ShadowSwarm, AStageThatLosesAllIsTakenOver) {
     EXPECT_TRUE(swarm.until([&] { return swarm.serving(stage).size() == 1; }, 20ms));
     expect_exact(swarm, config);
   }
+}
+
+// Steps of seconds, so that going back costs more than a while.
+SimClusterOptions slow_swarm_of(const RunConfig& config) {
+  SimClusterOptions options = swarm_of(config, make_fake_model);
+  options.peers.assign(3, {.forward = 1s, .backward = 1s, .jitter = 0});
+  return options;
+}
+
+RunConfig slow_run(std::uint32_t delay) {
+  RunConfig config = run_of({2, 1}, delay, 1);
+  config.net.heartbeat_seconds = 0.1;
+  config.net.peer_silence_seconds = 0.5;
+  config.wiring.hop_timeout_seconds = 600;
+  return config;
+}
+
+// A shadow's host is told to take the stage over, and hears nothing of it: for a while nobody hears
+// what the coordinator says. Nobody else has the state: it is waited for as long as that is worth
+// it, is told again when it comes, and takes the stage over.
+TEST_P(ShadowSwarm, WhoIsSentHearsNothingOfItForAWhile) {
+  const RunConfig config = slow_run(GetParam());
+  const MarkExpected waits("takeovers.waits"), again("arrivals.sent_again");
+  Swarm swarm(slow_swarm_of(config));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready", "of stage 1") == 1; }, 300s))
+      << history(swarm);
+  swarm.cluster().network().silence(kCoordinatorNode, true, false);
+  swarm.kill_stage(1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "take_over") == 1; }, 20s)) << history(swarm);
+  swarm.cluster().runtime().run_for(8s);
+  EXPECT_EQ(events(swarm, "waiting", "was sent to stage 1"), 1U) << history(swarm);
+  swarm.cluster().network().unsilence(kCoordinatorNode);
+  ASSERT_TRUE(until_taken_over(swarm, 60s)) << history(swarm);
+  const RunOutcome outcome = swarm.end(3600s);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.sentence;
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
+  expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+// ... and it dies on its way: nobody waits for it.
+TEST_P(ShadowSwarm, WhoIsSentDiesOnItsWay) {
+  Swarm swarm(slow_swarm_of(slow_run(GetParam())));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "shadow_ready", "of stage 1") == 1; }, 300s))
+      << history(swarm);
+  const Seat host = swarm.cluster().coordinator().shadow_hosts(StageId{1}).at(0);
+  swarm.kill_stage(1);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "take_over") == 1; }, 20s)) << history(swarm);
+  for (std::size_t i = 0; i < swarm.cluster().peers(); ++i)
+    if (swarm.cluster().seat_of(i).peer == host.peer) swarm.kill(SimCluster::node_of_peer(i));
+  EXPECT_TRUE(swarm.until([&] { return events(swarm, "new_era") == 1; }, 7s)) << history(swarm);
 }
 
 // Its state comes a piece at a time, with a rest as long as the piece took.
@@ -316,7 +367,8 @@ TEST_P(ShadowSwarm, ATieIsSettledByTheShadow) {
   ASSERT_TRUE(swarm.until([&] { return tipped.has_value(); }));
   const BytesView state = swarm.cluster().peer(victim - 1).committed_parameters();
   const_cast<std::byte&>(state[0]) ^= std::byte{1};  // as a bit that tips in memory
-  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost", to_string(seat)) == 1; }, 5s))
+  const std::string peer = "(peer " + std::to_string(seat.peer.value) + ", ";
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost", peer) == 1; }, 5s))
       << history(swarm);
   EXPECT_EQ(events(swarm, "peer_lost"), 1U);
   const RunOutcome outcome = swarm.end(300s);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "engine/config/load.h"
+#include "pipeline/coordinator/members/membership.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
 
@@ -270,6 +271,11 @@ std::size_t events(Swarm& swarm, const std::string& kind, const std::string& det
   for (const EventRecord& event : *swarm.cluster().journal().events(kEventsMax))
     count += event.kind == kind && event.detail.find(detail) != std::string::npos;
   return count;
+}
+
+std::string called(Swarm& swarm, SimNodeId node) {
+  const std::size_t place = node - 1;
+  return called(swarm.cluster().seat_of(place), "sim-" + std::to_string(place));
 }
 
 std::string history(Swarm& swarm) {

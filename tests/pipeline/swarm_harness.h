@@ -114,6 +114,7 @@ const Tensors& one_each(RunConfig config);
 std::uint64_t commits_of(SimCluster& cluster);
 // Of that kind, with `detail` in their text, in the journal.
 std::size_t events(Swarm& swarm, const std::string& kind, const std::string& detail = "");
-std::string history(Swarm& swarm);  // all events, a line each
+std::string history(Swarm& swarm);                 // all events, a line each
+std::string called(Swarm& swarm, SimNodeId node);  // the peer there, as events call it
 
 }  // namespace swarmline

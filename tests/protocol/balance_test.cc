@@ -68,8 +68,7 @@ TEST_P(Balance, AMoveIsCalledOffWhenTheStageHasNobodyElse) {
     swarm.kill(swarm.node(0, 0));
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "move") == 1; }, 20s));
     for (const SimNodeId mate : mates) {
-      const Seat seat = swarm.cluster().peer(mate - 1).seat();
-      if (events(swarm, "move", to_string(seat)) == 0) swarm.kill(mate);
+      if (events(swarm, "move", called(swarm, mate)) == 0) swarm.kill(mate);
     }
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "move_called_off") == 1; }, 20s));
     EXPECT_EQ(swarm.serving(2).size(), 1U);
@@ -92,7 +91,7 @@ TEST_P(Balance, APeerThatBecomesSlowIsLetGo) {
     const Duration began = swarm.cluster().elapsed();
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "fail_slow") == 1; }, 1200s));
     EXPECT_GE(swarm.cluster().elapsed() - began, 120s);
-    EXPECT_EQ(events(swarm, "fail_slow", to_string(swarm.cluster().peer(slow - 1).seat())), 1U);
+    EXPECT_EQ(events(swarm, "fail_slow", called(swarm, slow)), 1U);
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 600s));
     EXPECT_FALSE(swarm.cluster().coordinator().serves(swarm.cluster().peer(slow - 1).seat()));
   });
@@ -110,12 +109,12 @@ TEST_P(Balance, APeerTooSlowForAnyOfItsWorkToCountIsLetGo) {
     twice(config, on(std::vector<SimPeer>(first + 3, machine)), [&](Swarm& swarm) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }, 600s));
       const SimNodeId slow = swarm.node(1, 1);
-      const Seat seat = swarm.cluster().peer(slow - 1).seat();
+      const std::string who = called(swarm, slow);
       swarm.cluster().device(slow - 1).slow_down(50);  // a forward takes longer than a hop may
       ASSERT_TRUE(swarm.until([&] { return events(swarm, "fail_slow") == 1; }, 3600s));
-      EXPECT_EQ(events(swarm, "fail_slow", to_string(seat)), 1U);
+      EXPECT_EQ(events(swarm, "fail_slow", who), 1U);
       ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_left") == 1; }, 600s));
-      EXPECT_EQ(events(swarm, "peer_moves", to_string(seat)), 0U);
+      EXPECT_EQ(events(swarm, "peer_moves", who), 0U);
       EXPECT_EQ(events(swarm, "peer_lost"), 0U);
     });
   }

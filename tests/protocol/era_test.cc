@@ -39,6 +39,13 @@ class Era : public Protocol {
     if (!testing::Test::HasFailure())
       expect_equal(swarm.cluster().parameters(), reference_of(config));
   }
+  // Nothing was done to it: it hears the same as the run's other peers.
+  static void expect_it_ended_with_its_run(Swarm& swarm, SimNodeId node) {
+    const auto& outcome = swarm.cluster().outcome_of(node - 1);
+    ASSERT_TRUE(swarm.until([&] { return outcome.has_value(); }, 5s));
+    EXPECT_EQ(outcome->exit_code, 0);
+    EXPECT_EQ(outcome->sentence, swarm.cluster().outcome()->sentence);
+  }
   static std::size_t eras_from(Swarm& swarm, std::uint64_t version) {
     return events(swarm, "new_era", "begins with version " + std::to_string(version) + " ");
   }
@@ -137,7 +144,40 @@ TEST_P(Era, WhoComesAsTheRunEndsIsThereIfItGoesBack) {
       swarm.release(saver, kCoordinatorNode);
     expect_end(swarm, config);
     EXPECT_EQ(events(swarm, "new_era"), goes_back ? 1U : 0U);
+    expect_it_ended_with_its_run(swarm, newcomer);
   }
+}
+
+// ... or say hello while its peers are being told: nothing was done to them either.
+TEST_P(Era, WhoComesWhenTheRunHasEndedEndsAsItsPeersDo) {
+  RunConfig config = run_of({1, 1});
+  config.run.steps = 3;
+  Swarm swarm(options_for(config));
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "end") == 1; }));
+  const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  expect_end(swarm, config);
+  expect_it_ended_with_its_run(swarm, newcomer);
+}
+
+// Its coordinator is killed as it says so: the next one has nothing to go back to, and says the
+// same to whoever asks.
+TEST_P(Era, AnEndIsWrittenOnceAndToldAgain) {
+  RunConfig config = run_of({1, 1});
+  config.run.steps = 3;
+  Swarm swarm(options_for(config));
+  swarm.until_committed(1);
+  const SimNodeId peer = swarm.node(0, 0);
+  swarm.hold(kCoordinatorNode, peer, MessageKind::kShutdown);
+  ASSERT_TRUE(swarm.until([&] { return events(swarm, "end") == 1; }));
+  ASSERT_TRUE(swarm.until([&] { return !swarm.cluster().is_running(swarm.node(1, 0) - 1); }));
+  swarm.cluster().kill_coordinator();
+  const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+  swarm.release(kCoordinatorNode, peer);
+  swarm.cluster().restart_coordinator();
+  swarm.finish();
+  for (const SimNodeId node : {peer, newcomer}) expect_it_ended_with_its_run(swarm, node);
+  EXPECT_EQ(events(swarm, "end"), 1U) << history(swarm);
+  EXPECT_EQ(events(swarm, "new_era"), 0U) << history(swarm);
 }
 
 // There is nothing left to write down: it says from where the run will go on.

@@ -23,7 +23,7 @@ TEST_P(Failure, APoisonMicrobatchStopsTheRunWithItsName) {
     const RunOutcome outcome = swarm.end(std::chrono::seconds(60));
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_EQ(tried.size(), std::min(peers, 3U));
-    EXPECT_NE(outcome.sentence.find("step 1 microbatch 3"), std::string::npos) << outcome.sentence;
+    EXPECT_NE(outcome.sentence.find("step 2 microbatch 3"), std::string::npos) << outcome.sentence;
     for (const int replica : tried)
       EXPECT_NE(outcome.sentence.find("out of luck at replica " + std::to_string(replica)),
                 std::string::npos)
@@ -60,7 +60,7 @@ TEST_P(Failure, ABackwardThatFailsEndsItsPeerByName) {
   Swarm swarm(options_for(config, hooks));
   const RunOutcome outcome = swarm.end(std::chrono::seconds(60));
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.sentence.find("step 1 microbatch 3"), std::string::npos) << outcome.sentence;
+  EXPECT_NE(outcome.sentence.find("step 2 microbatch 3"), std::string::npos) << outcome.sentence;
   EXPECT_NE(outcome.sentence.find("half way"), std::string::npos) << outcome.sentence;
 }
 

@@ -11,7 +11,7 @@ TEST_P(NonFinite, StopNamesTheStepAndTheWayOut) {
   Swarm swarm(options_for(run_of({2, 2}), poison()));
   const RunOutcome outcome = swarm.end();
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.sentence.find("step 1 is not finite"), std::string::npos) << outcome.sentence;
+  EXPECT_NE(outcome.sentence.find("step 2 is not finite"), std::string::npos) << outcome.sentence;
   EXPECT_NE(outcome.sentence.find("on_nonfinite = \"skip\""), std::string::npos)
       << outcome.sentence;
 }

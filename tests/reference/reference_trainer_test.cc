@@ -204,7 +204,7 @@ TEST(Reference, NonFiniteGradientStopsWithASentence) {
   PatternSource source(config.batch);
   auto result = run_reference({.config = config, .model = model_of(config)}, source, {});
   ASSERT_FALSE(result);
-  EXPECT_NE(result.error().what.find("step 1: the gradient is not finite"), std::string::npos)
+  EXPECT_NE(result.error().what.find("step 2: the gradient is not finite"), std::string::npos)
       << result.error().what;
 }
 

@@ -165,6 +165,7 @@ TEST_P(JournalContract, ASeatHasEveryField) {
   SeatRecord record = seat(4, 2, 1, "active");
   record.key = "abcd";
   record.reach = "no";
+  record.name = "gpu-box";
   ASSERT_TRUE(journal_->record_seat(record));
   const auto seats = journal_->seats();
   ASSERT_TRUE(seats) << seats.error().what;
@@ -250,6 +251,17 @@ TEST_P(JournalContract, StepDoneAgainAfterACheckpointIsTheLast) {
   ASSERT_TRUE(journal_->record_commit({.step = 9, .version = 10, .loss = 3}));
   ASSERT_TRUE(journal_->record_commit({.step = 5, .version = 6, .loss = 4}));
   EXPECT_EQ((*journal_->last_commit())->step, 5U);
+}
+
+TEST_P(JournalContract, EventsKeepTheirLevel) {
+  const JournalRecord lost =
+      EventRecord{.wall_seconds = 1, .kind = "lost", .detail = "it's", .level = LogLevel::kWarn};
+  ASSERT_TRUE(journal_->write({&lost, 1}));
+  ASSERT_TRUE(journal_->record_event(2, "start", ""));
+  const auto events = journal_->events(2);
+  ASSERT_TRUE(events) << events.error().what;
+  EXPECT_EQ(events->at(0), std::get<EventRecord>(lost));
+  EXPECT_EQ(events->at(1).level, LogLevel::kInfo);
 }
 
 TEST_P(JournalContract, EventsNewestCountInOrder) {

@@ -54,7 +54,7 @@ std::string number(double value) {
 
 TEST(JsonWriterTest, NumbersReadBackTheSame) {
   EXPECT_EQ(number(0.1), "0.1");
-  EXPECT_EQ(number(-0.0), "-0");
+  EXPECT_EQ(number(-0.0), "-0.0");
   EXPECT_EQ(number(1e300), "1e+300");
   EXPECT_EQ(std::stod(number(0.1 + 0.2)), 0.1 + 0.2);
   EXPECT_EQ(JsonWriter().value(UINT64_MAX).take(), "18446744073709551615");

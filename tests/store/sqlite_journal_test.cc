@@ -67,7 +67,7 @@ TEST_F(SqliteJournalTest, PeopleCanQueryItWhileItIsOpen) {
       {.step = 7, .version = 8, .loss = 2.5, .tokens = 64, .group_digests = {10, 11}}));
   EXPECT_EQ(sql(path_, "SELECT step, version, loss, tokens, group_digests FROM commits"),
             "7|8|2.5|64|000000000000000a 000000000000000b\n");
-  EXPECT_EQ(sql(path_, "SELECT value FROM meta WHERE key = 'format'"), "4\n");
+  EXPECT_EQ(sql(path_, "SELECT value FROM meta WHERE key = 'format'"), "5\n");
   EXPECT_EQ(sql(path_, "PRAGMA journal_mode"), "wal\n");
 }
 
@@ -82,10 +82,10 @@ TEST_F(SqliteJournalTest, SchemaIsTheGoldenOne) {
 
 TEST_F(SqliteJournalTest, NewerFormatIsRefused) {
   ASSERT_NE(open(), nullptr);
-  sql(path_, "PRAGMA user_version = 5");
+  sql(path_, "PRAGMA user_version = 6");
   const Error error = refusal();
   EXPECT_EQ(error.code, ErrorCode::kIncompatible);
-  EXPECT_THAT(error.what, HasSubstr("has format 5, and this swarmline knows formats up to 4"));
+  EXPECT_THAT(error.what, HasSubstr("has format 6, and this swarmline knows formats up to 5"));
   EXPECT_THAT(error.what, HasSubstr(path_));
 }
 
@@ -94,13 +94,14 @@ TEST_F(SqliteJournalTest, FormatOneGetsItsNewColumns) {
   sql(path_,
       "ALTER TABLE commits DROP COLUMN era; ALTER TABLE commits DROP COLUMN updates; "
       "ALTER TABLE seats DROP COLUMN key; ALTER TABLE seats DROP COLUMN reach; "
+      "ALTER TABLE seats DROP COLUMN name; ALTER TABLE events DROP COLUMN level; "
       "PRAGMA user_version = 1; UPDATE meta SET value = '1' WHERE key = 'format'");
   const auto journal = open();
   EXPECT_EQ((*journal->last_commit())->version, 5U);
   ASSERT_TRUE(journal->record_commit({.step = 5, .version = 6, .era = 2, .updates = 6}));
   EXPECT_EQ((*journal->last_commit())->era, 2U);
   EXPECT_EQ((*journal->last_commit())->updates, 6U);
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "4\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
 }
 
 TEST_F(SqliteJournalTest, FormatTwoGetsItsKeys) {
@@ -108,6 +109,7 @@ TEST_F(SqliteJournalTest, FormatTwoGetsItsKeys) {
   ASSERT_TRUE(open()->record_seat({.seat = seat, .address = "a:1", .state = "active"}));
   sql(path_,
       "ALTER TABLE seats DROP COLUMN key; ALTER TABLE seats DROP COLUMN reach; "
+      "ALTER TABLE seats DROP COLUMN name; ALTER TABLE events DROP COLUMN level; "
       "PRAGMA user_version = 2; "
       "UPDATE meta SET value = '2' WHERE key = 'format'");
   const auto journal = open();
@@ -115,7 +117,7 @@ TEST_F(SqliteJournalTest, FormatTwoGetsItsKeys) {
   ASSERT_TRUE(
       journal->record_seat({.seat = seat, .address = "a:1", .state = "active", .key = "ab"}));
   EXPECT_EQ(journal->seats()->at(0).key, "ab");
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "4\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
 }
 
 TEST_F(SqliteJournalTest, FormatThreeGetsWhetherPeersTakeConnections) {
@@ -126,14 +128,35 @@ TEST_F(SqliteJournalTest, FormatThreeGetsWhetherPeersTakeConnections) {
                           .reach = "no"};
   ASSERT_TRUE(open()->record_seat(record));
   sql(path_,
-      "ALTER TABLE seats DROP COLUMN reach; PRAGMA user_version = 3; "
+      "ALTER TABLE seats DROP COLUMN reach; ALTER TABLE seats DROP COLUMN name; "
+      "ALTER TABLE events DROP COLUMN level; PRAGMA user_version = 3; "
       "UPDATE meta SET value = '3' WHERE key = 'format'");
   const auto journal = open();
   EXPECT_EQ(journal->seats()->at(0).reach, "");
   EXPECT_EQ(journal->seats()->at(0).key, "ab");
   ASSERT_TRUE(journal->record_seat(record));
   EXPECT_EQ(journal->seats()->at(0), record);
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "4\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
+}
+
+TEST_F(SqliteJournalTest, FormatFourGetsNamesAndLevels) {
+  const SeatRecord record{.seat = {PeerId{3}, StageId{1}, Incarnation{2}},
+                          .address = "a:1",
+                          .state = "active",
+                          .reach = "no",
+                          .name = "gpu-box"};
+  ASSERT_TRUE(open()->record_seat(record));
+  ASSERT_TRUE(open()->record_event(1, "start", ""));
+  sql(path_,
+      "ALTER TABLE seats DROP COLUMN name; ALTER TABLE events DROP COLUMN level; "
+      "PRAGMA user_version = 4; UPDATE meta SET value = '4' WHERE key = 'format'");
+  const auto journal = open();
+  EXPECT_EQ(journal->seats()->at(0).name, "");
+  EXPECT_EQ(journal->seats()->at(0).reach, "no");
+  EXPECT_EQ(journal->events(1)->at(0).level, LogLevel::kInfo);
+  ASSERT_TRUE(journal->record_seat(record));
+  EXPECT_EQ(journal->seats()->at(0), record);
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
 }
 
 TEST_F(SqliteJournalTest, OtherDatabasesAreLeftAlone) {

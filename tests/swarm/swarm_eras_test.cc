@@ -14,9 +14,11 @@ namespace {
 
 class SwarmEras : public testing::Test {
  protected:
-  explicit SwarmEras(std::uint32_t delay = 0)
+  explicit SwarmEras(std::uint32_t delay = 0, const std::string& schedule = "cosine",
+                     const std::string& optimizer = "adamw")
       : swarm_({"run.steps=40", "pipeline.peers=2", "model.dtype=fp64", "checkpoint.every_steps=5",
-                "pipeline.delay=" + std::to_string(delay), "log.level=warn"}) {
+                "pipeline.delay=" + std::to_string(delay), "optimizer.kind=" + optimizer,
+                "optimizer.schedule=" + schedule, "log.level=warn"}) {
     adopt_orphans();
   }
   ~SwarmEras() override { expect_nothing_left(); }
@@ -107,6 +109,23 @@ TEST_F(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.output.find("batch.batch: found 16, but the run began with 8"), std::string::npos)
       << other.output;
+}
+
+class SwarmErasMuon : public SwarmEras {
+ protected:
+  SwarmErasMuon() : SwarmEras(1, "constant", "muon") {}
+};
+
+// Muon's matrices have one moment, everything else two.
+TEST_F(SwarmErasMuon, ARunGoesOnUnderOtherCuts) {
+  for (const auto& [stages, steps] : {std::pair{"1", "8"}, std::pair{"4", "20"}, {"2", "40"}}) {
+    const Ended part = swarm_.launch({"--set", "pipeline.peers=1", "--set",
+                                      std::string("pipeline.stages=") + stages, "--set",
+                                      std::string("run.steps=") + steps});
+    ASSERT_EQ(part.code, 0) << part.output << swarm_.logs();
+  }
+  EXPECT_EQ(events("new_era", "begins with version "), 2U);
+  expect_reference(swarm_);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/store/files.h"
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "tests/net/own_port.h"
 #include "tests/swarm/keyed_swarm.h"
 
@@ -217,12 +218,13 @@ TEST(SwarmJoining, ATakenPortIsTheUsersMistake) {
   const Ended alone = swarm.launch();
   EXPECT_EQ(alone.code, 2) << alone.output;
   EXPECT_NE(alone.output.find(taken.address()), std::string::npos) << alone.output;
-  EXPECT_NE(alone.output.find("net.listen"), std::string::npos) << alone.output;
+  EXPECT_NE(alone.output.find("--listen HOST:PORT"), std::string::npos) << alone.output;
 
   const SwarmFolder by_hand({"net.listen=\"" + taken.address() + "\""});
   Program coordinator = by_hand.start("coordinator");
   EXPECT_EQ(coordinator.wait(), 2);
-  EXPECT_NE(coordinator.output().find("net.listen"), std::string::npos) << coordinator.output();
+  EXPECT_NE(coordinator.output().find("--listen HOST:PORT"), std::string::npos)
+      << coordinator.output();
 }
 
 }  // namespace

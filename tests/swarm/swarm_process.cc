@@ -11,15 +11,13 @@
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/checkpoint_diff.h"
+#include "engine/checkpoint/checkpoint_folder.h"
 #include "node/admin_client.h"
 
 namespace swarmline {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
-constexpr double kReferenceDifferenceMax = 1e-9;
 
 // Words drawn from a small set: text that a model learns something about in a few steps.
 std::string some_text() {
@@ -200,8 +198,12 @@ std::string SwarmFolder::logs() const {
 }
 
 // Key biases have no true gradient: Adam makes steps of the noise of their sums.
-void expect_reference(const SwarmFolder& swarm) {
-  const Ended reference = swarm.launch({"--reference"});
+namespace {
+
+void expect_reference_with(const SwarmFolder& swarm, std::vector<std::string> more,
+                           double difference_max) {
+  more.emplace_back("--reference");
+  const Ended reference = swarm.launch(std::move(more));
   ASSERT_EQ(reference.code, 0) << reference.output;
   const auto diff = diff_checkpoints(swarm.run().path(), swarm.run().path() + "-reference");
   ASSERT_TRUE(diff) << diff.error().what;
@@ -210,7 +212,20 @@ void expect_reference(const SwarmFolder& swarm) {
   EXPECT_FALSE(diff->tensors.empty());
   for (const TensorDiff& tensor : diff->tensors)
     if (!tensor.name.ends_with("attention.k.bias"))
-      EXPECT_LT(tensor.max_rel_to_peak, kReferenceDifferenceMax) << tensor.name;
+      EXPECT_LT(tensor.max_rel_to_peak, difference_max) << tensor.name;
+}
+
+}  // namespace
+
+void expect_reference(const SwarmFolder& swarm, double difference_max) {
+  expect_reference_with(swarm, {}, difference_max);
+}
+
+void expect_reference_as_far_as_it_got(const SwarmFolder& swarm) {
+  const auto newest = latest_checkpoint(swarm.run().checkpoints());
+  ASSERT_TRUE(newest && *newest) << "it has no checkpoint";
+  expect_reference_with(swarm, {"--set", "run.steps=" + std::to_string((*newest)->step)},
+                        kReferenceDifferenceMax);
 }
 
 namespace {

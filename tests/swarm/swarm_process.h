@@ -83,8 +83,12 @@ class SwarmFolder {
   std::vector<std::string> overrides_;
 };
 
+// Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
+inline constexpr double kReferenceDifferenceMax = 1e-9;
 // The parameters are those of the same float64 run in one process, which it makes.
-void expect_reference(const SwarmFolder& swarm);
+void expect_reference(const SwarmFolder& swarm, double difference_max = kReferenceDifferenceMax);
+// ... of a run that was stopped: of so many steps as its newest checkpoint has.
+void expect_reference_as_far_as_it_got(const SwarmFolder& swarm);
 
 // Running processes below `ancestor`, as the system lists them.
 std::vector<pid_t> descendants(pid_t ancestor);

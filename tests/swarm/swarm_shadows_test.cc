@@ -31,7 +31,8 @@ double wall_seconds_of(const JsonValue& line) {
 void expect_all_steps_once(const SwarmFolder& swarm, std::uint64_t steps) {
   const std::vector<JsonValue> lines = swarm.log("step");
   ASSERT_EQ(lines.size(), steps);
-  for (std::uint64_t step = 0; step < steps; ++step) EXPECT_EQ(lines[step]["step"].count(), step);
+  for (std::uint64_t step = 0; step < steps; ++step)
+    EXPECT_EQ(lines[step]["step"].count(), step + 1);
 }
 
 class SwarmShadows : public testing::TestWithParam<int> {};

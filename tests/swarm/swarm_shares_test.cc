@@ -25,7 +25,7 @@ struct Counted {
 Counted count_after_warmup(const SwarmFolder& swarm) {
   Counted counted;
   for (const JsonValue& step : swarm.log("step")) {
-    if (step["step"].count() < kWarmupSteps) continue;
+    if (step["step"].count() <= kWarmupSteps) continue;
     for (const JsonValue& peer : step["peers"].items) {
       if (peer["stage"].count() != 1) continue;
       counted.microbatches[peer["peer"].count()] += peer["microbatches"].count();

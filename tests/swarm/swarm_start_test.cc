@@ -127,8 +127,8 @@ TEST_F(SwarmStart, LaunchSaysInOneSentenceThatItsPeersLackTheirDevice) {
       {"--peer-config",
        swarm.temp().write("peer.toml", "config_version = 1\n[peer]\ndevice = \"cuda\"\n")});
   EXPECT_EQ(ended.code, 3) << ended.output;
-  EXPECT_TRUE(has(ended.output, "swarmline: peer-1: device = \"cuda\"") ||
-              has(ended.output, "swarmline: peer-2: device = \"cuda\""))
+  EXPECT_TRUE(has(ended.output, "swarmline: peer-a: device = \"cuda\"") ||
+              has(ended.output, "swarmline: peer-b: device = \"cuda\""))
       << ended.output;
   EXPECT_FALSE(has(ended.output, "started again")) << ended.output;
 }

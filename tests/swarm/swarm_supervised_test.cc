@@ -34,13 +34,13 @@ TEST_F(SwarmSupervised, AKilledPeerIsStartedAgainAndTheRunEndsWithItsReference) 
   Program launch = swarm.start("launch", swarm.emulating(3, 6));
   for (const std::uint64_t step : {8U, 20U}) {
     ASSERT_TRUE(swarm.wait_until([&](const RunStatus& now) {
-      return now.step >= step && serves(now, "peer-2");
+      return now.step >= step && serves(now, "peer-b");
     })) << launch.output()
         << swarm.logs();
-    kill_named(launch, "peer-2");
+    kill_named(launch, "peer-b");
   }
   EXPECT_EQ(launch.wait(), 0) << launch.output() << swarm.logs();
-  EXPECT_NE(launch.output().find("peer-2 was ended by signal 9; started again"), std::string::npos)
+  EXPECT_NE(launch.output().find("peer-b was ended by signal 9; started again"), std::string::npos)
       << launch.output();
   expect_reference(swarm);
 }
@@ -77,7 +77,7 @@ TEST_F(SwarmSupervised, TwoInterruptsLeaveAFolderFromWhichTheSameCommandGoesOn) 
   {
     Program launch = swarm.start("launch", swarm.emulating(3, 6));
     ASSERT_TRUE(swarm.wait_for_step(8)) << launch.output();
-    const pid_t peer = process_with(launch.pid(), "--name peer-2");
+    const pid_t peer = process_with(launch.pid(), "--name peer-b");
     ::kill(peer, SIGSTOP);  // the step can't end
     launch.signal(SIGINT);
     ASSERT_TRUE(launch.wait_for_output("Finishing the step"));

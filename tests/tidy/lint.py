@@ -47,7 +47,8 @@ BANS = (
         "keep libtorch behind engine/model"),
     Ban(r"#\s*include\s*[<\"]toml\+\+", ("engine/config/",), "read configuration by engine/config"),
     Ban(r"#\s*include\s*[<\"]boost/(asio|beast|process)\b",
-        ("engine/runtime/", "engine/net/", "engine/store/etcd_client.cc", "engine/store/etcd_tls.cc", "tools/chaos/", "tools/link_proxy/", *OUTSIDE),
+        ("engine/runtime/", "engine/net/", "engine/store/etcd_client.cc", "engine/store/etcd_tls.cc", "tools/chaos/", "tools/link_proxy/", "cmake/",
+         *OUTSIDE),
         "keep Asio behind engine/runtime, engine/net and the etcd client"),
     Ban(r"#\s*include\s*[<\"]sqlite3", ("engine/store/", "tests/store/"),
         "keep SQLite behind engine/store"),
@@ -89,6 +90,36 @@ def includes_of(text):
         include = INCLUDE.match(line)
         if include:
             yield number, include.group(1)
+
+
+OPENS_NAMESPACE = re.compile(r"\bnamespace\b\s*([\w:]*)\s*\Z")
+OPENS_CLASS = re.compile(r"\b(?:class|struct)\s+(?:alignas\([^)]*\)\s+)?(\w+)(?:\s+final)?(?:\s*:[^:;{}][^;{}]*)?\s*\Z")
+
+
+def classes_of(blanked):
+    """(line number, name with its namespaces) of each class and enum that other files see."""
+    spaces, opened, last = [], [], 0
+    for mark in re.finditer(r"[{};]", blanked):
+        before, last = blanked[last:mark.start()], mark.end()
+        if mark[0] == "{":
+            space, defined = OPENS_NAMESPACE.search(before), OPENS_CLASS.search(before)
+            if space:
+                spaces.append(space[1])
+            elif defined and len(opened) == len(spaces) and "" not in spaces:
+                yield blanked.count("\n", 0, mark.start()) + 1, "::".join(spaces + [defined[1]])
+            opened.append(bool(space))
+        elif mark[0] == "}" and opened and opened.pop():
+            spaces.pop()
+
+
+def namesakes(classes):
+    """`classes`: of each path what classes_of() yields. (path, line number, problem): the linker takes one
+    destructor, and one of each inline function, for both."""
+    first = {}
+    for path, found in classes.items():
+        for number, name in found:
+            if first.setdefault(name, path) != path:
+                yield path, number, f"{name} is defined in {first[name]}, too: give one of them another name"
 
 
 def lint_text(house, path, text):
@@ -140,14 +171,19 @@ def pages_of(root):
 def main():
     root = sys.argv[1]
     house = House.read(root)
-    problems, includes = 0, {}
+    problems, includes, classes = 0, {}, {}
     for path in cxx_files(root):
         with open(os.path.join(root, path), encoding="utf-8") as source:
             text = source.read()
         for number, problem in lint_text(house, path, text):
             print(f"{path}:{number}: {problem}")
             problems += 1
-        includes[path] = [included for _, included in includes_of(blank_comments_and_strings(text))]
+        blanked = blank_comments_and_strings(text)
+        includes[path] = [included for _, included in includes_of(blanked)]
+        classes[path] = list(classes_of(blanked))
+    for path, number, problem in namesakes(classes):
+        print(f"{path}:{number}: {problem}")
+        problems += 1
     for path in sorted(pages_of(root)):
         with open(os.path.join(root, path), encoding="utf-8") as page:
             text = page.read()

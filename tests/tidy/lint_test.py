@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from layers import House, circle_of, circles
-from lint import FILE_LINES_MAX, blank_comments_and_strings, lint_text
+from lint import FILE_LINES_MAX, blank_comments_and_strings, classes_of, lint_text, namesakes
 
 # A small house.
 TABLE = """
@@ -171,6 +171,18 @@ class LintTest(unittest.TestCase):
         self.assert_good("sim/a.cc", "\n" * FILE_LINES_MAX)
         self.assert_bad("sim/a.cc", "int x; \n", "white space")
         self.assert_bad("sim/a.cc", "// TO" + "DO later\n", "marker")
+
+    def test_two_classes_have_two_names(self):
+        def said(**texts):
+            return [problem[2] for problem in namesakes({path: list(classes_of(text)) for path, text in texts.items()})]
+
+        order = "namespace a {\nclass Order final : public Base {\n  struct Part {};\n};\n}\n"
+        self.assertEqual(said(one=order, two="namespace a {\nstruct Order {\n};\n}\n"),
+                         ["a::Order is defined in one, too: give one of them another name"])
+        self.assertEqual(len(said(one=order, two="namespace a {\nenum class Order : int { kA };\n}\n")), 1)
+        for other in ("namespace b {\nclass Order {\n};\n}\n", "namespace a {\nnamespace {\nclass Order {\n};\n}\n}\n",
+                      "namespace a {\nclass Order;\nvoid f(Order) {\n}\nstruct Part {\n};\n}\n"):
+            self.assertEqual(said(one=order, two=other), [])
 
     def test_headers(self):
         self.assert_good("sim/a.h", HEADER)

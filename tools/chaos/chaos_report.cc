@@ -65,8 +65,12 @@ class Optimum {
 };
 
 bool names_peer(std::string_view text, std::uint32_t peer) {
-  const std::string name = fmt::format("peer {} ", peer);
-  return text.find(name) != std::string_view::npos;
+  const std::string name = fmt::format("peer {}", peer);
+  for (std::size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if (end == text.size() || text[end] < '0' || text[end] > '9') return true;
+  }
+  return false;
 }
 
 bool tells_of(const JsonValue& event, const ChaosDone& fault) {

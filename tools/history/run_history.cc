@@ -3,36 +3,14 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "engine/store/files.h"
-#include "engine/store/json_value.h"
-#include "engine/store/log_lines.h"
 
 namespace swarmline {
 namespace {
-
-StepHistory step_of(const JsonValue& line) {
-  StepHistory step;
-  step.step = line["step"].count();
-  if (line["loss"].is_number()) step.loss = line["loss"].number;
-  step.tokens = line["tokens"].count();
-  step.seconds = line["seconds"].number_or(0);
-  step.wall_seconds = line["wall_seconds"].number_or(0);
-  step.gradient_norm = line["gradient_norm"].number_or(0);
-  step.learning_rate = line["learning_rate"].number_or(0);
-  step.averaging_bytes = line["averaging_bytes"].count();
-  step.second_tries = line["second_tries"].count();
-  for (const JsonValue& boundary : line["boundaries"].items)
-    step.boundary_bytes += boundary["forward_bytes"].count() + boundary["backward_bytes"].count();
-  for (const JsonValue& peer : line["peers"].items)
-    step.peers.push_back({.peer = peer["peer"].count(),
-                          .stage = peer["stage"].count(),
-                          .microbatches = peer["microbatches"].count(),
-                          .busy_seconds = peer["busy_seconds"].number_or(0)});
-  return step;
-}
 
 // What was committed from there on before a return to a checkpoint is over.
 void add_step(RunHistory& history, StepHistory step) {
@@ -41,28 +19,20 @@ void add_step(RunHistory& history, StepHistory step) {
   if (steps.size() < kHistoryStepsMax) steps.push_back(std::move(step));
 }
 
-void add_eval(RunHistory& history, const JsonValue& line) {
-  if (!line["loss"].is_number()) return;
-  const EvalHistory eval{.version = line["version"].count(),
-                         .loss = line["loss"].number,
-                         .wall_seconds = line["wall_seconds"].number_or(0)};
+void add_eval(RunHistory& history, const EvalHistory& eval) {
   std::vector<EvalHistory>& evals = history.evals;
   while (!evals.empty() && evals.back().version >= eval.version) evals.pop_back();
   evals.push_back(eval);
 }
 
 void add_line(RunHistory& history, std::string_view text) {
-  if (text.size() > kHistoryLineBytesMax) {
+  auto entry = read_log_line(text);
+  if (!entry) {
     ++history.unread_lines;
-    return;
-  }
-  const auto line = parse_json(text);
-  if (!line || (*line)["format"].count() != kLogFormat) {
-    ++history.unread_lines;
-  } else if ((*line)["kind"].string == "step") {
-    add_step(history, step_of(*line));
-  } else if ((*line)["kind"].string == "eval") {
-    add_eval(history, *line);
+  } else if (auto* step = std::get_if<LoggedStep>(&*entry)) {
+    add_step(history, std::move(*step));
+  } else if (const auto* eval = std::get_if<LoggedEval>(&*entry)) {
+    add_eval(history, *eval);
   }
 }
 

@@ -99,6 +99,14 @@ std::map<std::uint64_t, std::uint64_t> contributions(Steps steps, std::uint64_t 
   return of;
 }
 
+// As its newest line calls it.
+std::string name_of(Steps steps, std::uint64_t number) {
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    for (const StepHistory::Peer& peer : step->peers)
+      if (peer.peer == number && !peer.name.empty()) return peer.name;
+  return fmt::format("peer {}", number);
+}
+
 }  // namespace
 
 LinePlot plot_loss(const std::vector<NamedHistory>& runs, PlotAxis axis) {
@@ -157,7 +165,7 @@ LinePlot plot_shares(const NamedHistory& run, std::uint64_t stage, PlotAxis axis
       if (sum <= 0) return std::nullopt;
       return own == of.end() ? 0 : static_cast<double>(own->second) / sum;
     };
-    plot.lines.push_back({.label = fmt::format("peer {}", peer),
+    plot.lines.push_back({.label = name_of(run.history.steps, peer),
                           .points = grouped(run.history, axis, share),
                           .style = plot.lines.size(),
                           .dashed = false});

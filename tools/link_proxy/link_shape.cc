@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/unit_suffix.h"
+
 namespace swarmline {
 namespace {
 
@@ -15,7 +17,6 @@ struct Suffix {
   std::string_view text;
   double factor;
 };
-constexpr Suffix kRateSuffixes[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}};
 constexpr Suffix kTimeSuffixes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 constexpr Suffix kPlain[] = {{"", 1}};
 constexpr double kSecondsMax = 3600;
@@ -40,7 +41,7 @@ std::optional<Duration> duration(std::string_view text) {
 
 bool assign(LinkShape& shape, std::string_view key, std::string_view value) {
   if (key == "rate") {
-    const auto rate = number(value, kRateSuffixes);
+    const auto rate = number_with_suffix(value, 1000);
     if (rate) shape.bits_per_second = *rate;
     return rate.has_value();
   }

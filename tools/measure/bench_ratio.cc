@@ -44,7 +44,7 @@ std::string text_of(const RatioShape& shape) {
 // The config's model in other sizes.
 Result<ModelSpec> spec_for(const RunConfig& config, const RatioShape& shape) {
   const ModelSection& like = config.model;
-  const std::uint32_t head_width = like.d_model / like.heads;
+  const std::uint32_t head_width = like.head_width();
   if (shape.hidden % head_width != 0) {
     return fail(ErrorCode::kUserMistake,
                 fmt::format("--hidden {}: expected a multiple of {}, the width of a head",

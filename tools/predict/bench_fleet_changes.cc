@@ -67,7 +67,8 @@ void attempt_config(Trials& trials) {
   trials.attempt([](FleetQuestion& q) -> std::optional<std::string> {
     if (q.config.pipeline.delay == 1) return std::nullopt;
     q.config.pipeline.delay = 1;
-    return "pipeline.delay = 1: average while the next step computes";
+    return "pipeline.delay = 1: average while the next step computes (needs a smaller lr: "
+           "docs/codecs.md)";
   });
   trials.attempt([](FleetQuestion& q) -> std::optional<std::string> {
     if (q.config.pipeline.wiring != WiringKind::kStatic) return std::nullopt;

@@ -198,6 +198,10 @@ FleetClass class_of(const std::string& name, const Written& written, const Writt
   return result;
 }
 
+std::string name_of(const PeerStatus& peer) {
+  return peer.name.empty() ? fmt::format("peer {}", peer.peer) : peer.name;
+}
+
 // Every peer is a class of its own: what its device did for a microbatch is known.
 Result<void> add_measured(const RunStatus& status, const Written& defaults,
                           FleetQuestion& question) {
@@ -215,16 +219,14 @@ Result<void> add_measured(const RunStatus& status, const Written& defaults,
                          .inner_boundaries = {}};
     for (const PeerStatus& peer : stage.peers) {
       if (peer.state != "ready") continue;
-      if (peer.microbatches == 0 || peer.busy <= 0)
-        return fail(
-            ErrorCode::kUserMistake,
-            fmt::format("peer {} of the status has not computed yet; expected a status of a "
-                        "run that trains",
-                        peer.peer));
-      const double seconds =
-          peer.busy * status.elapsed_seconds / static_cast<double>(peer.microbatches);
+      if (peer.seconds_per_microbatch <= 0)
+        return fail(ErrorCode::kUserMistake,
+                    fmt::format("{} of the status has not computed yet; expected a status of a "
+                                "run that trains",
+                                name_of(peer)));
+      const double seconds = peer.seconds_per_microbatch;
       FleetClass measured{
-          .name = fmt::format("peer {}", peer.peer),
+          .name = name_of(peer),
           .count = 1,
           .flops_per_second = stage_flops(costs, spec) * config.batch.microbatch / seconds,
           .dollars_per_hour = defaults.price,

@@ -103,26 +103,64 @@ void TcpConnection::start(Handlers handlers) {
 // Writing
 
 void TcpConnection::send(Frame frame) {
-  if (closing_ || closed_ || early_end_) return;
-  const FrameHeader header = frame.header();
-  const std::uint64_t bytes = kFrameHeaderBytes + header.meta_bytes + header.payload_bytes;
-  const std::uint64_t most = std::min(shared_->options.queue_bytes_max, bounds_.unsent_bytes_max);
-  if (unsent_bytes_ + bytes > most) {
-    leave_strangers();
-    closing_ = true;
-    close_socket();  // or the flush would end first and report an orderly close
-    asio::post(socket_.get_executor(), [self = shared_from_this(), most] {
-      HandlerScope scope(self->shared_->runtime);
-      self->finish({ErrorCode::kRefused,
-                    fmt::format("{} takes too slowly: more than {} bytes were queued for it",
-                                self->remote_, most)});
-    });
-    return;
+  const bool in_pieces = travels_in_pieces(frame);
+  const bool now = goes_ahead(frame) || (later_.empty() && !in_pieces);
+  frame.flags &= ~kFrameFlagAhead;
+  if (now) return send_now(std::move(frame));
+  if (!has_room_for(wire_bytes_in_pieces(frame))) return;
+  const auto put = [this](Frame piece) {
+    later_.push_back(outgoing(std::move(piece)));
+    later_bytes_ += later_.back().bytes;
+    unsent_bytes_ += later_.back().bytes;
+    ++counters_.frames_sent;
+  };
+  if (in_pieces) {
+    for (Frame& piece : cut_into_pieces(std::move(frame))) put(std::move(piece));
+  } else {
+    put(std::move(frame));
   }
-  unsent_bytes_ += bytes;
-  ++counters_.frames_sent;
-  queue_.push_back({encode_header(header), std::move(frame.meta), std::move(frame.payload), bytes});
+  refill();
   post_flush();
+}
+
+void TcpConnection::send_now(Frame frame) {
+  if (!has_room_for(frame.wire_bytes())) return;
+  queue_.push_back(outgoing(std::move(frame)));
+  unsent_bytes_ += queue_.back().bytes;
+  ++counters_.frames_sent;
+  post_flush();
+}
+
+// False: nothing is sent any more.
+bool TcpConnection::has_room_for(std::uint64_t bytes) {
+  if (closing_ || closed_ || early_end_) return false;
+  const std::uint64_t most = std::min(shared_->options.queue_bytes_max, bounds_.unsent_bytes_max);
+  if (unsent_bytes_ + bytes <= most) return true;
+  leave_strangers();
+  closing_ = true;
+  close_socket();  // or the flush would end first and report an orderly close
+  asio::post(socket_.get_executor(), [self = shared_from_this(), most] {
+    HandlerScope scope(self->shared_->runtime);
+    self->finish({ErrorCode::kRefused,
+                  fmt::format("{} takes too slowly: more than {} bytes were queued for it",
+                              self->remote_, most)});
+  });
+  return false;
+}
+
+TcpConnection::Outgoing TcpConnection::outgoing(Frame frame) {
+  const FrameHeader header = frame.header();
+  return {encode_header(header), std::move(frame.meta), std::move(frame.payload),
+          kFrameHeaderBytes + header.meta_bytes + header.payload_bytes};
+}
+
+// What the queue holds leaves in its order: of what waits for pieces it gets one at a time.
+void TcpConnection::refill() {
+  while (!later_.empty() && unsent_bytes_ - later_bytes_ < kPieceBytes) {
+    later_bytes_ -= later_.front().bytes;
+    queue_.push_back(std::move(later_.front()));
+    later_.pop_front();
+  }
 }
 
 void TcpConnection::post_flush() {
@@ -174,6 +212,7 @@ void TcpConnection::written(std::size_t bytes) {
     front_written_ -= queue_.front().bytes;
     queue_.pop_front();
   }
+  refill();
 }
 
 // The two calls that move bytes, as the system has them: -1 and errno.
@@ -216,9 +255,8 @@ void TcpConnection::not_written(int error) {
           fmt::format("cannot write to {}: {}", remote_, reason(error))});
 }
 
-// Everything is with the kernel: end our half. The other end closes when it has read that far, and
-// only then does on_closed say that this process may forget the connection, or even exit: closing a
-// socket with unread bytes resets the connection, which could destroy what we sent.
+// Everything is with the kernel: end our half. The other end closes when it has read that far; only
+// then may this process forget the connection: closing a socket with unread bytes resets it.
 void TcpConnection::end_flush() {
   if (shut_down_) return;
   shut_down_ = true;
@@ -344,10 +382,10 @@ bool TcpConnection::took(const Came& came) {
 Result<void> TcpConnection::take(std::size_t bytes) {
   if (closing_) return {};
   Result<void> parsed = reader_.commit(bytes);
-  deliver_ready();  // frames before bad bytes were good
+  SWARMLINE_TRY(deliver_ready());  // frames before bad bytes were good
   while (parsed && !closing_ && reader_.has_more()) {
     parsed = reader_.commit(0);
-    deliver_ready();
+    SWARMLINE_TRY(deliver_ready());
   }
   if (closing_) return {};
   if (parsed) time_arrival();
@@ -357,14 +395,17 @@ Result<void> TcpConnection::take(std::size_t bytes) {
 
 void TcpConnection::end_bad_stream(const Error& error) {
   ++shared_->counters.bad_streams;
+  // Who dialled another service is told by its own end, each time it tries.
+  const bool said_elsewhere = counters_.frames_received == 0 && !handlers_.stranger;
   if (const auto times = shared_->bad_stream_lines.happened(shared_->runtime.now()))
-    log(LogLevel::kWarn, "bad bytes from {}: {}; the connection is closed ({} such)", remote_,
-        error.what, times);
+    log(said_elsewhere ? LogLevel::kDebug : LogLevel::kWarn,
+        "bad bytes from {}: {}; the connection is closed ({} such)", remote_, error.what, times);
   close_socket();
   finish(error);
 }
 
-void TcpConnection::deliver_ready() {
+Result<void> TcpConnection::deliver_ready() {
+  Result<void> joined;
   delivering_ = true;
   while (!closing_ && !closed_) {
     std::optional<Frame> frame = reader_.next();
@@ -379,10 +420,17 @@ void TcpConnection::deliver_ready() {
       const double seconds = to_seconds(shared_->runtime.now() - *began);
       if (timed > 0) frame->received_over = from_seconds(seconds * bytes / timed);
     }
-    if (handlers_.on_frame) handlers_.on_frame(std::move(*frame));
+    const FrameRoom room = bounds_.room(frame->kind);
+    Result<std::optional<Frame>> message = joiner_.take(std::move(*frame), room);
+    if (!message) {
+      joined = std::unexpected(std::move(message).error());
+      break;
+    }
+    if (*message && handlers_.on_frame) handlers_.on_frame(std::move(**message));
   }
   delivering_ = false;
   if (closed_) handlers_ = {};
+  return joined;
 }
 
 void TcpConnection::time_arrival() {
@@ -400,7 +448,7 @@ void TcpConnection::time_arrival() {
 
 void TcpConnection::report_arrival(const Arrival& arrival) {
   arrival_reported_ = arrival.arrived.size();
-  if (!handlers_.on_arriving || closed_) return;
+  if (!handlers_.on_arriving || closed_ || joiner_.has_begun()) return;
   delivering_ = true;
   handlers_.on_arriving(arrival);
   delivering_ = false;
@@ -436,6 +484,8 @@ void TcpConnection::close_socket() {
 
 void TcpConnection::let_go() {
   queue_.clear();
+  later_.clear();
+  later_bytes_ = 0;
   front_written_ = 0;
   boost::system::error_code ignored;
   socket_.close(ignored);

@@ -21,6 +21,7 @@
 
 #include "base/line_rate.h"
 #include "engine/net/frame_reader.h"
+#include "engine/net/message_pieces.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/net/tcp/tls_lobby.h"
 #include "engine/runtime/asio_access.h"
@@ -101,6 +102,10 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
     std::optional<Error> end = {};  // nothing comes any more
   };
 
+  bool has_room_for(std::uint64_t bytes);
+  void send_now(Frame frame);
+  static Outgoing outgoing(Frame frame);
+  void refill();
   void post_flush();
   void flush();
   void wait_writable();
@@ -126,7 +131,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   bool took(const Came& came);
   Result<void> take(std::size_t bytes);
   void end_bad_stream(const Error& error);
-  void deliver_ready();
+  Result<void> deliver_ready();
   void time_arrival();
   void report_arrival(const Arrival& arrival);
   void be_stranger();
@@ -148,12 +153,15 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   const std::optional<Secured> secured_;
   Handlers handlers_;
   FrameReader reader_;
+  PieceJoiner joiner_;
   ConnectionBounds bounds_;
   std::optional<Strangers::Id> stranger_;  // none: it is believed
   TimerId stranger_timer_;
   bool gives_way_ = false;  // to another stranger
   std::deque<Outgoing> queue_;
   std::uint64_t front_written_ = 0;  // bytes of queue_.front() that have left
+  std::deque<Outgoing> later_;       // pieces, and what was sent after them: not in queue_ yet
+  std::uint64_t later_bytes_ = 0;
   std::uint64_t unsent_bytes_ = 0;
   Connection::Counters counters_;
   // Of the payload being filled: when its first bytes were seen, how many they were, and how many

@@ -71,7 +71,7 @@ void TcpConnection::end_stranger(Error error) {
 }
 
 bool TcpConnection::note_held() {
-  const std::uint64_t held = reader_.held_bytes();
+  const std::uint64_t held = reader_.held_bytes() + joiner_.held_bytes();
   const std::uint64_t more = held - std::min(held, Limits::stranger_meta_bytes_max);
   return shared_->strangers.holds(*stranger_, more, unsent_bytes_);
 }

@@ -46,6 +46,7 @@ int digit(char c) {
 
 std::string from_hex(std::string_view text) {
   std::string bytes;
+  bytes.reserve(text.size() / 2);  // grown, it would leave parts of a secret in freed memory
   for (std::size_t i = 0; i + 1 < text.size(); i += 2)
     bytes.push_back(static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1])));
   return bytes;

@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/marks.h"
 #include "base/printable.h"
+#include "pipeline/coordinator/run/cost_meter.h"
 #include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "pipeline/protocol/seat_proof.h"
 
 namespace swarmline {
@@ -27,6 +29,17 @@ Result<void> check_text(std::string_view what, std::string_view text, std::size_
   return fail(ErrorCode::kRefused,
               fmt::format("its {}, \"{}\", has more than printable ASCII characters", what,
                           printable(text, bytes_max)));
+}
+
+// To one that says that it still serves the stage which it was sent away from: it has not heard of
+// it, and has the other one's state as a shadow yet.
+Frame sent_again(const Member& before) {
+  wire::Fenced fenced;
+  *fenced.mutable_seat() = to_wire(before.seat);
+  fenced.set_reason(fmt::format("it takes over stage {}", before.moves_to->value));
+  fenced.set_takes_stage(true);
+  fenced.set_stage(before.moves_to->value);
+  return make_frame(MessageKind::kFenced, fenced);
 }
 
 }  // namespace
@@ -93,12 +106,17 @@ void Arrivals::wake() {
   waiting_.clear();
 }
 
-void Arrivals::refuse_all(const std::string& why) {
+void Arrivals::tell_the_end(const SessionPtr& session, const RpcChannel::Respond& respond,
+                            const Frame& shutdown) {
+  in_.outbox.send(session, shutdown);
+  send_away(session, respond, "the run has ended");
+}
+
+void Arrivals::tell_the_end_to_all(const Frame& shutdown) {
   wake();
   held_bytes_ = 0;
-  for (Arrival& arrival : std::exchange(fresh_, {}))
-    if (!arrival.session->closed)
-      in_.outbox.respond(std::move(arrival.respond), fail(ErrorCode::kRefused, why));
+  for (const Arrival& arrival : std::exchange(fresh_, {}))
+    if (!arrival.session->closed) tell_the_end(arrival.session, arrival.respond, shutdown);
 }
 
 void Arrivals::admit() {
@@ -142,6 +160,13 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
     return Outcome::kAnswered;
   }
   if (!takes_newcomers(hello)) return Outcome::kWaits;
+  if (const Member* before = in_.members.former(hello);
+      before != nullptr && hello.has_holdings() && in_.takeovers.was_sent(*before)) {
+    SWARMLINE_MARK("arrivals.sent_again");
+    in_.outbox.send(arrival.session, sent_again(*before));
+    send_away(arrival.session, arrival.respond, "it is told again which stage it takes over");
+    return Outcome::kAnswered;
+  }
   // A new connection of a peer whose old one nobody has seen end.
   if (const Seat before = from_wire(hello.previous());
       in_.members.is_current(before) &&
@@ -171,6 +196,8 @@ Result<wire::Hello> Arrivals::checked(const SessionPtr& session, const Frame& fr
   const auto key = session->channel->connection().peer_key();
   hello->set_key(key ? to_string(*key) : "");  // whatever it says of itself
   if (session->has_seat()) return fail(ErrorCode::kRefused, "this connection has a seat already");
+  // First: what else it says may mean something else there.
+  if (auto same = check_protocol(hello->protocol()); !same) return std::unexpected(same.error());
   if (auto good = check_text("name", hello->name(), Limits::name_bytes_max); !good)
     return std::unexpected(good.error());
   if (auto good = check_text("address", hello->address(), Limits::address_bytes_max); !good)
@@ -179,11 +206,11 @@ Result<wire::Hello> Arrivals::checked(const SessionPtr& session, const Frame& fr
     return std::unexpected(good.error());
   if (auto good = check_text("zone", hello->zone(), Limits::name_bytes_max); !good)
     return std::unexpected(good.error());
-  if (hello->protocol() != kProtocolVersion)
-    return fail(
-        ErrorCode::kRefused,
-        fmt::format("it speaks protocol {}, this run speaks {}: use the same version of swarmline",
-                    hello->protocol(), kProtocolVersion));
+  for (const auto& [what, price] :
+       {std::pair{"price", hello->price()}, std::pair{"egress price", hello->egress_price()}})
+    if (!price_is_believed(price))
+      return fail(ErrorCode::kRefused,
+                  fmt::format("its {} is {:g}, expected 0 to {:g}", what, price, kPriceMax));
   return hello;
 }
 
@@ -275,11 +302,11 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   in_.detector.watch(*seat, in_.alarms.now());
   in_.journal.record_new_seat(
       record_of(in_.members.at(seat->peer), forming ? "active" : "joining"));
-  in_.events.event("peer_joined",
-                   fmt::format("{} at {}{}", to_string(*seat), hello.address(),
-                               lacks_data(hello)     ? ", which lacks the run's data"
-                               : fetches_data(hello) ? ", which fetches the run's data"
-                                                     : ""));
+  in_.events.of_peer(*seat, "peer_joined",
+                     fmt::format(" at {}{}", hello.address(),
+                                 lacks_data(hello)     ? ", which lacks the run's data"
+                                 : fetches_data(hello) ? ", which fetches the run's data"
+                                                       : ""));
   wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_config_toml(in_.shape.options.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);

@@ -76,7 +76,10 @@ class Arrivals {
   std::string certified_anew(const SessionPtr& session) const;
   void admit();
   void wake();  // those that wait may be answered now
-  void refuse_all(const std::string& why);
+  // The run has ended: whoever comes, or has come and waits, hears of it as those with seats do.
+  void tell_the_end(const SessionPtr& session, const RpcChannel::Respond& respond,
+                    const Frame& shutdown);
+  void tell_the_end_to_all(const Frame& shutdown);
 
  private:
   struct Arrival {

@@ -17,6 +17,7 @@ constexpr std::uint64_t kStateCopies = 3;      // parameters and two moments
 constexpr std::uint64_t kMoreHeld = 1;         // by a shadow: a step's gradient
 constexpr std::uint64_t kMoreHeldDelayed = 3;  // and the versions in use
 constexpr std::uint64_t kNoMemory = 1;
+constexpr double kAtRiskShare = 0.5;  // of its speed that a peer at risk counts for
 
 PlanOptions options_of(const BalanceSection& config) {
   return run_plan_options(
@@ -94,7 +95,7 @@ void BalanceDesk::watch_speeds(const Membership& members, Instant now) {
 }
 
 bool BalanceDesk::due(Instant now) {
-  const bool shadows = options_.shadows_per_stage != 0U;
+  const bool shadows = options_.shadows_per_stage != 0U || at_risk_;
   const bool shadows_wait = shadows && planned_at_ == Instant{};
   if ((!moves_ && !shadows) || (!changed_ && !shadows_wait && now - planned_at_ < period_))
     return false;
@@ -151,12 +152,14 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
          .stage = place,
          .arriving =
              member.state != MemberState::kReady || member.draining || is_on_trial(peer, now),
-         .speed = known ? snapshot.stages[member.seat.stage.value].cost / seconds : 1,
+         .speed = (known ? snapshot.stages[member.seat.stage.value].cost / seconds : 1) *
+                  (member.at_risk ? kAtRiskShare : 1),
          .memory_bytes = member.memory_bytes,
          .shadow_memory_bytes = shadow_memory(member, shadows, now),
          .shadows = {},
          .barred = barred(member.lacks_data, member.fetches_data, elsewhere, place),
-         .slow_seconds = slow_seconds(peer, now)});
+         .slow_seconds = slow_seconds(peer, now),
+         .at_risk = member.at_risk});
     for (const Seat& shadow : shadows.hosted_by(peer))
       snapshot.peers.back().shadows.push_back(
           {.stage = shadow.stage, .ready = shadows.all().at(shadow).ready});

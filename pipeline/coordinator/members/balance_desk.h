@@ -30,6 +30,8 @@ class BalanceDesk {
 
   bool moves() const { return moves_; }
   void seats_changed() { changed_ = true; }
+  // Somebody's machine may be taken soon: shadows are planned from now on, wanted or not.
+  void risk_came() { changed_ = at_risk_ = true; }
   // At each commit, so that the plan knows for how long who has been slow.
   void watch_speeds(const Membership& members, Instant now);
   // It is time: a period has passed, or seats or shadows have changed since the last plan.
@@ -56,6 +58,7 @@ class BalanceDesk {
   Duration period_;
   std::vector<PlanStage> stages_;  // costs in FLOPs
   bool changed_ = false;
+  bool at_risk_ = false;
   bool first_ = false;  // the plan that is due: nobody moves
   Instant planned_at_{};
   std::set<PeerId> sound_;  // has been as fast as its mates want it

@@ -79,7 +79,7 @@ void FirstBits::leave_in_doubt(const ReplicaAudit::Verdict& tie, StageId stage) 
   events_.event("in_doubt",
                 fmt::format("{} and {} begin with different parameters of stage {}, and nobody "
                             "knows who is right: another peer is needed there ({})",
-                            to_string(tie.one), to_string(tie.other), stage.value, kWhy),
+                            events_.who(tie.one), events_.who(tie.other), stage.value, kWhy),
                 LogLevel::kWarn);
 }
 

@@ -103,7 +103,7 @@ void Gathering::ready(PeerId peer) {
 }
 
 void Gathering::failed(const Seat& seat, const std::string& why) {
-  why_ = fmt::format("{} failed: {}", to_string(seat), why);
+  why_ = fmt::format("{} failed: {}", events_.who(seat), why);
   dirty_ = true;
 }
 

@@ -24,7 +24,7 @@ void LinkProbe::probe(const Seat& seat, const std::string& why) {
   if (!leads_to_it(member)) return SWARMLINE_MARK("link_probe.not_asked");
   SWARMLINE_MARK("link_probe.probed");
   log(LogLevel::kWarn, "{}: {}; it is the last of its stage: asking whether it lives",
-      to_string(seat), why);
+      called(seat, members_.name_of(seat.peer)), why);
   auto reached =
       alarms_.then_settle([this, seat, why](const std::shared_ptr<Connection>& connection,
                                             const std::shared_ptr<bool>& stands, bool gone) {
@@ -99,7 +99,7 @@ void LinkProbe::judge(const Seat& seat, const std::string& why, bool stands) {
   SWARMLINE_MARK("link_probe.lives");
   rulings_.begin_again(
       fmt::format("the link to {} broke ({}), which is the last of its stage and lives",
-                  to_string(seat), why),
+                  called(seat, members_.name_of(seat.peer)), why),
       false);
 }
 

@@ -9,13 +9,15 @@
 #include "base/marks.h"
 #include "engine/net/network.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/trial.h"
 
 namespace swarmline {
 
 inline bool link_may_ask(std::string_view admitted_as, MessageKind kind) {
   if (admitted_as.empty() || admitted_as == "run" || admitted_as == "admin") return true;
-  if (kind == MessageKind::kStatusRequest) return true;
-  return admitted_as == "peer" && kind != MessageKind::kStopRequest;
+  if (kind == MessageKind::kStatusRequest || kind == kTrialRequest) return true;
+  return admitted_as == "peer" && kind != MessageKind::kStopRequest &&
+         kind != MessageKind::kCheckpointRequest;
 }
 
 // Its link has proven that it may steer the run: it needs no admin secret.

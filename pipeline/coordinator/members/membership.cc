@@ -23,6 +23,8 @@ void describe(Member& member, const wire::Hello& hello) {
   member.address = hello.address();
   member.key = hello.key();
   member.device = hello.device();
+  member.price = hello.price();
+  member.egress_price = hello.egress_price();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.lacks_data = lacks_data(hello);
@@ -30,6 +32,15 @@ void describe(Member& member, const wire::Hello& hello) {
   member.serves_data = hello.data().serves();
 }
 }  // namespace
+
+std::string called(const Seat& seat, const std::string& name) {
+  const std::string incarnation =
+      seat.incarnation.value > 1 ? fmt::format(", incarnation {}", seat.incarnation.value) : "";
+  if (name.empty())
+    return fmt::format("peer {} (stage {}{})", seat.peer.value, seat.stage.value, incarnation);
+  return fmt::format("{} (peer {}, stage {}{})", name, seat.peer.value, seat.stage.value,
+                     incarnation);
+}
 
 std::string name_of(const Member& member) {
   return fmt::format("peer {} \"{}\" of stage {} ({})", member.seat.peer.value, member.name,
@@ -42,7 +53,8 @@ SeatRecord record_of(const Member& member, std::string state) {
           .address = member.address,
           .state = std::move(state),
           .key = member.key,
-          .reach = known ? std::string(to_string(member.reach)) : std::string()};
+          .reach = known ? std::string(to_string(member.reach)) : std::string(),
+          .name = member.name};
 }
 
 Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
@@ -53,6 +65,7 @@ Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
 // ---- Counts -------------------------------------------------------------------------------------
 
 void Membership::count(const Member& member) {
+  ++changes_;
   Stage& stage = stages_.at(member.seat.stage.value);
   if (member.state == MemberState::kReady) stage.ready.insert(member.seat.peer);
   if (member.state == MemberState::kBuilding) ++building_;
@@ -122,11 +135,25 @@ void Membership::restore(const SeatRecord& record, bool away) {
   member.address = record.address;
   member.key = record.key;
   member.reach = reach_from(record.reach);
+  member.name = record.name;
   member.state = away ? MemberState::kAway : MemberState::kLost;
   put(member);
   std::erase(lost_, record.seat.peer);
   if (!away) lost_.push_back(record.seat.peer);
   next_peer_ = std::max(next_peer_, record.seat.peer.value + 1);
+}
+
+std::string Membership::name_of(PeerId peer) const {
+  const auto member = members_.find(peer);
+  return member == members_.end() ? std::string() : member->second.name;
+}
+
+std::vector<PeerId> Membership::missed_at(StageId stage) const {
+  const std::size_t wanted = target_of(stage), live = live_of(stage);
+  std::vector<PeerId> missed;
+  for (auto lost = lost_.rbegin(); lost != lost_.rend() && live + missed.size() < wanted; ++lost)
+    if (members_.at(*lost).seat.stage == stage) missed.push_back(*lost);
+  return missed;
 }
 
 std::vector<Seat> Membership::away() const {
@@ -222,6 +249,14 @@ void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t
 
 void Membership::contributed(PeerId peer, std::uint32_t microbatches) {
   members_.at(peer).contributions += microbatches;
+}
+
+bool Membership::has_copy(StageId stage, std::uint64_t version) const {
+  return std::ranges::any_of(members_, [&](const auto& entry) {
+    const Member& member = entry.second;
+    return member.seat.stage == stage && member.kept_version == version &&
+           (member.state == MemberState::kBuilding || member.state == MemberState::kFollowing);
+  });
 }
 
 bool Membership::has_data_elsewhere() const {

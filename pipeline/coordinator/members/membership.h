@@ -43,6 +43,8 @@ struct Member {
   Reach reach = Reach::kUnknown;
   std::string key;  // hash of the key that its seat was given to, in hex; empty: its link had none
   std::string device;
+  double price = 0;         // an hour; 0: it says none
+  double egress_price = 0;  // of a GB that it sends; 0: the run's
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone
@@ -51,6 +53,7 @@ struct Member {
   bool serves_data = false;
   std::optional<DataFetched> fetched;  // of who fetches
   bool draining = false;               // nothing new goes to it; changed by set_draining() alone
+  bool at_risk = false;                // its machine may be taken soon, it says
   std::string let_go;                  // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;     // where it goes once it has drained, or is on its way
   Instant moves_since{};
@@ -65,8 +68,10 @@ struct Member {
   std::uint64_t contributions = 0;            // in committed steps
 };
 
-// For people.
-std::string name_of(const Member& member);
+// For people: "gpu-box (peer 3, stage 1)", from its second incarnation on with that; without a name
+// "peer 3 (stage 1)".
+std::string called(const Seat& seat, const std::string& name);
+std::string name_of(const Member& member);  // with its address
 // What the journal says of its seat.
 SeatRecord record_of(const Member& member, std::string state);
 
@@ -114,14 +119,20 @@ class Membership {
   std::vector<Seat> ready_of(StageId stage) const;  // sorted by peer
   std::size_t count_ready(StageId stage) const { return stages_.at(stage.value).ready.size(); }
   std::vector<Seat> staying_of(StageId stage) const;  // ready and not draining
+  // Somebody who comes to the stage has a copy of this version of it, and can begin with that.
+  bool has_copy(StageId stage, std::uint64_t version) const;
   // It drains, and others of its stage can do without it: it gets nothing new.
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
   }
   std::uint32_t building() const { return building_; }  // peers that are
+  std::uint64_t changes() const { return changes_; }    // grows with each of a member's state
   bool formed() const;                                  // every stage has its target of ready peers
   bool covered() const;                                 // every stage has a ready peer
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
+  std::string name_of(PeerId peer) const;  // empty: unknown
+  // Of the lost ones of a stage, those that went last, until others have taken their places.
+  std::vector<PeerId> missed_at(StageId stage) const;
   std::size_t live_of(StageId stage) const { return stages_.at(stage.value).live; }  // or building
   // Somebody who has the run's data serves another stage than the one that reads it.
   bool has_data_elsewhere() const;
@@ -156,6 +167,7 @@ class Membership {
   std::map<PeerId, Member> members_;
   std::vector<Stage> stages_;
   std::uint32_t building_ = 0;
+  std::uint64_t changes_ = 0;
   GroupPlan groups_;
   RosterDesk rosters_;  // as in the views
   CandidateDesk candidates_;

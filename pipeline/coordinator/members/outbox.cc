@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/net/message_pieces.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -34,6 +35,7 @@ void Outbox::close(const SessionPtr& session) {
 }
 
 void Outbox::send_freely(const SessionPtr& to, Frame frame) {
+  frame.flags |= kFrameFlagAhead;
   free_.push_back({Message{to, std::move(frame)}, 0});
 }
 

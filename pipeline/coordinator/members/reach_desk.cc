@@ -189,7 +189,7 @@ void ReachDesk::say_apart(const Seat& one, const Seat& other) {
   in_.events.event("out_of_reach",
                    fmt::format("{} and {} take no connections from each other ({} such pairs now); "
                                "open a port of one of the two for the other, or run a relay ({})",
-                               to_string(one), to_string(other), apart_.size(),
+                               in_.events.who(one), in_.events.who(other), apart_.size(),
                                in_.relays.any() ? "those of this run are full" : "swarmline relay"),
                    LogLevel::kWarn);
 }

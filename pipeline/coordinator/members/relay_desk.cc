@@ -12,6 +12,7 @@
 #include "engine/net/relay_door.h"
 #include "pipeline/protocol/message_bounds.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/protocol/protocol_version.h"
 
 namespace swarmline {
 
@@ -37,11 +38,7 @@ void RelayDesk::on_hello(const SessionPtr& session, const Frame& frame,
 }
 
 Result<void> RelayDesk::check(const wire::RelayHello& hello) const {
-  if (hello.protocol() != kProtocolVersion)
-    return fail(ErrorCode::kRefused,
-                fmt::format("it speaks protocol {}, this run speaks {}: use the same version of "
-                            "swarmline",
-                            hello.protocol(), kProtocolVersion));
+  SWARMLINE_TRY(check_protocol(hello.protocol()));
   if (hello.name().size() > Limits::name_bytes_max || !is_printable(hello.name()) ||
       hello.address().size() > Limits::address_bytes_max || !is_printable(hello.address()) ||
       !parse_address(hello.address()))

@@ -13,9 +13,10 @@ namespace swarmline {
 
 std::optional<StageId> Relocation::place(const wire::Hello& hello, std::uint64_t committed) const {
   const Member* before = in_.members.former(hello);
-  if (before != nullptr && before->moves_to) return before->moves_to;
+  const bool was_sent = before != nullptr && in_.takeovers.was_sent(*before);
   const std::optional<StageId> kept = kept_stage(hello, committed);
-  if (kept && in_.members.count_ready(*kept) == 0) return kept;  // nobody else has its state
+  if (kept && !was_sent && in_.kept_heirs.wants_back(*kept)) return kept;
+  if (before != nullptr && before->moves_to) return before->moves_to;
   if (in_.balancer.moves())
     return in_.balancer.place(in_.members, in_.shadows, hello, kept, in_.alarms.now());
   if (kept && in_.members.live_of(*kept) < in_.members.target_of(*kept)) return kept;
@@ -46,8 +47,16 @@ void Relocation::on_leave(const Seat& seat) {
   if (member.state != MemberState::kReady)
     return in_.rulings.lose(seat, "it left", Departure::kLeft);
   drain(member);
-  in_.events.event("peer_draining", to_string(seat));
+  in_.events.of_peer(seat, "peer_draining", "");
   dirty_ = true;
+}
+
+void Relocation::on_risk(const Seat& seat) {
+  Member& member = in_.members.at(seat.peer);
+  if (std::exchange(member.at_risk, true)) return;
+  SWARMLINE_MARK("relocation.at_risk");
+  in_.balancer.risk_came();
+  in_.events.event("peer_at_risk", to_string(seat));
 }
 
 bool Relocation::is_needed(const Member& member) const {
@@ -112,7 +121,7 @@ void Relocation::call_off_moves() {
     in_.members.set_draining(peer, false);
     member.moves_to.reset();
     member.let_go.clear();
-    in_.events.event("move_called_off", to_string(member.seat) + ": its stage has nobody else");
+    in_.events.of_peer(member.seat, "move_called_off", ": its stage has nobody else");
     views_changed_ = true;
   }
 }
@@ -124,15 +133,15 @@ void Relocation::begin_move(const PlanMove& move, const SwarmPlan& plan) {
   if (move.kind == MoveKind::kRetire) {
     SWARMLINE_MARK("relocation.fail_slow");
     member.let_go = move.reason;
-    in_.events.event("fail_slow",
-                     fmt::format("{} is let go: {}", to_string(member.seat), move.reason));
+    in_.events.of_peer(member.seat, "fail_slow", " is let go: " + move.reason, LogLevel::kWarn);
     return;
   }
   member.moves_to = move.to;
   member.moves_since = in_.alarms.now();
-  in_.events.event("move", fmt::format("{} to stage {}: {}; {:.3g} microbatches/s become {:.3g}",
-                                       to_string(member.seat), move.to.value, move.reason,
-                                       plan.throughput_before, plan.throughput_after));
+  in_.events.of_peer(
+      member.seat, "move",
+      fmt::format(" to stage {}: {}; {:.3g} microbatches/s become {:.3g}", move.to.value,
+                  move.reason, plan.throughput_before, plan.throughput_after));
 }
 
 }  // namespace swarmline

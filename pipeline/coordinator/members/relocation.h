@@ -17,6 +17,7 @@
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/states/checkpointer.h"
+#include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
 #include "pipeline/coordinator/states/takeovers.h"
 #include "pipeline/coordinator/steps/commit_round.h"
@@ -38,6 +39,7 @@ class Relocation {
     const ShadowDesk& shadows;
     StandbyReplicas& standbys;
     const Takeovers& takeovers;
+    const KeptHeirs& kept_heirs;
     EventLog& events;
     Rulings& rulings;
   };
@@ -48,6 +50,8 @@ class Relocation {
   // It takes nothing new, averages what it has, and goes when it owns nothing. If its own time is
   // shorter than that it goes sooner, and what it owned is computed again.
   void on_leave(const Seat& seat);
+  // Its machine may be taken soon: it goes on, and its stage gets a shadow if it has nobody else.
+  void on_risk(const Seat& seat);
   // A step is committed: moves and shadows as the planner says.
   void plan();
 

@@ -20,6 +20,8 @@
 
 namespace swarmline {
 
+struct LogPoint;
+
 struct RunOutcome {
   int exit_code = 0;
   std::string sentence;
@@ -93,12 +95,14 @@ struct CoordinatorOptions {
   std::string run_id;        // a journal that holds a run keeps its own
   std::string run_key;       // of a run that begins: text; empty: seats and links are not proved
   std::string admin_secret;  // of who may steer the run; empty: nobody may, over the network
+  std::string page = {};     // the URL of its web page, for the status; empty: none
   ModelSpec model;
   std::uint64_t eval_sequences =
       0;  // of the held-out split, per evaluation; a multiple of the microbatch
   double unigram_entropy = 0;                        // nats per token, for the summary
   double bigram_entropy = 0;                         // nats per token of the held-out split
   std::function<void(const std::string&)> log_line;  // one JSON object per step, for log.jsonl
+  std::function<void(const LogPoint&)> log_point;    // the numbers of a step or an evaluation
   CheckpointSource* checkpoints = nullptr;  // outlives the coordinator; null: there are none
   // What peers' data is compared with before they get a seat; null: it is not.
   std::shared_ptr<const DataManifest> data = nullptr;

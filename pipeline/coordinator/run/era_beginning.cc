@@ -12,6 +12,22 @@
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
+namespace {
+
+// No checkpoint is of version 0: it is what the run was to begin with, parameters alone.
+bool is_initial(const CheckpointSource::Saved& saved) {
+  return saved.version == 0;
+}
+
+// The version before the first one is the first one.
+FindTensor tensors_of(const CheckpointSource& source, std::uint64_t version) {
+  return [&source, version](const std::string& name) {
+    const bool of_before = version == 0 && name.starts_with(kPreviousPrefix);
+    return source.tensor(of_before ? name.substr(kPreviousPrefix.size()) : name);
+  };
+}
+
+}  // namespace
 
 bool EraBeginning::count_rollback(std::uint64_t committed) {
   fruitless_ = committed > furthest_ ? 0 : fruitless_ + 1;
@@ -76,9 +92,11 @@ Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> n
   path_ = saved.path;
   for (const ParameterLayout& layout : shape_.layouts) {
     saved_.push_back(saved_state(shape_.config, layout, true));
-    SWARMLINE_TRY(check_saved(saved_.back(), [this](const std::string& name) {
-      return shape_.options.checkpoints->tensor(name);
-    }));
+    if (is_initial(saved))  // moments of no update are zeros, as is what no tensor fills
+      std::erase_if(saved_.back().tensors, [](const SavedTensor& tensor) {
+        return tensor.name.starts_with(kOptimizerPrefix);
+      });
+    SWARMLINE_TRY(check_saved(saved_.back(), tensors_of(*shape_.options.checkpoints, version_)));
   }
   return {};
 }
@@ -91,9 +109,8 @@ Result<Buffer> EraBeginning::read_piece(StageId stage, std::uint64_t version,
     return Buffer();
   const SavedState& saved = saved_[stage.value];
   Buffer piece(std::min<std::uint64_t>(Limits::state_piece_bytes, saved.bytes - first));
-  SWARMLINE_TRY(read_saved(
-      saved, [this](const std::string& name) { return shape_.options.checkpoints->tensor(name); },
-      first, piece.bytes()));
+  SWARMLINE_TRY(
+      read_saved(saved, tensors_of(*shape_.options.checkpoints, version_), first, piece.bytes()));
   return piece;
 }
 

@@ -80,7 +80,7 @@ void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
   in_.detector.watch(seat, in_.alarms.now());
   in_.detector.works_from(seat, in_.alarms.now());
   in_.members.resume(hello);
-  in_.events.event("peer_resumed", fmt::format("{} at {}", to_string(seat), hello.address()));
+  in_.events.of_peer(seat, "peer_resumed", " at " + hello.address());
   const bool first = collected_->holdings.empty();
   collected_->holdings[seat] = hello.holdings();
   collected_->awaited.erase(seat);

@@ -23,6 +23,7 @@ constexpr const char* kStarted = "started";
 constexpr const char* kStopping = "stopping";
 constexpr const char* kEnded = "ended";
 constexpr const char* kNewestPeer = "newest_peer";
+constexpr const char* kTotals = "totals";
 }  // namespace
 
 namespace {
@@ -147,6 +148,13 @@ void RunJournal::record_codecs(const std::string& codecs) {
   put(kCodecs, codecs);
 }
 
+void RunJournal::record_totals(const std::string& totals) {
+  writer_.note(MetaRecord{.key = kTotals, .value = totals});
+}
+Result<std::optional<std::string>> RunJournal::totals() {
+  return writer_.at_once().get_meta(kTotals);
+}
+
 void RunJournal::record_new_seat(const SeatRecord& seat) {
   writer_.give(seat);
   if (seat.seat.incarnation.value > 1)
@@ -157,6 +165,10 @@ void RunJournal::record_new_seat(const SeatRecord& seat) {
 void RunJournal::forget_peer(PeerId peer, PeerId newest) {
   put(kNewestPeer, std::to_string(newest.value));
   writer_.give(ForgottenSeats{.peer = peer, .below = std::nullopt});
+}
+
+Result<std::optional<std::string>> RunJournal::totals_in(Journal& journal) {
+  return journal.get_meta(kTotals);
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {

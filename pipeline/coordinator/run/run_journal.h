@@ -74,12 +74,19 @@ class RunJournal {
   void forget_peer(PeerId peer, PeerId newest);
   void record_commit(const CommitRecord& commit) { writer_.give(commit); }
   // For people: nothing that is said waits for it.
-  void record_event(double wall_seconds, const std::string& kind, const std::string& detail) {
-    writer_.note(EventRecord{.wall_seconds = wall_seconds, .kind = kind, .detail = detail});
+  void record_event(const EventRecord& event) { writer_.note(event); }
+  // Beside the commit that it counts.
+  void record_totals(const std::string& totals);
+  // What the coordinators before say of themselves: `totals` as recorded, none in an old journal;
+  // the newest events, oldest first.
+  Result<std::optional<std::string>> totals();
+  Result<std::vector<EventRecord>> events(std::size_t count_max) {
+    return writer_.at_once().events(count_max);
   }
   const JournalProgress& progress() const { return writer_.progress(); }
 
   static Result<bool> has_ended(Journal& journal);
+  static Result<std::optional<std::string>> totals_in(Journal& journal);
 
  private:
   Result<std::uint64_t> number(const std::string& key);  // 0: not there

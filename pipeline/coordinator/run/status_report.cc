@@ -14,6 +14,7 @@ namespace swarmline {
 namespace {
 
 constexpr std::size_t kEventBytesMax = 400;                 // of its sentence
+constexpr std::size_t kStagesNamed = 3;                     // in a sentence
 constexpr Duration kJournalSlow = std::chrono::seconds(2);  // people need not know of less
 
 const char* name_of(MemberState state) {
@@ -57,43 +58,52 @@ BoundaryStatus boundary_of(std::uint32_t from, const BoundaryTotals& totals,
           .backward_bytes_per_second = backward.bytes_per_second};
 }
 
-std::string data_sentence(const Member& member) {
+std::string data_sentence(const Member& member, const EventLog& events) {
   if (!member.fetched || member.state == MemberState::kLost) return {};
   const DataFetched& data = *member.fetched;
-  const std::string from =
-      data.from.value == 0 ? "" : fmt::format(" from peer {}", data.from.value);
+  const std::string from = data.from.value == 0 ? "" : " from " + events.who(data.from);
   return fmt::format("fetches its data{}: {} of {} pieces", from, data.pieces, data.of);
 }
 
-StageStatus stage_of(const StageSpec& spec, const StatusSources& run, double elapsed) {
+PeerStatus peer_of(const Member& member, const EventLog& events) {
+  return {.peer = member.seat.peer.value,
+          .name = member.name,
+          .address = member.address,
+          .state = name_of(member.state),
+          .reach = std::string(to_string(member.reach)),
+          .in_flight = member.in_flight,
+          .microbatches = member.contributions,
+          .seconds_per_microbatch = member.seconds_per_microbatch,
+          .relayed_links = member.relayed_links,
+          .relayed_bytes = member.relayed_bytes,
+          .data = data_sentence(member, events),
+          .moves_to = {},
+          .barred = {}};
+}
+
+StageStatus stage_of(const StageSpec& spec, const StatusSources& run) {
   StageStatus stage{.stage = spec.stage.value,
                     .first_layer = spec.first_layer,
                     .last_layer = spec.last_layer,
                     .wanted = run.shape.config.pipeline.peers[spec.stage.value],
                     .peers = {},
                     .shadows = {}};
-  double contributions = 0;
-  for (const auto& [peer, member] : run.members.members())
-    if (member.seat.stage == spec.stage) contributions += static_cast<double>(member.contributions);
+  const std::vector<PeerId> missed = run.members.missed_at(spec.stage);
+  const std::map<PeerId, RunStats::Work> work = run.stats.work_at(spec.stage);
+  double microbatches = 0;  // of those that are there
   for (const auto& [peer, member] : run.members.members()) {
     if (member.seat.stage != spec.stage) continue;
-    const auto own = static_cast<double>(member.contributions);
-    stage.peers.push_back(
-        {.peer = peer.value,
-         .name = member.name,
-         .address = member.address,
-         .state = name_of(member.state),
-         .reach = std::string(to_string(member.reach)),
-         .share = contributions > 0 ? own / contributions : 0,
-         .busy = elapsed > 0 ? static_cast<double>(member.busy_ns) * 1e-9 / elapsed : 0,
-         .in_flight = member.in_flight,
-         .microbatches = member.contributions,
-         .relayed_links = member.relayed_links,
-         .relayed_bytes = member.relayed_bytes,
-         .data = data_sentence(member),
-         .moves_to = {},
-         .barred = {}});
+    const bool lost = member.state == MemberState::kLost;
+    if (lost && std::ranges::find(missed, peer) == missed.end()) continue;
+    PeerStatus& shown = stage.peers.emplace_back(peer_of(member, run.events));
+    const auto done = work.find(peer);
+    if (lost || done == work.end()) continue;
+    shown.busy = done->second.busy;
+    shown.share = static_cast<double>(done->second.microbatches);
+    microbatches += shown.share;
   }
+  for (PeerStatus& peer : stage.peers)
+    peer.share = microbatches > 0 ? peer.share / microbatches : 0;
   for (const Seat& seat : run.shadows.of_stage(spec.stage)) {
     const ShadowDesk::Shadow& shadow = run.shadows.all().at(seat);
     stage.shadows.push_back({.peer = seat.peer.value,
@@ -130,6 +140,25 @@ void add_balance(const StatusSources& run, Instant now, RunStatus& status) {
   }
 }
 
+// Stages whose state one peer alone holds, and where the run would go back to without it.
+std::string unprotected_sentence(const StatusSources& run) {
+  if (!run.life.is<life::Training>()) return {};
+  std::string alone;
+  std::size_t stages = 0;
+  for (const StageSpec& spec : run.shape.stages) {
+    const std::vector<Seat> seats = run.members.ready_of(spec.stage);
+    if (seats.size() != 1 || !run.shadows.ready_of(spec.stage).empty()) continue;
+    if (++stages <= kStagesNamed)
+      alone += fmt::format("{}{} of stage {}", alone.empty() ? "" : ", ",
+                           run.members.name_of(seats.front().peer), spec.stage.value);
+  }
+  if (stages == 0) return {};
+  if (stages > kStagesNamed) alone += fmt::format(" and {} more", stages - kStagesNamed);
+  const std::string& saved = run.checkpointer.last();
+  return fmt::format("{}: nobody else holds its state; if it is lost, the run goes back to {}",
+                     alone, saved.empty() ? "its beginning" : saved);
+}
+
 std::string state_of(const StatusSources& run) {
   const bool evaluates = run.sequence.open_evals() > 0 && run.life.is<life::Training>();
   return evaluates ? "evaluating" : std::string(run.life.shown());
@@ -147,11 +176,17 @@ std::string journal_sentence(const JournalWriter& writer, Instant now) {
 
 }  // namespace
 
+RunTotals run_totals(const StatusSources& run) {
+  const std::uint64_t bytes = run.sessions.bytes(), of_checkpoints = run.checkpointer.bytes();
+  RunTotals totals = run.stats.totals_with(bytes - std::min(bytes, of_checkpoints), of_checkpoints);
+  totals.cost = run.cost.is_known() ? std::optional(run.cost.totals()) : std::nullopt;
+  return totals;
+}
+
 RunStatus status_of(const StatusSources& run, const std::string& era_sentence, Instant now) {
   const RunConfig& config = run.shape.config;
   const std::uint64_t committed = run.sequence.committed();
   const auto left = static_cast<double>(config.run.steps - committed);
-  const std::uint64_t bytes = run.sessions.bytes();
   RunStatus status;
   status.run = config.run.name;
   status.state = state_of(run);
@@ -162,36 +197,44 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.era_sentence = era_sentence;
   status.journal = journal_sentence(run.writer, now);
   status.refused = run.refusals.newest();
+  if (!status.over()) status.page = run.shape.options.page;
+  status.unprotected = unprotected_sentence(run);
   status.wall_seconds = run.events.wall_seconds();
   for (const EventRecord& event : run.events.newest())
     status.events.push_back({.wall_seconds = event.wall_seconds,
                              .kind = event.kind,
-                             .detail = printable(event.detail, kEventBytesMax)});
-  if (!run.stats.losses().empty()) status.loss = run.stats.last_loss();
-  if (run.stats.held_out_loss() >= 0) status.held_out_loss = run.stats.held_out_loss();
+                             .detail = printable(event.detail, kEventBytesMax),
+                             .level = std::string(to_string(event.level))});
+  const RunTotals totals = run_totals(run);
+  status.loss = run.stats.last_loss();
+  status.held_out_loss = totals.held_out_loss;
   status.unigram_entropy = run.shape.options.unigram_entropy;
   status.bigram_entropy = run.shape.options.bigram_entropy;
   status.tokens = committed * config.tokens_per_step();
   status.tokens_per_second = run.stats.tokens_per_second();
-  status.mean_tokens_per_second = run.stats.mean_tokens_per_second();
-  status.eta_seconds = left * run.stats.seconds_per_step();
-  status.elapsed_seconds = run.stats.elapsed_seconds(now);
+  status.mean_tokens_per_second =
+      run.stats.mean_tokens_per_second(committed, config.tokens_per_step());
+  if (const double seconds = run.stats.seconds_per_step(); seconds > 0)
+    status.eta_seconds = left * seconds;
+  status.elapsed_seconds = run.life.is_over() ? totals.seconds : run.stats.elapsed_seconds(now);
+  status.since_step = totals.since_version;
   for (const auto& [peer, member] : run.members.members())
-    if (member.seat.stage.value == 0) status.in_flight += member.in_flight;
-  for (const StageSpec& stage : run.shape.stages)
-    status.stages.push_back(stage_of(stage, run, status.elapsed_seconds));
+    if (member.seat.stage.value == 0 && member.state != MemberState::kLost)
+      status.in_flight += member.in_flight;
+  for (const StageSpec& stage : run.shape.stages) status.stages.push_back(stage_of(stage, run));
   add_balance(run, now, status);
   for (std::uint32_t from = 0; from + 1 < run.shape.stage_count(); ++from)
-    status.boundaries.push_back(boundary_of(from, run.stats.boundaries()[from], run.boundaries));
+    status.boundaries.push_back(boundary_of(from, totals.boundaries[from], run.boundaries));
   for (const RelayDesk::Relay& relay : run.relays.relays())
     status.relays.push_back(
         {.name = relay.name, .address = relay.address, .links = relay.links, .bytes = relay.bytes});
-  status.reduce_bytes = run.stats.reduce_bytes();
-  status.checkpoint_bytes = run.checkpointer.bytes();
-  status.second_tries = run.stats.second_tries();
-  status.control_bytes = bytes - std::min(bytes, status.checkpoint_bytes);
+  status.reduce_bytes = totals.reduce_bytes;
+  status.checkpoint_bytes = totals.checkpoint_bytes;
+  status.second_tries = totals.second_tries;
+  status.control_bytes = totals.control_bytes;
   status.checkpoint = run.checkpointer.last();
-  status.losses.assign(run.stats.losses().begin(), run.stats.losses().end());
+  status.cost = run.cost.status(now, committed, config.tokens_per_step());
+  status.losses.assign(totals.losses.begin(), totals.losses.end());
   return status;
 }
 

@@ -11,6 +11,7 @@
 #include "pipeline/coordinator/members/refusals.h"
 #include "pipeline/coordinator/members/relay_desk.h"
 #include "pipeline/coordinator/members/session_table.h"
+#include "pipeline/coordinator/run/cost_meter.h"
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/journal_writer.h"
 #include "pipeline/coordinator/run/run_identity.h"
@@ -33,6 +34,7 @@ struct StatusSources {  // what it is read from
   const EventLog& events;
   const RunSequence& sequence;
   const RunStats& stats;
+  const CostMeter& cost;
   const Refusals& refusals;
   const SessionTable& sessions;
   const Membership& members;
@@ -43,6 +45,8 @@ struct StatusSources {  // what it is read from
   const Checkpointer& checkpointer;
 };
 
+// What the run has cost up to now, for the journal.
+RunTotals run_totals(const StatusSources& run);
 // `era_sentence`: why the newest era began, and where.
 RunStatus status_of(const StatusSources& run, const std::string& era_sentence, Instant now);
 

@@ -9,7 +9,7 @@ namespace swarmline {
 
 bool CheckpointSchedule::is_due(std::uint64_t version, Instant now) const {
   if (now < may_begin_) return false;
-  if (again_) return true;
+  if (again_ || asked_) return true;
   if (config_.every_steps > 0 && version % config_.every_steps == 0) return true;
   if (config_.every_minutes <= 0 || now - begun_ < from_seconds(60 * config_.every_minutes))
     return false;

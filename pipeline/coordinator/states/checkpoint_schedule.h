@@ -23,7 +23,11 @@ class CheckpointSchedule {
   Instant may_begin() const { return may_begin_; }
   std::uint32_t failures() const { return failures_; }  // in a row
 
-  void on_begun(Instant now) { begun_ = now; }
+  void ask() { asked_ = true; }  // for one at the next commit, whatever the config says
+  void on_begun(Instant now) {
+    begun_ = now;
+    asked_ = false;
+  }
   void on_done();
   void on_failed(Instant now);       // it could not be written
   void on_interrupted();             // nobody's fault: at the next commit
@@ -35,6 +39,7 @@ class CheckpointSchedule {
   Instant may_begin_{};
   std::uint32_t failures_ = 0;
   bool again_ = false;  // the one before is owed
+  bool asked_ = false;
 };
 
 }  // namespace swarmline

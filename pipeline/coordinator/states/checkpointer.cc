@@ -199,7 +199,7 @@ void Checkpointer::on_piece(const Seat& seat, const Frame& frame,
     SWARMLINE_MARK("checkpointer.saver_failed");
     saver.respond = respond;
     failing_.insert(seat);
-    return failed(to_string(seat) + " can't save its stage: " + piece->error());
+    return failed(in_.events.who(seat) + " can't save its stage: " + piece->error());
   }
   const std::uint64_t bytes = piece->written()
                                   ? piece->size() - std::min(piece->size(), piece->offset())
@@ -331,7 +331,7 @@ void Checkpointer::on_seat_lost(const SeatLoss& lost) {
   if (round_ && std::ranges::any_of(round_->savers, [&](const auto& of) {
         return of.second.seat == lost.seat && !of.second.finished;
       }))
-    abandon(to_string(lost.seat) + " is lost");
+    abandon(in_.events.who(lost.seat) + " is lost");
 }
 
 void Checkpointer::on_rollback() {

@@ -58,6 +58,7 @@ class Checkpointer final : public RunObserver {
       : in_(needs), schedule_(needs.shape.config.checkpoint) {}
 
   void start(Instant now) { schedule_.start(now); }  // training begins, or goes on
+  void ask() { schedule_.ask(); }                    // for one at the next commit
   // That version is committed, and is not the last one.
   void on_committed(std::uint64_t version, std::uint64_t updates);
   // Of the last version, that all members hold; again and again until it is in place. True: it has

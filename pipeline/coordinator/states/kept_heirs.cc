@@ -25,7 +25,8 @@ bool KeptHeirs::await(const SeatLoss& last) {
   if (emptied_.contains(stage)) return true;
   const Duration patience = std::min<Duration>(patience_(), knobs().return_time);
   if (patience <= Duration{}) return false;
-  if (!is_away(stage, last.seat.peer) && !has_heir(stage) && !has_fetched_perhaps(stage))
+  if (!is_away(stage, last.seat.peer) && !has_heir(stage) && !has_fetched_perhaps(stage) &&
+      !may_be_freed(stage))
     return false;
   SWARMLINE_MARK("kept_heirs.awaited");
   emptied_[stage] = {.last = last, .patience = patience, .until = in_.alarms.now() + patience};
@@ -36,6 +37,7 @@ bool KeptHeirs::await(const SeatLoss& last) {
                   stage.value, to_seconds(patience)),
       LogLevel::kWarn);
   ask_whether_they_live(stage);
+  for (const StageId host_stage : stages_of_bound_shadows(stage)) ask_whether_they_live(host_stage);
   return true;
 }
 
@@ -63,11 +65,30 @@ bool KeptHeirs::is_away(StageId stage, std::optional<PeerId> besides) const {
 }
 
 bool KeptHeirs::has_heir(StageId stage) const {
-  return std::ranges::any_of(in_.members.members(), [&](const auto& entry) {
-    const Member& member = entry.second;
-    return member.seat.stage == stage && member.kept_version == in_.sequence.committed() &&
-           (member.state == MemberState::kBuilding || member.state == MemberState::kFollowing);
+  return in_.members.has_copy(stage, in_.sequence.committed());
+}
+
+std::set<StageId> KeptHeirs::stages_of_bound_shadows(StageId stage) const {
+  std::set<StageId> hosts;
+  for (const Seat& shadow : in_.shadows.ready_of(stage)) {
+    const ShadowDesk::Shadow& one = in_.shadows.all().at(shadow);
+    if (one.has >= in_.sequence.committed()) hosts.insert(one.host_stage);
+  }
+  return hosts;
+}
+
+// A shadow has it whose host is the last one of its own stage, to which another is coming back.
+bool KeptHeirs::may_be_freed(StageId stage) const {
+  return std::ranges::any_of(stages_of_bound_shadows(stage), [this](StageId host_stage) {
+    return is_away(host_stage) || has_heir(host_stage) || has_fetched_perhaps(host_stage);
   });
+}
+
+bool KeptHeirs::wants_back(StageId stage) const {
+  return in_.members.count_ready(stage) == 0 ||
+         std::ranges::any_of(emptied_, [&](const auto& entry) {
+           return stages_of_bound_shadows(entry.first).contains(stage);
+         });
 }
 
 // What it has fetched was of those that are lost, and it has not said that it lacks any of it.
@@ -91,7 +112,7 @@ bool KeptHeirs::is_hopeless(StageId stage, Emptied& emptied) const {
     SWARMLINE_MARK("kept_heirs.came_back");
     emptied.until = now + knobs().build_time;
   }
-  const bool somebody = heir || is_away(stage) || has_fetched_perhaps(stage);
+  const bool somebody = heir || is_away(stage) || has_fetched_perhaps(stage) || may_be_freed(stage);
   return !somebody || now >= emptied.until;
 }
 

@@ -1,6 +1,7 @@
 // Stages that nobody serves any more and no shadow can take over, where somebody may have what is
 // committed all the same: who lost its seat since the newest commit kept a copy; what a joiner or a
-// shadow fetches may be there already.
+// shadow fetches may be there already; a shadow has it whose host is the last of its own stage, to
+// which one such is coming back.
 //   What:      the run waits for them. Who comes back to the stage and says that it kept that
 //              version begins with its own copy (StateTransfer), and goes on inside the open step.
 //              Nothing can be committed until then.
@@ -57,6 +58,9 @@ class KeptHeirs final : public RunObserver {
   // The stage's last member is lost. False: nobody else can have its state.
   bool await(const SeatLoss& last);
   bool any() const { return !emptied_.empty(); }
+  // Who kept this stage's state is to begin there: nobody else has it, or the one that has is to
+  // take another stage over.
+  bool wants_back(StageId stage) const;
 
   // ---- Settling ----
   void wake() { dirty_ = true; }  // somebody may serve it now, or time has passed
@@ -77,6 +81,9 @@ class KeptHeirs final : public RunObserver {
   };
   bool has_heir(StageId stage) const;
   bool has_fetched_perhaps(StageId stage) const;
+  bool may_be_freed(StageId stage) const;
+  // Those whose peers have shadows that hold what is committed of `stage`.
+  std::set<StageId> stages_of_bound_shadows(StageId stage) const;
   bool is_away(StageId stage, std::optional<PeerId> besides = {}) const;
   bool is_hopeless(StageId stage, Emptied& emptied) const;
   void ask_whether_they_live(StageId stage);

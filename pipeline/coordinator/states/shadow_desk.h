@@ -67,7 +67,8 @@ class ShadowDesk {
   void restart_deadlines(Instant now);
 
   // Who shall take `stage` over: a ready shadow that has all of `version`, and whose own stage
-  // keeps somebody (`served` says how many), or has such a shadow of its own. Those that hold the
+  // keeps somebody (`served` says how many serve it, or are about to with a copy of their own), or
+  // has such a shadow of its own. Those that hold the
   // version now come first, then those of the stages with the most peers.
   std::optional<Seat> heir(StageId stage, std::uint64_t version,
                            const std::function<std::size_t(StageId)>& served) const;

@@ -17,15 +17,14 @@ void StandbyReplicas::add(const Seat& host, StageId stage, const std::string& wh
   const Seat shadow{host.peer, stage, host.incarnation};
   if (in_.shadows.has(shadow) || host.stage == stage) return;
   in_.shadows.add(shadow, host.stage, in_.alarms.now());
-  in_.events.event("shadow_added",
-                   fmt::format("{} follows stage {}: {}", to_string(host), stage.value, why));
+  in_.events.of_peer(host, "shadow_added", fmt::format(" follows stage {}: {}", stage.value, why));
   wire::Follow follow;
   follow.set_stage(stage.value);
   in_.outbox.send(host, make_frame(MessageKind::kFollow, follow));
 }
 
 void StandbyReplicas::drop(const Seat& shadow, const std::string& kind, const std::string& why) {
-  in_.events.event(kind, fmt::format("peer {} follows stage {} no more: {}", shadow.peer.value,
+  in_.events.event(kind, fmt::format("{} follows stage {} no more: {}", in_.events.who(shadow.peer),
                                      shadow.stage.value, why));
   wire::Follow follow;
   follow.set_stage(shadow.stage.value);
@@ -100,7 +99,7 @@ void StandbyReplicas::confirm(const Seat& shadow) {
   in_.shadows.confirm(shadow, in_.alarms.now());
   in_.states.arrived(shadow);
   in_.events.event("shadow_ready",
-                   fmt::format("peer {} holds version {} of stage {}", shadow.peer.value,
+                   fmt::format("{} holds version {} of stage {}", in_.events.who(shadow.peer),
                                in_.shadows.all().at(shadow).version, shadow.stage.value));
   in_.balancer.seats_changed();
 }
@@ -137,7 +136,7 @@ bool StandbyReplicas::settle_tie(StageId stage, std::uint64_t version,
         if (digest != shadow.digest)
           in_.rulings.lose(
               wrong, fmt::format("it holds other parameters after step {} than its stage's shadow",
-                                 version - 1));
+                                 version));
     return true;
   }
   return may_tell;

@@ -13,6 +13,11 @@ namespace swarmline {
 
 namespace {
 constexpr std::size_t kHashBytes = 64;  // SHA-256 in hexadecimal
+
+// Everybody can draw that version: nobody has to hold it.
+bool is_from_seed(const RunConfig& config, std::uint64_t version) {
+  return version == 0 && config.run.init.empty();
+}
 }  // namespace
 
 void StateTransfer::want(const Seat& joiner) {
@@ -26,9 +31,10 @@ void StateTransfer::want(const Seat& joiner) {
 void StateTransfer::freeze() {
   dirty_ = false;
   const std::uint64_t version = sequence_.committed();
+  const bool from_seed = is_from_seed(shape_.config, version);
   for (const StageSpec& stage : shape_.stages) {
     std::vector<Seat> mates = members_.ready_of(stage.stage);
-    if (mates.empty() && version > 0) {
+    if (mates.empty() && !from_seed) {
       offer_kept(stage.stage);
       continue;
     }
@@ -48,7 +54,7 @@ void StateTransfer::freeze() {
     }
     wire::FreezeState freeze;
     freeze.set_version(version);
-    if (version > 0 && !frozen_already)
+    if (!from_seed && !frozen_already)
       for (const Seat& mate : mates)
         outbox_.send(mate, make_frame(MessageKind::kFreezeState, freeze));
     offer(stage.stage);
@@ -82,6 +88,7 @@ void StateTransfer::on_frozen(const wire::StateFrozen& frozen) {
 void StateTransfer::offer(StageId stage) {
   const auto offer = desk_.offer(stage);
   if (!offer) return;
+  if (offer->holders.empty() && !is_from_seed(shape_.config, offer->version)) return;
   wire::StateOffer message;
   message.set_version(offer->version);
   message.set_bytes(offer->bytes);
@@ -121,6 +128,10 @@ void StateTransfer::forget(const Seat& joiner) {
 }
 
 void StateTransfer::arrived(const Seat& joiner) {
+  if (const auto offer = desk_.offer(joiner.stage);
+      offer && offer->bytes > 0 && desk_.follows(joiner))
+    fetched_.push_back(
+        {.stage = joiner.stage, .bytes = offer->bytes, .by_shadow = shadows_.has(joiner)});
   desk_.seated(joiner);
   dirty_ = true;  // others may have waited for the next frozen state
 }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <deque>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "pipeline/coordinator/members/failure_detector.h"
@@ -47,6 +49,12 @@ class StateTransfer final : public RunObserver {
   void on_frozen(const wire::StateFrozen& frozen);
   void forget(const Seat& joiner);   // it is over, or asks for nothing any more
   void arrived(const Seat& joiner);  // it holds its state
+  struct Fetched {                   // by a joiner or a shadow, from peers of the stage
+    StageId stage;
+    std::uint64_t bytes = 0;
+    bool by_shadow = false;
+  };
+  std::vector<Fetched> take_fetched() { return std::exchange(fetched_, {}); }
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
   void freeze();  // where somebody waits, and nobody fetches an older state
@@ -75,6 +83,7 @@ class StateTransfer final : public RunObserver {
   Outbox& outbox_;
   JoinDesk desk_;
   std::deque<CommitOrder> recent_commits_;
+  std::vector<Fetched> fetched_;  // since it was asked last, which is after each event
   bool dirty_ = false;
 };
 

@@ -28,8 +28,10 @@ bool Takeovers::await_candidate(const SeatLoss& last) {
 }
 
 std::optional<Seat> Takeovers::candidate_for(StageId stage) const {
-  return in_.shadows.heir(stage, in_.sequence.committed(),
-                          [this](StageId served) { return in_.members.count_ready(served); });
+  const std::uint64_t committed = in_.sequence.committed();
+  return in_.shadows.heir(stage, committed, [this, committed](StageId served) {
+    return in_.members.count_ready(served) + (in_.members.has_copy(served, committed) ? 1 : 0);
+  });
 }
 
 void Takeovers::give_up_candidate(Emptied& emptied) {
@@ -39,6 +41,7 @@ void Takeovers::give_up_candidate(Emptied& emptied) {
   }
   emptied.sent.reset();
   emptied.seat.reset();
+  emptied.is_last = false;
   dirty_ = true;
 }
 
@@ -49,12 +52,17 @@ bool Takeovers::was_sent(const Member& before) const {
          emptied->second.sent == Seat{before.seat.peer, *before.moves_to, before.seat.incarnation};
 }
 
-void Takeovers::seated(const Seat& seat) {
+bool Takeovers::awaits(const Seat& seat) const {
   const auto emptied = emptied_.find(seat.stage);
-  if (emptied == emptied_.end() || !emptied->second.sent || emptied->second.sent->peer != seat.peer)
-    return;
-  emptied->second.seat = seat;
-  emptied->second.deadline = in_.alarms.now() + knobs().build_time;
+  return emptied != emptied_.end() && emptied->second.sent &&
+         emptied->second.sent->peer == seat.peer;
+}
+
+void Takeovers::seated(const Seat& seat) {
+  if (!awaits(seat)) return;
+  Emptied& emptied = emptied_.at(seat.stage);
+  emptied.seat = seat;
+  emptied.deadline = in_.alarms.now() + knobs().build_time;
 }
 
 // The stage has nobody who could say whether it is right: its digest was heard while it followed.
@@ -71,8 +79,8 @@ Takeovers::Arrival Takeovers::on_ready(const Seat& seat, std::uint64_t version,
   emptied_.erase(found);
   in_.standbys.took_over(*emptied.sent);
   in_.round.seat_keeper(*emptied.sent, seat);
-  in_.events.event("taken_over", fmt::format("{} serves stage {} with version {}", to_string(seat),
-                                             seat.stage.value, version));
+  in_.events.of_peer(seat, "taken_over",
+                     fmt::format(" serves stage {} with version {}", seat.stage.value, version));
   return Arrival::kTakenOver;
 }
 
@@ -117,13 +125,14 @@ bool Takeovers::send_candidate(StageId stage) {
   SWARMLINE_MARK("takeovers.candidate_sent");
   emptied.sent = candidate;
   emptied.digest = shadow.digest;
-  emptied.deadline = in_.alarms.now() + knobs().return_time;
+  emptied.sent_at = in_.alarms.now();
+  emptied.deadline = emptied.sent_at + knobs().return_time;
   in_.standbys.keep_for(*candidate);
   Member& host = in_.members.at(candidate->peer);
   host.moves_to = stage;
   host.moves_since = in_.alarms.now();
-  in_.events.event("take_over", fmt::format("{} leaves for stage {}, which it follows",
-                                            to_string(host.seat), stage.value));
+  in_.events.of_peer(host.seat, "take_over",
+                     fmt::format(" leaves for stage {}, which it follows", stage.value));
   in_.rulings.lose(host.seat, fmt::format("it takes over stage {}", stage.value),
                    Departure::kMoves);
   return true;
@@ -137,7 +146,7 @@ void Takeovers::check_deadlines() {
     if (emptied.seat && in_.members.is_current(*emptied.seat)) {
       in_.rulings.lose(*emptied.seat, "it did not take its stage over in time");
     } else if (emptied.sent) {
-      give_up_candidate(emptied);
+      if (!goes_on_waiting(stage, emptied)) give_up_candidate(emptied);
     } else {
       for (const Seat& seat : in_.shadows.ready_of(stage))
         in_.standbys.drop(seat, "shadow_demoted", "it does not catch up with the last commit");
@@ -145,11 +154,42 @@ void Takeovers::check_deadlines() {
   }
 }
 
+// Nobody else holds the stage's state. Nothing that this coordinator says may have arrived.
+bool Takeovers::goes_on_waiting(StageId stage, Emptied& emptied) {
+  if (candidate_for(stage)) return false;
+  const Instant until = emptied.sent_at + patience_();
+  if (std::exchange(emptied.is_last, true) || until <= in_.alarms.now()) {
+    SWARMLINE_MARK("takeovers.given_up");
+    ++given_up_;
+    return false;
+  }
+  SWARMLINE_MARK("takeovers.waits");
+  const Member& host = in_.members.at(emptied.sent->peer);
+  in_.events.event(
+      "waiting",
+      fmt::format("peer {} was sent to stage {} and does not come; the run waits for "
+                  "it {:.3g} s at most, then it goes back without it",
+                  host.seat.peer.value, stage.value, to_seconds(until - emptied.sent_at)),
+      LogLevel::kWarn);
+  emptied.deadline = until;
+  in_.probe.ask(host, [this, stage, sent = *emptied.sent](const std::string&) {
+    const auto now = emptied_.find(stage);
+    if (now == emptied_.end() || now->second.sent != sent || now->second.seat) return;
+    SWARMLINE_MARK("takeovers.gone");
+    give_up_candidate(now->second);
+  });
+  return true;
+}
+
 void Takeovers::restart_deadlines() {
-  for (auto& [stage, emptied] : emptied_)
-    emptied.deadline = in_.alarms.now() + (emptied.seat   ? knobs().build_time
-                                           : emptied.sent ? knobs().return_time
-                                                          : knobs().catch_up_time);
+  const Instant now = in_.alarms.now();
+  for (auto& [stage, emptied] : emptied_) {
+    emptied.sent_at = now;
+    emptied.deadline = now + (emptied.seat      ? Duration(knobs().build_time)
+                              : emptied.is_last ? patience_()
+                              : emptied.sent    ? Duration(knobs().return_time)
+                                                : Duration(knobs().catch_up_time));
+  }
 }
 
 void Takeovers::check_invariants() const {

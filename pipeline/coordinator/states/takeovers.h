@@ -2,19 +2,24 @@
 // stage, comes back with a seat at the emptied one, and goes on inside the open step.
 //   Life:      emptied -> (a candidate is sent) sent -> (it has a seat) seated -> (it holds the
 //              committed version) taken over. Each has a deadline; whoever misses it is done
-//              without, and the next candidate is sent.
+//              without, and the next candidate is sent. Where there is no other, one that was sent
+//              may not have heard of it: it is waited for as long as that is worth it.
 //   Errors:    no candidate left: the stage is gone, and the run goes back (or ends, where the last
 //              one failed).
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Bounds:    one entry a stage; knobs().catch_up_time, return_time, build_time.
+//   Bounds:    one entry a stage; knobs().catch_up_time, return_time, build_time; run/bargain.h.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/ids.h"
+#include "base/units.h"
+#include "pipeline/coordinator/members/link_probe.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/event_log.h"
@@ -36,10 +41,13 @@ class Takeovers final : public RunObserver {
     const ShadowDesk& shadows;
     StandbyReplicas& standbys;
     CommitRound& round;
+    LinkProbe& probe;
     EventLog& events;
     Rulings& rulings;
   };
-  explicit Takeovers(const Needs& needs) : in_(needs) {}
+  // `patience`: what waiting is worth now.
+  Takeovers(const Needs& needs, std::function<Duration()> patience)
+      : in_(needs), patience_(std::move(patience)) {}
 
   // The stage's last member is lost. False: no shadow can take it over.
   bool await_candidate(const SeatLoss& last);
@@ -49,7 +57,8 @@ class Takeovers final : public RunObserver {
   std::optional<Seat> candidate_for(StageId stage) const;
   // This lost seat's peer was sent to take a stage over.
   bool was_sent(const Member& before) const;
-  void seated(const Seat& seat);  // it has come back, with its seat at the stage
+  bool awaits(const Seat& seat) const;  // it was, and has this seat at the stage
+  void seated(const Seat& seat);        // it has come back, with its seat at the stage
   // It holds what is committed. False: it takes nothing over.
   enum class Arrival : std::uint8_t { kNone, kWrongState, kTakenOver };
   Arrival on_ready(const Seat& seat, std::uint64_t version, std::uint64_t digest);
@@ -64,6 +73,7 @@ class Takeovers final : public RunObserver {
   void send_candidates();
   void check_deadlines();
   void restart_deadlines();
+  std::uint32_t given_up() const { return given_up_; }  // waits, ever
 
   void on_rollback() override { emptied_.clear(); }
   void check_invariants() const;
@@ -75,12 +85,17 @@ class Takeovers final : public RunObserver {
     std::uint64_t digest = 0;  // of what it holds
     std::optional<Seat> seat;  // its host's at the stage, once it has come back
     Instant deadline{};        // for what comes next
+    Instant sent_at{};
+    bool is_last = false;  // there was no other to send when it had missed its deadline
   };
+  bool goes_on_waiting(StageId stage, Emptied& emptied);
   void give_up_candidate(Emptied& emptied);
   bool send_candidate(StageId stage);
 
   Needs in_;
+  std::function<Duration()> patience_;
   std::map<StageId, Emptied> emptied_;
+  std::uint32_t given_up_ = 0;
   bool dirty_ = false;
 };
 

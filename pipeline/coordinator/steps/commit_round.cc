@@ -62,9 +62,9 @@ void CommitRound::send_seals(const std::vector<GroupId>& groups) {
 void CommitRound::on_seal_mismatch(const Seat& seat, const wire::SealMismatch& mismatch) {
   if (!board_.active() || from_wire(mismatch.phase()) != phase()) return;
   SWARMLINE_MARK("commit_round.seal_mismatch");
-  in_.events.event("seal_mismatch",
-                   fmt::format("{} does not hold {} microbatches of {} that it owns",
-                               to_string(seat), mismatch.missing_size(), to_string(phase())));
+  in_.events.of_peer(seat, "seal_mismatch",
+                     fmt::format(" does not hold {} microbatches of {} that it owns",
+                                 mismatch.missing_size(), to_string(phase())));
   if (++mismatches_[seat] >= knobs().mismatches_max ||
       in_.ledger.stage_state(phase(), seat.stage) == StageState::kReduced)
     return in_.rulings.lose(seat, "its sums are not what it reported");
@@ -85,9 +85,9 @@ bool CommitRound::on_reduced(const wire::Reduced& reduced) {
   const std::vector<Seat> wrong = board_.settle_differences(group);
   for (const Seat& other : wrong) {
     SWARMLINE_MARK("commit_round.different_gradient");
-    in_.events.event("different_gradient",
-                     fmt::format("{} averaged step {} to other bits than its mates",
-                                 to_string(other), board_.step()));
+    in_.events.of_peer(
+        other, "different_gradient",
+        fmt::format(" averaged step {} to other bits than its mates", board_.step() + 1));
   }
   if (!wrong.empty()) send_fetch(group, wrong);
   mark_held(in_.shape.groups.stages_of(group));
@@ -263,7 +263,7 @@ void CommitRound::restart(const std::vector<GroupId>& groups) {
         board_.restart(group, members_of(group), keepers_of(group)).value - first_attempt_.value;
     if (attempts >= kAttemptsMax || (attempts >= kManyAttempts && has_outlasted(result_)))
       return in_.rulings.fail_run(
-          fmt::format("averaging step {} did not end in {} attempts", board_.step(), attempts));
+          fmt::format("averaging step {} did not end in {} attempts", board_.step() + 1, attempts));
   }
   send_seals(groups);
 }
@@ -316,7 +316,7 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   SWARMLINE_MARK("commit_round.broken_link");
   in_.events.event("round_broken",
                    fmt::format("the link between {} and {} broke while they averaged",
-                               to_string(reporter), to_string(beyond)));
+                               in_.events.who(reporter), in_.events.who(beyond)));
   if (board_.held(group)) return fetch_missing(group);
   // Two that can't reach each other can't reduce together: one is released.
   const Instant now = in_.alarms.now();
@@ -374,15 +374,16 @@ void CommitRound::on_deadline() {
   SWARMLINE_MARK("commit_round.deadline");
   const double seconds = to_seconds(knobs().reduce_deadline);
   std::string who;
-  for (const Seat& seat : board_.missing()) who += (who.empty() ? "" : ", ") + to_string(seat);
+  for (const Seat& seat : board_.missing()) who += (who.empty() ? "" : ", ") + in_.events.who(seat);
   if (const Instant since = std::max(result_, newest_move()); has_outlasted(since))
     return in_.rulings.fail_run(
         fmt::format("averaging step {} did not end, nor get any further in {:.0f} s; still "
                     "missing: {}",
-                    board_.step(), to_seconds(in_.alarms.now() - since), who));
+                    board_.step() + 1, to_seconds(in_.alarms.now() - since), who));
   in_.events.event("averaging_late",
                    fmt::format("step {} has got no further for {:.0f} s; still missing: {}",
-                               board_.step(), seconds, who));
+                               board_.step() + 1, seconds, who),
+                   LogLevel::kWarn);
   arm_deadline(knobs().reduce_deadline);
   for (const GroupId group : board_.groups()) {
     if (board_.held(group)) {

@@ -24,7 +24,7 @@ std::optional<CommitRecord> Committer::commit(Era era) {
     in_.rulings.fail_run(fmt::format(
         "the gradient of step {} is not finite (loss {}); lower the learning rate, or set "
         "run.on_nonfinite = \"skip\" to pass over such steps",
-        step, record.loss));
+        step + 1, record.loss));
     return std::nullopt;
   }
   in_.journal.record_commit(record);

@@ -67,8 +67,8 @@ void ReportIntake::on_compute_failed(const wire::ComputeFailed& failed) {
   const Phase phase = id.microbatch.phase;
   if (!ledger_.is_open(phase) || id.microbatch.index >= ledger_.indices(phase)) return;
   const std::uint32_t peers = ledger_.report_failure(phase, id.microbatch.index, seat.peer);
-  std::vector<std::string> whats{
-      fmt::format("{}: {}", to_string(seat), printable(failed.what(), kFailureBytesMax))};
+  std::vector<std::string> whats{fmt::format("{}: {}", called(seat, members_.name_of(seat.peer)),
+                                             printable(failed.what(), kFailureBytesMax))};
   if (failures_.size() < kFailedMicrobatchesMax || failures_.contains(id.microbatch)) {
     Failures& failures = failures_[id.microbatch];
     failures.seats.insert(seat);

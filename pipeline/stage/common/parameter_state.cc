@@ -14,7 +14,7 @@ namespace {
 
 Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
   const float* const on_device = model.device_parameters();
-  if (on_device == nullptr || options.state_memory == StateMemory::kHost) {
+  if (on_device == nullptr || !steps_on_device(options)) {
     return FlatOptimizer(options, model.layout());
   }
   auto device = make_device_optimizer(options, model.layout(), on_device);
@@ -161,7 +161,7 @@ Result<void> ParameterState::load(Version version, BytesView state) {
   computing_version_ = version;
   if (delayed_ && state.size() == saved_bytes()) {
     take(model_.parameters());
-    --computing_version_.value;
+    if (version.value > 0) --computing_version_.value;
   } else if (delayed_) {
     std::ranges::copy(committed_.bytes(), model_.parameters().begin());
   }

@@ -10,7 +10,8 @@
 //              by the averaging until the commit; `reduced` is where the average is written.
 //              Reduction is out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
-//              optimizer.state_memory = "host"; the committed parameters are in the host's, too.
+//              optimizer.state_memory = "host" and with Muon; the committed parameters are in the
+//              host's, too.
 //   Frozen:    a version's state as others take it: committed parameters, first moment, second
 //              moment, each as it lies in memory. Saved: as a checkpoint keeps it, with a delay the
 //              parameters of the version before behind it (saved_state.h).

@@ -72,7 +72,7 @@ Result<Address> PeerLinks::listen(const Address& address) {
   }));
 }
 
-void PeerLinks::set_identity(RunIdentity identity) {
+void PeerLinks::set_identity(LinkIdentity identity) {
   identity_ = std::move(identity);
 }
 

@@ -31,7 +31,7 @@
 
 namespace swarmline {
 
-struct RunIdentity {
+struct LinkIdentity {
   Term term;
   Era era;
   std::string run_id;
@@ -68,7 +68,7 @@ class PeerLinks {
   ~PeerLinks();
 
   Result<Address> listen(const Address& address);
-  void set_identity(RunIdentity identity);
+  void set_identity(LinkIdentity identity);
   void set_address(const Seat& peer, const std::string& address);
   // Uses the dialled link, else the accepted one, else dials. The peer's address must be known.
   // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
@@ -135,7 +135,7 @@ class PeerLinks {
   Runtime& runtime_;
   Network& network_;
   Handlers handlers_;
-  RunIdentity identity_;
+  LinkIdentity identity_;
   Dials dials_;
 
   struct Place {

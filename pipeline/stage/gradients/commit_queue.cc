@@ -30,7 +30,7 @@ StageCommit from_message(const wire::Commit& message) {
 
 Error not_the_next(std::uint64_t step, Version committed) {
   return {ErrorCode::kIncompatible,
-          fmt::format("commit of step {} on version {}", step, committed.value)};
+          fmt::format("commit of step {} on version {}", step + 1, committed.value)};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "engine/net/message_pieces.h"
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_bounds.h"
@@ -240,7 +241,9 @@ void CoordinatorLink::beat() {
                              ? period_ - spread_of(message.seat().peer(), period_ - usual_)
                              : period_;
   if (pause != usual_) message.set_period_seconds(to_seconds(pause));
-  notify(make_frame(MessageKind::kHeartbeat, message));
+  Frame frame = make_frame(MessageKind::kHeartbeat, message);
+  frame.flags = kFrameFlagAhead;
+  notify(std::move(frame));
   beat_due_ = runtime_.now() + pause;
   runtime_.call_after(pause, guard_.wrap([this, beats = beats_] {
     if (beats_ == beats) beat();

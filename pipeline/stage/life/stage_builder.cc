@@ -68,6 +68,7 @@ Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& mach
     parts.config.codec.checksums = TileChecksums::kNever;
   }
   auto spec = resolve_model(parts.config, offer.vocab);
+  if (parts.config.model.vocab == 0) parts.config.model.vocab = offer.vocab;
   if (!spec) return std::unexpected(spec.error());
   parts.spec = std::move(*spec);
   parts.self = offer.seat;

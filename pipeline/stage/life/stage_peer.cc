@@ -284,6 +284,9 @@ void StagePeer::start() {
 void StagePeer::request_drain(Duration notice) {
   impl_->drain(notice);
 }
+void StagePeer::tell_risk() {
+  impl_->tell_risk();
+}
 void StagePeer::request_stop() {
   impl_->finish(130, "interrupted");
 }

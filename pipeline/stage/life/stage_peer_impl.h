@@ -37,6 +37,7 @@ class StagePeer::Impl {
   void start();
   void finish(int exit_code, const std::string& sentence);
   void drain(Duration notice);
+  void tell_risk();
   BytesView committed_parameters() const {
     return stage_ ? stage_->committed_parameters() : BytesView();
   }
@@ -56,7 +57,7 @@ class StagePeer::Impl {
   void on_welcome(const SeatOffer& offer, bool same_run);
   void resumed(const SeatOffer& offer);
   void seat_given_up(const SeatOffer& offer, bool same_run);
-  RunIdentity identity_of(const SeatOffer& offer) const;
+  LinkIdentity identity_of(const SeatOffer& offer) const;
   void take_offer(const SeatOffer& offer);
   void take_seat(SeatedStageParts parts);
   void on_coordinator_closed(const Error& error);
@@ -87,7 +88,7 @@ class StagePeer::Impl {
   void on_follow(const wire::Follow& follow);
   void shadow_failed(const Seat& shadow, const Error& error);
   void connect_parts(SeatedStageParts& parts);
-  void say_leave();
+  void say_leave(bool only_at_risk = false);
   wire::Heartbeat heartbeat() const;
   void log_metrics();
 
@@ -112,6 +113,7 @@ class StagePeer::Impl {
   std::shared_ptr<KeptState> kept_;        // of the seat it lost
   std::uint64_t moved_bytes_ = 0;          // of states and of gradients, that came in
   std::vector<Frame> early_;               // from the coordinator, while it inherits
+  bool at_risk_ = false;                   // its machine may be taken soon
   CallbackGuard guard_;
 };
 

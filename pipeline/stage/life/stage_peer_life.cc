@@ -6,6 +6,7 @@
 #include "base/marks.h"
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/protocol_version.h"
 #include "pipeline/stage/life/stage_peer_impl.h"
 
 namespace swarmline {
@@ -47,6 +48,7 @@ wire::Hello StagePeer::Impl::hello() const {
   hello.set_shadow_memory_bytes(options_.machine.shadow_memory_bytes);
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
+  hello.set_egress_price(options_.machine.egress_price);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
   hello.set_seat_proof(seat_proof_);
   if (heritage_) {
@@ -107,7 +109,7 @@ void StagePeer::Impl::on_welcome(const SeatOffer& offer, bool same_run) {
   adrift ? seat_given_up(offer, same_run) : take_offer(offer);
 }
 
-RunIdentity StagePeer::Impl::identity_of(const SeatOffer& offer) const {
+LinkIdentity StagePeer::Impl::identity_of(const SeatOffer& offer) const {
   return {.term = offer.term,
           .era = offer.era,
           .run_id = offer.run_id,
@@ -123,6 +125,7 @@ void StagePeer::Impl::take_offer(const SeatOffer& offer) {
   life_.become(inherits ? kInheriting : kBuilding);
   links_.set_identity(identity_of(offer));
   link_.begin_heartbeats(offer.heartbeat);
+  if (at_risk_) say_leave(true);
   auto parsed = parts_of(offer, options_.machine);
   if (!parsed) return finish(exit_code_of(parsed.error()), parsed.error().what);
   auto parts = std::make_shared<SeatedStageParts>(std::move(*parsed));
@@ -203,6 +206,7 @@ void StagePeer::Impl::resumed(const SeatOffer& offer) {
   links_.set_identity(identity_of(offer));
   link_.beat_as_usual();
   if (life_.leaving()) say_leave();
+  if (at_risk_) say_leave(true);
 }
 
 void StagePeer::Impl::seat_given_up(const SeatOffer& offer, bool same_run) {
@@ -299,9 +303,15 @@ void StagePeer::Impl::drain(Duration notice) {
   runtime_.call_after(notice, guard_.wrap([this] { finish(0, kLeftEarly); }));
 }
 
-void StagePeer::Impl::say_leave() {
+void StagePeer::Impl::tell_risk() {
+  if (life_.finished() || std::exchange(at_risk_, true) || !life_.has_seat()) return;
+  say_leave(true);
+}
+
+void StagePeer::Impl::say_leave(bool only_at_risk) {
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);
+  leave.set_at_risk(only_at_risk);
   link_.notify(make_frame(MessageKind::kLeave, leave));
   link_.beat_as_usual();
 }

@@ -151,7 +151,7 @@ void Admission::queue_forward(const TaskPtr& task) {
 }
 
 void Admission::go_on_in_order() {
-  const MicrobatchOrder::Ready ready = order_.take_ready();
+  const MicrobatchSchedule::Ready ready = order_.take_ready();
   for (const TaskPtr& task : ready.forwards)
     if (is_active(*task)) queue_forward(task);
   for (const TaskPtr& task : ready.backwards)

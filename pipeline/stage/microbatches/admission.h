@@ -23,7 +23,7 @@
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/microbatches/boundary_traffic.h"
 #include "pipeline/stage/microbatches/codec_monitor.h"
-#include "pipeline/stage/microbatches/microbatch_order.h"
+#include "pipeline/stage/microbatches/microbatch_schedule.h"
 #include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
@@ -93,7 +93,7 @@ class Admission {
   BoundaryTraffic& traffic_;
   const std::uint64_t admit_bytes_max_;
   Hooks hooks_;
-  MicrobatchOrder order_;
+  MicrobatchSchedule order_;
   std::map<AttemptId, TaskPtr> tasks_;  // by the attempt they arrived as
   std::map<Phase, std::vector<TaskPtr>> held_;
   std::map<PeerId, Seat> refused_full_;  // wait for our credit

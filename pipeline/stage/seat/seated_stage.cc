@@ -29,6 +29,12 @@ Result<void> handle(const Frame& frame, Handler handler) {
   return handler(*message);
 }
 
+// Whether who begins a stage fetches its state from the coordinator; else it draws it from the
+// seed.
+bool fetches_saved(Version version, const RunConfig& config) {
+  return version.value > 0 || !config.run.init.empty();
+}
+
 }  // namespace
 
 SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
@@ -77,7 +83,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                         report.set_contributions(contributions_.count(phase));
                       },
                   .on_here = [this] { commits_.advance(); }}),
-      commits_(context_, jobs_, gradients_, parts.joining, parts.joining || parts.version.value > 0,
+      commits_(context_, jobs_, gradients_, parts.joining,
+               parts.joining || fetches_saved(parts.version, config_),
                {.on_over = [this](const Phase& phase) { runner_.end(phase); },
                 .on_idle = [this] { drain_inbox(); },
                 .on_too_far_behind =
@@ -85,8 +92,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                       gradients_.drop_fetches(0, kAllSteps);
                       states_.want();
                     }}),
-      states_(context_, jobs_, !parts.joining && parts.version.value == 0, parts.shadow,
-              std::move(parts.kept),
+      states_(context_, jobs_, !parts.joining && !fetches_saved(parts.version, config_),
+              parts.shadow, std::move(parts.kept),
               {.on_offered =
                    [this](Version version) {
                      commits_.drop_below(version);
@@ -117,7 +124,7 @@ void SeatedStage::silence() {
 void SeatedStage::begin() {
   if (heritage_) return inherit();
   if (commits_.following()) return states_.want();
-  if (begins_with_.value > 0) return states_.fetch_saved(begins_with_);
+  if (fetches_saved(begins_with_, config_)) return states_.fetch_saved(begins_with_);
   make_initial_state();
 }
 

@@ -1,5 +1,6 @@
 #include "pipeline/stage/state/checkpoint_upload.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
@@ -57,26 +58,42 @@ void CheckpointUpload::start() {
 }
 
 void CheckpointUpload::send_next() {
+  if (doors_.write) return write_next();
   auto bytes = std::make_shared<SharedBytes>();
   doors_.work(
       [self = shared_from_this(), bytes, offset = offset_]() -> Result<void> {
         *bytes = SharedBytes(self->image_.piece(offset, Limits::checkpoint_piece_bytes));
         self->hash_.update(bytes->view());
-        const bool last = offset + bytes->size() == self->image_.size_bytes();
-        return self->doors_.write ? self->doors_.write(bytes->view(), last) : Result<void>();
+        return {};
       },
       [self = shared_from_this(), bytes](const Result<void>& done) {
-        done ? self->send(*bytes) : self->give_up(done.error());
+        done ? self->send(bytes->size(), *bytes) : self->give_up(done.error());
       });
 }
 
-void CheckpointUpload::send(const SharedBytes& bytes) {
+void CheckpointUpload::write_next() {
+  const std::uint64_t size =
+      std::min<std::uint64_t>(Limits::checkpoint_piece_bytes, image_.size_bytes() - offset_);
+  doors_.work(
+      [self = shared_from_this(), offset = offset_, size]() -> Result<void> {
+        if (self->piece_.size() < size) self->piece_ = Buffer(size);
+        const MutableBytes bytes = self->piece_.bytes().first(size);
+        self->image_.read(offset, bytes);
+        self->hash_.update(bytes);
+        return self->doors_.write(bytes, offset + size == self->image_.size_bytes());
+      },
+      [self = shared_from_this(), size](const Result<void>& done) {
+        done ? self->send(size, {}) : self->give_up(done.error());
+      });
+}
+
+void CheckpointUpload::send(std::uint64_t size, const SharedBytes& bytes) {
   wire::CheckpointPiece piece = piece_at(offset_);
-  offset_ += bytes.size();
+  offset_ += size;
   piece.set_last(offset_ == image_.size_bytes());
   if (piece.last() || piece.written()) piece.set_size(offset_);
   if (piece.last()) piece.set_sha256(hash_.finish_hex());
-  call(piece, piece.written() ? SharedBytes() : bytes);
+  call(piece, bytes);
 }
 
 void CheckpointUpload::call(const wire::CheckpointPiece& piece, const SharedBytes& bytes) {

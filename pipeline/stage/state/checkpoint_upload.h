@@ -51,7 +51,8 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
  private:
   wire::CheckpointPiece piece_at(std::uint64_t offset) const;
   void send_next();
-  void send(const SharedBytes& bytes);
+  void write_next();
+  void send(std::uint64_t size, const SharedBytes& bytes);
   void call(const wire::CheckpointPiece& piece, const SharedBytes& bytes);
   void give_up(const Error& error);
 
@@ -59,6 +60,8 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
   Part part_;
   Buffer state_;
   StageFileImage image_;
+  // Of all that are written: made anew each time, a dozen of them stay with the C library.
+  Buffer piece_;
   Sha256 hash_;  // of what was sent, and of what is sent next
   Doors doors_;
   std::function<void(Result<void>)> on_done_;

@@ -23,9 +23,9 @@
 
 namespace swarmline {
 
-class MicrobatchOrder {
+class MicrobatchSchedule {
  public:
-  MicrobatchOrder(const RunConfig& config, const StageSpec& stage);
+  MicrobatchSchedule(const RunConfig& config, const StageSpec& stage);
 
   // Routes give this peer the indices i with i mod members = rank.
   void set_share(std::uint32_t rank, std::uint32_t members);

@@ -1,28 +1,28 @@
-#include "pipeline/stage/microbatches/microbatch_order.h"
+#include "pipeline/stage/microbatches/microbatch_schedule.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace swarmline {
 
-MicrobatchOrder::MicrobatchOrder(const RunConfig& config, const StageSpec& stage)
+MicrobatchSchedule::MicrobatchSchedule(const RunConfig& config, const StageSpec& stage)
     : kind_(config.pipeline.order),
       last_(stage.has_head()),
       running_max_(stage.stages - stage.stage.value),
       microbatches_(config.microbatches_per_step()) {}
 
-void MicrobatchOrder::set_share(std::uint32_t rank, std::uint32_t members) {
+void MicrobatchSchedule::set_share(std::uint32_t rank, std::uint32_t members) {
   if (rank == rank_ && members == members_) return;
   rank_ = rank;
   members_ = members;
   lift();
 }
 
-void MicrobatchOrder::lift() {
+void MicrobatchSchedule::lift() {
   lifted_ = true;
 }
 
-void MicrobatchOrder::enter(const Phase& phase) {
+void MicrobatchSchedule::enter(const Phase& phase) {
   if (phase == phase_) return;
   phase_ = phase;
   lifted_ = false;
@@ -30,7 +30,7 @@ void MicrobatchOrder::enter(const Phase& phase) {
   seen_.clear();
 }
 
-bool MicrobatchOrder::hold_forward(const TaskPtr& task) {
+bool MicrobatchSchedule::hold_forward(const TaskPtr& task) {
   if (kind_ != OrderKind::k1F1B || !task->train()) return false;
   enter(task->id.microbatch.phase);
   if (!lifted_ && running_.size() >= running_max_) {
@@ -41,7 +41,7 @@ bool MicrobatchOrder::hold_forward(const TaskPtr& task) {
   return false;
 }
 
-bool MicrobatchOrder::hold_backward(const TaskPtr& task) {
+bool MicrobatchSchedule::hold_backward(const TaskPtr& task) {
   if (kind_ != OrderKind::kGPipe || !last_ || !task->train()) return false;
   enter(task->id.microbatch.phase);
   if (task->id.microbatch.index % members_ == rank_) seen_.insert(task->id.microbatch.index);
@@ -49,7 +49,7 @@ bool MicrobatchOrder::hold_backward(const TaskPtr& task) {
   return true;
 }
 
-void MicrobatchOrder::on_over(const TaskPtr& task) {
+void MicrobatchSchedule::on_over(const TaskPtr& task) {
   std::erase(forwards_, task);
   std::erase(backwards_, task);
   if (kind_ == OrderKind::kFree || task->id.microbatch.phase != phase_) return;
@@ -57,13 +57,13 @@ void MicrobatchOrder::on_over(const TaskPtr& task) {
   if (task->id.microbatch.index % members_ == rank_) seen_.insert(task->id.microbatch.index);
 }
 
-bool MicrobatchOrder::all_forwards_done() const {
+bool MicrobatchSchedule::all_forwards_done() const {
   const std::uint32_t share =
       rank_ < microbatches_ ? (microbatches_ - rank_ + members_ - 1) / members_ : 0;
   return seen_.size() >= share;
 }
 
-MicrobatchOrder::Ready MicrobatchOrder::take_ready() {
+MicrobatchSchedule::Ready MicrobatchSchedule::take_ready() {
   Ready ready;
   if (lifted_) {
     ready.forwards = std::exchange(forwards_, {});

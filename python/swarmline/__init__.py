@@ -1,0 +1,1 @@
+"""Swarmline trains one large model on many unreliable machines. The engine is a program: `swarmline --help`."""

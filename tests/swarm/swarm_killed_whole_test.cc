@@ -1,0 +1,120 @@
+// The whole swarm is killed at once, as by a power cut, again and again; and a run goes on in other
+// cuts. Either way it ends as if nothing had happened.
+#include <csignal>
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "engine/checkpoint/checkpoint_diff.h"
+#include "engine/checkpoint/checkpoint_folder.h"
+#include "tests/swarm/swarm_process.h"
+
+namespace swarmline {
+namespace {
+
+constexpr int kKills = 20;
+constexpr double kRoundingOfFp32 = 1e-5;   // of a tensor's peak
+constexpr std::uint64_t kLatestMs = 2000;  // after it trains, or after its start
+
+// The newest checkpoint's files and their SHA-256.
+std::map<std::string, std::string> newest_hashes(const SwarmFolder& swarm) {
+  const auto newest = latest_checkpoint(swarm.run().checkpoints());
+  EXPECT_TRUE(newest && *newest);
+  if (!newest || !*newest) return {};
+  const auto manifest = read_checkpoint((*newest)->path, Verify::kContents);
+  EXPECT_TRUE(manifest) << manifest.error().what;
+  std::map<std::string, std::string> hashes;
+  if (manifest)
+    for (const SavedStage& stage : manifest->stages)
+      for (const PartFile& part : stage.parts) hashes[part.file] = part.sha256;
+  return hashes;
+}
+
+void kill_whole(Program& launch) {
+  launch.signal(SIGSTOP);  // it starts nobody meanwhile
+  const std::vector<pid_t> processes = descendants(launch.pid());
+  launch.signal(SIGKILL);
+  for (const pid_t process : processes) ::kill(process, SIGKILL);
+  launch.wait();
+  expect_nothing_left();
+}
+
+// With one peer a stage no sum depends on who came first: every bit is the same.
+TEST(SwarmKilledWhole, TwentyTimesAndItEndsWithTheBitsOfTheRunThatWasNot) {
+  adopt_orphans();
+  const std::vector<std::string> config = {"run.steps=1000000", "optimizer.lr_decay_steps=5000",
+                                           "checkpoint.every_steps=2", "checkpoint.keep=2",
+                                           "net.peers_wait_seconds=20"};
+  const SwarmFolder swarm(config);
+  Rng rng(20);
+  std::uint64_t lost = 0, step = 0;
+  for (int kill = 0; kill < kKills; ++kill) {
+    Program launch = swarm.start("launch", swarm.emulating(1, 2));
+    if (rng.below(4) > 0) ASSERT_TRUE(swarm.wait_for_step(step + 2)) << launch.output();
+    std::this_thread::sleep_for(std::chrono::milliseconds(rng.below(kLatestMs)));
+    ASSERT_TRUE(launch.running()) << launch.output();
+    const auto status = swarm.status();
+    kill_whole(launch);
+    const auto newest = latest_checkpoint(swarm.run().checkpoints());
+    ASSERT_TRUE(newest) << newest.error().what;
+    const std::uint64_t kept = *newest ? (*newest)->step : 0;
+    ASSERT_GE(kept, step) << "what was whole before is still there";
+    step = kept;
+    if (status && status->step > kept) lost += status->step - kept;
+  }
+  EXPECT_GT(step, 0U);
+  RecordProperty("steps_computed_again", static_cast<int>(lost));
+  const std::uint64_t end = step + 3;
+  const Ended ended = swarm.launch({"--set", "run.steps=" + std::to_string(end)});
+  ASSERT_EQ(ended.code, 0) << ended.output << swarm.logs();
+
+  std::vector<std::string> undisturbed = config;
+  undisturbed.front() = "run.steps=" + std::to_string(end);
+  const SwarmFolder other(undisturbed);
+  const Ended whole = other.launch();
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  EXPECT_EQ(newest_hashes(swarm), newest_hashes(other));
+  expect_nothing_left();
+}
+
+struct Resumed {
+  const char* optimizer;
+  const char* state;
+  int delay;
+};
+
+class SwarmResumed : public testing::TestWithParam<Resumed> {};
+
+TEST_P(SwarmResumed, InOtherCutsItEndsAsItsReference) {
+  const Resumed& how = GetParam();
+  const std::string cut = "pipeline.stages=";
+  const bool fp32 = std::string(how.state) == "8bit";  // which go with nothing else
+  const std::string dtype = fp32 ? "fp32" : "fp64";
+  const SwarmFolder swarm(
+      {"model.dtype=" + dtype, "model.layers=4", "run.steps=12", "optimizer.lr_decay_steps=12",
+       "checkpoint.every_steps=3", std::string("optimizer.kind=") + how.optimizer,
+       std::string("optimizer.state=") + how.state, "pipeline.delay=" + std::to_string(how.delay)});
+  for (const auto& [stages, steps] : {std::pair{"1", "4"}, {"4", "8"}, {"2", "12"}}) {
+    const Ended ended = swarm.launch({"--set", cut + stages, "--set", "pipeline.peers=1", "--set",
+                                      std::string("run.steps=") + steps});
+    ASSERT_EQ(ended.code, 0) << stages << " stages: " << ended.output;
+  }
+  expect_reference(swarm, fp32 ? kRoundingOfFp32 : kReferenceDifferenceMax);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, SwarmResumed,
+                         testing::Values(Resumed{"adamw", "fp32", 0}, Resumed{"adamw", "fp32", 1},
+                                         Resumed{"adamw", "8bit", 0}, Resumed{"adamw", "8bit", 1},
+                                         Resumed{"lamb", "fp32", 0}, Resumed{"lamb", "fp32", 1},
+                                         Resumed{"muon", "fp32", 0}, Resumed{"muon", "fp32", 1},
+                                         Resumed{"muon", "8bit", 0}),
+                         [](const testing::TestParamInfo<Resumed>& info) {
+                           return std::string(info.param.optimizer) + "_" + info.param.state +
+                                  "_delay" + std::to_string(info.param.delay);
+                         });
+
+}  // namespace
+}  // namespace swarmline
