@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "engine/store/files.h"
@@ -13,16 +14,27 @@
 namespace swarmline {
 namespace {
 
-std::size_t events_of(const SwarmFolder& swarm, const std::string& kind) {
+std::vector<EventRecord> events(const SwarmFolder& swarm) {
   const auto journal = open_sqlite_journal(swarm.run().journal());
-  const auto events = journal ? (*journal)->events(1000) : Result<std::vector<EventRecord>>();
+  auto events = journal ? (*journal)->events(1000) : Result<std::vector<EventRecord>>();
   EXPECT_TRUE(events.has_value());
-  return static_cast<std::size_t>(std::ranges::count(*events, kind, &EventRecord::kind));
+  return events ? std::move(*events) : std::vector<EventRecord>();
+}
+
+std::size_t events_of(const SwarmFolder& swarm, const std::string& kind) {
+  return static_cast<std::size_t>(std::ranges::count(events(swarm), kind, &EventRecord::kind));
+}
+
+std::string history(const SwarmFolder& swarm) {
+  std::string text;
+  for (const EventRecord& event : events(swarm))
+    text += fmt::format("{:.3f} {} {}\n", event.wall_seconds, event.kind, event.detail);
+  return text;
 }
 
 TEST(SwarmRotation, ALivingRunsKeyIsChangedAndNoStepIsLost) {
   const SwarmFolder swarm(keyed({"model.dtype=fp64", "pipeline.peers=2", "run.steps=1000000",
-                                 "optimizer.lr_decay_steps=60"}));
+                                 "optimizer.lr_decay_steps=60", "balance.moves=false"}));
   Program coordinator = swarm.start("coordinator");
   const std::string old_join = printed_join(coordinator);
   std::vector<std::string> slow = swarm.emulating(4, 8);
@@ -66,7 +78,8 @@ TEST(SwarmRotation, ALivingRunsKeyIsChangedAndNoStepIsLost) {
   EXPECT_EQ(back.wait(), 0) << back.output();
   expect_reference_as_far_as_it_got(swarm);
   EXPECT_EQ(events_of(swarm, "key_changed"), 3U) << "the first one, and both after it";
-  EXPECT_EQ(events_of(swarm, "peer_joined"), 5U) << "nobody but the killed one came anew";
+  EXPECT_EQ(events_of(swarm, "peer_joined"), 5U) << "nobody but the killed one came anew\n"
+                                                 << history(swarm);
   const Ended keys = run_program(swarm.temp(), "keys", {"keys", folder});
   EXPECT_NE(keys.output.find("\nbefore  "), std::string::npos) << keys.output;
 }
@@ -90,7 +103,8 @@ TEST(SwarmRotation, ACoordinatorThatIsBegunAgainShowsTheNewKey) {
   ASSERT_TRUE(status);
   EXPECT_NE(*read_text_file(swarm.run().join_string(), 5000), join + "\n");
   ASSERT_TRUE(swarm.wait_for_step(status->step + 2)) << one.output() << coordinator->output();
-  EXPECT_EQ(events_of(swarm, "peer_joined"), 2U) << "they came back to their seats";
+  EXPECT_EQ(events_of(swarm, "peer_joined"), 2U) << "they came back to their seats\n"
+                                                 << history(swarm);
 
   // A copy of the key from before: nobody would come to a coordinator that shows it.
   coordinator->signal(SIGKILL);
