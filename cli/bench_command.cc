@@ -18,7 +18,7 @@ constexpr const char* kCapturedTensors = "bench/tensors/quickstart.safetensors";
 constexpr std::size_t kAccuracyElements = 1 << 20;  // of a made tensor
 constexpr std::uint64_t kAccuracySeed = 1;
 constexpr std::uint64_t kMib = 1 << 20;
-constexpr int kRoundsMax = 1000;
+constexpr int kBenchRoundsMax = 1000;
 
 struct CodecFlags {
   std::vector<std::string> codecs = {"none", "fp16", "bf16", "lin8", "dyn8", "h8",
@@ -182,7 +182,7 @@ void add_codec_command(CLI::App& bench, int& exit_code) {
       ->check(CLI::Range(std::uint64_t{1}, kBenchMibMax))
       ->capture_default_str();
   command->add_option("--rounds", flags->rounds, "Number of rounds, of which the best counts")
-      ->check(CLI::Range(1, kRoundsMax))
+      ->check(CLI::Range(1, kBenchRoundsMax))
       ->capture_default_str();
   command
       ->add_option(

@@ -80,8 +80,8 @@ void add_key_flag(CLI::App& command, const KeyFlag& key, std::vector<std::string
       .add_option_function<std::string>(
           key.flag,
           [&overrides, &key](const std::string& value) {
-            overrides.push_back(fmt::format(
-                "{}={}", key.key, key.form == Form::kAsIs ? value : swarmline::quoted(value)));
+            overrides.push_back(fmt::format("{}={}", key.key,
+                                            key.form == Form::kAsIs ? value : toml_quoted(value)));
           },
           key.help)
       ->type_name(key.value);
@@ -134,7 +134,7 @@ void add_coordinator_flags(CLI::App& command, ConfigFlags& flags) {
 
 Result<RunConfig> load_config(const ConfigFlags& flags) {
   std::vector<std::string> overrides = flags.overrides;
-  if (!flags.name.empty()) overrides.push_back("run.name=" + swarmline::quoted(flags.name));
+  if (!flags.name.empty()) overrides.push_back("run.name=" + toml_quoted(flags.name));
   if (!flags.example.empty()) return load_example(flags.example, overrides);
   if (flags.path.empty())
     return fail(ErrorCode::kUserMistake,
@@ -157,7 +157,7 @@ void add_peer_flags(CLI::App& command, PeerFlags& flags) {
           [&flags](const std::string& folder) {
             flags.overrides.emplace_back("peer.fetch_data=true");
             if (!folder.empty())
-              flags.overrides.push_back("peer.fetch_data_folder=" + swarmline::quoted(folder));
+              flags.overrides.push_back("peer.fetch_data_folder=" + toml_quoted(folder));
           },
           "Fetch missing data from other peers and keep it in DIR; default: the user's cache")
       ->expected(0, 1)

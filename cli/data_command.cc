@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kScreenSeconds = 0.2, kLineSeconds = 10;
 constexpr std::size_t kBarColumns = 30;
-constexpr std::uint32_t kThreadsMax = 1024;
+constexpr std::uint32_t kPrepareThreadsMax = 1024;
 
 struct PrepareFlags {
   std::vector<std::string> inputs;
@@ -36,7 +36,7 @@ struct PrepareFlags {
   bool special_as_text = false, skip_bad_lines = false;
 };
 
-std::unexpected<Error> mistake(std::string sentence) {
+std::unexpected<Error> bad_data_flag(std::string sentence) {
   return fail(ErrorCode::kUserMistake, std::move(sentence));
 }
 
@@ -45,7 +45,7 @@ Result<std::optional<InputKind>> kind_of(const std::string& format) {
   if (format == "text") return InputKind::kText;
   if (format == "lines") return InputKind::kLines;
   if (format == "jsonl") return InputKind::kJsonl;
-  return mistake(
+  return bad_data_flag(
       fmt::format("--format {}: expected auto, text, lines or jsonl", printable_lines(format)));
 }
 
@@ -55,7 +55,7 @@ Result<std::optional<std::uint32_t>> token_of(const std::string& flag, const std
   if (word == "none") return std::nullopt;
   if (word == "auto") {
     if (tokenizer.document_end()) return tokenizer.document_end();
-    return mistake(
+    return bad_data_flag(
         fmt::format("the tokenizer does not say which token ends a document; name it by {0} TOKEN, "
                     "or write {0} none",
                     flag));
@@ -66,8 +66,8 @@ Result<std::optional<std::uint32_t>> token_of(const std::string& flag, const std
   if (is_number && number < tokenizer.vocabulary()) return number;
   if (!is_number)
     if (const auto found = tokenizer.find(word)) return found;
-  return mistake(fmt::format("{} {}: the tokenizer has no such token; it has {}", flag,
-                             printable_lines(word), with_commas(tokenizer.vocabulary())));
+  return bad_data_flag(fmt::format("{} {}: the tokenizer has no such token; it has {}", flag,
+                                   printable_lines(word), with_commas(tokenizer.vocabulary())));
 }
 
 // On a terminal a bar in place; else a line from time to time.
@@ -140,9 +140,10 @@ void print_result(const Prepared& prepared, const std::string& folder, double se
 }
 
 Result<void> run_prepare(const PrepareFlags& flags) {
-  if (flags.inputs.empty()) return mistake("name the texts: files, globs, or - for standard input");
-  if (flags.out.empty()) return mistake("name the folder for the tokens by --out DIR");
-  if (flags.shard_tokens == 0) return mistake("--shard-tokens 0: expected at least 1");
+  if (flags.inputs.empty())
+    return bad_data_flag("name the texts: files, globs, or - for standard input");
+  if (flags.out.empty()) return bad_data_flag("name the folder for the tokens by --out DIR");
+  if (flags.shard_tokens == 0) return bad_data_flag("--shard-tokens 0: expected at least 1");
   const auto kind = kind_of(flags.format);
   if (!kind) return std::unexpected(kind.error());
   const auto tokenizer = open_tokenizer(flags.tokenizer);
@@ -152,7 +153,7 @@ Result<void> run_prepare(const PrepareFlags& flags) {
       .tokenizer = *tokenizer,
       .tokenizer_name = flags.tokenizer,
       .shard_tokens = flags.shard_tokens,
-      .threads = flags.threads > 0 ? std::min(kThreadsMax, flags.threads) : cores_at_hand()};
+      .threads = flags.threads > 0 ? std::min(kPrepareThreadsMax, flags.threads) : cores_at_hand()};
   auto inputs = find_text_inputs(flags.inputs, *kind);
   if (!inputs) return std::unexpected(std::move(inputs).error());
   options.inputs = std::move(*inputs);

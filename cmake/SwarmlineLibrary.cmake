@@ -148,6 +148,12 @@ function(swarmline_add_cuda_sources target)
   endif()
 endfunction()
 
+# Compiles the files of a target together, where that is wanted.
+function(swarmline_unity target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${SWARMLINE_UNITY} UNITY_BUILD_BATCH_SIZE ${SWARMLINE_UNITY_FILES})
+endfunction()
+
 function(swarmline_library)
   cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS" "NAME"
     "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
@@ -178,6 +184,9 @@ function(swarmline_library)
   swarmline_add_cuda_sources(${target} ${arg_CUDA_SOURCES})
   if(NOT arg_OWN_FLAGS AND NOT "torch" IN_LIST arg_EXTERNAL)
     swarmline_pch(${target} DEPS ${arg_DEPS})
+  endif()
+  if(NOT arg_OWN_FLAGS)
+    swarmline_unity(${target})
   endif()
   swarmline_add_link_test(${arg_NAME})
   swarmline_add_header_check(${arg_NAME} "${arg_EXTERNAL}" ${arg_HEADERS})

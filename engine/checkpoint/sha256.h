@@ -1,12 +1,15 @@
 // SHA-256 of bytes that come in pieces (OpenSSL). Thread: one owner.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "base/bytes.h"
 
 namespace swarmline {
+
+inline constexpr std::size_t kSha256HexDigits = 64;
 
 class Sha256 {
  public:
@@ -15,7 +18,8 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   ~Sha256();
   void update(BytesView bytes);
-  std::string finish_hex();  // 64 lower-case hex digits; nothing may be added afterwards
+  std::string
+  finish_hex();  // kSha256HexDigits of them, lower case; nothing may be added afterwards
 
  private:
   struct State;

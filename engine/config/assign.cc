@@ -166,7 +166,7 @@ std::string advice(const KeySpec& spec, const RawValue& value) {
     if (*text == "int8" && std::ranges::find(names, "lin8") != names.end())
       return "int8 is called lin8 now";
     if (const std::string_view name = nearest(*text, names); !name.empty())
-      return fmt::format("did you mean {}?", quoted(name));
+      return fmt::format("did you mean {}?", toml_quoted(name));
   }
   const std::string example = spec.example.empty() ? default_text(spec) : std::string(spec.example);
   return fmt::format("write for example {} = {}", spec.key, example);

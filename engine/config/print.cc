@@ -21,18 +21,18 @@ struct ValueText {
 
   std::string shown(std::string_view name) const {
     const bool is_flag = spec.kind.form == Form::kTextOrBool && (name == "true" || name == "false");
-    return is_flag ? std::string(name) : quoted(name);
+    return is_flag ? std::string(name) : toml_quoted(name);
   }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::uint32_t* value) const { return fmt::format("{}", *value); }
   std::string operator()(const std::uint64_t* value) const { return fmt::format("{}", *value); }
   std::string operator()(const double* value) const { return real_text(*value); }
-  std::string operator()(const std::string* value) const { return quoted(*value); }
+  std::string operator()(const std::string* value) const { return toml_quoted(*value); }
   std::string operator()(const ShadowsPerStage* value) const {
-    return value->automatic ? quoted("auto") : fmt::format("{}", value->count);
+    return value->automatic ? toml_quoted("auto") : fmt::format("{}", value->count);
   }
   std::string operator()(const std::vector<std::string>* values) const {
-    return list_text(*values, [](const std::string& value) { return quoted(value); });
+    return list_text(*values, [](const std::string& value) { return toml_quoted(value); });
   }
   std::string operator()(const std::vector<std::uint32_t>* values) const {
     return list_text(*values, [](std::uint32_t value) { return fmt::format("{}", value); });
@@ -44,7 +44,7 @@ struct ValueText {
   std::string operator()(const Enum* value) const {
     for (const Choice& choice : spec.kind.choices)
       if (choice.value == static_cast<int>(*value)) return shown(choice.name);
-    return quoted("?");
+    return toml_quoted("?");
   }
 };
 
@@ -52,7 +52,7 @@ std::string choices_text(std::span<const Choice> choices) {
   std::string text;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
-    text += quoted(choices[i].name);
+    text += toml_quoted(choices[i].name);
   }
   return text;
 }

@@ -82,7 +82,7 @@ std::string one_clause(std::string_view description) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string toml_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -108,7 +108,7 @@ std::string shown(const RawValue& value) {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
     std::string operator()(double number) const { return real_text(number); }
-    std::string operator()(const std::string& text) const { return quoted(text); }
+    std::string operator()(const std::string& text) const { return toml_quoted(text); }
     std::string operator()(const std::vector<RawValue>& values) const {
       std::string list;
       for (const RawValue& element : values) {
@@ -166,7 +166,7 @@ Result<RawValue> read_toml_value(std::string_view text) {
                     "shell's own quotes",
                     shown({std::string(text)})));
   }
-  const toml::parse_result word = toml::parse(fmt::format("v = {}", quoted(text)));
+  const toml::parse_result word = toml::parse(fmt::format("v = {}", toml_quoted(text)));
   if (!word) return fail(ErrorCode::kUserMistake, "found bytes that are not UTF-8, expected text");
   return to_raw(*word.table().get("v"));
 }

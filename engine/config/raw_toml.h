@@ -38,7 +38,7 @@ Result<std::vector<RawEntry>> read_toml(std::string_view text, std::string_view 
 Result<RawValue> read_toml_value(std::string_view text);
 
 // A basic string in quotes, escaped so that reading gives the same bytes (which must be UTF-8).
-std::string quoted(std::string_view text);
+std::string toml_quoted(std::string_view text);
 
 // The shortest decimal that reads back as the same bits, and as a float: 8.0, 3e-07, nan.
 std::string real_text(double value);

@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kHexDigits = 64;
 constexpr std::size_t kHexShown = 12;
 constexpr std::uint32_t kTokenBytesMax = 4;
 constexpr int kManifestFormat = 1;
@@ -138,7 +137,7 @@ Result<void> check_manifest(const DataManifest& manifest) {
     const bool readable = file.header_bytes <= file.used && file.token_bytes >= 1 &&
                           file.token_bytes <= kTokenBytesMax &&
                           (file.used - file.header_bytes) % file.token_bytes == 0;
-    if (file.used > file.bytes || file.sha256.size() != kHexDigits || !readable)
+    if (file.used > file.bytes || file.sha256.size() != kSha256HexDigits || !readable)
       return wrong(fmt::format("\"{}\" can't be", file.name));
   }
   return {};
@@ -155,8 +154,8 @@ std::string to_json(const DataManifest& manifest) {
     json.member("token_bytes", file.token_bytes).member("part", file.part);
     json.member("sha256", file.sha256);
     json.key("pieces").begin_array();
-    for (std::size_t at = 0; at < file.pieces.size(); at += kHexDigits)
-      json.value(std::string_view(file.pieces).substr(at, kHexDigits));
+    for (std::size_t at = 0; at < file.pieces.size(); at += kSha256HexDigits)
+      json.value(std::string_view(file.pieces).substr(at, kSha256HexDigits));
     json.end_array().end_object();
   }
   json.end_array().end_object();

@@ -12,7 +12,6 @@ namespace swarmline {
 
 namespace {
 
-constexpr std::uint64_t kHexDigits = 64;
 constexpr std::uint64_t kHashedAtOnce = 16 * kMiB;
 
 bool is_hashes(const std::string& text, std::uint64_t digits) {
@@ -56,10 +55,10 @@ Result<HashedPieces> FileHashes::remembered(const std::string& path, std::uint64
   const std::string key = fmt::format("{} {} {}{}", used, *before, path, of_pieces);
   const std::string entry = folder_ + "/" + sha256_hex(as_bytes(key));
   const std::uint64_t pieces = piece_bytes > 0 ? (used + piece_bytes - 1) / piece_bytes : 0;
-  const std::uint64_t digits = kHexDigits * (1 + pieces);
+  const std::uint64_t digits = kSha256HexDigits * (1 + pieces);
   if (const auto known = read_text_file(entry, digits); known && is_hashes(*known, digits))
-    return HashedPieces{.sha256 = known->substr(0, kHexDigits),
-                        .pieces = known->substr(kHexDigits)};
+    return HashedPieces{.sha256 = known->substr(0, kSha256HexDigits),
+                        .pieces = known->substr(kSha256HexDigits)};
   auto hashed = hash_of(path, used, piece_bytes);
   if (!hashed) return hashed;
   const auto after = file_stamp(path);

@@ -18,12 +18,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kHexDigits = 64;
-
 // A piece, or one that a process was writing: it goes in its turn.
 bool is_ours(const std::string& name) {
-  return std::min(name.find_first_not_of("0123456789abcdef"), name.size()) == kHexDigits &&
-         (name.size() == kHexDigits || name[kHexDigits] == '.');
+  return std::min(name.find_first_not_of("0123456789abcdef"), name.size()) == kSha256HexDigits &&
+         (name.size() == kSha256HexDigits || name[kSha256HexDigits] == '.');
 }
 
 }  // namespace

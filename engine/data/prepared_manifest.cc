@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/checkpoint/sha256.h"
 #include "engine/data/data_bounds.h"
 #include "engine/store/files.h"
 #include "engine/store/json_writer.h"
@@ -14,8 +15,6 @@ namespace swarmline {
 namespace {
 
 namespace json = boost::json;
-
-constexpr std::size_t kHexDigits = 64;
 
 // Reads members of one object, and remembers the first that is not as it should be.
 class Members {
@@ -47,8 +46,8 @@ class Members {
   }
   std::string sha256(std::string_view name, bool may_lack) {
     std::string hex = text(name);
-    const bool is_hash =
-        hex.size() == kHexDigits && hex.find_first_not_of("0123456789abcdef") == std::string::npos;
+    const bool is_hash = hex.size() == kSha256HexDigits &&
+                         hex.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!is_hash && !(may_lack && hex.empty())) wrong(name);
     return hex;
   }

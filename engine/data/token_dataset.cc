@@ -24,10 +24,6 @@ std::int32_t load_token(const std::byte* at, std::uint32_t token_bytes) {
       token);  // above 2^31: negative, refused as out of the vocabulary
 }
 
-std::unexpected<Error> mistake(std::string what) {
-  return fail(ErrorCode::kUserMistake, std::move(what));
-}
-
 }  // namespace
 
 Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
@@ -65,7 +61,8 @@ Result<void> TokenDataset::open_files(const DatasetOptions& options) {
     SWARMLINE_TRY(add_file(options.data, file));
   }
   if (segments_.empty())
-    return mistake("[data] files: all files that match are empty or beyond bytes_max");
+    return fail(ErrorCode::kUserMistake,
+                "[data] files: all files that match are empty or beyond bytes_max");
   return {};
 }
 
@@ -74,26 +71,31 @@ Result<void> TokenDataset::add_file(const DataSection& data, const DataPath& fil
   const bool trains = file.part < train_parts_;
   if (trains && data.bytes_max > 0 && file_bytes_ >= data.bytes_max) return {};
   if (segments_.size() >= kDataFilesMax) {
-    return mistake(
-        fmt::format("[data] files name more than {} files: join them into fewer, larger "
-                    "files",
-                    kDataFilesMax));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("[data] files name more than {} files: join them into fewer, larger "
+                            "files",
+                            kDataFilesMax));
   }
   const Result<std::shared_ptr<const MappedFile>> mapped = MappedFile::open(path);
-  if (!mapped) return mistake(fmt::format("[data] files: {}", mapped.error().what));
+  if (!mapped)
+    return fail(ErrorCode::kUserMistake, fmt::format("[data] files: {}", mapped.error().what));
   const BytesView bytes = (*mapped)->bytes();
   if (bytes.empty() && file.from_glob) {
     log(LogLevel::kWarn, "{}: the file is empty; it is left out", path);
     return {};
   }
-  if (bytes.empty()) return mistake(fmt::format("{}: the file is empty", path));
+  if (bytes.empty())
+    return fail(ErrorCode::kUserMistake, fmt::format("{}: the file is empty", path));
   const std::string_view head = byte_kind_ ? as_text(bytes).substr(0, kHeadBytes) : "";
   if (const auto packed = find_packed(path, head))
-    return mistake(fmt::format(
-        "{}: this is {}, whose bytes are not text; {}", path, packed->what,
-        packed->prepared
-            ? fmt::format("make tokens of it by \"swarmline data prepare '{}' --out DIR\"", path)
-            : "unpack it first"));
+    return fail(
+        ErrorCode::kUserMistake,
+        fmt::format(
+            "{}: this is {}, whose bytes are not text; {}", path, packed->what,
+            packed->prepared
+                ? fmt::format("make tokens of it by \"swarmline data prepare '{}' --out DIR\"",
+                              path)
+                : "unpack it first"));
 
   Segment segment{.file = *mapped, .bytes = bytes, .name = path, .part = file.part};
   if (!byte_kind_) {
@@ -138,31 +140,33 @@ void TokenDataset::add_segment(Segment segment) {
 
 Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
   if (model_vocab > kVocabMax) {
-    return mistake(fmt::format("[model] vocab is {}: at most {}", model_vocab, kVocabMax));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("[model] vocab is {}: at most {}", model_vocab, kVocabMax));
   }
   vocab_ = model_vocab;
   if (byte_kind_) {
     if (vocab_ == 0) vocab_ = kByteVocab;
     if (vocab_ < kByteVocab) {
-      return mistake(
-          fmt::format("[model] vocab is {}, but [data] kind = \"bytes\" needs {} (256 "
-                      "bytes and the end of a document)",
-                      vocab_, kByteVocab));
+      return fail(ErrorCode::kUserMistake,
+                  fmt::format("[model] vocab is {}, but [data] kind = \"bytes\" needs {} (256 "
+                              "bytes and the end of a document)",
+                              vocab_, kByteVocab));
     }
     return {};
   }
   if (vocab_ != 0 && vocab_ < prepared_vocab_)
-    return mistake(
+    return fail(
+        ErrorCode::kUserMistake,
         fmt::format("[model] vocab is {}, but the prepared data's tokenizer has {} tokens; write "
                     "vocab = 0 or at least {}",
                     vocab_, prepared_vocab_, prepared_vocab_));
   if (vocab_ == 0 && all_prepared_) vocab_ = prepared_vocab_;
   if (vocab_ != 0) return {};  // every read checks
   if (file_bytes_ > kVocabScanBytesMax) {
-    return mistake(
-        fmt::format("set [model] vocab: {} bytes of tokens are too many to look for the "
-                    "largest (up to {} are searched)",
-                    file_bytes_, kVocabScanBytesMax));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("set [model] vocab: {} bytes of tokens are too many to look for the "
+                            "largest (up to {} are searched)",
+                            file_bytes_, kVocabScanBytesMax));
   }
   std::uint32_t largest = prepared_vocab_ > 0 ? prepared_vocab_ - 1 : 0;
   for (const Segment& segment : segments_) {
@@ -170,7 +174,8 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
       const std::byte* at = segment.bytes.data() + i * segment.token_bytes;
       const auto token = static_cast<std::uint32_t>(load_token(at, segment.token_bytes));
       if (token >= kVocabMax) {
-        return mistake(
+        return fail(
+            ErrorCode::kUserMistake,
             fmt::format("{}: token {} at byte {} is no token number: is [data] "
                         "token_format right?",
                         segment.name, token, segment.header_bytes + i * segment.token_bytes));
@@ -185,10 +190,10 @@ Result<void> TokenDataset::find_vocab(std::uint32_t model_vocab) {
 Result<void> TokenDataset::split(const DatasetOptions& options) {
   const double share = options.data.held_out;
   if (!(share >= 0 && share < 1)) {
-    return mistake(
-        fmt::format("[data] held_out is {}: use a share of the sequences from 0 up to "
-                    "but not including 1",
-                    share));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("[data] held_out is {}: use a share of the sequences from 0 up to "
+                            "but not including 1",
+                            share));
   }
   parts_.resize(train_parts_ + (options.data.validation.empty() ? 0 : 1));
   for (const Segment& segment : segments_) {
@@ -215,21 +220,21 @@ Result<void> TokenDataset::split_part(const DatasetOptions& options, std::uint32
                                 : "[data] files";
   const std::uint64_t count = part.tokens == 0 ? 0 : (part.tokens - 1) / sequence_;
   if (count == 0) {
-    return mistake(
-        fmt::format("{}{} {} tokens, and one sequence needs {} ([batch] "
-                    "sequence + 1): use more data or shorter sequences",
-                    where, weights_.empty() || validates ? " hold" : " holds", part.tokens,
-                    std::uint64_t{sequence_} + 1));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{}{} {} tokens, and one sequence needs {} ([batch] "
+                            "sequence + 1): use more data or shorter sequences",
+                            where, weights_.empty() || validates ? " hold" : " holds", part.tokens,
+                            std::uint64_t{sequence_} + 1));
   }
   const double share = data.validation.empty() ? data.held_out : 0;
   const auto wanted = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(count)));
   part.held_out = share > 0 ? std::max<std::uint64_t>(wanted, 1) : 0;
   if (part.held_out >= count) {
-    return mistake(
-        fmt::format("{} give{} {} sequences of {} tokens, and held_out = {} "
-                    "leaves none to train on: use more data, shorter sequences or "
-                    "held_out = 0",
-                    where, weights_.empty() ? "" : "s", count, sequence_, share));
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("{} give{} {} sequences of {} tokens, and held_out = {} "
+                            "leaves none to train on: use more data, shorter sequences or "
+                            "held_out = 0",
+                            where, weights_.empty() ? "" : "s", count, sequence_, share));
   }
   if (validates) part.held_out = count;
   Rng keys(options.seed);
@@ -346,11 +351,13 @@ Result<void> TokenDataset::copy_tokens(const Segment& segment, std::uint64_t fir
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = load_token(bytes.data() + i * segment.token_bytes, segment.token_bytes);
     if (static_cast<std::uint32_t>(out[i]) >= vocab_) {
-      return mistake(fmt::format(
-          "{}: token {} at byte {} is outside the vocabulary of {}: raise [model] vocab, or is "
-          "[data] token_format wrong?",
-          segment.name, static_cast<std::uint32_t>(out[i]),
-          segment.header_bytes + (first + i) * segment.token_bytes, vocab_));
+      return fail(
+          ErrorCode::kUserMistake,
+          fmt::format(
+              "{}: token {} at byte {} is outside the vocabulary of {}: raise [model] vocab, or is "
+              "[data] token_format wrong?",
+              segment.name, static_cast<std::uint32_t>(out[i]),
+              segment.header_bytes + (first + i) * segment.token_bytes, vocab_));
     }
   }
   return {};

@@ -12,6 +12,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/check.h"
+#include "engine/identity/openssl_objects.h"
 #include "engine/identity/secrets.h"
 
 namespace swarmline {
@@ -19,23 +20,11 @@ namespace {
 
 // SubjectPublicKeyInfo of Ed25519 up to the key itself (RFC 8410, 4).
 constexpr std::string_view kSpkiPrefix("\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00", 12);
-constexpr long kX509Version3 = 2;
 constexpr const char* kNotBefore = "20000101000000Z";
 constexpr const char* kNotAfter = "99991231235959Z";  // "no well-defined expiration", RFC 5280
 
-const unsigned char* bytes_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
-
-template <typename T, void (*kFree)(T*)>
-struct Freed {
-  void operator()(T* value) const { kFree(value); }
-};
-using Bio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
-using Context = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX, EVP_MD_CTX_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
-using Text = std::unique_ptr<ASN1_IA5STRING, Freed<ASN1_IA5STRING, ASN1_IA5STRING_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
+using Context = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
+using Text = std::unique_ptr<ASN1_IA5STRING, Freed<ASN1_IA5STRING_free>>;
 
 std::shared_ptr<EVP_PKEY> shared(EVP_PKEY* key) {
   return {key, [](EVP_PKEY* last) { EVP_PKEY_free(last); }};
@@ -83,7 +72,7 @@ Identity Identity::from_private_key(std::string_view bytes) {
 }
 
 Result<Identity> Identity::from_pem(std::string_view pem, std::string_view where) {
-  const Bio source(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const OwnedBio source(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   EVP_PKEY* const key = PEM_read_bio_PrivateKey(source.get(), nullptr, no_passphrase, nullptr);
   ERR_clear_error();
   if (key == nullptr)
@@ -101,7 +90,7 @@ Result<Identity> Identity::from_pem(std::string_view pem, std::string_view where
 }
 
 std::string Identity::to_pem() const {
-  const Bio target(BIO_new(BIO_s_mem()));
+  const OwnedBio target(BIO_new(BIO_s_mem()));
   SWARMLINE_CHECK(PEM_write_bio_PKCS8PrivateKey(target.get(), key_.get(), nullptr, nullptr, 0,
                                                 nullptr, nullptr) == 1);
   char* start = nullptr;
@@ -123,7 +112,7 @@ std::string Identity::sign(std::string_view message) const {
 }
 
 std::string Identity::self_signed_certificate(std::string_view comment) const {
-  const Certificate certificate(X509_new());
+  const OwnedCertificate certificate(X509_new());
   X509* const x509 = certificate.get();
   X509_NAME* const name = X509_get_subject_name(x509);
   const std::string text = short_text(hash_);
@@ -159,8 +148,8 @@ Result<KeyHash> hash_of_public_key(std::string_view public_key) {
 bool verify_signature(std::string_view public_key, std::string_view message,
                       std::string_view signature) {
   if (public_key.size() != kPublicKeyBytes || signature.size() != kSignatureBytes) return false;
-  const Key key(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes_of(public_key),
-                                            public_key.size()));
+  const OwnedKey key(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes_of(public_key),
+                                                 public_key.size()));
   const Context context(EVP_MD_CTX_new());
   const bool good =
       key && EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&

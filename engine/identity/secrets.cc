@@ -7,15 +7,9 @@
 #include <openssl/sha.h>
 
 #include "base/check.h"
+#include "engine/identity/openssl_objects.h"
 
 namespace swarmline {
-namespace {
-
-const unsigned char* bytes_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
-
-}  // namespace
 
 std::string random_secret(std::size_t bytes) {
   std::string secret(bytes, '\0');

@@ -14,30 +14,16 @@
 #include <openssl/x509v3.h>
 
 #include "base/check.h"
+#include "engine/identity/openssl_objects.h"
 #include "engine/identity/secrets.h"
 
 namespace swarmline {
 namespace {
 
-template <auto free>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 using Names = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>>;
 
-constexpr long kX509Version3 = 2;
 constexpr long kClockSkewSeconds = 3600;
 constexpr const char* kSubject = "swarmline";
-
-const unsigned char* bytes_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
 
 GENERAL_NAME* name_of(const std::string& host) {
   GENERAL_NAME* const name = GENERAL_NAME_new();
@@ -86,8 +72,8 @@ double seconds_of(const ASN1_TIME* time) {
 }  // namespace
 
 std::string make_web_certificate(const std::vector<std::string>& hosts, double now) {
-  const Key key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
-  const Certificate certificate(X509_new());
+  const OwnedKey key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
+  const OwnedCertificate certificate(X509_new());
   X509* const x509 = certificate.get();
   SWARMLINE_CHECK(key && x509 != nullptr);
   X509_NAME* const name = X509_get_subject_name(x509);
@@ -102,7 +88,7 @@ std::string make_web_certificate(const std::vector<std::string>& hosts, double n
       X509_set_pubkey(x509, key.get()) == 1 && add_hosts(x509, hosts) &&
       X509_sign(x509, key.get(), EVP_sha256()) > 0;
   SWARMLINE_CHECK(made);
-  const Bio pem(BIO_new(BIO_s_mem()));
+  const OwnedBio pem(BIO_new(BIO_s_mem()));
   SWARMLINE_CHECK(PEM_write_bio_X509(pem.get(), x509) == 1 &&
                   PEM_write_bio_PKCS8PrivateKey(pem.get(), key.get(), nullptr, nullptr, 0, nullptr,
                                                 nullptr) == 1);
@@ -110,8 +96,8 @@ std::string make_web_certificate(const std::vector<std::string>& hosts, double n
 }
 
 Result<WebCertificate> read_web_certificate(std::string_view pem, std::string_view where) {
-  const Bio source(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  const Certificate certificate(PEM_read_bio_X509(source.get(), nullptr, nullptr, nullptr));
+  const OwnedBio source(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const OwnedCertificate certificate(PEM_read_bio_X509(source.get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;

@@ -4,7 +4,7 @@ namespace swarmline {
 
 namespace {
 
-constexpr std::uint32_t kBytes = 256;
+constexpr std::uint32_t kByteTokens = 256;
 
 class ByteEncoder final : public TokenEncoder {
  public:
@@ -17,10 +17,10 @@ class ByteEncoder final : public TokenEncoder {
 
 class ByteTokenizer final : public Tokenizer {
  public:
-  ByteTokenizer() { document_end_ = kBytes; }
+  ByteTokenizer() { document_end_ = kByteTokens; }
   std::string kind() const override { return std::string(kByteTokenizerName); }
   std::string description() const override { return "bytes, and the end of a document"; }
-  std::uint32_t vocabulary() const override { return kBytes + 1; }
+  std::uint32_t vocabulary() const override { return kByteTokens + 1; }
   TextCuts cuts() const override { return TextCuts::kAnywhere; }
   std::unique_ptr<TokenEncoder> make_encoder(const EncodeOptions& /*options*/) const override {
     return std::make_unique<ByteEncoder>();
@@ -29,10 +29,10 @@ class ByteTokenizer final : public Tokenizer {
     if (text.size() != 1) return std::nullopt;
     return static_cast<unsigned char>(text.front());
   }
-  bool is_special(std::uint32_t token) const override { return token == kBytes; }
+  bool is_special(std::uint32_t token) const override { return token == kByteTokens; }
   std::string decode_next(std::uint32_t token, bool /*begins*/,
                           bool /*with_special*/) const override {
-    return token < kBytes ? std::string(1, static_cast<char>(token)) : std::string();
+    return token < kByteTokens ? std::string(1, static_cast<char>(token)) : std::string();
   }
 };
 

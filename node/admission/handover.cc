@@ -13,15 +13,15 @@
 namespace swarmline {
 namespace {
 
-constexpr std::string_view kFirstLine = "swarmline handover 1";
-constexpr std::size_t kLines = 6;
+constexpr std::string_view kHandoverBegins = "swarmline handover 1";
+constexpr std::size_t kHandoverLines = 6;
 
-std::unexpected<Error> refused(std::string_view why) {
+std::unexpected<Error> bad_handover(std::string_view why) {
   return fail(ErrorCode::kRefused, fmt::format("a handover of the run's key {}", why));
 }
 
 std::string signed_part(const Handover& handover) {
-  return fmt::format("{}\n{}\n{}\n{}\n{} {}\n", kFirstLine, handover.run,
+  return fmt::format("{}\n{}\n{}\n{}\n{} {}\n", kHandoverBegins, handover.run,
                      to_hex(as_bytes(handover.from)), to_hex(as_bytes(handover.into)),
                      static_cast<std::uint64_t>(handover.made),
                      static_cast<std::uint64_t>(handover.until));
@@ -39,10 +39,10 @@ bool take_seconds(std::string_view& text, double& seconds) {
 
 Result<Handover> take_one(std::string_view& text) {
   const std::string_view whole = text;
-  std::array<std::string_view, kLines> lines;
+  std::array<std::string_view, kHandoverLines> lines;
   for (std::string_view& line : lines) {
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) return refused("is cut off");
+    if (end == std::string_view::npos) return bad_handover("is cut off");
     line = text.substr(0, end);
     text.remove_prefix(end + 1);
   }
@@ -53,9 +53,9 @@ Result<Handover> take_one(std::string_view& text) {
   std::string_view times = lines[4];
   if (size > kHandoverBytesMax || !from || !into || !signature ||
       !take_seconds(times, handover.made) || !take_seconds(times, handover.until))
-    return refused("can't be read");
+    return bad_handover("can't be read");
   if (!verify_signature(*from, whole.substr(0, size - lines[5].size() - 1), *signature))
-    return refused("is not signed by the key that it names");
+    return bad_handover("is not signed by the key that it names");
   handover.from = *from;
   handover.into = *into;
   handover.text = whole.substr(0, size);
@@ -84,7 +84,7 @@ Handover make_handover(const std::string& run, const Identity& from, const Ident
 
 Result<std::vector<Handover>> take_handovers(std::string_view& text) {
   std::vector<Handover> handovers;
-  while (text.starts_with(kFirstLine)) {
+  while (text.starts_with(kHandoverBegins)) {
     auto handover = take_one(text);
     if (!handover) return std::unexpected(std::move(handover).error());
     handovers.push_back(std::move(*handover));

@@ -14,13 +14,7 @@ constexpr double kTokenSparedSeconds = 600;  // a new one is asked for so long b
 constexpr std::size_t kTokenBytesMax = 1024;
 constexpr Duration kPollPeriod = std::chrono::seconds(5);
 constexpr Duration kUsualNotice = std::chrono::seconds(120);
-constexpr int kOk = 200, kUnauthorized = 401, kNotFound = 404;
-
-std::string text_at(const boost::json::object& object, std::string_view key) {
-  const auto* found = object.if_contains(key);
-  const auto* text = found != nullptr ? found->if_string() : nullptr;
-  return text != nullptr ? std::string(*text) : std::string();
-}
+constexpr int kUnauthorized = 401, kNotFound = 404;
 
 std::unexpected<Error> unexpected_status(std::string_view of, int status) {
   return fail(ErrorCode::kCorrupt, fmt::format("{} was answered with HTTP status {}", of, status));
@@ -47,7 +41,7 @@ Result<std::optional<Notice>> AwsNotices::on_answer(const HttpClientAnswer& answ
   const Asks asked = asks_;
   rested_ = true;
   if (asked == Asks::kToken) {
-    if (answer.status != kOk || answer.body.empty() || answer.body.size() > kTokenBytesMax ||
+    if (answer.status != kHttpOk || answer.body.empty() || answer.body.size() > kTokenBytesMax ||
         !is_printable(answer.body))
       return unexpected_status("the request for a token", answer.status);
     token_ = answer.body;
@@ -66,7 +60,7 @@ Result<std::optional<Notice>> AwsNotices::on_answer(const HttpClientAnswer& answ
     rested_ = asked == Asks::kRebalance;
   }
   if (answer.status == kNotFound) return std::nullopt;
-  if (answer.status != kOk) {
+  if (answer.status != kHttpOk) {
     rested_ = true;
     return unexpected_status("the question for notices", answer.status);
   }

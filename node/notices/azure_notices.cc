@@ -25,13 +25,6 @@ constexpr Duration kPreemptNotice = std::chrono::seconds(30);
 constexpr Duration kLongestNotice = std::chrono::seconds(20 * 60);  // 15 minutes, and the clocks
 constexpr std::size_t kNameBytesMax = 256, kIdBytesMax = 128;
 constexpr std::array<std::string_view, 4> kTakenBy = {"Preempt", "Terminate", "Redeploy", "Reboot"};
-constexpr int kOk = 200;
-
-std::string text_at(const json::object& object, std::string_view key) {
-  const auto* found = object.if_contains(key);
-  const auto* text = found != nullptr ? found->if_string() : nullptr;
-  return text != nullptr ? std::string(*text) : std::string();
-}
 
 bool names(const json::object& event, const std::string& machine) {
   if (machine.empty()) return true;
@@ -57,12 +50,12 @@ Duration AzureNotices::patience() const {
 Result<std::optional<Notice>> AzureNotices::on_answer(const HttpClientAnswer& answer, double now) {
   if (asks_name_) {
     asks_name_ = false;
-    const bool has_name =
-        answer.status == kOk && answer.body.size() <= kNameBytesMax && is_printable(answer.body);
+    const bool has_name = answer.status == kHttpOk && answer.body.size() <= kNameBytesMax &&
+                          is_printable(answer.body);
     name_ = has_name ? answer.body : std::string();
     return std::nullopt;
   }
-  if (answer.status != kOk)
+  if (answer.status != kHttpOk)
     return fail(
         ErrorCode::kCorrupt,
         fmt::format("the question for events was answered with HTTP status {}", answer.status));

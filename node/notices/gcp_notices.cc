@@ -9,9 +9,8 @@ namespace {
 
 constexpr Duration kWait = std::chrono::seconds(60);
 constexpr Duration kAnswerMargin = std::chrono::seconds(10);
-constexpr Duration kUsualNotice = std::chrono::seconds(30);
+constexpr Duration kPreemptionNotice = std::chrono::seconds(30);
 constexpr std::size_t kEtagBytesMax = 128;
-constexpr int kOk = 200;
 
 bool is_plain(const std::string& etag) {
   for (const char c : etag)
@@ -35,7 +34,7 @@ Duration GcpNotices::patience() const {
 
 Result<std::optional<Notice>> GcpNotices::on_answer(const HttpClientAnswer& answer, double) {
   rests_ = true;
-  if (answer.status != kOk)
+  if (answer.status != kHttpOk)
     return fail(ErrorCode::kCorrupt, fmt::format("the question whether this machine is preempted "
                                                  "was answered with HTTP status {}",
                                                  answer.status));
@@ -50,7 +49,7 @@ Result<std::optional<Notice>> GcpNotices::on_answer(const HttpClientAnswer& answ
     return std::nullopt;
   }
   return Notice{.kind = Notice::Kind::kLeave,
-                .left = kUsualNotice,
+                .left = kPreemptionNotice,
                 .words = "Compute Engine preempts this machine"};
 }
 

@@ -14,6 +14,12 @@ std::optional<double> parse_time(const std::string& text, const char* format) {
 
 }  // namespace
 
+std::string text_at(const boost::json::object& object, std::string_view key) {
+  const auto* found = object.if_contains(key);
+  const auto* text = found != nullptr ? found->if_string() : nullptr;
+  return text != nullptr ? std::string(*text) : std::string();
+}
+
 Duration time_left(double at, double now, Duration longest, Duration usual) {
   const double left = at - now;
   return left >= 0 && left <= to_seconds(longest) ? from_seconds(left) : usual;

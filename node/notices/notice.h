@@ -10,12 +10,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include <boost/json/object.hpp>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/net/http/http_client.h"
 
 namespace swarmline {
+
+inline constexpr int kHttpOk = 200;
 
 struct Notice {
   enum class Kind : std::uint8_t {
@@ -44,6 +49,9 @@ class NoticeProvider {
 // How long is left until `at`. Clocks of machines differ: what is not between 0 and `longest`, the
 // most that the provider gives, is taken for `usual`.
 Duration time_left(double at, double now, Duration longest, Duration usual);
+
+// The text of a member, empty where there is none.
+std::string text_at(const boost::json::object& object, std::string_view key);
 
 // "2026-09-18T08:22:00Z" and "Fri, 18 Sep 2026 08:22:00 GMT" as seconds since 1970.
 std::optional<double> parse_iso_time(const std::string& text);

@@ -9,8 +9,6 @@ namespace swarmline {
 
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
-
 CostMeter::Rates rates_of(const Membership& members, bool trains) {
   CostMeter::Rates rates{.trains = trains};
   for (const auto& [peer, member] : members.members()) {

@@ -13,14 +13,14 @@
 namespace swarmline {
 namespace {
 
-std::unexpected<Error> mistake(const std::string& where, const std::string& expected) {
+std::unexpected<Error> no_status(const std::string& where, const std::string& expected) {
   return fail(ErrorCode::kUserMistake,
               fmt::format("{} of the status: expected {}", where, expected));
 }
 
 Result<StageId> stage_of(double number, std::size_t stages, const std::string& where) {
   if (!(number >= 0) || number >= static_cast<double>(stages) || number != std::floor(number))
-    return mistake(where, fmt::format("a stage from 0 to {}", stages - 1));
+    return no_status(where, fmt::format("a stage from 0 to {}", stages - 1));
   return StageId(static_cast<std::uint16_t>(number));
 }
 
@@ -30,19 +30,19 @@ Result<void> check_run(const RunStatus& status) {
                 fmt::format("the run {} is over ({}): it has no peers to plan for", status.run,
                             status.state));
   if (status.stages.empty() || status.stages.size() > kPlanStagesMax)
-    return mistake("stages", fmt::format("1 to {} stages", kPlanStagesMax));
+    return no_status("stages", fmt::format("1 to {} stages", kPlanStagesMax));
   if (status.peers() > kPlanPeersMax)
-    return mistake("stages", fmt::format("at most {} peers", kPlanPeersMax));
+    return no_status("stages", fmt::format("at most {} peers", kPlanPeersMax));
   return {};
 }
 
 Result<void> add_stage(const StageStatus& stage, PlanSnapshot& snapshot) {
   const std::string where = fmt::format("stages[{}]", snapshot.stages.size());
   if (stage.stage != snapshot.stages.size())
-    return mistake(where + ".stage", fmt::format("{}", snapshot.stages.size()));
+    return no_status(where + ".stage", fmt::format("{}", snapshot.stages.size()));
   if (!(stage.cost > 0) || !std::isfinite(stage.cost))
-    return mistake(where + ".cost",
-                   "what a microbatch costs there, as this version of the program writes it");
+    return no_status(where + ".cost",
+                     "what a microbatch costs there, as this version of the program writes it");
   snapshot.stages.push_back({.cost = stage.cost, .state_bytes = stage.state_bytes});
   return {};
 }
@@ -51,13 +51,13 @@ Result<void> add_stage(const StageStatus& stage, PlanSnapshot& snapshot) {
 Result<void> add_peer(const StageStatus& stage, const PeerStatus& peer, PlanQuestion& question) {
   PlanSnapshot& snapshot = question.snapshot;
   const std::string who = fmt::format("peer {}", peer.peer);
-  if (peer.peer == 0 || peer.peer > UINT32_MAX) return mistake(who, "a number from 1 on");
+  if (peer.peer == 0 || peer.peer > UINT32_MAX) return no_status(who, "a number from 1 on");
   const PeerId id(static_cast<std::uint32_t>(peer.peer));
   if (!question.names.emplace(id, peer.name).second)
-    return mistake(who, "a number that no other peer has");
+    return no_status(who, "a number that no other peer has");
   if (peer.speed == 0) return {};
   if (!(peer.speed > 0) || !std::isfinite(peer.speed))
-    return mistake(who + "'s speed", "a number of at least 0");
+    return no_status(who + "'s speed", "a number of at least 0");
   const std::size_t stages = snapshot.stages.size();
   const double place_number = peer.moves_to.value_or(static_cast<double>(stage.stage));
   const auto place = stage_of(place_number, stages, who + "'s moves_to");

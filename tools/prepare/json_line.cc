@@ -17,7 +17,7 @@ constexpr std::size_t kDepthMax = 64;
 constexpr std::size_t kKeysShown = 8;
 constexpr std::size_t kShownBytes = 40;
 
-std::unexpected<Error> mistake(std::string what) {
+std::unexpected<Error> bad_line(std::string what) {
   return fail(ErrorCode::kUserMistake, std::move(what));
 }
 
@@ -39,14 +39,14 @@ Result<std::string> text_of_json_line(std::string_view line, std::string_view ke
   json::error_code error;
   const json::value value = json::parse({line.data(), line.size()}, error, {}, options);
   if (error)
-    return mistake(fmt::format("found no JSON ({}), expected an object a line", error.message()));
-  if (!value.is_object()) return mistake("found other JSON, expected an object a line");
+    return bad_line(fmt::format("found no JSON ({}), expected an object a line", error.message()));
+  if (!value.is_object()) return bad_line("found other JSON, expected an object a line");
   const json::value* text = value.get_object().if_contains({key.data(), key.size()});
   if (!text)
-    return mistake(fmt::format("found no \"{}\" among {}; name the key of the text by --text-key",
-                               printable(key, kShownBytes), keys_of(value.get_object())));
+    return bad_line(fmt::format("found no \"{}\" among {}; name the key of the text by --text-key",
+                                printable(key, kShownBytes), keys_of(value.get_object())));
   if (!text->is_string())
-    return mistake(
+    return bad_line(
         fmt::format("found no text under \"{}\", expected a string; name another key by --text-key",
                     printable(key, kShownBytes)));
   return std::string(text->get_string());

@@ -12,7 +12,7 @@ namespace swarmline {
 
 namespace {
 
-std::string path_in(const std::string& folder, std::string_view name) {
+std::string in_folder(const std::string& folder, std::string_view name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
@@ -38,7 +38,7 @@ Result<void> TokenShards::add(const EncodedBlock& block, const InputPlace& after
                   fmt::format("more than {} files of tokens; choose a larger --shard-tokens",
                               kDataFilesMax));
     open_ = {.name = fmt::format("tokens-{:05}.u{}.bin", made.files.size(), made.token_bytes * 8)};
-    auto file = AtomicFile::create(path_in(folder_, open_.name));
+    auto file = AtomicFile::create(in_folder(folder_, open_.name));
     if (!file) return std::unexpected(std::move(file).error());
     file_ = std::move(*file);
     hash_ = Sha256();
@@ -67,16 +67,16 @@ Result<void> TokenShards::end_file(const InputPlace& after) {
   state_.made.text_bytes += open_text_bytes_;
   state_.made.files.push_back(std::exchange(open_, {}));
   state_.next = after;
-  return write_text_file_atomically(path_in(folder_, kPrepareStateName), to_json(state_));
+  return write_text_file_atomically(in_folder(folder_, kPrepareStateName), to_json(state_));
 }
 
 Result<PreparedManifest> TokenShards::finish() {
   if (file_ && open_.tokens > 0) SWARMLINE_TRY(end_file(after_));
   file_.reset();
   SWARMLINE_TRY(
-      write_text_file_atomically(path_in(folder_, kPreparedManifestName), to_json(state_.made)));
+      write_text_file_atomically(in_folder(folder_, kPreparedManifestName), to_json(state_.made)));
   std::error_code gone;
-  std::filesystem::remove(path_in(folder_, kPrepareStateName), gone);
+  std::filesystem::remove(in_folder(folder_, kPrepareStateName), gone);
   return state_.made;
 }
 

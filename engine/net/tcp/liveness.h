@@ -8,4 +8,7 @@ namespace swarmline {
 // none, a silence of what the kernel asks.
 void watch_liveness(int socket);
 
+// The same for any option of a socket: a refused one is told to the log.
+void set_socket_option(int socket, int level, int option, int value);
+
 }  // namespace swarmline

@@ -36,18 +36,12 @@ ErrorCode code_of(int error) {
   return unheard ? ErrorCode::kDeadline : ErrorCode::kPeerGone;
 }
 
-void set_option(int fd, int level, int option, int value) {
-  // A refused option costs speed, not correctness.
-  if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
-    log(LogLevel::kDebug, "socket option {} refused: {}", option, reason(errno));
-}
-
 void set_up(int fd, const TcpOptions& options) {
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_socket_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   watch_liveness(fd);
   if (options.socket_buffer_bytes > 0) {
-    set_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
-    set_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);
+    set_socket_option(fd, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
+    set_socket_option(fd, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);
   }
   // A child process must not keep a dead peer's connections alive.
   fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -41,7 +41,7 @@ std::optional<Endpoints> literal(const Address& address) {
 
 // Only a refusal says that nobody is there: a host may be out of reach for a while. Without a
 // descriptor, a port or memory it is this end.
-ErrorCode code_of(const error_code& error) {
+ErrorCode code_of_dial(const error_code& error) {
   using boost::system::errc::errc_t;
   if (error == asio::error::connection_refused) return ErrorCode::kPeerGone;
   for (const errc_t own :
@@ -176,9 +176,9 @@ void TcpNetwork::State::connected(const std::shared_ptr<Attempt>& attempt,
   // there.
   if (!error && local == remote) error = asio::error::connection_refused;
   if (error) {
-    return settle(attempt,
-                  fail(code_of(error), fmt::format("cannot connect to {}: {}",
-                                                   to_string(attempt->address), error.message())));
+    return settle(attempt, fail(code_of_dial(error),
+                                fmt::format("cannot connect to {}: {}", to_string(attempt->address),
+                                            error.message())));
   }
   attempt->meeting ? show_ticket(attempt) : made(attempt);
 }

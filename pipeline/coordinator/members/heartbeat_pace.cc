@@ -9,13 +9,13 @@ namespace swarmline {
 
 namespace {
 constexpr double kClearlyFewer = 0.7;  // of heartbeats_per_second, at half the period
-constexpr int kSilenceShare = 2;       // periods in a silence, at least: as the config's check says
+constexpr int kPeriodsOfSilence = 2;   // periods in a silence, at least: as the config's check says
 }  // namespace
 
 HeartbeatPace::HeartbeatPace(const NetSection& net) : usual_(from_seconds(net.heartbeat_seconds)) {
   Duration most = knobs().heartbeat_period_max;
   if (net.peer_silence_seconds > 0)
-    most = std::min(most, from_seconds(net.peer_silence_seconds) / kSilenceShare);
+    most = std::min(most, from_seconds(net.peer_silence_seconds) / kPeriodsOfSilence);
   longest_ = std::max(usual_, most);
 }
 

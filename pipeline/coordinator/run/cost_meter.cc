@@ -12,7 +12,6 @@ namespace swarmline {
 
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
 constexpr double kBytesPerGb = 1e9;
 constexpr double kBillion = 1e9;
 

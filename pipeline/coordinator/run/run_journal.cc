@@ -21,7 +21,7 @@ constexpr const char* kEvaluated = "evaluated";
 constexpr const char* kCodecs = "codecs";
 constexpr const char* kStarted = "started";
 constexpr const char* kStopping = "stopping";
-constexpr const char* kEnded = "ended";
+constexpr const char* kHasEnded = "ended";
 constexpr const char* kNewestPeer = "newest_peer";
 constexpr const char* kTotals = "totals";
 }  // namespace
@@ -97,7 +97,7 @@ Result<JournaledRun> RunJournal::read() {
   SWARMLINE_TRY(take(kEvaluated, run.evaluated));
   SWARMLINE_TRY(take(kStarted, run.started));
   SWARMLINE_TRY(take(kStopping, run.stopping));
-  SWARMLINE_TRY(take(kEnded, run.ended));
+  SWARMLINE_TRY(take(kHasEnded, run.ended));
   SWARMLINE_TRY(take(kNewestPeer, run.newest_peer.value));
   auto updates = journal.get_meta(kEraUpdates);
   if (!updates) return std::unexpected(std::move(updates).error());
@@ -127,7 +127,7 @@ void RunJournal::record_era(Era era, std::uint64_t version, std::uint64_t update
 }
 
 void RunJournal::record_started(Era era) {
-  put(kEnded, "0");
+  put(kHasEnded, "0");
   put(kStopping, "0");
   put(kStarted, std::to_string(std::uint64_t{era.value} + 1));
 }
@@ -136,7 +136,7 @@ void RunJournal::record_stopping() {
   put(kStopping, "1");
 }
 void RunJournal::record_ended() {
-  put(kEnded, "1");
+  put(kHasEnded, "1");
 }
 void RunJournal::record_evaluated(std::uint64_t version) {
   put(kEvaluated, std::to_string(version));
@@ -172,7 +172,7 @@ Result<std::optional<std::string>> RunJournal::totals_in(Journal& journal) {
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {
-  const auto ended = journal.get_meta(kEnded);
+  const auto ended = journal.get_meta(kHasEnded);
   if (!ended) return std::unexpected(ended.error());
   return ended->value_or("0") == "1";
 }
