@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -51,8 +52,8 @@ void close_what_is_the_parents() {
 }  // namespace
 
 Result<ChildProcess> ChildProcess::start(const Options& options) {
-  const int output =
-      ::open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int output = ::open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                            S_IRUSR | S_IWUSR);
   if (output < 0) {
     return fail(ErrorCode::kIo,
                 fmt::format("cannot write {}: {}", options.output_file, std::strerror(errno)));

@@ -21,7 +21,9 @@ class ChildProcess {
   struct Options {
     std::string program;                 // path
     std::vector<std::string> arguments;  // without the program's name
-    std::string output_file;             // standard output and error are appended to it
+    // Standard output and error are appended to it. Made for its owner alone: a coordinator prints
+    // the string that joins its run.
+    std::string output_file;
     int input = -1;                      // its standard input, a file of the caller's; -1: empty
     bool dies_with_parent = true;
   };

@@ -1,5 +1,6 @@
 #include "node/child_process.h"
 
+#include <filesystem>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,6 +34,13 @@ TEST_F(ChildProcessTest, TellsItsExitCodeAndKeepsItsOutput) {
   EXPECT_EQ(wait(child), 7);
   EXPECT_EQ(wait(child), 7);
   EXPECT_EQ(*read_text_file(folder_.at("out"), 100), "out\nerr\n");
+}
+
+TEST_F(ChildProcessTest, OnlyItsOwnerReadsWhatItPrints) {
+  ChildProcess child = shell("echo 'swarmline peer --join swarm1...'");
+  wait(child);
+  EXPECT_EQ(std::filesystem::status(folder_.at("out")).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST_F(ChildProcessTest, SignalsAreToldAs128AndMore) {

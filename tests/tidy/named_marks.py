@@ -16,6 +16,8 @@ ALL_EXPECTED = re.compile(r'expect_all_marks\("([^"]+)"\)')
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     root, page = sys.argv[1], sys.argv[2]
     marks, expected, libraries = set(), set(), []
     for path in cxx_files(root):

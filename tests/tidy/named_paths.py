@@ -63,6 +63,8 @@ def problems(root, page, heading):
 
 
 def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     root, pages = sys.argv[1], sys.argv[2:]
     missing = 0
     for page, _, heading in (name.partition("#") for name in pages):

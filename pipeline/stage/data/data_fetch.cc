@@ -14,7 +14,7 @@
 namespace swarmline {
 
 namespace {
-constexpr int kLooks = 4;  // for late holders, in the time that one has
+constexpr int kLooksForLateHolders = 4;  // for late holders, in the time that one has
 }  // namespace
 
 DataFetch::DataFetch(StageContext& context, DataFolder* folder,
@@ -177,7 +177,7 @@ void DataFetch::ask(const PieceAsks::Ask& ask) {
 // A link may be gone without a word, and what was asked over it with it.
 void DataFetch::watch() {
   watched_ = true;
-  context_.runtime.call_after(knobs().piece_time / kLooks, guard_.wrap([this] {
+  context_.runtime.call_after(knobs().piece_time / kLooksForLateHolders, guard_.wrap([this] {
     watched_ = false;
     if (asks_.outstanding() == 0) return;
     asks_.drop_late(context_.runtime.now());
