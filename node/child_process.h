@@ -24,7 +24,7 @@ class ChildProcess {
     // Standard output and error are appended to it. Made for its owner alone: a coordinator prints
     // the string that joins its run.
     std::string output_file;
-    int input = -1;                      // its standard input, a file of the caller's; -1: empty
+    int input = -1;  // its standard input, a file of the caller's; -1: empty
     bool dies_with_parent = true;
   };
   static Result<ChildProcess> start(const Options& options);
