@@ -30,7 +30,7 @@ constexpr std::uint32_t kPrepareThreadsMax = 1024;
 struct PrepareFlags {
   std::vector<std::string> inputs;
   std::string out, tokenizer = "bytes", text_key = "text", format = "auto";
-  std::string begin = "none", end = "auto";
+  std::string begin = "none", end = "auto", python = "python3";
   std::uint64_t shard_tokens = kShardTokens;
   std::uint32_t threads = 0;
   bool special_as_text = false, skip_bad_lines = false;
@@ -45,8 +45,9 @@ Result<std::optional<InputKind>> kind_of(const std::string& format) {
   if (format == "text") return InputKind::kText;
   if (format == "lines") return InputKind::kLines;
   if (format == "jsonl") return InputKind::kJsonl;
-  return bad_data_flag(
-      fmt::format("--format {}: expected auto, text, lines or jsonl", printable_lines(format)));
+  if (format == "parquet") return InputKind::kParquet;
+  return bad_data_flag(fmt::format("--format {}: expected auto, text, lines, jsonl or parquet",
+                                   printable_lines(format)));
 }
 
 // A token by its number or its text.
@@ -153,6 +154,7 @@ Result<void> run_prepare(const PrepareFlags& flags) {
       .tokenizer = *tokenizer,
       .tokenizer_name = flags.tokenizer,
       .shard_tokens = flags.shard_tokens,
+      .python = flags.python,
       .threads = flags.threads > 0 ? std::min(kPrepareThreadsMax, flags.threads) : cores_at_hand()};
   auto inputs = find_text_inputs(flags.inputs, *kind);
   if (!inputs) return std::unexpected(std::move(inputs).error());
@@ -176,8 +178,8 @@ Result<void> run_prepare(const PrepareFlags& flags) {
     screen.warn(fmt::format("{} places that are no UTF-8 were read as U+FFFD",
                             with_commas(prepared->replaced)));
   if (prepared->skipped > 0)
-    screen.warn(
-        fmt::format("{} lines without a text were left out", with_commas(prepared->skipped)));
+    screen.warn(fmt::format("{} lines or rows without a text were left out",
+                            with_commas(prepared->skipped)));
   print_result(*prepared, flags.out, screen.elapsed());
   return {};
 }
@@ -196,15 +198,19 @@ void add_prepare(CLI::App& data, int& exit_code) {
       ->capture_default_str()
       ->type_name("TOKENIZER");
   command
-      ->add_option(
-          "--format", flags->format,
-          "What a document is: auto (by the file's name), text (a file), lines (a line) or "
-          "jsonl (a line's object)")
+      ->add_option("--format", flags->format,
+                   "What a document is: auto (by the file's name), text (a file), lines (a line), "
+                   "jsonl (a line's object) or parquet (a row)")
       ->capture_default_str()
       ->type_name("FORMAT");
-  command->add_option("--text-key", flags->text_key, "Key of the text in JSONL")
+  command
+      ->add_option("--text-key,--text-column", flags->text_key,
+                   "Key of the text in JSONL, or its column in Parquet")
       ->capture_default_str()
       ->type_name("KEY");
+  command->add_option("--python", flags->python, "Python that reads Parquet; it needs pyarrow")
+      ->capture_default_str()
+      ->type_name("PROGRAM");
   command
       ->add_option("--end", flags->end,
                    "Token after each document, by its text or number; auto: the tokenizer's; none: "
@@ -216,8 +222,9 @@ void add_prepare(CLI::App& data, int& exit_code) {
       ->type_name("TOKEN");
   command->add_flag("--special-as-text", flags->special_as_text,
                     "Encode names of special tokens that occur in the texts as text");
-  command->add_flag("--skip-bad-lines", flags->skip_bad_lines,
-                    "Leave out JSONL lines without a text, instead of stopping there");
+  command->add_flag(
+      "--skip-bad-lines", flags->skip_bad_lines,
+      "Leave out JSONL lines and Parquet rows without a text, instead of stopping there");
   command->add_option("--threads", flags->threads, "Number of encoding threads; 0: one per core")
       ->capture_default_str()
       ->type_name("N");

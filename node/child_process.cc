@@ -42,7 +42,7 @@ void close_what_is_the_parents() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const int input = options.input >= 0 ? options.input : ::open("/dev/null", O_RDONLY);
   if (input >= 0) ::dup2(input, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
+  ::dup2(options.output >= 0 ? options.output : output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   close_what_is_the_parents();
   ::execv(argv[0], argv);
@@ -106,10 +106,16 @@ void ChildProcess::send_signal(int signal) {
 void ChildProcess::kill_and_wait() {
   if (pid_ == 0 || poll()) return;
   ::kill(pid_, SIGKILL);
+  (void)wait();
+}
+
+int ChildProcess::wait() {
+  if (const auto code = poll()) return *code;
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   exit_code_ = exit_code_from(status);
+  return *exit_code_;
 }
 
 Result<std::string> own_program_path() {

@@ -24,7 +24,8 @@ class ChildProcess {
     // Standard output and error are appended to it. Made for its owner alone: a coordinator prints
     // the string that joins its run.
     std::string output_file;
-    int input = -1;  // its standard input, a file of the caller's; -1: empty
+    int output = -1;  // its standard output instead, a file of the caller's
+    int input = -1;   // its standard input, a file of the caller's; -1: empty
     bool dies_with_parent = true;
   };
   static Result<ChildProcess> start(const Options& options);
@@ -36,6 +37,8 @@ class ChildProcess {
   // The exit code once it has ended (128 + signal when a signal ended it); never blocks.
   std::optional<int> poll();
   void send_signal(int signal);
+  // Its exit code, as poll() has it; blocks until it has ended.
+  int wait();
   // Kills it if it runs, and waits.
   void kill_and_wait();
 

@@ -163,7 +163,7 @@ std::optional<PackedFile> find_packed(std::string_view path, std::string_view he
   };
   constexpr Kind kKinds[] = {{".gz", "\x1f\x8b", {"a gzip file", true}},
                              {".zst", "\x28\xb5\x2f\xfd", {"a Zstandard file", true}},
-                             {".parquet", "PAR1", {"a Parquet file"}},
+                             {".parquet", "PAR1", {"a Parquet file", true}},
                              {".xz", "\xfd\x37zXZ", {"an xz file"}},
                              {".bz2", "BZh91AY&SY", {"a bzip2 file"}},
                              {".zip", "PK\x03\x04", {"a zip file"}}};

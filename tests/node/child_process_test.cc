@@ -43,6 +43,24 @@ TEST_F(ChildProcessTest, OnlyItsOwnerReadsWhatItPrints) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
+TEST_F(ChildProcessTest, WritesToAFileOfTheCallersAndIsWaitedFor) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  auto child = ChildProcess::start({.program = "/bin/sh",
+                                    .arguments = {"-c", "echo out; echo err >&2; exit 7"},
+                                    .output_file = folder_.at("errors"),
+                                    .output = pipe[1]});
+  ::close(pipe[1]);
+  ASSERT_TRUE(child);
+  char room[16];
+  EXPECT_EQ(::read(pipe[0], room, sizeof room), 4);
+  EXPECT_EQ(::read(pipe[0], room, sizeof room), 0);
+  EXPECT_EQ(child->wait(), 7);
+  EXPECT_EQ(child->wait(), 7);
+  EXPECT_EQ(*read_text_file(folder_.at("errors"), 100), "err\n");
+  ::close(pipe[0]);
+}
+
 TEST_F(ChildProcessTest, SignalsAreToldAs128AndMore) {
   ChildProcess child = shell("sleep 100");
   EXPECT_FALSE(child.poll());

@@ -283,8 +283,8 @@ TEST_F(PrepareTest, MistakesAreToldWithFileAndLine) {
   folder_.write("picture.png", std::string("\x89PNG\r\n\x1a\n", 8) + std::string(500, '\0'));
   EXPECT_NE(failure(options({folder_.at("picture.png")}, "o5")).find("that are no UTF-8 text"),
             std::string::npos);
-  folder_.write("table.parquet", "PAR1....");
-  EXPECT_NE(failure(options({folder_.at("table.parquet")}, "o6")).find("this is a Parquet file"),
+  folder_.write("table.txt", "PAR1....");
+  EXPECT_NE(failure(options({folder_.at("table.txt")}, "o6")).find("this is a Parquet file"),
             std::string::npos);
   const std::string packed = gzip(prose(100'000));
   folder_.write("cut.gz", packed.substr(0, packed.size() / 2));

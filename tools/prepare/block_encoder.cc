@@ -4,6 +4,7 @@
 
 #include "engine/tokenizer/utf8.h"
 #include "tools/prepare/json_line.h"
+#include "tools/prepare/row_records.h"
 
 namespace swarmline {
 
@@ -17,6 +18,8 @@ Result<EncodedBlock> BlockEncoder::encode(const TextBlock& block, const TextInpu
   if (input.kind == InputKind::kText) {
     if (auto added = add_text(block.text, block.begins_document, block.ends_document, out); !added)
       return fail(added.error().code, fmt::format("{}: {}", input.path, added.error().what));
+  } else if (input.kind == InputKind::kParquet) {
+    SWARMLINE_TRY(add_rows(block, input, out));
   } else {
     SWARMLINE_TRY(add_lines(block, input, out));
   }
@@ -36,6 +39,26 @@ Result<void> BlockEncoder::add_text(std::string_view text, bool begins, bool end
   if (!ends) return {};
   if (rules_.end) out.tokens.push_back(*rules_.end);
   ++out.documents;
+  return {};
+}
+
+Result<void> BlockEncoder::add_rows(const TextBlock& block, const TextInput& input,
+                                    EncodedBlock& out) {
+  std::string_view left = block.text;
+  for (std::uint64_t number = block.first_line + 1; !left.empty(); ++number) {
+    const auto bad_row = [&](ErrorCode code, std::string_view what) {
+      return fail(code, fmt::format("{}: row {}: {}", input.path, number, what));
+    };
+    const auto row = take_row(left);
+    if (!row) return bad_row(ErrorCode::kIo, "the reader of Parquet gave only a part of it");
+    if (!row->text && !rules_.skip_bad_lines)
+      return bad_row(ErrorCode::kUserMistake,
+                     "found no text (null), expected one; --skip-bad-lines leaves such rows out");
+    if (!row->text) ++out.skipped;
+    if (!row->text || row->text->empty()) continue;
+    if (auto added = add_text(*row->text, true, true, out); !added)
+      return bad_row(added.error().code, added.error().what);
+  }
   return {};
 }
 

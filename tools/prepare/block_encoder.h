@@ -18,9 +18,9 @@ namespace swarmline {
 
 struct DocumentRules {
   std::optional<std::uint32_t> begin, end;  // tokens before and after each document
-  std::string text_key = "text";            // of JSONL
+  std::string text_key = "text";            // of JSONL; of Parquet: the column
   bool special_as_text = false;
-  bool skip_bad_lines = false;  // JSONL without a text: counted and left out, else a mistake
+  bool skip_bad_lines = false;  // lines and rows without a text are counted and left out
 };
 
 struct EncodedBlock {
@@ -28,7 +28,7 @@ struct EncodedBlock {
   std::uint64_t documents = 0;  // that end in it
   std::uint64_t text_bytes = 0;
   std::uint64_t replaced = 0;  // bytes that were no UTF-8
-  std::uint64_t skipped = 0;   // lines that were left out
+  std::uint64_t skipped = 0;   // lines and rows that were left out
 };
 
 class BlockEncoder {
@@ -39,6 +39,7 @@ class BlockEncoder {
 
  private:
   Result<void> add_text(std::string_view text, bool begins, bool ends, EncodedBlock& out);
+  Result<void> add_rows(const TextBlock& block, const TextInput& input, EncodedBlock& out);
   Result<void> add_lines(const TextBlock& block, const TextInput& input, EncodedBlock& out);
 
   DocumentRules rules_;

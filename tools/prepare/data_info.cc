@@ -120,6 +120,12 @@ Result<DataInfo> look_at_tokens(const std::string& path) {
 Result<DataInfo> look_at_text(const std::string& path, const DataInfoOptions& options) {
   const auto inputs = find_text_inputs(std::span(&path, 1), std::nullopt);
   if (!inputs) return std::unexpected(inputs.error());
+  if (inputs->front().kind == InputKind::kParquet)
+    return fail(
+        ErrorCode::kUserMistake,
+        fmt::format("{}: this is a Parquet file, of which nothing is told here; make tokens "
+                    "of it with swarmline data prepare, and look at those",
+                    path));
   const bool json = inputs->front().kind == InputKind::kJsonl;
   auto source = open_byte_source(path);
   if (!source) return std::unexpected(source.error());

@@ -258,7 +258,8 @@ Result<Prepared> Preparation::run() {
                .documents = state_.made.documents,
                .tokens = state_.made.tokens};
   for (const TextInput& input : options_.inputs) progress_.bytes_all += input.bytes;
-  TextBlocks blocks(options_.inputs, options_.tokenizer->cuts(), state_.next);
+  TextBlocks blocks(options_.inputs, options_.tokenizer->cuts(), state_.next,
+                    {.python = options_.python, .column = options_.rules.text_key});
   TokenShards shards(folder, options_.shard_tokens, state_);
   SWARMLINE_TRY(make(blocks, shards));
   if (progress_.tokens == 0)

@@ -40,6 +40,7 @@ struct PrepareOptions {
   std::string tokenizer_name;  // for people
   DocumentRules rules;
   std::uint64_t shard_tokens = kShardTokens;
+  std::string python = "python3";  // that reads Parquet
   std::uint32_t threads = 1;
   std::uint64_t batch_bytes = kBatchBytesPerThread;      // of text for each thread
   std::function<void(const PrepareProgress&)> progress;  // after each batch
@@ -51,7 +52,7 @@ struct Prepared {
   bool was_there = false;         // nothing was left to do
   std::uint64_t kept_tokens = 0;  // that an earlier process had made
   std::uint64_t replaced = 0;     // bytes that were no UTF-8, of what was made now
-  std::uint64_t skipped = 0;      // lines that were left out
+  std::uint64_t skipped = 0;      // lines and rows that were left out
 };
 
 Result<Prepared> prepare_data(const PrepareOptions& options);

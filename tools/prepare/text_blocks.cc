@@ -8,6 +8,7 @@
 #include "engine/data/data_files.h"
 #include "engine/tokenizer/text_cut.h"
 #include "engine/tokenizer/utf8.h"
+#include "tools/prepare/row_records.h"
 
 namespace swarmline {
 
@@ -18,8 +19,9 @@ constexpr std::size_t kOddShare = 20;         // a text has one odd byte in so m
 
 }  // namespace
 
-TextBlocks::TextBlocks(std::vector<TextInput> inputs, TextCuts cuts, InputPlace from)
-    : inputs_(std::move(inputs)), cuts_(cuts), place_(from) {
+TextBlocks::TextBlocks(std::vector<TextInput> inputs, TextCuts cuts, InputPlace from,
+                       ParquetReading parquet)
+    : inputs_(std::move(inputs)), cuts_(cuts), parquet_(std::move(parquet)), place_(from) {
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(from.input, inputs_.size()); ++i)
     before_ += inputs_[i].bytes;
 }
@@ -54,18 +56,28 @@ Result<void> TextBlocks::check_first(const std::string& path) {
   return {};
 }
 
+// At the place that is next.
+Result<std::unique_ptr<ByteSource>> TextBlocks::open(const TextInput& input) const {
+  if (input.kind == InputKind::kParquet)
+    return open_parquet_rows(input.path, input.bytes, parquet_,
+                             {.row = place_.line, .offset = place_.offset});
+  auto source = open_byte_source(input.path);
+  if (source && place_.offset > 0) SWARMLINE_TRY(skip_bytes(**source, place_.offset, input.path));
+  return source;
+}
+
 Result<void> TextBlocks::open_next() {
   const TextInput& input = inputs_[place_.input];
-  auto source = open_byte_source(input.path);
-  if (!source) return std::unexpected(source.error());
+  auto source = open(input);
+  if (!source) return std::unexpected(std::move(source).error());
   source_ = std::move(*source);
   at_end_ = false;
   held_.clear();
-  if (place_.offset > 0) return skip_bytes(*source_, place_.offset, input.path);
+  if (place_.offset > 0) return {};
   SWARMLINE_TRY(fill(kBlockBytes));
   if (held_.empty())
     warnings_.push_back(fmt::format("{}: the input is empty; it is left out", input.path));
-  return check_first(input.path);
+  return kind() == InputKind::kParquet ? Result<void>{} : check_first(input.path);
 }
 
 // How much of the first `window` bytes of `held_` is the next block; 0: more is needed. It looks at
@@ -74,7 +86,9 @@ Result<std::size_t> TextBlocks::find_cut(std::size_t window) {
   const std::string_view text = std::string_view(held_).substr(0, window);
   if (at_end_ && text.size() == held_.size()) return text.size();
   std::size_t cut = 0;
-  if (by_lines()) {
+  if (kind() == InputKind::kParquet) {
+    cut = whole_rows(text).bytes;
+  } else if (kind() != InputKind::kText) {
     cut = text.rfind('\n') + 1;
   } else if (cuts_ == TextCuts::kAnywhere) {
     cut = text.size();
@@ -83,16 +97,23 @@ Result<std::size_t> TextBlocks::find_cut(std::size_t window) {
   }
   if (cut > 0 || window < kDocumentBytesMax) return cut;
   const std::string& path = inputs_[place_.input].path;
-  if (by_lines())
+  if (kind() != InputKind::kText)
     return fail(ErrorCode::kUserMistake,
-                fmt::format("{}:{}: found a line of more than {} bytes, expected shorter ones",
-                            path, place_.line + 1, kDocumentBytesMax));
+                fmt::format("{}:{}: found a {} of more than {} bytes, expected shorter ones", path,
+                            place_.line + 1, kind() == InputKind::kParquet ? "row" : "line",
+                            kDocumentBytesMax));
   warnings_.push_back(
       fmt::format("{}: {} bytes from byte {} on are encoded apart: this tokenizer can't cut such a "
                   "document, and it is too long for one piece",
                   path, text.size(), place_.offset));
   const std::size_t line = text.rfind('\n') + 1;
   return line > 0 ? line : text.size();
+}
+
+std::uint64_t TextBlocks::lines_of(std::string_view text) const {
+  if (kind() == InputKind::kText) return 0;
+  if (kind() == InputKind::kParquet) return whole_rows(text).rows;
+  return static_cast<std::uint64_t>(std::ranges::count(text, '\n'));
 }
 
 Result<std::size_t> TextBlocks::next_cut() {
@@ -116,8 +137,9 @@ Result<std::optional<TextBlock>> TextBlocks::next() {
                     .ends_document = ends};
     held_.erase(0, *cut);
     place_.offset += *cut;
-    if (by_lines()) place_.line += static_cast<std::uint64_t>(std::ranges::count(block.text, '\n'));
-    const bool has_something = !block.text.empty() || (!by_lines() && !block.begins_document);
+    place_.line += lines_of(block.text);
+    const bool has_something =
+        !block.text.empty() || (kind() == InputKind::kText && !block.begins_document);
     if (ends) {
       before_ += source_->consumed();
       source_.reset();

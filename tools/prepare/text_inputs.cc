@@ -15,6 +15,7 @@ std::unexpected<Error> mistake(std::string what) {
 }
 
 InputKind kind_of(std::string_view path) {
+  if (path.ends_with(".parquet")) return InputKind::kParquet;
   for (const std::string_view packed : {".gz", ".zst"})
     if (path.ends_with(packed)) path.remove_suffix(packed.size());
   const bool json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
@@ -54,6 +55,8 @@ Result<std::vector<TextInput>> find_text_inputs(std::span<const std::string> wor
         if (!size) return std::unexpected(size.error());
         bytes = *size;
       }
+      if (path == kStandardInput && kind == InputKind::kParquet)
+        return mistake("Parquet can't be read from standard input; name its file");
       inputs.push_back({.path = path, .kind = kind.value_or(kind_of(path)), .bytes = bytes});
     }
   }

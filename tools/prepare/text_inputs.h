@@ -1,6 +1,6 @@
 // What the command line names: files, globs and standard input, in order, each once.
 //   Kinds:   by --format, else by name: .jsonl and .ndjson (also with .gz or .zst behind it) are
-//            JSONL, all else is text.
+//            JSONL, .parquet is Parquet, all else is text.
 //   Errors:  kUserMistake, one sentence. Thread: pure, but for the files' sizes.
 //   Bounds:  kTextInputsMax.
 #pragma once
