@@ -25,6 +25,24 @@ constexpr std::uint32_t kHeapKiBMax = 256 << 10;
 #define NOT_SPACE "\\P{White_Space}"
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
 
+// What Unicode 15, 15.1 and 16 added: `tokenizers` 0.23 knows Unicode 16, PCRE2 10.42 Unicode 14.
+#define NEWER_LETTERS                                                                    \
+  "\\x{1C89}-\\x{1C8A}\\x{A7CB}-\\x{A7CD}\\x{A7DA}-\\x{A7DC}\\x{105C0}-\\x{105F3}"       \
+  "\\x{10D4A}-\\x{10D65}\\x{10D6F}-\\x{10D85}\\x{10EC2}-\\x{10EC4}\\x{1123F}-\\x{11240}" \
+  "\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}\\x{11390}-\\x{113B5}\\x{113B7}\\x{113D1}"   \
+  "\\x{113D3}\\x{11BC0}-\\x{11BE0}\\x{11F02}\\x{11F04}-\\x{11F10}\\x{11F12}-\\x{11F33}"  \
+  "\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}"            \
+  "\\x{16D40}-\\x{16D6C}\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}"             \
+  "\\x{1E030}-\\x{1E06D}\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}\\x{1E5F0}\\x{2B739}"  \
+  "\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"
+#define NEWER_NUMBERS                                                                    \
+  "\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}\\x{11F50}-\\x{11F59}" \
+  "\\x{16130}-\\x{16139}\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1D2C0}-\\x{1D2D3}" \
+  "\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}"
+// What stands in a class: ASCII first, which is looked up in a bitmap.
+#define LETTERS "A-Za-z\\p{L}" NEWER_LETTERS
+#define NUMBERS "0-9\\p{N}" NEWER_NUMBERS
+
 struct Known {
   WordRule rule;
   std::string_view name;
@@ -35,19 +53,25 @@ struct Known {
 constexpr std::array kKnown = {
     Known{WordRule::kGpt2, "GPT-2",
           R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-          CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" SPACE "+(?!" NOT_SPACE
-                       ")|" SPACE "+"},
+          CONTRACTIONS "| ?[" LETTERS "]+| ?[" NUMBERS "]+| ?[^" SPACE LETTERS NUMBERS "]+|" SPACE
+                       "+(?!" NOT_SPACE ")|" SPACE "+"},
     Known{WordRule::kLlama3, "Llama 3",
           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
           R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-          "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" SPACE
-          "\\p{L}\\p{N}]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE "+(?!" NOT_SPACE ")|" SPACE "+"},
+          "(?i:" CONTRACTIONS ")|[^\\r\\n" LETTERS NUMBERS "]?[" LETTERS "]+|[" NUMBERS
+          "]{1,3}| ?[^" SPACE LETTERS NUMBERS "]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE
+          "+(?!" NOT_SPACE ")|" SPACE "+"},
     Known{WordRule::kQwen2, "Qwen 2",
           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
           R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-          "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" SPACE
-          "\\p{L}\\p{N}]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE "+(?!" NOT_SPACE ")|" SPACE "+"}};
+          "(?i:" CONTRACTIONS ")|[^\\r\\n" LETTERS NUMBERS "]?[" LETTERS "]+|[" NUMBERS
+          "]| ?[^" SPACE LETTERS NUMBERS "]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE "+(?!" NOT_SPACE
+          ")|" SPACE "+"}};
 
+#undef LETTERS
+#undef NUMBERS
+#undef NEWER_LETTERS
+#undef NEWER_NUMBERS
 #undef SPACE
 #undef NOT_SPACE
 #undef CONTRACTIONS

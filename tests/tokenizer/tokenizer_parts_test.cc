@@ -174,6 +174,21 @@ TEST(WordSplitter, VeryLongRunsAreWithinBounds) {
   }
 }
 
+// Of Unicode 15 (U+31350), 15.1 (U+2EBF0) and 16 (U+10D77, U+10D40).
+TEST(WordSplitter, NewLettersAndNumbersAreSuch) {
+  for (const WordRule rule : {WordRule::kGpt2, WordRule::kLlama3, WordRule::kQwen2}) {
+    WordSplitter splitter(std::make_shared<WordPattern>(rule));
+    for (const std::string_view word : {"a\U00010D77b", "\U00031350\U0002EBF0a"}) {
+      splitter.begin(word);
+      EXPECT_EQ(splitter.next().value(), word);
+    }
+    const std::string_view number = "\U00010D40";
+    const std::string text = std::string(number) + "a";
+    splitter.begin(text);
+    EXPECT_EQ(splitter.next().value(), number);
+  }
+}
+
 TEST(WordSplitter, OnlyPublishedPatternsAreKnown) {
   EXPECT_FALSE(find_word_rule("\\w+"));
   EXPECT_EQ(find_word_rule(

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::size_t kComplaintBytesMax = 4096;
-constexpr std::size_t kShownBytes = 400;
+constexpr std::size_t kErrorBytesShown = 400;
 constexpr int kUserMistakeExit = 2;                        // of the reader
 constexpr int kNoSuchProgram = 127, kNoProgramFile = 126;  // of env
 constexpr const char* kEnv = "/usr/bin/env";               // finds programs as a shell does
@@ -125,7 +125,7 @@ class ParquetRows final : public ByteSource {
     std::string_view text(room.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
     while (text.ends_with('\n')) text.remove_suffix(1);
     text.remove_prefix(text.rfind('\n') + 1);
-    return text.empty() ? "it said nothing" : printable(text, kShownBytes);
+    return text.empty() ? "it said nothing" : printable(text, kErrorBytesShown);
   }
 
   ChildProcess reader_;
