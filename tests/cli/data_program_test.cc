@@ -118,7 +118,7 @@ TEST(DataProgram, MistakesAreOneSentence) {
         Mistake{{"data", "prepare", "prose.txt", "--out", "o", "--end", "<eot>"},
                 "the tokenizer has no such token"},
         Mistake{{"data", "prepare", "prose.txt", "--out", "o", "--format", "xml"},
-                "expected auto, text, lines or jsonl"},
+                "expected auto, text, lines, jsonl or parquet"},
         Mistake{{"data", "prepare", "bad.jsonl", "--out", "o"},
                 "bad.jsonl:1: found no \"text\" among content"},
         Mistake{{"data", "info", "nothing"}, "found no \"nothing\""}}) {
