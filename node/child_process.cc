@@ -1,12 +1,15 @@
 #include "node/child_process.h"
 
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -106,16 +109,21 @@ void ChildProcess::send_signal(int signal) {
 void ChildProcess::kill_and_wait() {
   if (pid_ == 0 || poll()) return;
   ::kill(pid_, SIGKILL);
-  (void)wait();
-}
-
-int ChildProcess::wait() {
-  if (const auto code = poll()) return *code;
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   exit_code_ = exit_code_from(status);
-  return *exit_code_;
+}
+
+int ChildProcess::wait_or_kill(Duration most) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(most);
+  const int ended = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));  // readable once it has
+  pollfd watched{.fd = ended, .events = POLLIN, .revents = 0};
+  while (ended >= 0 && ::poll(&watched, 1, static_cast<int>(left.count())) < 0 && errno == EINTR) {
+  }
+  if (ended >= 0) ::close(ended);
+  kill_and_wait();
+  return exit_code_.value_or(exit_code_from(SIGKILL));
 }
 
 Result<std::string> own_program_path() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 
 namespace swarmline {
 
@@ -37,8 +38,8 @@ class ChildProcess {
   // The exit code once it has ended (128 + signal when a signal ended it); never blocks.
   std::optional<int> poll();
   void send_signal(int signal);
-  // Its exit code, as poll() has it; blocks until it has ended.
-  int wait();
+  // Its exit code, as poll() has it; blocks until it has ended, and kills it after `most`.
+  int wait_or_kill(Duration most);
   // Kills it if it runs, and waits.
   void kill_and_wait();
 

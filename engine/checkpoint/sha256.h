@@ -18,8 +18,8 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   ~Sha256();
   void update(BytesView bytes);
-  std::string
-  finish_hex();  // kSha256HexDigits of them, lower case; nothing may be added afterwards
+  // kSha256HexDigits of them, lower case; nothing may be added afterwards.
+  std::string finish_hex();
 
  private:
   struct State;

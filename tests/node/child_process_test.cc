@@ -14,6 +14,8 @@
 namespace swarmline {
 namespace {
 
+using namespace std::chrono_literals;
+
 class ChildProcessTest : public ::testing::Test {
  protected:
   ChildProcess shell(const std::string& script) {
@@ -36,6 +38,11 @@ TEST_F(ChildProcessTest, TellsItsExitCodeAndKeepsItsOutput) {
   EXPECT_EQ(*read_text_file(folder_.at("out"), 100), "out\nerr\n");
 }
 
+TEST_F(ChildProcessTest, WhoDoesNotEndInTimeIsKilled) {
+  ChildProcess child = shell("sleep 100");
+  EXPECT_EQ(child.wait_or_kill(10ms), 128 + SIGKILL);
+}
+
 TEST_F(ChildProcessTest, OnlyItsOwnerReadsWhatItPrints) {
   ChildProcess child = shell("echo 'swarmline peer --join swarm1...'");
   wait(child);
@@ -55,8 +62,8 @@ TEST_F(ChildProcessTest, WritesToAFileOfTheCallersAndIsWaitedFor) {
   char room[16];
   EXPECT_EQ(::read(pipe[0], room, sizeof room), 4);
   EXPECT_EQ(::read(pipe[0], room, sizeof room), 0);
-  EXPECT_EQ(child->wait(), 7);
-  EXPECT_EQ(child->wait(), 7);
+  EXPECT_EQ(child->wait_or_kill(1min), 7);
+  EXPECT_EQ(child->wait_or_kill(1min), 7);
   EXPECT_EQ(*read_text_file(folder_.at("errors"), 100), "err\n");
   ::close(pipe[0]);
 }

@@ -97,27 +97,27 @@ def check_mistakes(pa, preparing, texts):
     path = preparing.folder / "m.parquet"
     pa.parquet.write_table(pa.table({"id": list(range(len(texts))), "body": texts}), path, row_group_size=500)
     said = preparing.refusal([path], "m1")
-    expect(said.endswith('found no column "text" among id, body; name the column of the text by --text-key'), said)
-    said = preparing.refusal([path], "m2", "--text-key", "id")
+    expect(said.endswith('found no column "text" among id, body; name the column of the text by --text-column'), said)
+    said = preparing.refusal([path], "m2", "--text-column", "id")
     expect('found int64 in the column "id", expected text' in said, said)
     content = path.read_bytes()
     cut = preparing.folder / "cut.parquet"
     cut.write_bytes(content[:len(content) // 2])
-    said = preparing.refusal([cut], "m3", "--text-key", "body")
+    said = preparing.refusal([cut], "m3", "--text-column", "body")
     expect("cut.parquet: " in said and said.endswith("the file is damaged or was cut short; get it anew"), said)
     pa.parquet.write_table(pa.table({"body": texts}), path, row_group_size=500, write_page_checksum=True)
     changed = bytearray(path.read_bytes())
     changed[len(changed) // 2] ^= 0x10
     damaged = preparing.folder / "damaged.parquet"
     damaged.write_bytes(changed)
-    said = preparing.refusal([damaged], "m4", "--text-key", "body")
+    said = preparing.refusal([damaged], "m4", "--text-column", "body")
     expect(said.endswith("the file is damaged or was cut short; get it anew"), said)
-    said = preparing.refusal([path], "m5", "--text-key", "body", "--python", "/nonexistent/python")
+    said = preparing.refusal([path], "m5", "--text-column", "body", "--python", "/nonexistent/python")
     expect("found no program /nonexistent/python" in said, said)
     bare = preparing.folder / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n', encoding="utf-8")
     bare.chmod(0o755)
-    said = preparing.refusal([path], "m6", "--text-key", "body", "--python", str(bare))
+    said = preparing.refusal([path], "m6", "--text-column", "body", "--python", str(bare))
     expect("found no pyarrow in" in said and "-m pip install pyarrow" in said, said)
 
 

@@ -48,17 +48,8 @@ class PlainFile final : public ByteSource {
 class StandardInput final : public ByteSource {
  public:
   Result<std::size_t> read(std::span<char> out) override {
-    std::size_t filled = 0;
-    while (filled < out.size()) {
-      const ssize_t got = ::read(STDIN_FILENO, out.data() + filled, out.size() - filled);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0)
-        return fail(ErrorCode::kIo,
-                    fmt::format("cannot read standard input: {}", std::strerror(errno)));
-      if (got == 0) break;
-      filled += static_cast<std::size_t>(got);
-    }
-    consumed_ += filled;
+    const auto filled = read_fully(STDIN_FILENO, out, "standard input");
+    if (filled) consumed_ += *filled;
     return filled;
   }
   std::uint64_t consumed() const override { return consumed_; }
@@ -152,6 +143,19 @@ bool starts_with(BytesView bytes, std::string_view magic) {
 }
 
 }  // namespace
+
+Result<std::size_t> read_fully(int file, std::span<char> out, std::string_view what) {
+  std::size_t filled = 0;
+  while (filled < out.size()) {
+    const ssize_t got = ::read(file, out.data() + filled, out.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return fail(ErrorCode::kIo, fmt::format("cannot read {}: {}", what, std::strerror(errno)));
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  return filled;
+}
 
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::string& path) {
   if (path == kStandardInput) return std::unique_ptr<ByteSource>(new StandardInput());

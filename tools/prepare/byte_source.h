@@ -27,6 +27,9 @@ class ByteSource {
   virtual std::uint64_t consumed() const = 0;
 };
 
+// Fills `out` from an open file or pipe: less only at its end. `what`: what it is, for errors.
+Result<std::size_t> read_fully(int file, std::span<char> out, std::string_view what);
+
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::string& path);
 // Passes over so many bytes; kUserMistake where there are fewer.
 Result<void> skip_bytes(ByteSource& source, std::uint64_t bytes, const std::string& path);

@@ -39,13 +39,13 @@ def check_column(pyarrow, path, schema, column):
     names = schema.names
     if column not in names:
         shown = ", ".join(names[:NAMES_SHOWN]) or "nothing"
-        fail(f'{path}: found no column "{column}" among {shown}; name the column of the text by --text-key')
+        fail(f'{path}: found no column "{column}" among {shown}; name the column of the text by --text-column')
     kind = schema.field(column).type
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
     tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary")
     if not any(getattr(pyarrow.types, test, lambda _: False)(kind) for test in tests):
-        fail(f'{path}: found {kind} in the column "{column}", expected text; name another column by --text-key')
+        fail(f'{path}: found {kind} in the column "{column}", expected text; name another column by --text-column')
 
 
 def column_bytes(metadata, column):

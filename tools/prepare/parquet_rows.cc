@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/printable.h"
+#include "base/units.h"
 #include "node/child_process.h"
 #include "tools/prepare/parquet_reader_text.h"
 
@@ -19,6 +21,8 @@ namespace swarmline {
 
 namespace {
 
+constexpr std::string_view kReader = "from the reader of Parquet";
+constexpr Duration kEndsWithin = std::chrono::seconds(10);  // a reader that has closed its pipe
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::size_t kComplaintBytesMax = 4096;
 constexpr std::size_t kErrorBytesShown = 400;
@@ -47,20 +51,6 @@ class OwnedFile {
   int number_;
 };
 
-Result<std::size_t> read_fully(int file, std::span<char> out) {
-  std::size_t filled = 0;
-  while (filled < out.size()) {
-    const ssize_t got = ::read(file, out.data() + filled, out.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return fail(ErrorCode::kIo,
-                  fmt::format("cannot read from the reader of Parquet: {}", std::strerror(errno)));
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  return filled;
-}
-
 class ParquetRows final : public ByteSource {
  public:
   ParquetRows(ChildProcess reader, OwnedFile rows, OwnedFile complaints, std::string path,
@@ -75,7 +65,7 @@ class ParquetRows final : public ByteSource {
 
   Result<void> begin() {
     std::array<char, sizeof(expected_)> head{};
-    const auto got = read_fully(rows_.get(), head);
+    const auto got = read_fully(rows_.get(), head, kReader);
     if (!got) return std::unexpected(got.error());
     if (*got < head.size()) return ended();
     for (std::size_t i = head.size(); i-- > 0;)
@@ -84,7 +74,7 @@ class ParquetRows final : public ByteSource {
   }
 
   Result<std::size_t> read(std::span<char> out) override {
-    const auto got = read_fully(rows_.get(), out);
+    const auto got = read_fully(rows_.get(), out, kReader);
     if (!got) return got;
     given_ += *got;
     if (*got < out.size()) SWARMLINE_TRY(ended());
@@ -101,7 +91,7 @@ class ParquetRows final : public ByteSource {
  private:
   // The reader closed the pipe: it has come to the end, or something is wrong.
   Result<void> ended() {
-    const int code = reader_.wait();
+    const int code = reader_.wait_or_kill(kEndsWithin);
     at_end_ = true;
     if (code == 0) return {};
     if (code == kNoSuchProgram || code == kNoProgramFile)
