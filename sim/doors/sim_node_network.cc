@@ -16,20 +16,33 @@ constexpr std::uint16_t kFirstFreePort = 20'000;
 
 }  // namespace
 
+// Of one process: once it is dead, nobody hears how it ended, though the node be alive again.
 struct SimNodeNetwork::Attempt {
+  Attempt(const SimWire& wire, SimNodeId by, SimEventSource from, Connected done)
+      : runtime(wire.runtime),
+        node(by),
+        deaths(wire.runtime.deaths(by)),
+        on_connected(std::move(done)),
+        socket(from) {}
+  const SimRuntime& runtime;
+  const SimNodeId node;
+  const std::uint64_t deaths;
   Connected on_connected;
-  TimerId timer;
+  TimerId timer = {};
   SimEventSource socket;
   bool settled = false;
   std::optional<Meeting> meeting = {};
   std::shared_ptr<SimHandshake> handshake = {};
 
+  bool is_over() const { return settled || runtime.deaths(node) != deaths; }
   bool settle(Result<std::shared_ptr<Connection>> result) {
     if (settled) return false;
+    const bool heard = !is_over();
     settled = true;
     if (const auto shaking = std::exchange(handshake, nullptr)) shaking->stop();
-    std::exchange(on_connected, {})(std::move(result));
-    return true;
+    const Connected told = std::exchange(on_connected, {});
+    if (heard) told(std::move(result));
+    return heard;
   }
 };
 
@@ -50,8 +63,8 @@ void SimNodeNetwork::stop_listening() {
 
 void SimNodeNetwork::connect(const Address& address, Duration timeout, Connected on_connected) {
   SimRuntime& runtime = wire_->runtime;
-  auto attempt =
-      std::make_shared<Attempt>(Attempt{std::move(on_connected), {}, socket_of(++wire_->last_end)});
+  auto attempt = std::make_shared<Attempt>(*wire_, node_, socket_of(++wire_->last_end),
+                                           std::move(on_connected));
   attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt, address, timeout] {
     attempt->settle(fail(
         ErrorCode::kDeadline,
@@ -79,8 +92,8 @@ void SimNodeNetwork::connect(const Address& address, Duration timeout, Connected
 
 void SimNodeNetwork::meet(const Meeting& meeting, Duration timeout, Connected on_connected) {
   SimRuntime& runtime = wire_->runtime;
-  auto attempt =
-      std::make_shared<Attempt>(Attempt{std::move(on_connected), {}, socket_of(++wire_->last_end)});
+  auto attempt = std::make_shared<Attempt>(*wire_, node_, socket_of(++wire_->last_end),
+                                           std::move(on_connected));
   attempt->meeting = meeting;
   attempt->timer = runtime.schedule(node_, runtime.now() + timeout, [attempt] {
     attempt->settle(fail(ErrorCode::kDeadline, "nobody else came to the relay"));
@@ -135,7 +148,7 @@ void SimNodeNetwork::end(const std::shared_ptr<Attempt>& attempt, const Address&
 // Runs at the relay, one latency after meet().
 void SimNodeNetwork::show(const std::shared_ptr<Attempt>& attempt, const Meeting& meeting) {
   const auto found = wire_->relays.find(meeting.relay.port);
-  if (found == wire_->relays.end() || attempt->settled) return;
+  if (found == wire_->relays.end() || attempt->is_over()) return;
   SimRelayPlace& place = *found->second;
   if (const auto first = place.first.extract(meeting.ticket); !first.empty())
     return first.mapped()(node_, attempt, found->second);
@@ -187,7 +200,7 @@ void SimNodeNetwork::join(const std::shared_ptr<Attempt>& attempt, SimNodeId oth
 void SimNodeNetwork::answer(const std::shared_ptr<Attempt>& attempt, const Address& address,
                             SimNodeId to) {
   SimRuntime& runtime = wire_->runtime;
-  if (attempt->settled) return;    // its deadline has passed
+  if (attempt->is_over()) return;  // its deadline has passed
   if (wire_->full.contains(to)) {  // its kernel has the connection, and nobody takes it
     wire_->waiting[{node_, to}].push_back([this, attempt, address, to] {
       wire_->runtime.schedule(
@@ -246,7 +259,7 @@ void SimNodeNetwork::shake_hands(const std::shared_ptr<SimWire>& wire,
                                  const std::shared_ptr<Attempt>& attempt,
                                  const std::shared_ptr<SimConnection>& connection,
                                  const std::string& binding, const Address& address, bool dials) {
-  if (attempt->settled) return connection->abandon();
+  if (attempt->is_over()) return connection->abandon();
   attempt->handshake = std::make_shared<SimHandshake>(
       wire, connection, wire->guards.at(connection->node()), binding,
       dials ? std::optional(address) : std::nullopt,

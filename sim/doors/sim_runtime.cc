@@ -45,6 +45,7 @@ class SimRuntime::Node final : public Runtime {
   bool alive = true;
   bool frozen = false;
   std::uint64_t hurt = 0;
+  std::uint64_t deaths = 0;
   SimWake wake = SimWake::kSocketsFirst;
   TimerId revived;                  // events up to that one were its predecessor's
   std::vector<std::uint64_t> held;  // events that came due while frozen, as they did
@@ -136,6 +137,7 @@ std::uint64_t SimRuntime::hurt(SimNodeId node) const {
 void SimRuntime::kill(SimNodeId node) {
   Node& at = made(node);
   ++at.hurt;
+  ++at.deaths;
   if (std::exchange(at.frozen, false)) --frozen_;
   at.alive = false;
   at.held.clear();
@@ -197,6 +199,11 @@ void SimRuntime::thaw(SimNodeId node) {
 bool SimRuntime::is_alive(SimNodeId node) const {
   const auto found = nodes_.find(node);
   return found == nodes_.end() || found->second->alive;
+}
+
+std::uint64_t SimRuntime::deaths(SimNodeId node) const {
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? 0 : found->second->deaths;
 }
 
 bool SimRuntime::is_frozen(SimNodeId node) const {

@@ -76,6 +76,7 @@ class SimRuntime {
   void hurts(SimNodeId node);
   std::uint64_t hurt(SimNodeId node) const;
   bool is_alive(SimNodeId node) const;
+  std::uint64_t deaths(SimNodeId node) const;  // of its processes so far
   bool is_frozen(SimNodeId node) const;
 
   // For the other doors: an event on behalf of `node`, and words about it for the trace.
