@@ -141,6 +141,11 @@ Result<RunConfig> load_config(const ConfigFlags& flags) {
                 "found no config, expected a TOML file; name one, or take a built-in run with "
                 "--example quickstart (--example list shows all)");
   auto config = load_run_config(flags.path, overrides);
+  if (config && (config->data.from_step > 0 || config->data.from_sequence > 0))
+    return fail(ErrorCode::kUserMistake,
+                flags.path +
+                    ": data.from_step, data.from_sequence: found in a config file, where a run "
+                    "that was changed says them to its peers alone; remove both");
   if (config) return config;
   Error error = told_as_a_flag(std::move(config).error(), kCoordinatorKeys);
   if (!file_exists(flags.path)) error.what += "; a built-in run needs none: --example quickstart";

@@ -18,6 +18,7 @@
 #include "node/initial_state.h"
 #include "node/page_access.h"
 #include "node/reference_run.h"
+#include "node/run_change.h"
 #include "node/spent_budget.h"
 #include "node/stage_table.h"
 #include "node/summary.h"
@@ -164,6 +165,7 @@ Result<int> run_launch(const LaunchFlags& flags) {
   auto options = swarm_options(flags, std::move(*config));
   if (!options) return std::unexpected(std::move(options).error());
   if (!flags.fresh) SWARMLINE_TRY(check_budget(options->config, options->folder));
+  if (!flags.fresh) SWARMLINE_TRY(check_change(options->config, options->folder, *data));
   auto initial = find_initial_parameters(options->config, options->folder, flags.fresh);
   if (!initial) return std::unexpected(std::move(initial).error());
   const auto start = options->folder.prepare_or_resume(options->config, flags.fresh);

@@ -219,6 +219,9 @@ std::string said(const RunStatus& status, bool low) {
   const bool fresh = !status.events.empty() && status.events.back().is_bad() &&
                      status.wall_seconds - status.events.back().wall_seconds < kFreshSeconds;
   if (low && fresh) return sentence_of(status.events.back());  // there are no lines for events
+  if (!status.segment_sentence.empty())
+    return status.segment_sentence +
+           (status.era_sentence.empty() ? "" : "; " + status.era_sentence);
   if (!status.era_sentence.empty()) return status.era_sentence;
   return low && !status.unprotected.empty() ? "unprotected: " + status.unprotected : "";
 }

@@ -1,5 +1,6 @@
 #include "node/coordinator_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,14 +10,17 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "console/exit_codes.h"
+#include "engine/config/begun_run.h"
 #include "engine/config/link_security.h"
 #include "engine/config/load.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
 #include "node/initial_state.h"
 #include "node/page_access.h"
+#include "node/run_change.h"
 #include "node/run_retention.h"
 #include "node/summary.h"
+#include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
@@ -77,6 +81,7 @@ Result<void> CoordinatorNode::open() {
   if (options_.standby) {
     SWARMLINE_TRY(make_folders(folder_.logs()));
   } else if (!options_.prepared) {
+    if (!options_.fresh) SWARMLINE_TRY(check_old_journal(config, folder_));
     auto initial = find_initial_parameters(config, folder_, options_.fresh);
     if (!initial) return std::unexpected(std::move(initial).error());
     SWARMLINE_TRY(begin_folder([&] { return folder_.prepare_or_resume(config, options_.fresh); }));
@@ -84,11 +89,7 @@ Result<void> CoordinatorNode::open() {
     SWARMLINE_TRY(initial->write(config, folder_));
   }
   SWARMLINE_TRY(make_network());
-  auto data = open_run_data(config, true);
-  if (!data) return std::unexpected(std::move(data).error());
-  data_.emplace(std::move(*data));
-  SWARMLINE_TRY(list_data(*data_, hashes_folder()));
-  SWARMLINE_TRY(write_text_file_atomically(folder_.data(), to_json(*data_->manifest)));
+  SWARMLINE_TRY(open_data());
   auto store = open_control_store(
       runtime_, {.etcd = config.run.etcd,
                  .run_folder = folder_.path(),
@@ -100,6 +101,14 @@ Result<void> CoordinatorNode::open() {
   store_ = std::move(*store);
   make_leadership();
   return options_.standby ? Result<void>() : take_the_lead();
+}
+
+Result<void> CoordinatorNode::open_data() {
+  auto data = open_run_data(options_.config, true);
+  if (!data) return std::unexpected(std::move(data).error());
+  data_.emplace(std::move(*data));
+  SWARMLINE_TRY(list_data(*data_, hashes_folder()));
+  return write_text_file_atomically(folder_.data(), to_json(*data_->manifest));
 }
 
 Result<void> CoordinatorNode::make_network() {
@@ -185,6 +194,7 @@ void CoordinatorNode::leads_after_all(Result<AsyncJournal*> journal) {
     if (!ended) return std::unexpected(ended.error());
     nothing_to_do_ = *ended;
     if (nothing_to_do_) return {};
+    SWARMLINE_TRY(keep_settings());
     // With its last checkpoint written, too: its peers have not heard of the end.
     SWARMLINE_TRY(begin_folder([this]() -> Result<RunStart> {
       const auto start = folder_.take_over(options_.config);
@@ -197,6 +207,22 @@ void CoordinatorNode::leads_after_all(Result<AsyncJournal*> journal) {
     return lost_the_lead(led.error().what);
   }
   if (nothing_to_do_) finish(RunOutcome{});
+}
+
+// Whoever led before may have gone on with other settings than this process was started with; where
+// its data lies on this machine, only this process knows, unless the run has had other data.
+Result<void> CoordinatorNode::keep_settings() {
+  changes_run_ = false;
+  const auto segments = RunJournal::segments_in(journal_->at_once());
+  if (!segments) return std::unexpected(segments.error());
+  if (segments->empty()) return {};
+  const bool had_other_data = std::ranges::any_of(
+      *segments, [](const RunSegment& segment) { return changes_data(segment.changes); });
+  RunConfig kept = with_segment_of(options_.config, segments->back().config, had_other_data);
+  if (kept == options_.config) return {};
+  log(LogLevel::kInfo, "the run goes on as it was: {}", sentence_of(segments->back()));
+  options_.config = std::move(kept);
+  return open_data();
 }
 
 Result<void> CoordinatorNode::open_files() {
@@ -270,6 +296,8 @@ Result<void> CoordinatorNode::lead() {
       .admin_secret = std::move(*secret),
       .page = page_ ? page_->url() : "",
       .model = data_->model,
+      .tokenizer = tokenizer_of(options_.config.data),
+      .changes_run = changes_run_,
       .eval_sequences = data_->eval_sequences,
       .unigram_entropy = data_->entropy.unigram_nats,
       .bigram_entropy = data_->entropy.bigram_nats.value_or(0),

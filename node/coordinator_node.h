@@ -86,6 +86,8 @@ class CoordinatorNode {
   void make_leadership();
   void lost_the_lead(const std::string& why);
   void let_go();
+  Result<void> open_data();
+  Result<void> keep_settings();
   Result<void> make_network();
   Result<void> open_key();
   Result<void> settle_key();
@@ -131,6 +133,7 @@ class CoordinatorNode {
   TimerId progress_;
   std::uint64_t told_step_ = 0;
   bool nothing_to_do_ = false;  // the run had been finished
+  bool changes_run_ = true;     // to the settings that this process was started with
   bool stop_asked_ = false;
   bool over_ = false;
   CallbackGuard guard_;

@@ -13,6 +13,7 @@
 #include "engine/config/load.h"
 #include "engine/store/files.h"
 #include "engine/store/journal.h"
+#include "pipeline/coordinator/run/run_journal.h"
 
 namespace swarmline {
 namespace {
@@ -54,6 +55,8 @@ Result<RunStatus> status_of_dead_run(const RunFolder& folder) {
   if (!commit) return std::unexpected(std::move(commit).error());
   auto events = (*journal)->events(kDeadRunEvents);
   if (!events) return std::unexpected(std::move(events).error());
+  const auto segments = RunJournal::segments_in(**journal);
+  if (!segments) return std::unexpected(segments.error());
   auto newest = latest_checkpoint(folder.checkpoints());
   if (!newest) return std::unexpected(std::move(newest).error());
 
@@ -61,6 +64,8 @@ Result<RunStatus> status_of_dead_run(const RunFolder& folder) {
   status.run = config->run.name;
   status.state = "died";
   status.steps = config->run.steps;
+  if (!segments->empty()) status.segment = segments->back().number;
+  if (status.segment > 1) status.segment_sentence = sentence_of(segments->back());
   if (*newest) status.checkpoint = (*newest)->path;
   for (const EventRecord& event : *events) {
     status.events.push_back({.wall_seconds = event.wall_seconds,
@@ -74,7 +79,8 @@ Result<RunStatus> status_of_dead_run(const RunFolder& folder) {
     status.version = (*commit)->version;
     status.era = (*commit)->era;
     status.loss = (*commit)->loss;
-    status.tokens = status.step * config->tokens_per_step();
+    status.tokens = segments->empty() ? status.step * config->tokens_per_step()
+                                      : tokens_until(in_force(*segments), status.version);
     status.wall_seconds = std::max(status.wall_seconds, (*commit)->wall_seconds);
   }
   status.sentence = fmt::format("{}; {}", how_far(status, status.wall_seconds),

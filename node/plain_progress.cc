@@ -12,6 +12,8 @@ namespace swarmline {
 void PlainProgress::show(const RunStatus& status, Instant now) {
   if (std::exchange(era_, status.era) != status.era && !status.era_sentence.empty())
     std::printf("%s\n", status.era_sentence.c_str());
+  if (std::exchange(segment_, status.segment) != status.segment && status.segment > 1)
+    std::printf("%s\n", status.segment_sentence.c_str());
   if (status.journal.empty() == std::exchange(journal_fails_, !status.journal.empty()))
     std::printf("%s\n", status.journal.empty() ? "the journal can be written again"
                                                : status.journal.c_str());

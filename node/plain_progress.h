@@ -32,6 +32,7 @@ class PlainProgress {
   std::string page_;
   bool journal_fails_ = false;
   std::optional<std::uint64_t> era_;
+  std::optional<std::uint64_t> segment_;
   double events_until_;  // shown up to that time
 };
 

@@ -1,8 +1,10 @@
 #include "node/reference_run.h"
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,12 +15,14 @@
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/checkpoint/stage_file_image.h"
+#include "engine/config/begun_run.h"
 #include "engine/config/load.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "engine/store/log_lines.h"
 #include "node/folder_sink.h"
 #include "node/initial_state.h"
+#include "node/run_change.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
 #include "node/summary.h"
@@ -70,7 +74,7 @@ class StepReporter {
     status_.loss = report.loss;
     status_.losses.push_back(report.loss);
     if (status_.losses.size() > kLossesShown) status_.losses.erase(status_.losses.begin());
-    status_.tokens = status_.step * config_.tokens_per_step();
+    status_.tokens += report.tokens;
     status_.elapsed_seconds = to_seconds(now - start_);
     status_.tokens_per_second = static_cast<double>(status_.tokens) / status_.elapsed_seconds;
     status_.mean_tokens_per_second = status_.tokens_per_second;
@@ -98,7 +102,7 @@ class StepReporter {
     line.step = report.step;
     line.version = report.step + 1;
     line.loss = report.loss;
-    line.tokens = config_.tokens_per_step();
+    line.tokens = report.tokens;
     line.seconds = to_seconds(now - before_);
     line.wall_seconds = runtime_.wall_seconds();
     line.gradient_norm = report.gradient_norm;
@@ -151,10 +155,53 @@ decltype(ReferenceOptions::initial) initial_of(const RunConfig& config, const Ru
   };
 }
 
+// A run that was changed, as it was trained; empty: it was not, or `config` is that of another.
+Result<RunSegments> segments_to_follow(const RunConfig& config, const RunFolder& folder) {
+  auto recorded = read_segments(folder);
+  if (!recorded) return recorded;
+  RunSegments segments = in_force(*recorded);
+  if (segments.size() < 2) return RunSegments();
+  const RunConfig& newest = segments.back().config;
+  if (fixed_difference(newest, config)) return RunSegments();
+  RunConfig of_its_steps = config;
+  of_its_steps.run.steps = newest.run.steps;
+  if (const auto changes = segment_changes(newest, of_its_steps); !changes.empty()) {
+    std::printf(
+        "%s was changed as it went on, but not to %s = %s: the reference has that all the "
+        "way\n",
+        folder.path().c_str(), changes.front().key.c_str(), changes.front().after.c_str());
+    return RunSegments();
+  }
+  std::printf("%s was changed as it went on; the reference does the same:\n",
+              folder.path().c_str());
+  for (const RunSegment& segment : segments) std::printf("  %s\n", sentence_of(segment).c_str());
+  return segments;
+}
+
+struct OpenSegments {
+  std::vector<std::unique_ptr<MicrobatchSource>> sources;
+  std::vector<ReferenceSegment> segments;
+};
+
+Result<OpenSegments> open_segments(const RunSegments& trained_as) {
+  OpenSegments open;
+  for (const RunSegment& segment : trained_as) {
+    auto dataset = open_dataset(segment.config);
+    if (!dataset) return std::unexpected(std::move(dataset).error());
+    open.sources.push_back(make_dataset_source(segment.config, std::move(*dataset)));
+    open.segments.push_back({.first_step = segment.first_version,
+                             .config = segment.config,
+                             .source = open.sources.back().get()});
+  }
+  return open;
+}
+
 }  // namespace
 
 Result<int> run_reference_here(ReferenceRunOptions options) {
   RunConfig& config = options.config;
+  auto trained_as = segments_to_follow(config, RunFolder(config.run_folder()));
+  if (!trained_as) return std::unexpected(std::move(trained_as).error());
   config.run.name += "-reference";
   auto mutation = mutation_named(options.mutate);
   if (!mutation) return std::unexpected(std::move(mutation).error());
@@ -170,6 +217,8 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
 
   AsioRuntime runtime;
   StepReporter reporter(config, runtime, std::move(*log_file));
+  auto segments = open_segments(*trained_as);
+  if (!segments) return std::unexpected(std::move(segments).error());
   const ReferenceOptions reference{.config = config,
                                    .model = data->model,
                                    .device = options.device,
@@ -177,6 +226,7 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
                                    .permute_sums = options.permute_sums,
                                    .eval_sequences = data->eval_sequences,
                                    .mutation = *mutation,
+                                   .segments = std::move(segments->segments),
                                    .initial = initial_of(config, folder)};
   const auto source = make_dataset_source(config, std::move(data->dataset));
   set_compute_threads(options.threads);

@@ -22,7 +22,9 @@ class DatasetSource final : public MicrobatchSource {
         fetched_(std::move(fetched)),
         order_(dataset_, {.batch = config.batch,
                           .seed = config.run.seed,
-                          .eval_sequences_max = eval_sequences(config, dataset_)}) {}
+                          .eval_sequences_max = eval_sequences(config, dataset_),
+                          .from_step = config.data.from_step,
+                          .from_sequence = config.data.from_sequence}) {}
 
   Result<void> read(const MicrobatchId& id, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) override {

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/config/begun_run.h"
 #include "engine/config/load.h"
 #include "engine/identity/key_file.h"
 #include "engine/runtime/asio_runtime.h"

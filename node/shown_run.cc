@@ -38,7 +38,7 @@ std::string status_by_steps(const RunFolder& folder, const RunSeries& series) {
     status.step = status.version = last.step;
     status.loss = last.loss;
     status.wall_seconds = last.wall_seconds;
-    if (config) status.tokens = last.step * config->tokens_per_step();
+    for (const RunSeries::Point& point : series.points()) status.tokens += point.tokens;
   }
   if (!series.evals().empty()) status.held_out_loss = series.evals().back().loss;
   status.state = status.step >= status.steps ? "done" : "stopped";

@@ -204,6 +204,7 @@ std::string describe(const RunStatus& status) {
     out += fmt::format("  {} of {} peers are here\n", status.wanted() - missing, status.wanted());
   if (!status.page.empty()) out += fmt::format("  page {}\n", status.page);
   if (!status.era_sentence.empty()) out += fmt::format("  {}\n", status.era_sentence);
+  if (!status.segment_sentence.empty()) out += fmt::format("  {}\n", status.segment_sentence);
   if (!status.journal.empty()) out += fmt::format("  {}\n", status.journal);
   if (!status.refused.empty() && !status.over()) out += fmt::format("  {}\n", status.refused);
   if (!status.unprotected.empty()) out += fmt::format("  unprotected: {}\n", status.unprotected);

@@ -28,11 +28,6 @@ Result<RunConfig> run_config_from_text(std::string_view text, std::string_view o
                                        Overrides overrides = {});
 // Every key with its value. run_config_from_text gives the same RunConfig back, bit for bit.
 std::string to_toml(const RunConfig& config);
-// The first key that a run can't change once it has begun and that differs, with both values;
-// empty: none. What shapes neither data nor arithmetic may change: numbers of peers, network,
-// balancing, logs, checkpoints, evaluations; the number of steps; and, without learned boundaries,
-// the cut.
-std::optional<std::string> fixed_difference(const RunConfig& begun, const RunConfig& wanted);
 
 // An empty `path`: defaults and overrides ("peer.device=cuda") alone.
 Result<PeerConfig> load_peer_config(const std::string& path, Overrides overrides = {});

@@ -83,6 +83,10 @@ struct DataSection {
   double held_out = 0.02;  // share of sequences kept for evaluation; none with `validation`
   std::vector<std::string> validation;  // as files; evaluations read these
   std::uint64_t bytes_max = 0;          // 0: all; otherwise only the first so many bytes are used
+  // Step `from_step` begins at this position of the training data's order: written by a run that
+  // has been changed (pipeline/coordinator/run/segments.h), for its peers.
+  std::uint64_t from_step = 0;
+  std::uint64_t from_sequence = 0;
   bool holds_out() const { return held_out > 0 || !validation.empty(); }
   bool operator==(const DataSection&) const = default;
 };

@@ -183,6 +183,12 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "sequences. What they match is not trained on.", "[\"data/validation\"]", true},
   {RUN(data, bytes_max), bytes(),
    "Use only this many bytes from the beginning of the data. 0: all.", "\"1G\""},
+  {RUN(data, from_step), ints(0, kAny),
+   "Written by a run that was changed (docs/changing.md), for its peers; not for config files: the "
+   "step that begins at `from_sequence`.", "", true},
+  {RUN(data, from_sequence), ints(0, kAny),
+   "Written by such a run, too: how far into the order of the training data that step begins, in "
+   "sequences.", "", true},
 
   {RUN(batch, batch), ints(1, 1 << 24),
    "Number of sequences per optimizer step."},

@@ -28,6 +28,8 @@ std::uint64_t TrainingOrder::at(std::uint64_t position) const {
 MicrobatchOrder::MicrobatchOrder(const TokenDataset& dataset, const MicrobatchOrderOptions& options)
     : dataset_(dataset),
       batch_(options.batch),
+      from_step_(options.from_step),
+      from_sequence_(options.from_sequence),
       order_(dataset, options.seed),
       eval_sequences_(std::min(options.eval_sequences_max, dataset.held_out_sequences())) {
   SWARMLINE_CHECK(batch_.microbatch > 0 && batch_.batch % batch_.microbatch == 0);
@@ -51,7 +53,11 @@ std::uint64_t MicrobatchOrder::sequence(const MicrobatchId& id, std::uint32_t ro
   SWARMLINE_CHECK(row < rows(id));
   const std::uint64_t within = std::uint64_t{id.index} * batch_.microbatch + row;
   if (id.phase.kind == PhaseKind::kEval) return dataset_.held_out(within);
-  return order_.at(id.phase.step * batch_.batch + within);
+  return order_.at(position_of(id.phase.step) + within);
+}
+
+std::uint64_t MicrobatchOrder::position_of(std::uint64_t step) const {
+  return from_sequence_ + (std::max(step, from_step_) - from_step_) * batch_.batch;
 }
 
 Result<void> MicrobatchOrder::read(const MicrobatchId& id, std::span<std::int32_t> tokens,

@@ -1,7 +1,9 @@
 // Which sequences a microbatch is made of: pure functions of (seed, phase, index), nothing to save.
 //   Training: global position p = step * batch + index * microbatch + row, p counted over the whole
-//             run; epoch p / train_sequences() is its own permutation of the training sequences, so
-//             each comes once an epoch and a batch may reach into the next one.
+//             run (where its batch or data were changed: from_sequence + (step - from_step) * batch
+//             + ..., RunConfig's data section); epoch p / train_sequences() is its own permutation
+//             of the training sequences, so each comes once an epoch and a batch may reach into the
+//             next one.
 //             With weights a mixture (mixture.h) says which part a position draws from, and each
 //             part has epochs of its own.
 //   Evaluation: the first eval_sequences() held-out sequences, in order; the last microbatch may
@@ -50,6 +52,8 @@ struct MicrobatchOrderOptions {
   BatchSection batch;
   std::uint64_t seed = 0;                // the run's
   std::uint64_t eval_sequences_max = 0;  // [eval] sequences_max
+  std::uint64_t from_step = 0;           // this step
+  std::uint64_t from_sequence = 0;       // begins at this position; no step before it is asked for
 };
 
 class MicrobatchOrder {
@@ -66,8 +70,11 @@ class MicrobatchOrder {
                     std::span<std::int32_t> targets) const;
 
  private:
+  std::uint64_t position_of(std::uint64_t step) const;
+
   const TokenDataset& dataset_;
   BatchSection batch_;
+  std::uint64_t from_step_, from_sequence_;
   TrainingOrder order_;
   std::uint64_t eval_sequences_;
 };

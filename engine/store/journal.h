@@ -28,7 +28,7 @@
 
 namespace swarmline {
 
-inline constexpr int kJournalFormat = 5;
+inline constexpr int kJournalFormat = 6;
 inline constexpr std::size_t kJournalBatchMax = 48;  // etcd takes 128 puts and removals at once
 
 struct CommitRecord {

@@ -46,6 +46,7 @@ constexpr const char* kMissing[] = {
     "ALTER TABLE seats ADD COLUMN reach TEXT NOT NULL DEFAULT '';",
     "ALTER TABLE seats ADD COLUMN name TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE events ADD COLUMN level TEXT NOT NULL DEFAULT 'info';",
+    "",  // no column: segments are rows of meta
 };
 static_assert(std::size(kMissing) == kJournalFormat - 1);
 

@@ -15,7 +15,7 @@ SequenceOptions sequence_from(const CoordinatorOptions& options, std::uint64_t v
 CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions& options,
                                    Questions questions)
     : shape(options),
-      identity{.run_id = options.run_id},
+      identity{.run_id = options.run_id, .config_toml = options.config_toml},
       writer(doors.runtime, doors.journal, questions.settle),
       journal(writer),
       events(doors.runtime, journal, options.log_line,
@@ -192,6 +192,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
 StatusSources CoordinatorParts::status_sources() const {
   return {.shape = shape,
           .identity = identity,
+          .segments = segments,
           .life = life,
           .writer = writer,
           .events = events,

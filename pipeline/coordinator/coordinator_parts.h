@@ -39,6 +39,7 @@
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/run/segments.h"
 #include "pipeline/coordinator/run/status_report.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/kept_heirs.h"
@@ -80,6 +81,7 @@ struct CoordinatorParts {
   // ---- The run, and how parts speak ----
   const RunShape shape;
   RunIdentity identity;
+  RunSegments segments;
   JournalWriter writer;
   RunJournal journal;
   EventLog events;

@@ -64,6 +64,11 @@ class Settling {
   // ---- settling_life.cc ----
   Result<void> go_on_counting(std::uint64_t committed);
   void drain(const std::string& why);
+  // ---- settling_segments.cc ----
+  Result<void> take_up_segments(RunSegments recorded);
+  SegmentWish wish() const;
+  Result<void> begin_segment(std::uint64_t version);
+  SequenceOptions sequence_at(std::uint64_t version) const;
   // ---- settling_money.cc ----
   Result<void> check_budget() const;
   void count_cost();

@@ -51,6 +51,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     parts_.journal.record_run_id(parts_.shape.options.run_id);
     parts_.identity.key = parts_.shape.options.run_key;
     if (!parts_.identity.key.empty()) parts_.journal.record_key(parts_.identity.key);
+    SWARMLINE_TRY(begin_segment(0));
     parts_.writer.opened();
     if (!parts_.shape.config.run.init.empty()) take_initial_parameters();
     return {};
@@ -58,16 +59,20 @@ Result<void> Settling::open_journal(bool heard_nobody) {
 
   parts_.identity.run_id = **run_id;
   parts_.identity.key = key->value_or("");
-  parts_.writer.opened();
   parts_.identity.era = run->era;
-  if (run->codecs && !parts_.boundaries.restore(*run->codecs))
+  SWARMLINE_TRY(take_up_segments(run->segments));
+  const bool changed = needs_new_era(parts_.segments, wish());
+  parts_.writer.opened();
+  // Codecs that were chosen under other settings say nothing.
+  if (run->codecs && !changed && !parts_.boundaries.restore(*run->codecs))
     log(LogLevel::kWarn, "the journal's codecs are not those of this run; they are chosen again");
   parts_.beginning.reached(run->last_commit ? run->last_commit->version : 0);
   if (run->has_trained()) parts_.gathering.set_trained();
   SWARMLINE_TRY(go_on_counting(run->last_commit ? run->last_commit->version : 0));
-  if (run->is_training()) {
+  if (run->is_training() && !changed) {
     parts_.checkpointer.found(run->checkpoint);
     saved_version_ = std::max(run->era_version, version_in(run->checkpoint));
+    parts_.sequence = RunSequence(sequence_at(0));
     if (run->stopping) parts_.sequence.drain();
     parts_.life.move_to(life::Recovering{});
     parts_.recovery.begin(*run, parts_.identity.term, heard_nobody);
@@ -84,7 +89,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
   }
   SWARMLINE_TRY(check_budget());
   first_era_here_ = true;
-  roll_back("the coordinator was started again");
+  roll_back(changed ? "it goes on with other settings" : "the coordinator was started again");
   // For a while: nobody knows who of them lives.
   if (parts_.gathering.has_trained()) parts_.gathering.expect(known);
   return {};
@@ -175,6 +180,8 @@ void Settling::end_recovery() {
   const bool ahead = parts_.shape.options.config.pipeline.delay == 1 &&
                      collected.names_step(collected.committed + 1);
   p.sequence.restore(collected.committed, ahead, collected.evaluated);
+  if (const auto begun = begin_segment(collected.committed); !begun)
+    return fail(begun.error().what);
   p.resumption.tell(collected);
   p.data_holders.tell();
   open_phases(&collected);
@@ -259,20 +266,22 @@ void Settling::begin_era(const Result<void>& found) {
                         : "";
   era_sentence_ = fmt::format("era {} begins with version {} ({}): {}{}", p.identity.era.value,
                               version, path.empty() ? "the initial parameters" : path, why, again);
-  go_on_from(path, version);
   if (is_first) {
     era_sentence_.clear();
     p.events.event("initial_parameters", fmt::format("{} ({})", path, why));
   } else {
     p.events.event("new_era", era_sentence_, LogLevel::kWarn);
   }
+  // After its era: in one of before, its peers would have other settings.
+  if (const auto begun = begin_segment(version); !begun) return fail(begun.error().what);
+  go_on_from(path, version);
   p.gathering.begin(why, reached);
   p.arrivals.wake();
 }
 
 void Settling::go_on_from(const std::string& path, std::uint64_t version) {
   CoordinatorParts& p = parts_;
-  p.sequence = RunSequence(sequence_from(p.shape.options, version));
+  p.sequence = RunSequence(sequence_at(version));
   p.committer.begin_with(p.beginning.updates());
   p.checkpointer.began_with(path, version);
   p.stats.on_era(version);

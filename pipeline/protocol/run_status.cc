@@ -127,6 +127,8 @@ void each_member(Some<RunStatus> auto& status, const auto& member) {
   member("version", status.version);
   member("era", status.era);
   member("era_sentence", status.era_sentence);
+  member("segment", status.segment);
+  member("segment_sentence", status.segment_sentence);
   member("journal", status.journal);
   member("refused", status.refused);
   member("page", status.page);

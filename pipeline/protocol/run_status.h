@@ -124,13 +124,15 @@ struct RunStatus {
   std::uint64_t step = 0;
   std::uint64_t steps = 0;
   std::uint64_t version = 0;
-  std::uint64_t era = 0;     // raised each time the run goes back to a checkpoint
-  std::string era_sentence;  // where the newest began, and why
-  std::string journal;       // why what is decided waits to be written down; empty: it does not
-  std::string refused;       // who was refused last, and why; empty: nobody
-  std::string page;          // the URL of the run's web page, without its token; empty: none
-  std::string unprotected;   // what is lost with a peer that nobody can replace; empty: nothing
-  double wall_seconds = 0;   // when this was said; since 1970
+  std::uint64_t era = 0;         // raised each time the run goes back to a checkpoint
+  std::string era_sentence;      // where the newest began, and why
+  std::uint64_t segment = 1;     // raised each time the run goes on with other settings
+  std::string segment_sentence;  // what the newest changed, and where; empty: it is the first
+  std::string journal;           // why what is decided waits to be written down; empty: it does not
+  std::string refused;           // who was refused last, and why; empty: nobody
+  std::string page;              // the URL of the run's web page, without its token; empty: none
+  std::string unprotected;       // what is lost with a peer that nobody can replace; empty: nothing
+  double wall_seconds = 0;       // when this was said; since 1970
   std::vector<EventStatus> events;  // the newest, oldest first
   std::optional<double> loss;       // nats per token, as are the following
   std::optional<double> held_out_loss;

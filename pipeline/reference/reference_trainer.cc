@@ -40,17 +40,18 @@ class Trainer {
   Trainer(const ReferenceOptions& options, MicrobatchSource& source,
           std::unique_ptr<StageModel> model)
       : options_(options),
-        config_(options.config),
-        source_(source),
+        config_(&options.config),
+        source_(&source),
         model_(std::move(model)),
         layout_(model_->layout()),
-        optimizer_(config_.optimizer, layout_),
+        optimizer_(config_->optimizer, layout_),
         newest_(Buffer::copy_of(model_->parameters())),
         gradient_(Buffer::zeroed(layout_.bytes())),
         scratch_(needs_scratch() ? Buffer::zeroed(layout_.bytes()) : Buffer()),
         tokens_(row_tokens()),
         targets_(row_tokens()) {}
 
+  Result<void> go_on_with(const ReferenceSegment& segment);
   Result<ReferenceStep> train_step(std::uint64_t step);
   Result<double> evaluate(std::uint64_t version);
   ReferenceResult take_result() {
@@ -59,14 +60,14 @@ class Trainer {
 
  private:
   std::size_t row_tokens() const {
-    return std::size_t{config_.batch.microbatch} * config_.batch.sequence;
+    return std::size_t{config_->batch.microbatch} * config_->batch.sequence;
   }
   bool needs_scratch() const {
     return options_.mutation.kind == Kind::kMissAtOneStage ||
            options_.mutation.kind == Kind::kClipBeforeReduce;
   }
   bool mutated(std::uint64_t step, std::uint32_t index) const {
-    const std::uint32_t target = std::min(kMutatedIndex, config_.microbatches_per_step() - 1);
+    const std::uint32_t target = std::min(kMutatedIndex, config_->microbatches_per_step() - 1);
     return step == kMutatedStep && index == target;
   }
   std::vector<std::uint32_t> sum_order(std::uint64_t step) const;
@@ -78,8 +79,8 @@ class Trainer {
   void compute_on(BytesView parameters);
 
   const ReferenceOptions& options_;
-  const RunConfig& config_;
-  MicrobatchSource& source_;
+  const RunConfig* config_;  // of the segment
+  MicrobatchSource* source_;
   std::unique_ptr<StageModel> model_;  // its parameters: the version computed on
   const ParameterLayout& layout_;
   FlatOptimizer optimizer_;
@@ -91,7 +92,7 @@ class Trainer {
 };
 
 std::vector<std::uint32_t> Trainer::sum_order(std::uint64_t step) const {
-  std::vector<std::uint32_t> order(config_.microbatches_per_step());
+  std::vector<std::uint32_t> order(config_->microbatches_per_step());
   std::iota(order.begin(), order.end(), 0U);
   if (options_.permute_sums == 0) return order;
   Rng rng = Rng(options_.permute_sums).split("permute sums").split(step);
@@ -100,15 +101,15 @@ std::vector<std::uint32_t> Trainer::sum_order(std::uint64_t step) const {
 }
 
 Result<double> Trainer::forward(const AttemptId& id, bool train) {
-  SWARMLINE_TRY(source_.read(id.microbatch, tokens_, targets_));
+  SWARMLINE_TRY(source_->read(id.microbatch, tokens_, targets_));
   auto output = model_->forward({
       .id = id,
       .train = train,
-      .rows = config_.batch.microbatch,
+      .rows = config_->batch.microbatch,
       .tokens = std::as_bytes(std::span(tokens_)),
       .hidden = {},
       .targets = std::as_bytes(std::span(targets_)),
-      .loss_scale = 1.0 / static_cast<double>(config_.tokens_per_step()),
+      .loss_scale = 1.0 / static_cast<double>(config_->tokens_per_step()),
   });
   if (!output) return std::unexpected(std::move(output).error());
   return output->loss_sum;
@@ -130,7 +131,7 @@ Result<void> Trainer::backward(const AttemptId& id, double scale, MutableBytes a
 void Trainer::add_scratch(double scale, bool first_half_missing) {
   for (const ParameterSlot& slot : layout_.slots) {
     const int layer = layer_of(slot.name);
-    const int half = static_cast<int>(config_.model.layers / 2);
+    const int half = static_cast<int>(config_->model.layers / 2);
     if (first_half_missing && layer >= 0 && layer < half) continue;
     if (layout_.dtype == DType::kF64) {
       add_scaled(gradient_.as<double>().subspan(slot.offset, slot.elements),
@@ -154,7 +155,7 @@ Result<double> Trainer::add_microbatch(std::uint64_t step, std::uint32_t index) 
     std::ranges::fill(scratch_.bytes(), std::byte{0});
     SWARMLINE_TRY(backward(id, 1, scratch_.bytes()));
     const double norm = std::sqrt(sum_of_squares(scratch_.bytes(), layout_.dtype));
-    add_scratch(miss ? 1.0 : clip_scale(config_.optimizer, norm), miss);
+    add_scratch(miss ? 1.0 : clip_scale(config_->optimizer, norm), miss);
     return loss;
   }
   const bool twice = kind == Kind::kDoubleMicrobatch && mutated(step, index);
@@ -171,16 +172,16 @@ void Trainer::compute_on(BytesView parameters) {
 // newest one.
 Result<void> Trainer::apply(std::uint64_t step, ReferenceStep& report) {
   const double norm = std::sqrt(sum_of_squares(gradient_.bytes(), layout_.dtype));
-  OptimizerSection section = config_.optimizer;
+  OptimizerSection section = config_->optimizer;
   if (options_.mutation.kind == Kind::kClipBeforeReduce) section.clip = 0;
-  StepScalars scalars = step_scalars(section, step, config_.run.steps, updates_, norm);
+  StepScalars scalars = step_scalars(section, step, config_->run.steps, updates_, norm);
   report.gradient_norm = norm;
   report.learning_rate = scalars.learning_rate;
   if (options_.mutation.kind == Kind::kLearningRate) scalars.learning_rate *= 1.01;
 
-  if (config_.pipeline.delay == 1) compute_on(newest_.bytes());
+  if (config_->pipeline.delay == 1) compute_on(newest_.bytes());
   if (!std::isfinite(norm)) {
-    if (config_.run.on_nonfinite != NonFinite::kSkip) {
+    if (config_->run.on_nonfinite != NonFinite::kSkip) {
       return fail(ErrorCode::kDevice,
                   fmt::format("step {}: the gradient is not finite; lower optimizer.lr, or set "
                               "run.on_nonfinite = \"skip\" to go on without such steps",
@@ -190,28 +191,48 @@ Result<void> Trainer::apply(std::uint64_t step, ReferenceStep& report) {
     SWARMLINE_TRY(optimizer_.step(scalars, gradient_.bytes(), newest_.bytes()));
     ++updates_;
   }
-  if (config_.pipeline.delay == 0) compute_on(newest_.bytes());
+  if (config_->pipeline.delay == 0) compute_on(newest_.bytes());
+  return {};
+}
+
+// Where a delay ends the newest version is computed on; where it begins, that is so already.
+Result<void> Trainer::go_on_with(const ReferenceSegment& segment) {
+  config_ = &segment.config;
+  source_ = segment.source;
+  tokens_.resize(row_tokens());
+  targets_.resize(row_tokens());
+  FlatOptimizer next(config_->optimizer, layout_);
+  for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
+    auto from = optimizer_.moment(moment);
+    if (!from) return std::unexpected(std::move(from).error());
+    auto to = next.moment(moment);
+    if (!to) return std::unexpected(std::move(to).error());
+    std::ranges::copy(*from, to->begin());
+  }
+  SWARMLINE_TRY(next.moments_changed());
+  optimizer_ = std::move(next);
+  if (config_->pipeline.delay == 0) compute_on(newest_.bytes());
   return {};
 }
 
 Result<ReferenceStep> Trainer::train_step(std::uint64_t step) {
   std::ranges::fill(gradient_.bytes(), std::byte{0});
-  std::vector<double> losses(config_.microbatches_per_step());
+  std::vector<double> losses(config_->microbatches_per_step());
   for (const std::uint32_t index : sum_order(step)) {
     auto loss = add_microbatch(step, index);
     if (!loss) return std::unexpected(std::move(loss).error());
     losses[index] = *loss;
   }
-  ReferenceStep report{.step = step};
+  ReferenceStep report{.step = step, .tokens = config_->tokens_per_step()};
   report.loss = std::accumulate(losses.begin(), losses.end(), 0.0) /
-                static_cast<double>(config_.tokens_per_step());
+                static_cast<double>(config_->tokens_per_step());
   SWARMLINE_TRY(apply(step, report));
   return report;
 }
 
 Result<double> Trainer::evaluate(std::uint64_t version) {
   compute_on(newest_.bytes());
-  const std::uint64_t rows = config_.batch.microbatch;
+  const std::uint64_t rows = config_->batch.microbatch;
   const std::uint64_t microbatches = options_.eval_sequences / rows;
   double sum = 0;
   for (std::uint32_t index = 0; index < microbatches; ++index) {
@@ -219,7 +240,7 @@ Result<double> Trainer::evaluate(std::uint64_t version) {
     if (!loss) return loss;
     sum += *loss;
   }
-  return sum / static_cast<double>(microbatches * rows * config_.batch.sequence);
+  return sum / static_cast<double>(microbatches * rows * config_->batch.sequence);
 }
 
 // Learned boundaries are part of the model, and where they are depends on the swarm's cut.
@@ -256,6 +277,8 @@ Result<ReferenceResult> run_reference(const ReferenceOptions& options, Microbatc
 
   Trainer trainer(options, source, std::move(*model));
   for (std::uint64_t step = 0; step < options.config.run.steps; ++step) {
+    for (const ReferenceSegment& segment : options.segments)
+      if (segment.first_step == step) SWARMLINE_TRY(trainer.go_on_with(segment));
     auto report = trainer.train_step(step);
     if (!report) return std::unexpected(std::move(report).error());
     if (on_step) on_step(*report);

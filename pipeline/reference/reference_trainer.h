@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/model/stage_model.h"
@@ -31,6 +32,13 @@ struct ReferenceMutation {
   Kind kind = Kind::kNone;
 };
 
+// From this step on it is trained with these settings (pipeline/coordinator/run/segments.h).
+struct ReferenceSegment {
+  std::uint64_t first_step = 0;
+  RunConfig config;                    // but for its steps, which only its schedule knows of
+  MicrobatchSource* source = nullptr;  // outlives the reference
+};
+
 struct ReferenceOptions {
   RunConfig config;
   ModelSpec model;
@@ -40,6 +48,8 @@ struct ReferenceOptions {
   std::uint64_t permute_sums = 0;
   std::uint64_t eval_sequences = 0;  // a multiple of the microbatch
   ReferenceMutation mutation;
+  // Of a run that was changed, from step 0 on; empty: all of it is trained with `config`.
+  std::vector<ReferenceSegment> segments = {};
   // Fills the arena with the parameters to begin with; empty: they are drawn from the seed.
   std::function<Result<void>(const ParameterLayout&, MutableBytes arena)> initial;
   // Tests sit between the trainer and the model; empty: make_stage_model.
@@ -53,6 +63,7 @@ struct ReferenceStep {
   double loss = 0;           // nats per token
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
+  std::uint64_t tokens = 0;
 };
 
 struct ReferenceResult {

@@ -105,9 +105,9 @@ TEST(Launch, SwarmEqualsReference) {
   const Ran again = folder.run({"launch", "run.toml"});
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_TRUE(has(again.out, "runs/small has finished its 6 steps")) << again.out << again.err;
-  const Ran other = folder.run({"launch", "run.toml", "--set", "optimizer.lr=0.5"});
+  const Ran other = folder.run({"launch", "run.toml", "--set", "optimizer.beta1=0.5"});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_TRUE(has(other.err, "optimizer.lr: found 0.5, but the run began with 0.0003"))
+  EXPECT_TRUE(has(other.err, "optimizer.beta1: found 0.5, but the run began with 0.9"))
       << other.err;
   const Ran fresh = folder.run({"launch", "run.toml", "--fresh", "--set", "run.steps=1"});
   EXPECT_EQ(fresh.exit_code, 0) << fresh.err;

@@ -217,6 +217,10 @@ TEST(Program, ConfigCheckNeedsNoData) {
   const Ran folder_named =
       folder.run({"config", "check", "run.toml", "--set", "data.files=[\".\"]"});
   EXPECT_EQ(folder_named.exit_code, 2) << "a mistake that needs no data to be seen";
+  const Ran placed = folder.run({"config", "check", "run.toml", "--set", "data.from_step=7"});
+  EXPECT_EQ(placed.exit_code, 2) << "what only a run says to its peers";
+  EXPECT_TRUE(has(placed.err, "data.from_step, data.from_sequence: found in a config file"))
+      << placed.err;
 }
 
 TEST(Program, ConfigCheckSaysWhatErrorFeedbackGivesUp) {

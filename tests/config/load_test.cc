@@ -73,6 +73,8 @@ token_format = "llmc"
 held_out = 0.125
 validation = "v.bin"
 bytes_max = 1000
+from_step = 7
+from_sequence = 84
 [batch]
 batch = 12
 microbatch = 3

@@ -64,7 +64,8 @@ class Arriving : public ::testing::Test {
   }
 
   StatesBench bench;
-  RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
+  RunIdentity identity{
+      .run_id = "run", .term = Term{2}, .era = Era{1}, .config_toml = "the config"};
   bool cut_off = false;
   EraBeginning beginning{bench.shape, bench.alarms, bench.outbox, bench.rulings};
   Gathering gathering{bench.shape,   bench.alarms, bench.events,

@@ -175,6 +175,25 @@ TEST(RunSequence, WithDelayAStepOpensWhileTheOneBeforeIsAveraged) {
   EXPECT_TRUE(sequence.finished());
 }
 
+// The segment's first two steps compute on its first version, as a run's do.
+TEST(RunSequence, ADelayMayBeginLater) {
+  const auto versions = [](std::uint64_t since) {
+    RunSequence sequence({.steps = 20, .delay = 1, .begin = 4, .delayed_since = since});
+    std::vector<std::uint64_t> versions;
+    for (std::uint64_t step = 4; step < 7; ++step) {
+      for (const auto& opening : sequence.take_openings())
+        versions.push_back(opening.version.value);
+      sequence.on_sealed(step);
+      for (const auto& opening : sequence.take_openings())
+        versions.push_back(opening.version.value);
+      sequence.on_committed(step);
+    }
+    return versions;
+  };
+  EXPECT_EQ(versions(4), (std::vector<std::uint64_t>{4, 4, 5, 6}));
+  EXPECT_EQ(versions(0), (std::vector<std::uint64_t>{3, 4, 5, 6}));
+}
+
 TEST(RunSequence, AnEvaluationHoldsBackTheSealThatWouldEndItsVersion) {
   RunSequence sequence({.steps = 2, .delay = 0, .eval_every_steps = 1, .eval = true});
   EXPECT_EQ(opened(sequence), "step 0 on 0") << "the initialisation is not evaluated";

@@ -72,6 +72,27 @@ TEST(RunJournal, ANewEraHasEvaluatedNothing) {
   EXPECT_EQ(run.read()->evaluated, 0U);
 }
 
+TEST(RunJournal, SegmentsAreReadInTheirOrder) {
+  Kept kept;
+  RunJournal run(kept.writer);
+  EXPECT_TRUE(run.read()->segments.empty()) << "as of a journal of format 5";
+  RunSegment segment;
+  segment.config.data.files = {"x"};
+  for (std::uint32_t number = 1; number <= 11; ++number) {
+    segment.number = number;
+    segment.first_version = 10 * number;
+    run.record_segment(segment);
+  }
+  kept.writer.flush();
+  const auto read = run.read();
+  ASSERT_TRUE(read) << read.error().what;
+  ASSERT_EQ(read->segments.size(), 11U);
+  EXPECT_EQ(read->segments[10].number, 11U);
+  EXPECT_EQ(read->segments[10].first_version, 110U);
+  ASSERT_TRUE(kept.journal->put_meta("segment-2", "?"));
+  EXPECT_EQ(run.read().error().code, ErrorCode::kCorrupt);
+}
+
 TEST(RunJournal, ANumberThatIsNoneIsSaid) {
   Kept kept;
   RunJournal run(kept.writer);

@@ -18,6 +18,7 @@ class Status : public ::testing::Test {
   StatusSources sources() const {
     return {.shape = bench.shape,
             .identity = identity,
+            .segments = segments,
             .life = bench.life,
             .writer = bench.writer,
             .events = bench.events,
@@ -44,6 +45,7 @@ class Status : public ::testing::Test {
 
   StatesBench bench;
   RunIdentity identity{.run_id = "run", .term = Term{2}, .era = Era{1}};
+  RunSegments segments;
   RelayDesk relays{identity, bench.alarms, bench.outbox, bench.events};
   RunStats stats{2};
   CostMeter cost{bench.options.config.money};
@@ -128,6 +130,21 @@ TEST_F(Status, BeforeTheFirstCommitNothingIsKnown) {
   EXPECT_EQ(now.stages[1].first_layer, now.stages[0].last_layer);
   EXPECT_EQ(now.stages[1].wanted, 1U);
   EXPECT_EQ(now.boundaries.size(), 1U);
+}
+
+TEST_F(Status, SaysWhatTheNewestSegmentChanged) {
+  RunSegment first;
+  first.config = bench.options.config;
+  segments.push_back(first);
+  EXPECT_EQ(status().segment, 1U);
+  EXPECT_EQ(status().segment_sentence, "");
+  RunSegment second = first;
+  second.number = 2;
+  second.first_version = 0;
+  second.changes = {{.key = "optimizer.lr", .before = "0.1", .after = "0.2"}};
+  segments.push_back(second);
+  EXPECT_EQ(status().segment, 2U);
+  EXPECT_EQ(status().segment_sentence, "segment 2 from step 1: optimizer.lr 0.1 -> 0.2");
 }
 
 TEST_F(Status, PeersAreShownWithTheirShareOfTheStage) {

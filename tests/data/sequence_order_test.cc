@@ -104,6 +104,17 @@ TEST_F(MicrobatchOrderTest, SplittingABatchOtherwiseKeepsItsSequences) {
   EXPECT_EQ(a.sequence(train(7, 1), 3), b.sequence(train(7, 3), 1));
 }
 
+// A run whose batch was changed goes on where it was; no sequence is left out or comes twice.
+TEST_F(MicrobatchOrderTest, AnotherBatchGoesOnAtItsPosition) {
+  const MicrobatchOrder before = order(0);
+  BatchSection larger = kBatch;
+  larger.batch = 20;
+  const MicrobatchOrder after(*dataset_,
+                              {.batch = larger, .seed = 9, .from_step = 5, .from_sequence = 60});
+  EXPECT_EQ(after.sequence(train(5, 0), 0), before.sequence(train(5, 0), 0));
+  EXPECT_EQ(after.sequence(train(6, 0), 0), before.sequence(train(6, 2), 0));  // position 80
+}
+
 TEST_F(MicrobatchOrderTest, EvaluationIsTheFirstHeldOutSequencesInOrder) {
   ASSERT_EQ(dataset_->held_out_sequences(), 10U);
   const MicrobatchOrder all = order(64);

@@ -6,7 +6,7 @@
 
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/sha256.h"
-#include "engine/config/load.h"
+#include "engine/config/begun_run.h"
 #include "engine/store/files.h"
 #include "tests/store/temp_folder.h"
 

@@ -22,6 +22,9 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_EQ(status->refused,
             "peer 4 \"gpu-box\" of stage 1 (10.0.0.7:40001): this machine has no CUDA");
   EXPECT_TRUE(status->unprotected.starts_with("peer-b of stage 1: ")) << status->unprotected;
+  EXPECT_EQ(status->segment, 2U);
+  EXPECT_NE(describe(*status).find("segment 2 from step 101: optimizer.lr 0.003 -> 0.001"),
+            std::string::npos);
   EXPECT_EQ(status->since_step, 40U);
   EXPECT_EQ(status->stages[1].peers[0].seconds_per_microbatch, 0.025);
   EXPECT_EQ(status->page, "http://127.0.0.1:40123/");

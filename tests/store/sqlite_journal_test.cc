@@ -67,7 +67,7 @@ TEST_F(SqliteJournalTest, PeopleCanQueryItWhileItIsOpen) {
       {.step = 7, .version = 8, .loss = 2.5, .tokens = 64, .group_digests = {10, 11}}));
   EXPECT_EQ(sql(path_, "SELECT step, version, loss, tokens, group_digests FROM commits"),
             "7|8|2.5|64|000000000000000a 000000000000000b\n");
-  EXPECT_EQ(sql(path_, "SELECT value FROM meta WHERE key = 'format'"), "5\n");
+  EXPECT_EQ(sql(path_, "SELECT value FROM meta WHERE key = 'format'"), "6\n");
   EXPECT_EQ(sql(path_, "PRAGMA journal_mode"), "wal\n");
 }
 
@@ -82,10 +82,10 @@ TEST_F(SqliteJournalTest, SchemaIsTheGoldenOne) {
 
 TEST_F(SqliteJournalTest, NewerFormatIsRefused) {
   ASSERT_NE(open(), nullptr);
-  sql(path_, "PRAGMA user_version = 6");
+  sql(path_, "PRAGMA user_version = 7");
   const Error error = refusal();
   EXPECT_EQ(error.code, ErrorCode::kIncompatible);
-  EXPECT_THAT(error.what, HasSubstr("has format 6, and this swarmline knows formats up to 5"));
+  EXPECT_THAT(error.what, HasSubstr("has format 7, and this swarmline knows formats up to 6"));
   EXPECT_THAT(error.what, HasSubstr(path_));
 }
 
@@ -101,7 +101,7 @@ TEST_F(SqliteJournalTest, FormatOneGetsItsNewColumns) {
   ASSERT_TRUE(journal->record_commit({.step = 5, .version = 6, .era = 2, .updates = 6}));
   EXPECT_EQ((*journal->last_commit())->era, 2U);
   EXPECT_EQ((*journal->last_commit())->updates, 6U);
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "6\n");
 }
 
 TEST_F(SqliteJournalTest, FormatTwoGetsItsKeys) {
@@ -117,7 +117,7 @@ TEST_F(SqliteJournalTest, FormatTwoGetsItsKeys) {
   ASSERT_TRUE(
       journal->record_seat({.seat = seat, .address = "a:1", .state = "active", .key = "ab"}));
   EXPECT_EQ(journal->seats()->at(0).key, "ab");
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "6\n");
 }
 
 TEST_F(SqliteJournalTest, FormatThreeGetsWhetherPeersTakeConnections) {
@@ -136,7 +136,7 @@ TEST_F(SqliteJournalTest, FormatThreeGetsWhetherPeersTakeConnections) {
   EXPECT_EQ(journal->seats()->at(0).key, "ab");
   ASSERT_TRUE(journal->record_seat(record));
   EXPECT_EQ(journal->seats()->at(0), record);
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "6\n");
 }
 
 TEST_F(SqliteJournalTest, FormatFourGetsNamesAndLevels) {
@@ -156,7 +156,7 @@ TEST_F(SqliteJournalTest, FormatFourGetsNamesAndLevels) {
   EXPECT_EQ(journal->events(1)->at(0).level, LogLevel::kInfo);
   ASSERT_TRUE(journal->record_seat(record));
   EXPECT_EQ(journal->seats()->at(0), record);
-  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "5\n");
+  EXPECT_EQ(sql(path_, "PRAGMA user_version"), "6\n");
 }
 
 TEST_F(SqliteJournalTest, OtherDatabasesAreLeftAlone) {

@@ -217,8 +217,9 @@ void expect_reference_with(const SwarmFolder& swarm, std::vector<std::string> mo
 
 }  // namespace
 
-void expect_reference(const SwarmFolder& swarm, double difference_max) {
-  expect_reference_with(swarm, {}, difference_max);
+void expect_reference(const SwarmFolder& swarm, double difference_max,
+                      std::vector<std::string> more) {
+  expect_reference_with(swarm, std::move(more), difference_max);
 }
 
 void expect_reference_as_far_as_it_got(const SwarmFolder& swarm) {

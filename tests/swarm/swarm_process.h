@@ -86,7 +86,8 @@ class SwarmFolder {
 // Of a tensor's peak. float64: what rounding makes of another order of sums stays far below this.
 inline constexpr double kReferenceDifferenceMax = 1e-9;
 // The parameters are those of the same float64 run in one process, which it makes.
-void expect_reference(const SwarmFolder& swarm, double difference_max = kReferenceDifferenceMax);
+void expect_reference(const SwarmFolder& swarm, double difference_max = kReferenceDifferenceMax,
+                      std::vector<std::string> more = {});
 // ... of a run that was stopped: of so many steps as its newest checkpoint has.
 void expect_reference_as_far_as_it_got(const SwarmFolder& swarm);
 

@@ -4,7 +4,8 @@
 
 namespace swarmline {
 
-std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run) {
+std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run,
+                       std::optional<std::uint64_t> tokens) {
   const ModelSpec& model = source.model();
   const auto architecture = architecture_of(model);
   std::string card =
@@ -18,9 +19,7 @@ std::string model_card(const ModelSource& source, const std::optional<RunConfig>
   if (source.manifest()) {
     const Manifest& manifest = *source.manifest();
     card += fmt::format("Trained with Swarmline for {} steps", manifest.step);
-    if (run)
-      card += fmt::format(" of {} sequences ({} tokens in all)", run->batch.batch,
-                          manifest.step * run->tokens_per_step());
+    if (tokens) card += fmt::format(" ({} tokens in all)", *tokens);
     card += fmt::format("; run `{}`", manifest.run);
     if (run && !run->run.init.empty())
       card += fmt::format(", which began with `{}`", run->run.init);

@@ -2,6 +2,7 @@
 //   Thread: pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -10,7 +11,9 @@
 
 namespace swarmline {
 
-// `run`: the one that it comes from, where its config is at hand.
-std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run);
+// `run`: the one that it comes from, where its config is at hand. `tokens`: that it was trained on,
+// where that is known.
+std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run,
+                       std::optional<std::uint64_t> tokens);
 
 }  // namespace swarmline

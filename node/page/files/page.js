@@ -108,7 +108,7 @@ function showHead(status) {
   by("progress-step").textContent = `step ${count(status.step)} of ${count(status.steps)}`;
   by("progress-rest").textContent = run.over || !known(status.eta_seconds) ? percent(done)
     : `${percent(done)}, about ${duration(status.eta_seconds)} left`;
-  const sentences = [status.sentence, status.journal, status.era_sentence].filter((text) => text);
+  const sentences = [status.sentence, status.journal, status.era_sentence, status.segment_sentence].filter((text) => text);
   by("sentence").textContent = sentences.join(" · ");
   by("sentence").hidden = sentences.length === 0;
 }

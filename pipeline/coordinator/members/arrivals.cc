@@ -308,7 +308,7 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
                                  : fetches_data(hello) ? ", which fetches the run's data"
                                                        : ""));
   wire::Welcome welcome = welcome_to(arrival.session);
-  welcome.set_config_toml(in_.shape.options.config_toml);
+  welcome.set_config_toml(in_.identity.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);
   for (const StageSpec& spec : in_.shape.stages) {
     wire::StageCut* cut = welcome.add_cuts();

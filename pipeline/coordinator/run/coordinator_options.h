@@ -97,6 +97,10 @@ struct CoordinatorOptions {
   std::string admin_secret;  // of who may steer the run; empty: nobody may, over the network
   std::string page = {};     // the URL of its web page, for the status; empty: none
   ModelSpec model;
+  std::string tokenizer = {};  // of its data; empty: unknown
+  // Its settings are the run's from now on, those that may change; false: the newest segment's
+  // (run/segments.h) stay, and `config` has them.
+  bool changes_run = true;
   std::uint64_t eval_sequences =
       0;  // of the held-out split, per evaluation; a multiple of the microbatch
   double unigram_entropy = 0;                        // nats per token, for the summary

@@ -90,7 +90,7 @@ double CostMeter::per_hour() const {
 }
 
 std::optional<CostStatus> CostMeter::status(Instant now, std::uint64_t version,
-                                            std::uint64_t tokens_per_step) const {
+                                            double tokens_per_step) const {
   if (!is_known()) return std::nullopt;
   CostMeter until_now = *this;
   until_now.advance(now);
@@ -119,8 +119,7 @@ std::optional<CostStatus> CostMeter::status(Instant now, std::uint64_t version,
   if (version > totals.since_version) {
     const auto steps = static_cast<double>(version - totals.since_version);
     status.per_step = status.total / steps;
-    status.per_billion_tokens =
-        status.total / steps / static_cast<double>(tokens_per_step) * kBillion;
+    status.per_billion_tokens = status.total / steps / tokens_per_step * kBillion;
   }
   return status;
 }

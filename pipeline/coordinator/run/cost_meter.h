@@ -62,7 +62,7 @@ class CostMeter {
   double per_hour() const;  // now: what is sent as in the last steps
   // As it is shown: after `version` steps of `tokens_per_step`. None: nobody says a price.
   std::optional<CostStatus> status(Instant now, std::uint64_t version,
-                                   std::uint64_t tokens_per_step) const;
+                                   double tokens_per_step) const;
 
   // Of a run that has trained for so long: "the budget of 20 USD is spent: ..."; none: it is not.
   std::optional<std::string> spent(double trained_seconds) const;

@@ -19,11 +19,13 @@ bool is_initial(const CheckpointSource::Saved& saved) {
   return saved.version == 0;
 }
 
-// The version before the first one is the first one.
-FindTensor tensors_of(const CheckpointSource& source, std::uint64_t version) {
-  return [&source, version](const std::string& name) {
-    const bool of_before = version == 0 && name.starts_with(kPreviousPrefix);
-    return source.tensor(of_before ? name.substr(kPreviousPrefix.size()) : name);
+// The version before the first one is the first one, and so it is where a delay begins later: no
+// step computes on what was before.
+FindTensor tensors_of(const CheckpointSource& source) {
+  return [&source](const std::string& name) {
+    auto tensor = source.tensor(name);
+    if (tensor || !name.starts_with(kPreviousPrefix)) return tensor;
+    return source.tensor(name.substr(kPreviousPrefix.size()));
   };
 }
 
@@ -96,7 +98,7 @@ Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> n
       std::erase_if(saved_.back().tensors, [](const SavedTensor& tensor) {
         return tensor.name.starts_with(kOptimizerPrefix);
       });
-    SWARMLINE_TRY(check_saved(saved_.back(), tensors_of(*shape_.options.checkpoints, version_)));
+    SWARMLINE_TRY(check_saved(saved_.back(), tensors_of(*shape_.options.checkpoints)));
   }
   return {};
 }
@@ -109,8 +111,7 @@ Result<Buffer> EraBeginning::read_piece(StageId stage, std::uint64_t version,
     return Buffer();
   const SavedState& saved = saved_[stage.value];
   Buffer piece(std::min<std::uint64_t>(Limits::state_piece_bytes, saved.bytes - first));
-  SWARMLINE_TRY(
-      read_saved(saved, tensors_of(*shape_.options.checkpoints, version_), first, piece.bytes()));
+  SWARMLINE_TRY(read_saved(saved, tensors_of(*shape_.options.checkpoints), first, piece.bytes()));
   return piece;
 }
 

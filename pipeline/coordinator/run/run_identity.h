@@ -12,7 +12,8 @@ struct RunIdentity {
   std::string run_id;
   Term term{1};
   Era era{0};
-  std::string key;  // pipeline/protocol/seat_proof.h; empty: seats are not proved
+  std::string key;          // pipeline/protocol/seat_proof.h; empty: seats are not proved
+  std::string config_toml;  // that peers get, as its segment says (run/segments.h)
 };
 
 }  // namespace swarmline

@@ -24,6 +24,10 @@ constexpr const char* kStopping = "stopping";
 constexpr const char* kHasEnded = "ended";
 constexpr const char* kNewestPeer = "newest_peer";
 constexpr const char* kTotals = "totals";
+
+std::string segment_key(std::uint64_t number) {
+  return fmt::format("segment-{}", number);
+}
 }  // namespace
 
 namespace {
@@ -114,6 +118,9 @@ Result<JournaledRun> RunJournal::read() {
   auto seats = journal.seats();
   if (!seats) return std::unexpected(std::move(seats).error());
   run.seats = std::move(*seats);
+  auto segments = segments_in(journal);
+  if (!segments) return std::unexpected(std::move(segments).error());
+  run.segments = std::move(*segments);
   return run;
 }
 
@@ -148,6 +155,10 @@ void RunJournal::record_codecs(const std::string& codecs) {
   put(kCodecs, codecs);
 }
 
+void RunJournal::record_segment(const RunSegment& segment) {
+  put(segment_key(segment.number), to_text(segment));
+}
+
 void RunJournal::record_totals(const std::string& totals) {
   writer_.note(MetaRecord{.key = kTotals, .value = totals});
 }
@@ -169,6 +180,19 @@ void RunJournal::forget_peer(PeerId peer, PeerId newest) {
 
 Result<std::optional<std::string>> RunJournal::totals_in(Journal& journal) {
   return journal.get_meta(kTotals);
+}
+
+Result<RunSegments> RunJournal::segments_in(Journal& journal) {
+  RunSegments segments;
+  while (segments.size() < kSegmentsMax) {
+    const auto text = journal.get_meta(segment_key(segments.size() + 1));
+    if (!text) return std::unexpected(text.error());
+    if (!*text) break;
+    auto segment = parse_segment(**text);
+    if (!segment) return std::unexpected(std::move(segment).error());
+    segments.push_back(std::move(*segment));
+  }
+  return segments;
 }
 
 Result<bool> RunJournal::has_ended(Journal& journal) {

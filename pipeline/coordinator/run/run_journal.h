@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "pipeline/coordinator/run/journal_writer.h"
+#include "pipeline/coordinator/run/segments.h"
 
 namespace swarmline {
 
@@ -35,6 +36,7 @@ struct JournaledRun {
   std::optional<CommitRecord> last_commit;
   PeerId newest_peer;             // that was given a number, of those that are forgotten
   std::vector<SeatRecord> seats;  // of the others, oldest incarnations first
+  RunSegments segments;           // none: an old journal does not say
 
   // Peers may still hold open steps of this era.
   bool is_training() const { return started == std::uint64_t{era.value} + 1 && !ended; }
@@ -67,6 +69,7 @@ class RunJournal {
   void record_evaluated(std::uint64_t version);
   void record_checkpoint(const std::string& path);
   void record_codecs(const std::string& codecs);
+  void record_segment(const RunSegment& segment);
   void record_seat(const SeatRecord& seat) { writer_.give(seat); }
   // A new seat: those that the peer had before say nothing any more.
   void record_new_seat(const SeatRecord& seat);
@@ -87,6 +90,7 @@ class RunJournal {
 
   static Result<bool> has_ended(Journal& journal);
   static Result<std::optional<std::string>> totals_in(Journal& journal);
+  static Result<RunSegments> segments_in(Journal& journal);
 
  private:
   Result<std::uint64_t> number(const std::string& key);  // 0: not there

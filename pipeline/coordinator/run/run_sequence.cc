@@ -15,7 +15,7 @@ RunSequence::RunSequence(const SequenceOptions& options)
       evaluated_below_(std::max<std::uint64_t>(1, computed_on(options.begin))) {}
 
 std::uint64_t RunSequence::computed_on(std::uint64_t step) const {
-  return options_.delay == 0 || step == 0 ? step : step - 1;
+  return options_.delay == 0 || step <= options_.delayed_since ? step : step - 1;
 }
 
 bool RunSequence::eval_due(std::uint64_t version) const {

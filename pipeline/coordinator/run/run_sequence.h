@@ -1,9 +1,9 @@
 // Which phase comes when. Pure: told what happened, says what may happen next.
 //
-//   delay 0: step t computes on version t, so it opens when step t-1 is committed. delay 1: step t
-//   computes on version max(t-1, 0), so it opens when step t-1 is sealed and t-2 committed; it must
-//   open
-//            before t-1 commits, for then that version is gone.
+//   delay 0: step t computes on version t, so it opens when step t-1 is committed.
+//   delay 1: step t computes on version t-1 (the first step with a delay, on its own version), so
+//            it opens when step t-1 is sealed and t-2 committed; it must open before t-1 commits,
+//            for then that version is gone.
 //   A run that goes on from a checkpoint begins with that version, and opens its first step when
 //            it is committed already; an evaluation that may have been lost is made again.
 //   Evaluation of version v opens when v becomes the version that is computed on, before the step
@@ -25,6 +25,7 @@ struct SequenceOptions {
   std::uint64_t eval_every_steps = 0;  // 0: only at the end
   bool eval = false;                   // there is something to evaluate
   std::uint64_t begin = 0;             // commits before the first step
+  std::uint64_t delayed_since = 0;     // with a delay: it has one from this step on
 };
 
 class RunSequence {

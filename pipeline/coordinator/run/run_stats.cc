@@ -121,9 +121,9 @@ std::optional<double> RunStats::tokens_per_second() const {
 }
 
 std::optional<double> RunStats::mean_tokens_per_second(std::uint64_t version,
-                                                       std::uint64_t tokens_per_step) const {
+                                                       double tokens_per_step) const {
   if (version <= totals_.since_version || totals_.seconds <= 0) return std::nullopt;
-  return static_cast<double>((version - totals_.since_version) * tokens_per_step) / totals_.seconds;
+  return static_cast<double>(version - totals_.since_version) * tokens_per_step / totals_.seconds;
 }
 
 double RunStats::seconds_per_step() const {

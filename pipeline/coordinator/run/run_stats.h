@@ -48,8 +48,7 @@ class RunStats {
 
   std::optional<double> tokens_per_second() const;  // over the last steps
   // Of what is left of the run: `version` of its steps have been committed.
-  std::optional<double> mean_tokens_per_second(std::uint64_t version,
-                                               std::uint64_t tokens_per_step) const;
+  std::optional<double> mean_tokens_per_second(std::uint64_t version, double tokens_per_step) const;
   double seconds_per_step() const;
   // Of the step that was committed last.
   double last_seconds() const { return recent_.back().seconds; }

@@ -174,6 +174,18 @@ std::string journal_sentence(const JournalWriter& writer, Instant now) {
   return {};
 }
 
+std::uint64_t tokens_of(const StatusSources& run, std::uint64_t version) {
+  if (run.segments.empty()) return version * run.shape.config.tokens_per_step();
+  return tokens_until(in_force(run.segments), version);
+}
+
+// Of the steps after `since`, on average: segments may have other batches.
+double tokens_per_step(const StatusSources& run, std::uint64_t since, std::uint64_t version) {
+  if (version <= since) return static_cast<double>(run.shape.config.tokens_per_step());
+  return static_cast<double>(tokens_of(run, version) - tokens_of(run, since)) /
+         static_cast<double>(version - since);
+}
+
 }  // namespace
 
 RunTotals run_totals(const StatusSources& run) {
@@ -195,6 +207,9 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.steps = config.run.steps;
   status.era = run.identity.era.value;
   status.era_sentence = era_sentence;
+  if (!run.segments.empty()) status.segment = run.segments.back().number;
+  if (status.segment > 1)
+    status.segment_sentence = printable(sentence_of(run.segments.back()), kEventBytesMax);
   status.journal = journal_sentence(run.writer, now);
   status.refused = run.refusals.newest();
   if (!status.over()) status.page = run.shape.options.page;
@@ -210,10 +225,10 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.held_out_loss = totals.held_out_loss;
   status.unigram_entropy = run.shape.options.unigram_entropy;
   status.bigram_entropy = run.shape.options.bigram_entropy;
-  status.tokens = committed * config.tokens_per_step();
+  status.tokens = tokens_of(run, committed);
   status.tokens_per_second = run.stats.tokens_per_second();
-  status.mean_tokens_per_second =
-      run.stats.mean_tokens_per_second(committed, config.tokens_per_step());
+  status.mean_tokens_per_second = run.stats.mean_tokens_per_second(
+      committed, tokens_per_step(run, totals.since_version, committed));
   if (const double seconds = run.stats.seconds_per_step(); seconds > 0)
     status.eta_seconds = left * seconds;
   status.elapsed_seconds = run.life.is_over() ? totals.seconds : run.stats.elapsed_seconds(now);
@@ -233,7 +248,8 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.second_tries = totals.second_tries;
   status.control_bytes = totals.control_bytes;
   status.checkpoint = run.checkpointer.last();
-  status.cost = run.cost.status(now, committed, config.tokens_per_step());
+  status.cost = run.cost.status(now, committed,
+                                tokens_per_step(run, run.cost.totals().since_version, committed));
   status.losses.assign(totals.losses.begin(), totals.losses.end());
   return status;
 }

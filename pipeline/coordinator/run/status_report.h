@@ -19,6 +19,7 @@
 #include "pipeline/coordinator/run/run_sequence.h"
 #include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/run/run_stats.h"
+#include "pipeline/coordinator/run/segments.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/shadow_desk.h"
 #include "pipeline/coordinator/steps/boundary_board.h"
@@ -29,6 +30,7 @@ namespace swarmline {
 struct StatusSources {  // what it is read from
   const RunShape& shape;
   const RunIdentity& identity;
+  const RunSegments& segments;
   const RunLifecycle& life;
   const JournalWriter& writer;
   const EventLog& events;

@@ -11,5 +11,5 @@ CREATE TABLE seats(peer INTEGER NOT NULL, incarnation INTEGER NOT NULL, stage IN
                    reach TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '',
                    PRIMARY KEY(peer, incarnation))
 CREATE TABLE sqlite_sequence(name,seq)
-5
+6
 1398230090
