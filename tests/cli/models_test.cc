@@ -51,6 +51,7 @@ TEST_F(Models, AnExportedModelSaysWhatItsCheckpointSays) {
   for (const char* name : {"config.json", "generation_config.json", "README.md", "tokenizer.json",
                            "model.safetensors.index.json"})
     EXPECT_TRUE(folder_.has(std::string("hf/") + name)) << name;
+  EXPECT_TRUE(has(folder_.read("hf/README.md"), "for 6 steps (768 tokens in all)"));
   const double loss = loss_of("runs/small-reference");
   EXPECT_GT(loss, 1);
   EXPECT_NEAR(loss_of("hf:hf"), loss, 1e-6 * loss);  // it has fp32, the run fp64

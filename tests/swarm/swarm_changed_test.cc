@@ -6,6 +6,7 @@
 
 #include "engine/store/files.h"
 #include "tests/net/own_port.h"
+#include "tests/store/temp_folder.h"
 #include "tests/swarm/swarm_process.h"
 
 namespace swarmline {
@@ -94,7 +95,7 @@ TEST_F(SwarmChanged, DelayBeginsAndEndsAndDataChanges) {
   expect_reference(swarm, kReferenceDifferenceMax, sets({"run.steps=13", other}));
 }
 
-TEST_F(SwarmChanged, AnotherCodecIsUsedAndAnotherModelIsRefused) {
+TEST_F(SwarmChanged, AnotherCodecAndBatchAreUsedAndAnotherModelIsRefused) {
   const SwarmFolder swarm({"codec.forward=auto", "optimizer.schedule=constant"});
   ASSERT_EQ(swarm.launch(sets({"run.steps=3"})).code, 0) << swarm.logs();
   const Ended refused = swarm.launch(sets({"run.steps=6", "model.layers=2"}));
@@ -102,14 +103,22 @@ TEST_F(SwarmChanged, AnotherCodecIsUsedAndAnotherModelIsRefused) {
   EXPECT_NE(refused.output.find("model.layers: found 2, but the run began with 4"),
             std::string::npos)
       << refused.output;
-  const Ended second = swarm.launch(sets({"run.steps=6", "codec.forward=bf16"}));
+  const Ended second = swarm.launch(sets({"run.steps=6", "codec.forward=bf16", "batch.batch=4"}));
   ASSERT_EQ(second.code, 0) << second.output << swarm.logs();
   const auto status = swarm.status();
   ASSERT_TRUE(status && status->boundaries.size() == 1);
   EXPECT_EQ(status->boundaries[0].forward_codec, "bf16");
-  const Ended alone = swarm.launch(sets({"run.steps=8", "codec.forward=bf16"}));
+  const Ended alone = swarm.launch(sets({"run.steps=8", "codec.forward=bf16", "batch.batch=4"}));
   ASSERT_EQ(alone.code, 0) << alone.output;
   EXPECT_EQ(swarm.log("segment").size(), 1U);
+  const std::string model = swarm.temp().at("hf");
+  const Ended exported =
+      run_program(swarm.temp(), "export", {"export", swarm.run().path(), "--out", model});
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  const std::uint64_t tokens = 32 * (3 * 8 + 5 * 4);
+  EXPECT_NE(slurp(model + "/README.md").find("8 steps (" + std::to_string(tokens) + " tokens"),
+            std::string::npos)
+      << slurp(model + "/README.md");
 }
 
 // Their open steps are of other settings: they go back to the newest checkpoint as newcomers.
