@@ -83,6 +83,7 @@ struct DataSection {
   double held_out = 0.02;  // share of sequences kept for evaluation; none with `validation`
   std::vector<std::string> validation;  // as files; evaluations read these
   std::uint64_t bytes_max = 0;          // 0: all; otherwise only the first so many bytes are used
+  bool mask_documents = false;          // tokens attend within their own document only
   bool holds_out() const { return held_out > 0 || !validation.empty(); }
   bool operator==(const DataSection&) const = default;
 };

@@ -183,6 +183,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "sequences. What they match is not trained on.", "[\"data/validation\"]", true},
   {RUN(data, bytes_max), bytes(),
    "Use only this many bytes from the beginning of the data. 0: all.", "\"1G\""},
+  {RUN(data, mask_documents), flag(),
+   "Whether a token attends to tokens of its own document only, where a sequence holds several "
+   "(docs/prepare.md). Needs bytes, or folders made by `swarmline data prepare`.", "", true},
 
   {RUN(batch, batch), ints(1, 1 << 24),
    "Number of sequences per optimizer step."},

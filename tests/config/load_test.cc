@@ -73,6 +73,7 @@ token_format = "llmc"
 held_out = 0.125
 validation = "v.bin"
 bytes_max = 1000
+mask_documents = true
 [batch]
 batch = 12
 microbatch = 3
