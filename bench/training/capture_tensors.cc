@@ -99,7 +99,7 @@ Result<void> Pipeline::run_microbatch(const AttemptId& id) {
          .rows = config_.batch.microbatch,
          .tokens = s == 0 ? std::as_bytes(std::span(tokens_)) : BytesView(),
          .hidden = hidden.bytes(),
-         .targets = s == last ? std::as_bytes(std::span(targets_)) : BytesView(),
+         .targets = std::as_bytes(std::span(targets_)),
          .loss_scale = 1.0 / static_cast<double>(config_.tokens_per_step())});
     if (!output) return std::unexpected(std::move(output).error());
     hidden = std::move(output->hidden);

@@ -121,14 +121,6 @@ TEST(FixedDifference, TheCutMayChangeWithoutLearnedBoundaries) {
   EXPECT_EQ(fixed_difference(begun, wanted), "pipeline.stages: found 2, but the run began with 1");
 }
 
-TEST(FixedDifference, WhichDocumentsAreSeenMayNotChange) {
-  const RunConfig begun = config_of(10);
-  RunConfig wanted = begun;
-  wanted.data.mask_documents = true;
-  EXPECT_EQ(fixed_difference(begun, wanted),
-            "data.mask_documents: found true, but the run began with false");
-}
-
 TEST_F(RunFolderTest, FindsRunsByFolderOrAddress) {
   const RunFolder folder(root_ + "/a");
   ASSERT_TRUE(folder.prepare("text", false));
