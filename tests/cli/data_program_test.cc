@@ -131,6 +131,13 @@ TEST(DataProgram, MaskedDocumentsAreTheReferencesToo) {
     EXPECT_TRUE(has(changed.err, "data.mask_documents: found false, but the run began with true"))
         << changed.err;
   }
+  // Its model is one like any other.
+  ASSERT_EQ(folder.run({"export", "runs/lines", "--out", "hf"}).exit_code, 0);
+  const auto said_by = [&](const std::string& model) {
+    return folder.run({"eval", model, "--data", "validation.txt"}).out;
+  };
+  EXPECT_FALSE(said_by("runs/lines").empty());
+  EXPECT_EQ(said_by("hf:hf"), said_by("runs/lines"));
   const Ran unknown = train("unknown", {"data.kind=tokens", "data.files=data/lines/*.bin", mask});
   EXPECT_EQ(unknown.exit_code, 2) << unknown.out;
   EXPECT_TRUE(has(unknown.err, "does not say which token its documents begin with")) << unknown.err;
