@@ -73,7 +73,7 @@ std::unique_ptr<MicrobatchSource> make_dataset_source(const RunConfig& config, T
 Result<RunData> open_run_data(const RunConfig& config, bool with_entropy) {
   auto dataset = open_dataset(config);
   if (!dataset) return std::unexpected(std::move(dataset).error());
-  auto model = resolve_model(config, dataset->vocab());
+  auto model = resolve_model(config, dataset->vocab(), dataset->separator());
   if (!model) return std::unexpected(std::move(model).error());
   DataEntropy entropy;
   if (with_entropy) {

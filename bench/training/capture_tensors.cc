@@ -93,14 +93,14 @@ Result<void> Pipeline::run_microbatch(const AttemptId& id) {
   const std::size_t last = stages_.size() - 1;
   Buffer hidden;
   for (std::size_t s = 0; s <= last; ++s) {
-    auto output = stages_[s]->forward(
-        {.id = id,
-         .train = true,
-         .rows = config_.batch.microbatch,
-         .tokens = s == 0 ? std::as_bytes(std::span(tokens_)) : BytesView(),
-         .hidden = hidden.bytes(),
-         .targets = s == last ? std::as_bytes(std::span(targets_)) : BytesView(),
-         .loss_scale = 1.0 / static_cast<double>(config_.tokens_per_step())});
+    auto output =
+        stages_[s]->forward({.id = id,
+                             .train = true,
+                             .rows = config_.batch.microbatch,
+                             .tokens = s == 0 ? std::as_bytes(std::span(tokens_)) : BytesView(),
+                             .hidden = hidden.bytes(),
+                             .targets = std::as_bytes(std::span(targets_)),
+                             .loss_scale = 1.0 / static_cast<double>(config_.tokens_per_step())});
     if (!output) return std::unexpected(std::move(output).error());
     hidden = std::move(output->hidden);
     if (is_first && (s == 0 || s + 1 == last)) capture(fmt::format("activation.{}", s), hidden);

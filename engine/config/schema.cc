@@ -189,6 +189,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(data, from_sequence), ints(0, kAny),
    "Written by such a run, too: how far into the order of the training data that step begins, in "
    "sequences.", "", true},
+  {RUN(data, mask_documents), flag(),
+   "Whether a token attends to tokens of its own document only, where a sequence holds several "
+   "(docs/prepare.md). Needs bytes, or folders made by `swarmline data prepare`.", "", true},
 
   {RUN(batch, batch), ints(1, 1 << 24),
    "Number of sequences per optimizer step."},

@@ -56,6 +56,7 @@ class Listing {
 
  private:
   Result<void> add_prepared(const std::string& folder, std::uint32_t part);
+  Result<void> take_separator(const std::string& folder, const PreparedManifest& manifest);
   Result<void> add_matches(std::string_view key, const std::string& pattern, std::uint32_t part);
   void add_file(DataPath file) {
     if (seen_.insert(std::filesystem::path(file.path).lexically_normal().string()).second)
@@ -71,6 +72,12 @@ class Listing {
 Result<void> Listing::add(std::string_view key, const std::string& pattern, std::uint32_t part) {
   SWARMLINE_TRY(check_below_root(before_wildcards(pattern), root_));
   if (is_folder(pattern) && is_prepared(pattern)) return add_prepared(pattern, part);
+  if (data_.mask_documents && data_.kind == DataKind::kTokens)
+    return mistake(
+        fmt::format("[data] mask_documents: \"{}\" does not say which token its documents begin "
+                    "with, expected folders made by \"swarmline data prepare\"; prepare the texts, "
+                    "or take mask_documents out",
+                    pattern));
   out_.all_prepared = false;
   return add_matches(key, pattern, part);
 }
@@ -89,6 +96,7 @@ Result<void> Listing::add_prepared(const std::string& folder, std::uint32_t part
     return mistake(
         fmt::format("[data] token_format: \"{}\" has uint{} tokens; write token_format = \"auto\"",
                     folder, manifest->token_bytes * 8));
+  if (data_.mask_documents) SWARMLINE_TRY(take_separator(folder, *manifest));
   out_.vocab = std::max(out_.vocab, manifest->vocab);
   for (const PreparedFile& file : manifest->files) {
     const std::string path = (std::filesystem::path(folder) / file.name).string();
@@ -102,6 +110,23 @@ Result<void> Listing::add_prepared(const std::string& folder, std::uint32_t part
                       path, *bytes, file.tokens, manifest->token_bytes));
     add_file({.path = path, .part = part, .token_bytes = manifest->token_bytes});
   }
+  return {};
+}
+
+Result<void> Listing::take_separator(const std::string& folder, const PreparedManifest& manifest) {
+  const auto found = manifest.separator();
+  if (!found)
+    return mistake(
+        fmt::format("[data] mask_documents: \"{}\" has no token between its documents; prepare it "
+                    "anew without \"--end none\", or take mask_documents out",
+                    folder));
+  if (out_.separator && *out_.separator != *found)
+    return mistake(fmt::format(
+        "[data] mask_documents: documents of \"{}\" begin with token {}, and those of "
+        "another folder with {}; prepare both with one tokenizer, --begin and --end, or "
+        "take mask_documents out",
+        folder, *found, *out_.separator));
+  out_.separator = found;
   return {};
 }
 

@@ -29,6 +29,8 @@ struct DataPaths {
   std::vector<DataPath> files;
   std::uint32_t vocab = 0;   // that prepared folders among them need; 0: there are none
   bool all_prepared = true;  // every file is one of a prepared folder
+  // The token that each document begins with; there where [data] mask_documents wants to know it.
+  std::optional<std::uint32_t> separator;
 };
 
 // Of what is trained on.

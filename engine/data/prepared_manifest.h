@@ -49,6 +49,11 @@ struct PreparedManifest {
   PreparedTokenizer tokenizer;
   std::string made_of;  // SHA-256 of the inputs' names, sizes and times, and of the settings
   std::vector<PreparedFile> files;
+  // What a model reads before a document's first word: where nothing begins documents, the end of
+  // the one before. Null: nothing says where documents are.
+  std::optional<std::uint32_t> separator() const {
+    return document_begin ? document_begin : document_end;
+  }
   bool operator==(const PreparedManifest&) const = default;
 };
 

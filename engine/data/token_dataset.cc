@@ -42,6 +42,7 @@ Result<TokenDataset> TokenDataset::open(const DatasetOptions& options) {
   } else {
     SWARMLINE_TRY(dataset.open_files(options));
   }
+  if (dataset.byte_kind_) dataset.separator_ = kEndOfDocument;
   SWARMLINE_TRY(dataset.find_vocab(options.vocab));
   SWARMLINE_TRY(dataset.split(options));
   return dataset;
@@ -54,6 +55,7 @@ Result<void> TokenDataset::open_files(const DatasetOptions& options) {
     if (!found) return std::unexpected(std::move(found).error());
     listed = std::move(*found);
   }
+  separator_ = listed.separator;
   prepared_vocab_ = listed.vocab;
   all_prepared_ = listed.all_prepared;
   for (const DataPath& file : listed.files) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,6 +75,9 @@ class TokenDataset {
 
   // The model's, if it was given, else what the data needs.
   std::uint32_t vocab() const { return vocab_; }
+  // The token that each document begins with. Known of bytes, and where the data masks documents
+  // and its own files were listed.
+  std::optional<std::uint32_t> separator() const { return separator_; }
   std::uint32_t sequence() const { return sequence_; }  // tokens
   std::uint64_t tokens() const { return tokens_; }      // of the stream
   std::uint64_t file_bytes() const { return file_bytes_; }
@@ -159,6 +163,7 @@ class TokenDataset {
   std::uint32_t token_bytes_ = 1;
   std::uint32_t vocab_ = 0;
   std::uint32_t sequence_ = 0;
+  std::optional<std::uint32_t> separator_;
   std::uint32_t prepared_vocab_ = 0;  // that prepared folders need
   bool all_prepared_ = false;
   std::uint64_t sequences_ = 0;

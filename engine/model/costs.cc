@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/model/documents.h"
 #include "engine/model/model_spec.h"
 
 namespace swarmline {
@@ -53,6 +54,13 @@ double kept_per_token(const ModelSpec& spec) {
   const double norms = 2 * (2 * w.d + 2);  // input, output, two statistics
   const double attention = attention_per_token(shape, w.q, w.kv) + w.q + w.heads;  // mixed, sums
   return norms + attention + w.up + w.ff;
+}
+
+// Elements of the masks that all layers share where attention stays within documents, per token: at
+// most so many, of spans that are as long as spans of several documents get.
+double masks_per_token(const ModelSpec& spec) {
+  if (!spec.mask_documents) return 0;
+  return 2.0 * kTogetherOnCpu * (spec.shape.window > 0 ? 2 : 1);
 }
 
 // Of a learned boundary, per token: FLOPs of its ends and elements that its sending end keeps
@@ -113,7 +121,9 @@ std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std:
   const double travels = spec.hidden_width();
   double per_token = stage.has_embedding() ? kTokenBytes : travels * element_bytes;
   if (stage.has_head()) per_token += kTokenBytes;
+  if (spec.mask_documents) per_token += sizeof(std::int64_t);  // lengths of documents, at most
   if (!recompute) {
+    per_token += masks_per_token(spec) * element_bytes;
     // What comes in is what the first norm keeps, but for a copy between them.
     const bool is_copied = stage.has_embedding() ? spec.shape.dropout > 0 : spec.has_boundary();
     if (stage.has_embedding()) per_token += w.d * element_bytes;

@@ -210,8 +210,13 @@ constexpr std::uint32_t kBytesAndEnd = 257;  // end of document
 
 }  // namespace
 
-Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab) {
-  ModelSpec spec{config.model, config.batch.sequence, config.run.seed};
+Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab,
+                                std::optional<std::uint32_t> separator) {
+  ModelSpec spec{.shape = config.model,
+                 .sequence = config.batch.sequence,
+                 .seed = config.run.seed,
+                 .mask_documents = config.data.mask_documents};
+  if (spec.mask_documents) spec.separator = separator.value_or(0);
   ModelSection& shape = spec.shape;
   SWARMLINE_TRY(require_range("model.layers", shape.layers, kLayersMax));
   SWARMLINE_TRY(require_range("model.d_model", shape.d_model, kWidthMax));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ struct ModelSpec {
   ModelSection shape;
   std::uint32_t sequence = 0;
   std::uint64_t seed = 0;  // the run's; initialisation and dropout are keyed by it
+  // Training and evaluation attend within documents (documents.h), each of which begins with
+  // `separator`. A text that is read or generated is one document.
+  bool mask_documents = false;
+  std::uint32_t separator = 0;
   bool has_boundary() const { return shape.boundary != BoundaryKind::kNone; }
   // Width of what travels between stages.
   std::uint32_t hidden_width() const {
@@ -28,8 +33,9 @@ struct ModelSpec {
   }
 };
 // kUserMistake with the key in the sentence, e.g. d_model not divisible by heads, layers not
-// divisible by share_layers.
-Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab);
+// divisible by share_layers. `separator`: the data's; who computes nothing needs none.
+Result<ModelSpec> resolve_model(const RunConfig& config, std::uint32_t data_vocab,
+                                std::optional<std::uint32_t> separator = std::nullopt);
 // Where the data is not at hand: bytes have 257 tokens, and of other data the config has to say it.
 Result<ModelSpec> resolve_model_of_config(const RunConfig& config);
 

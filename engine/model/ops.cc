@@ -1,6 +1,7 @@
 #include "engine/model/ops.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -315,6 +316,19 @@ at::Tensor window_mask(std::int64_t queries, std::int64_t keys, std::int64_t fir
   return distance.ge(0).logical_and_(distance.lt(window));
 }
 
+// 0 where a query attends, else -infinity.
+at::Tensor document_mask(const std::vector<std::int64_t>& documents, std::int64_t window,
+                         const at::TensorOptions& options) {
+  const at::Tensor lengths = at::tensor(documents, at::kLong);
+  const at::Tensor number = at::repeat_interleave(lengths);
+  const at::Tensor same = number.unsqueeze(1).eq(number);
+  const std::int64_t tokens = number.size(0);
+  const at::Tensor seen = window_mask(tokens, tokens, 0, window > 0 ? window : tokens, at::kCPU);
+  return at::zeros({tokens, tokens})
+      .masked_fill_(same.logical_and(seen).logical_not_(), -std::numeric_limits<float>::infinity())
+      .to(options);
+}
+
 }  // namespace
 
 at::Tensor GradientSink::target(const Weight& weight) const {
@@ -387,6 +401,37 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
         q.narrow(2, begin, end - begin), k.narrow(2, first, keys), v.narrow(2, first, keys), mask));
   }
   return parts.size() == 1 ? parts.front() : at::cat(parts, 2);
+}
+
+DocumentMasks document_masks(const std::vector<DocumentSpan>& spans, std::int64_t window,
+                             const at::TensorOptions& options) {
+  DocumentMasks masks;
+  for (const DocumentSpan& span : spans) {
+    const bool alone = span.documents.size() == 1;
+    const bool is_narrow = window > 0 && window < std::ranges::max(span.documents);
+    masks.tokens.push_back(span.tokens);
+    masks.causal.push_back(alone ? at::Tensor{} : document_mask(span.documents, 0, options));
+    masks.windowed.push_back(alone || !is_narrow ? masks.causal.back()
+                                                 : document_mask(span.documents, window, options));
+  }
+  return masks;
+}
+
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const DocumentMasks& masks, std::int64_t window) {
+  // Split at once, so that backward joins gradients once.
+  const std::vector<at::Tensor> queries = q.split_with_sizes(masks.tokens, 2),
+                                keys = k.split_with_sizes(masks.tokens, 2),
+                                values = v.split_with_sizes(masks.tokens, 2);
+  std::vector<at::Tensor> mixed;
+  for (std::size_t i = 0; i < masks.tokens.size(); ++i) {
+    const at::Tensor& mask = window > 0 ? masks.windowed[i] : masks.causal[i];
+    mixed.push_back((mask.defined()
+                         ? at::scaled_dot_product_attention(queries[i], keys[i], values[i], mask)
+                         : causal_attention(queries[i], keys[i], values[i], window))
+                        .transpose(1, 2));
+  }
+  return at::cat(mixed, 1).transpose(1, 2);
 }
 
 at::Tensor swiglu(const at::Tensor& x) {

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <torch/torch.h>
 
+#include "engine/model/documents.h"
 #include "engine/model/dropout.h"
 #include "engine/model/linear_backend.h"
 
@@ -100,6 +102,21 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const at::Tens
 // with the keys that any of them sees.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             std::int64_t window);
+
+// A microbatch's spans as attention needs them: what is added to the scores of one that holds
+// several documents, (tokens, tokens), 0 or -infinity.
+struct DocumentMasks {
+  std::vector<std::int64_t> tokens;  // of each span
+  std::vector<at::Tensor> causal;    // undefined: the span is one document
+  std::vector<at::Tensor> windowed;  // the same within the window, if there is one
+};
+// `options`: of queries; `window`: of the layers that have one, or 0.
+DocumentMasks document_masks(const std::vector<DocumentSpan>& spans, std::int64_t window,
+                             const at::TensorOptions& options);
+// causal_attention() of each document by itself: q, k, v and the result (1, heads, tokens of all
+// spans, width). `window`: the masks' or 0.
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const DocumentMasks& masks, std::int64_t window);
 // Cross-entropy in nats, summed over targets >= 0: (N, vocab), (N) int32 -> float64 scalar.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 

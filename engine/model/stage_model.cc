@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -60,10 +62,11 @@ class DeviceSample final : public TensorSample {
 // What one attempt keeps between forward and backward.
 struct Saved {
   MicrobatchId microbatch;
-  at::Tensor tokens;   // stage 0
-  at::Tensor targets;  // last stage
-  at::Tensor input;    // hidden as received; a graph's leaf unless recomputing
-  at::Tensor output;   // hidden or the loss, with its graph; undefined when recomputing
+  at::Tensor tokens;                    // stage 0
+  at::Tensor targets;                   // last stage
+  std::vector<DocumentSpan> documents;  // none: whole sequences
+  at::Tensor input;                     // hidden as received; a graph's leaf unless recomputing
+  at::Tensor output;  // hidden or the loss, with its graph; undefined when recomputing
   double loss_scale = 1;
 };
 
@@ -86,6 +89,7 @@ class TorchStageModel final : public StageModel {
 
  private:
   Result<Saved> take_in(const ForwardInput& input) const;
+  std::vector<DocumentSpan> documents_of(const ForwardInput& input) const;
   // On the device, from a wire buffer or from values; these are only borrowed on the CPU.
   Result<at::Tensor> take_hidden(BytesView values, BytesView wire, at::IntArrayRef shape) const;
   Result<void> give_hidden(const at::Tensor& hidden, const std::optional<WireRequest>& as_wire,
@@ -191,6 +195,16 @@ Result<void> TorchStageModel::give_hidden(const at::Tensor& hidden,
   return {};
 }
 
+std::vector<DocumentSpan> TorchStageModel::documents_of(const ForwardInput& input) const {
+  const std::size_t tokens = std::size_t{input.rows} * spec_.sequence;
+  SWARMLINE_CHECK_MSG(input.targets.size() == tokens * sizeof(std::int32_t),
+                      "targets of another shape");
+  std::vector<std::int32_t> targets(tokens);
+  std::memcpy(targets.data(), input.targets.data(), input.targets.size());
+  return document_spans(targets, spec_.sequence, spec_.separator,
+                        device_.is_cpu() ? kTogetherOnCpu : kTogetherOnCuda);
+}
+
 Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
   const auto tokens = static_cast<std::int64_t>(input.rows) * spec_.sequence;
   const auto owned = [&](BytesView bytes) {
@@ -205,6 +219,7 @@ Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
     saved.input = device_.is_cpu() ? hidden->clone() : std::move(*hidden);
   }
   if (stage_.has_head()) saved.targets = owned(input.targets);
+  if (spec_.mask_documents) saved.documents = documents_of(input);
   return saved;
 }
 
@@ -214,10 +229,12 @@ void TorchStageModel::compute(Saved& saved, bool train) {
     saved.input = saved.input.detach().requires_grad_(true);
   }
   const bool drop = train && spec_.shape.dropout > 0;
+  const DocumentMasks masks = network_.masks_of(saved.documents);
   const at::Tensor hidden = network_.blocks(
       // A view, so that a stage without layers has a graph, too.
       saved.input.view_as(saved.input),
-      drop ? std::optional(dropout_key(spec_.seed, saved.microbatch)) : std::nullopt);
+      drop ? std::optional(dropout_key(spec_.seed, saved.microbatch)) : std::nullopt,
+      saved.documents.empty() ? nullptr : &masks);
   saved.output =
       stage_.has_head() ? cross_entropy_sum(network_.logits(hidden), saved.targets) : hidden;
 }

@@ -47,7 +47,7 @@ struct ForwardInput {
   BytesView tokens;         // stage 0
   BytesView hidden;         // later stages
   BytesView hidden_wire;    // instead of hidden
-  BytesView targets;        // last stage
+  BytesView targets;        // last stage; of a spec that masks documents, every stage
   double loss_scale = 1;    // last stage: factor of the loss's gradient, 1 / (tokens of the batch)
   bool give_hidden = true;  // false: only the graph is wanted
   std::optional<WireRequest> as_wire;  // none: hidden leaves as values

@@ -85,7 +85,10 @@ Arenas arenas_over(const ModelSpec& spec, const at::Tensor& values) {
 
 StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
                            const ParameterLayout& layout, const Arenas& arenas)
-    : spec_(spec), stage_(stage), backend_(make_linear_backend(arenas.values.device())) {
+    : spec_(spec),
+      stage_(stage),
+      compute_options_(arenas.compute.options()),
+      backend_(make_linear_backend(arenas.values.device())) {
   bind(layout, arenas);
   if (spec_.shape.positions == PositionKind::kRotary) make_rotations(arenas.values.device());
 }
@@ -213,7 +216,8 @@ std::vector<at::Tensor> StageNetwork::queries_keys_values(const Block& block, co
 }
 
 at::Tensor StageNetwork::attention(const Block& block, std::uint32_t layer, const at::Tensor& x,
-                                   KeyValueCache* cache) {
+                                   const Way& way) {
+  KeyValueCache* const cache = way.cache;
   const std::int64_t heads = spec_.shape.heads;
   const std::int64_t kv_heads = spec_.shape.kv_heads;
   const std::int64_t window = spec_.shape.has_window(layer) ? spec_.shape.window : 0;
@@ -227,13 +231,20 @@ at::Tensor StageNetwork::attention(const Block& block, std::uint32_t layer, cons
       parts[i + 1] = kept[i]->narrow(2, 0, first + tokens);
     }
   }
+  if (way.documents != nullptr) {
+    for (at::Tensor& part : parts)  // without a copy: the rows follow each other
+      part = part.transpose(1, 2).flatten(0, 1).unsqueeze(0).transpose(1, 2);
+  }
   if (kv_heads != heads) {
     // Key head j serves query heads [j g, (j + 1) g).
     for (int i : {1, 2}) {
       parts[i] = parts[i].unsqueeze(2).expand({-1, -1, heads / kv_heads, -1, -1}).flatten(1, 2);
     }
   }
-  const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], window);
+  const at::Tensor mixed =
+      way.documents != nullptr
+          ? document_attention(parts[0], parts[1], parts[2], *way.documents, window)
+          : causal_attention(parts[0], parts[1], parts[2], window);
   return linear(mixed.transpose(1, 2).reshape({-1, heads * spec_.shape.head_width()}), block.o,
                 sink_);
 }
@@ -268,8 +279,13 @@ at::Tensor StageNetwork::receiving_end(std::uint32_t layer, const at::Tensor& hi
   return linear(hidden, boundaries_.at(layer).up, sink_).to(hidden.scalar_type());
 }
 
-at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key) {
-  return run_blocks(std::move(hidden), key, nullptr);
+at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key,
+                                const DocumentMasks* documents) {
+  return run_blocks(std::move(hidden), key, {.documents = documents});
+}
+
+DocumentMasks StageNetwork::masks_of(const std::vector<DocumentSpan>& spans) const {
+  return document_masks(spans, spec_.shape.window, compute_options_);
 }
 
 KeyValueCache StageNetwork::make_cache() const {
@@ -289,13 +305,13 @@ at::Tensor StageNetwork::go_on(const at::Tensor& tokens, KeyValueCache& cache) {
   at::NoGradGuard no_graph;
   at::Tensor hidden = at::embedding(tokens_.weight.value, tokens);
   if (positions_.defined()) hidden.add_(positions_.value.narrow(0, cache.length, tokens.size(0)));
-  hidden = run_blocks(std::move(hidden), std::nullopt, &cache);
+  hidden = run_blocks(std::move(hidden), std::nullopt, {.cache = &cache});
   cache.length += tokens.size(0);
   return hidden;
 }
 
 at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> key,
-                                    KeyValueCache* cache) {
+                                    const Way& way) {
   const auto dropped = [&](const at::Tensor& x, std::uint32_t layer, DropoutSite site) {
     if (!key || spec_.shape.dropout == 0) return x;
     return dropout(x, {*key, layer, site, spec_.shape.dropout});
@@ -314,7 +330,7 @@ at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> 
     hidden = inside(hidden, layer);
     const Block& block = blocks_[(layer - stage_.first_layer) / spec_.shape.share_layers];
     const at::Tensor mixed =
-        attention(block, layer, norm(hidden, block.attention_norm, sink_), cache);
+        attention(block, layer, norm(hidden, block.attention_norm, sink_), way);
     hidden = hidden + dropped(mixed, layer, DropoutSite::kAttention);
     const at::Tensor made = mlp(block, norm(hidden, block.mlp_norm, sink_));
     hidden = hidden + dropped(made, layer, DropoutSite::kMlp);

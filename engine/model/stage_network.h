@@ -57,7 +57,11 @@ class StageNetwork {
 
   // From what the stage receives (or embeds) to what it sends (or feeds the head): learned
   // boundaries, embedding dropout and the blocks; `key` names the dropout masks, none: no dropout.
-  at::Tensor blocks(at::Tensor hidden, std::optional<PhiloxKey> key);
+  // `documents`: attention stays within them; null: within sequences.
+  at::Tensor blocks(at::Tensor hidden, std::optional<PhiloxKey> key,
+                    const DocumentMasks* documents = nullptr);
+  // Of document_spans() of that microbatch's targets.
+  DocumentMasks masks_of(const std::vector<DocumentSpan>& spans) const;
   // Final norm and head: (N, vocab), float32 or wider.
   at::Tensor logits(const at::Tensor& hidden);
 
@@ -85,13 +89,17 @@ class StageNetwork {
   };
 
   void bind(const ParameterLayout& layout, const Arenas& arenas);
-  // `cache`: of one sequence, which x goes on with; null: x is whole sequences.
+  // What x is beside whole sequences. At most one of them.
+  struct Way {
+    KeyValueCache* cache = nullptr;            // of one sequence, which x goes on with
+    const DocumentMasks* documents = nullptr;  // several in a sequence
+  };
   at::Tensor attention(const Block& block, std::uint32_t layer, const at::Tensor& x,
-                       KeyValueCache* cache);
+                       const Way& way);
   // Queries, keys and values of x (rows, heads, tokens, width), the first two normed and rotated.
   std::vector<at::Tensor> queries_keys_values(const Block& block, const at::Tensor& x,
                                               std::int64_t first, std::int64_t tokens);
-  at::Tensor run_blocks(at::Tensor hidden, std::optional<PhiloxKey> key, KeyValueCache* cache);
+  at::Tensor run_blocks(at::Tensor hidden, std::optional<PhiloxKey> key, const Way& way);
   // How the layers' products are computed; head and boundaries stay native.
   void set_compute(LinearWeights& weights, bool of_layer);
   at::Tensor mlp(const Block& block, const at::Tensor& x);
@@ -103,6 +111,7 @@ class StageNetwork {
 
   const ModelSpec spec_;
   const StageSpec stage_;
+  const at::TensorOptions compute_options_;  // of queries, keys and values
   std::unique_ptr<LinearBackend> backend_;
   std::vector<std::shared_ptr<ScaledWeight>> scaled_;  // compute = "fp8"
   GradientSink sink_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/model/documents.h"
+
 namespace swarmline {
 namespace {
 
@@ -60,6 +62,9 @@ std::uint64_t retained_bytes_on_cuda(const ModelSpec& spec, const StageSpec& sta
   if (stage.has_head()) per_token += kTokenBytes;
   if (!recompute) {
     per_token += s.layers * layer_bytes_on_cuda(spec, s);
+    // Masks of spans of several documents, as in costs.cc.
+    if (spec.mask_documents)
+      per_token += 2.0 * kTogetherOnCuda * (spec.shape.window > 0 ? 2 : 1) * kBf16Bytes;
     per_token += stage.has_head() ? s.d * (kF32Bytes + kBf16Bytes) + s.vocab * kF32Bytes
                                   : s.travels * kF32Bytes;
   }

@@ -1,4 +1,6 @@
 // Texts to tokens to a trained model, by the program.
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <signal.h>
 
@@ -79,6 +81,66 @@ TEST(DataProgram, ARunTrainsOnPreparedMixturesAsItsReferenceDoes) {
       {"eval", "runs/small", "--data", "validation.txt", "--tokenizer", kFixtures + "none.json"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_TRUE(has(other.err, "found no tokenizer")) << other.err;
+}
+
+TEST(DataProgram, MaskedDocumentsAreTheReferencesToo) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  write_texts(folder);
+  std::filesystem::create_directories(folder.path() + "/files");
+  for (int i = 0; i < 80; ++i)
+    folder.write("files/" + std::to_string(i), "file " + std::to_string(i * 7919 % 97));
+  ASSERT_EQ(folder
+                .run({"data", "prepare", "lines.jsonl", "--out", "data/lines", "--tokenizer",
+                      kFixtures + "llama3.json", "--end", "<|end_of_text|>"})
+                .exit_code,
+            0);
+  const auto train = [&](const std::string& name, std::vector<std::string> sets,
+                         bool reference = false) {
+    std::vector<std::string> words = {"launch", "run.toml", "--name", name};
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    if (reference) words.emplace_back("--reference");
+    return folder.run(words);
+  };
+  const auto difference = [&](const std::string& one, const std::string& other) {
+    const auto diff =
+        diff_checkpoints(folder.path() + "/runs/" + one, folder.path() + "/runs/" + other);
+    EXPECT_TRUE(diff) << diff.error().what;
+    double largest = 0;
+    for (const TensorDiff& tensor : diff->tensors) largest = std::max(largest, tensor.max_abs);
+    return largest;
+  };
+  const std::string mask = "data.mask_documents=true";
+  for (const auto& [name, kind, files] :
+       {std::array{"lines", "tokens", "data/lines"}, std::array{"files", "bytes", "files/*"}}) {
+    const std::vector<std::string> data = {std::string("data.kind=") + kind,
+                                           std::string("data.files=") + files};
+    std::vector<std::string> masked = data;
+    masked.push_back(mask);
+    const Ran trained = train(name, masked);
+    ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
+    const Ran alone = train(name, masked, true);
+    ASSERT_EQ(alone.exit_code, 0) << alone.out << alone.err;
+    EXPECT_LT(difference(name, name + std::string("-reference")), 1e-9);
+    const std::string whole = std::string("whole-") + name;
+    ASSERT_EQ(train(whole, data, true).exit_code, 0);
+    EXPECT_GT(difference(whole + "-reference", name + std::string("-reference")), 1e-6);
+    // A run that began with it goes on with it.
+    const Ran changed = train(name, data);
+    EXPECT_EQ(changed.exit_code, 2) << changed.out;
+    EXPECT_TRUE(has(changed.err, "data.mask_documents: found false, but the run began with true"))
+        << changed.err;
+  }
+  // Its model is one like any other.
+  ASSERT_EQ(folder.run({"export", "runs/lines", "--out", "hf"}).exit_code, 0);
+  const auto said_by = [&](const std::string& model) {
+    return folder.run({"eval", model, "--data", "validation.txt"}).out;
+  };
+  EXPECT_FALSE(said_by("runs/lines").empty());
+  EXPECT_EQ(said_by("hf:hf"), said_by("runs/lines"));
+  const Ran unknown = train("unknown", {"data.kind=tokens", "data.files=data/lines/*.bin", mask});
+  EXPECT_EQ(unknown.exit_code, 2) << unknown.out;
+  EXPECT_TRUE(has(unknown.err, "does not say which token its documents begin with")) << unknown.err;
 }
 
 TEST(DataProgram, InfoTellsOfFoldersAndFiles) {

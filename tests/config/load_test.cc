@@ -75,6 +75,7 @@ validation = "v.bin"
 bytes_max = 1000
 from_step = 7
 from_sequence = 84
+mask_documents = true
 [batch]
 batch = 12
 microbatch = 3
@@ -367,6 +368,16 @@ TEST(LoadPeerConfig, NeedsNoFile) {
   expected.device = "cuda";
   expected.emulate_jitter = 0.5;
   EXPECT_EQ(*config, expected);
+}
+
+// Peers that don't know the key are told of it by none but a run that has it.
+TEST(LoadRunConfig, MaskedDocumentsAreOfTheWholeRun) {
+  const RunConfig begun = least_with({}), wanted = least_with({"data.mask_documents=true"});
+  EXPECT_EQ(to_toml(begun).find("mask_documents"), std::string::npos);
+  EXPECT_NE(to_toml(wanted).find("mask_documents = true"), std::string::npos);
+  EXPECT_EQ(fixed_difference(begun, wanted),
+            "data.mask_documents: found true, but the run began with false");
+  EXPECT_EQ(fixed_difference(wanted, wanted), std::nullopt);
 }
 
 // As a run folder of an earlier version has it.

@@ -233,6 +233,58 @@ TEST_F(PreparedFolderTest, WhatDoesNotFitIsRefused) {
                            "short; prepare the data anew");
 }
 
+TEST_F(PreparedFolderTest, DocumentsAreMaskedByTheTokenThatTheyBeginWith) {
+  EXPECT_EQ(TokenDataset::open(options_)->separator(), std::nullopt) << "nobody asked";
+  options_.data.mask_documents = true;
+  EXPECT_EQ(TokenDataset::open(options_)->separator(), 7U);
+  manifest_.document_begin = 1;
+  folder_.write("p/prepared.json", to_json(manifest_));
+  EXPECT_EQ(TokenDataset::open(options_)->separator(), 1U);
+
+  // Another number type is the same separator.
+  PreparedManifest narrow = manifest_;
+  narrow.token_bytes = 2;
+  narrow.vocab = 8;
+  narrow.files[0].name = "tokens-00000.u16.bin";
+  folder_.write("q/tokens-00000.u16.bin", raw_tokens<std::uint16_t>({1, 5, 3, 7}));
+  folder_.write("q/prepared.json", to_json(narrow));
+  options_.data.validation = {folder_.at("q")};
+  const auto both = TokenDataset::open(options_);
+  ASSERT_TRUE(both) << both.error().what;
+  EXPECT_EQ(both->separator(), 1U);
+}
+
+TEST_F(PreparedFolderTest, DocumentsThatAreNotToldApartAreNotMasked) {
+  options_.data.mask_documents = true;
+  PreparedManifest other = manifest_;
+  other.document_end = 8;
+  folder_.write("q/tokens-00000.u32.bin", raw_tokens<std::uint32_t>({1, 5, 3, 8}));
+  folder_.write("q/prepared.json", to_json(other));
+  options_.data.files.push_back(folder_.at("q"));
+  EXPECT_EQ(refusal(),
+            "[data] mask_documents: documents of \"" + folder_.at("q") +
+                "\" begin with token 8, and those of another folder with 7; prepare both with one "
+                "tokenizer, --begin and --end, or take mask_documents out");
+  options_.data.mask_documents = false;
+  EXPECT_EQ(refusal(), "");
+
+  options_.data.mask_documents = true;
+  other.document_end.reset();
+  folder_.write("q/prepared.json", to_json(other));
+  EXPECT_EQ(refusal(), "[data] mask_documents: \"" + folder_.at("q") +
+                           "\" has no token between its documents; prepare it anew without "
+                           "\"--end none\", or take mask_documents out");
+
+  const std::string shard = folder_.at("p/tokens-00000.u32.bin");
+  options_.data.files = {shard};
+  EXPECT_EQ(refusal(), "[data] mask_documents: \"" + shard +
+                           "\" does not say which token its documents begin with, expected folders "
+                           "made by \"swarmline data prepare\"; prepare the texts, or take "
+                           "mask_documents out");
+  options_.data.kind = DataKind::kBytes;
+  EXPECT_EQ(TokenDataset::open(options_)->separator(), kEndOfDocument);
+}
+
 TEST_F(PreparedFolderTest, TheManifestReadsBackAndOthersAreRefused) {
   const std::string text = to_json(manifest_);
   expect_golden("data/prepared.json", text);

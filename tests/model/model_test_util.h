@@ -37,8 +37,15 @@ inline RunConfig tiny_llama() {
   return config;
 }
 
+// Documents of about 4 tokens in make_batch()'s batches.
+inline RunConfig with_documents(RunConfig config) {
+  config.data.mask_documents = true;
+  config.batch.sequence = 24;
+  return config;
+}
+
 inline ModelSpec resolved(const RunConfig& config) {
-  Result<ModelSpec> spec = resolve_model(config, config.model.vocab);
+  Result<ModelSpec> spec = resolve_model(config, config.model.vocab, /*separator=*/3);
   if (!spec) ADD_FAILURE() << spec.error().what;
   return spec.value();
 }
@@ -77,6 +84,9 @@ inline Batch make_batch(const ModelSpec& spec, std::uint32_t rows, std::uint64_t
     batch.tokens.push_back(static_cast<std::int32_t>(rng.below(spec.shape.vocab)));
     batch.targets.push_back(static_cast<std::int32_t>(rng.below(spec.shape.vocab)));
   }
+  if (!spec.mask_documents) return batch;
+  for (std::size_t i = 0; i < batch.targets.size(); i += 1 + i % 7)
+    batch.targets[i] = static_cast<std::int32_t>(spec.separator);
   return batch;
 }
 
@@ -115,7 +125,7 @@ class Chain {
       ForwardInput input{.id = id, .train = train, .rows = batch.rows, .loss_scale = loss_scale};
       if (s == 0) input.tokens = Batch::view(batch.tokens);
       input.hidden = hidden.bytes();
-      if (s + 1 == models_.size()) input.targets = Batch::view(batch.targets);
+      input.targets = Batch::view(batch.targets);  // stages that need none don't look at them
       auto output = models_[s]->forward(input);
       if (!output) ADD_FAILURE() << output.error().what;
       EXPECT_TRUE(output->finite);

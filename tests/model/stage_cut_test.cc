@@ -107,7 +107,10 @@ TEST_P(Boundary, NarrowsWhatTravels) {
   auto first = make_stage(spec, cut[0]);
   auto last = make_stage(spec, cut[1]);
   const AttemptId id = attempt_of(0, 0);
-  const auto hidden = first->forward({.id = id, .rows = 2, .tokens = Batch::view(batch.tokens)});
+  const auto hidden = first->forward({.id = id,
+                                      .rows = 2,
+                                      .tokens = Batch::view(batch.tokens),
+                                      .targets = Batch::view(batch.targets)});
   ASSERT_TRUE(hidden);
   EXPECT_EQ(hidden->hidden.size(), bytes);
   ASSERT_TRUE(last->forward({.id = id,
@@ -137,7 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
                       boundary("bottleneck_2_shared", shared_with_dropout(),
                                BoundaryKind::kBottleneck, 2),
                       boundary("maxout_2_llama", tiny_llama(), BoundaryKind::kMaxout, 2),
-                      boundary("maxout_4", tiny_config(), BoundaryKind::kMaxout, 4)),
+                      boundary("maxout_4", tiny_config(), BoundaryKind::kMaxout, 4),
+                      boundary("bottleneck_2_documents", with_documents(tiny_llama()),
+                               BoundaryKind::kBottleneck, 2)),
     [](const auto& info) { return info.param.name; });
 
 RunConfig in_fp32(RunConfig config) {
@@ -170,7 +175,9 @@ INSTANTIATE_TEST_SUITE_P(
                       with("shared_layers", tiny_config(), 0.2, 2, true),
                       with("fp8_dropout", in_fp8(tiny_config()), 0.1, 1, true),
                       with("fp8_llama", in_fp8(tiny_llama()), 0, 1, false),
-                      with("odd_sizes", odd_sizes(), 0, 1, false)),
+                      with("odd_sizes", odd_sizes(), 0, 1, false),
+                      with("documents", with_documents(tiny_config()), 0.2, 1, true),
+                      with("documents_fp32", in_fp32(with_documents(tiny_llama())), 0, 1, false)),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

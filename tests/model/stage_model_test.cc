@@ -90,6 +90,14 @@ TEST(Gradients, Maxout) {
   expect_gradients_are_derivatives(with_boundary(tiny_config(), BoundaryKind::kMaxout, 4));
   expect_gradients_are_derivatives(with_boundary(tiny_llama(), BoundaryKind::kMaxout, 2));
 }
+TEST(Gradients, MaskedDocuments) {
+  expect_gradients_are_derivatives(with_documents(tiny_config()));
+  RunConfig config = with_documents(tiny_llama());
+  config.model.window = 3;
+  config.model.window_pattern = "SL";
+  config.model.dropout = 0.2;
+  expect_gradients_are_derivatives(config);
+}
 TEST(Gradients, SlotsWithGaps) {
   RunConfig config = tiny_llama();
   config.model.d_model = 12;

@@ -67,6 +67,20 @@ std::vector<Variant> variants() {
          c.pipeline.layers = {3, 1};
          c.pipeline.recompute = Recompute::kAlways;
        }},
+      {"MaskedDocuments",
+       {.stages = 3, .peers = 2, .dropout = true},
+       [](RunConfig& c) {
+         c.model.layers = 3;
+         c.data.mask_documents = true;
+       }},
+      {"MaskedDocumentsDelayedLlamaRecomputed", late,
+       [](RunConfig& c) {
+         llama(c);
+         c.model.window = 3;
+         c.model.window_pattern = "SL";
+         c.data.mask_documents = true;
+         c.pipeline.recompute = Recompute::kAlways;
+       }},
       {"UnevenPeers", late, [](RunConfig& c) { c.pipeline.peers = {1, 3, 2, 1}; }},
       {"UnevenCut", two, [](RunConfig& c) { c.pipeline.layers = {3, 1}; }},
       {"OneInFlight", late,
@@ -116,6 +130,15 @@ TEST_P(Variants, Agree) {
 
 INSTANTIATE_TEST_SUITE_P(All, Variants, ::testing::ValuesIn(variants()),
                          [](const auto& info) { return info.param.name; });
+
+// Or the two variants above would show nothing.
+TEST(MaskedDocuments, AreAnotherTraining) {
+  RunConfig config = config_of({.stages = 1, .peers = 1}, DType::kF64);
+  const References& whole = references_of(config);
+  config.data.mask_documents = true;
+  const Comparison worst = compare(whole.reference, references_of(config).reference, whole.bound);
+  EXPECT_GT(worst.ratio, kMutantRatio) << worst.sentence();
+}
 
 // Other delays, orders and shares from each seed; the same training.
 class Seeds : public ::testing::TestWithParam<std::uint64_t> {};

@@ -1,5 +1,7 @@
 // For compare_tokenizers.py: encodes texts, hexadecimal and one a line, and prints their tokens.
 //   usage: encode_lines TOKENIZER < texts
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -21,8 +23,11 @@ int main(int argc, char** argv) {
   while (std::getline(std::cin, line)) {
     text.clear();
     tokens.clear();
-    for (std::size_t i = 0; i + 1 < line.size(); i += 2)
-      text += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
+    for (std::size_t i = 0; i + 1 < line.size(); i += 2) {
+      std::uint8_t byte = 0;
+      std::from_chars(line.data() + i, line.data() + i + 2, byte, 16);
+      text += static_cast<char>(byte);
+    }
     if (!encoder->encode(text, false, tokens)) return 1;
     for (const std::uint32_t token : tokens) std::printf("%u ", token);
     std::printf("\n");

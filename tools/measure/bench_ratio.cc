@@ -63,6 +63,7 @@ Result<ModelSpec> spec_for(const RunConfig& config, const RatioShape& shape) {
   sized.batch.sequence = shape.sequence;
   sized.pipeline.stages = kStages;
   sized.pipeline.layers.clear();
+  sized.data.mask_documents = false;  // what is computed on is no text
   return resolve_model(sized, kSmallVocab);
 }
 

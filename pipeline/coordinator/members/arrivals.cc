@@ -310,6 +310,7 @@ void Arrivals::seat(const Arrival& arrival, const wire::Hello& hello) {
   wire::Welcome welcome = welcome_to(arrival.session);
   welcome.set_config_toml(in_.identity.config_toml);
   welcome.set_vocab(in_.shape.options.model.shape.vocab);
+  welcome.set_separator(in_.shape.options.model.separator);
   for (const StageSpec& spec : in_.shape.stages) {
     wire::StageCut* cut = welcome.add_cuts();
     cut->set_first_layer(spec.first_layer);

@@ -39,6 +39,8 @@ struct StageContext {
 
   bool first() const { return stage.has_embedding(); }
   bool last() const { return stage.has_head(); }
+  // For the loss, or to know where documents begin.
+  bool needs_targets() const { return last() || spec.mask_documents; }
   std::uint64_t activation_elements(std::uint32_t rows) const {
     return std::uint64_t{rows} * spec.sequence * spec.hidden_width();
   }

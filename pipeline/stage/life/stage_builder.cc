@@ -46,6 +46,7 @@ SeatOffer offer_of(const wire::Welcome& welcome, bool sealed_links) {
                   .link_key = welcome.link_key(),
                   .config = welcome.config_toml(),
                   .vocab = welcome.vocab(),
+                  .separator = welcome.separator(),
                   .cuts = {},
                   .version = Version{welcome.version()},
                   .joining = welcome.joining(),
@@ -67,7 +68,7 @@ Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& mach
     SWARMLINE_MARK("stage.links_check_the_tiles");
     parts.config.codec.checksums = TileChecksums::kNever;
   }
-  auto spec = resolve_model(parts.config, offer.vocab);
+  auto spec = resolve_model(parts.config, offer.vocab, offer.separator);
   if (parts.config.model.vocab == 0) parts.config.model.vocab = offer.vocab;
   if (!spec) return std::unexpected(spec.error());
   parts.spec = std::move(*spec);

@@ -27,6 +27,7 @@ struct SeatOffer {
   std::string seat_proof, link_key;  // pipeline/protocol/seat_proof.h
   std::string config;                // TOML
   std::uint32_t vocab = 0;
+  std::uint32_t separator = 0;  // ModelSpec's
   std::vector<Cut> cuts;
   Version version;              // of the checkpoint that the era begins with
   bool joining = false;         // the run has started

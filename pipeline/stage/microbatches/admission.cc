@@ -82,7 +82,7 @@ Result<void> Admission::on_forward(const Seat& from, const wire::Forward& messag
   task->input_values = std::move(values);
   monitor_.on_arrival(CodecMonitor::Way::kForward, id.microbatch.phase, frame);
   task->targets_wire = message.targets();
-  if (context_.last()) {
+  if (context_.needs_targets()) {
     auto targets =
         unpack_targets(task->targets_wire, std::uint64_t{task->rows} * context_.spec.sequence,
                        context_.spec.shape.vocab);

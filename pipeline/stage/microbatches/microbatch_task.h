@@ -38,7 +38,7 @@ struct MicrobatchTask {
   Duration arrived_over{};   // that its input took to come
   SharedBytes input;         // wire buffer of the stage input; stage 0: int32 tokens
   SharedBytes input_values;  // the input decoded on arrival; until the forward has used it
-  SharedBytes targets;       // int32; kept by the last stage and passed on by the others
+  SharedBytes targets;       // int32; where StageContext needs_targets(), and where it started
   std::string targets_wire;  // as they travel
 
   TaskState state = TaskState::kForward;

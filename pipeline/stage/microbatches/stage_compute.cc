@@ -37,10 +37,9 @@ Result<ForwardInput> forward_input(const StageContext& context, const Microbatch
     input.hidden = hidden.values.view();
     input.hidden_wire = hidden.wire;
   }
-  if (context.last()) {
-    input.targets = task.targets.view();
+  if (context.needs_targets()) input.targets = task.targets.view();
+  if (context.last())
     input.loss_scale = 1.0 / static_cast<double>(context.config.tokens_per_step());
-  }
   return input;
 }
 
