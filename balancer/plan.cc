@@ -132,11 +132,35 @@ class Planner {
     std::ranges::sort(order, {}, [&](std::size_t p) { return std::pair(-board_.speed(p), p); });
     for (const std::size_t p : order) {
       if (board_.seat(p) != kNowhere || board_.is_moved(p) || is_slow(p)) continue;
-      const std::size_t stage = weakest_stage(p);
+      const std::size_t stage = stage_for(p);
       if (stage == kNowhere) continue;
       SWARMLINE_MARK("balancer.newcomer_seated");
-      move(p, stage, fmt::format("new here; stage {} had the lowest throughput", stage));
+      if (stage == weakest_stage(p)) {
+        move(p, stage, fmt::format("new here; stage {} had the lowest throughput", stage));
+        continue;
+      }
+      SWARMLINE_MARK("balancer.seated_apart");
+      move(p, stage,
+           fmt::format("new here; those who hold stage {} were too near each other", stage));
     }
+  }
+  std::size_t stage_for(std::size_t p) const {
+    const std::size_t weakest = weakest_stage(p);
+    // Who could serve at once downloads nothing for the sake of a second zone.
+    if (weakest == kNowhere || board_.holds(p, weakest) || board_.serving(weakest) == 0)
+      return weakest;
+    std::vector<SeatOption> options;
+    std::vector<const LocationTally*> holders;
+    for (std::size_t s = 0; s < board_.stages(); ++s) {
+      holders.push_back(&board_.holders(s));
+      if (board_.fits(p, s))
+        options.push_back(
+            {.stage = s, .throughput = board_.throughput(s), .holders = &board_.holders(s)});
+    }
+    std::ranges::sort(options, {}, [&](const SeatOption& seat) {
+      return std::tuple(seat.stage != weakest, seat.throughput, seat.stage);
+    });
+    return most_redundant(options, board_.peer(p).at, holders);
   }
   // Among equals one whose state the peer holds.
   std::size_t weakest_stage(std::size_t p) const {

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "balancer/redundancy.h"
 #include "base/ids.h"
 
 namespace swarmline {
@@ -52,6 +53,7 @@ struct PlanPeer {
   double slow_seconds = 0;
   // Its machine may be taken soon: no stage's state is safe with such peers alone.
   bool at_risk = false;
+  Location at = {};
 };
 
 struct PlanSnapshot {

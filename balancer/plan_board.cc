@@ -42,6 +42,9 @@ PlanBoard::PlanBoard(const PlanSnapshot& snapshot, const PlanOptions& options)
   for (const PlanStage& stage : stages_) SWARMLINE_CHECK(stage.cost > 0);
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     if (peers_[p].stage) sit(p, index_of(*peers_[p].stage), !peers_[p].arriving);
+    for (const PlanShadow& shadow : peers_[p].shadows)
+      if (shadow.ready && shadow.stage != peers_[p].stage)
+        sums_[index_of(shadow.stage)].holders.add(peers_[p].at);
   }
 }
 
@@ -88,6 +91,7 @@ bool PlanBoard::can_leave(std::size_t p) const {
 }
 
 void PlanBoard::move(std::size_t p, std::size_t to) {
+  if (!seats_[p].moved) leave_shadows(p);
   if (seats_[p].stage != kNowhere) rise(p);
   sit(p, to, at_once(p, to));
   seats_[p].moved = true;
@@ -98,6 +102,12 @@ void PlanBoard::retire(std::size_t p) {
   seats_[p].moved = true;
 }
 
+void PlanBoard::leave_shadows(std::size_t p) {
+  for (const PlanShadow& shadow : peers_[p].shadows)
+    if (shadow.ready && shadow.stage != peers_[p].stage)
+      sums_[index_of(shadow.stage)].holders.remove(peers_[p].at);
+}
+
 void PlanBoard::sit(std::size_t p, std::size_t stage, bool here) {
   SWARMLINE_CHECK(stage < stages_.size());
   seats_[p].stage = stage;
@@ -105,6 +115,7 @@ void PlanBoard::sit(std::size_t p, std::size_t stage, bool here) {
   Sums& sums = sums_[stage];
   sums.speed += speeds_[p];
   ++sums.serving;
+  sums.holders.add(peers_[p].at);
   if (!here) return;
   sums.present_speed += speeds_[p];
   ++sums.present;
@@ -115,6 +126,7 @@ void PlanBoard::rise(std::size_t p) {
   Sums& sums = sums_[seat.stage];
   sums.speed -= speeds_[p];
   --sums.serving;
+  sums.holders.remove(peers_[p].at);
   if (seat.here) {
     sums.present_speed -= speeds_[p];
     --sums.present;

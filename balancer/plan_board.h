@@ -43,6 +43,8 @@ class PlanBoard {
   // What a peer adds to a stage.
   double share(std::size_t p, std::size_t s) const { return speeds_[p] / stages_[s].cost; }
   double speed(std::size_t p) const { return speeds_[p]; }
+  // Who holds a stage's state when everybody has arrived: those who serve it and ready shadows.
+  const LocationTally& holders(std::size_t s) const { return sums_[s].holders; }
   double slowest() const;
   double present_slowest() const;
 
@@ -78,6 +80,7 @@ class PlanBoard {
     double present_speed = 0;
     std::uint32_t serving = 0;
     std::uint32_t present = 0;
+    LocationTally holders;
   };
   struct Seat {
     std::size_t stage = kNowhere;
@@ -86,6 +89,7 @@ class PlanBoard {
   };
   void sit(std::size_t p, std::size_t stage, bool here);
   void rise(std::size_t p);
+  void leave_shadows(std::size_t p);
 
   const std::vector<PlanStage>& stages_;
   const std::vector<PlanPeer>& peers_;
