@@ -80,6 +80,11 @@ Redundancy LocationTally::redundancy_after(std::span<const Location> gone,
   return differ ? Redundancy::kTwoHosts : Redundancy::kOneHost;
 }
 
+Apart LocationTally::apart(const Location& at) const {
+  if (!at.zone.empty() && !zones_.empty() && !zones_.contains(at.zone)) return Apart::kOtherZone;
+  return at.host.empty() || !hosts_.contains(at.host) ? Apart::kOtherHost : Apart::kSameHost;
+}
+
 std::size_t most_redundant(std::span<const SeatOption> options, const Location& joiner,
                            std::span<const LocationTally* const> holders) {
   SWARMLINE_CHECK(!options.empty());

@@ -31,6 +31,9 @@ enum class Redundancy : std::uint8_t {
 // differ by more are chosen by throughput alone.
 inline constexpr double kRedundancyCostMax = 0.05;
 
+// One holder from all of several.
+enum class Apart : std::uint8_t { kSameHost, kOtherHost, kOtherZone };
+
 class LocationTally {
  public:
   void add(const Location& at) { change(at, 1); }
@@ -38,6 +41,8 @@ class LocationTally {
   Redundancy redundancy() const { return redundancy_after({}, {}); }
   // With others: those of `gone` are in the tally.
   Redundancy redundancy_after(std::span<const Location> gone, std::span<const Location> come) const;
+  // kOtherZone: its zone is known and is none of theirs, of which one at least is known.
+  Apart apart(const Location& at) const;
   std::uint32_t holders() const { return holders_; }
   const std::map<std::string, std::uint32_t>& zones() const { return zones_; }  // the known ones
   bool operator==(const LocationTally&) const = default;

@@ -1,6 +1,7 @@
 // Stages spread over zones and hosts: by newcomers, shadows and moves.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -61,6 +62,47 @@ TEST(PlanZones, WhoHoldsTheWeakestStagesStateServesItAtOnce) {
   EXPECT_EQ(plan_swarm(snapshot, run_plan_options(true, 0)).moves.at(0).to, StageId(0));
   snapshot.peers[4].shadows.clear();
   EXPECT_EQ(plan_swarm(snapshot, run_plan_options(true, 0)).moves.at(0).to, StageId(1));
+}
+
+// ---- Shadows ------------------------------------------------------------------------------------
+
+std::vector<PeerId> hosts_of(const SwarmPlan& plan, int stage, bool add = true) {
+  std::vector<PeerId> hosts;
+  for (const ShadowChange& change : plan.shadows)
+    if (std::cmp_equal(change.stage.value, stage) && change.add == add)
+      hosts.push_back(change.peer);
+  return hosts;
+}
+
+TEST(PlanZones, AShadowIsHostedInAnotherZoneThanItsStage) {
+  const PlanSnapshot snapshot = swarm(2, {{0, "a"}, {0, "a"}, {1, "a"}, {1, "a"}, {1, "b"}});
+  EXPECT_EQ(hosts_of(plan_swarm(snapshot, run_plan_options(true, 1)), 0), (std::vector{PeerId(5)}));
+  EXPECT_EQ(hosts_of(plan_swarm(without_zones(snapshot), run_plan_options(true, 1)), 0),
+            (std::vector{PeerId(3)}));
+}
+
+TEST(PlanZones, WhereNoZoneIsLeftAShadowIsHostedOnAnotherMachine) {
+  PlanSnapshot snapshot = swarm(2, {{0, "a"}, {0, "b"}, {1, "a"}, {1, "b"}, {1, "b"}});
+  snapshot.peers[2].at.host = snapshot.peers[0].at.host;
+  EXPECT_EQ(hosts_of(plan_swarm(snapshot, run_plan_options(true, 1)), 0), (std::vector{PeerId(4)}));
+}
+
+// Under auto nobody pays for a zone more than a shadow may cost.
+TEST(PlanZones, AnotherZoneDoesNotMakeACriticalPeerHostAShadow) {
+  const PlanSnapshot snapshot =
+      swarm(3, {{0, "a"}, {0, "a"}, {1, "a", 3}, {1, "a", 3}, {2, "b"}, {2, "b"}});
+  EXPECT_EQ(hosts_of(plan_swarm(snapshot, run_plan_options(true, std::nullopt)), 0),
+            (std::vector{PeerId(3)}));
+}
+
+TEST(PlanZones, OfTooManyShadowsTheOneInAnotherZoneStays) {
+  PlanSnapshot snapshot = swarm(2, {{0, "a"}, {0, "a"}, {1, "b"}, {1, "a"}, {1, "a"}});
+  snapshot.peers[2].shadows = {{StageId(0), true}};
+  snapshot.peers[3].shadows = {{StageId(0), true}};
+  EXPECT_EQ(hosts_of(plan_swarm(snapshot, run_plan_options(true, 1)), 0, /*add=*/false),
+            (std::vector{PeerId(4)}));
+  EXPECT_EQ(hosts_of(plan_swarm(without_zones(snapshot), run_plan_options(true, 1)), 0, false),
+            (std::vector{PeerId(3)}));
 }
 
 }  // namespace

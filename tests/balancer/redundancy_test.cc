@@ -49,6 +49,15 @@ TEST(Redundancy, AChangeIsJudgedAsIfItWereDone) {
         }
 }
 
+TEST(Redundancy, OneIsApartFromAllOfThem) {
+  const LocationTally holders = tally({{"a", "1"}, {"b", "2"}, {"", "3"}});
+  EXPECT_EQ(holders.apart({"c", "1"}), Apart::kOtherZone);
+  EXPECT_EQ(holders.apart({"a", "4"}), Apart::kOtherHost);
+  EXPECT_EQ(holders.apart({"", ""}), Apart::kOtherHost);
+  EXPECT_EQ(holders.apart({"b", "3"}), Apart::kSameHost);
+  EXPECT_EQ(tally({{"", "1"}}).apart({"c", "2"}), Apart::kOtherHost) << "it may be c";
+}
+
 std::size_t seat(const std::vector<LocationTally>& stages, const std::vector<double>& throughputs,
                  const Location& joiner) {
   std::vector<SeatOption> options;
