@@ -1,9 +1,11 @@
 #include "balancer/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -105,15 +107,18 @@ class Planner {
       move(p, s, fmt::format("stage {} has nobody", s));
     }
   }
-  // Who knows the stage, then who is missed least, then who downloads fastest.
+  // Who knows the stage, then who is missed least, then who downloads fastest, then who is not a
+  // stage's second zone.
   std::size_t best_filler(std::size_t stage, bool only_holders) const {
     const auto worth = [&](std::size_t p) {
       const std::size_t from = board_.seat(p);
       const double left =
           from == kNowhere ? kInfinity : board_.throughput(from) - board_.share(p, from);
       const double there = board_.share(p, stage);
+      const PlanBoard::Going going{.peer = p, .to = stage};
       return std::tuple(board_.holds(p, stage), std::min(left, there), std::max(left, there),
-                        -board_.download_seconds(p, stage));
+                        -board_.download_seconds(p, stage),
+                        !board_.weakens({&going, 1}, Redundancy::kTwoZones));
     };
     std::size_t best = kNowhere;
     for (std::size_t p = 0; p < board_.peers(); ++p) {
@@ -301,7 +306,18 @@ class Planner {
       after = std::min(after, board_.throughput(s));
     }
     step.gain = slowest > 0 ? after / slowest - 1 : kInfinity;
-    if (step.gain > best.gain + kPlanRounding) best = step;
+    if (step.gain <= best.gain + kPlanRounding) return;
+    if (step.gain <= options_.redundancy_worth && weakens(step)) {
+      SWARMLINE_MARK("balancer.move_would_weaken");
+      return;
+    }
+    best = step;
+  }
+  bool weakens(const Step& step) const {
+    const std::array<PlanBoard::Going, 2> going = {
+        PlanBoard::Going{.peer = step.peer, .to = step.to},
+        PlanBoard::Going{.peer = step.swapped, .to = board_.seat(step.peer)}};
+    return board_.weakens(std::span(going).first(step.swapped == kNowhere ? 1 : 2));
   }
 
   const PlanOptions& options_;

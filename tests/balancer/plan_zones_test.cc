@@ -105,5 +105,78 @@ TEST(PlanZones, OfTooManyShadowsTheOneInAnotherZoneStays) {
             (std::vector{PeerId(3)}));
 }
 
+// ---- Moves --------------------------------------------------------------------------------------
+
+// Stage 0 is slower by a fifth than stage 1, which could give a small peer: 6 to 5 becomes 5.5.
+PlanSnapshot uneven(const std::vector<At>& fast_stage) {
+  std::vector<At> peers = {{0, "a", 2.5}, {0, "b", 2.5}};
+  peers.insert(peers.end(), fast_stage.begin(), fast_stage.end());
+  return swarm(2, peers);
+}
+PlanOptions unprotected() {
+  return {.hysteresis = 0.02, .shadows_per_stage = 0};
+}
+
+TEST(PlanZones, AMoveLeavesNoStageWithOnePeerForAFewPercent) {
+  const PlanSnapshot two_left = uneven({{1, "a", 5}, {1, "b", 0.5}, {1, "a", 0.5}});
+  ASSERT_EQ(plan_swarm(two_left, unprotected()).moves.size(), 1U);
+  const PlanSnapshot one_left = uneven({{1, "a", 5.5}, {1, "a", 0.5}});
+  EXPECT_TRUE(plan_swarm(one_left, unprotected()).moves.empty());
+  EXPECT_TRUE(plan_swarm(without_zones(one_left), unprotected()).moves.empty());
+  PlanOptions careless = unprotected();
+  careless.redundancy_worth = 0;
+  EXPECT_EQ(plan_swarm(one_left, careless).moves.size(), 1U);
+}
+
+TEST(PlanZones, OnOneMachineThereIsNothingToSpread) {
+  PlanSnapshot one_left = uneven({{1, "", 5.5}, {1, "", 0.5}});
+  for (PlanPeer& peer : one_left.peers) peer.at = {.zone = "", .host = "127.0.0.1"};
+  EXPECT_EQ(plan_swarm(one_left, unprotected()).moves.size(), 1U);
+}
+
+TEST(PlanZones, AReadyShadowIsAHolderToo) {
+  PlanSnapshot snapshot = uneven({{1, "a", 5.5}, {1, "a", 0.5}});
+  snapshot.peers[1].shadows = {{StageId(1), true}};
+  const SwarmPlan plan = plan_swarm(snapshot, unprotected());
+  ASSERT_EQ(plan.moves.size(), 1U);
+  EXPECT_EQ(plan.moves[0].peer, PeerId(4));
+}
+
+// Whoever follows another stage gives that up when it moves.
+TEST(PlanZones, TheLastShadowOfAStageWithOnePeerDoesNotMove) {
+  PlanSnapshot snapshot = uneven({{1, "a", 5}, {1, "a", 0.5}, {1, "a", 0.5}, {2, "a", 9}});
+  snapshot.stages.push_back(snapshot.stages[0]);
+  ASSERT_EQ(plan_swarm(snapshot, unprotected()).moves.at(0).peer, PeerId(4));
+  snapshot.peers[3].shadows = {{StageId(2), true}};
+  const SwarmPlan plan = plan_swarm(snapshot, unprotected());
+  ASSERT_EQ(plan.moves.size(), 1U);
+  EXPECT_EQ(plan.moves[0].peer, PeerId(5));
+}
+
+TEST(PlanZones, AStageKeepsItsSecondZone) {
+  PlanSnapshot snapshot = uneven({{1, "a", 5}, {1, "b", 0.5}, {1, "a", 0.4}});
+  const SwarmPlan plan = plan_swarm(snapshot, unprotected());
+  ASSERT_EQ(plan.moves.size(), 1U);
+  EXPECT_EQ(plan.moves[0].peer, PeerId(5)) << "the other one is the stage's only one in b";
+  EXPECT_EQ(plan_swarm(without_zones(snapshot), unprotected()).moves.at(0).peer, PeerId(4));
+}
+
+// Two change places: while they download, two stages would have one holder each.
+TEST(PlanZones, MuchThroughputIsWorthARisk) {
+  const std::vector<At> peers = {{0, "a", 1}, {0, "b", 1}, {1, "a", 5}, {1, "b", 5}};
+  const SwarmPlan plan = plan_swarm(swarm(2, peers), unprotected());
+  ASSERT_EQ(plan.moves.size(), 2U);
+  EXPECT_NEAR(plan.throughput_after, 6, 1e-6);
+}
+
+TEST(PlanZones, AnEmptiedStageIsFilledByWhoIsNoStagesSecondZone) {
+  const PlanSnapshot snapshot = swarm(3, {{0, "b"}, {0, "a"}, {0, "a"}, {1, "a"}, {1, "b"}});
+  const SwarmPlan plan = plan_swarm(snapshot, unprotected());
+  ASSERT_FALSE(plan.moves.empty());
+  EXPECT_EQ(plan.moves[0].to, StageId(2));
+  EXPECT_EQ(plan.moves[0].peer, PeerId(2));
+  EXPECT_EQ(plan_swarm(without_zones(snapshot), unprotected()).moves.at(0).peer, PeerId(1));
+}
+
 }  // namespace
 }  // namespace swarmline

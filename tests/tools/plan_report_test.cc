@@ -23,9 +23,9 @@ TEST(PlanSnapshotTest, EveryKeyIsRead) {
                "zone": "a", "host": "h",
                "shadows": [{"stage": 0, "ready": true}, {"stage": 1}]},
               {"peer": 10, "stage": null}],
-    "options": {"horizon_seconds": 1, "hysteresis": 2, "moves_max": 3, "shadows_per_stage": 4,
-                "shadows_per_peer_max": 5, "shadow_load": 6, "download_load": 6.5,
-                "shadow_loss_max": 7,
+    "options": {"horizon_seconds": 1, "hysteresis": 2, "redundancy_worth": 2.5, "moves_max": 3,
+                "shadows_per_stage": 4, "shadows_per_peer_max": 5, "shadow_load": 6,
+                "download_load": 6.5, "shadow_loss_max": 7,
                 "fail_slow_share": 8, "fail_slow_seconds": 9, "link_bits_per_second": 10}})");
   ASSERT_TRUE(question) << question.error().what;
   const PlanSnapshot& snapshot = question->snapshot;
@@ -53,6 +53,7 @@ TEST(PlanSnapshotTest, EveryKeyIsRead) {
   const PlanOptions& options = question->options;
   EXPECT_EQ(options.horizon_seconds, 1);
   EXPECT_EQ(options.hysteresis, 2);
+  EXPECT_EQ(options.redundancy_worth, 2.5);
   EXPECT_EQ(options.moves_max, 3U);
   EXPECT_EQ(options.shadows_per_stage, 4U);
   EXPECT_EQ(options.shadows_per_peer_max, 5U);
