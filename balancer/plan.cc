@@ -1,9 +1,11 @@
 #include "balancer/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -105,15 +107,18 @@ class Planner {
       move(p, s, fmt::format("stage {} has nobody", s));
     }
   }
-  // Who knows the stage, then who is missed least, then who downloads fastest.
+  // Who knows the stage, then who is missed least, then who downloads fastest, then who is not a
+  // stage's second zone.
   std::size_t best_filler(std::size_t stage, bool only_holders) const {
     const auto worth = [&](std::size_t p) {
       const std::size_t from = board_.seat(p);
       const double left =
           from == kNowhere ? kInfinity : board_.throughput(from) - board_.share(p, from);
       const double there = board_.share(p, stage);
+      const PlanBoard::Going going{.peer = p, .to = stage};
       return std::tuple(board_.holds(p, stage), std::min(left, there), std::max(left, there),
-                        -board_.download_seconds(p, stage));
+                        -board_.download_seconds(p, stage),
+                        !board_.weakens({&going, 1}, Redundancy::kTwoZones));
     };
     std::size_t best = kNowhere;
     for (std::size_t p = 0; p < board_.peers(); ++p) {
@@ -132,11 +137,35 @@ class Planner {
     std::ranges::sort(order, {}, [&](std::size_t p) { return std::pair(-board_.speed(p), p); });
     for (const std::size_t p : order) {
       if (board_.seat(p) != kNowhere || board_.is_moved(p) || is_slow(p)) continue;
-      const std::size_t stage = weakest_stage(p);
+      const std::size_t stage = stage_for(p);
       if (stage == kNowhere) continue;
       SWARMLINE_MARK("balancer.newcomer_seated");
-      move(p, stage, fmt::format("new here; stage {} had the lowest throughput", stage));
+      if (stage == weakest_stage(p)) {
+        move(p, stage, fmt::format("new here; stage {} had the lowest throughput", stage));
+        continue;
+      }
+      SWARMLINE_MARK("balancer.seated_apart");
+      move(p, stage,
+           fmt::format("new here; those who hold stage {} were too near each other", stage));
     }
+  }
+  std::size_t stage_for(std::size_t p) const {
+    const std::size_t weakest = weakest_stage(p);
+    // Who could serve at once downloads nothing for the sake of a second zone.
+    if (weakest == kNowhere || board_.holds(p, weakest) || board_.serving(weakest) == 0)
+      return weakest;
+    std::vector<SeatOption> options;
+    std::vector<const LocationTally*> holders;
+    for (std::size_t s = 0; s < board_.stages(); ++s) {
+      holders.push_back(&board_.holders(s));
+      if (board_.fits(p, s))
+        options.push_back(
+            {.stage = s, .throughput = board_.throughput(s), .holders = &board_.holders(s)});
+    }
+    std::ranges::sort(options, {}, [&](const SeatOption& seat) {
+      return std::tuple(seat.stage != weakest, seat.throughput, seat.stage);
+    });
+    return most_redundant(options, board_.peer(p).at, holders);
   }
   // Among equals one whose state the peer holds.
   std::size_t weakest_stage(std::size_t p) const {
@@ -277,7 +306,18 @@ class Planner {
       after = std::min(after, board_.throughput(s));
     }
     step.gain = slowest > 0 ? after / slowest - 1 : kInfinity;
-    if (step.gain > best.gain + kPlanRounding) best = step;
+    if (step.gain <= best.gain + kPlanRounding) return;
+    if (step.gain <= options_.redundancy_worth && weakens(step)) {
+      SWARMLINE_MARK("balancer.move_would_weaken");
+      return;
+    }
+    best = step;
+  }
+  bool weakens(const Step& step) const {
+    const std::array<PlanBoard::Going, 2> going = {
+        PlanBoard::Going{.peer = step.peer, .to = step.to},
+        PlanBoard::Going{.peer = step.swapped, .to = board_.seat(step.peer)}};
+    return board_.weakens(std::span(going).first(step.swapped == kNowhere ? 1 : 2));
   }
 
   const PlanOptions& options_;

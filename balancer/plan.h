@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "balancer/redundancy.h"
 #include "base/ids.h"
 
 namespace swarmline {
@@ -52,6 +53,7 @@ struct PlanPeer {
   double slow_seconds = 0;
   // Its machine may be taken soon: no stage's state is safe with such peers alone.
   bool at_risk = false;
+  Location at = {};
 };
 
 struct PlanSnapshot {
@@ -62,7 +64,10 @@ struct PlanSnapshot {
 struct PlanOptions {
   double horizon_seconds = 1800;  // how long a seating is expected to last
   double hysteresis = 0.02;       // a plan must gain this share of the present throughput
-  std::uint32_t moves_max = 64;   // of those who serve; newcomers are all seated
+  // A move must gain more than this share when it leaves a stage with one holder of its state, or
+  // with holders in one zone, or on one host, where it had two.
+  double redundancy_worth = 0.25;
+  std::uint32_t moves_max = 64;  // of those who serve; newcomers are all seated
   // Empty: auto, one, and two where few serve, hosted where that costs next to nothing. A number:
   // so many, whatever they cost.
   std::optional<std::uint32_t> shadows_per_stage;

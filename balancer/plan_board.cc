@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -40,8 +41,16 @@ PlanBoard::PlanBoard(const PlanSnapshot& snapshot, const PlanOptions& options)
       seats_(peers_.size()),
       sums_(stages_.size()) {
   for (const PlanStage& stage : stages_) SWARMLINE_CHECK(stage.cost > 0);
+  LocationTally all;
+  for (const PlanPeer& peer : peers_) all.add(peer.at);
+  on_one_host_ = all.redundancy() <= Redundancy::kOneHost;
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     if (peers_[p].stage) sit(p, index_of(*peers_[p].stage), !peers_[p].arriving);
+    for (const PlanShadow& shadow : peers_[p].shadows)
+      if (shadow.ready && shadow.stage != peers_[p].stage) {
+        sums_[index_of(shadow.stage)].holders.add(peers_[p].at);
+        sums_[index_of(shadow.stage)].present_holders.add(peers_[p].at);
+      }
   }
 }
 
@@ -88,6 +97,7 @@ bool PlanBoard::can_leave(std::size_t p) const {
 }
 
 void PlanBoard::move(std::size_t p, std::size_t to) {
+  if (!seats_[p].moved) leave_shadows(p);
   if (seats_[p].stage != kNowhere) rise(p);
   sit(p, to, at_once(p, to));
   seats_[p].moved = true;
@@ -98,6 +108,44 @@ void PlanBoard::retire(std::size_t p) {
   seats_[p].moved = true;
 }
 
+void PlanBoard::leave_shadows(std::size_t p) {
+  for (const PlanShadow& shadow : peers_[p].shadows)
+    if (shadow.ready && shadow.stage != peers_[p].stage) {
+      sums_[index_of(shadow.stage)].holders.remove(peers_[p].at);
+      sums_[index_of(shadow.stage)].present_holders.remove(peers_[p].at);
+    }
+}
+
+bool PlanBoard::weakens(std::span<const Going> moves, Redundancy least) const {
+  if (on_one_host_) return false;
+  return weakens(moves, least, /*on_their_way=*/true) ||
+         weakens(moves, least, /*on_their_way=*/false);
+}
+
+bool PlanBoard::weakens(std::span<const Going> moves, Redundancy least, bool on_their_way) const {
+  struct Change {
+    std::vector<Location> gone, come;
+  };
+  std::map<std::size_t, Change> changes;  // by stage
+  for (const auto& [p, to] : moves) {
+    const Seat& seat = seats_[p];
+    const Location& at = peers_[p].at;
+    if (seat.stage != kNowhere && (seat.here || !on_their_way))
+      changes[seat.stage].gone.push_back(at);
+    for (const PlanShadow& shadow : peers_[p].shadows)
+      if (!seat.moved && shadow.ready && shadow.stage != peers_[p].stage)
+        changes[index_of(shadow.stage)].gone.push_back(at);
+    if (at_once(p, to) || !on_their_way) changes[to].come.push_back(at);
+  }
+  return std::ranges::any_of(changes, [&](const auto& of_stage) {
+    const auto& [stage, change] = of_stage;
+    const LocationTally& holders =
+        on_their_way ? sums_[stage].present_holders : sums_[stage].holders;
+    const Redundancy before = holders.redundancy();
+    return before >= least && holders.redundancy_after(change.gone, change.come) < before;
+  });
+}
+
 void PlanBoard::sit(std::size_t p, std::size_t stage, bool here) {
   SWARMLINE_CHECK(stage < stages_.size());
   seats_[p].stage = stage;
@@ -105,9 +153,11 @@ void PlanBoard::sit(std::size_t p, std::size_t stage, bool here) {
   Sums& sums = sums_[stage];
   sums.speed += speeds_[p];
   ++sums.serving;
+  sums.holders.add(peers_[p].at);
   if (!here) return;
   sums.present_speed += speeds_[p];
   ++sums.present;
+  sums.present_holders.add(peers_[p].at);
 }
 
 void PlanBoard::rise(std::size_t p) {
@@ -115,9 +165,11 @@ void PlanBoard::rise(std::size_t p) {
   Sums& sums = sums_[seat.stage];
   sums.speed -= speeds_[p];
   --sums.serving;
+  sums.holders.remove(peers_[p].at);
   if (seat.here) {
     sums.present_speed -= speeds_[p];
     --sums.present;
+    sums.present_holders.remove(peers_[p].at);
   }
   seat.stage = kNowhere;
   seat.here = false;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "balancer/plan.h"
@@ -43,6 +44,15 @@ class PlanBoard {
   // What a peer adds to a stage.
   double share(std::size_t p, std::size_t s) const { return speeds_[p] / stages_[s].cost; }
   double speed(std::size_t p) const { return speeds_[p]; }
+  // Who holds a stage's state when everybody has arrived: those who serve it and ready shadows.
+  const LocationTally& holders(std::size_t s) const { return sums_[s].holders; }
+  // If they all move: some stage that had at least `least` has less redundancy then, or already
+  // while they are on their way. Never where all peers are on one host, with which all is lost.
+  struct Going {
+    std::size_t peer = kNowhere;
+    std::size_t to = kNowhere;
+  };
+  bool weakens(std::span<const Going> moves, Redundancy least = Redundancy::kSingle) const;
   double slowest() const;
   double present_slowest() const;
 
@@ -78,6 +88,8 @@ class PlanBoard {
     double present_speed = 0;
     std::uint32_t serving = 0;
     std::uint32_t present = 0;
+    LocationTally holders;
+    LocationTally present_holders;
   };
   struct Seat {
     std::size_t stage = kNowhere;
@@ -86,10 +98,13 @@ class PlanBoard {
   };
   void sit(std::size_t p, std::size_t stage, bool here);
   void rise(std::size_t p);
+  void leave_shadows(std::size_t p);
+  bool weakens(std::span<const Going> moves, Redundancy least, bool on_their_way) const;
 
   const std::vector<PlanStage>& stages_;
   const std::vector<PlanPeer>& peers_;
   double link_bits_per_second_;
+  bool on_one_host_ = false;
   std::vector<double> speeds_;
   std::vector<Seat> seats_;
   std::vector<Sums> sums_;

@@ -18,6 +18,8 @@ constexpr std::uint32_t kFewReplicas = 4;
 constexpr std::uint32_t kSpareShadows = 2;
 // The last shadow of a stage with no more replicas is kept whatever it costs.
 constexpr std::uint32_t kTooFewToDrop = 1;
+constexpr double kAllRoom = std::numeric_limits<double>::infinity();  // of who serves nothing
+constexpr const char* kEnough = "the stage has enough shadows";
 
 class ShadowPlanner {
  public:
@@ -28,10 +30,14 @@ class ShadowPlanner {
         hosted_(board.peers()),
         counts_(board.stages()),
         safe_(board.stages(), 0),
+        holders_(board.stages()),
         load_(board.stages(), 0),
         changed_(board.peers(), false) {
-    for (std::size_t p = 0; p < board.peers(); ++p)
-      if (board.seat(p) != kNowhere && !board.peer(p).at_risk) ++safe_[board.seat(p)];
+    for (std::size_t p = 0; p < board.peers(); ++p) {
+      if (board.seat(p) == kNowhere) continue;
+      if (!board.peer(p).at_risk) ++safe_[board.seat(p)];
+      holders_[board.seat(p)].add(board.peer(p).at);
+    }
   }
 
   std::vector<ShadowChange> plan() {
@@ -100,6 +106,7 @@ class ShadowPlanner {
       for (const Hosted& shadow : hosted_[p]) {
         charge(p, shadow.ready ? options_.shadow_load : options_.download_load);
         count(p, shadow, 1);
+        holders_[shadow.stage].add(peer.at);
       }
     }
   }
@@ -138,6 +145,7 @@ class ShadowPlanner {
         SWARMLINE_MARK("balancer.shadow_dropped");
         const Hosted shadow = hosted_[p][i];
         count(p, shadow, -1U);
+        holders_[shadow.stage].remove(board_.peer(p).at);
         hosted_[p].erase(hosted_[p].begin() + static_cast<std::ptrdiff_t>(i));
         changes_.push_back({.peer = board_.peer(p).peer,
                             .stage = stage_at(shadow.stage),
@@ -151,11 +159,12 @@ class ShadowPlanner {
     const Counts& counts = counts_[shadow.stage];
     if (!has_memory(p, 0)) return "its host has no memory for it";
     if (!is_auto()) {
-      return counts.total(false) > wanted(shadow.stage) ? "the stage has enough shadows" : nullptr;
+      const bool too_many = counts.total(false) > wanted(shadow.stage);
+      return too_many && !is_its_second_zone(p, shadow.stage) ? kEnough : nullptr;
     }
     if (!is_critical(p)) {
       const bool too_many = counts.spare > wanted(shadow.stage) + kSpareShadows;
-      return too_many ? "the stage has enough shadows" : nullptr;
+      return too_many && !is_its_second_zone(p, shadow.stage) ? kEnough : nullptr;
     }
     if (hangs_by_a_thread(shadow.stage)) return nullptr;
     const bool last = shadow.ready && counts.spare_ready == 0 && counts.critical == 1;
@@ -166,13 +175,36 @@ class ShadowPlanner {
     return "its host serves a slowest stage";
   }
 
+  // Of several shadows another one goes.
+  bool is_its_second_zone(std::size_t p, std::size_t stage) const {
+    const LocationTally& holders = holders_[stage];
+    return wanted(stage) > 0 && holders.redundancy() == Redundancy::kTwoZones &&
+           holders.redundancy_after({&board_.peer(p).at, 1}, {}) != Redundancy::kTwoZones;
+  }
+
   // ---- Too few ----------------------------------------------------------------------------------
-  void add_shadow(std::size_t stage) {
+  // In another zone than all who hold the stage's state, else on another host, where that slows
+  // the swarm down by no more than a bound.
+  std::size_t best_host(std::size_t stage) const {
+    const std::size_t fastest = fastest_host(stage, Apart::kSameHost, -kAllRoom);
+    if (fastest == kNowhere) return fastest;
+    const bool has_to_pay = is_auto() && !hangs_by_a_thread(stage);
+    const double least = has_to_pay ? slowest_ * (1 - options_.shadow_loss_max)
+                                    : std::min(room_while_it_downloads(fastest), slowest_) *
+                                          (1 - kRedundancyCostMax);
+    for (const Apart apart : {Apart::kOtherZone, Apart::kOtherHost}) {
+      if (holders_[stage].apart(board_.peer(fastest).at) >= apart) return fastest;
+      if (const std::size_t p = fastest_host(stage, apart, least); p != kNowhere) return p;
+    }
+    return fastest;
+  }
+  std::size_t fastest_host(std::size_t stage, Apart apart, double room_min) const {
     std::size_t best = kNowhere;
     double best_room = 0;
     for (std::size_t p = 0; p < board_.peers(); ++p) {
-      if (!can_host(p, stage)) continue;
+      if (!can_host(p, stage) || holders_[stage].apart(board_.peer(p).at) < apart) continue;
       const double room = room_while_it_downloads(p);
+      if (room < room_min) continue;
       const bool fewer = best != kNowhere && hosted_[p].size() < hosted_[best].size();
       const bool as_good = room >= best_room * (1 - kPlanRounding);
       if (best == kNowhere || room > best_room * (1 + kPlanRounding) || (as_good && fewer)) {
@@ -180,9 +212,13 @@ class ShadowPlanner {
         best_room = room;
       }
     }
+    return best;
+  }
+  void add_shadow(std::size_t stage) {
+    const std::size_t best = best_host(stage);
     if (best == kNowhere) return;
     if (is_auto() && !hangs_by_a_thread(stage) &&
-        best_room < slowest_ * (1 - options_.shadow_loss_max)) {
+        room_while_it_downloads(best) < slowest_ * (1 - options_.shadow_loss_max)) {
       SWARMLINE_MARK("balancer.shadow_costs_too_much");
       return;
     }
@@ -191,6 +227,7 @@ class ShadowPlanner {
     hosted_[best].push_back({stage, false});
     changed_[best] = true;
     counts_[stage].spare += 1;
+    holders_[stage].add(board_.peer(best).at);
     changes_.push_back({.peer = board_.peer(best).peer,
                         .stage = stage_at(stage),
                         .add = true,
@@ -200,7 +237,7 @@ class ShadowPlanner {
   // What is left of the host's stage meanwhile.
   double room_while_it_downloads(std::size_t p) const {
     const std::size_t seat = board_.seat(p);
-    if (seat == kNowhere) return std::numeric_limits<double>::infinity();
+    if (seat == kNowhere) return kAllRoom;
     return board_.present_throughput(seat) - load_[seat] -
            options_.download_load * board_.share(p, seat);
   }
@@ -223,6 +260,7 @@ class ShadowPlanner {
   std::vector<std::vector<Hosted>> hosted_;  // by peer
   std::vector<Counts> counts_;               // by stage
   std::vector<std::uint32_t> safe_;          // by stage: who serve it and are not at risk
+  std::vector<LocationTally> holders_;       // by stage: who serve or follow it, ready or not
   std::vector<double> load_;                 // of shadows on a stage's throughput
   std::vector<bool> changed_;                // by peer: one change a round
   std::vector<ShadowChange> changes_;

@@ -233,31 +233,40 @@ Result<std::vector<Seating>> seat_peers(const SwarmSnapshot& snapshot) {
 
 Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joiner) {
   const std::vector<double> throughputs = stage_throughputs(snapshot);
+  std::vector<LocationTally> located(snapshot.stages.size());
   std::vector<StageStaff> staff;
-  for (const double throughput : throughputs) staff.push_back({.throughput = throughput});
-  for (const PeerFacts& peer : snapshot.peers)
-    if (peer.stage) ++staff[peer.stage->value].peers;
+  for (std::size_t s = 0; s < located.size(); ++s)
+    staff.push_back({.throughput = throughputs[s], .located = &located[s]});
+  for (const PeerFacts& peer : snapshot.peers) {
+    if (!peer.stage) continue;
+    ++staff[peer.stage->value].peers;
+    located[peer.stage->value].add(peer.at);
+  }
   return place_joiner(snapshot.stages, staff, joiner);
 }
 
 Result<StageId> place_joiner(std::span<const StageFacts> stages, std::span<const StageStaff> staff,
                              const PeerFacts& joiner) {
   SWARMLINE_CHECK(!stages.empty() && staff.size() == stages.size());
-  // 0: empty, 1: below its target, 2: served.
+  constexpr int kEmpty = 0, kBelowTarget = 1, kServed = 2;
   const auto urgency = [&](std::size_t s) {
-    if (staff[s].peers == 0) return 0;
-    return staff[s].peers < stages[s].target ? 1 : 2;
+    if (staff[s].peers == 0) return kEmpty;
+    return staff[s].peers < stages[s].target ? kBelowTarget : kServed;
   };
-  std::optional<std::size_t> best;
+  std::vector<SeatOption> options;
+  std::vector<const LocationTally*> located;
+  int most_urgent = kServed;
   for (std::size_t s = 0; s < stages.size(); ++s) {
+    located.push_back(staff[s].located);
     if (!fits(joiner, stages[s])) continue;
     if (std::cmp_greater_equal(staff[s].peers, Limits::stage_peers_max)) continue;
-    if (!best || std::pair(urgency(s), staff[s].throughput) <
-                     std::pair(urgency(*best), staff[*best].throughput)) {
-      best = s;
-    }
+    most_urgent = std::min(most_urgent, urgency(s));
+    options.push_back({.stage = s, .throughput = staff[s].throughput, .holders = staff[s].located});
   }
-  if (best) return id_of(*best);
+  std::erase_if(options, [&](const SeatOption& seat) { return urgency(seat.stage) > most_urgent; });
+  std::ranges::sort(options, {},
+                    [](const SeatOption& seat) { return std::pair(seat.throughput, seat.stage); });
+  if (!options.empty()) return id_of(most_redundant(options, joiner.at, located));
   if (std::ranges::all_of(staff, [](const StageStaff& stage) {
         return std::cmp_greater_equal(stage.peers, Limits::stage_peers_max);
       }))

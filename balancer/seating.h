@@ -3,6 +3,8 @@
 //   Throughput of a stage = sum of its peers' speeds over the stage's cost; the run is as fast as
 //   its slowest stage. Thread: any, stateless. Same snapshot, same plan; ties go to the lower stage
 //   and the lower peer id.
+//   Zones:   a joiner goes to a stage with up to kRedundancyCostMax more throughput than another
+//            when that one gets its second zone, or host, by it.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "balancer/redundancy.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -26,6 +29,7 @@ struct PeerFacts {
   double speed = 1;                // work per second, > 0, in the unit of StageFacts::cost
   std::uint64_t memory_bytes = 0;  // 0: unknown, fits everywhere
   std::optional<StageId> stage;    // where it serves now; empty: not seated
+  Location at = {};
 };
 
 struct SwarmSnapshot {
@@ -54,12 +58,14 @@ inline constexpr int kSeatingRoundsMax = 100;
 Result<std::vector<Seating>> seat_peers(const SwarmSnapshot& snapshot);
 
 // Where a newcomer helps most: an empty stage, then one below its target, then the lowest
-// throughput, among those that fit its memory. kRefused: none fits.
+// throughput, among those that fit its memory; of those that are about as fast, the one to whose
+// redundancy it adds most. kRefused: none fits.
 Result<StageId> place_joiner(const SwarmSnapshot& snapshot, const PeerFacts& joiner);
 // The same where it is known what serves each stage, one entry a stage.
 struct StageStaff {
   std::uint32_t peers = 0;
-  double throughput = 0;  // as of stage_throughputs()
+  double throughput = 0;                   // as of stage_throughputs()
+  const LocationTally* located = nullptr;  // where they are; null: nobody knows
 };
 Result<StageId> place_joiner(std::span<const StageFacts> stages, std::span<const StageStaff> staff,
                              const PeerFacts& joiner);

@@ -188,6 +188,10 @@ std::string lately(const RunStatus& status) {
   return out;
 }
 
+std::string zone_of(const PeerStatus& peer) {
+  return peer.zone.empty() ? std::string() : fmt::format("  zone {}", peer.zone);
+}
+
 std::string relayed(const PeerStatus& peer) {
   if (peer.relayed_links == 0 && peer.relayed_bytes == 0) return {};
   return fmt::format("  {} links over relays, {:.1f} MB sent", peer.relayed_links,
@@ -213,10 +217,11 @@ std::string describe(const RunStatus& status) {
                        layers_text(stage.first_layer, stage.last_layer));
     for (const PeerStatus& peer : stage.peers) {
       const std::string number = fmt::format("peer {}", peer.peer);
-      out += fmt::format("    {:<24} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}{}\n",
+      out += fmt::format("    {:<24} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}{}{}\n",
                          peer.name.empty() ? number : fmt::format("{} ({})", peer.name, number),
                          peer.address, peer.state, 100 * peer.share, 100 * peer.busy,
-                         peer.reach == "no" ? "  takes no connections" : "", relayed(peer));
+                         peer.reach == "no" ? "  takes no connections" : "", relayed(peer),
+                         zone_of(peer));
       if (!peer.data.empty()) out += fmt::format("              {}\n", peer.data);
     }
   }

@@ -53,7 +53,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("join_patience_seconds", join_patience_seconds), reals(0, 365 * kDaySeconds),
    "How long a newcomer keeps trying while no coordinator answers; then it ends."},
   {PEER("zone", zone), text(),
-   "Where the machine is; machines in one zone tend to vanish together."},
+   "Where the machine is. Machines in one zone tend to vanish together: a stage's peers and "
+   "shadows are spread over zones."},
   {PEER("price", price), from_zero(),
    "Price of this machine per hour, in the currency of the run's `money.currency`."},
   {PEER("egress_price", egress_price), from_zero(),

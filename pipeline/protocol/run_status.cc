@@ -42,6 +42,8 @@ void each_member(Some<PeerStatus> auto& peer, const auto& member) {
   member("memory_bytes", peer.memory_bytes);
   member("shadow_memory_bytes", peer.shadow_memory_bytes);
   member("slow_seconds", peer.slow_seconds);
+  member("zone", peer.zone);
+  member("host", peer.host);
 }
 
 void each_member(Some<ShadowStatus> auto& shadow, const auto& member) {

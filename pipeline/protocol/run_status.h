@@ -36,6 +36,8 @@ struct PeerStatus {
   std::uint64_t memory_bytes = 0;  // 0: unknown
   std::uint64_t shadow_memory_bytes = 0;
   double slow_seconds = 0;
+  std::string zone;  // as it says; empty: it says none
+  std::string host;  // of its address; empty: unknown
 };
 
 struct ShadowStatus {  // a peer that follows the stage beside its own

@@ -146,6 +146,7 @@ void FaultInjector::apply_lasting(const Fault& fault) {
   SimNetwork& network = cluster_.network();
   const SimNodeId node = fault.node, other = fault.other;
   if (fault.kind == FaultKind::kPowerLoss) return lose_power(node, fault.time);
+  if (fault.kind == FaultKind::kZoneLoss) return lose_zone(node, fault.time);
   begin(node);
   switch (fault.kind) {
     case FaultKind::kStall:
@@ -271,6 +272,15 @@ void FaultInjector::lose_power(SimNodeId node, Duration time) {
     cluster_.network().power_on(node);
     join(cluster_.machine(node - 1), std::nullopt);
   });
+}
+
+void FaultInjector::lose_zone(SimNodeId node, Duration time) {
+  const std::string zone = cluster_.machine(node - 1).zone;
+  for (std::size_t peer = 0, peers = cluster_.peers(); peer < peers; ++peer) {
+    const SimNodeId other = SimCluster::node_of_peer(peer);
+    const bool is_in_it = other == node || (!zone.empty() && cluster_.machine(peer).zone == zone);
+    if (is_in_it && cluster_.is_running(peer)) lose_power(other, time);
+  }
 }
 
 void FaultInjector::restart_stage(StageId stage, Duration time) {

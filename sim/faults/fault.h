@@ -41,6 +41,7 @@ enum class FaultKind : std::uint8_t {
   kHalfOpen,    // on the connections of `node` and `other` everything vanishes for ever
   kHalfWay,     // ... what `node` sends
   kFull,        // it has no descriptors left, for `time`
+  kZoneLoss,    // as power-loss, of every machine in `node`'s zone at once
   // Of the disk that checkpoints are on, each for `time`:
   kDiskFull,   // nothing can be written
   kDiskError,  // one operation in `factor` fails
@@ -87,6 +88,7 @@ inline constexpr std::array kFaultKinds = {
     FaultName{FaultKind::kHalfOpen, "half-open", true},
     FaultName{FaultKind::kHalfWay, "half-way", true},
     FaultName{FaultKind::kFull, "full", true},
+    FaultName{FaultKind::kZoneLoss, "zone-loss", true},
     FaultName{FaultKind::kDiskFull, "disk-full"},
     FaultName{FaultKind::kDiskError, "disk-error"},
     FaultName{FaultKind::kDiskSlow, "disk-slow"},
@@ -142,6 +144,7 @@ class FaultInjector {
   void note(const Fault& fault);
   void apply_lasting(const Fault& fault);
   void lose_power(SimNodeId node, Duration time);
+  void lose_zone(SimNodeId node, Duration time);
   void hurt_disk(const Fault& fault);
   void apply_to_journal(const Fault& fault);
   void apply_to_keys(const Fault& fault);

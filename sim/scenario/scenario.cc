@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "engine/config/load.h"
 #include "engine/config/schema.h"
 #include "engine/store/files.h"
@@ -87,6 +88,11 @@ MachineKind read_machine(ScenarioKeys& keys, const std::string& name) {
   keys.real("machines", key("up_mbit"), up, 1e-3, kMegabitMax);
   keys.real("machines", key("down_mbit"), down, 1e-3, kMegabitMax);
   keys.real("machines", key("price"), kind.price, 0, 1e6);
+  keys.text("machines", key("zone"), kind.zone);
+  if (kind.zone.size() > Limits::name_bytes_max || !is_printable(kind.zone))
+    keys.mistake("machines", key("zone"),
+                 fmt::format("found {}, expected at most {} printable ASCII characters",
+                             keys.found("machines", key("zone")), Limits::name_bytes_max));
   kind.flops = tera * 1e12;
   kind.forward_seconds = forward / 1e3;
   kind.backward_seconds = backward / 1e3;

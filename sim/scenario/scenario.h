@@ -34,6 +34,7 @@ struct MachineKind {
   double jitter = 0;
   double up_bits = 0, down_bits = 0;  // per second; 0: unlimited
   double price = 0;                   // an hour
+  std::string zone;                   // that they say; empty: none
 };
 
 struct TimedFault {

@@ -111,6 +111,7 @@ SimPeer Simulation::machine_of(std::size_t kind) const {
   SimPeer peer;
   peer.kind = kind;
   peer.jitter = machine.jitter;
+  peer.zone = machine.zone;
   if (machine.up_bits > 0)
     peer.card = {.up_bytes_per_second = machine.up_bits / 8,
                  .down_bytes_per_second = machine.down_bits / 8};

@@ -1,6 +1,8 @@
 #include "balancer/seating.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -247,6 +249,30 @@ TEST(PlaceJoinerTest, AStageBelowItsTargetComesBeforeASlowOne) {
 TEST(PlaceJoinerTest, TiesGoToTheLowerStage) {
   const auto snapshot = with_seats(swarm({{}, {}}, {1, 1}), {0, 1});
   EXPECT_EQ(place_joiner(snapshot, kJoiner).value(), StageId(0));
+}
+
+// Whatever comes next, each stage gets its second zone while that is possible.
+TEST(PlaceJoinerTest, StagesFillUpOverZonesInWhateverOrderTheyCome) {
+  const std::vector<std::string> zones = {"a", "b", "c"};
+  std::vector<std::string> coming = {"a", "a", "b", "b", "c", "c"};
+  do {
+    SwarmSnapshot snapshot = swarm({{.target = 2}, {.target = 2}, {.target = 2}}, {});
+    for (const std::string& zone : coming) {
+      PeerFacts peer{.peer = PeerId(static_cast<std::uint32_t>(snapshot.peers.size() + 1)),
+                     .stage = {},
+                     .at = {.zone = zone, .host = std::to_string(snapshot.peers.size())}};
+      peer.stage = place_joiner(snapshot, peer).value();
+      snapshot.peers.push_back(peer);
+    }
+    EXPECT_EQ(counts(snapshot), (Counts{2, 2, 2}));
+    for (std::uint16_t s = 0; s < 3; ++s) {
+      std::set<std::string> of_stage;
+      for (const PeerFacts& peer : snapshot.peers)
+        if (peer.stage == StageId(s)) of_stage.insert(peer.at.zone);
+      EXPECT_EQ(of_stage.size(), 2U) << "stage " << s << " as they come: " << coming[0] << coming[1]
+                                     << coming[2] << coming[3] << coming[4] << coming[5];
+    }
+  } while (std::ranges::next_permutation(coming).found);
 }
 
 // No more average together.

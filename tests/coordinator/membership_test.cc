@@ -44,6 +44,44 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   EXPECT_TRUE(membership.formed());
 }
 
+wire::Hello hello_from(const std::string& zone, const std::string& address) {
+  wire::Hello said = hello(address);
+  said.set_zone(zone);
+  return said;
+}
+
+TEST(Membership, AStageGetsItsSecondPeerFromAnotherZone) {
+  Membership membership({2, 2});
+  const Seat first = *membership.join(hello_from("a", "10.0.0.1:1"));
+  const Seat second = *membership.join(hello_from("b", "10.0.0.2:1"));
+  EXPECT_EQ(membership.join(hello_from("a", "10.0.0.3:1"))->stage, second.stage);
+  EXPECT_EQ(membership.join(hello_from("b", "10.0.0.4:1"))->stage, first.stage);
+  membership.check_invariants();
+}
+
+TEST(Membership, WithoutZonesAnotherMachineIsTaken) {
+  Membership membership({2, 2});
+  ASSERT_EQ(membership.join(hello("10.0.0.1:1"))->stage, StageId{0});
+  ASSERT_EQ(membership.join(hello("10.0.0.2:1"))->stage, StageId{1});
+  EXPECT_EQ(membership.join(hello("10.0.0.1:2"))->stage, StageId{1});
+}
+
+// The journal has no zones: who goes on at its seat says its own again.
+TEST(Membership, WhoIsBackHasItsZoneAgain) {
+  Membership membership({2, 2});
+  Membership before({2, 2});
+  const Seat seat = *before.join(hello_from("a", "10.0.0.1:1"));
+  membership.restore(record_of(before.at(seat.peer), "active"), true);
+  wire::Hello back = hello_from("a", "10.0.0.9:1");
+  *back.mutable_previous() = to_wire(seat);
+  membership.resume(back);
+  membership.check_invariants();
+  EXPECT_EQ(membership.at(seat.peer).at, (Location{.zone = "a", .host = "10.0.0.9"}));
+  membership.set_draining(seat.peer, true);
+  membership.fence(seat);
+  membership.check_invariants();
+}
+
 TEST(Membership, OnlyTheCurrentSeatCounts) {
   Membership membership({1});
   const Seat seat = *membership.join(hello("a"));

@@ -46,9 +46,12 @@ TEST(RunStatus, ReadsTheGoldenStatus) {
   EXPECT_EQ(moving.memory_bytes, 16000000000U);
   EXPECT_EQ(moving.shadow_memory_bytes, 2000000U);
   EXPECT_EQ(moving.slow_seconds, 3.5);
+  EXPECT_EQ(moving.zone, "eu-1");
+  EXPECT_EQ(moving.host, "gpu-box");
   ASSERT_EQ(status->relays.size(), 1U);
   EXPECT_EQ(status->relays[0].bytes, 123456789U);
   const std::string text = describe(*status);
+  EXPECT_NE(text.find("  zone eu-1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("relay relay-7 at 192.0.2.7:7401: 2 links, 123.5 MB passed on"),
             std::string::npos)
       << text;

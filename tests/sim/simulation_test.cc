@@ -69,7 +69,7 @@ TEST(Scenario, MistakesAreOneSentenceWithTheirLine) {
   EXPECT_EQ(with("[faults.one]\nkind = \"frees\"\n"),
             "s.toml:23: faults.one.kind: found \"frees\", expected one of kill, restart, freeze, "
             "slow, partition, one-way, reset, join, broken-join, drain, stage, corrupt, stall, "
-            "power-loss, isolate, mute, deaf, half-open, half-way, full, "
+            "power-loss, isolate, mute, deaf, half-open, half-way, full, zone-loss, "
             "disk-full, disk-error, disk-slow, disk-stuck, "
             "journal-error, journal-slow, journal-silent, store-cut");
   EXPECT_EQ(with("[faults.one]\nkind = \"kill\"\nmachine = 9\n"),
@@ -163,6 +163,49 @@ TEST(Simulation, WhatNobodyIsToldOfIsFoundOut) {
   EXPECT_EQ(result.faults.at(FaultKind::kHalfOpen), 1U);
   EXPECT_EQ(result.lost, 3U);
   EXPECT_EQ(result.joined, 3U + result.moved);
+}
+
+// Three zones of three machines, in turn: by numbers alone each stage would be one zone's.
+std::string zones_in_turn(bool told, const std::string& faults) {
+  std::string text = kQuiet.substr(0, kQuiet.find("[machines.gpu]")) + "[checkpoint]\n";
+  text.replace(text.find("layers = 4"), 10, "layers = 6");
+  text.replace(text.find("stages = 2"), 10, "stages = 3");
+  for (int i = 0; i < 9; ++i) {
+    text += "[machines.m" + std::to_string(i) + "]\ncount = 1\nforward_ms = 20\nbackward_ms = 40\n";
+    if (told) text += std::string("zone = \"") + "abc"[i % 3] + "\"\n";
+  }
+  return text + faults;
+}
+std::string power_loss(int machine) {
+  return "[faults.m" + std::to_string(machine) +
+         "]\nkind = \"power-loss\"\nmachine = " + std::to_string(machine) +
+         "\nat_seconds = 30\nfor_seconds = 1000\n";
+}
+bool went_back(const ScenarioResult& result) {
+  return result.ended_badly || std::ranges::any_of(result.log, [](const std::string& line) {
+           return line.contains(": new_era: ");
+         });
+}
+
+TEST(Simulation, NoZonesLossEmptiesAStage) {
+  for (const int machine : {1, 2, 3}) {
+    const ScenarioResult result = result_of(
+        zones_in_turn(true,
+                      "[faults.zone]\nkind = \"zone-loss\"\nat_seconds = 30\nfor_seconds = 1000\n"
+                      "machine = " +
+                          std::to_string(machine) + "\n"));
+    EXPECT_FALSE(went_back(result)) << result.sentence;
+    EXPECT_EQ(result.lost, 3U);
+    EXPECT_EQ(result.samples.back().machines, 6U);
+    EXPECT_GT(result.share_of_optimum(), 0.6);
+  }
+}
+
+// The same fleet and the same loss, and nobody says where the machines are.
+TEST(Simulation, AZoneThatNobodyToldOfTakesAStage) {
+  const std::string zone_a = power_loss(1) + power_loss(4) + power_loss(7);
+  EXPECT_TRUE(went_back(result_of(zones_in_turn(false, zone_a))));
+  EXPECT_FALSE(went_back(result_of(zones_in_turn(true, zone_a))));
 }
 
 TEST(Simulation, ASwarmThatLosesAllEndsAsItWould) {

@@ -20,11 +20,12 @@ TEST(PlanSnapshotTest, EveryKeyIsRead) {
     "stages": [{"cost": 2.5, "state_bytes": 7, "memory_bytes": 8}, {}],
     "peers": [{"peer": 9, "stage": 1, "arriving": true, "speed": 3, "link_bits_per_second": 4,
                "memory_bytes": 5, "shadow_memory_bytes": 6, "slow_seconds": 7.5,
+               "zone": "a", "host": "h",
                "shadows": [{"stage": 0, "ready": true}, {"stage": 1}]},
               {"peer": 10, "stage": null}],
-    "options": {"horizon_seconds": 1, "hysteresis": 2, "moves_max": 3, "shadows_per_stage": 4,
-                "shadows_per_peer_max": 5, "shadow_load": 6, "download_load": 6.5,
-                "shadow_loss_max": 7,
+    "options": {"horizon_seconds": 1, "hysteresis": 2, "redundancy_worth": 2.5, "moves_max": 3,
+                "shadows_per_stage": 4, "shadows_per_peer_max": 5, "shadow_load": 6,
+                "download_load": 6.5, "shadow_loss_max": 7,
                 "fail_slow_share": 8, "fail_slow_seconds": 9, "link_bits_per_second": 10}})");
   ASSERT_TRUE(question) << question.error().what;
   const PlanSnapshot& snapshot = question->snapshot;
@@ -43,6 +44,7 @@ TEST(PlanSnapshotTest, EveryKeyIsRead) {
   EXPECT_EQ(peer.memory_bytes, 5U);
   EXPECT_EQ(peer.shadow_memory_bytes, 6U);
   EXPECT_EQ(peer.slow_seconds, 7.5);
+  EXPECT_EQ(peer.at, (Location{.zone = "a", .host = "h"}));
   ASSERT_EQ(peer.shadows.size(), 2U);
   EXPECT_TRUE(peer.shadows[0].ready);
   EXPECT_EQ(peer.shadows[1].stage, StageId(1));
@@ -51,6 +53,7 @@ TEST(PlanSnapshotTest, EveryKeyIsRead) {
   const PlanOptions& options = question->options;
   EXPECT_EQ(options.horizon_seconds, 1);
   EXPECT_EQ(options.hysteresis, 2);
+  EXPECT_EQ(options.redundancy_worth, 2.5);
   EXPECT_EQ(options.moves_max, 3U);
   EXPECT_EQ(options.shadows_per_stage, 4U);
   EXPECT_EQ(options.shadows_per_peer_max, 5U);
@@ -104,6 +107,8 @@ RunStatus run_with_an_empty_stage() {
   PeerStatus goes{.peer = 3, .name = "laptop", .state = "ready", .speed = 1};
   goes.memory_bytes = 5;
   goes.slow_seconds = 6;
+  goes.zone = "eu-1";
+  goes.host = "10.0.0.3";
   stays.barred = 1;
   const PeerStatus lost{.peer = 5, .name = "gone", .state = "lost"};
   status.stages.push_back({.stage = 0, .cost = 2, .state_bytes = 7, .peers = {stays, goes}});
@@ -124,6 +129,7 @@ TEST(PlanOfStatusTest, IsWhatTheRunsBalancerSees) {
   EXPECT_EQ(snapshot.peers[0].peer, PeerId(3));
   EXPECT_EQ(snapshot.peers[0].memory_bytes, 5U);
   EXPECT_EQ(snapshot.peers[0].slow_seconds, 6);
+  EXPECT_EQ(snapshot.peers[0].at, (Location{.zone = "eu-1", .host = "10.0.0.3"}));
   ASSERT_EQ(snapshot.peers[0].shadows.size(), 1U);
   EXPECT_TRUE(snapshot.peers[0].shadows[0].ready);
   EXPECT_EQ(snapshot.peers[1].barred, StageId(1));

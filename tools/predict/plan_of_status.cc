@@ -69,7 +69,8 @@ Result<void> add_peer(const StageStatus& stage, const PeerStatus& peer, PlanQues
                  .memory_bytes = peer.memory_bytes,
                  .shadow_memory_bytes = peer.shadow_memory_bytes,
                  .shadows = {},
-                 .slow_seconds = peer.slow_seconds};
+                 .slow_seconds = peer.slow_seconds,
+                 .at = {.zone = peer.zone, .host = peer.host}};
   if (peer.barred) {
     const auto barred = stage_of(*peer.barred, stages, who + "'s barred");
     if (!barred) return std::unexpected(barred.error());

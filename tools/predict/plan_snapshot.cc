@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "engine/store/json_value.h"
 
 namespace swarmline {
@@ -63,6 +64,15 @@ class Fields {
     const JsonValue& value = take(name);
     if (value.kind != JsonValue::Kind::kBool) return mistake(path(name), "true or false");
     to = value.boolean;
+    return {};
+  }
+  Result<void> text(std::string_view name, std::string& to) {
+    if (!has(name)) return {};
+    const JsonValue& value = take(name);
+    if (value.kind != JsonValue::Kind::kString || value.string.size() > Limits::address_bytes_max)
+      return mistake(path(name),
+                     fmt::format("text of at most {} bytes", Limits::address_bytes_max));
+    to = value.string;
     return {};
   }
   // `read` gets each item and its path.
@@ -141,6 +151,8 @@ Result<void> read_peer(const JsonValue& value, const std::string& where, PlanSna
   SWARMLINE_TRY(fields.whole("memory_bytes", peer.memory_bytes, 0, kExactMax));
   SWARMLINE_TRY(fields.whole("shadow_memory_bytes", peer.shadow_memory_bytes, 0, kExactMax));
   SWARMLINE_TRY(fields.number("slow_seconds", peer.slow_seconds, 0, true));
+  SWARMLINE_TRY(fields.text("zone", peer.at.zone));
+  SWARMLINE_TRY(fields.text("host", peer.at.host));
   SWARMLINE_TRY(fields.list("shadows", kPlanStagesMax, [&](const JsonValue& item, auto at) {
     return read_shadow(item, at, snapshot, peer);
   }));
@@ -154,6 +166,7 @@ Result<void> read_options(const JsonValue& value, PlanOptions& options) {
   SWARMLINE_TRY(fields.is_object());
   SWARMLINE_TRY(fields.number("horizon_seconds", options.horizon_seconds, 0, false));
   SWARMLINE_TRY(fields.number("hysteresis", options.hysteresis, 0, true));
+  SWARMLINE_TRY(fields.number("redundancy_worth", options.redundancy_worth, 0, true));
   SWARMLINE_TRY(fields.whole("moves_max", options.moves_max, 0, kPlanPeersMax));
   if (fields.has("shadows_per_stage")) {
     SWARMLINE_TRY(fields.whole("shadows_per_stage", options.shadows_per_stage.emplace(), 0, 64));

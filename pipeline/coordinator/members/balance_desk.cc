@@ -159,7 +159,8 @@ PlanSnapshot BalanceDesk::snapshot(const Membership& members, const ShadowDesk& 
          .shadows = {},
          .barred = barred(member.lacks_data, member.fetches_data, elsewhere, place),
          .slow_seconds = slow_seconds(peer, now),
-         .at_risk = member.at_risk});
+         .at_risk = member.at_risk,
+         .at = member.at});
     for (const Seat& shadow : shadows.hosted_by(peer))
       snapshot.peers.back().shadows.push_back(
           {.stage = shadow.stage, .ready = shadows.all().at(shadow).ready});
@@ -184,7 +185,8 @@ std::optional<StageId> BalanceDesk::place(const Membership& members, const Shado
                         .memory_bytes = hello.memory_bytes(),
                         .shadows = {},
                         .barred = barred(lacks_data(hello), fetches_data(hello),
-                                         members.has_data_elsewhere(), std::nullopt)});
+                                         members.has_data_elsewhere(), std::nullopt),
+                        .at = location_of(hello)});
   if (kept) with.peers.back().shadows.push_back({.stage = *kept, .ready = true});
   const SwarmPlan plan = plan_swarm(with, options_);
   const auto found = std::find_if(plan.moves.begin(), plan.moves.end(),

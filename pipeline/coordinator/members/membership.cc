@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/marks.h"
+#include "engine/net/network.h"
 #include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/protocol/knobs.h"
 
@@ -18,7 +19,13 @@ namespace swarmline {
 namespace {
 constexpr double kSpeedWeight = 0.25;  // of the newest step in a peer's measured speed
 
+std::string host_of(const std::string& address) {
+  const auto parsed = parse_address(address);
+  return parsed ? parsed->host : std::string();
+}
+
 void describe(Member& member, const wire::Hello& hello) {
+  member.at = location_of(hello);
   member.name = hello.name();
   member.address = hello.address();
   member.key = hello.key();
@@ -32,6 +39,10 @@ void describe(Member& member, const wire::Hello& hello) {
   member.serves_data = hello.data().serves();
 }
 }  // namespace
+
+Location location_of(const wire::Hello& hello) {
+  return {.zone = hello.zone(), .host = host_of(hello.address())};
+}
 
 std::string called(const Seat& seat, const std::string& name) {
   const std::string incarnation =
@@ -71,7 +82,10 @@ void Membership::count(const Member& member) {
   if (member.state == MemberState::kBuilding) ++building_;
   if (member.state == MemberState::kLost) return;
   ++stage.live;
-  if (member.draining) ++stage.draining;
+  if (member.draining)
+    ++stage.draining;
+  else
+    stage.staying.add(member.at);
 }
 
 void Membership::uncount(const Member& member) {
@@ -80,7 +94,10 @@ void Membership::uncount(const Member& member) {
   if (member.state == MemberState::kBuilding) --building_;
   if (member.state == MemberState::kLost) return;
   --stage.live;
-  if (member.draining) --stage.draining;
+  if (member.draining)
+    --stage.draining;
+  else
+    stage.staying.remove(member.at);
 }
 
 void Membership::put(const Member& member) {
@@ -133,6 +150,7 @@ void Membership::restore(const SeatRecord& record, bool away) {
   Member member;
   member.seat = record.seat;
   member.address = record.address;
+  member.at.host = host_of(record.address);
   member.key = record.key;
   member.reach = reach_from(record.reach);
   member.name = record.name;
@@ -165,8 +183,10 @@ std::vector<Seat> Membership::away() const {
 
 void Membership::resume(const wire::Hello& hello) {
   Member& member = members_.at(PeerId{hello.previous().peer()});
+  uncount(member);
   describe(member, hello);
-  become(member.seat.peer, MemberState::kReady);
+  member.state = MemberState::kReady;
+  count(member);
 }
 
 // Where it lacks the data, the stage that reads it counts as full; where it fetches it, as long as
@@ -177,16 +197,20 @@ Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) con
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     const std::uint32_t peers = stages_[s].live - stages_[s].draining;
     facts.push_back({.cost = 1, .memory_bytes = 0, .target = targets_[s]});
-    staff.push_back({.peers = peers, .throughput = static_cast<double>(peers)});
+    staff.push_back(
+        {.peers = peers, .throughput = static_cast<double>(peers), .located = &stages_[s].staying});
   }
   bool others_lack = false;
   for (std::size_t s = 0; s < stages_.size(); ++s)
     others_lack = others_lack || (s != kReadingStage.value && staff[s].peers < targets_[s]);
   if (lacks_data(hello) || (fetches_data(hello) && others_lack))
     staff[kReadingStage.value].peers = Limits::stage_peers_max;
-  return place_joiner(
-      facts, staff,
-      {.peer = newcomer, .speed = 1, .memory_bytes = hello.memory_bytes(), .stage = std::nullopt});
+  return place_joiner(facts, staff,
+                      {.peer = newcomer,
+                       .speed = 1,
+                       .memory_bytes = hello.memory_bytes(),
+                       .stage = std::nullopt,
+                       .at = location_of(hello)});
 }
 
 Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {

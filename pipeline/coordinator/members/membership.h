@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "balancer/redundancy.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -43,6 +44,7 @@ struct Member {
   Reach reach = Reach::kUnknown;
   std::string key;  // hash of the key that its seat was given to, in hex; empty: its link had none
   std::string device;
+  Location at;              // its zone, as it says, and its address's host
   double price = 0;         // an hour; 0: it says none
   double egress_price = 0;  // of a GB that it sends; 0: the run's
   std::uint64_t memory_bytes = 0;
@@ -68,6 +70,8 @@ struct Member {
   std::uint64_t contributions = 0;            // in committed steps
 };
 
+// Where the newcomer says that it is.
+Location location_of(const wire::Hello& hello);
 // For people: "gpu-box (peer 3, stage 1)", from its second incarnation on with that; without a name
 // "peer 3 (stage 1)".
 std::string called(const Seat& seat, const std::string& name);
@@ -83,7 +87,8 @@ class Membership {
 
   // Seats a newcomer at `chosen` (never at the stage that reads the data, where it lacks it), or at
   // the emptiest stage against its target, then beyond targets
-  // at the stage with the fewest peers. One that lost its seat gets the next incarnation. kRefused
+  // at the stage with the fewest peers; among equals (balancer/redundancy.h) where it makes a
+  // second zone or host. One that lost its seat gets the next incarnation. kRefused
   // when the run takes no more peers.
   Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had, or a later one whose welcome was lost; null: it is new.
@@ -154,6 +159,7 @@ class Membership {
     std::set<PeerId> ready;
     std::uint32_t live = 0;      // not lost
     std::uint32_t draining = 0;  // of these
+    LocationTally staying;       // where those are that do not drain
     bool operator==(const Stage&) const = default;
   };
   // A member enters the counts, or leaves them.

@@ -78,7 +78,9 @@ PeerStatus peer_of(const Member& member, const EventLog& events) {
           .relayed_bytes = member.relayed_bytes,
           .data = data_sentence(member, events),
           .moves_to = {},
-          .barred = {}};
+          .barred = {},
+          .zone = member.at.zone,
+          .host = member.at.host};
 }
 
 StageStatus stage_of(const StageSpec& spec, const StatusSources& run) {
