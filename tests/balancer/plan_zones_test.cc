@@ -24,7 +24,7 @@ PlanSnapshot swarm(std::size_t stages, const std::vector<At>& peers) {
       .stages = std::vector<PlanStage>(stages, {.cost = 1, .state_bytes = kState}), .peers = {}};
   for (const At& at : peers) {
     const auto number = static_cast<std::uint32_t>(snapshot.peers.size() + 1);
-    PlanPeer peer{.peer = PeerId(number), .speed = at.speed, .shadows = {}};
+    PlanPeer peer{.peer = PeerId(number), .stage = {}, .speed = at.speed, .shadows = {}};
     if (at.stage >= 0) peer.stage = StageId(static_cast<std::uint16_t>(at.stage));
     peer.at = {.zone = at.zone, .host = std::to_string(number)};
     snapshot.peers.push_back(peer);
