@@ -12,7 +12,8 @@
 //                node is kSlowdown slower; two neighbours lost are fatal; nodes are assigned anew
 //                after kLocalRendezvous when as many wait as are missed, when more than a twentieth
 //                of the nodes can't be lost, or for another pipeline; kGlobalRendezvous after a
-//                fatal loss. Bamboo goes back to a checkpoint then; here it does so only where no
+//                fatal loss. A node that is given another stage than its own or its successor's
+//                fetches it first. Bamboo goes back to a checkpoint then; here it does so only where no
 //                other pipeline holds the state.
 //   Replicas:    torchft: replicas hold the whole model, each on `machines` of them; a lost machine
 //                takes its replica and the open step of all, half done on average, and the others
@@ -47,7 +48,9 @@ inline constexpr double kRedundancyOverhead = 24 * 3.08 / (15 * 4.25) - 1;
 inline constexpr double kRedundancySlowdown = 1.5;
 inline constexpr double kRedundancyLocalSeconds = 20;
 inline constexpr double kRedundancyGlobalSeconds = 30;
-std::vector<WorkSpan> redundancy_timeline(const Fleet& usable, std::uint32_t stages);
+// `state_seconds`: until a node has a stage's state that it has not computed before.
+std::vector<WorkSpan> redundancy_timeline(const Fleet& usable, std::uint32_t stages,
+                                          double state_seconds);
 
 inline constexpr double kReplicaHeartbeatSeconds = 5;
 // `noticed`: who is taken leaves between two steps, so that none is dropped and nobody waits.

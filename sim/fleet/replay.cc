@@ -74,6 +74,9 @@ class Replay {
   }
   double download_seconds() const { return transfer_seconds(options_.state_bytes_per_parameter); }
   double shadow_download_seconds() const { return download_seconds() / options_.shadow_link_share; }
+  bool is_noticed(double in_time_for) const {
+    return options_.notice_seconds > 0 && options_.notice_seconds >= in_time_for;
+  }
   bool free_of_charge() const { return options_.state_bytes_per_parameter == 0; }
   double handover_seconds() const {
     return free_of_charge() ? 0 : transfer_seconds(options_.handover_bytes_per_parameter);
@@ -170,7 +173,7 @@ class Replay {
   }
   void remove(std::uint32_t id) {
     const Peer& peer = peers_.at(id);
-    if (serves(peer) && !options_.noticed) {
+    if (serves(peer) && !is_noticed(handover_seconds())) {
       const double share = 1.0 / serving_at(*peer.stage);
       WorkSpan& now = timeline_.now();
       now.steps_again = std::min(now.steps_again + kOpenStepDone * share, kOpenStepDone);
@@ -227,6 +230,7 @@ class Replay {
         ++result_.stages_survived;
         continue;
       }
+      if (is_noticed(shadow_download_seconds()) && !peers_.empty()) continue;
       timeline_.now().rolls_back = true;
       timeline_.now().stall_seconds = std::max(timeline_.now().stall_seconds, download_seconds());
     }

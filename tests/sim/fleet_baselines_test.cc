@@ -207,16 +207,27 @@ TEST(BaselinesTest, RedundancyOutlivesOneOfTwoNeighbours) {
   std::string all;
   for (int i = 0; i < 41; ++i) all += "0 add n" + std::to_string(i) + "\n";
   const Fleet one = nodes(all + "500 remove n7\n", 1000);
-  WorkAccount result = account(redundancy_timeline(one, 41), kNoCheckpoints);
+  WorkAccount result = account(redundancy_timeline(one, 41, 9), kNoCheckpoints);
   EXPECT_NEAR(result.tokens, 100 * share * (500 + 500 / 1.5), 1e-6);
   EXPECT_EQ(result.rollbacks, 0U);
   const Fleet two = nodes(all + "500 remove n7\n500 remove n8\n", 1000);
-  result = account(redundancy_timeline(two, 41), kNoCheckpoints);
+  result = account(redundancy_timeline(two, 41, 9), kNoCheckpoints);
   EXPECT_EQ(result.tokens, 0) << "neighbours: nobody has their stages";
   EXPECT_EQ(result.rollbacks, 1U);
   const Fleet apart = nodes(all + "0 add s\n0 add t\n500 remove n7\n500 remove n9\n", 1000);
-  result = account(redundancy_timeline(apart, 41), kNoCheckpoints);
+  result = account(redundancy_timeline(apart, 41, 9), kNoCheckpoints);
   EXPECT_NEAR(result.tokens, 100 * share * (1000 - 20), 1e-6) << "those who wait take over";
+}
+
+TEST(BaselinesTest, RedundancyEndsAPipelineForTheOthers) {
+  // Two pipelines of two stages, a-b and c-d; who is lost is replaced by the same stage's node of
+  // the other pipeline, or by its predecessor, which knows the stage.
+  const Fleet fleet = nodes("0 add a\n0 add b\n0 add c\n0 add d\n500 remove a\n", 1000);
+  const WorkAccount result = account(redundancy_timeline(fleet, 2, 9), kNoCheckpoints);
+  const double two = kRate.at(2 / (1 + kRedundancyOverhead));
+  const double one = kRate.at(1 / (1 + kRedundancyOverhead));
+  EXPECT_NEAR(result.tokens, 500 * two + 480 * one, 1e-6);
+  EXPECT_EQ(result.rollbacks, 0U);
 }
 
 TEST(BaselinesTest, OnDemandLosesNothing) {
@@ -261,6 +272,20 @@ TEST(ReplayTimelineTest, AShadowSavesTheWork) {
   EXPECT_EQ(account(replay_timeline(fleet, options), {.period_seconds = 200}).rollbacks, 0U);
   options.plan.shadows_per_stage = 0;
   EXPECT_EQ(account(replay_timeline(fleet, options), {.period_seconds = 200}).rollbacks, 1U);
+}
+
+TEST(ReplayTimelineTest, ANoticeInTimeForADownloadSavesAStage) {
+  const Fleet fleet = nodes("0 add a\n0 add b\n0 add c\n500 remove b\n", 1000);
+  ReplayOptions options{.stages = 2};
+  options.plan.shadows_per_stage = 0;
+  options.notice_seconds = 30;  // a shadow's download takes 193 s, a handover 32 s
+  const CheckpointRule rule{.period_seconds = 200};
+  WorkAccount result = account(replay_timeline(fleet, options), rule);
+  EXPECT_EQ(result.rollbacks, 1U);
+  options.notice_seconds = 200;
+  result = account(replay_timeline(fleet, options), rule);
+  EXPECT_EQ(result.rollbacks, 0U);
+  EXPECT_EQ(result.lost_tokens, 0);
 }
 
 TEST(ReplayTimelineTest, ItsSpansAreTheReplaysTime) {
