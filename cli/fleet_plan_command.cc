@@ -27,6 +27,7 @@ struct FleetPlanFlags {
   std::vector<std::string> codecs;
   double least_tokens_per_second = 0;
   double notice_seconds = 0;
+  bool background_checkpoints = false;
   bool json = false;
 };
 
@@ -90,7 +91,8 @@ Result<FleetPlanQuestion> plan_question(const FleetPlanFlags& flags) {
                            .machines = flags.machines,
                            .codecs = flags.codecs,
                            .least_tokens_per_second = flags.least_tokens_per_second,
-                           .notice_seconds = flags.notice_seconds};
+                           .notice_seconds = flags.notice_seconds,
+                           .background_checkpoints = flags.background_checkpoints};
 }
 
 Result<std::string> plan(const FleetPlanFlags& flags) {
@@ -170,6 +172,10 @@ void add_flags(CLI::App& command, FleetPlanFlags& flags) {
       ->check(CLI::Range(0.0, 3600.0))
       ->needs(trace)
       ->type_name("N");
+  command
+      .add_flag("--background-checkpoints", flags.background_checkpoints,
+                "Let all ways train while they write a checkpoint; else they wait for it")
+      ->needs(trace);
   command.add_option("--svg", flags.svg, "Write a plot of cost over machines to this file")
       ->needs(trace)
       ->type_name("FILE");

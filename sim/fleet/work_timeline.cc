@@ -21,13 +21,15 @@ class Account {
       if (pause(left)) continue;
       if (tokens_per_second == 0) {
         result_.stalled_seconds += left;
+        write(left);
         return;
       }
-      const double training = std::min(left, rule_.period_seconds - since_saved_);
+      const double until = is_saving_ ? saving_left_ : rule_.period_seconds - since_saved_;
+      const double training = std::min(left, until);
       tokens_ += training * tokens_per_second;
       since_saved_ += training;
       left -= training;
-      if (since_saved_ >= rule_.period_seconds) save();
+      write(training);
     }
   }
 
@@ -58,25 +60,31 @@ class Account {
   void save() {
     is_saving_ = true;
     being_saved_ = tokens_;
+    since_saved_ = 0;
     saving_left_ = rule_.write_seconds;
     if (saving_left_ == 0) complete();
   }
   void complete() {
     is_saving_ = false;
     saved_ = being_saved_;
-    since_saved_ = 0;
+  }
+  // So much time has passed.
+  void write(double seconds) {
+    if (is_saving_) saving_left_ -= seconds;
+    if (is_saving_ && saving_left_ <= 0) complete();
+    if (!is_saving_ && since_saved_ >= rule_.period_seconds) save();
   }
   // What is written goes on through a stall: those who write are not those who are gone.
   bool pause(double& left) {
-    const double seconds = std::min(left, std::max(is_saving_ ? saving_left_ : 0, stall_left_));
+    const double blocked = is_saving_ && !rule_.in_background ? saving_left_ : 0;
+    const double seconds = std::min(left, std::max(blocked, stall_left_));
     if (seconds <= 0) return false;
     left -= seconds;
-    const double saving = is_saving_ ? std::min(seconds, saving_left_) : 0;
+    const double saving = std::min(seconds, blocked);
     result_.saving_seconds += saving;
     result_.stalled_seconds += seconds - saving;
     stall_left_ = std::max(0.0, stall_left_ - seconds);
-    saving_left_ -= saving;
-    if (is_saving_ && saving_left_ <= 0) complete();
+    write(seconds);
     return true;
   }
 

@@ -45,6 +45,8 @@ struct TrainingRate {
 struct CheckpointRule {
   double period_seconds = 600;  // of training, between the end of one and the next
   double write_seconds = 0;     // nobody trains meanwhile
+  // Training goes on meanwhile, and the period begins when writing does; one at a time.
+  bool in_background = false;
 };
 
 struct WorkAccount {

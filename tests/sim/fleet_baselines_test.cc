@@ -58,6 +58,21 @@ TEST(WorkAccountTest, ACheckpointCountsWhenItIsComplete) {
   EXPECT_EQ(result.tokens, 1000);
 }
 
+TEST(WorkAccountTest, ACheckpointInTheBackgroundStopsNobody) {
+  // Begun at 60, 120 and 180 s, complete 40 s later each.
+  const std::vector<WorkSpan> spans{{.seconds = 150, .speed = 1},
+                                    {.seconds = 50, .speed = 1, .rolls_back = true}};
+  const CheckpointRule rule{.period_seconds = 60, .write_seconds = 40, .in_background = true};
+  WorkAccount result = account(spans, rule);
+  EXPECT_EQ(result.lost_tokens, 100 * (150 - 60)) << "the one begun at 120 s is not complete";
+  EXPECT_EQ(result.tokens, 100 * (60 + 50));
+  EXPECT_EQ(result.saving_seconds, 0);
+  // A write that takes longer than the period: one at a time, at 60 and 160 s.
+  result = account({{.seconds = 250, .speed = 1}, {.seconds = 1, .rolls_back = true}},
+                   {.period_seconds = 60, .write_seconds = 100, .in_background = true});
+  EXPECT_EQ(result.lost_tokens, 100 * (250 - 60));
+}
+
 TEST(WorkAccountTest, AStallReachesIntoTheNextSpansAndStepsAreComputedAgain) {
   const std::vector<WorkSpan> spans{
       {.seconds = 10, .speed = 1},

@@ -219,14 +219,16 @@ class Search {
       const double step = rate.step_tokens / rate.at(std::max(peers, 1.0));
       std::vector<double> periods(std::begin(kPeriods), std::end(kPeriods));
       if (is_restart(way) && trial.failure_seconds > 0)
-        periods = {daly_period(write, trial.failure_seconds)};
+        periods = {question_.background_checkpoints ? step
+                                                    : daly_period(write, trial.failure_seconds)};
       for (const double period : periods) {
         FleetOutcome outcome{.way = way, .setting = trial.setting};
         outcome.setting.codec = codec;
         outcome.setting.checkpoint_seconds = std::ceil(period / step) * step;  // at commits
-        outcome.work = account_work(
-            spans, rate,
-            {.period_seconds = outcome.setting.checkpoint_seconds, .write_seconds = write});
+        outcome.work = account_work(spans, rate,
+                                    {.period_seconds = outcome.setting.checkpoint_seconds,
+                                     .write_seconds = write,
+                                     .in_background = question_.background_checkpoints});
         add_money(outcome, trial, rate);
         collector_.add(outcome);
       }

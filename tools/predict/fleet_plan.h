@@ -39,6 +39,9 @@ struct FleetPlanQuestion {
   // ReplayOptions. Where a checkpoint can be written meanwhile, checkpoint-restart loses only its
   // restart; a replica that leaves so drops no step.
   double notice_seconds = 0;
+  // Training goes on while a checkpoint is written; then checkpoint-restart writes as often as it
+  // can, since Daly's period is that of writes that are waited for.
+  bool background_checkpoints = false;
   std::uint64_t seed = 1;  // of who leaves a fleet of counts
 };
 
