@@ -8,13 +8,13 @@
 //                checkpoints is the caller's (Daly's: daly_period()).
 //   Redundancy:  each node computes its successor's layers, too, and takes them over when that is
 //                lost. Rules and figures of Bamboo's own simulator (github.com/uclasystem/bamboo,
-//                project_pactum/simulation/simulator.py, commit 1057ba8): a pipeline with such a
-//                node is kSlowdown slower; two neighbours lost are fatal; nodes are assigned anew
-//                after kLocalRendezvous when as many wait as are missed, when more than a twentieth
-//                of the nodes can't be lost, or for another pipeline; kGlobalRendezvous after a
-//                fatal loss. A node that is given another stage than its own or its successor's
-//                fetches it first. Bamboo goes back to a checkpoint then; here it does so only where no
-//                other pipeline holds the state.
+//                project_pactum/simulation/simulator.py, commit 1057ba8): a step with such a node
+//                takes kRedundancySlowdown times as long; two neighbours lost are fatal. Nodes are
+//                assigned anew in kRedundancyLocalSeconds when as many wait as are missed, when
+//                more than a twentieth of the nodes can't be lost, or for another pipeline, and in
+//                kRedundancyGlobalSeconds after a fatal loss. Bamboo goes back to a checkpoint
+//                then; here it does so only where no other pipeline holds the state. A node that is
+//                given another stage than its own or its successor's fetches it first.
 //   Replicas:    torchft: replicas hold the whole model, each on `machines` of them; a lost machine
 //                takes its replica and the open step of all, half done on average, and the others
 //                wait for its heartbeat (heartbeat_timeout_ms = 5000, src/lighthouse.rs). Others

@@ -46,8 +46,8 @@ struct ReplayOptions {
   double gradient_bytes_per_parameter = 1.016;
   // Machines numbered from it on are never taken: then all others are at risk for the planner.
   std::optional<std::uint32_t> first_safe_node;
-  // Of timelines alone. Nobody trains until a loss is noticed. Machines that are taken say so before
-  // by `notice_seconds` (0: they do not): enough to hand over what they have summed, none of it is
+  // Of timelines alone. Nobody trains until a loss is noticed. `notice_seconds` before machines are
+  // taken they say so (0: they do not): enough to hand over what they have summed, none of it is
   // computed again and nobody waits; enough for a shadow's download, somebody else has the state.
   double loss_stall_seconds = 0;
   double notice_seconds = 0;

@@ -1,5 +1,5 @@
-// `swarmline fleet plan --trace` without the program: what is found on traces whose answer is known,
-// mistakes, the report.
+// `swarmline fleet plan --trace` without the program: what is found on traces whose answer is
+// known, mistakes, the report.
 #include <gtest/gtest.h>
 
 #include "engine/config/load.h"
