@@ -87,6 +87,8 @@ Result<FleetPlanQuestion> plan_question(const FleetPlanFlags& flags) {
   }
   return FleetPlanQuestion{.fleet = std::move(*fleet),
                            .trace = std::move(*trace),
+                           .prices_path = flags.prices,
+                           .trace_path = flags.trace,
                            .stages = flags.stages,
                            .machines = flags.machines,
                            .codecs = flags.codecs,

@@ -59,6 +59,8 @@ FleetPlanQuestion question_of(Fleet trace) {
                              .on_demand_dollars_per_hour = 2,
                              .bits_per_second = 1e8}};
   question.trace = std::move(trace);
+  question.prices_path = "p.toml";
+  question.trace_path = "t.fleet";
   return question;
 }
 
@@ -149,25 +151,28 @@ TEST(PlanFleet, MistakesGetOneSentence) {
   const FleetPlanQuestion good = question_of(churning(4, 900, 36000));
   FleetPlanQuestion bad = good;
   bad.fleet.classes[0].dollars_per_hour = 0;
-  EXPECT_EQ(refused(bad),
-            "devices.box: found no price; write price = DOLLARS, what one costs an hour when it "
-            "may be taken away");
+  EXPECT_EQ(
+      refused(bad),
+      "p.toml: devices.box: found no price; write price = DOLLARS, what one costs an hour when it "
+      "may be taken away");
   bad = good;
   bad.fleet.classes[0].on_demand_dollars_per_hour = 0;
-  EXPECT_EQ(refused(bad),
-            "devices.box: found no on_demand_price; write on_demand_price = DOLLARS, what one "
-            "costs an hour when it is never taken away");
+  EXPECT_EQ(
+      refused(bad),
+      "p.toml: devices.box: found no on_demand_price; write on_demand_price = DOLLARS, what one "
+      "costs an hour when it is never taken away");
   bad = good;
   bad.trace = trace_of("0 add a\n", 30);
-  EXPECT_EQ(refused(bad), "the trace covers 30 s; expected at least 600 s, better a day");
+  EXPECT_EQ(refused(bad), "t.fleet: the trace covers 30 s; expected at least 600 s, better a day");
   bad = good;
   bad.stages = {9};
   EXPECT_NE(refused(bad).find("9 stages for 8 layers"), std::string::npos);
   bad = good;
   bad.stages = {8};
-  EXPECT_EQ(refused(bad),
-            "the trace has at most 4 machines at a time, too few for 8 stages; expected another "
-            "trace or fewer stages");
+  EXPECT_EQ(
+      refused(bad),
+      "t.fleet: the trace has at most 4 machines at a time, too few for 8 stages; expected another "
+      "trace or fewer stages");
   bad = good;
   bad.stages = {4};
   bad.machines = {3};

@@ -264,18 +264,20 @@ Result<void> check_question(const FleetPlanQuestion& question) {
   const FleetClass& machine = question.fleet.classes.front();
   const auto no_price = [&](const char* key, const char* what) {
     return mistake(
-        fmt::format("devices.{}: found no {}; write {} = DOLLARS, what one costs an "
+        fmt::format("{}: devices.{}: found no {}; write {} = DOLLARS, what one costs an "
                     "hour {}",
-                    machine.name, key, key, what));
+                    question.prices_path, machine.name, key, key, what));
   };
   if (machine.dollars_per_hour <= 0) return no_price("price", "when it may be taken away");
   if (machine.on_demand_dollars_per_hour <= 0)
     return no_price("on_demand_price", "when it is never taken away");
   if (question.trace.seconds < kPlanTraceSecondsMin)
     return mistake(
-        fmt::format("the trace covers {:.0f} s; expected at least {:.0f} s, better a day",
-                    question.trace.seconds, kPlanTraceSecondsMin));
-  if (question.trace.peak() == 0) return mistake("the trace has no machines");
+        fmt::format("{}: the trace covers {:.0f} s; expected at least {:.0f} s, better "
+                    "a day",
+                    question.trace_path, question.trace.seconds, kPlanTraceSecondsMin));
+  if (question.trace.peak() == 0)
+    return mistake(question.trace_path + ": the trace has no machines; expected some");
   return {};
 }
 
@@ -298,9 +300,9 @@ Result<Candidate> candidate_of(const FleetPlanQuestion& question, std::uint32_t 
   if (!layout) return std::unexpected(layout.error());
   if (stages > peak)
     return mistake(
-        fmt::format("the trace has at most {} machines at a time, too few for {} "
+        fmt::format("{}: the trace has at most {} machines at a time, too few for {} "
                     "stages; expected another trace or fewer stages",
-                    peak, stages));
+                    question.trace_path, peak, stages));
   std::vector<std::string> codecs = question.codecs;
   if (codecs.empty()) {
     codecs = {question.fleet.config.codec.forward};

@@ -31,6 +31,7 @@ inline constexpr double kPlanLossStallSeconds = 3;
 struct FleetPlanQuestion {
   FleetQuestion fleet;                       // of one class of machines, with both its prices
   Fleet trace;                               // when such machines are to be had
+  std::string prices_path, trace_path;       // where both are from, for sentences
   std::vector<std::uint32_t> stages = {};    // to try; empty: chosen by the model
   std::vector<std::uint32_t> machines = {};  // most to rent at a time; empty: chosen by the trace
   std::vector<std::string> codecs = {};      // empty: the run's own, and h8
