@@ -29,11 +29,11 @@ void add_plot_command(CLI::App& app, int& exit_code);
 void add_plan_command(CLI::App& app, int& exit_code);
 void add_fleet_command(CLI::App& app, int& exit_code);
 void add_fleet_init_command(CLI::App& fleet, int& exit_code);  // below fleet
+void add_fleet_plan_command(CLI::App& fleet, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_chaos_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_bench_ratio_command(CLI::App& bench, int& exit_code);  // below bench
-void add_bench_fleet_command(CLI::App& bench, int& exit_code);
 void add_version_command(CLI::App& app, int& exit_code);
 void add_completion_command(CLI::App& app);
 void add_help_command(CLI::App& app, int& exit_code);

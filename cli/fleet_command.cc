@@ -38,9 +38,10 @@ Result<std::string> convert(const ConvertFlags& flags) {
 }  // namespace
 
 void add_fleet_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("fleet", "Files that start a fleet, and traces of past ones");
+  CLI::App* command = app.add_subcommand(
+      "fleet", "Plan what to rent, files that start a fleet, and traces of past ones");
   command->require_subcommand(1);
+  add_fleet_plan_command(*command, exit_code);
   add_fleet_init_command(*command, exit_code);
   auto flags = std::make_shared<ConvertFlags>();
   CLI::App* made = command->add_subcommand(

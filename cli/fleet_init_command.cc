@@ -14,7 +14,7 @@
 #include "engine/config/load.h"
 #include "engine/store/files.h"
 #include "tools/fleet_files/fleet_files.h"
-#include "tools/predict/bench_fleet_file.h"
+#include "tools/predict/fleet_prices.h"
 
 namespace swarmline {
 namespace {
@@ -44,7 +44,7 @@ Result<std::vector<MachineClass>> classes_of(const InitFlags& flags, const RunCo
           config.pipeline.peers[std::min<std::size_t>(stage, config.pipeline.peers.size() - 1)];
     return std::vector<MachineClass>{{.name = "peer", .count = peers}};
   }
-  const auto fleet = load_fleet_question(flags.prices, "");
+  const auto fleet = load_fleet_question(config, flags.config, flags.prices, "");
   if (!fleet) return std::unexpected(fleet.error());
   std::vector<MachineClass> classes;
   for (const auto& machines : fleet->classes)

@@ -15,6 +15,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kHour = 3600;
 constexpr int kPlansAnInstantMax = 4;
+constexpr double kOpenStepDone = 0.5;  // of an open step, on average
 
 struct Shadow {
   std::uint32_t stage = 0;
@@ -25,6 +26,7 @@ struct Peer {
   std::optional<std::uint32_t> stage;  // serves it from `serves_at` on
   double serves_at = 0;
   bool is_new_to_stage = false;  // downloads the stage's state until serves_at
+  bool at_risk = false;
   std::vector<Shadow> shadows;
 };
 
@@ -42,7 +44,7 @@ class Replay {
     plan_options_.download_load = options.shadow_link_share;
   }
 
-  ReplayResult run() {
+  const ReplayResult& run() {
     next_tick_ = options_.policy == ReplayPolicy::kPaperRule ? options_.period_seconds : kNever;
     std::size_t next_event = 0;
     while (true) {
@@ -63,6 +65,7 @@ class Replay {
     result_.seconds = end_;
     return result_;
   }
+  std::vector<WorkSpan> timeline() { return timeline_.finish(end_); }
 
  private:
   // ---- Costs -----------------------------------------------------------------------------------
@@ -71,6 +74,9 @@ class Replay {
   }
   double download_seconds() const { return transfer_seconds(options_.state_bytes_per_parameter); }
   double shadow_download_seconds() const { return download_seconds() / options_.shadow_link_share; }
+  bool is_noticed(double in_time_for) const {
+    return options_.notice_seconds > 0 && options_.notice_seconds >= in_time_for;
+  }
   bool free_of_charge() const { return options_.state_bytes_per_parameter == 0; }
   double handover_seconds() const {
     return free_of_charge() ? 0 : transfer_seconds(options_.handover_bytes_per_parameter);
@@ -123,6 +129,8 @@ class Replay {
   void integrate(double until) {
     const double optimal = best_of(peers_.size());
     const double achieved = throughput();
+    timeline_.now().speed = achieved;
+    timeline_.advance(until);
     const auto add = [&](ReplaySpan& span, double from, double to) {
       const double seconds = std::min(until, to) - std::max(now_, from);
       if (seconds <= 0) return;
@@ -156,10 +164,28 @@ class Replay {
       }
     }
     if (options_.policy != ReplayPolicy::kBound) count_emptied(before);
-    for (const auto node : event.added) nodes_[node] = add();
+    for (const auto node : event.added) {
+      nodes_[node] = add();
+      const auto& safe = options_.first_safe_node;
+      peers_.at(nodes_[node]).at_risk = safe && node < *safe;
+    }
     while (!fleet_.names_nodes && peers_.size() < event.count) add();
   }
-  void remove(std::uint32_t id) { peers_.erase(id); }
+  void remove(std::uint32_t id) {
+    const Peer& peer = peers_.at(id);
+    if (serves(peer) && !is_noticed(handover_seconds())) {
+      const double share = 1.0 / serving_at(*peer.stage);
+      WorkSpan& now = timeline_.now();
+      now.steps_again = std::min(now.steps_again + kOpenStepDone * share, kOpenStepDone);
+      now.stall_seconds = std::max(now.stall_seconds, options_.loss_stall_seconds);
+    }
+    peers_.erase(id);
+  }
+  std::uint32_t serving_at(std::uint32_t stage) const {
+    std::uint32_t count = 0;
+    for (const auto& [id, peer] : peers_) count += serves(peer) && *peer.stage == stage;
+    return count;
+  }
   std::uint32_t add() {
     const std::uint32_t id = ++last_id_;
     Peer& peer = peers_[id];
@@ -200,7 +226,13 @@ class Replay {
     for (std::uint32_t s = 0; s < options_.stages; ++s) {
       if (before[s] == 0 || after[s] > 0) continue;
       ++result_.stages_emptied;
-      result_.stages_survived += has_ready_shadow(s) ? 1 : 0;
+      if (has_ready_shadow(s)) {
+        ++result_.stages_survived;
+        continue;
+      }
+      if (is_noticed(shadow_download_seconds()) && !peers_.empty()) continue;
+      timeline_.now().rolls_back = true;
+      timeline_.now().stall_seconds = std::max(timeline_.now().stall_seconds, download_seconds());
     }
   }
   bool has_ready_shadow(std::uint32_t stage) const {
@@ -239,6 +271,7 @@ class Replay {
     for (const auto& [id, peer] : peers_) {
       PlanPeer facts;
       facts.peer = PeerId(id);
+      facts.at_risk = peer.at_risk;
       if (peer.stage) facts.stage = StageId(static_cast<std::uint16_t>(*peer.stage));
       facts.arriving = peer.stage && peer.serves_at > now_;
       for (const Shadow& shadow : peer.shadows) {
@@ -295,15 +328,27 @@ class Replay {
   std::map<std::uint32_t, std::uint32_t> nodes_;  // machine -> peer
   std::uint32_t last_id_ = 0;
   ReplayResult result_;
+  WorkTimeline timeline_;
 };
+
+void check(const ReplayOptions& options) {
+  SWARMLINE_CHECK(options.stages > 0 && options.period_seconds > 0);
+  SWARMLINE_CHECK(options.link_bits_per_second > 0 && options.step_seconds > 0);
+  SWARMLINE_CHECK(options.shadow_link_share > 0 && options.shadow_link_share <= 1);
+}
 
 }  // namespace
 
 ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options) {
-  SWARMLINE_CHECK(options.stages > 0 && options.period_seconds > 0);
-  SWARMLINE_CHECK(options.link_bits_per_second > 0 && options.step_seconds > 0);
-  SWARMLINE_CHECK(options.shadow_link_share > 0 && options.shadow_link_share <= 1);
+  check(options);
   return Replay(fleet, options).run();
+}
+
+std::vector<WorkSpan> replay_timeline(const Fleet& fleet, const ReplayOptions& options) {
+  check(options);
+  Replay replay(fleet, options);
+  replay.run();
+  return replay.timeline();
 }
 
 void add_result(ReplayResult& sum, const ReplayResult& one) {

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "balancer/plan.h"
 #include "sim/fleet/fleet.h"
+#include "sim/fleet/work_timeline.h"
 
 namespace swarmline {
 
@@ -42,6 +44,13 @@ struct ReplayOptions {
   // Reduced gradients reach a shadow once a step, in 8 bits: bytes * 8 / (step * link).
   double step_seconds = 233;
   double gradient_bytes_per_parameter = 1.016;
+  // Machines numbered from it on are never taken: then all others are at risk for the planner.
+  std::optional<std::uint32_t> first_safe_node;
+  // Of timelines alone. Nobody trains until a loss is noticed. `notice_seconds` before machines are
+  // taken they say so (0: they do not): enough to hand over what they have summed, none of it is
+  // computed again and nobody waits; enough for a shadow's download, somebody else has the state.
+  double loss_stall_seconds = 0;
+  double notice_seconds = 0;
   PlanOptions plan;  // link and load are taken from the figures above
 };
 
@@ -66,6 +75,10 @@ struct ReplayResult {
 // CHECK: stages > 0, period_seconds > 0, link_bits_per_second > 0, step_seconds > 0,
 // shadow_link_share in (0, 1].
 ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options);
+// The same replay as a timeline. A lost peer's share of the open step is computed again, half of it
+// on average. A stage emptied without a shadow takes the run back to its checkpoint, which all
+// fetch.
+std::vector<WorkSpan> replay_timeline(const Fleet& fleet, const ReplayOptions& options);
 // Over several runs: times and counts add up, so that spans weigh by their optimum.
 void add_result(ReplayResult& sum, const ReplayResult& one);
 

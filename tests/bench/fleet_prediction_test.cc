@@ -1,12 +1,13 @@
-// `swarmline bench fleet`'s model against whole swarms in virtual time, the real protocol:
+// `swarmline fleet plan`'s model against whole swarms in virtual time, the real protocol:
 // step times within kTolerance, for equal and unequal peers, fast and slow links, latencies.
+#include "tools/predict/fleet_prediction.h"
+
 #include <cstdio>
 
 #include <gtest/gtest.h>
 
 #include "balancer/cut.h"
 #include "bench/compare/sim_run.h"
-#include "tools/predict/bench_fleet.h"
 
 namespace swarmline::bench {
 namespace {

@@ -25,9 +25,9 @@ TEST(Program, HelpTeaches) {
         "fleet", "simulate", "chaos", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
-  for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
-                              "config check", "bench codec", "bench ratio", "bench fleet", "plan",
-                              "fleet convert", "simulate", "chaos"}) {
+  for (const char* command :
+       {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
+        "bench codec", "bench ratio", "plan", "fleet plan", "fleet convert", "simulate", "chaos"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -301,20 +301,63 @@ TEST(Program, PlansASnapshotAndReplaysAFleet) {
   EXPECT_TRUE(has(replay.out, "\"rule\": \"swarmline\"")) << replay.out;
 }
 
-TEST(Program, BenchFleetPredictsTheExample) {
+TEST(Program, FleetPlanPredictsTheExample) {
   const ScratchFolder folder;
-  const std::string example = SWARMLINE_SOURCE_DIR "/configs/fleets/t4_and_a100.toml";
-  const Ran ran = folder.run({"bench", "fleet", example});
+  const std::string run = SWARMLINE_SOURCE_DIR "/configs/gpt2_small.toml";
+  const std::string prices = SWARMLINE_SOURCE_DIR "/configs/fleets/t4_and_a100.toml";
+  const Ran ran = folder.run({"fleet", "plan", run, "--prices", prices});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_TRUE(has(ran.out, "What to change first")) << ran.out;
-  const Ran json = folder.run({"bench", "fleet", example, "--json"});
-  EXPECT_TRUE(has(json.out, "\"kind\": \"fleet\"")) << json.err;
-  folder.write("bad.toml", "fleet_format = 1\nrun = \"none.toml\"\n[devices.a]\ncounts = 1\n");
-  const Ran bad = folder.run({"bench", "fleet", "bad.toml"});
+  const Ran json = folder.run({"fleet", "plan", run, "--prices", prices, "--json"});
+  EXPECT_TRUE(has(json.out, "\"kind\": \"prediction\"")) << json.err;
+  folder.write("bad.toml", "fleet_format = 1\n[devices.a]\ncounts = 1\n");
+  const Ran bad = folder.run({"fleet", "plan", run, "--prices", "bad.toml"});
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_EQ(bad.err,
-            "swarmline: bad.toml:4: devices.a.counts: there is no such key; did you mean count?\n");
-  EXPECT_EQ(folder.run({"bench", "fleet", "missing.toml"}).exit_code, 2);
+            "swarmline: bad.toml:3: devices.a.counts: there is no such key; did you mean count?\n");
+  EXPECT_EQ(folder.run({"fleet", "plan", run, "--prices", "missing.toml"}).exit_code, 2);
+}
+
+TEST(Program, FleetPlanFindsTheCheapestSettingOfATrace) {
+  const ScratchFolder folder;
+  const std::string run = SWARMLINE_SOURCE_DIR "/configs/llama_like.toml";
+  const std::string prices = SWARMLINE_SOURCE_DIR "/configs/fleets/p3.toml";
+  const std::string trace = SWARMLINE_SOURCE_DIR "/configs/fleets/aws-p3.fleet";
+  const std::vector<std::string> plan{"fleet", "plan",     run, "--prices",   prices, "--trace",
+                                      trace,   "--stages", "4", "--machines", "12,32"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = plan;
+    all.insert(all.end(), more.begin(), more.end());
+    return folder.run(all);
+  };
+  const Ran ran = with({"--svg", "plan.svg"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out.rfind("cheapest: ", 0), 0U) << ran.out;
+  for (const char* word : {"than checkpoint-restart at 180 s", "on demand only",
+                           "redundant computing", "whole-model replicas", "What to change first"})
+    EXPECT_TRUE(has(ran.out, word)) << word << " in " << ran.out;
+  EXPECT_TRUE(has(folder.read("plan.svg"), "<svg")) << ran.err;
+  EXPECT_TRUE(has(with({"--json"}).out, "\"kind\": \"plan\""));
+
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& words) {
+    const Ran bad = folder.run(arguments);
+    EXPECT_EQ(bad.exit_code, 2) << words;
+    EXPECT_TRUE(has(bad.err, words)) << bad.err;
+  };
+  const std::string two = SWARMLINE_SOURCE_DIR "/configs/fleets/t4_and_a100.toml";
+  refused({"fleet", "plan", run, "--prices", two, "--trace", trace}, "say by --machine which");
+  refused({"fleet", "plan", run, "--prices", two, "--trace", trace, "--machine", "t5"},
+          "expected one of t4, a100");
+  refused({"fleet", "plan", run, "--prices", two, "--trace", trace, "--machine", "t4"},
+          "found no on_demand_price");
+  refused({"fleet", "plan", run, "--prices", prices, "--trace", trace, "--stages", "23"},
+          "23 stages for 22 layers");
+  refused({"fleet", "plan", run, "--prices", prices, "--trace", trace, "--codecs", "h9"},
+          "did you mean \"h8\"?");
+  folder.write("short.fleet", "# swarmline fleet: 1\n# kind: counts\n0 8\n30 9\n");
+  refused({"fleet", "plan", run, "--prices", prices, "--trace", "short.fleet"},
+          "the trace covers 30 s; expected at least 600 s");
+  refused({"fleet", "plan", run, "--prices", prices, "--trace", prices}, "not a fleet file");
 }
 
 TEST(Program, TakenPortIsSaid) {

@@ -1,15 +1,13 @@
-#include "tools/predict/bench_fleet_file.h"
+#include "tools/predict/fleet_prices.h"
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "balancer/cut.h"
 #include "base/nearest.h"
-#include "engine/config/load.h"
 #include "engine/config/raw_toml.h"
 #include "engine/store/files.h"
 #include "pipeline/protocol/run_status.h"
@@ -26,7 +24,8 @@ struct Written {
   double count = 0;
   double tflops = 0;
   double forward_ms = 0, backward_ms = 0;  // of one layer and one microbatch
-  double price = -1, bandwidth = -1, latency_ms = -1;
+  double price = -1, on_demand_price = -1, bandwidth = -1, latency_ms = -1;
+  double memory = 0;  // bytes
   std::uint32_t line = 0;
 };
 
@@ -42,14 +41,15 @@ constexpr Key kKeys[] = {
     {"tflops", &Written::tflops, 0, false, false},
     {"forward_ms", &Written::forward_ms, 0, false, false},
     {"backward_ms", &Written::backward_ms, 0, false, false},
+    {"memory", &Written::memory, 0, true, false},
     {"price", &Written::price, 0, true, true},
+    {"on_demand_price", &Written::on_demand_price, 0, true, true},
     {"bandwidth", &Written::bandwidth, 0, true, true},
     {"latency_ms", &Written::latency_ms, 0, true, true},
 };
 
 struct File {
-  std::string run;
-  Written defaults{.price = 0, .bandwidth = 0, .latency_ms = 0};
+  Written defaults{.price = 0, .on_demand_price = 0, .bandwidth = 0, .latency_ms = 0};
   std::vector<std::pair<std::string, Written>> classes;  // in the order of the file
 };
 
@@ -66,9 +66,6 @@ class Reader {
           ErrorCode::kUserMistake,
           fmt::format("{}: found no fleet_format; write fleet_format = {} as its first line",
                       origin_, kFleetPricesFormat));
-    if (file_.run.empty())
-      return fail(ErrorCode::kUserMistake,
-                  fmt::format("{}: found no run; write run = \"FILE\", the run's config", origin_));
     for (const auto& [name, written] : file_.classes) SWARMLINE_TRY(check(name, written));
     return std::move(file_);
   }
@@ -116,17 +113,11 @@ class Reader {
       format_seen_ = true;
       return {};
     }
-    if (entry.key == "run") {
-      const auto* text = std::get_if<std::string>(&entry.value.data);
-      if (text == nullptr || text->empty())
-        return mistake(entry.line, entry.key,
-                       fmt::format("found {}, expected the path of a run's config from this file's "
-                                   "folder",
-                                   shown(entry.value)));
-      file_.run = *text;
-      return {};
-    }
-    return mistake(entry.line, entry.key, "there is no such key; there are fleet_format and run");
+    if (entry.key == "run")
+      return mistake(entry.line, entry.key,
+                     "the run is not named here any more; remove the line and write swarmline "
+                     "fleet plan RUN.toml --prices FILE");
+    return mistake(entry.line, entry.key, "there is no such key; there is fleet_format");
   }
 
   Result<void> take_number(const RawEntry& entry, const std::string& name, Written& to,
@@ -188,6 +179,8 @@ FleetClass class_of(const std::string& name, const Written& written, const Writt
                     .count = static_cast<std::uint32_t>(written.count),
                     .flops_per_second = written.tflops * kTera,
                     .dollars_per_hour = or_default(&Written::price),
+                    .on_demand_dollars_per_hour = or_default(&Written::on_demand_price),
+                    .memory_bytes = static_cast<std::uint64_t>(written.memory),
                     .bits_per_second = or_default(&Written::bandwidth),
                     .latency_seconds = or_default(&Written::latency_ms) * kMilli};
   if (written.tflops > 0) return result;
@@ -254,20 +247,18 @@ Result<void> add_measured(const RunStatus& status, const Written& defaults,
 
 }  // namespace
 
-Result<FleetQuestion> load_fleet_question(const std::string& path, const std::string& status_path) {
-  const auto text = read_text_file(path, kFleetPricesBytesMax);
-  if (!text) return std::unexpected(text.error());
-  const auto file = Reader(path).read(*text);
-  if (!file) return std::unexpected(file.error());
+Result<FleetQuestion> load_fleet_question(const RunConfig& config, const std::string& run,
+                                          const std::string& path, const std::string& status_path) {
   FleetQuestion question;
-  const std::string run = (std::filesystem::path(path).parent_path() / file->run).string();
-  auto config = load_run_config(run);
-  if (!config) return std::unexpected(std::move(config).error());
-  question.config = std::move(*config);
+  question.config = config;
   auto model = resolve_model_of_config(question.config);
   if (!model) return fail(model.error().code, fmt::format("{}: {}", run, model.error().what));
   question.model = std::move(*model);
 
+  const auto text = read_text_file(path, kFleetPricesBytesMax);
+  if (!text) return std::unexpected(text.error());
+  const auto file = Reader(path).read(*text);
+  if (!file) return std::unexpected(file.error());
   if (status_path.empty() == file->classes.empty())
     return fail(
         ErrorCode::kUserMistake,

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/predict/bench_fleet.h"
+#include "tools/predict/fleet_prediction.h"
 
 namespace swarmline {
 namespace {

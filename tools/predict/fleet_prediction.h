@@ -29,10 +29,12 @@ struct FleetClass {  // peers that are alike
   std::string name;
   std::uint32_t count = 0;
   double flops_per_second = 0;
-  double forward_share = 1.0 / 3;  // of the time of a forward and its backward
-  double dollars_per_hour = 0;     // of one peer
-  double bits_per_second = 0;      // each way; 0: links cost nothing
-  double latency_seconds = 0;      // one way; between two classes the mean of theirs
+  double forward_share = 1.0 / 3;         // of the time of a forward and its backward
+  double dollars_per_hour = 0;            // of one peer
+  double on_demand_dollars_per_hour = 0;  // of the same machine, never taken away; 0: not known
+  std::uint64_t memory_bytes = 0;         // of its device; 0: everything fits
+  double bits_per_second = 0;             // each way; 0: links cost nothing
+  double latency_seconds = 0;             // one way; between two classes the mean of theirs
 };
 
 struct FleetQuestion {
@@ -71,6 +73,8 @@ struct FleetPrediction {
 };
 
 Result<FleetPrediction> predict_fleet(const FleetQuestion& question);
+// That alone, at a fifth of the price.
+Result<double> predict_tokens_per_second(const FleetQuestion& question);
 
 struct FleetChange {
   std::string what;  // "codec.forward and codec.backward = \"lin8\""

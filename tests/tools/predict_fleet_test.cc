@@ -1,4 +1,4 @@
-// `swarmline bench fleet` without the program: the model's laws, the file, the report. How close
+// `swarmline fleet plan` without the program: the model's laws, the file, the report. How close
 // predictions come is in tests/bench/fleet_prediction_test.cc.
 #include <algorithm>
 
@@ -10,8 +10,8 @@
 #include "pipeline/protocol/run_status.h"
 #include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
-#include "tools/predict/bench_fleet_file.h"
-#include "tools/predict/bench_fleet_report.h"
+#include "tools/predict/fleet_prediction_report.h"
+#include "tools/predict/fleet_prices.h"
 
 namespace swarmline {
 namespace {
@@ -162,44 +162,44 @@ TEST(FleetChanges, TheyAreWhatThePredictionOfTheChangedRunSays) {
 std::string refused(const std::string& text) {
   const TempFolder folder;
   const std::string path = folder.path() + "/fleet.toml";
-  EXPECT_TRUE(write_text_file_atomically(folder.path() + "/run.toml", kRun));
   EXPECT_TRUE(write_text_file_atomically(path, text));
-  const auto question = load_fleet_question(path, "");
+  const auto question = load_fleet_question(*run_config_from_text(kRun, "t"), "run.toml", path, "");
   if (question) return "taken";
   EXPECT_EQ(question.error().code, ErrorCode::kUserMistake) << question.error().what;
   return question.error().what.substr(folder.path().size() + 1);
 }
 
 TEST(FleetFile, MistakesGetOneSentenceWithTheirLine) {
-  const std::string head = "fleet_format = 1\nrun = \"run.toml\"\n";
-  EXPECT_EQ(refused("run = \"run.toml\"\n"),
+  const std::string head = "fleet_format = 1\n";
+  EXPECT_EQ(refused("\n"),
             "fleet.toml: found no fleet_format; write fleet_format = 1 as its first line");
   EXPECT_EQ(refused("fleet_format = 2\n"),
             "fleet.toml:1: fleet_format: found 2, this program reads 1");
-  EXPECT_EQ(refused("fleet_format = 1\n"),
-            "fleet.toml: found no run; write run = \"FILE\", the run's config");
+  EXPECT_EQ(refused("fleet_format = 1\nrun = \"run.toml\"\n"),
+            "fleet.toml:2: run: the run is not named here any more; remove the line and write "
+            "swarmline fleet plan RUN.toml --prices FILE");
   EXPECT_EQ(refused(head),
             "fleet.toml: expected [devices.NAME] sections or --status FILE, one of them");
   EXPECT_EQ(refused(head + "[device]\ncount = 1\n"),
-            "fleet.toml:3: device: there is no such section; there are defaults and devices");
+            "fleet.toml:2: device: there is no such section; there are defaults and devices");
   EXPECT_EQ(refused(head + "[devices.a]\ncount = 1\ntflop = 3\n"),
-            "fleet.toml:5: devices.a.tflop: there is no such key; did you mean tflops?");
+            "fleet.toml:4: devices.a.tflop: there is no such key; did you mean tflops?");
   EXPECT_EQ(refused(head + "[devices.a]\ncount = 1.5\ntflops = 3\n"),
-            "fleet.toml:4: devices.a.count: found 1.5, expected a whole number from 1 to 10000");
+            "fleet.toml:3: devices.a.count: found 1.5, expected a whole number from 1 to 10000");
   EXPECT_EQ(refused(head + "[devices.a]\ncount = 1\ntflops = 0\n"),
-            "fleet.toml:5: devices.a.tflops: found 0, expected a number above 0");
+            "fleet.toml:4: devices.a.tflops: found 0, expected a number above 0");
   EXPECT_EQ(
       refused(head + "[devices.a]\ncount = 1\ntflops = 3\nforward_ms = 1\nbackward_ms = 2\n"),
-      "fleet.toml:4: devices.a: expected either tflops, as reached in training, or forward_ms "
+      "fleet.toml:3: devices.a: expected either tflops, as reached in training, or forward_ms "
       "and backward_ms, of one layer and one microbatch");
   EXPECT_EQ(refused(head + "[devices.a]\ntflops = 3\n"),
-            "fleet.toml:4: devices.a: expected a count of peers");
-  EXPECT_EQ(
-      refused(head + "[defaults]\ncount = 3\n"),
-      "fleet.toml:4: defaults.count: there is no such key; there are price, bandwidth, latency_ms");
+            "fleet.toml:3: devices.a: expected a count of peers");
+  EXPECT_EQ(refused(head + "[defaults]\ncount = 3\n"),
+            "fleet.toml:3: defaults.count: there is no such key; there are price, on_demand_price, "
+            "bandwidth, latency_ms");
   EXPECT_EQ(
       refused(head + "[devices]\nt4 = 3\n"),
-      "fleet.toml:4: devices.t4: expected a section of its own; write for example [devices.t4]");
+      "fleet.toml:3: devices.t4: expected a section of its own; write for example [devices.t4]");
   EXPECT_NE(refused(head + "[devices.a\n").find("not TOML"), std::string::npos);
   EXPECT_EQ(refused(head + "[devices.a]\ncount = 1\ntflops = 3\n"), "taken");
 }
@@ -207,13 +207,12 @@ TEST(FleetFile, MistakesGetOneSentenceWithTheirLine) {
 TEST(FleetFile, MillisecondsOfALayerAreFlopsPerSecondOfIt) {
   const TempFolder folder;
   const std::string path = folder.path() + "/fleet.toml";
-  ASSERT_TRUE(write_text_file_atomically(folder.path() + "/run.toml", kRun));
   ASSERT_TRUE(write_text_file_atomically(
       path,
-      "fleet_format = 1\nrun = \"run.toml\"\n[defaults]\nprice = 0.5\nbandwidth = 1e8\n"
+      "fleet_format = 1\n[defaults]\nprice = 0.5\nbandwidth = 1e8\n"
       "[devices.a]\ncount = 4\nforward_ms = 10\nbackward_ms = 30\nlatency_ms = 7\n"
       "[devices.b]\ncount = 2\ntflops = 3\nbandwidth = 5\n"));
-  const auto question = load_fleet_question(path, "");
+  const auto question = load_fleet_question(*run_config_from_text(kRun, "t"), "run.toml", path, "");
   ASSERT_TRUE(question) << question.error().what;
   ASSERT_EQ(question->classes.size(), 2U);
   const FleetClass& a = question->classes[0];
@@ -245,11 +244,10 @@ TEST(FleetFile, AStatusSaysWhoServesWhatAndHowFast) {
   }
   const std::string file = folder.path() + "/fleet.toml";
   const std::string json = folder.path() + "/status.json";
-  ASSERT_TRUE(write_text_file_atomically(folder.path() + "/run.toml", kRun));
-  ASSERT_TRUE(write_text_file_atomically(
-      file, "fleet_format = 1\nrun = \"run.toml\"\n[defaults]\nbandwidth = 3e7\n"));
+  ASSERT_TRUE(write_text_file_atomically(file, "fleet_format = 1\n[defaults]\nbandwidth = 3e7\n"));
   ASSERT_TRUE(write_text_file_atomically(json, to_json(status)));
-  const auto question = load_fleet_question(file, json);
+  const auto question =
+      load_fleet_question(*run_config_from_text(kRun, "t"), "run.toml", file, json);
   ASSERT_TRUE(question) << question.error().what;
   ASSERT_EQ(question->classes.size(), 7U);
   EXPECT_EQ(question->seats[1], (std::vector<std::uint32_t>{0, 0, 1, 1, 0, 0, 0}));
@@ -262,7 +260,7 @@ TEST(FleetFile, AStatusSaysWhoServesWhatAndHowFast) {
 
   status.stages[2].peers[0].seconds_per_microbatch = 0;
   ASSERT_TRUE(write_text_file_atomically(json, to_json(status)));
-  const auto early = load_fleet_question(file, json);
+  const auto early = load_fleet_question(*run_config_from_text(kRun, "t"), "run.toml", file, json);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::kUserMistake);
   EXPECT_NE(early.error().what.find(" of the status has not computed yet"), std::string::npos);
@@ -270,7 +268,10 @@ TEST(FleetFile, AStatusSaysWhoServesWhatAndHowFast) {
 
 TEST(FleetReport, OfTheExampleIsTheGoldenOne) {
   const std::string root = SWARMLINE_SOURCE_DIR;
-  const auto question = load_fleet_question(root + "/configs/fleets/t4_and_a100.toml", "");
+  const auto config = load_run_config(root + "/configs/gpt2_small.toml");
+  ASSERT_TRUE(config) << config.error().what;
+  const auto question = load_fleet_question(*config, "gpt2_small.toml",
+                                            root + "/configs/fleets/t4_and_a100.toml", "");
   ASSERT_TRUE(question) << question.error().what;
   const auto prediction = predict_fleet(*question);
   ASSERT_TRUE(prediction) << prediction.error().what;
@@ -280,8 +281,8 @@ TEST(FleetReport, OfTheExampleIsTheGoldenOne) {
   const auto parsed = parse_json(json);
   ASSERT_TRUE(parsed) << parsed.error().what;
   EXPECT_EQ((*parsed)["tokens_per_second"].number, prediction->tokens_per_second);
-  expect_golden("bench/fleet.txt", text);
-  expect_golden("bench/fleet.json", json);
+  expect_golden("fleet/prediction.txt", text);
+  expect_golden("fleet/prediction.json", json);
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
-#include "tools/predict/bench_fleet_report.h"
+#include "tools/predict/fleet_prediction_report.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
-
-#include "engine/store/json_writer.h"
 
 namespace swarmline {
 namespace {
@@ -97,10 +95,10 @@ std::string fleet_prediction_text(const FleetQuestion& question, const FleetPred
   return text + changes_text(changes);
 }
 
-std::string fleet_prediction_json(const FleetQuestion& question, const FleetPrediction& prediction,
-                                  const std::vector<FleetChange>& changes) {
-  JsonWriter json(1);
-  json.begin_object().member("format", kFleetBenchFormat).member("kind", "fleet");
+void add_fleet_prediction(JsonWriter& json, const FleetQuestion& question,
+                          const FleetPrediction& prediction,
+                          const std::vector<FleetChange>& changes) {
+  json.begin_object().member("format", kFleetPredictionFormat).member("kind", "prediction");
   json.member("run", question.config.run.name);
   json.member("tokens_per_second", prediction.tokens_per_second);
   json.member("step_seconds", prediction.step_seconds);
@@ -137,6 +135,12 @@ std::string fleet_prediction_json(const FleetQuestion& question, const FleetPred
     json.member("dollars_per_billion_tokens", change.dollars_per_billion_tokens).end_object();
   }
   json.end_array().end_object();
+}
+
+std::string fleet_prediction_json(const FleetQuestion& question, const FleetPrediction& prediction,
+                                  const std::vector<FleetChange>& changes) {
+  JsonWriter json(1);
+  add_fleet_prediction(json, question, prediction, changes);
   return json.take() + "\n";
 }
 

@@ -1,4 +1,4 @@
-#include "tools/predict/bench_fleet.h"
+#include "tools/predict/fleet_prediction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -289,9 +289,12 @@ std::uint32_t busiest_stage(const std::vector<FleetStage>& stages, double FleetS
   return std::ranges::max_element(stages, {}, busy)->stage.stage.value;
 }
 
-}  // namespace
+struct Seated {
+  std::vector<StageSpec> cut;
+  Seats seats;
+};
 
-Result<FleetPrediction> predict_fleet(const FleetQuestion& question) {
+Result<Seated> seated(const FleetQuestion& question) {
   const RunConfig& config = question.config;
   if (config.pipeline.order != OrderKind::kFree) {
     return fail(ErrorCode::kUserMistake,
@@ -305,11 +308,25 @@ Result<FleetPrediction> predict_fleet(const FleetQuestion& question) {
   if (!cut) return std::unexpected(std::move(cut).error());
   auto seats = seats_of(question, stage_facts(*cut, costs, config.batch.microbatch));
   if (!seats) return std::unexpected(std::move(seats).error());
+  return Seated{.cut = std::move(*cut), .seats = std::move(*seats)};
+}
 
-  FleetPrediction prediction = Model(question, *cut, *seats, {}).predict();
+}  // namespace
+
+Result<double> predict_tokens_per_second(const FleetQuestion& question) {
+  const auto swarm = seated(question);
+  if (!swarm) return std::unexpected(swarm.error());
+  return Model(question, swarm->cut, swarm->seats, {}).predict().tokens_per_second;
+}
+
+Result<FleetPrediction> predict_fleet(const FleetQuestion& question) {
+  const auto swarm = seated(question);
+  if (!swarm) return std::unexpected(swarm.error());
+
+  FleetPrediction prediction = Model(question, swarm->cut, swarm->seats, {}).predict();
   for (const FleetPart part :
        {FleetPart::kDevices, FleetPart::kLinks, FleetPart::kLatency, FleetPart::kAveraging}) {
-    const FleetPrediction with = Model(question, *cut, *seats, {part}).predict();
+    const FleetPrediction with = Model(question, swarm->cut, swarm->seats, {part}).predict();
     const double gain = with.tokens_per_second / prediction.tokens_per_second - 1;
     if (gain <= prediction.bottleneck_gain) continue;
     prediction.bottleneck = part;
