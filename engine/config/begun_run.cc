@@ -30,6 +30,7 @@ constexpr std::string_view kFreeKeys[] = {"run.name",
 // Where a segment's data begins: the run's own word.
 constexpr std::string_view kPositionKeys[] = {"data.from_step", "data.from_sequence"};
 constexpr std::string_view kSegmentSections[] = {"data", "codec"};
+constexpr std::string_view kMaskKey = "data.mask_documents";  // of the model's mathematics
 constexpr std::string_view kSegmentKeys[] = {"run.on_nonfinite",         "batch.batch",
                                              "batch.microbatch",         "optimizer.lr",
                                              "optimizer.weight_decay",   "optimizer.clip",
@@ -49,7 +50,7 @@ std::string path_of(const KeySpec& spec) {
 
 bool is_of_segment(const KeySpec& spec) {
   const std::string path = path_of(spec);
-  if (is_in(kPositionKeys, path)) return false;
+  if (is_in(kPositionKeys, path) || path == kMaskKey) return false;
   return is_in(kSegmentSections, spec.section) || is_in(kSegmentKeys, path);
 }
 

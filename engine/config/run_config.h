@@ -87,7 +87,7 @@ struct DataSection {
   // has been changed (pipeline/coordinator/run/segments.h), for its peers.
   std::uint64_t from_step = 0;
   std::uint64_t from_sequence = 0;
-  bool mask_documents = false;          // tokens attend within their own document only
+  bool mask_documents = false;  // tokens attend within their own document only
   bool holds_out() const { return held_out > 0 || !validation.empty(); }
   bool operator==(const DataSection&) const = default;
 };
