@@ -139,14 +139,16 @@ bool Forwarder::may_be_passed_by(const MicrobatchTask& task) const {
 bool Forwarder::pass_by(const TaskPtr& task) {
   const Seat slow = task->next;
   if (!may_be_passed_by(*task) || !clock_.may_pass(task->outgoing)) return false;
-  std::vector<PeerId> exclude = task->tried;
-  exclude.push_back(slow.peer);
-  const auto next = next_.pick(task->id.microbatch, exclude, true);
-  if (!next) return false;
-  if (!hedges_.spend()) {
+  if (!hedges_.has_one()) {
     SWARMLINE_MARK("forwarder.hedges_spent");
     return false;
   }
+  std::vector<PeerId> exclude = task->tried;
+  exclude.push_back(slow.peer);
+  // Who is picked has one more in flight: it has to be sent there.
+  const auto next = next_.pick(task->id.microbatch, exclude, true);
+  if (!next) return false;
+  hedges_.spend();
   SWARMLINE_MARK("forwarder.early_second_try");
   const Duration waited = context_.runtime.now() - task->hop_began;
   log(LogLevel::kInfo, "{} has been slow with {} for {:.1f} s; {} gets it too", to_string(slow),
