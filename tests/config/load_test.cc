@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
+#include "engine/config/begun_run.h"
 #include "engine/config/schema.h"
 #include "tests/store/temp_folder.h"
 
