@@ -105,9 +105,10 @@ TEST_F(SwarmEras, ARunGoesOnWithOtherStagesAndPeers) {
   const Ended second = swarm_.launch({"--set", "pipeline.stages=3", "--set", "pipeline.peers=1"});
   EXPECT_EQ(second.code, 0) << second.output << swarm_.logs();
   expect_reference(swarm_);
-  const Ended other = swarm_.launch({"--set", "batch.batch=16"});
+  const Ended other = swarm_.launch({"--set", "optimizer.beta1=0.8"});
   EXPECT_EQ(other.code, 2);
-  EXPECT_NE(other.output.find("batch.batch: found 16, but the run began with 8"), std::string::npos)
+  EXPECT_NE(other.output.find("optimizer.beta1: found 0.8, but the run began with 0.9"),
+            std::string::npos)
       << other.output;
 }
 

@@ -16,7 +16,9 @@ namespace swarmline {
 namespace {
 
 constexpr int kKills = 20;
-constexpr double kRoundingOfFp32 = 1e-5;   // of a tensor's peak
+// Of a tensor's peak: sums in fp32 round otherwise in other cuts and in the reference, and some state
+// of 8 bits is then the next of its 256 values, a hundredth of an update from there on.
+constexpr double kRoundingOf8Bits = 2e-3;
 constexpr std::uint64_t kLatestMs = 2000;  // after it trains, or after its start
 
 // The newest checkpoint's files and their SHA-256.
@@ -102,7 +104,7 @@ TEST_P(SwarmResumed, InOtherCutsItEndsAsItsReference) {
                                       std::string("run.steps=") + steps});
     ASSERT_EQ(ended.code, 0) << stages << " stages: " << ended.output;
   }
-  expect_reference(swarm, fp32 ? kRoundingOfFp32 : kReferenceDifferenceMax);
+  expect_reference(swarm, fp32 ? kRoundingOf8Bits : kReferenceDifferenceMax);
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, SwarmResumed,
