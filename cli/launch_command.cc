@@ -36,11 +36,14 @@ struct LaunchFlags {
   bool fresh = false;
   std::string peer_config;
   std::optional<std::uint32_t> threads;
+  std::vector<std::string> devices;
   std::vector<std::string> emulate;
-  int restarts =
-      SupervisorOptions{
-          .config = {}, .folder = RunFolder({}), .peer_arguments = {}, .seat_arguments = {}}
-          .restarts_max;
+  int restarts = SupervisorOptions{.config = {},
+                                   .folder = RunFolder({}),
+                                   .peer_arguments = {},
+                                   .seat_arguments = {},
+                                   .peer_devices = {}}
+                     .restarts_max;
   bool reference = false;
   std::uint64_t permute_sums = 0;
   std::string checkpoint_out;
@@ -89,16 +92,33 @@ Result<PeerConfig> machine_of(const LaunchFlags& flags) {
   return load_peer_config(flags.peer_config, overrides);
 }
 
+std::uint32_t peers_of(const RunConfig& config) {
+  return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
+}
+
 // One port cannot serve several peers.
 Result<void> check_listen(const PeerConfig& machine, const RunConfig& config) {
   const auto address = parse_address(machine.listen);
-  const std::uint32_t peers =
-      std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
+  const std::uint32_t peers = peers_of(config);
   if (!address || address->port == 0 || peers == 1) return {};
   return fail(ErrorCode::kUserMistake,
               fmt::format("--peer-config: peer.listen: found {}, but {} peers start on this "
                           "machine; expected port 0 (any free one)",
                           machine.listen, peers));
+}
+
+// One for each peer: what a device holds of several peers nobody has planned.
+Result<void> check_devices(const LaunchFlags& flags, const RunConfig& config) {
+  for (const std::string& device : flags.devices)
+    if (auto named = load_peer_config({}, std::vector{"peer.device=" + device}); !named)
+      return fail(ErrorCode::kUserMistake, "--devices: " + named.error().what);
+  const std::uint32_t peers = peers_of(config);
+  if (flags.devices.empty() || flags.devices.size() == peers) return {};
+  return fail(
+      ErrorCode::kUserMistake,
+      fmt::format("--devices: found {} devices, but the run has {} peers; name one for each "
+                  "(one may be named again), or set pipeline.peers so that there are {}",
+                  flags.devices.size(), peers, flags.devices.size()));
 }
 
 Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig config) {
@@ -108,12 +128,14 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
                             .folder = RunFolder({}),
                             .peer_arguments = {},
                             .seat_arguments = {},
+                            .peer_devices = flags.devices,
                             .restarts_max = flags.restarts};
   options.folder = RunFolder(options.config.run_folder());
   for (const std::string& flag : flags.emulate) {
     SWARMLINE_TRY(add_emulation(flag, options.config, options));
   }
   SWARMLINE_TRY(check_listen(*machine, options.config));
+  SWARMLINE_TRY(check_devices(flags, options.config));
   if (!flags.peer_config.empty()) options.peer_arguments = {"--config", flags.peer_config};
   // Its config is this user's own: its peers may read what it names.
   if (machine->data_root.empty())
@@ -190,6 +212,13 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   command->add_option("--peer-config", flags->peer_config, "[peer] keys for every peer")
       ->type_name("PEER.TOML");
   command->add_option("--threads", flags->threads, "Compute threads of every peer")->type_name("N");
+  CLI::Option* devices =
+      command
+          ->add_option("--devices", flags->devices,
+                       "Compute devices of the peers, one for each, instead of peer.device")
+          ->delimiter(',')
+          ->type_name("DEVICE,...")
+          ->allow_extra_args(false);
   command
       ->add_option("--emulate", flags->emulate,
                    "Make one peer's device take this long per forward and backward pass "
@@ -204,8 +233,10 @@ void add_launch_command(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->type_name("N");
   CLI::Option* reference =
-      command->add_flag("--reference", flags->reference,
-                        "Run the same training in one process instead, into NAME-reference");
+      command
+          ->add_flag("--reference", flags->reference,
+                     "Run the same training in one process instead, into NAME-reference")
+          ->excludes(devices);
   command
       ->add_option("--permute-sums", flags->permute_sums,
                    "Sum microbatches in an order drawn from this seed")
@@ -226,6 +257,8 @@ void add_launch_command(CLI::App& app, int& exit_code) {
       "  swarmline launch configs/quickstart.toml\n"
       "  swarmline launch configs/quickstart.toml --name wide --set model.d_model=256\n"
       "  swarmline launch configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=3\n"
+      "  swarmline launch configs/quickstart.toml --set pipeline.stages=2 --set pipeline.peers=1 "
+      "--devices cuda:0,cuda:1\n"
       "  swarmline launch configs/quickstart.toml --reference");
   command->callback([flags, &exit_code] {
     auto code = run_launch(*flags);

@@ -227,6 +227,8 @@ void Supervisor::start_peer(const std::vector<std::string>& seat_arguments) {
   std::vector<std::string> arguments{"peer", "--join", join_, "--name", name};
   arguments.insert(arguments.end(), options_.peer_arguments.begin(), options_.peer_arguments.end());
   arguments.insert(arguments.end(), seat_arguments.begin(), seat_arguments.end());
+  if (!options_.peer_devices.empty())
+    arguments.insert(arguments.end(), {"--device", options_.peer_devices.at(peers_started_ - 1)});
   if (auto started = start_child(name, std::move(arguments)); !started) {
     error_ = std::move(started).error();
     end(kExitFailed);

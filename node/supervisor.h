@@ -26,6 +26,8 @@ struct SupervisorOptions {
   // Arguments of single peers, by stage and place in it. With any, peers start one after the other,
   // so that the stage of each is known before it starts.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> seat_arguments;
+  // One for each peer, as they start; empty: as peer_arguments say.
+  std::vector<std::string> peer_devices;
   // A process that dies is started again: so often in a row when it lives less than 30 s each time.
   int restarts_max = 5;
 };

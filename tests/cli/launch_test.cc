@@ -226,6 +226,26 @@ TEST(Launch, NothingOutlivesAKilledSupervisor) {
   EXPECT_TRUE(comes_true([&] { return folder.processes("").empty(); }));
 }
 
+TEST(Launch, EachPeerGetsADeviceThatWasNamed) {
+  const ScratchFolder folder;
+  folder.write_small_run();
+  const Ran few = folder.run({"launch", "run.toml", "--devices", "cuda:0,cuda:1"});
+  EXPECT_EQ(few.exit_code, 2);
+  EXPECT_TRUE(has(few.err, "--devices: found 2 devices, but the run has 4 peers")) << few.err;
+  const Ran unknown = folder.run({"launch", "run.toml", "--devices", "cpu,cpu,gpu,cpu"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(has(unknown.err, "found \"gpu\", expected \"cpu\", \"cuda\"")) << unknown.err;
+  std::vector<std::string> arguments = endless();
+  arguments.insert(arguments.end(), {"--devices", "cpu,cpu,cpu,cpu"});
+  const Ran ran = folder.run_and(
+      arguments, [&] { return training(folder); },
+      [&](pid_t pid) {
+        EXPECT_EQ(folder.processes("--device cpu").size(), 4U);
+        ::kill(pid, SIGINT);
+      });
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+}
+
 TEST(Launch, EmulatedPeerIsTheOneThatWasNamed) {
   const ScratchFolder folder;
   folder.write_small_run();

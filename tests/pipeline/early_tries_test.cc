@@ -189,8 +189,8 @@ TEST_P(EarlyTries, TakeNoMoreThanTheirShareOfASteadilySlowSwarm) {
   expect_equal(ended.parameters, one_each(config));
 }
 
-// Nobody is picked for one that the budget does not allow: whoever is picked has less room from then
-// on, until what it was sent is settled.
+// Nobody is picked for one that the budget does not allow: whoever is picked has less room until
+// what it was sent is settled.
 TEST_P(EarlyTries, ThatMayNotBeMadeTakeNobodysRoom) {
   RunConfig config = run_of(GetParam());
   config.wiring.hedge_share = 0;

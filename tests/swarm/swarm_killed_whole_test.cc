@@ -16,8 +16,8 @@ namespace swarmline {
 namespace {
 
 constexpr int kKills = 20;
-// Of a tensor's peak: sums in fp32 round otherwise in other cuts and in the reference, and some state
-// of 8 bits is then the next of its 256 values, a hundredth of an update from there on.
+// Of a tensor's peak: sums in fp32 round otherwise in other cuts and in the reference, and some
+// state of 8 bits is then the next of its 256 values, a hundredth of an update from there on.
 constexpr double kRoundingOf8Bits = 2e-3;
 constexpr std::uint64_t kLatestMs = 2000;  // after it trains, or after its start
 
