@@ -8,12 +8,17 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/units.h"
 
 namespace swarmline {
 namespace {
 
 // Improvements below this are rounding.
 constexpr double kGain = 1 + 1e-9;
+
+double mebibytes(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(kMiB);
+}
 
 bool fits(const PeerFacts& peer, const StageFacts& stage) {
   return peer.memory_bytes == 0 || peer.memory_bytes >= stage.memory_bytes;
@@ -276,8 +281,9 @@ Result<StageId> place_joiner(std::span<const StageFacts> stages, std::span<const
   std::uint64_t least = UINT64_MAX;
   for (const StageFacts& stage : stages) least = std::min(least, stage.memory_bytes);
   return fail(ErrorCode::kRefused,
-              fmt::format("peer {} has {} bytes of memory, the smallest stage needs {}",
-                          joiner.peer.value, joiner.memory_bytes, least));
+              fmt::format("the peer may use {:.1f} MiB of memory (peer.memory_bytes), and every "
+                          "stage needs {:.1f} MiB at least",
+                          mebibytes(joiner.memory_bytes), mebibytes(least)));
 }
 
 }  // namespace swarmline

@@ -19,6 +19,7 @@
 #include "node/page_access.h"
 #include "node/run_change.h"
 #include "node/run_retention.h"
+#include "node/stage_table.h"
 #include "node/summary.h"
 #include "pipeline/coordinator/run/run_journal.h"
 #include "pipeline/protocol/run_status.h"
@@ -288,6 +289,8 @@ Result<void> CoordinatorNode::lead() {
   SWARMLINE_TRY(open_page());
   auto secret = folder_.make_admin_secret();
   if (!secret) return std::unexpected(std::move(secret).error());
+  auto stage_memory = least_memory(options_.config, data_->model);
+  if (!stage_memory) return std::unexpected(std::move(stage_memory).error());
   CoordinatorOptions options{
       .config = options_.config,
       .config_toml = to_toml(for_peers(options_.config)),
@@ -297,6 +300,7 @@ Result<void> CoordinatorNode::lead() {
       .page = page_ ? page_->url() : "",
       .model = data_->model,
       .tokenizer = tokenizer_of(options_.config.data),
+      .stage_memory = std::move(*stage_memory),
       .changes_run = changes_run_,
       .eval_sequences = data_->eval_sequences,
       .unigram_entropy = data_->entropy.unigram_nats,

@@ -74,6 +74,19 @@ Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const 
   return holdings;
 }
 
+Result<std::vector<std::uint64_t>> least_memory(const RunConfig& config, const ModelSpec& model) {
+  const auto holdings = stage_holdings(config, model);
+  if (!holdings) return std::unexpected(holdings.error());
+  std::vector<std::uint64_t> least;
+  for (const StageHolding& holding : *holdings) {
+    const bool may_recompute = config.pipeline.recompute != Recompute::kNever;
+    least.push_back(
+        std::min(may_recompute ? holding.needed_recomputing_bytes : holding.needed_bytes,
+                 holding.cuda.device.total()));
+  }
+  return least;
+}
+
 Result<ConfigCheck> check_config(RunConfig config) {
   auto missing = missing_data(config);
   if (!missing) return std::unexpected(std::move(missing).error());

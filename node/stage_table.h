@@ -33,6 +33,10 @@ struct StageHolding {
 
 Result<std::vector<StageHolding>> stage_holdings(const RunConfig& config, const ModelSpec& model);
 
+// The least memory, in bytes, with which a peer of each stage can serve it: on a CUDA device or
+// not, and recomputing where the config lets it.
+Result<std::vector<std::uint64_t>> least_memory(const RunConfig& config, const ModelSpec& model);
+
 // What `swarmline config check` found.
 struct ConfigCheck {
   RunConfig config;

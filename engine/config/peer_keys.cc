@@ -25,7 +25,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("threads", threads), ints(1, 1024),
    "Number of compute threads."},
   {PEER("memory_bytes", memory_bytes), bytes(),
-   "Memory that the peer may use, in bytes. 0: measured.", "\"16G\""},
+   "Memory that the peer may use, in bytes: it serves no stage that needs more. 0: no limit.",
+   "\"16G\""},
   {PEER("shadow_memory_bytes", shadow_memory_bytes), bytes(),
    "Limit, in bytes, on the host memory for the stages that the peer follows as a shadow, and for "
    "the copy of its own stage's state that it keeps when it loses its seat. 0: no limit.",

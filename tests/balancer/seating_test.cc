@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/rng.h"
+#include "base/units.h"
 
 namespace swarmline {
 namespace {
@@ -291,16 +292,16 @@ TEST(PlaceJoinerTest, AFullStageGetsNobody) {
 }
 
 TEST(PlaceJoinerTest, MemoryDecidesBeforeNeed) {
-  const auto snapshot =
-      with_seats(swarm({{.memory_bytes = 100}, {.memory_bytes = 10}}, {1, 1}), {1, 1});
+  const auto snapshot = with_seats(
+      swarm({{.memory_bytes = 100 * kMiB}, {.memory_bytes = 10 * kMiB}}, {1, 1}), {1, 1});
   PeerFacts small = kJoiner;
-  small.memory_bytes = 50;
+  small.memory_bytes = 50 * kMiB;
   EXPECT_EQ(place_joiner(snapshot, small).value(), StageId(1));
-  small.memory_bytes = 5;
+  small.memory_bytes = 5 * kMiB;
   const auto refused = place_joiner(snapshot, small);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
-  EXPECT_NE(refused.error().what.find("smallest stage needs 10"), std::string::npos);
+  EXPECT_NE(refused.error().what.find("every stage needs 10.0 MiB at least"), std::string::npos);
 }
 
 }  // namespace

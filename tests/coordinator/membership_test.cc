@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
+#include "base/units.h"
 #include "pipeline/protocol/knobs.h"
 #include "tests/harness/mark_expected.h"
 
@@ -42,6 +43,23 @@ TEST(Membership, SeatsFillTheStagesEvenlyAndFormWhenAllAreReady) {
   // One more that still builds its stage is beyond those wanted.
   ASSERT_TRUE(membership.join(hello("b")).has_value());
   EXPECT_TRUE(membership.formed());
+}
+
+TEST(Membership, APeerSitsWhereItsMemoryIsEnough) {
+  Membership membership({2, 2}, false, {100 * kMiB, 10 * kMiB});
+  wire::Hello small = hello("a");
+  small.set_memory_bytes(50 * kMiB);
+  EXPECT_EQ(membership.join(small)->stage, StageId{1});
+  EXPECT_EQ(membership.join(small)->stage, StageId{1}) << "the other is empty, and too large";
+  EXPECT_EQ(membership.join(hello("b"))->stage, StageId{0}) << "it sets no limit";
+  small.set_memory_bytes(9 * kMiB);
+  const auto refused = membership.join(small);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(
+      refused.error().what,
+      "the peer may use 9.0 MiB of memory (peer.memory_bytes), and every stage needs 10.0 MiB "
+      "at least");
 }
 
 wire::Hello hello_from(const std::string& zone, const std::string& address) {

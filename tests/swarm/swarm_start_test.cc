@@ -57,6 +57,8 @@ TEST_F(SwarmStart, WhoCannotServeIsRefusedAndTheRunTrainsWithTheOthers) {
   Program coordinator = coordinate(swarm);
   Program device = peer(swarm, "no-device", {"--data-root", "/", "--device", "cuda"});
   expect_refused(swarm, device, "no CUDA");
+  Program memory = peer(swarm, "no-memory", {"--data-root", "/", "--memory", "100K"});
+  expect_refused(swarm, memory, "every stage needs");
   Program content = peer(swarm, "other-content",
                          {"--data", data_in(swarm, "other", [](std::string& t) { t[9] ^= 1; })});
   expect_refused(swarm, content, "text has another content");
@@ -68,7 +70,7 @@ TEST_F(SwarmStart, WhoCannotServeIsRefusedAndTheRunTrainsWithTheOthers) {
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
   EXPECT_EQ(a.wait(), 0) << a.output();
   EXPECT_EQ(b.wait(), 0) << b.output();
-  EXPECT_EQ(swarm.log("peer_refused").size(), 2U) << coordinator.output();
+  EXPECT_EQ(swarm.log("peer_refused").size(), 3U) << coordinator.output();
   EXPECT_EQ(swarm.log("peer_failed").size(), 1U) << coordinator.output();
   expect_reference(swarm);
 }

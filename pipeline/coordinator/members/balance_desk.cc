@@ -64,7 +64,8 @@ std::optional<StageId> place_of(const Member& member, Instant now) {
 }  // namespace
 
 BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
-                         const std::vector<StageSpec>& stages)
+                         const std::vector<StageSpec>& stages,
+                         const std::vector<std::uint64_t>& memory)
     : moves_(config.balance.moves),
       options_(options_of(config.balance)),
       copies_held_(kStateCopies + (config.pipeline.delay > 0 ? kMoreHeldDelayed : kMoreHeld)),
@@ -73,7 +74,7 @@ BalanceDesk::BalanceDesk(const RunConfig& config, const ModelSpec& model,
   for (const StageSpec& stage : stages)
     stages_.push_back({.cost = stage_flops(costs, stage),
                        .state_bytes = kStateCopies * make_layout(model, stage).bytes(),
-                       .memory_bytes = 0});
+                       .memory_bytes = memory.empty() ? 0 : memory.at(stage.stage.value)});
 }
 
 void BalanceDesk::watch_speeds(const Membership& members, Instant now) {

@@ -25,8 +25,9 @@ namespace swarmline {
 
 class BalanceDesk {
  public:
-  BalanceDesk(const RunConfig& config, const ModelSpec& model,
-              const std::vector<StageSpec>& stages);
+  // `memory`: bytes that a peer of each stage needs; empty: unknown.
+  BalanceDesk(const RunConfig& config, const ModelSpec& model, const std::vector<StageSpec>& stages,
+              const std::vector<std::uint64_t>& memory = {});
 
   bool moves() const { return moves_; }
   void seats_changed() { changed_ = true; }

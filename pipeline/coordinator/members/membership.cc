@@ -68,10 +68,14 @@ SeatRecord record_of(const Member& member, std::string state) {
           .name = member.name};
 }
 
-Membership::Membership(std::vector<std::uint32_t> targets, bool tied)
+Membership::Membership(std::vector<std::uint32_t> targets, bool tied,
+                       std::vector<std::uint64_t> memory)
     : targets_(std::move(targets)),
+      memory_(std::move(memory)),
       stages_(targets_.size()),
-      groups_(static_cast<std::uint32_t>(targets_.size()), tied) {}
+      groups_(static_cast<std::uint32_t>(targets_.size()), tied) {
+  memory_.resize(targets_.size());
+}
 
 // ---- Counts -------------------------------------------------------------------------------------
 
@@ -196,7 +200,7 @@ Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) con
   std::vector<StageStaff> staff;  // nobody knows how fast they are
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     const std::uint32_t peers = stages_[s].live - stages_[s].draining;
-    facts.push_back({.cost = 1, .memory_bytes = 0, .target = targets_[s]});
+    facts.push_back({.cost = 1, .memory_bytes = memory_[s], .target = targets_[s]});
     staff.push_back(
         {.peers = peers, .throughput = static_cast<double>(peers), .located = &stages_[s].staying});
   }

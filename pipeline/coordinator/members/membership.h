@@ -82,14 +82,15 @@ SeatRecord record_of(const Member& member, std::string state);
 class Membership {
  public:
   // `targets`: peers wanted per stage. `tied`: those of the first and the last stage average an
-  // embedding that both have.
-  explicit Membership(std::vector<std::uint32_t> targets, bool tied = false);
+  // embedding that both have. `memory`: bytes that a peer of each stage needs; empty: unknown.
+  explicit Membership(std::vector<std::uint32_t> targets, bool tied = false,
+                      std::vector<std::uint64_t> memory = {});
 
   // Seats a newcomer at `chosen` (never at the stage that reads the data, where it lacks it), or at
   // the emptiest stage against its target, then beyond targets
   // at the stage with the fewest peers; among equals (balancer/redundancy.h) where it makes a
   // second zone or host. One that lost its seat gets the next incarnation. kRefused
-  // when the run takes no more peers.
+  // when the run takes no more peers, or no stage fits its memory.
   Result<Seat> join(const wire::Hello& hello, std::optional<StageId> chosen = {});
   // The lost seat that the newcomer had, or a later one whose welcome was lost; null: it is new.
   const Member* former(const wire::Hello& hello) const;
@@ -170,6 +171,7 @@ class Membership {
   std::set<StageId> averaging_with(StageId stage) const;  // itself, too
 
   std::vector<std::uint32_t> targets_;
+  std::vector<std::uint64_t> memory_;  // by stage, as targets_; 0: unknown
   std::map<PeerId, Member> members_;
   std::vector<Stage> stages_;
   std::uint32_t building_ = 0;

@@ -98,6 +98,8 @@ struct CoordinatorOptions {
   std::string page = {};     // the URL of its web page, for the status; empty: none
   ModelSpec model;
   std::string tokenizer = {};  // of its data; empty: unknown
+  // The least memory, in bytes, with which a peer serves each stage; empty: nobody knows, all may.
+  std::vector<std::uint64_t> stage_memory = {};
   // Its settings are the run's from now on, those that may change; false: the newest segment's
   // (run/segments.h) stay, and `config` has them.
   bool changes_run = true;
