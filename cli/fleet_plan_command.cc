@@ -145,7 +145,7 @@ void add_flags(CLI::App& command, FleetPlanFlags& flags) {
       .add_option("--stages", flags.stages,
                   "Numbers of stages to try; default: divisors of the layers and powers of two")
       ->delimiter(',')
-      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(kPlanStagesMax)))
+      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(kFleetPlanStagesMax)))
       ->needs(trace)
       ->type_name("N,...");
   command

@@ -286,7 +286,7 @@ std::vector<std::uint32_t> stages_to_try(const FleetPlanQuestion& question) {
   if (!question.stages.empty()) return question.stages;
   const std::uint32_t layers = question.fleet.model.shape.layers;
   const std::uint32_t most = std::min<std::uint32_t>(
-      {layers, question.trace.peak(), static_cast<std::uint32_t>(kPlanStagesMax)});
+      {layers, question.trace.peak(), static_cast<std::uint32_t>(kFleetPlanStagesMax)});
   std::vector<std::uint32_t> stages;
   for (std::uint32_t s = 1; s <= most; ++s)
     if (layers % s == 0 || (s & (s - 1)) == 0 || s == question.fleet.config.pipeline.stages)

@@ -7,7 +7,7 @@
 //            the same ones, so that it is not judged by a setting that suits this one.
 //   Not in it: egress, storage, evaluations; machines of several classes.
 //   Units:   seconds, tokens, dollars. Errors: kUserMistake in one sentence.
-//   Bounds:  kPlanStagesMax numbers of stages; a trace of at least kPlanTraceSecondsMin.
+//   Bounds:  kFleetPlanStagesMax numbers of stages; a trace of at least kPlanTraceSecondsMin.
 //   Thread:  any; pure: the same question, the same plan.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace swarmline {
 
-inline constexpr std::size_t kPlanStagesMax = 64;
+inline constexpr std::size_t kFleetPlanStagesMax = 64;
 inline constexpr double kPlanTraceSecondsMin = 600;
 // Until a peer that fell silent is noticed: docs/failures.md.
 inline constexpr double kPlanLossStallSeconds = 3;
