@@ -37,7 +37,7 @@ void byte_level(JsonWriter& json, const char* key) {
 std::string byte_tokenizer_json() {
   JsonWriter json(2);
   json.begin_object().member("version", "1.0").key("truncation").null().key("padding").null();
-  json.key("added_tokens").begin_array().begin_object().member("id", kEndOfDocument);
+  json.key("added_tokens").begin_array().begin_object().member("id", kByteEndToken);
   json.member("content", kEndText).member("single_word", false).member("lstrip", false);
   json.member("rstrip", false).member("normalized", false).member("special", true);
   json.end_object().end_array().key("normalizer").null();
@@ -50,7 +50,7 @@ std::string byte_tokenizer_json() {
   json.member("byte_fallback", false).member("ignore_merges", false);
   json.key("vocab").begin_object();
   for (unsigned byte = 0; byte < 256; ++byte) json.member(letter_of(byte), byte);
-  json.member(kEndText, kEndOfDocument);
+  json.member(kEndText, kByteEndToken);
   json.end_object().key("merges").begin_array().end_array().end_object().end_object();
   return json.take() + "\n";
 }

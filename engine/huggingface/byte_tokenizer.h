@@ -8,7 +8,7 @@
 
 namespace swarmline {
 
-inline constexpr std::uint32_t kEndOfDocument = 256;  // the token after the 256 bytes
+inline constexpr std::uint32_t kByteEndToken = 256;  // the token after the 256 bytes
 
 std::string byte_tokenizer_json();         // tokenizer.json
 std::string byte_tokenizer_config_json();  // tokenizer_config.json

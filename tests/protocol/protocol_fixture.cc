@@ -36,7 +36,7 @@ Tensors run_reference_once(const RunConfig& config, const ModelHooks& hooks, std
 
 Reference reference_with(const RunConfig& config, const ModelHooks& hooks, std::uint32_t vocab) {
   std::vector<Tensors> runs;
-  for (int seed = 0; seed <= kPermutedRuns; ++seed)
+  for (int seed = 0; seed <= kPermutedReferences; ++seed)
     runs.push_back(run_reference_once(config, hooks, vocab, static_cast<std::uint64_t>(seed)));
   Reference reference{.tensors = runs.front()};
   for (const Tensors& one : runs)

@@ -18,10 +18,10 @@ namespace swarmline {
 // measured.
 struct Reference {
   Tensors tensors;
-  // Largest difference of two of kPermutedRuns + 1 orders of adding.
+  // Largest difference of two of kPermutedReferences + 1 orders of adding.
   double key_bias_noise = 0;
 };
-inline constexpr int kPermutedRuns = 4;
+inline constexpr int kPermutedReferences = 4;
 // Of that config; computed once per config.
 const Reference& reference_of(const RunConfig& config, std::uint32_t vocab = 31);
 // With hooks, the same ones on the reference's model as on each peer's.

@@ -95,12 +95,17 @@ def includes_of(text):
 OPENS_NAMESPACE = re.compile(r"\bnamespace\b\s*([\w:]*)\s*\Z")
 OPENS_CLASS = re.compile(r"\b(?:class|struct)\s+(?:alignas\([^)]*\)\s+)?(\w+)(?:\s+final)?(?:\s*:[^:;{}][^;{}]*)?\s*\Z")
 
+CONSTANT = re.compile(r"\binline\s+constexpr\s[^=;{}]*?\b(\w+)\s*(?:\[\w*\])?\s*=")
+
 
 def classes_of(blanked):
-    """(line number, name with its namespaces) of each class and enum that other files see."""
+    """(line number, name with its namespaces) of each class, enum and constant that other files see."""
     spaces, opened, last = [], [], 0
     for mark in re.finditer(r"[{};]", blanked):
         before, last = blanked[last:mark.start()], mark.end()
+        constant = CONSTANT.search(before)
+        if constant and len(opened) == len(spaces) and "" not in spaces:
+            yield blanked.count("\n", 0, mark.start()) + 1, "::".join(spaces + [constant[1]])
         if mark[0] == "{":
             space, defined = OPENS_NAMESPACE.search(before), OPENS_CLASS.search(before)
             if space:
@@ -114,7 +119,7 @@ def classes_of(blanked):
 
 def namesakes(classes):
     """`classes`: of each path what classes_of() yields. (path, line number, problem): the linker takes one
-    destructor, and one of each inline function, for both."""
+    destructor, and one of each inline function, for both; and of two constants a file may see both."""
     first = {}
     for path, found in classes.items():
         for number, name in found:

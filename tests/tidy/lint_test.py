@@ -180,6 +180,10 @@ class LintTest(unittest.TestCase):
         self.assertEqual(said(one=order, two="namespace a {\nstruct Order {\n};\n}\n"),
                          ["a::Order is defined in one, too: give one of them another name"])
         self.assertEqual(len(said(one=order, two="namespace a {\nenum class Order : int { kA };\n}\n")), 1)
+        limit = "namespace a {\ninline constexpr int kLimit = 3;\n}\n"
+        self.assertEqual(said(one=limit, two="namespace a {\ninline constexpr int kLimit[] = {1, 2};\n}\n"),
+                         ["a::kLimit is defined in one, too: give one of them another name"])
+        self.assertEqual(said(one=limit, two="namespace a {\nstruct Part {\n  static constexpr int kLimit = 3;\n};\n}\n"), [])
         for other in ("namespace b {\nclass Order {\n};\n}\n", "namespace a {\nnamespace {\nclass Order {\n};\n}\n}\n",
                       "namespace a {\nclass Order;\nvoid f(Order) {\n}\nstruct Part {\n};\n}\n"):
             self.assertEqual(said(one=order, two=other), [])

@@ -106,7 +106,7 @@ Result<TextTokens> TextTokens::of(const ModelSource& source, const std::string& 
     if (source.hf() && holds_tokenizer(source.path()))
       return open(is_of_bytes(source.path()) ? std::string(kBytes) : source.path());
     if (const auto run = config_of_run(source)) return of_run(source, *run);
-    if (source.model().shape.vocab == kEndOfDocument + 1) return open(std::string(kBytes));
+    if (source.model().shape.vocab == kByteEndToken + 1) return open(std::string(kBytes));
     return std::unexpected(nothing_says(source));
   }();
   if (!made) return made;
