@@ -121,7 +121,8 @@ TEST_P(DocumentMask, OtherDocumentsChangeNoBit) {
 
 TEST_P(DocumentMask, EachIsAsIfItWereAlone) {
   if (GetParam().config.model.positions == PositionKind::kLearned)
-    GTEST_SKIP() << "learned positions are those in the sequence";
+    GTEST_SKIP()
+        << "with learned positions a document further back differs from the same one alone";
   const bool narrow = GetParam().config.model.precision == Precision::kBF16;
   const double noise = narrow ? 0.05 : GetParam().config.model.dtype == DType::kF64 ? 1e-12 : 1e-5;
   // Longer than one block of queries of a window, and spans that are joined and not.
