@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/harness/process_files.h"
+
 namespace swarmline {
 namespace {
 
@@ -125,7 +127,7 @@ std::vector<pid_t> ScratchFolder::processes(const std::string& text) const {
     if (!std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) continue;
     std::error_code gone;
     if (fs::read_symlink(entry.path() / "cwd", gone) != fs::path(path_) || gone) continue;
-    std::string command = slurp((entry.path() / "cmdline").string());
+    std::string command = process_file(entry.path().filename().string(), "cmdline");
     std::ranges::replace(command, '\0', ' ');
     if (command.find(text) != command.npos) found.push_back(static_cast<pid_t>(std::stol(name)));
   }

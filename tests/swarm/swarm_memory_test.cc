@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "engine/config/load.h"
 #include "node/stage_table.h"
+#include "tests/harness/process_files.h"
 #include "tests/harness/sanitized.h"
 #include "tests/swarm/swarm_process.h"
 
@@ -23,7 +24,7 @@ namespace {
 constexpr double kTolerance = 0.05;
 
 std::uint64_t peak_bytes(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  std::istringstream file(process_file(pid, "status"));
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * kKiB;
   return 0;

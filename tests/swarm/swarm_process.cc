@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint_diff.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "node/admin_client.h"
+#include "tests/harness/process_files.h"
 
 namespace swarmline {
 namespace {
@@ -243,7 +244,7 @@ std::vector<ProcessLine> all_processes() {
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = slurp(entry.path().string() + "/stat");
+    const std::string stat = process_file(name, "stat");
     const std::size_t after_name = stat.rfind(')');  // the name itself may hold anything
     if (after_name == std::string::npos) continue;
     ProcessLine line;
@@ -269,7 +270,7 @@ std::vector<pid_t> descendants(pid_t ancestor) {
 }
 
 std::string command_line(pid_t pid) {
-  std::string words = slurp("/proc/" + std::to_string(pid) + "/cmdline");
+  std::string words = process_file(pid, "cmdline");
   for (char& c : words) c = c == '\0' ? ' ' : c;
   return words;
 }
