@@ -1,7 +1,7 @@
 # cmake --install BUILD --prefix X: a tree that can be moved and needs no checkout. Included after all folders.
 #
 #   X/bin/swarmline             finds its libraries by $ORIGIN, its share folder by where it lies
-#   X/lib/swarmline/            libtorch's CPU side (component libtorch)
+#   X/lib/swarmline/            libswarmline_cuda.so where it was built; libtorch's CPU side (component libtorch)
 #   X/share/swarmline/          README.md, LICENSE, docs/, configs/, and text/, what examples train on by default
 #   X/share/{bash-completion,zsh,fish}/...
 #
@@ -14,21 +14,27 @@ if(NOT TARGET swarmline)
 endif()
 
 set(swarmline_install_libraries lib/swarmline)
-if(SWARMLINE_WITH_CUDA)
-  # Two gigabytes of CUDA libraries are not copied: such a tree uses those that it was linked with.
-  set_target_properties(swarmline PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-else()
-  set_target_properties(swarmline PROPERTIES INSTALL_RPATH "$ORIGIN/../${swarmline_install_libraries}")
+set(rpath "$ORIGIN/../${swarmline_install_libraries}")
+if(SWARMLINE_WITH_CUDA AND EXISTS ${torch_lib}/libtorch_cuda.so)
+  list(APPEND rpath ${torch_lib})  # two gigabytes of CUDA libraries are not copied, but used where they are
 endif()
+set_target_properties(swarmline PROPERTIES INSTALL_RPATH "${rpath}")
 install(TARGETS swarmline RUNTIME DESTINATION bin COMPONENT swarmline)
 
 # site-packages/swarmline/bin/swarmline, site-packages/torch/lib. The same objects, linked a second time.
 add_executable(swarmline_wheel EXCLUDE_FROM_ALL $<TARGET_OBJECTS:swarmline>)
 target_link_libraries(swarmline_wheel PRIVATE swarmline_common swarmline::cli)
 set_target_properties(swarmline_wheel PROPERTIES OUTPUT_NAME swarmline
-  RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel INSTALL_RPATH "$ORIGIN/../../torch/lib")
+  RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
 add_dependencies(swarmline_wheel swarmline)  # which prints the completions
+if(SWARMLINE_WITH_CUDA)
+  add_dependencies(swarmline_wheel swarmline_cuda)
+endif()
 install(TARGETS swarmline_wheel RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
+if(SWARMLINE_WITH_CUDA)  # OPTIONAL: a program that was built alone is installed alone
+  install(TARGETS swarmline_cuda LIBRARY DESTINATION ${swarmline_install_libraries} COMPONENT swarmline OPTIONAL)
+  install(TARGETS swarmline_cuda LIBRARY DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL OPTIONAL)
+endif()
 
 install(FILES README.md LICENSE CHANGELOG.md ARCHITECTURE.md DESTINATION share/swarmline COMPONENT share)
 install(DIRECTORY docs configs DESTINATION share/swarmline COMPONENT share)
@@ -44,10 +50,8 @@ install(CODE "${swarmline_install_settings}" COMPONENT share)
 install(SCRIPT cmake/InstallText.cmake COMPONENT share)
 install(SCRIPT cmake/InstallCompletions.cmake COMPONENT share)
 
-if(NOT SWARMLINE_WITH_CUDA)
-  install(CODE "${swarmline_install_settings}\nset(swarmline_which torch)" COMPONENT libtorch)
-  install(SCRIPT cmake/InstallLibraries.cmake COMPONENT libtorch)
-  install(CODE "${swarmline_install_settings}\nset(swarmline_which system)"
-    COMPONENT system_libraries EXCLUDE_FROM_ALL)
-  install(SCRIPT cmake/InstallLibraries.cmake COMPONENT system_libraries EXCLUDE_FROM_ALL)
-endif()
+install(CODE "${swarmline_install_settings}\nset(swarmline_which torch)" COMPONENT libtorch)
+install(SCRIPT cmake/InstallLibraries.cmake COMPONENT libtorch)
+install(CODE "${swarmline_install_settings}\nset(swarmline_which system)"
+  COMPONENT system_libraries EXCLUDE_FROM_ALL)
+install(SCRIPT cmake/InstallLibraries.cmake COMPONENT system_libraries EXCLUDE_FROM_ALL)

@@ -5,7 +5,7 @@
 #     SOURCES tcp.cc HEADERS network.h      # HEADERS: what other folders may include
 #     DEPS base runtime                     # libraries of this project, of lower layers or this one
 #     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
-#     CUDA_SOURCES reduce.cu                # C++20; built with CUDA parts, compiled as a check otherwise
+#     CUDA_SOURCES reduce.cu                # what goes into libswarmline_cuda.so; .cu files are C++20
 #     OWN_FLAGS)                            # its files are compiled with flags of their own
 #
 # Targets: swarmline_<name>, alias swarmline::<name>. Includes are written from the repository's root.
@@ -21,7 +21,6 @@ define_property(TARGET PROPERTY SWARMLINE_NEEDS_TORCH BRIEF_DOCS "It links libto
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SWARMLINE_LAYERS_FILE})
 add_custom_target(layer_checks)
 add_custom_target(header_checks)
-set_property(GLOBAL PROPERTY SWARMLINE_CUDA_SOURCES "")
 
 # What every target of this project compiles with.
 add_library(swarmline_common INTERFACE)
@@ -133,19 +132,25 @@ function(swarmline_add_header_check name externals)
   endif()
 endfunction()
 
-# CUDA sources: compiled in with CUDA parts, else remembered for cuda_compile_check.
-function(swarmline_add_cuda_sources target)
-  foreach(source IN LISTS ARGN)
-    cmake_path(ABSOLUTE_PATH source NORMALIZE)
-    set_property(GLOBAL APPEND PROPERTY SWARMLINE_CUDA_SOURCES ${source})
-    if(SWARMLINE_WITH_CUDA)
-      target_sources(${target} PRIVATE ${source})
+# swarmline_<name>_cuda, of a library's CUDA sources: a part of libswarmline_cuda.so. Tests and benchmarks of single
+# kernels link it themselves.
+function(swarmline_add_cuda_sources name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+  if(NOT SWARMLINE_WITH_CUDA OR NOT arg_SOURCES)
+    return()
+  endif()
+  set(target swarmline_${name}_cuda)
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(swarmline::${name}_cuda ALIAS ${target})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${target} PUBLIC swarmline_${name} CUDA::cudart PRIVATE $<BUILD_INTERFACE:swarmline_warnings>)
+  foreach(dep IN LISTS arg_DEPS)
+    if(TARGET swarmline_${dep}_cuda)
+      target_link_libraries(${target} PUBLIC swarmline_${dep}_cuda)
     endif()
   endforeach()
-  if(SWARMLINE_WITH_CUDA AND ARGN)
-    target_compile_definitions(${target} PUBLIC SWARMLINE_WITH_CUDA=1)
-    target_link_libraries(${target} PRIVATE CUDA::cudart)
-  endif()
+  target_sources(swarmline_cuda PRIVATE $<TARGET_OBJECTS:${target}>)
+  target_link_libraries(swarmline_cuda PRIVATE swarmline_${name} CUDA::cudart CUDA::cublasLt)
 endfunction()
 
 # Compiles the files of a target together, where that is wanted.
@@ -181,7 +186,7 @@ function(swarmline_library)
   target_link_libraries(${target} PUBLIC swarmline_common PRIVATE $<BUILD_INTERFACE:swarmline_warnings>)
   swarmline_link_deps(${target} PUBLIC ${arg_DEPS})
   swarmline_link_external(${target} PUBLIC ${arg_EXTERNAL})
-  swarmline_add_cuda_sources(${target} ${arg_CUDA_SOURCES})
+  swarmline_add_cuda_sources(${arg_NAME} SOURCES ${arg_CUDA_SOURCES} DEPS ${arg_DEPS})
   if(NOT arg_OWN_FLAGS AND NOT "torch" IN_LIST arg_EXTERNAL)
     swarmline_pch(${target} DEPS ${arg_DEPS})
   endif()

@@ -31,7 +31,7 @@ function(swarmline_test_name variable name)
 endfunction()
 
 # swarmline_test(NAME <n> SOURCES ... DEPS base net [EXTERNAL torch] [LABELS fast] [TIMEOUT s] [WAITS]
-#                [ARGS ...] [CUDA_SOURCES ...])
+#                [ARGS ...])
 #                [ALWAYS] [COMPUTES]
 # COMPUTES: what its own files compute takes longer than compiling them; others are not optimized.
 # ALWAYS: also where SWARMLINE_TORCH_FREE_TESTS is off, for it runs a program that needs libtorch. A GoogleTest binary. SWARMLINE_SOURCE_DIR and SWARMLINE_BINARY_DIR are defined as strings: fixtures
@@ -45,7 +45,7 @@ else()
 endif()
 function(swarmline_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "WAITS;ALWAYS;COMPUTES" "NAME;TIMEOUT"
-    "SOURCES;DEPS;EXTERNAL;LABELS;ARGS;CUDA_SOURCES")
+    "SOURCES;DEPS;EXTERNAL;LABELS;ARGS")
   swarmline_needs_torch(needs_torch DEPS ${arg_DEPS} EXTERNAL ${arg_EXTERNAL})
   if(NOT SWARMLINE_TORCH_FREE_TESTS AND NOT needs_torch AND NOT arg_ALWAYS)
     return()
@@ -67,7 +67,6 @@ function(swarmline_test)
     SWARMLINE_BINARY_DIR="${swarmline_test_binary_dir}")
   swarmline_link_deps(${arg_NAME} PRIVATE ${arg_DEPS})
   swarmline_link_external(${arg_NAME} PRIVATE ${arg_EXTERNAL})
-  swarmline_add_cuda_sources(${arg_NAME} ${arg_CUDA_SOURCES})
   if(arg_COMPUTES)
     swarmline_pch(${arg_NAME} DEPS ${arg_DEPS})
   elseif(NOT "torch" IN_LIST arg_EXTERNAL)

@@ -1,4 +1,4 @@
-# swarmline::torch: libtorch's c10 and torch_cpu (and their CUDA sides when CUDA parts are built).
+# swarmline::torch: libtorch's c10 and torch_cpu. Their CUDA sides are opened at run time (engine/model/find_device.cc).
 #
 # Not find_package(Torch): that insists on a CUDA tool kit for a CUDA build of libtorch, and puts
 # libtorch's own fmt and protobuf headers before everybody's. Here they come last (-idirafter).
@@ -48,16 +48,6 @@ message(STATUS "libtorch ${swarmline_torch_version} in ${swarmline_torch_dir}")
 set(torch_lib ${swarmline_torch_dir}/lib)
 set(torch_libraries ${torch_lib}/libtorch_cpu.so ${torch_lib}/libc10.so)
 set(torch_definitions _GLIBCXX_USE_CXX11_ABI=1)
-if(SWARMLINE_WITH_CUDA)
-  if(EXISTS ${torch_lib}/libtorch_cuda.so)
-    list(PREPEND torch_libraries ${torch_lib}/libtorch_cuda.so)
-    list(APPEND torch_libraries ${torch_lib}/libc10_cuda.so CUDA::cudart)
-  else()
-    message(FATAL_ERROR "CUDA parts need a libtorch with CUDA, and ${torch_lib} holds the CPU side "
-      "only: run SWARMLINE_CUDA=1 scripts/bootstrap, or configure with -DSWARMLINE_CUDA=OFF.")
-  endif()
-endif()
-
 add_library(swarmline_external_torch INTERFACE)
 add_library(swarmline::torch ALIAS swarmline_external_torch)
 target_compile_options(swarmline_external_torch INTERFACE
@@ -67,10 +57,6 @@ target_compile_definitions(swarmline_external_torch INTERFACE ${torch_definition
 # libtorch_cpu names CUDA libraries whose symbols a CPU program never calls.
 target_link_libraries(swarmline_external_torch INTERFACE
   -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed -Wl,--allow-shlib-undefined Threads::Threads)
-if(SWARMLINE_WITH_CUDA)  # before the tool kit's, which CMake adds; libtorch itself finds them anyway
-  list(APPEND CMAKE_BUILD_RPATH ${torch_lib} ${swarmline_torch_dir}/../nvidia/cu13/lib)
-endif()
-
 # swarmline_torch_pch(<target>): compiles the target with the one precompiled header of <torch/torch.h>
 # that all its users share (20 s a file without it). The target must use the default flags.
 add_library(swarmline_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/empty.cc)

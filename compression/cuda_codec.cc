@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "compression/device_codec.h"
+#include "compression/device_codec_entry.h"
 #include "compression/wire.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/error_sums.cuh"
@@ -228,10 +228,14 @@ Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const float*
       .time = *time};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<DeviceCodec>> make_device_codec(int device) {
+Result<std::unique_ptr<DeviceCodec>> make_codec(int device) {
   return std::make_unique<CudaCodec>(device);
 }
 
+}  // namespace
 }  // namespace swarmline
+
+extern "C" {
+extern swarmline::MakeDeviceCodec* const swarmline_cuda_make_codec;
+swarmline::MakeDeviceCodec* const swarmline_cuda_make_codec = swarmline::make_codec;
+}

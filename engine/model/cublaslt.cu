@@ -169,78 +169,75 @@ bool prefer(Preference& preference) {
   return ok;
 }
 
-}  // namespace
-
-struct CublasLt::Impl {
-  cublasLtHandle_t handle = nullptr;
-  void* workspace = nullptr;
-  std::map<LtProblem, Plan> plans;
-  std::string error;
-
-  ~Impl() {
-    plans.clear();
-    if (workspace != nullptr) cudaFree(workspace);
-    if (handle != nullptr) cublasLtDestroy(handle);
+class PlannedCublasLt final : public CublasLt {
+ public:
+  PlannedCublasLt() = default;
+  PlannedCublasLt(const PlannedCublasLt&) = delete;
+  PlannedCublasLt& operator=(const PlannedCublasLt&) = delete;
+  ~PlannedCublasLt() override {
+    plans_.clear();
+    if (workspace_ != nullptr) cudaFree(workspace_);
+    if (handle_ != nullptr) cublasLtDestroy(handle_);
   }
 
-  void make_plan(Plan& plan, const LtProblem& problem) const {
-    const Shape shape = shape_of(problem);
-    Preference preference;
-    if (!describe(plan, problem, shape) || !prefer(preference)) return;
-    // The heuristic reads pointers' alignment; those of the call are aligned to at least as much.
-    LtOperands aligned;
-    aligned.bias = aligned.inner = workspace;
-    aligned.left_scales = aligned.right_scales = static_cast<const float*>(workspace);
-    if (!set_pointers(plan, problem, aligned)) return;
-    cublasLtMatmulHeuristicResult_t result{};
-    int found = 0;
-    const auto status = cublasLtMatmulAlgoGetHeuristic(handle, plan.description.get(), plan.a.get(),
-                                                       plan.b.get(), plan.d.get(), plan.d.get(),
-                                                       preference.get(), 1, &result, &found);
-    plan.usable =
-        status == CUBLAS_STATUS_SUCCESS && found == 1 && result.state == CUBLAS_STATUS_SUCCESS;
-    plan.algorithm = result.algo;
-  }
+  // Empty, or what went wrong.
+  std::string start(int device);
+  bool supports(const LtProblem& problem) override { return plan_of(problem).usable; }
+  bool run(const LtProblem& problem, const LtOperands& operands, void* stream) override;
+  const std::string& error() const override { return error_; }
 
-  const Plan& plan_of(const LtProblem& problem) {
-    const auto found = plans.find(problem);
-    if (found != plans.end()) return found->second;
-    if (plans.size() >= kLtPlansMax) plans.clear();
-    Plan& plan = plans[problem];
-    make_plan(plan, problem);
-    return plan;
-  }
+ private:
+  void make_plan(Plan& plan, const LtProblem& problem) const;
+  const Plan& plan_of(const LtProblem& problem);
+
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::map<LtProblem, Plan> plans_;
+  std::string error_;
 };
 
-std::unique_ptr<CublasLt> CublasLt::make(int device, std::string& error) {
-  auto impl = std::make_unique<Impl>();
-  if (cudaSetDevice(device) != cudaSuccess ||
-      cublasLtCreate(&impl->handle) != CUBLAS_STATUS_SUCCESS) {
-    error = "cuBLASLt does not start on device " + std::to_string(device);
-    return nullptr;
+std::string PlannedCublasLt::start(int device) {
+  if (cudaSetDevice(device) != cudaSuccess || cublasLtCreate(&handle_) != CUBLAS_STATUS_SUCCESS) {
+    return "cuBLASLt does not start on device " + std::to_string(device);
   }
-  if (cudaMalloc(&impl->workspace, kLtWorkspaceBytes) != cudaSuccess) {
-    error = "no memory for cuBLASLt's workspace";
-    return nullptr;
+  if (cudaMalloc(&workspace_, kLtWorkspaceBytes) != cudaSuccess) {
+    return "no memory for cuBLASLt's workspace";
   }
-  return std::unique_ptr<CublasLt>(new CublasLt(std::move(impl)));
+  return {};
 }
 
-CublasLt::CublasLt(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-CublasLt::~CublasLt() = default;
-
-const std::string& CublasLt::error() const {
-  return impl_->error;
+void PlannedCublasLt::make_plan(Plan& plan, const LtProblem& problem) const {
+  const Shape shape = shape_of(problem);
+  Preference preference;
+  if (!describe(plan, problem, shape) || !prefer(preference)) return;
+  // The heuristic reads pointers' alignment; those of the call are aligned to at least as much.
+  LtOperands aligned;
+  aligned.bias = aligned.inner = workspace_;
+  aligned.left_scales = aligned.right_scales = static_cast<const float*>(workspace_);
+  if (!set_pointers(plan, problem, aligned)) return;
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  const auto status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.description.get(), plan.a.get(),
+                                                     plan.b.get(), plan.d.get(), plan.d.get(),
+                                                     preference.get(), 1, &result, &found);
+  plan.usable =
+      status == CUBLAS_STATUS_SUCCESS && found == 1 && result.state == CUBLAS_STATUS_SUCCESS;
+  plan.algorithm = result.algo;
 }
 
-bool CublasLt::supports(const LtProblem& problem) {
-  return impl_->plan_of(problem).usable;
+const Plan& PlannedCublasLt::plan_of(const LtProblem& problem) {
+  const auto found = plans_.find(problem);
+  if (found != plans_.end()) return found->second;
+  if (plans_.size() >= kLtPlansMax) plans_.clear();
+  Plan& plan = plans_[problem];
+  make_plan(plan, problem);
+  return plan;
 }
 
-bool CublasLt::run(const LtProblem& problem, const LtOperands& operands, void* stream) {
-  const Plan& plan = impl_->plan_of(problem);
+bool PlannedCublasLt::run(const LtProblem& problem, const LtOperands& operands, void* stream) {
+  const Plan& plan = plan_of(problem);
   if (!plan.usable || !set_pointers(plan, problem, operands)) {
-    impl_->error = "cuBLASLt has no algorithm for a matrix product";
+    error_ = "cuBLASLt has no algorithm for a matrix product";
     return false;
   }
   const float scale = operands.scale;
@@ -251,16 +248,26 @@ bool CublasLt::run(const LtProblem& problem, const LtOperands& operands, void* s
   const void* const alpha = integers ? static_cast<const void*>(&whole) : &scale;
   const void* const beta = integers ? static_cast<const void*>(&add_whole) : &add;
   const auto status = cublasLtMatmul(
-      impl_->handle, plan.description.get(), alpha, operands.right, plan.a.get(), operands.left,
+      handle_, plan.description.get(), alpha, operands.right, plan.a.get(), operands.left,
       plan.b.get(), beta, operands.result, plan.d.get(), operands.result, plan.d.get(),
-      &plan.algorithm, impl_->workspace, kLtWorkspaceBytes, static_cast<cudaStream_t>(stream));
+      &plan.algorithm, workspace_, kLtWorkspaceBytes, static_cast<cudaStream_t>(stream));
   if (status == CUBLAS_STATUS_SUCCESS) return true;
-  impl_->error = std::string("cuBLASLt: ") + cublasLtGetStatusString(status);
+  error_ = std::string("cuBLASLt: ") + cublasLtGetStatusString(status);
   return false;
 }
 
-double device_microseconds(void* stream, int rounds, int repeats,
-                           const std::function<void()>& body) {
+}  // namespace
+
+namespace cuda {
+
+std::unique_ptr<CublasLt> make_cublaslt(int device, std::string& error) {
+  auto made = std::make_unique<PlannedCublasLt>();
+  error = made->start(device);
+  if (!error.empty()) return nullptr;
+  return made;
+}
+
+double microseconds(void* stream, int rounds, int repeats, const std::function<void()>& body) {
   const auto native_stream = static_cast<cudaStream_t>(stream);
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
@@ -287,5 +294,7 @@ double device_microseconds(void* stream, int rounds, int repeats,
   cudaEventDestroy(end);
   return best < 0 ? -1 : 1000.0 * best / repeats;
 }
+
+}  // namespace cuda
 
 }  // namespace swarmline

@@ -62,26 +62,22 @@ struct LtOperands {
 
 class CublasLt {
  public:
-  // Null, and a sentence in `error`.
-  static std::unique_ptr<CublasLt> make(int device, std::string& error);
-  ~CublasLt();
-  CublasLt(const CublasLt&) = delete;
-  CublasLt& operator=(const CublasLt&) = delete;
-
+  virtual ~CublasLt() = default;
   // Whether cuBLASLt has an algorithm for it on this device; plans it.
-  bool supports(const LtProblem& problem);
-  bool run(const LtProblem& problem, const LtOperands& operands, void* stream);
-  const std::string& error() const;
-
- private:
-  struct Impl;
-  explicit CublasLt(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual bool supports(const LtProblem& problem) = 0;
+  virtual bool run(const LtProblem& problem, const LtOperands& operands, void* stream) = 0;
+  virtual const std::string& error() const = 0;
 };
+
+namespace cuda {
+
+// Null, and a sentence in `error`.
+std::unique_ptr<CublasLt> make_cublaslt(int device, std::string& error);
 
 // Microseconds of one `body`, which enqueues on `stream`: the fastest of `rounds` rounds of
 // `repeats`, after a warm-up of as many. Negative: the device failed.
-double device_microseconds(void* stream, int rounds, int repeats,
-                           const std::function<void()>& body);
+double microseconds(void* stream, int rounds, int repeats, const std::function<void()>& body);
+
+}  // namespace cuda
 
 }  // namespace swarmline

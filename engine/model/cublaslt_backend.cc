@@ -7,13 +7,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "engine/model/cublaslt.h"
-#include "engine/model/dropout_device.h"
-#include "engine/model/row_codes.h"
+#include "engine/model/device_kernels.h"
 
 namespace swarmline {
-
-#if defined(SWARMLINE_WITH_CUDA)
 
 namespace {
 
@@ -41,6 +37,13 @@ LtType lt_type(at::ScalarType type) {
       SWARMLINE_CHECK(type == at::kBFloat16);
       return LtType::kBF16;
   }
+}
+
+// Of a device that find_device() found, which opened the library.
+const DeviceKernels& opened_kernels() {
+  const auto kernels = device_kernels();
+  SWARMLINE_CHECK_MSG(kernels.has_value(), "a CUDA device without the program's CUDA side");
+  return **kernels;
 }
 
 void* pointer(const at::Tensor& tensor) {
@@ -302,14 +305,19 @@ at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows
 std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error,
                                                      LtChoice choice) {
   const int index = device.has_index() ? device.index() : 0;
-  std::unique_ptr<CublasLt> lt = CublasLt::make(index, error);
+  const auto kernels = device_kernels();
+  if (!kernels) {
+    error = kernels.error().what;
+    return nullptr;
+  }
+  std::unique_ptr<CublasLt> lt = (*kernels)->make_cublaslt(index, error);
   if (!lt) return nullptr;
   return std::make_unique<CublasLtBackend>(device, std::move(lt), choice);
 }
 
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows) {
   const auto type = x.scalar_type() == at::kBFloat16 ? cuda::RowType::kBF16 : cuda::RowType::kF32;
-  TORCH_CHECK(cuda::quantize_rows(
+  TORCH_CHECK(opened_kernels().quantize_rows(
                   rows.format, x.const_data_ptr(), type, static_cast<std::size_t>(x.size(0)),
                   static_cast<std::size_t>(x.size(1)), rows.codes.data_ptr<std::uint8_t>(),
                   rows.scales.data_ptr<float>(), current_stream(x.device())),
@@ -326,32 +334,15 @@ at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask) {
                                                      : cuda::DropoutType::kF32;
   const at::Tensor in = type == cuda::DropoutType::kF32 ? x.to(at::kFloat) : x;
   at::Tensor out = at::empty_like(in);
-  TORCH_CHECK(cuda::apply_dropout(device_mask, type, static_cast<std::size_t>(in.numel()),
-                                  in.const_data_ptr(), out.data_ptr(), current_stream(x.device())),
+  TORCH_CHECK(opened_kernels().apply_dropout(
+                  device_mask, type, static_cast<std::size_t>(in.numel()), in.const_data_ptr(),
+                  out.data_ptr(), current_stream(x.device())),
               "dropout could not be launched");
   return out.to(x.scalar_type());
 }
 
 double microseconds_on_device(at::Device device, const std::function<void()>& body) {
-  return device_microseconds(current_stream(device), kTimingRounds, kTimingRepeats, body);
+  return opened_kernels().microseconds(current_stream(device), kTimingRounds, kTimingRepeats, body);
 }
-
-#else
-
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device, std::string& error, LtChoice) {
-  error = "this build has no CUDA parts";
-  return nullptr;
-}
-void scale_rows_on_device(const at::Tensor&, ScaledRows&) {
-  SWARMLINE_CHECK_MSG(false, "a build without CUDA parts");
-}
-at::Tensor dropout_on_device(const at::Tensor&, const DropoutMask&) {
-  SWARMLINE_CHECK_MSG(false, "a build without CUDA parts");
-}
-double microseconds_on_device(at::Device, const std::function<void()>&) {
-  return -1;
-}
-
-#endif
 
 }  // namespace swarmline

@@ -1,5 +1,5 @@
 // cuBLASLt behind LinearBackend, and what else of engine/model runs on a CUDA device by itself.
-//   A build without CUDA parts has no device to call these for; only the maker may be called there.
+//   Only for devices that find_device() found, whose kernels are opened.
 #pragma once
 
 #include <cstdint>

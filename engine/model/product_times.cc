@@ -86,12 +86,8 @@ class Measurement {
 
 Result<std::vector<ProductTime>> measure_products(int device,
                                                   const std::vector<ProductShape>& shapes) {
-  if (!torch::cuda::is_available() || device < 0 ||
-      device >= static_cast<int>(torch::cuda::device_count())) {
-    return fail(ErrorCode::kUserMistake,
-                "no CUDA device " + std::to_string(device) +
-                    ": run this on a machine with an NVIDIA GPU, built with -DSWARMLINE_CUDA=ON.");
-  }
+  if (const auto found = find_device("cuda:" + std::to_string(device)); !found)
+    return std::unexpected(found.error());
   std::vector<ProductTime> times;
   try {
     at::NoGradGuard no_graph;

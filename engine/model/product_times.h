@@ -1,6 +1,6 @@
 // How long matrix products take: of a layer on a CUDA device, by cuBLASLt and by libtorch; a plain
 // one on any.
-//   Errors: kUserMistake: no such device, or a build without CUDA parts. kDevice: it failed.
+//   Errors: kUserMistake: no such device, or no CUDA side. kDevice: it failed.
 //   Thread: one at a time, the device's. Cost: some hundred products of each kind.
 #pragma once
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/optimizer/device_optimizer.h"
+#include "engine/optimizer/device_optimizer_entry.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/optimizer.cuh"
@@ -101,11 +101,9 @@ Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients
                  "the optimizer's step, or reading its parameters");
 }
 
-}  // namespace
-
-Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSection& options,
-                                                               const ParameterLayout& layout,
-                                                               const float* device_memory) {
+Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options,
+                                                        const ParameterLayout& layout,
+                                                        const float* device_memory) {
   cudaPointerAttributes attributes{};
   SWARMLINE_TRY(checked(cudaPointerGetAttributes(&attributes, device_memory),
                         "finding the parameters' device"));
@@ -119,4 +117,10 @@ Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSe
   return made;
 }
 
+}  // namespace
 }  // namespace swarmline
+
+extern "C" {
+extern swarmline::MakeDeviceOptimizer* const swarmline_cuda_make_optimizer;
+swarmline::MakeDeviceOptimizer* const swarmline_cuda_make_optimizer = swarmline::make_optimizer;
+}

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "compression/measure.h"
+#include "engine/model/find_device.h"
 #include "engine/model/linear_backend.h"
 #include "engine/model/ops.h"
 #include "tests/model/model_test_util.h"
@@ -27,7 +28,7 @@ double largest(const at::Tensor& a) {
 class CudaBackend : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (const auto device = find_device("cuda"); !device) GTEST_SKIP() << device.error().what;
     at::manual_seed(7);
     backend_ = make_linear_backend(at::Device(at::kCUDA, 0));
   }

@@ -101,7 +101,7 @@ Finding judge_compute(const ComputeFacts& facts) {
   if (!facts.error.empty())
     return {"libtorch", CheckOutcome::kFail,
             fmt::format("{} (libtorch {}): {}", facts.device, facts.libtorch, facts.error),
-            "choose another --device, or a build for this one"};
+            "do as it says, or choose another --device"};
   return {"libtorch", CheckOutcome::kOk,
           fmt::format("{}; computed a small stage on {}", facts.libtorch, facts.device), ""};
 }

@@ -1,0 +1,12 @@
+// The entry of libswarmline_cuda.so for engine/model.
+#include "engine/model/device_kernels.h"
+
+extern "C" {
+extern const swarmline::DeviceKernels swarmline_cuda_kernels;
+const swarmline::DeviceKernels swarmline_cuda_kernels = {
+    .make_cublaslt = swarmline::cuda::make_cublaslt,
+    .quantize_rows = swarmline::cuda::quantize_rows,
+    .apply_dropout = swarmline::cuda::apply_dropout,
+    .microseconds = swarmline::cuda::microseconds,
+};
+}

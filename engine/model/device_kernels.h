@@ -1,0 +1,24 @@
+// What a stage on a CUDA device computes beside libtorch: an entry of libswarmline_cuda.so
+// (kernels/cuda_library.h).
+//   Thread, errors: those of each function's header.
+#pragma once
+
+#include "base/result.h"
+#include "engine/model/cublaslt.h"
+#include "engine/model/dropout_device.h"
+#include "engine/model/row_codes.h"
+
+namespace swarmline {
+
+struct DeviceKernels {
+  decltype(cuda::make_cublaslt)* make_cublaslt;
+  decltype(cuda::quantize_rows)* quantize_rows;
+  decltype(cuda::apply_dropout)* apply_dropout;
+  decltype(cuda::microseconds)* microseconds;
+};
+inline constexpr const char* kDeviceKernelsEntry = "swarmline_cuda_kernels";
+
+// kDevice: as kernels/cuda_library.h says.
+Result<const DeviceKernels*> device_kernels();
+
+}  // namespace swarmline

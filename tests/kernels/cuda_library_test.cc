@@ -1,0 +1,79 @@
+// The door to the CUDA side: what it opens, what it refuses and in which words. Stand-ins play the
+// libraries that are not as they should be; the real one is opened where it was built, GPU or not.
+#include "kernels/cuda_library.h"
+
+#include <gtest/gtest.h>
+
+#include "compression/device_codec_entry.h"
+#include "engine/model/device_kernels.h"
+#include "engine/optimizer/device_optimizer_entry.h"
+
+namespace swarmline {
+namespace {
+
+std::string stand_in(const std::string& name) {
+  return std::string(SWARMLINE_BINARY_DIR) + "/tests/kernels/libstand_in_" + name + ".so";
+}
+
+void expect_refused(const std::string& file, std::initializer_list<const char*> words) {
+  const auto opened = CudaLibrary::open(file, "this build");
+  ASSERT_FALSE(opened) << file;
+  EXPECT_EQ(opened.error().code, ErrorCode::kDevice);
+  for (const char* const word : words)
+    EXPECT_NE(opened.error().what.find(word), std::string::npos) << opened.error().what;
+}
+
+TEST(CudaLibrary, OpensOneOfItsBuildAndFindsItsEntries) {
+  const auto opened = CudaLibrary::open(stand_in("agrees"), "this build");
+  ASSERT_TRUE(opened) << opened.error().what;
+  const void* const answer = opened->find("swarmline_cuda_answer");
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(*static_cast<const int*>(answer), 42);
+  EXPECT_EQ(opened->find("swarmline_cuda_nothing"), nullptr);
+}
+
+TEST(CudaLibrary, SaysWhatIsMissing) {
+  expect_refused("libswarmline_nowhere.so",
+                 {"has no CUDA side", "libswarmline_nowhere.so", "install a package"});
+  expect_refused(stand_in("needs"), {"does not open", "libswarmline_absent.so", "LD_LIBRARY_PATH"});
+}
+
+TEST(CudaLibrary, RefusesAnotherBuild) {
+  expect_refused(stand_in("other"),
+                 {"of another build", "its build id is that build", "expected this build"});
+  expect_refused(stand_in("mute"), {"of another build", "its build id is none"});
+}
+
+// By name, through RUNPATH, as the program does.
+TEST(CudaLibrary, TheRealOneHasEveryEntry) {
+  const auto library = cuda_library();
+  if (!library) {
+    EXPECT_FALSE(SWARMLINE_CUDA_IS_BUILT) << library.error().what;
+    GTEST_SKIP() << library.error().what;
+  }
+  for (const char* const entry : {kDeviceCodecEntry, kDeviceOptimizerEntry, kDeviceKernelsEntry})
+    EXPECT_NE(library->find(entry), nullptr) << entry;
+  EXPECT_EQ(library->find("cudaMalloc_static"), nullptr);
+}
+
+// Each entry is called over the door; without a GPU each answers with CUDA's own sentence.
+TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
+  if (const auto library = cuda_library(); !library) GTEST_SKIP() << library.error().what;
+  const auto kernels = device_kernels();
+  ASSERT_TRUE(kernels) << kernels.error().what;
+  std::string error;
+  if ((*kernels)->make_cublaslt(0, error)) GTEST_SKIP() << "here is a device";
+  EXPECT_NE(error.find("cuBLASLt does not start on device 0"), std::string::npos) << error;
+  const auto codec = make_device_codec(0);
+  ASSERT_TRUE(codec) << codec.error().what;
+  const auto encoded = (*codec)->encode({.kind = CodecKind::kLin8, .block = 64}, nullptr, 64);
+  ASSERT_FALSE(encoded);
+  EXPECT_EQ(encoded.error().code, ErrorCode::kDevice);
+  EXPECT_TRUE(encoded.error().what.starts_with("CUDA: ")) << encoded.error().what;
+  const auto optimizer = make_device_optimizer({}, {}, nullptr);
+  ASSERT_FALSE(optimizer);
+  EXPECT_EQ(optimizer.error().code, ErrorCode::kDevice);
+}
+
+}  // namespace
+}  // namespace swarmline
