@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,9 +7,6 @@
 #include "cli/model_commands.h"
 #include "console/exit_codes.h"
 #include "engine/huggingface/hf_export.h"
-#include "node/run_change.h"
-#include "node/run_folder.h"
-#include "pipeline/coordinator/run/segments.h"
 #include "tools/language/model_card.h"
 #include "tools/language/text_tokens.h"
 
@@ -29,18 +25,6 @@ std::optional<DType> dtype_of(const std::string& name) {
   if (name == "bf16") return DType::kBF16;
   if (name == "fp16") return DType::kF16;
   return std::nullopt;
-}
-
-// A run that was changed on its way may have had other batches before.
-std::optional<std::uint64_t> trained_tokens(const ModelSource& source,
-                                            const std::optional<RunConfig>& run) {
-  if (!source.manifest() || !run) return std::nullopt;
-  const std::uint64_t step = source.manifest()->step;
-  const auto folder = std::filesystem::path(source.path()).parent_path().parent_path();
-  const auto segments = read_segments(RunFolder(folder.string()));
-  if (!segments) return std::nullopt;
-  return segments->empty() ? step * run->tokens_per_step()
-                           : tokens_until(in_force(*segments), step);
 }
 
 Result<void> run_export(const ExportFlags& flags) {
@@ -65,7 +49,7 @@ Result<void> run_export(const ExportFlags& flags) {
                  printable_lines(tokens.error().what).c_str());
   }
   const auto run = config_of_run(*source);
-  options.files.push_back({"README.md", model_card(*source, run, trained_tokens(*source, run))});
+  options.files.push_back({"README.md", model_card(*source, run)});
   const auto exported = export_hf(*source, options);
   if (!exported) return std::unexpected(exported.error());
   std::printf("%s", printable_lines(

@@ -19,6 +19,7 @@
 #include "node/page_access.h"
 #include "node/run_change.h"
 #include "node/run_retention.h"
+#include "node/run_store.h"
 #include "node/stage_table.h"
 #include "node/summary.h"
 #include "pipeline/coordinator/run/run_journal.h"
@@ -91,13 +92,7 @@ Result<void> CoordinatorNode::open() {
   }
   SWARMLINE_TRY(make_network());
   SWARMLINE_TRY(open_data());
-  auto store = open_control_store(
-      runtime_, {.etcd = config.run.etcd,
-                 .run_folder = folder_.path(),
-                 .run = config.run.name,
-                 .lease = from_seconds(config.run.etcd_lease_seconds),
-                 .etcd_tls = {config.security.etcd_authority, config.security.etcd_certificate,
-                              config.security.etcd_key}});
+  auto store = open_control_store(runtime_, control_store_of(config, folder_));
   if (!store) return std::unexpected(std::move(store).error());
   store_ = std::move(*store);
   make_leadership();

@@ -58,6 +58,7 @@ Manifest FolderSink::manifest_of(const Description& description) const {
   manifest.era = description.era.value;
   manifest.optimizer_state = description.optimizer_state;
   manifest.updates = description.updates;
+  manifest.tokens = description.tokens;
   for (const StageSpec& stage : description.stages) {
     if (!stage.has_embedding() && manifest.model.boundary != BoundaryKind::kNone)
       manifest.boundaries.push_back(stage.first_layer);

@@ -124,7 +124,8 @@ class StepReporter {
 };
 
 Result<std::string> save(const RunConfig& config, const ModelSpec& model,
-                         const ReferenceResult& result, const std::string& folder) {
+                         const ReferenceResult& result, std::uint64_t tokens,
+                         const std::string& folder) {
   SWARMLINE_TRY(make_folders(folder));
   auto writer = CheckpointWriter::begin(folder, config.run.steps, 1);
   if (!writer) return std::unexpected(std::move(writer).error());
@@ -140,6 +141,7 @@ Result<std::string> save(const RunConfig& config, const ModelSpec& model,
   SWARMLINE_TRY(writer->finish_stage(0, image.size_bytes(), hash.finish_hex()));
   Manifest manifest = manifest_for(config, model);
   manifest.version = config.run.steps;
+  manifest.tokens = tokens;
   manifest.boundaries = result.boundaries;
   manifest.stages.push_back({.parts = {}, .first_layer = 0, .last_layer = model.shape.layers});
   return writer->commit(std::move(manifest));
@@ -157,7 +159,7 @@ decltype(ReferenceOptions::initial) initial_of(const RunConfig& config, const Ru
 
 // A run that was changed, as it was trained; empty: it was not, or `config` is that of another.
 Result<RunSegments> segments_to_follow(const RunConfig& config, const RunFolder& folder) {
-  auto recorded = read_segments(folder);
+  auto recorded = read_segments(config, folder);
   if (!recorded) return recorded;
   RunSegments segments = in_force(*recorded);
   if (segments.size() < 2) return RunSegments();
@@ -236,7 +238,7 @@ Result<int> run_reference_here(ReferenceRunOptions options) {
   if (data->eval_sequences > 0) reporter.evaluation(result->eval_loss, data->eval_sequences);
 
   auto saved =
-      save(config, data->model, *result,
+      save(config, data->model, *result, reporter.status().tokens,
            options.checkpoint_folder.empty() ? folder.checkpoints() : options.checkpoint_folder);
   if (!saved) return std::unexpected(std::move(saved).error());
   RunStatus& status = reporter.status();

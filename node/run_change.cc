@@ -9,15 +9,15 @@
 #include "engine/config/load.h"
 #include "engine/data/prepared_manifest.h"
 #include "engine/store/files.h"
-#include "engine/store/journal.h"
+#include "node/run_store.h"
 #include "pipeline/coordinator/run/run_journal.h"
 
 namespace swarmline {
 
-Result<RunSegments> read_segments(const RunFolder& folder) {
-  if (!file_exists(folder.journal())) return RunSegments();
-  auto journal = open_sqlite_journal(folder.journal());
+Result<RunSegments> read_segments(const RunConfig& config, const RunFolder& folder) {
+  auto journal = read_journal(config, folder);
   if (!journal) return std::unexpected(std::move(journal).error());
+  if (*journal == nullptr) return RunSegments();
   return RunJournal::segments_in(**journal);
 }
 
@@ -34,8 +34,11 @@ std::string tokenizer_of(const DataSection& data) {
 }
 
 Result<void> check_old_journal(const RunConfig& config, const RunFolder& folder) {
-  if (!file_exists(folder.journal()) || !file_exists(folder.config())) return {};
-  const auto segments = read_segments(folder);
+  if (!file_exists(folder.config())) return {};
+  auto journal = read_journal(config, folder);
+  if (!journal) return std::unexpected(std::move(journal).error());
+  if (*journal == nullptr) return {};
+  const auto segments = RunJournal::segments_in(**journal);
   if (!segments) return std::unexpected(segments.error());
   if (!segments->empty()) return {};
   auto text = read_text_file(folder.config(), Limits::config_file_bytes_max);
@@ -45,7 +48,7 @@ Result<void> check_old_journal(const RunConfig& config, const RunFolder& folder)
   for (const KeyChange& change : segment_changes(*before, config)) {
     if (change.key == kStepsKey) continue;
     return fail(ErrorCode::kUserMistake,
-                fmt::format("{}: found {}, but the run began with {}, and the journal in {} was "
+                fmt::format("{}: found {}, but the run began with {}, and the journal of {} was "
                             "written by an older swarmline, which kept no changes; go on for a "
                             "step with the config that it had, then change it",
                             change.key, change.after, change.before, folder.path()));
@@ -55,7 +58,7 @@ Result<void> check_old_journal(const RunConfig& config, const RunFolder& folder)
 
 Result<void> check_change(const RunConfig& config, const RunFolder& folder, const RunData& data) {
   SWARMLINE_TRY(check_old_journal(config, folder));
-  const auto segments = read_segments(folder);
+  const auto segments = read_segments(config, folder);
   if (!segments) return std::unexpected(segments.error());
   const auto refusal = refusal_of(
       *segments,

@@ -12,9 +12,8 @@
 
 namespace swarmline {
 
-// Of the journal in the run folder; none: there is no run, an older version wrote its journal, or
-// it is in etcd.
-Result<RunSegments> read_segments(const RunFolder& folder);
+// Of the run's journal; none: there is no run, or an older version wrote its journal.
+Result<RunSegments> read_segments(const RunConfig& config, const RunFolder& folder);
 // The tokenizer that the data was prepared with; empty: it does not say.
 std::string tokenizer_of(const DataSection& data);
 

@@ -1,7 +1,6 @@
 #include "node/spent_budget.h"
 
-#include "engine/store/files.h"
-#include "engine/store/journal.h"
+#include "node/run_store.h"
 #include "pipeline/coordinator/run/cost_meter.h"
 #include "pipeline/coordinator/run/run_journal.h"
 
@@ -9,9 +8,10 @@ namespace swarmline {
 
 Result<void> check_budget(const RunConfig& config, const RunFolder& folder) {
   const bool has_budget = config.money.budget > 0 || config.money.budget_hours > 0;
-  if (!has_budget || !file_exists(folder.journal())) return {};
-  auto journal = open_sqlite_journal(folder.journal());
+  if (!has_budget) return {};
+  auto journal = read_journal(config, folder);
   if (!journal) return std::unexpected(std::move(journal).error());
+  if (*journal == nullptr) return {};
   const auto commit = (*journal)->last_commit();
   if (!commit) return std::unexpected(commit.error());
   if (*commit && (*commit)->version >= config.run.steps) return {};  // nothing is left to do

@@ -1,6 +1,5 @@
 // Whether a run that is started again has spent its budget: it would end at once.
-//   Errors: kUserMistake, with what to change; kIo and others of a journal that can't be read. A
-//           run whose journal is in etcd is looked at by its coordinator alone.
+//   Errors: kUserMistake, with what to change; kIo and others of a journal that can't be read.
 #pragma once
 
 #include "base/result.h"

@@ -277,6 +277,7 @@ std::string to_json(const Manifest& manifest) {
   json.member("config_version", manifest.config_version).member("step", manifest.step);
   json.member("version", manifest.version).member("era", manifest.era);
   json.member("sequence", manifest.sequence);
+  if (manifest.tokens) json.member("tokens", *manifest.tokens);
   write_model(json, manifest.model);
   if (manifest.model.boundary != BoundaryKind::kNone) {
     json.key("boundaries").begin_array();
@@ -324,6 +325,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   fields.take("version", manifest.version);
   if (!error && format > 1) fields.take("era", manifest.era);
   fields.take("sequence", manifest.sequence);
+  if (fields.has("tokens")) fields.take("tokens", manifest.tokens.emplace());
   fields.take("optimizer_state", manifest.optimizer_state);
   if (!error && manifest.optimizer_state) fields.take("updates", manifest.updates);
   if (const json::value* model = fields.find("model")) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,9 @@ struct Manifest {
   std::uint64_t version = 0;         // of the parameters
   std::uint64_t era = 0;             // of the run: it went back so often
   std::uint32_t sequence = 0;        // tokens, [batch] sequence
-  ModelSection model;                // resolved: no 0 that stands for a default
+  // That the parameters were trained on, in all segments of the run; none: an older one.
+  std::optional<std::uint64_t> tokens;
+  ModelSection model;  // resolved: no 0 that stands for a default
   // Layers that begin behind a learned boundary ([model] boundary), rising.
   std::vector<std::uint32_t> boundaries;
   bool optimizer_state = false;    // the stage files hold it too

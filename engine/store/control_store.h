@@ -58,5 +58,8 @@ struct ControlStoreOptions {
 // The runtime outlives it. kUserMistake: a file of `etcd_tls` is not what it should be.
 Result<std::unique_ptr<ControlStore>> open_control_store(Runtime& runtime,
                                                          const ControlStoreOptions& options);
+// What is recorded of a run, for who does not lead it; null: nothing is. Whoever leads may write
+// meanwhile. Calls block as a store's do.
+Result<std::unique_ptr<JournalReader>> open_journal_to_read(const ControlStoreOptions& options);
 
 }  // namespace swarmline

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/store/files.h"
 #include "engine/store/journal_thread.h"
 #include "engine/store/run_lock.h"
 
@@ -10,12 +11,14 @@ namespace swarmline {
 
 namespace {
 
+std::string journal_of(const std::string& run_folder) {
+  return run_folder + "/journal.sqlite";
+}
+
 class EmbeddedStore final : public ControlStore {
  public:
   EmbeddedStore(Runtime& runtime, const std::string& run_folder)
-      : runtime_(runtime),
-        path_(run_folder + "/journal.sqlite"),
-        lock_(run_folder + "/coordinator.lock") {}
+      : runtime_(runtime), path_(journal_of(run_folder)), lock_(run_folder + "/coordinator.lock") {}
 
   Result<bool> try_lead(const std::string& who) override {
     auto leads = lock_.try_acquire(who);
@@ -60,6 +63,12 @@ class EmbeddedStore final : public ControlStore {
 
 std::unique_ptr<ControlStore> open_embedded_store(Runtime& runtime, const std::string& run_folder) {
   return std::make_unique<EmbeddedStore>(runtime, run_folder);
+}
+
+Result<std::unique_ptr<JournalReader>> read_embedded_journal(const std::string& run_folder) {
+  const std::string path = journal_of(run_folder);
+  if (!file_exists(path)) return nullptr;
+  return open_sqlite_journal(path);
 }
 
 }  // namespace swarmline

@@ -9,5 +9,6 @@
 namespace swarmline {
 
 std::unique_ptr<ControlStore> open_embedded_store(Runtime& runtime, const std::string& run_folder);
+Result<std::unique_ptr<JournalReader>> read_embedded_journal(const std::string& run_folder);
 
 }  // namespace swarmline

@@ -160,16 +160,15 @@ bool is_known_format(std::string_view text) {
          format <= kJournalFormat;
 }
 
-class EtcdJournal final : public Journal {
+// What stands under a prefix, whoever leads. Base: JournalReader or Journal.
+template <typename Base>
+class EtcdRecords : public Base {
  public:
-  EtcdJournal(EtcdClient& client, std::string prefix, std::string leader_key,
-              std::int64_t leader_revision)
-      : client_(client),
-        prefix_(std::move(prefix)),
-        leader_key_(std::move(leader_key)),
-        leader_revision_(leader_revision) {}
+  EtcdRecords(EtcdClient& client, std::string prefix)
+      : client_(client), prefix_(std::move(prefix)) {}
 
-  Result<void> prepare() {
+  // False: no journal is there.
+  Result<bool> check_format() {
     auto format = get_meta("format");
     if (!format) return std::unexpected(format.error());
     if (*format && !is_known_format(**format))
@@ -177,29 +176,7 @@ class EtcdJournal final : public Journal {
                   fmt::format("the journal at {} in etcd has format {}, and this swarmline knows "
                               "formats up to {}: use the newer swarmline, or another run name",
                               prefix_, **format, kJournalFormat));
-    SWARMLINE_TRY(put_meta("format", std::to_string(kJournalFormat)));
-    SWARMLINE_TRY(find_last("commits", commits_));
-    return find_last("events", events_);
-  }
-
-  Result<void> write(std::span<const JournalRecord> records) override {
-    Batch batch{
-        .puts = {}, .removals = {}, .removed_ranges = {}, .commits = commits_, .events = events_};
-    for (const JournalRecord& record : records)
-      std::visit([&](const auto& one) { add(batch, one); }, record);
-    EtcdWrites writes;
-    for (const auto& [key, value] : batch.puts) writes.put(key, value);
-    for (const std::string& key : batch.removals) writes.remove(key);
-    for (const auto& [first, end] : batch.removed_ranges) writes.remove_range(first, end);
-    auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
-    if (!written) return std::unexpected(written.error());
-    if (!written->succeeded)
-      return fail(ErrorCode::kRefused,
-                  "this coordinator's lease is over: another one may lead now");
-    commits_ = batch.commits;
-    events_ = batch.events;
-    compact_now_and_then(written->revision);
-    return {};
+    return format->has_value();
   }
 
   Result<std::optional<std::string>> get_meta(const std::string& key) override {
@@ -274,6 +251,76 @@ class EtcdJournal final : public Journal {
     return all;
   }
 
+ protected:
+  // The number of the newest record of a table; as it was where there is none.
+  Result<void> find_last(const std::string& table, std::uint64_t& number) {
+    auto newest = newest_of(table, 1);
+    if (!newest) return std::unexpected(newest.error());
+    if (newest->empty()) return {};
+    auto last = numbers_of(newest->front().key, 1);
+    if (!last) return std::unexpected(last.error());
+    number = last->front();
+    return {};
+  }
+
+ private:
+  Result<std::vector<EtcdEntry>> newest_of(const std::string& table, std::size_t count_max) {
+    const std::string first = prefix_ + table + "/";
+    auto found = client_.range(first, etcd_prefix_end(first), count_max, true);
+    if (!found) return std::unexpected(found.error());
+    return std::move(found->entries);
+  }
+
+ protected:
+  EtcdClient& client_;
+  const std::string prefix_;
+};
+
+// With a connection of its own.
+class EtcdReader final : public EtcdRecords<JournalReader> {
+ public:
+  EtcdReader(std::unique_ptr<EtcdClient> client, std::string prefix)
+      : EtcdRecords(*client, std::move(prefix)), owned_(std::move(client)) {}
+
+ private:
+  std::unique_ptr<EtcdClient> owned_;
+};
+
+class EtcdJournal final : public EtcdRecords<Journal> {
+ public:
+  EtcdJournal(EtcdClient& client, std::string prefix, std::string leader_key,
+              std::int64_t leader_revision)
+      : EtcdRecords(client, std::move(prefix)),
+        leader_key_(std::move(leader_key)),
+        leader_revision_(leader_revision) {}
+
+  Result<void> prepare() {
+    if (const auto known = check_format(); !known) return std::unexpected(known.error());
+    SWARMLINE_TRY(put_meta("format", std::to_string(kJournalFormat)));
+    SWARMLINE_TRY(find_last("commits", commits_));
+    return find_last("events", events_);
+  }
+
+  Result<void> write(std::span<const JournalRecord> records) override {
+    Batch batch{
+        .puts = {}, .removals = {}, .removed_ranges = {}, .commits = commits_, .events = events_};
+    for (const JournalRecord& record : records)
+      std::visit([&](const auto& one) { add(batch, one); }, record);
+    EtcdWrites writes;
+    for (const auto& [key, value] : batch.puts) writes.put(key, value);
+    for (const std::string& key : batch.removals) writes.remove(key);
+    for (const auto& [first, end] : batch.removed_ranges) writes.remove_range(first, end);
+    auto written = client_.write_if(leader_key_, leader_revision_, std::move(writes));
+    if (!written) return std::unexpected(written.error());
+    if (!written->succeeded)
+      return fail(ErrorCode::kRefused,
+                  "this coordinator's lease is over: another one may lead now");
+    commits_ = batch.commits;
+    events_ = batch.events;
+    compact_now_and_then(written->revision);
+    return {};
+  }
+
  private:
   // etcd takes a key once in a transaction: of several values the last one counts.
   struct Batch {
@@ -321,25 +368,6 @@ class EtcdJournal final : public Journal {
     static_cast<void>(client_.compact(revision - kRevisionsKept));
   }
 
-  Result<std::vector<EtcdEntry>> newest_of(const std::string& table, std::size_t count_max) {
-    const std::string first = prefix_ + table + "/";
-    auto found = client_.range(first, etcd_prefix_end(first), count_max, true);
-    if (!found) return std::unexpected(found.error());
-    return std::move(found->entries);
-  }
-
-  Result<void> find_last(const std::string& table, std::uint64_t& number) {
-    auto newest = newest_of(table, 1);
-    if (!newest) return std::unexpected(newest.error());
-    if (newest->empty()) return {};
-    auto last = numbers_of(newest->front().key, 1);
-    if (!last) return std::unexpected(last.error());
-    number = last->front();
-    return {};
-  }
-
-  EtcdClient& client_;
-  std::string prefix_;
   std::string leader_key_;
   std::int64_t leader_revision_;
   std::uint64_t commits_ = 0;  // the newest one's number
@@ -356,6 +384,15 @@ Result<std::unique_ptr<Journal>> open_etcd_journal(EtcdClient& client, std::stri
                                                leader_revision);
   SWARMLINE_TRY(journal->prepare());
   return journal;
+}
+
+Result<std::unique_ptr<JournalReader>> open_etcd_journal_to_read(std::unique_ptr<EtcdClient> client,
+                                                                 std::string prefix) {
+  auto records = std::make_unique<EtcdReader>(std::move(client), std::move(prefix));
+  const auto found = records->check_format();
+  if (!found) return std::unexpected(found.error());
+  if (!*found) return nullptr;
+  return records;
 }
 
 }  // namespace swarmline

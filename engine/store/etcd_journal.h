@@ -25,5 +25,8 @@ inline constexpr std::int64_t kRevisionsKept = 1000;
 Result<std::unique_ptr<Journal>> open_etcd_journal(EtcdClient& client, std::string prefix,
                                                    std::string leader_key,
                                                    std::int64_t leader_revision);
+// Of a run that another process may lead; null: there is no journal under `prefix`.
+Result<std::unique_ptr<JournalReader>> open_etcd_journal_to_read(std::unique_ptr<EtcdClient> client,
+                                                                 std::string prefix);
 
 }  // namespace swarmline

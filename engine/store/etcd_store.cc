@@ -15,6 +15,10 @@ namespace {
 // A renewal that fails leaves time for another one before the lease is over.
 constexpr int kRenewalsPerLease = 3;
 
+std::string prefix_of(const std::string& run) {
+  return "/swarmline/" + run + "/";
+}
+
 class EtcdStore final : public ControlStore {
  public:
   EtcdStore(Runtime& runtime, const std::vector<EtcdEndpoint>& endpoints, const std::string& run,
@@ -23,7 +27,7 @@ class EtcdStore final : public ControlStore {
         client_(endpoints, std::min(kEtcdDeadline, lease), tls),
         journal_client_(endpoints, std::min(kEtcdDeadline, lease), tls),
         renewing_client_(endpoints, std::min(kEtcdDeadline, lease) / kRenewalsPerLease, tls),
-        prefix_("/swarmline/" + run + "/"),
+        prefix_(prefix_of(run)),
         leader_key_(prefix_ + "leader"),
         lease_time_(lease) {}
   ~EtcdStore() override { release(); }
@@ -110,6 +114,13 @@ std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<Etcd
                                               const std::string& run, Duration lease,
                                               const EtcdTls& tls) {
   return std::make_unique<EtcdStore>(runtime, endpoints, run, lease, tls);
+}
+
+Result<std::unique_ptr<JournalReader>> read_etcd_journal(std::vector<EtcdEndpoint> endpoints,
+                                                         const std::string& run,
+                                                         const EtcdTls& tls) {
+  return open_etcd_journal_to_read(
+      std::make_unique<EtcdClient>(std::move(endpoints), kEtcdDeadline, tls), prefix_of(run));
 }
 
 }  // namespace swarmline

@@ -13,5 +13,8 @@ namespace swarmline {
 std::unique_ptr<ControlStore> open_etcd_store(Runtime& runtime, std::vector<EtcdEndpoint> endpoints,
                                               const std::string& run, Duration lease,
                                               const EtcdTls& tls);
+Result<std::unique_ptr<JournalReader>> read_etcd_journal(std::vector<EtcdEndpoint> endpoints,
+                                                         const std::string& run,
+                                                         const EtcdTls& tls);
 
 }  // namespace swarmline

@@ -85,12 +85,9 @@ struct ForgottenSeats {
 using JournalRecord =
     std::variant<MetaRecord, SeatRecord, CommitRecord, EventRecord, ForgottenSeats>;
 
-class Journal {
+class JournalReader {
  public:
-  virtual ~Journal() = default;
-  // In order, in one transaction: with an error nothing of it is there, or, where no answer came,
-  // all of it may be. The same records again change nothing then.
-  virtual Result<void> write(std::span<const JournalRecord> records) = 0;
+  virtual ~JournalReader() = default;
   virtual Result<std::optional<std::string>> get_meta(const std::string& key) = 0;
   // Ordered by (peer, incarnation).
   virtual Result<std::vector<SeatRecord>> seats() = 0;
@@ -98,6 +95,13 @@ class Journal {
   virtual Result<std::optional<CommitRecord>> last_commit() = 0;
   // The newest `count_max` events, oldest first.
   virtual Result<std::vector<EventRecord>> events(std::size_t count_max) = 0;
+};
+
+class Journal : public JournalReader {
+ public:
+  // In order, in one transaction: with an error nothing of it is there, or, where no answer came,
+  // all of it may be. The same records again change nothing then.
+  virtual Result<void> write(std::span<const JournalRecord> records) = 0;
 
   // ---- One record each ----
   Result<void> put_meta(const std::string& key, const std::string& value) {

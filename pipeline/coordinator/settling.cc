@@ -375,11 +375,18 @@ void Settling::commit() {
   choose_codecs();
   if (p.events.takes_lines()) p.events.add(log_line(*record, reduce_bytes));
   if (record->version < parts_.shape.options.config.run.steps)
-    p.checkpointer.on_committed(record->version, p.committer.updates());
+    p.checkpointer.on_committed(newest_version());
   if (p.life.is<life::Training>() && !p.sequence.finished()) p.relocation.plan();
   progress_ = phases_due_ = true;
   p.takeovers.wake();
   p.relocation.wake();
+}
+
+CommittedVersion Settling::newest_version() const {
+  const std::uint64_t version = parts_.sequence.committed();
+  return {.version = version,
+          .updates = parts_.committer.updates(),
+          .tokens = trained_tokens(parts_.status_sources(), version)};
 }
 
 StepLogLine Settling::log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const {
@@ -412,7 +419,7 @@ bool Settling::finish() {
     if (member.state == MemberState::kReady && member.stepped < version) return false;
   if (!p.checkpointer.has_saved(version)) {
     if (!p.life.is<life::FinalCheckpoint>()) p.life.move_to(life::FinalCheckpoint{});
-    return p.checkpointer.begin_last(version, p.committer.updates());
+    return p.checkpointer.begin_last(newest_version());
   }
   const std::uint64_t steps = parts_.shape.options.config.run.steps;
   const bool drained = p.sequence.draining() && version < steps;

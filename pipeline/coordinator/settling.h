@@ -96,6 +96,7 @@ class Settling {
   void close_complete_phases();
   void finish_eval(const Phase& phase);
   void commit();
+  CommittedVersion newest_version() const;
   StepLogLine log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const;
   void choose_codecs();
   void open_phases(const CollectedHoldings* collected = nullptr);

@@ -52,6 +52,16 @@ TEST(ManifestTest, TheOldestFormatIsRead) {
   EXPECT_EQ(to_json(*read), to_json(same));
 }
 
+TEST(ManifestTest, TokensAreThereWhereTheyAreKnown) {
+  Manifest manifest = sample();
+  EXPECT_EQ(to_json(manifest).find("tokens"), std::string::npos);
+  manifest.tokens = 123'456'789'012;
+  const auto read = parse_manifest(to_json(manifest), "m");
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(read->tokens, manifest.tokens);
+  EXPECT_EQ(to_json(*read), to_json(manifest));
+}
+
 TEST(ManifestTest, AStageInParts) {
   Manifest manifest = sample();
   manifest.stages[1].parts.clear();

@@ -81,11 +81,11 @@ class Checkpoints : public ::testing::Test {
   using Answer = std::optional<Result<void>>;  // empty: none yet
 
   void begin(std::uint64_t version) {
-    checkpointer.on_committed(version, version);
+    checkpointer.on_committed({.version = version, .updates = version, .tokens = 64 * version});
     heard();
   }
   bool begin_last() {
-    const bool begun = checkpointer.begin_last(8, 8);
+    const bool begun = checkpointer.begin_last({.version = 8, .updates = 8, .tokens = 512});
     heard();
     return begun;
   }

@@ -125,7 +125,7 @@ TEST_F(Relocating, WhoAveragesStaysUntilTheStepIsCommitted) {
 
 TEST_F(Relocating, WhoSavesItsStageStaysUntilThatHasEnded) {
   bench.seated(1);
-  bench.checkpointer.begin_last(8, 8);
+  bench.checkpointer.begin_last({.version = 8, .updates = 8, .tokens = 512});
   bench.sink.work();
   ASSERT_TRUE(bench.checkpointer.is_saving(b));
   leaves(b);

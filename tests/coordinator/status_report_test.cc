@@ -325,7 +325,7 @@ TEST_F(Status, BytesOfACheckpointAreNoControlBytes) {
   EXPECT_EQ(status().control_bytes, 15U) << "sent and received on its connection";
   EXPECT_EQ(status().checkpoint_bytes, 0U);
   for (int peer = 2; peer <= 10; ++peer) bench.seated(1);
-  bench.checkpointer.begin_last(8, 8);
+  bench.checkpointer.begin_last({.version = 8, .updates = 8, .tokens = 512});
   bench.sink.work();
   wire::CheckpointPiece piece;
   piece.set_checkpoint(bench.told<wire::SaveStage>(a, MessageKind::kSaveStage).back().checkpoint());

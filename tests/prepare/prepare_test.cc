@@ -129,6 +129,16 @@ TEST_F(PrepareTest, DocumentsAreEncodedOneByOneAndEndWithTheirToken) {
   EXPECT_EQ(slurp(folder_.at("out/gpt2.json")), slurp(tokenizer_fixture("gpt2.json")));
 }
 
+TEST_F(PrepareTest, OfManyEmptyInputsTheFirstAreNamedAndAllAreCounted) {
+  folder_.write("text.txt", "text");
+  for (std::uint64_t i = 0; i < kEmptyInputsNamed + 2; ++i)
+    folder_.write("empty" + std::to_string(i) + ".txt", "");
+  ASSERT_TRUE(prepare_data(options({folder_.at("*.txt")}, "out")));
+  ASSERT_EQ(warnings_.size(), kEmptyInputsNamed + 1);
+  EXPECT_EQ(warnings_[2], folder_.at("empty2.txt") + ": the input is empty; it is left out");
+  EXPECT_EQ(warnings_[3], "5 inputs in all are empty; they are left out");
+}
+
 TEST_F(PrepareTest, LongTextsAreCutAndGiveTheTokensOfTheWhole) {
   const std::string text = prose(2 * kBlockBytes + 1000);
   folder_.write("long.txt", text);

@@ -136,6 +136,30 @@ SeatRecord seat(std::uint32_t peer, std::uint32_t incarnation, std::uint16_t sta
           .state = state};
 }
 
+// Beside whoever leads, and when nobody does any more.
+TEST_P(JournalOfStore, OneWhoDoesNotLeadReadsIt) {
+  const ControlStoreOptions options = GetParam().options(folder_);
+  ASSERT_TRUE(store_->journal()->put_meta("run_id", "a"));
+  const auto read = open_journal_to_read(options);
+  ASSERT_TRUE(read) << read.error().what;
+  ASSERT_NE(*read, nullptr);
+  EXPECT_EQ(*(*read)->get_meta("run_id"), "a");
+  ASSERT_TRUE(store_->journal()->record_seat(seat(3, 1, 2, "active")));
+  ASSERT_TRUE(store_->journal()->record_commit({.step = 4, .version = 5}));
+  ASSERT_TRUE(store_->journal()->record_event(1, "kind", "detail"));
+  store_.reset();
+  EXPECT_EQ((*read)->seats()->size(), 1U);
+  EXPECT_EQ((*(*read)->last_commit())->version, 5U);
+  EXPECT_EQ((*read)->events(10)->size(), 1U);
+}
+
+TEST_P(JournalOfStore, ARunThatHasNotBegunHasNothingToRead) {
+  const TempFolder other;
+  const auto read = open_journal_to_read(GetParam().options(other));
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(*read, nullptr);
+}
+
 TEST_P(JournalContract, MetaIsKeptAndReplaced) {
   EXPECT_EQ(*journal_->get_meta("run_id"), std::nullopt);
   ASSERT_TRUE(journal_->put_meta("run_id", "a"));

@@ -6,6 +6,7 @@
 
 #include "engine/store/files.h"
 #include "tests/net/own_port.h"
+#include "tests/store/etcd_process.h"
 #include "tests/store/temp_folder.h"
 #include "tests/swarm/swarm_process.h"
 
@@ -119,6 +120,32 @@ TEST_F(SwarmChanged, AnotherCodecAndBatchAreUsedAndAnotherModelIsRefused) {
   EXPECT_NE(slurp(model + "/README.md").find("8 steps (" + std::to_string(tokens) + " tokens"),
             std::string::npos)
       << slurp(model + "/README.md");
+}
+
+// What was changed is in no file of the run folder. The reference leaves no journal at all, and its
+// model says what it was trained on all the same.
+TEST_F(SwarmChanged, TheReferenceFollowsARunWhoseJournalIsInEtcd) {
+  if (const std::string why = EtcdProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+  const EtcdProcess etcd;
+  const SwarmFolder swarm(exact({"optimizer.schedule=constant", "run.etcd_lease_seconds=2",
+                                 "run.etcd=[\"" + etcd.endpoint() + "\"]"}));
+  ASSERT_EQ(swarm.launch(sets({"run.steps=3"})).code, 0) << swarm.logs();
+  const Ended refused = swarm.launch(sets({"run.steps=7", "model.layers=2"}));
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  const Flags changes = sets({"run.steps=7", "batch.batch=4", "optimizer.lr=1e-3"});
+  ASSERT_EQ(swarm.launch(changes).code, 0) << swarm.logs();
+  EXPECT_EQ(swarm.log("segment").size(), 1U);
+  EXPECT_FALSE(file_exists(swarm.run().journal()));
+  expect_reference(swarm, kReferenceDifferenceMax, changes);
+  const std::string tokens = std::to_string(32 * (3 * 8 + 4 * 4));
+  for (const std::string run : {"", "-reference"}) {
+    const std::string model = swarm.temp().at("hf" + run);
+    const Ended exported =
+        run_program(swarm.temp(), "export", {"export", swarm.run().path() + run, "--out", model});
+    ASSERT_EQ(exported.code, 0) << exported.output;
+    EXPECT_NE(slurp(model + "/README.md").find("7 steps (" + tokens + " tokens"), std::string::npos)
+        << slurp(model + "/README.md");
+  }
 }
 
 // Their open steps are of other settings: they go back to the newest checkpoint as newcomers.

@@ -4,8 +4,7 @@
 
 namespace swarmline {
 
-std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run,
-                       std::optional<std::uint64_t> tokens) {
+std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run) {
   const ModelSpec& model = source.model();
   const auto architecture = architecture_of(model);
   std::string card =
@@ -19,7 +18,7 @@ std::string model_card(const ModelSource& source, const std::optional<RunConfig>
   if (source.manifest()) {
     const Manifest& manifest = *source.manifest();
     card += fmt::format("Trained with Swarmline for {} steps", manifest.step);
-    if (tokens) card += fmt::format(" ({} tokens in all)", *tokens);
+    if (manifest.tokens) card += fmt::format(" ({} tokens in all)", *manifest.tokens);
     card += fmt::format("; run `{}`", manifest.run);
     if (run && !run->run.init.empty())
       card += fmt::format(", which began with `{}`", run->run.init);

@@ -2,7 +2,6 @@
 //   Thread: pure.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,9 +10,7 @@
 
 namespace swarmline {
 
-// `run`: the one that it comes from, where its config is at hand. `tokens`: that it was trained on,
-// where that is known.
-std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run,
-                       std::optional<std::uint64_t> tokens);
+// `run`: the one that it comes from, where its config is at hand.
+std::string model_card(const ModelSource& source, const std::optional<RunConfig>& run);
 
 }  // namespace swarmline

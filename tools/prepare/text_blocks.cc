@@ -75,7 +75,7 @@ Result<void> TextBlocks::open_next() {
   held_.clear();
   if (place_.offset > 0) return {};
   SWARMLINE_TRY(fill(kBlockBytes));
-  if (held_.empty())
+  if (held_.empty() && ++empty_inputs_ <= kEmptyInputsNamed)
     warnings_.push_back(fmt::format("{}: the input is empty; it is left out", input.path));
   return kind() == InputKind::kParquet ? Result<void>{} : check_first(input.path);
 }
@@ -148,6 +148,8 @@ Result<std::optional<TextBlock>> TextBlocks::next() {
     block.after = place_;
     if (has_something) return block;
   }
+  if (const std::uint64_t empty = std::exchange(empty_inputs_, 0); empty > kEmptyInputsNamed)
+    warnings_.push_back(fmt::format("{} inputs in all are empty; they are left out", empty));
   return std::nullopt;
 }
 

@@ -27,6 +27,8 @@ namespace swarmline {
 inline constexpr std::size_t kBlockBytes = 256 * kKiB;
 inline constexpr std::size_t kDocumentBytesMax = 256 * kMiB;
 
+inline constexpr std::uint64_t kEmptyInputsNamed = 3;  // of the others only their number is said
+
 enum class InputKind : std::uint8_t { kText, kLines, kJsonl, kParquet };
 
 struct TextInput {
@@ -83,6 +85,7 @@ class TextBlocks {
   std::string held_;
   bool at_end_ = false;  // of the source
   std::uint64_t before_ = 0;
+  std::uint64_t empty_inputs_ = 0;
   std::vector<std::string> warnings_;
 };
 

@@ -49,6 +49,7 @@ class CheckpointSink {
     std::string config_toml;
     bool optimizer_state = false;      // the stage files hold it (saved_state.h)
     std::uint64_t updates = 0;         // commits so far that were not skipped
+    std::uint64_t tokens = 0;          // trained on so far
     std::uint64_t attempt = 0;         // no two are the same
     std::vector<std::uint32_t> parts;  // how many each stage has
   };

@@ -178,11 +178,11 @@ void RunJournal::forget_peer(PeerId peer, PeerId newest) {
   writer_.give(ForgottenSeats{.peer = peer, .below = std::nullopt});
 }
 
-Result<std::optional<std::string>> RunJournal::totals_in(Journal& journal) {
+Result<std::optional<std::string>> RunJournal::totals_in(JournalReader& journal) {
   return journal.get_meta(kTotals);
 }
 
-Result<RunSegments> RunJournal::segments_in(Journal& journal) {
+Result<RunSegments> RunJournal::segments_in(JournalReader& journal) {
   RunSegments segments;
   while (segments.size() < kSegmentsMax) {
     const auto text = journal.get_meta(segment_key(segments.size() + 1));

@@ -89,8 +89,8 @@ class RunJournal {
   const JournalProgress& progress() const { return writer_.progress(); }
 
   static Result<bool> has_ended(Journal& journal);
-  static Result<std::optional<std::string>> totals_in(Journal& journal);
-  static Result<RunSegments> segments_in(Journal& journal);
+  static Result<std::optional<std::string>> totals_in(JournalReader& journal);
+  static Result<RunSegments> segments_in(JournalReader& journal);
 
  private:
   Result<std::uint64_t> number(const std::string& key);  // 0: not there

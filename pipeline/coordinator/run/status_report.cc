@@ -176,19 +176,19 @@ std::string journal_sentence(const JournalWriter& writer, Instant now) {
   return {};
 }
 
-std::uint64_t tokens_of(const StatusSources& run, std::uint64_t version) {
-  if (run.segments.empty()) return version * run.shape.config.tokens_per_step();
-  return tokens_until(in_force(run.segments), version);
-}
-
 // Of the steps after `since`, on average: segments may have other batches.
 double tokens_per_step(const StatusSources& run, std::uint64_t since, std::uint64_t version) {
   if (version <= since) return static_cast<double>(run.shape.config.tokens_per_step());
-  return static_cast<double>(tokens_of(run, version) - tokens_of(run, since)) /
+  return static_cast<double>(trained_tokens(run, version) - trained_tokens(run, since)) /
          static_cast<double>(version - since);
 }
 
 }  // namespace
+
+std::uint64_t trained_tokens(const StatusSources& run, std::uint64_t version) {
+  if (run.segments.empty()) return version * run.shape.config.tokens_per_step();
+  return tokens_until(in_force(run.segments), version);
+}
 
 RunTotals run_totals(const StatusSources& run) {
   const std::uint64_t bytes = run.sessions.bytes(), of_checkpoints = run.checkpointer.bytes();
@@ -227,7 +227,7 @@ RunStatus status_of(const StatusSources& run, const std::string& era_sentence, I
   status.held_out_loss = totals.held_out_loss;
   status.unigram_entropy = run.shape.options.unigram_entropy;
   status.bigram_entropy = run.shape.options.bigram_entropy;
-  status.tokens = tokens_of(run, committed);
+  status.tokens = trained_tokens(run, committed);
   status.tokens_per_second = run.stats.tokens_per_second();
   status.mean_tokens_per_second = run.stats.mean_tokens_per_second(
       committed, tokens_per_step(run, totals.since_version, committed));

@@ -47,6 +47,8 @@ struct StatusSources {  // what it is read from
   const Checkpointer& checkpointer;
 };
 
+// That the parameters of `version` were trained on.
+std::uint64_t trained_tokens(const StatusSources& run, std::uint64_t version);
 // What the run has cost up to now, for the journal.
 RunTotals run_totals(const StatusSources& run);
 // `era_sentence`: why the newest era began, and where.

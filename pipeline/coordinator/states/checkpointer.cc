@@ -22,12 +22,12 @@ auto Checkpointer::of_this_round(Function function) {
       });
 }
 
-void Checkpointer::on_committed(std::uint64_t version, std::uint64_t updates) {
+void Checkpointer::on_committed(const CommittedVersion& of) {
   // The one before is not done: the next commit is asked, too.
-  if (!round_ && schedule_.is_due(version, in_.alarms.now())) begin(version, updates);
+  if (!round_ && schedule_.is_due(of.version, in_.alarms.now())) begin(of);
 }
 
-bool Checkpointer::begin_last(std::uint64_t version, std::uint64_t updates) {
+bool Checkpointer::begin_last(const CommittedVersion& last) {
   if (last_failures_ >= knobs().final_checkpoints_max) {
     SWARMLINE_MARK("checkpointer.last_given_up");
     in_.rulings.fail_run(fmt::format(
@@ -41,14 +41,14 @@ bool Checkpointer::begin_last(std::uint64_t version, std::uint64_t updates) {
     if (!std::exchange(waits_, true)) in_.alarms.at(may_begin, [this] { waits_ = false; });
     return false;
   }
-  begin(version, updates);
+  begin(last);
   if (!round_) return false;
   round_->is_last = true;
   if (last_failures_ > 0) SWARMLINE_MARK("checkpointer.last_again");
   return true;
 }
 
-void Checkpointer::begin(std::uint64_t version, std::uint64_t updates) {
+void Checkpointer::begin(const CommittedVersion& of) {
   const RunConfig& config = in_.shape.config;
   std::vector<std::uint32_t> parts;
   std::vector<std::vector<Seat>> savers;
@@ -63,18 +63,19 @@ void Checkpointer::begin(std::uint64_t version, std::uint64_t updates) {
   }
   const Instant now = in_.alarms.now();
   round_ = Round();
-  round_->name = fmt::format("step-{}", version);
+  round_->name = fmt::format("step-{}", of.version);
   round_->token = fmt::format("{}#{}.{}", round_->name, in_.identity.term.value, ++begun_);
   round_->attempt = std::uint64_t{in_.identity.term.value} << 32 | begun_;
-  round_->version = version;
+  round_->version = of.version;
   round_->progressed = now;
   in_.sink.begin({.name = round_->name,
-                  .version = version,
+                  .version = of.version,
                   .era = in_.identity.era,
                   .stages = in_.shape.stages,
                   .config_toml = in_.shape.options.config_toml,
                   .optimizer_state = config.checkpoint.optimizer,
-                  .updates = updates,
+                  .updates = of.updates,
+                  .tokens = of.tokens,
                   .attempt = round_->attempt,
                   .parts = parts},
                  of_this_round([this](const Result<void>& result) { begun(result); }));

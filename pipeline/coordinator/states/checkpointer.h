@@ -40,6 +40,12 @@
 
 namespace swarmline {
 
+struct CommittedVersion {
+  std::uint64_t version = 0;
+  std::uint64_t updates = 0;  // commits up to it that were not skipped
+  std::uint64_t tokens = 0;   // that its parameters were trained on
+};
+
 class Checkpointer final : public RunObserver {
  public:
   struct Needs {  // services, and parts below it
@@ -59,11 +65,11 @@ class Checkpointer final : public RunObserver {
 
   void start(Instant now) { schedule_.start(now); }  // training begins, or goes on
   void ask() { schedule_.ask(); }                    // for one at the next commit
-  // That version is committed, and is not the last one.
-  void on_committed(std::uint64_t version, std::uint64_t updates);
+  // It is not the last one.
+  void on_committed(const CommittedVersion& of);
   // Of the last version, that all members hold; again and again until it is in place. True: it has
   // begun one, or the run fails.
-  bool begin_last(std::uint64_t version, std::uint64_t updates);
+  bool begin_last(const CommittedVersion& last);
   void on_piece(const Seat& seat, const Frame& frame, const RpcChannel::Respond& respond);
   // Nothing happens where none is under way.
   void abandon(const std::string& why);
@@ -107,7 +113,7 @@ class Checkpointer final : public RunObserver {
     Instant progressed;  // of the sink, at what is not one stage's
     TimerId deadline;
   };
-  void begin(std::uint64_t version, std::uint64_t updates);
+  void begin(const CommittedVersion& of);
   std::vector<Seat> savers_of(StageId stage, std::uint64_t bytes) const;
   void ask(CheckpointPart part, std::uint32_t parts, Saver saver);
   void begun(const Result<void>& begun);
