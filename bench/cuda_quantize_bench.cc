@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/order_statistics.h"
 #include "base/rng.h"
 #include "bench/cuda_timing.h"
 #include "kernels/cuda/quantize.cuh"
@@ -188,7 +189,7 @@ void bench_graph(Workspace& w, const Case& c) {
   std::printf(
       "{\"op\": \"16 MiB message in a graph\", \"format\": \"%s\", \"dtype\": \"bf16\", "
       "\"block\": %u, \"us\": %.2f, \"goal_us\": %.1f}\n",
-      c.name, c.spec.block, bench::median(times), kGraphGoalMicroseconds);
+      c.name, c.spec.block, median(times), kGraphGoalMicroseconds);
 }
 
 int run(std::size_t n) {
