@@ -1,7 +1,10 @@
 // The whole swarm is killed at once, as by a power cut, again and again; and a run goes on in other
 // cuts. Either way it ends as if nothing had happened.
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -16,6 +19,7 @@ namespace swarmline {
 namespace {
 
 constexpr int kKills = 20;
+constexpr int kKillsPerWriting = 4;        // one of so many comes while a checkpoint is written
 constexpr double kRoundingOfFp32 = 1e-5;   // of a tensor's peak
 constexpr std::uint64_t kLatestMs = 2000;  // after it trains, or after its start
 
@@ -31,6 +35,32 @@ std::map<std::string, std::string> newest_hashes(const SwarmFolder& swarm) {
     for (const SavedStage& stage : manifest->stages)
       for (const PartFile& part : stage.parts) hashes[part.file] = part.sha256;
   return hashes;
+}
+
+// Checkpoints that are not whole: each a folder step-N.TRY.partial, which no other try is called.
+std::set<std::string> partial_checkpoints(const SwarmFolder& swarm) {
+  std::set<std::string> found;
+  std::error_code none_yet;
+  for (const auto& entry : std::filesystem::directory_iterator(swarm.run().checkpoints(), none_yet))
+    if (entry.path().extension() == ".partial") found.insert(entry.path());
+  return found;
+}
+
+// Whether another one than `before` is there.
+bool writes_another(const SwarmFolder& swarm, const std::set<std::string>& before) {
+  return !std::ranges::includes(before, partial_checkpoints(swarm));
+}
+
+// Stops the coordinator in the middle of one.
+bool stop_while_writing(const SwarmFolder& swarm, pid_t coordinator,
+                        const std::set<std::string>& before) {
+  return comes_true([&] {
+    if (!writes_another(swarm, before)) return false;
+    ::kill(coordinator, SIGSTOP);
+    if (writes_another(swarm, before)) return true;
+    ::kill(coordinator, SIGCONT);
+    return false;
+  });
 }
 
 void kill_whole(Program& launch) {
@@ -51,13 +81,24 @@ TEST(SwarmKilledWhole, TwentyTimesAndItEndsWithTheBitsOfTheRunThatWasNot) {
   const SwarmFolder swarm(config);
   Rng rng(20);
   std::uint64_t lost = 0, step = 0;
+  int while_writing = 0;
   for (int kill = 0; kill < kKills; ++kill) {
+    const bool at_writing = kill % kKillsPerWriting == 0;
+    const std::set<std::string> left = partial_checkpoints(swarm);
     Program launch = swarm.start("launch", swarm.emulating(1, 2));
-    if (rng.below(4) > 0) ASSERT_TRUE(swarm.wait_for_step(step + 2)) << launch.output();
-    std::this_thread::sleep_for(std::chrono::milliseconds(rng.below(kLatestMs)));
-    ASSERT_TRUE(launch.running()) << launch.output();
+    if (rng.below(4) > 0 || at_writing)
+      ASSERT_TRUE(swarm.wait_for_step(step + 2)) << launch.output();
+    const std::chrono::milliseconds moment(rng.below(kLatestMs));
+    std::this_thread::sleep_for(moment);
     const auto status = swarm.status();
+    if (at_writing) {
+      const pid_t coordinator = process_with(launch.pid(), "coordinator");
+      ASSERT_GT(coordinator, 0);
+      ASSERT_TRUE(stop_while_writing(swarm, coordinator, left)) << launch.output();
+    }
+    ASSERT_TRUE(launch.running()) << launch.output();
     kill_whole(launch);
+    while_writing += writes_another(swarm, left) ? 1 : 0;
     const auto newest = latest_checkpoint(swarm.run().checkpoints());
     ASSERT_TRUE(newest) << newest.error().what;
     const std::uint64_t kept = *newest ? (*newest)->step : 0;
@@ -66,6 +107,8 @@ TEST(SwarmKilledWhole, TwentyTimesAndItEndsWithTheBitsOfTheRunThatWasNot) {
     if (status && status->step > kept) lost += status->step - kept;
   }
   EXPECT_GT(step, 0U);
+  EXPECT_GE(while_writing, kKills / kKillsPerWriting);
+  RecordProperty("killed_while_writing", while_writing);
   RecordProperty("steps_computed_again", static_cast<int>(lost));
   const std::uint64_t end = step + 3;
   const Ended ended = swarm.launch({"--set", "run.steps=" + std::to_string(end)});
@@ -117,8 +160,9 @@ INSTANTIATE_TEST_SUITE_P(Matrix, SwarmResumed,
                          testing::Values(Resumed{"adamw", "fp32", 0}, Resumed{"adamw", "fp32", 1},
                                          Resumed{"adamw", "8bit", 0}, Resumed{"adamw", "8bit", 1},
                                          Resumed{"lamb", "fp32", 0}, Resumed{"lamb", "fp32", 1},
+                                         Resumed{"lamb", "8bit", 0}, Resumed{"lamb", "8bit", 1},
                                          Resumed{"muon", "fp32", 0}, Resumed{"muon", "fp32", 1},
-                                         Resumed{"muon", "8bit", 0}),
+                                         Resumed{"muon", "8bit", 0}, Resumed{"muon", "8bit", 1}),
                          [](const testing::TestParamInfo<Resumed>& info) {
                            return std::string(info.param.optimizer) + "_" + info.param.state +
                                   "_delay" + std::to_string(info.param.delay);
