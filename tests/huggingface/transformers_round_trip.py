@@ -198,7 +198,7 @@ def inside(arguments):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("program", type=os.path.abspath)  # it runs in folders of its own
     parser.add_argument("python")
     parser.add_argument("--cases", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
