@@ -1,8 +1,10 @@
 // SWARM against what came before it, in virtual time, with the real coordinator and peers
 // (docs/comparison.md): prints the page's tables. `--brief`: fewer microbatches, for a test.
+// `--quick`: swarmline alone in the first two tables, for whoever changes it.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -58,14 +60,14 @@ double bound_of(const Work& work, std::uint32_t replicas) {
   return replicas / std::max(device, 2 * to_seconds(work.wire));
 }
 
-void latency_table(std::uint32_t share) {
+void latency_table(std::uint32_t share, const std::vector<Rule>& rules) {
   std::puts("## 100 ms of latency: 4 stages of 4 equal peers\n");
   std::puts(
       "| work of a microbatch at a stage | system | microbatches/s at 0 | at 100 +- 50 ms | "
       "slowdown | all-reduce and commit at 0 | at 100 +- 50 ms |");
   std::puts("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
   for (const Work& work : kWorks) {
-    for (const Rule rule : {Rule::kSwarm, Rule::kGPipe, Rule::k1F1B}) {
+    for (const Rule rule : rules) {
       SimMeasured at[2];
       double rates[2];
       for (int i = 0; i < 2; ++i) {
@@ -90,7 +92,7 @@ struct Fleet {
 };
 
 // Two peers a stage of 60 ms a microbatch, four of 240 ms.
-void fleet_table(std::uint32_t share) {
+void fleet_table(const std::vector<Fleet>& fleets) {
   const SimPeer fast{20ms, 40ms, 0.1}, slow{80ms, 160ms, 0.1};
   std::puts("\n## A fleet of two classes: the parts alone, and all of it\n");
   std::puts(
@@ -98,9 +100,7 @@ void fleet_table(std::uint32_t share) {
       "sum | together | of the sum |");
   std::puts("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
   for (const Latency& latency : kLatencies) {
-    for (const Fleet& fleet :
-         {Fleet{Rule::kSwarm, 4 * share}, Fleet{Rule::kSwarm, share},
-          Fleet{Rule::kReference, share}, Fleet{Rule::kGPipe, share}, Fleet{Rule::k1F1B, share}}) {
+    for (const Fleet& fleet : fleets) {
       const auto rate = [&](std::uint32_t fasts, std::uint32_t slows) {
         SimPlan plan = plan_of(fleet.rule, fasts + slows, fleet.share, latency);
         std::vector<SimPeer> stage(fasts, fast);
@@ -166,9 +166,19 @@ int main(int argc, char** argv) {
   using namespace swarmline;
   init_log({.level = LogLevel::kError, .file = {}, .prefix = {}});
   const bool brief = argc > 1 && std::strcmp(argv[1], "--brief") == 0;
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   const std::uint32_t share = brief ? 4 : 64;
-  bench::latency_table(share);
-  bench::fleet_table(share);
+  using bench::Rule;
+  std::vector<bench::Fleet> fleets = {{Rule::kSwarm, 4 * share}, {Rule::kSwarm, share}};
+  if (quick) {
+    bench::latency_table(share, {Rule::kSwarm});
+    bench::fleet_table(fleets);
+    return 0;
+  }
+  for (const Rule rule : {Rule::kReference, Rule::kGPipe, Rule::k1F1B})
+    fleets.push_back({rule, share});
+  bench::latency_table(share, {Rule::kSwarm, Rule::kGPipe, Rule::k1F1B});
+  bench::fleet_table(fleets);
   bench::straggler_table(share);
   bench::window_table(share);
   return 0;
