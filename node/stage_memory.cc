@@ -12,6 +12,7 @@
 #include "engine/optimizer/muon.h"
 #include "engine/optimizer/state_layout.h"
 #include "pipeline/source/lease_window.h"
+#include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
 namespace {
@@ -125,8 +126,9 @@ UnderWay under_way_at(const RunConfig& config, const StageSpec& stage) {
       break;
   }
   // The last stage goes on with the backward of what it has just computed, but for the forward that
-  // its device has been given ahead.
-  return {.microbatches = share, .graphs = stage.has_head() ? std::min(share, 2U) : share};
+  // its device has been given ahead, and for weight gradients that are added later.
+  return {.microbatches = share,
+          .graphs = stage.has_head() ? std::min(share, 2 + kAddingMaxAtLast) : share};
 }
 
 std::uint64_t saved_state_bytes(const RunConfig& config, const ParameterLayout& layout) {

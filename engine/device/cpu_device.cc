@@ -118,7 +118,8 @@ class CpuDevice::Worker {
     const double slowness = slowness_.load(std::memory_order_relaxed);
     Duration set{};
     if (kind == JobKind::kForward) set = emulation.forward;
-    if (kind == JobKind::kBackward) set = emulation.backward;
+    if (const double share = backward_share(kind); share > 0)
+      set = from_seconds(share * to_seconds(emulation.backward));
     if (slowness > 1) set = std::max(set, computed);
     if (set == Duration{} || (emulation.jitter == 0 && slowness == 1)) return set;
     const double jitter =

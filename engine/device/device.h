@@ -6,9 +6,9 @@
 //   Errors:    a body returns kDevice with a sentence; exceptions in a body become kDevice. Full
 //              queue: submit() returns kRefused and neither body nor completion run.
 //   Bounds:    at most Limits::device_queue_jobs_max jobs submitted and not completed.
-//   Emulation: with an Emulation, a job of kind forward/backward holds the device for its set
-//              service time (times jitter) around the real computation, by a time of its own that a
-//              late wake-up does not stretch; when the real one is longer, it counts as is.
+//   Emulation: with an Emulation, a job of kind forward/backward (or half of a backward)
+//              holds the device for its set service time (times jitter) around the real one, by a
+//              time that no late wake-up stretches; when the real one is longer, it counts.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,22 @@
 
 namespace swarmline {
 
-enum class JobKind : std::uint8_t { kForward, kBackward, kReduce, kOptimizer, kOther };
+enum class JobKind : std::uint8_t {
+  kForward,
+  kBackward,
+  kInputGradient,    // a backward without its weight gradients, which a later job adds
+  kWeightGradients,  // that job
+  kReduce,
+  kOptimizer,
+  kOther
+};
+
+// Of the time set for a whole backward, the part that a job of this kind takes; 0: it is none. The
+// halves are products of the same sizes.
+constexpr double backward_share(JobKind kind) {
+  if (kind == JobKind::kBackward) return 1;
+  return kind == JobKind::kInputGradient || kind == JobKind::kWeightGradients ? 0.5 : 0;
+}
 
 struct Job {
   JobKind kind = JobKind::kOther;

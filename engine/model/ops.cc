@@ -337,17 +337,23 @@ at::Tensor GradientSink::target(const Weight& weight) const {
 }
 
 void GradientSink::add(const Weight& weight, const at::Tensor& gradient) {
+  if (kept_ != nullptr)
+    return kept_->push_back([weight, gradient](GradientSink& sink) { sink.add(weight, gradient); });
   target(weight).add_(gradient, scale_);
 }
 
 void GradientSink::add_linear(const LinearWeights& weights, const at::Tensor& g,
                               const at::Tensor& x) {
+  if (kept_ != nullptr)
+    return kept_->push_back(
+        [weights, g, x](GradientSink& sink) { sink.add_linear(weights, g, x); });
   weights.backend->add_weight_gradient(target(weights.weight), g, x, scale_);
   if (weights.bias.defined()) add(weights.bias, g.sum(0));
 }
 
 void GradientSink::add_rows(const Weight& weight, const at::Tensor& tokens,
                             const at::Tensor& gradient) {
+  SWARMLINE_CHECK_MSG(kept_ == nullptr, "a stage that embeds has no input gradient to hurry for");
   const at::Tensor sum = target(weight);
   if (!sum.is_cpu()) {
     at::Tensor(sum).index_add_(0, tokens, gradient, scale_);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -54,14 +55,22 @@ struct NormWeights {
 
 class GradientSink {
  public:
+  // What a sink was told while it kept, in order; each adds to the sink it is given.
+  using Kept = std::vector<std::function<void(GradientSink&)>>;
+
   // Gradients times `scale` are added to `flat`, one element per element of the arena, until
   // closed.
   void open(at::Tensor flat, double scale) {
     flat_ = std::move(flat);
     scale_ = scale;
   }
-  void close() { flat_.reset(); }
-  bool is_open() const { return flat_.defined(); }
+  // Gradients are not added: what they are made of goes to `kept`, until closed.
+  void keep(Kept& kept) { kept_ = &kept; }
+  void close() {
+    flat_.reset();
+    kept_ = nullptr;
+  }
+  bool is_open() const { return flat_.defined() || kept_ != nullptr; }
 
   void add(const Weight& weight, const at::Tensor& gradient);
   // Adds what output gradient `g` says of weight and bias of a linear layer fed with x.
@@ -74,6 +83,7 @@ class GradientSink {
 
   at::Tensor flat_;
   double scale_ = 1;
+  Kept* kept_ = nullptr;
 };
 
 // x W^T + b, in the dtype of `weight.compute`.

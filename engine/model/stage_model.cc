@@ -78,8 +78,12 @@ class TorchStageModel final : public StageModel {
 
   Result<ForwardOutput> forward(const ForwardInput& input) override;
   Result<BackwardOutput> backward(const BackwardInput& input) override;
-  void release(AttemptId id) override { saved_.erase(id); }
-  std::size_t saved_graphs() const override { return saved_.size(); }
+  Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override;
+  void release(AttemptId id) override {
+    saved_.erase(id);
+    later_.erase(id);
+  }
+  std::size_t saved_graphs() const override { return saved_.size() + later_.size(); }
   bool takes_wire() const override { return codec_ != nullptr; }
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return host_arena_.bytes(); }
@@ -99,8 +103,8 @@ class TorchStageModel final : public StageModel {
   Result<ForwardOutput> run_forward(const ForwardInput& input);
   Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
   Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
-  at::Tensor accumulator(const BackwardInput& input);
-  void add_to_host(const at::Tensor& sums, const BackwardInput& input);
+  at::Tensor accumulator(MutableBytes flat);
+  void add_to_host(const at::Tensor& sums, MutableBytes flat);
   Arenas make_arenas();
 
   const ModelSpec spec_;
@@ -118,6 +122,11 @@ class TorchStageModel final : public StageModel {
   at::Tensor device_sums_;
   at::Tensor host_sums_;
   std::map<AttemptId, Saved> saved_;
+  struct Later {  // weight gradients that are still to be added
+    GradientSink::Kept gradients;
+    double scale = 1;
+  };
+  std::map<AttemptId, Later> later_;
 };
 
 TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
@@ -273,11 +282,10 @@ Result<at::Tensor> TorchStageModel::output_gradient(const BackwardInput& input,
   return take_hidden(input.output_gradient, input.output_gradient_wire, saved.output.sizes());
 }
 
-at::Tensor TorchStageModel::accumulator(const BackwardInput& input) {
-  SWARMLINE_CHECK_MSG(input.accumulator.size() == layout_.bytes(),
-                      "an accumulator of another layout");
+at::Tensor TorchStageModel::accumulator(MutableBytes flat) {
+  SWARMLINE_CHECK_MSG(flat.size() == layout_.bytes(), "an accumulator of another layout");
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  if (device_.is_cpu()) return borrowed(input.accumulator, {elements}, type_);
+  if (device_.is_cpu()) return borrowed(flat, {elements}, type_);
   if (!device_sums_.defined()) {
     device_sums_ = at::empty({elements}, at::TensorOptions(type_).device(device_));
     host_sums_ = at::empty({elements}, at::TensorOptions(type_).pinned_memory(true));
@@ -285,9 +293,9 @@ at::Tensor TorchStageModel::accumulator(const BackwardInput& input) {
   return device_sums_.zero_();
 }
 
-void TorchStageModel::add_to_host(const at::Tensor& sums, const BackwardInput& input) {
+void TorchStageModel::add_to_host(const at::Tensor& sums, MutableBytes flat) {
   host_sums_.copy_(sums);
-  borrowed(input.accumulator, sums.sizes(), type_).add_(host_sums_);
+  borrowed(flat, sums.sizes(), type_).add_(host_sums_);
 }
 
 Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
@@ -300,17 +308,24 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   auto given = output_gradient(input, graph);
   if (!given) return std::unexpected(std::move(given).error());
   GradientSink& sink = network_.sink();
-  const at::Tensor sums = input.weight_gradients ? accumulator(input) : at::Tensor{};
+  const bool add_now = input.weight_gradients && !input.add_later;
+  const at::Tensor sums = add_now ? accumulator(input.accumulator) : at::Tensor{};
   if (sums.defined()) sink.open(sums, input.scale);
+  GradientSink::Kept kept;
+  if (input.weight_gradients && input.add_later) {
+    sink.keep(kept);
+    if (device_.is_cpu()) given = given->clone();  // it is borrowed for this call
+  }
   const at::Tensor gradient =
       torch::autograd::grad({graph.output}, {graph.input}, {*given},
                             /*retain_graph=*/input.keep_graph && !recompute_)[0];
   if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
-  if (sums.defined() && !device_.is_cpu()) add_to_host(sums, input);
+  if (sums.defined() && !device_.is_cpu()) add_to_host(sums, input.accumulator);
   BackwardOutput output;
   output.finite = all_finite(gradient);
   if (!stage_.has_embedding() && input.give_input_gradient)
     SWARMLINE_TRY(give_hidden(gradient, input.as_wire, output.input_gradient, output.sample));
+  if (input.weight_gradients && input.add_later) later_[input.id] = {std::move(kept), input.scale};
   return output;
 }
 
@@ -340,6 +355,7 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   if (found == saved_.end()) {
     return fail(ErrorCode::kNotFound, "backward: the attempt has no saved graph");
   }
+  SWARMLINE_CHECK(!input.add_later || (!input.keep_graph && !stage_.has_embedding()));
   // Stage 0 has no input gradient, so that without weight gradients there is nothing to do.
   const bool idle = stage_.has_embedding() && !input.weight_gradients;
   auto result = idle ? Result<BackwardOutput>(BackwardOutput{})
@@ -350,6 +366,23 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   const bool damaged = !result && result.error().code == ErrorCode::kCorrupt;
   if (!input.keep_graph && !damaged) saved_.erase(found);
   return result;
+}
+
+Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes flat) {
+  const auto later = later_.extract(id);
+  if (later.empty())
+    return fail(ErrorCode::kNotFound, "the attempt has no weight gradients to be added");
+  auto result = guarded<bool>("weight gradients", [&] {
+    at::NoGradGuard no_graph;
+    const at::Tensor sums = accumulator(flat);
+    network_.sink().open(sums, later.mapped().scale);
+    for (const auto& add : later.mapped().gradients) add(network_.sink());
+    if (!device_.is_cpu()) add_to_host(sums, flat);
+    return Result<bool>(true);
+  });
+  network_.sink().close();
+  if (!result) return std::unexpected(std::move(result).error());
+  return {};
 }
 
 }  // namespace

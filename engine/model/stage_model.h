@@ -10,7 +10,7 @@
 //              decode()'s of a wire buffer, before anything is added: the graph stays.
 //              A wrong size of an input is a broken invariant.
 //   Bounds:    one saved graph per attempt between forward() and backward() or release(); the
-//              caller admits by retained_bytes().
+//              caller admits by retained_bytes(), which holds for gradients added later, too.
 //   Source:    GPT-2 and Llama shapes; dropout masks as in dropout.h.
 #pragma once
 
@@ -67,7 +67,10 @@ struct BackwardInput {
   bool weight_gradients = true;  // false: input gradient only (a refused claim, an unmasked stage)
   double scale = 1;              // multiplies the weight gradients (-1 takes a contribution back)
   bool keep_graph = false;       // true: the attempt may be run backward again
-  MutableBytes accumulator;      // flat gradients in the stage's layout; weight gradients are added
+  // Weight gradients are wanted, but add_weight_gradients() adds them: until then, or release(),
+  // the attempt keeps what they are made of. Without keep_graph.
+  bool add_later = false;
+  MutableBytes accumulator;  // flat gradients in the stage's layout; weight gradients are added
   bool give_input_gradient = true;
   std::optional<WireRequest> as_wire;  // none: the input gradient leaves as values
 };
@@ -83,7 +86,10 @@ class StageModel {
   virtual ~StageModel() = default;
   virtual Result<ForwardOutput> forward(const ForwardInput& input) = 0;
   virtual Result<BackwardOutput> backward(const BackwardInput& input) = 0;
-  virtual void release(AttemptId id) = 0;  // drops a saved graph; nothing if there is none
+  // The weight gradients of an attempt whose backward() left them for later, with its scale and in
+  // its order of sums. kNotFound: there are none.
+  virtual Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) = 0;
+  virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
   // Whether it decodes and encodes by itself: a device whose tensors cross to the host encoded
   // only. Never changes; any thread may ask.

@@ -49,7 +49,8 @@ Result<ForwardOutput> FakeStageModel::forward(const ForwardInput& input) {
 
 Result<BackwardOutput> FakeStageModel::backward(const BackwardInput& input) {
   const auto found = saved_.find(input.id);
-  if (found == saved_.end()) return fail(ErrorCode::kNotFound, "the attempt has no saved graph");
+  if (found == saved_.end() || found->second.later)
+    return fail(ErrorCode::kNotFound, "the attempt has no saved graph");
   Saved& saved = found->second;
   if (!stage_.has_head()) {
     SWARMLINE_CHECK(input.output_gradient.size() == saved.x.size() * sizeof(double));
@@ -58,14 +59,28 @@ Result<BackwardOutput> FakeStageModel::backward(const BackwardInput& input) {
   }
   BackwardOutput output;
   if (!stage_.has_embedding()) output.input_gradient = Buffer(saved.x.size() * sizeof(double));
-  auto* sums = reinterpret_cast<double*>(input.accumulator.data());
-  for (std::size_t i = 0; i < saved.x.size(); ++i) {
-    const double gradient = saved.gradient[i];
-    if (input.weight_gradients) sums[element(i)] += input.scale * exact(gradient * saved.x[i]);
-    if (!stage_.has_embedding()) output.input_gradient.as<double>()[i] = gradient * factor(i);
-  }
-  if (!input.keep_graph) saved_.erase(found);
+  if (!stage_.has_embedding())
+    for (std::size_t i = 0; i < saved.x.size(); ++i)
+      output.input_gradient.as<double>()[i] = saved.gradient[i] * factor(i);
+  if (input.weight_gradients && input.add_later) saved.later = input.scale;
+  if (input.weight_gradients && !input.add_later) add(saved, input.scale, input.accumulator);
+  if (!input.keep_graph && !saved.later) saved_.erase(found);
   return output;
+}
+
+Result<void> FakeStageModel::add_weight_gradients(AttemptId id, MutableBytes accumulator) {
+  const auto found = saved_.find(id);
+  if (found == saved_.end() || !found->second.later)
+    return fail(ErrorCode::kNotFound, "the attempt has no weight gradients to be added");
+  add(found->second, *found->second.later, accumulator);
+  saved_.erase(found);
+  return {};
+}
+
+void FakeStageModel::add(const Saved& saved, double scale, MutableBytes accumulator) const {
+  auto* sums = reinterpret_cast<double*>(accumulator.data());
+  for (std::size_t i = 0; i < saved.x.size(); ++i)
+    sums[element(i)] += scale * exact(saved.gradient[i] * saved.x[i]);
 }
 
 double FakeStageModel::factor(std::size_t i) const {

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/model/stage_model.h"
@@ -25,6 +26,7 @@ class FakeStageModel final : public StageModel {
 
   Result<ForwardOutput> forward(const ForwardInput& input) override;
   Result<BackwardOutput> backward(const BackwardInput& input) override;
+  Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override;
   void release(AttemptId id) override { saved_.erase(id); }
   std::size_t saved_graphs() const override { return saved_.size(); }
   const ParameterLayout& layout() const override { return layout_; }
@@ -35,10 +37,12 @@ class FakeStageModel final : public StageModel {
   struct Saved {
     std::vector<double> x;
     std::vector<double> gradient;  // of y
+    std::optional<double> later;   // of add_weight_gradients(): its scale
   };
 
   std::size_t element(std::size_t i) const { return elements_[i % elements_.size()]; }
   double factor(std::size_t i) const;
+  void add(const Saved& saved, double scale, MutableBytes accumulator) const;
   std::vector<double> take_in(const ForwardInput& input) const;
   double loss(const ForwardInput& input, const std::vector<double>& y,
               std::vector<double>& gradient) const;

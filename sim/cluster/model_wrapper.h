@@ -18,6 +18,9 @@ class ModelWrapper : public StageModel {
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     return inner_->backward(input);
   }
+  Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override {
+    return inner_->add_weight_gradients(id, accumulator);
+  }
   void release(AttemptId id) override { inner_->release(id); }
   std::size_t saved_graphs() const override { return inner_->saved_graphs(); }
   bool takes_wire() const override { return inner_->takes_wire(); }

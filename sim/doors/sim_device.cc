@@ -36,8 +36,8 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
       base = *said;
     } else if (job.kind == JobKind::kForward && options.forward) {
       base = *options.forward;
-    } else if (job.kind == JobKind::kBackward && options.backward) {
-      base = *options.backward;
+    } else if (backward_share(job.kind) > 0 && options.backward) {
+      base = from_seconds(backward_share(job.kind) * to_seconds(*options.backward));
     } else if (options.control > Duration{} && job.estimate == Duration{}) {
       base = from_seconds(2 * control_rng.uniform() * to_seconds(options.control));
     } else {

@@ -95,11 +95,12 @@ std::uint64_t ScenarioCosts::parameters() const {
 
 std::optional<Duration> ScenarioCosts::service(const MachineKind& machine, StageId stage,
                                                JobKind kind) const {
-  if (kind != JobKind::kForward && kind != JobKind::kBackward) return std::nullopt;
   const bool forward = kind == JobKind::kForward;
+  const double part = forward ? 1 : backward_share(kind);
+  if (part == 0) return std::nullopt;
   if (machine.flops <= 0)
-    return from_seconds(forward ? machine.forward_seconds : machine.backward_seconds);
-  return from_seconds(stage_work(stage) / machine.flops *
+    return from_seconds(part * (forward ? machine.forward_seconds : machine.backward_seconds));
+  return from_seconds(part * stage_work(stage) / machine.flops *
                       (forward ? kForwardShare : 1 - kForwardShare));
 }
 

@@ -68,7 +68,7 @@ TEST(UnderWay, ByTheOrderAndTheShareOfThePeers) {
   EXPECT_EQ(at(0).microbatches, 6U);
   EXPECT_EQ(at(0).graphs, 6U);
   EXPECT_EQ(at(1).microbatches, 3U) << "two peers share them";
-  EXPECT_EQ(at(1).graphs, 2U) << "one that is computed, and one that was given to the device";
+  EXPECT_EQ(at(1).graphs, 3U);
   config.pipeline.wiring = WiringKind::kStatic;
   config.pipeline.order = OrderKind::kGPipe;
   EXPECT_EQ(at(1).graphs, 3U);
@@ -81,6 +81,15 @@ TEST(UnderWay, IsNoMoreThanAStepHas) {
   RunConfig config = small_run();
   config.pipeline.in_flight = 100;
   EXPECT_EQ(under_way_at(config, holdings_of(config)[0].stage).microbatches, 16U);
+}
+
+TEST(UnderWay, AtTheLastStageAFewWaitForTheirWeightGradients) {
+  RunConfig config = small_run();
+  config.pipeline.in_flight = 100;
+  config.batch.batch = 2 * 100;
+  const UnderWay last = under_way_at(config, holdings_of(config)[1].stage);
+  EXPECT_EQ(last.microbatches, 50U);
+  EXPECT_EQ(last.graphs, 4U) << "one is computed, and one was given to the device";
 }
 
 TEST(StageMemory, RecomputingKeepsLessAndWorksWithMore) {

@@ -156,6 +156,20 @@ TEST_F(DeviceQueueTest, ControlThenOlderStepsThenBackwardThenArrival) {
   EXPECT_EQ(done_, 9);
 }
 
+// Weight gradients that can wait do: for what waits and for what the device has.
+TEST_F(DeviceQueueTest, WeightGradientsAreAddedWhenTheDeviceHasNothing) {
+  submit("first", JobClass::kForward, train(1));
+  submit("weights", JobClass::kWeightGradients, train(1));
+  submit("measurement", JobClass::kMonitor, train(1));
+  submit("backward", JobClass::kBackward, train(1));
+  runtime_.run_for(500us);
+  submit("forward", JobClass::kForward, train(1));
+  runtime_.run_for(1s);
+  EXPECT_EQ(ran_,
+            (std::vector<std::string>{"first", "backward", "forward", "weights", "measurement"}));
+  EXPECT_EQ(done_, 5);
+}
+
 TEST_F(DeviceQueueTest, DropTakesTheWaitingWorkOfOnePhaseOnly) {
   submit("first", JobClass::kForward, train(1));
   submit("second", JobClass::kForward, train(1));

@@ -16,6 +16,7 @@ class ArenaModel final : public StageModel {
 
   Result<ForwardOutput> forward(const ForwardInput&) override { return refusal(); }
   Result<BackwardOutput> backward(const BackwardInput&) override { return refusal(); }
+  Result<void> add_weight_gradients(AttemptId, MutableBytes) override { return refusal(); }
   void release(AttemptId) override {}
   std::size_t saved_graphs() const override { return 0; }
   const ParameterLayout& layout() const override { return layout_; }

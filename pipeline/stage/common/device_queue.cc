@@ -43,6 +43,8 @@ void DeviceQueue::clear(std::function<void()> done) {
 
 void DeviceQueue::feed() {
   while (!stopped_ && on_device_ < kAheadJobs && !waiting_.empty()) {
+    const bool can_wait = waiting_.begin()->second.job_class == JobClass::kWeightGradients;
+    if (can_wait && on_device_ > 0) return;
     auto node = waiting_.extract(waiting_.begin());
     StageJob& next = node.mapped();
     ++on_device_;

@@ -1,6 +1,7 @@
 // What a peer's device does next: control work first, then older steps before newer, backward
-// before forward before measurements, then in the order of arrival. Hands the device at most
-// kAheadJobs, so that a gradient that arrives late still goes first.
+// before forward before weight gradients that were left for later before measurements, then in the
+// order of arrival. Hands the device at most kAheadJobs, so that a gradient that arrives late still
+// goes first; what was left for later only when the device has nothing.
 //   Thread:  control thread. Errors: a job's Result goes to its `done`. Dropped jobs: neither body
 //            nor done run.
 //   Bounds:  the owner admits by bytes; control jobs are a few per phase.
@@ -17,7 +18,13 @@
 
 namespace swarmline {
 
-enum class JobClass : std::uint8_t { kControl = 0, kBackward = 1, kForward = 2, kMonitor = 3 };
+enum class JobClass : std::uint8_t {
+  kControl = 0,
+  kBackward = 1,
+  kForward = 2,
+  kWeightGradients = 3,
+  kMonitor = 4
+};
 
 struct StageJob {
   JobClass job_class = JobClass::kControl;
@@ -33,7 +40,7 @@ class DeviceQueue {
   explicit DeviceQueue(Device& device);
   ~DeviceQueue();
   void submit(StageJob job);
-  // Drops the waiting forward and backward jobs of `phase`; those on the device run to their end.
+  // Drops the waiting jobs of `phase` but control work; those on the device run to their end.
   void drop(const Phase& phase);
   void stop();
   // Drops everything that waits and the completions of what is on the device; `done` once that has

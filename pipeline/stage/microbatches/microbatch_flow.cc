@@ -117,7 +117,9 @@ Result<void> MicrobatchFlow::on_cancel(const Seat& from, const Frame& frame) {
   const TaskPtr task = admission_.find(from_wire(message->id()));
   if (!task || task->upstream.peer != from.peer) return {};
   // Its gradient is being added, or the ledger may have granted that: let it finish.
-  if (task->state == TaskState::kBackward || task->state == TaskState::kClaiming) return {};
+  if (task->state == TaskState::kBackward || task->state == TaskState::kClaiming ||
+      task->state == TaskState::kAdding)
+    return {};
   SWARMLINE_MARK("microbatches.cancelled");
   task->cancelled = true;
   if (task->state == TaskState::kDownstream) forwarder_.cancel(task);

@@ -16,6 +16,11 @@
 
 namespace swarmline {
 
+// Tasks of a peer whose weight gradients are left for later; what they are made of stays in the
+// model's memory. The next ones go before other work. Fewer at the last stage, which would keep
+// little else, and whose gradients of logits are large.
+inline constexpr std::uint32_t kAddingMax = 8, kAddingMaxAtLast = 2;
+
 enum class TaskState : std::uint8_t {
   kHeld,        // waiting for its turn in the order of [pipeline] order
   kForward,     // waiting for or on the device
@@ -23,6 +28,7 @@ enum class TaskState : std::uint8_t {
   kDownstream,  // sent on; waiting for its gradient (an evaluation: for the next hop's word)
   kClaiming,    // has its gradient; asks the ledger before it adds
   kBackward,    // waiting for or on the device
+  kAdding,      // its gradient has gone on; its weight gradients wait for or are on the device
   kOver,
 };
 

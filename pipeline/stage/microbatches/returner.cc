@@ -15,7 +15,10 @@ Returner::Returner(StageContext& context, const PhaseBook& phases, CodecMonitor&
       monitor_(monitor),
       traffic_(traffic),
       contributions_(contributions),
-      hooks_(std::move(hooks)) {}
+      hooks_(std::move(hooks)),
+      nobody_waits_(context.config.pipeline.order == OrderKind::kFree && context.first()),
+      splits_(context.config.pipeline.order == OrderKind::kFree && !context.recompute &&
+              !context.first()) {}
 
 Returner::~Returner() {
   for (auto& [id, task] : awaiting_arrival_) context_.runtime.cancel(task->arrival_timer);
@@ -111,54 +114,97 @@ void Returner::queue_backward(const TaskPtr& task, bool weight_gradients) {
   const bool input_gradient =
       !context_.first() && !task->orphan && !mask_empty_below(task->mask, context_.self.stage);
   if (!weight_gradients && !input_gradient) return nothing_below(task);
+  const BackwardPlan plan{.weight_gradients = weight_gradients,
+                          .input_gradient = input_gradient,
+                          .add_later = weight_gradients && input_gradient && splits_};
   task->state = TaskState::kBackward;
   auto result = std::make_shared<BackwardResult>();
   StageJob job;
-  job.job_class = JobClass::kBackward;
+  job.job_class = nobody_waits_ ? JobClass::kWeightGradients : JobClass::kBackward;
   job.phase = task->id.microbatch.phase;
-  job.job.kind = JobKind::kBackward;
-  job.job.body = backward_body(context_, task, {weight_gradients, input_gradient},
+  const bool adds = weight_gradients && !plan.add_later;
+  job.job.kind = adds ? JobKind::kBackward : JobKind::kInputGradient;
+  job.job.body = backward_body(context_, task, plan,
                                monitor_.plan(CodecMonitor::Way::kBackward, *task), result);
-  job.done = guard_.wrap([this, task, weight_gradients, result](const JobReport& report) {
-    after_backward(task, weight_gradients, report, *result);
+  job.done = guard_.wrap([this, task, plan, result](const JobReport& report) {
+    after_backward(task, plan, report, *result);
   });
   context_.queue.submit(std::move(job));
 }
 
-void Returner::after_backward(const TaskPtr& task, bool added, const JobReport& report,
-                              const BackwardResult& result) {
+void Returner::after_backward(const TaskPtr& task, const BackwardPlan& plan,
+                              const JobReport& report, const BackwardResult& result) {
   const Phase phase = task->id.microbatch.phase;
   traffic_.computed(phase, report.service);
-  if (!report.result) return backward_failed(task, added, report.result.error());
-  task->has_graph = false;
+  if (!report.result) return backward_failed(task, plan, report.result.error());
+  if (!plan.add_later) task->has_graph = false;
   task->gradient_values = SharedBytes();
   task->output = SharedBytes();
-  if (added) contributions_.added(task);
+  if (plan.weight_gradients && !plan.add_later) contributions_.added(task);
   monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
   if (!task->local() && !task->orphan && !task->cancelled && !over) {
     if (result.wire.empty()) return nothing_below(task);
-    wire::Gradient gradient;
-    *gradient.mutable_id() = to_wire(task->id);
-    gradient.set_era(context_.era.value);
-    gradient.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
-    gradient.set_non_finite(!result.finite);
-    reply(*task, make_frame(MessageKind::kGradient, gradient, {result.wire}));
-    arm_arrival_timer(task);
+    send_gradient(task, plan, report, result);
   }
-  hooks_.on_end(task);
+  if (!plan.add_later) return hooks_.on_end(task);
+  // Dropped meanwhile: what the model keeps is released, and was never in the sums.
+  if (task->state != TaskState::kOver) queue_adding(task);
 }
 
-void Returner::backward_failed(const TaskPtr& task, bool added, const Error& error) {
-  // Half of the contribution may be in the sums, and no one can tell which half.
-  if (added && error.code == ErrorCode::kDevice)
-    return context_.fail(
-        {error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
-                                 to_string(task->id.microbatch), error.what)});
-  if (added) contributions_.unreserve(task->id);
+void Returner::send_gradient(const TaskPtr& task, const BackwardPlan& plan, const JobReport& report,
+                             const BackwardResult& result) {
+  // What is added later takes this device's time, too.
+  Duration service = report.service;
+  if (plan.add_later) service += adding_took_ > Duration::zero() ? adding_took_ : report.service;
+  wire::Gradient gradient;
+  *gradient.mutable_id() = to_wire(task->id);
+  gradient.set_era(context_.era.value);
+  gradient.set_service_ns(static_cast<std::uint64_t>(service.count()));
+  gradient.set_non_finite(!result.finite);
+  reply(*task, make_frame(MessageKind::kGradient, gradient, {result.wire}));
+  arm_arrival_timer(task);
+}
+
+void Returner::backward_failed(const TaskPtr& task, const BackwardPlan& plan, const Error& error) {
+  if (plan.weight_gradients && error.code == ErrorCode::kDevice) return adding_failed(*task, error);
+  if (plan.weight_gradients) contributions_.unreserve(task->id);
   if (error.code == ErrorCode::kCorrupt && !context_.last())
-    return gradient_damaged(task, added && task->id.attempt.value != 0, error);
+    return gradient_damaged(task, plan.weight_gradients && task->id.attempt.value != 0, error);
   hooks_.on_failed(task, error);
+}
+
+// Half of the contribution may be in the sums, and no one can tell which half.
+void Returner::adding_failed(const MicrobatchTask& task, const Error& error) {
+  context_.fail(
+      {error.code, fmt::format("the backward of {} failed, which spoils this peer's sums: {}",
+                               to_string(task.id.microbatch), error.what)});
+}
+
+// ---- Weight gradients that were left for later --------------------------------------------------
+
+void Returner::queue_adding(const TaskPtr& task) {
+  task->state = TaskState::kAdding;
+  adding_.insert(task->id);
+  const bool enough_wait = adding_.size() >= (context_.last() ? kAddingMaxAtLast : kAddingMax);
+  if (enough_wait) SWARMLINE_MARK("returner.adds_before_more_is_computed");
+  StageJob job;
+  job.job_class = enough_wait ? JobClass::kBackward : JobClass::kWeightGradients;
+  job.phase = task->id.microbatch.phase;
+  job.job.kind = JobKind::kWeightGradients;
+  job.job.body = add_weights_body(context_, task);
+  job.done = guard_.wrap([this, task](const JobReport& report) { after_adding(task, report); });
+  context_.queue.submit(std::move(job));
+}
+
+void Returner::after_adding(const TaskPtr& task, const JobReport& report) {
+  adding_.erase(task->id);
+  traffic_.computed(task->id.microbatch.phase, report.service);
+  if (!report.result) return adding_failed(*task, report.result.error());
+  adding_took_ = report.service;
+  task->has_graph = false;
+  contributions_.added(task);
+  hooks_.on_end(task);
 }
 
 // Its sender has forgotten the microbatch: the next stage is asked once more.
@@ -226,6 +272,7 @@ void Returner::on_peer_lost(const Seat& lost) {
 }
 
 void Returner::drop(const Phase& phase) {
+  std::erase_if(adding_, [&](const AttemptId& id) { return id.microbatch.phase == phase; });
   std::erase_if(awaiting_arrival_, [&](const auto& entry) {
     if (entry.first.microbatch.phase != phase) return false;
     context_.runtime.cancel(entry.second->arrival_timer);
@@ -235,7 +282,8 @@ void Returner::drop(const Phase& phase) {
 
 void Returner::check_invariants() const {
   for (const auto& [id, task] : awaiting_arrival_)
-    SWARMLINE_CHECK(task->id == id && task->state == TaskState::kOver && !task->local());
+    SWARMLINE_CHECK(task->id == id && !task->local() &&
+                    (task->state == TaskState::kOver || task->state == TaskState::kAdding));
 }
 
 }  // namespace swarmline

@@ -2,19 +2,26 @@
 // weights' share is added, and the gradient of the input goes upstream.
 //   Claims:    attempt 0 adds first and reports after; any other attempt asks the ledger before it
 //              adds, until it knows: a claim that nobody uses blocks the step.
+//   Order:     the gradient of the input, for which others wait, is computed and sent first; weight
+//              gradients are added when the device has nothing else to do, or enough of them wait
+//              (kAddingMax; at the first stage, which has nothing else, all that its leases allow).
+//              Only then the contribution is reported.
 //   Damage:    a gradient that does not decode is asked again: the output is kept until then.
 //   Losses:    a try whose upstream is lost is computed to its end where it adds, and sends nothing
 //              back.
 //   Ownership: owns which gradients wait for the upstream's word; says what was added to
 //              Contributions. Of a task it alone writes `gradient` to `arrival_timer`.
 //   Thread:    control thread; the backward is a device job.
-//   Errors:    check() says kCorrupt of a gradient that does not fit. A backward that fails while
-//              it adds ends the peer: nobody knows which half is in the sums.
+//   Errors:    check() says kCorrupt of a gradient that does not fit. A job of a try that adds and
+//              fails ends the peer: nobody knows which half is in the sums.
 //   Bounds:    one entry per task; a hop timeout each.
+//   Source:    weight gradients that fill the drain: Qi et al., Zero Bubble Pipeline Parallelism,
+//              ICLR 2024.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include "base/callback_guard.h"
 #include "pipeline/stage/common/phase_book.h"
@@ -58,9 +65,14 @@ class Returner {
   void on_claim_answer(const TaskPtr& task, const Result<Frame>& answer);
   void release_claim(const AttemptId& id);
   void queue_backward(const TaskPtr& task, bool weight_gradients);
-  void after_backward(const TaskPtr& task, bool added, const JobReport& report,
+  void after_backward(const TaskPtr& task, const struct BackwardPlan& plan, const JobReport& report,
                       const struct BackwardResult& result);
-  void backward_failed(const TaskPtr& task, bool added, const Error& error);
+  void send_gradient(const TaskPtr& task, const struct BackwardPlan& plan, const JobReport& report,
+                     const struct BackwardResult& result);
+  void queue_adding(const TaskPtr& task);
+  void after_adding(const TaskPtr& task, const JobReport& report);
+  void backward_failed(const TaskPtr& task, const struct BackwardPlan& plan, const Error& error);
+  void adding_failed(const MicrobatchTask& task, const Error& error);
   void gradient_damaged(const TaskPtr& task, bool claimed, const Error& error);
   void nothing_below(const TaskPtr& task);
   void reply(const MicrobatchTask& task, Frame frame);
@@ -72,7 +84,14 @@ class Returner {
   BoundaryTraffic& traffic_;
   Contributions& contributions_;
   Hooks hooks_;
+  // The first stage's backward is weight gradients alone; but not in a fixed order.
+  const bool nobody_waits_;
+  // The input gradient first: not in a fixed order, which says when a backward ends; and not where
+  // the graph is computed again, since what the other half needs would be kept in its place.
+  const bool splits_;
   std::map<AttemptId, TaskPtr> awaiting_arrival_;  // gradient sent up; its end has yet to say so
+  std::set<AttemptId> adding_;                     // their jobs wait or are on the device
+  Duration adding_took_{};                         // the newest of them; zero: there was none
   CallbackGuard guard_;
 };
 

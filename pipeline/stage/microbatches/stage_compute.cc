@@ -103,6 +103,7 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
     if (!input) return std::unexpected(input.error());
     input->weight_gradients = plan.weight_gradients;
     input->give_input_gradient = plan.input_gradient;
+    input->add_later = plan.add_later;
     if (context.model.takes_wire()) input->as_wire = send;
     auto output = context.model.backward(*input);
     if (!output) return std::unexpected(output.error());
@@ -111,6 +112,13 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
       send_tensor(context, send, std::move(output->input_gradient), std::move(output->sample),
                   *result);
     return {};
+  };
+}
+
+std::function<Result<void>()> add_weights_body(StageContext& context, TaskPtr task) {
+  return [&context, task] {
+    return context.model.add_weight_gradients(
+        task->id, context.state.accumulator(task->id.microbatch.phase.step));
   };
 }
 

@@ -27,6 +27,7 @@ struct BackwardResult {
 struct BackwardPlan {
   bool weight_gradients = true;
   bool input_gradient = true;
+  bool add_later = false;  // weight gradients: by add_weights_body()
 };
 
 std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
@@ -34,6 +35,8 @@ std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, 
 std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
                                             WireRequest send,
                                             std::shared_ptr<BackwardResult> result);
+// Adds the weight gradients that a backward left for later.
+std::function<Result<void>()> add_weights_body(StageContext& context, TaskPtr task);
 // Runs the microbatch again and subtracts its weight gradients from its step's accumulator.
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 
