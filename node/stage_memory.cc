@@ -173,13 +173,12 @@ CudaPeerMemory cuda_peer_memory(const MemoryQuestion& question, bool recompute) 
   CudaPeerMemory memory;
   // Values, and what products read; where the optimizer steps there, the committed version.
   memory.device.parameters = bytes + (f32 ? bytes / 2 : 0) + (steps_there && delayed ? bytes : 0);
-  memory.device.gradients = bytes + (steps_there ? bytes : 0);
+  memory.device.gradients = (delayed ? 2 : 1) * bytes + (steps_there ? bytes : 0);
   memory.device.optimizer = steps_there ? moments_bytes(config, layout) : 0;
   memory.device.activations = under_way.graphs * kept(recompute);
   memory.device.working =
       working_bytes(question.model, stage, rows) + (recompute ? kept(false) : 0);
   add_host_state(config, layout, memory.host);
-  memory.host.gradients += bytes;  // page-locked, on their way from the device
   memory.host.optimizer = steps_there ? 0 : moments_bytes(config, layout);
   memory.host.payloads = under_way.microbatches * payload_bytes(question);
   memory.host.averaging = averaging_bytes(question, layout);

@@ -6,7 +6,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "engine/model/device_kernels.h"
 
 namespace swarmline {
@@ -63,8 +62,8 @@ bool plain(std::initializer_list<at::Tensor> tensors) {
 
 class CublasLtBackend final : public LinearBackend {
  public:
-  CublasLtBackend(at::Device device, std::unique_ptr<CublasLt> lt, LtChoice choice)
-      : device_(device), lt_(std::move(lt)), choice_(choice) {}
+  CublasLtBackend(at::Device device, std::unique_ptr<CublasLt> lt)
+      : device_(device), lt_(std::move(lt)) {}
 
   at::Tensor product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) override;
   at::Tensor gelu_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
@@ -83,31 +82,20 @@ class CublasLtBackend final : public LinearBackend {
   void run(const LtProblem& problem, const LtOperands& operands) {
     TORCH_CHECK(lt_->run(problem, operands, current_stream(device_)), lt_->error());
   }
-  // Whether cuBLASLt is to compute this: it can, and was the faster one.
-  template <typename Ours, typename Theirs>
-  bool chosen(const char* what, const LtProblem& problem, Ours ours, Theirs theirs);
+  bool can(const LtProblem& problem);
 
   const at::Device device_;
   std::unique_ptr<CublasLt> lt_;
-  const LtChoice choice_;
-  std::map<LtProblem, bool> choices_;
+  std::map<LtProblem, bool> supported_;
 };
 
-template <typename Ours, typename Theirs>
-bool CublasLtBackend::chosen(const char* what, const LtProblem& problem, Ours ours, Theirs theirs) {
-  const auto known = choices_.find(problem);
-  if (known != choices_.end()) return known->second;
-  if (choices_.size() >= kLtPlansMax) choices_.clear();
-  bool& choice = choices_[problem];
-  if (!lt_->supports(problem)) return choice = false;
-  if (choice_ == LtChoice::kAlways) return choice = true;
-  const double mine = microseconds_on_device(device_, ours);
-  const double other = microseconds_on_device(device_, theirs);
-  choice = mine >= 0 && mine < other;
-  log(LogLevel::kInfo, "{} {} x {} x {}: cuBLASLt {:.1f} us, libtorch {:.1f} us; {}", what,
-      problem.rows, problem.outputs, problem.inputs, mine, other,
-      choice ? "cuBLASLt is taken" : "libtorch is taken");
-  return choice;
+bool CublasLtBackend::can(const LtProblem& problem) {
+  const auto known = supported_.find(problem);
+  if (known != supported_.end()) return known->second;
+  if (supported_.size() >= kLtPlansMax) supported_.clear();
+  const bool supported = lt_->supports(problem);
+  supported_[problem] = supported;
+  return supported;
 }
 
 at::Tensor CublasLtBackend::product(const at::Tensor& x, const at::Tensor& w,
@@ -122,14 +110,12 @@ at::Tensor CublasLtBackend::product(const at::Tensor& x, const at::Tensor& w,
                           .operands = type,
                           .result = type,
                           .epilogue = bias.defined() ? LtEpilogue::kBias : LtEpilogue::kNone};
-  const auto ours = [&] {
-    at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
-    LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
-    if (bias.defined()) operands.bias = pointer(bias);
-    run(problem, operands);
-    return y;
-  };
-  return chosen("x W^T", problem, ours, theirs) ? ours() : theirs();
+  if (!can(problem)) return theirs();
+  at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
+  LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
+  if (bias.defined()) operands.bias = pointer(bias);
+  run(problem, operands);
+  return y;
 }
 
 at::Tensor CublasLtBackend::gelu_product(const at::Tensor& x, const at::Tensor& w,
@@ -147,16 +133,14 @@ at::Tensor CublasLtBackend::gelu_product(const at::Tensor& x, const at::Tensor& 
                           .operands = type,
                           .result = type,
                           .epilogue = bias.defined() ? LtEpilogue::kGeluBias : LtEpilogue::kGelu};
-  const auto ours = [&] {
-    at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
-    inner = at::empty_like(y);
-    LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
-    operands.inner = pointer(inner);
-    if (bias.defined()) operands.bias = pointer(bias);
-    run(problem, operands);
-    return y;
-  };
-  return chosen("GELU(x W^T)", problem, ours, theirs) ? ours() : theirs();
+  if (!can(problem)) return theirs();
+  at::Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
+  inner = at::empty_like(y);
+  LtOperands operands{.left = pointer(x), .right = pointer(w), .result = pointer(y)};
+  operands.inner = pointer(inner);
+  if (bias.defined()) operands.bias = pointer(bias);
+  run(problem, operands);
+  return y;
 }
 
 at::Tensor CublasLtBackend::input_gradient(const at::Tensor& g, const at::Tensor& w) {
@@ -169,18 +153,15 @@ at::Tensor CublasLtBackend::input_gradient(const at::Tensor& g, const at::Tensor
                           .inputs = w.size(1),
                           .operands = type,
                           .result = type};
-  const auto ours = [&] {
-    at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
-    run(problem, {.left = pointer(g), .right = pointer(w), .result = pointer(dx)});
-    return dx;
-  };
-  return chosen("g W", problem, ours, theirs) ? ours() : theirs();
+  if (!can(problem)) return theirs();
+  at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
+  run(problem, {.left = pointer(g), .right = pointer(w), .result = pointer(dx)});
+  return dx;
 }
 
 at::Tensor CublasLtBackend::gelu_input_gradient(const at::Tensor& g, const at::Tensor& w,
                                                 const at::Tensor& inner, at::Tensor* column_sums) {
   const auto theirs = [&] {
-    // Not input_gradient(), which would choose for the product alone while this is timed.
     const at::Tensor result = at::gelu_backward(LinearBackend::input_gradient(g, w), inner, "tanh");
     if (column_sums != nullptr) *column_sums = result.sum(0);
     return result;
@@ -198,28 +179,22 @@ at::Tensor CublasLtBackend::gelu_input_gradient(const at::Tensor& g, const at::T
       .operands = type,
       .result = type,
       .epilogue = column_sums != nullptr ? LtEpilogue::kDGeluBiasGradient : LtEpilogue::kDGelu};
-  const auto ours = [&] {
-    at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
-    LtOperands operands{.left = pointer(g), .right = pointer(w), .result = pointer(dx)};
-    operands.inner = pointer(inner);
-    if (column_sums != nullptr) {
-      *column_sums = at::empty({w.size(1)}, g.options());
-      operands.bias = pointer(*column_sums);
-    }
-    run(problem, operands);
-    return dx;
-  };
-  return chosen("(g W) GELU'", problem, ours, theirs) ? ours() : theirs();
+  if (!can(problem)) return theirs();
+  at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
+  LtOperands operands{.left = pointer(g), .right = pointer(w), .result = pointer(dx)};
+  operands.inner = pointer(inner);
+  if (column_sums != nullptr) {
+    *column_sums = at::empty({w.size(1)}, g.options());
+    operands.bias = pointer(*column_sums);
+  }
+  run(problem, operands);
+  return dx;
 }
 
 void CublasLtBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, const at::Tensor& x,
                                           double scale) {
-  const auto add_theirs = [&](const at::Tensor& to) {
-    LinearBackend::add_weight_gradient(to, g, x, scale);
-  };
-  if (sum.scalar_type() == at::kDouble || g.size(0) == 0 || !plain({sum, g, x})) {
-    return add_theirs(sum);
-  }
+  const auto theirs = [&] { LinearBackend::add_weight_gradient(sum, g, x, scale); };
+  if (sum.scalar_type() == at::kDouble || g.size(0) == 0 || !plain({sum, g, x})) return theirs();
   const LtProblem problem{.form = LtForm::kWeightGradient,
                           .rows = g.size(0),
                           .outputs = g.size(1),
@@ -227,18 +202,11 @@ void CublasLtBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, c
                           .operands = lt_type(g.scalar_type()),
                           .result = lt_type(sum.scalar_type()),
                           .accumulate = true};
-  const auto add_ours = [&](const at::Tensor& to) {
-    run(problem, {.left = pointer(g),
-                  .right = pointer(x),
-                  .result = pointer(to),
-                  .scale = static_cast<float>(scale)});
-  };
-  // Timed on a sum of its own.
-  at::Tensor scratch;
-  if (!choices_.contains(problem)) scratch = at::zeros_like(sum);
-  const bool ours =
-      chosen("+= g^T x", problem, [&] { add_ours(scratch); }, [&] { add_theirs(scratch); });
-  ours ? add_ours(sum) : add_theirs(sum);
+  if (!can(problem)) return theirs();
+  run(problem, {.left = pointer(g),
+                .right = pointer(x),
+                .result = pointer(sum),
+                .scale = static_cast<float>(scale)});
 }
 
 // The codes' numbers are exact in bf16, so that a device without fp8 products (or with others than
@@ -302,8 +270,7 @@ at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows
 
 }  // namespace
 
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error,
-                                                     LtChoice choice) {
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error) {
   const int index = device.has_index() ? device.index() : 0;
   const auto kernels = device_kernels();
   if (!kernels) {
@@ -312,7 +279,7 @@ std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::str
   }
   std::unique_ptr<CublasLt> lt = (*kernels)->make_cublaslt(index, error);
   if (!lt) return nullptr;
-  return std::make_unique<CublasLtBackend>(device, std::move(lt), choice);
+  return std::make_unique<CublasLtBackend>(device, std::move(lt));
 }
 
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows) {

@@ -14,10 +14,8 @@
 
 namespace swarmline {
 
-enum class LtChoice : std::uint8_t { kMeasured, kAlways };  // kAlways: wherever it can
-// Null, and a sentence in `error`.
-std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error,
-                                                     LtChoice choice = LtChoice::kMeasured);
+// cuBLASLt wherever it can. Null, and a sentence in `error`.
+std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::string& error);
 
 // Fills `rows` (allocated) from an fp32 or bf16 matrix on a CUDA device.
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows);

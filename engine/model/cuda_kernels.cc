@@ -8,5 +8,7 @@ const swarmline::DeviceKernels swarmline_cuda_kernels = {
     .quantize_rows = swarmline::cuda::quantize_rows,
     .apply_dropout = swarmline::cuda::apply_dropout,
     .microseconds = swarmline::cuda::microseconds,
+    .lock_pages = swarmline::cuda::lock_pages,
+    .unlock_pages = swarmline::cuda::unlock_pages,
 };
 }

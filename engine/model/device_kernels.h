@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "engine/model/cublaslt.h"
 #include "engine/model/dropout_device.h"
+#include "engine/model/page_lock.h"
 #include "engine/model/row_codes.h"
 
 namespace swarmline {
@@ -15,6 +16,8 @@ struct DeviceKernels {
   decltype(cuda::quantize_rows)* quantize_rows;
   decltype(cuda::apply_dropout)* apply_dropout;
   decltype(cuda::microseconds)* microseconds;
+  decltype(cuda::lock_pages)* lock_pages;
+  decltype(cuda::unlock_pages)* unlock_pages;
 };
 inline constexpr const char* kDeviceKernelsEntry = "swarmline_cuda_kernels";
 

@@ -73,6 +73,9 @@ void LinearBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, con
                                         double scale) {
   if (sum.scalar_type() == g.scalar_type()) {
     sum.addmm_(g.t(), x, 1, scale);
+  } else if (g.is_cuda()) {
+    // Not rounded before it is added, as cuBLASLt's is not.
+    sum.add_(at::mm(g.t(), x, sum.scalar_type()), scale);
   } else {
     sum.add_(at::mm(g.t(), x), scale);
   }

@@ -1,11 +1,11 @@
-// Who computes a stage's matrix products: libtorch everywhere, cuBLASLt on CUDA where it measured
-// faster. One interface for native products, for those with GELU fused in, and for the products of
-// 8-bit codes.
+// Who computes a stage's matrix products: libtorch everywhere, cuBLASLt on CUDA wherever it can.
+// One interface for native products, for those with GELU fused in, and for the products of 8-bit
+// codes.
 //   Shapes:    x (rows, inputs), w (outputs, inputs), y and g (rows, outputs), bias (outputs).
 //   Dtypes:    operands of one product have one dtype, which is the result's; sums to add to may be
 //              wider. GELU is the tanh form.
-//   Choice:    cuBLASLt's time and libtorch's are measured once per shape and kind, on its first
-//              use, and logged; what is chosen then stays.
+//   Choice:    by kind, shape and device alone, never by a clock: peers of a stage, and a swarm and
+//              its reference, round alike.
 //   Ownership: a backend outlives the graphs that use it. Thread: one at a time, the device's.
 //   Errors:    libtorch's exceptions.
 #pragma once

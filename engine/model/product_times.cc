@@ -94,7 +94,7 @@ Result<std::vector<ProductTime>> measure_products(int device,
     for (const ProductShape& shape : shapes) {
       const at::Device at_device(at::kCUDA, static_cast<at::DeviceIndex>(device));
       std::string error;
-      auto lt = make_cublaslt_backend(at_device, error, LtChoice::kAlways);
+      auto lt = make_cublaslt_backend(at_device, error);
       if (!lt) return fail(ErrorCode::kDevice, error);
       Measurement measurement(at_device, std::move(lt), shape);
       measurement.native(times);

@@ -43,6 +43,22 @@ Buffer copied_out(const at::Tensor& tensor) {
   return Buffer::copy_of({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
 }
 
+// libtorch reports by exceptions; here they become values, without the C++ stack that is of no use
+// to a user.
+template <typename T, typename Body>
+Result<T> guarded(const char* what, Body&& body) {
+  const auto device_error = [&](const char* reason) {
+    return fail(ErrorCode::kDevice, std::string(what) + ": " + reason);
+  };
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    return device_error(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return device_error(error.what());
+  }
+}
+
 // In the device's memory, measured by its codec.
 class DeviceSample final : public TensorSample {
  public:
@@ -85,6 +101,12 @@ class TorchStageModel final : public StageModel {
   }
   std::size_t saved_graphs() const override { return saved_.size() + later_.size(); }
   bool takes_wire() const override { return codec_ != nullptr; }
+  bool keeps_sums() const override { return !device_.is_cpu(); }
+  PageLock lock_pages(MutableBytes memory) override {
+    return device_.is_cuda() ? lock_pages_for_device(memory) : PageLock();
+  }
+  void clear_sums(MutableBytes accumulator) override;
+  Result<void> collect_sums(MutableBytes accumulator) override;
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return host_arena_.bytes(); }
   void parameters_changed() override;
@@ -103,8 +125,7 @@ class TorchStageModel final : public StageModel {
   Result<ForwardOutput> run_forward(const ForwardInput& input);
   Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
   Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
-  at::Tensor accumulator(MutableBytes flat);
-  void add_to_host(const at::Tensor& sums, MutableBytes flat);
+  at::Tensor sums_of(MutableBytes accumulator);
   Arenas make_arenas();
 
   const ModelSpec spec_;
@@ -114,13 +135,11 @@ class TorchStageModel final : public StageModel {
   const ParameterLayout layout_;
   const at::ScalarType type_;
   Buffer host_arena_;
+  const PageLock arena_pages_;
   Arenas arenas_;
   StageNetwork network_;
-  const std::shared_ptr<DeviceCodec> codec_;  // shared with samples
-  // On a device: one contribution's gradients there, and in page-locked memory on the way to the
-  // caller's accumulator. Made on the first backward.
-  at::Tensor device_sums_;
-  at::Tensor host_sums_;
+  const std::shared_ptr<DeviceCodec> codec_;            // shared with samples
+  std::map<const std::byte*, at::Tensor> device_sums_;  // by accumulator; empty on the CPU
   std::map<AttemptId, Saved> saved_;
   struct Later {  // weight gradients that are still to be added
     GradientSink::Kept gradients;
@@ -139,6 +158,7 @@ TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
       layout_(make_layout(spec, stage)),
       type_(scalar_type(spec.shape.dtype)),
       host_arena_(layout_.bytes()),
+      arena_pages_(lock_pages(host_arena_.bytes())),
       arenas_(make_arenas()),
       network_(spec, stage, layout_, arenas_),
       codec_(std::move(codec)) {
@@ -282,20 +302,29 @@ Result<at::Tensor> TorchStageModel::output_gradient(const BackwardInput& input,
   return take_hidden(input.output_gradient, input.output_gradient_wire, saved.output.sizes());
 }
 
-at::Tensor TorchStageModel::accumulator(MutableBytes flat) {
-  SWARMLINE_CHECK_MSG(flat.size() == layout_.bytes(), "an accumulator of another layout");
+at::Tensor TorchStageModel::sums_of(MutableBytes accumulator) {
+  SWARMLINE_CHECK_MSG(accumulator.size() == layout_.bytes(), "an accumulator of another layout");
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  if (device_.is_cpu()) return borrowed(flat, {elements}, type_);
-  if (!device_sums_.defined()) {
-    device_sums_ = at::empty({elements}, at::TensorOptions(type_).device(device_));
-    host_sums_ = at::empty({elements}, at::TensorOptions(type_).pinned_memory(true));
-  }
-  return device_sums_.zero_();
+  if (device_.is_cpu()) return borrowed(accumulator, {elements}, type_);
+  at::Tensor& sums = device_sums_[accumulator.data()];
+  if (!sums.defined()) sums = at::zeros({elements}, at::TensorOptions(type_).device(device_));
+  SWARMLINE_CHECK(device_sums_.size() <= kAccumulatorsMax);
+  return sums;
 }
 
-void TorchStageModel::add_to_host(const at::Tensor& sums, MutableBytes flat) {
-  host_sums_.copy_(sums);
-  borrowed(flat, sums.sizes(), type_).add_(host_sums_);
+void TorchStageModel::clear_sums(MutableBytes accumulator) {
+  sums_of(accumulator).zero_();
+}
+
+Result<void> TorchStageModel::collect_sums(MutableBytes accumulator) {
+  if (device_.is_cpu()) return {};
+  auto result = guarded<bool>("collecting gradients", [&] {
+    const at::Tensor sums = sums_of(accumulator);
+    borrowed(accumulator, sums.sizes(), type_).copy_(sums);
+    return Result<bool>(true);
+  });
+  if (!result) return std::unexpected(std::move(result).error());
+  return {};
 }
 
 Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
@@ -309,7 +338,7 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   if (!given) return std::unexpected(std::move(given).error());
   GradientSink& sink = network_.sink();
   const bool add_now = input.weight_gradients && !input.add_later;
-  const at::Tensor sums = add_now ? accumulator(input.accumulator) : at::Tensor{};
+  const at::Tensor sums = add_now ? sums_of(input.accumulator) : at::Tensor{};
   if (sums.defined()) sink.open(sums, input.scale);
   GradientSink::Kept kept;
   if (input.weight_gradients && input.add_later) {
@@ -320,29 +349,12 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
       torch::autograd::grad({graph.output}, {graph.input}, {*given},
                             /*retain_graph=*/input.keep_graph && !recompute_)[0];
   if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
-  if (sums.defined() && !device_.is_cpu()) add_to_host(sums, input.accumulator);
   BackwardOutput output;
   output.finite = all_finite(gradient);
   if (!stage_.has_embedding() && input.give_input_gradient)
     SWARMLINE_TRY(give_hidden(gradient, input.as_wire, output.input_gradient, output.sample));
   if (input.weight_gradients && input.add_later) later_[input.id] = {std::move(kept), input.scale};
   return output;
-}
-
-// libtorch reports by exceptions; here they become values, without the C++ stack that is of no use
-// to a user.
-template <typename T, typename Body>
-Result<T> guarded(const char* what, Body&& body) {
-  const auto device_error = [&](const char* reason) {
-    return fail(ErrorCode::kDevice, std::string(what) + ": " + reason);
-  };
-  try {
-    return body();
-  } catch (const c10::Error& error) {
-    return device_error(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return device_error(error.what());
-  }
 }
 
 Result<ForwardOutput> TorchStageModel::forward(const ForwardInput& input) {
@@ -368,16 +380,14 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   return result;
 }
 
-Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes flat) {
+Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes accumulator) {
   const auto later = later_.extract(id);
   if (later.empty())
     return fail(ErrorCode::kNotFound, "the attempt has no weight gradients to be added");
   auto result = guarded<bool>("weight gradients", [&] {
     at::NoGradGuard no_graph;
-    const at::Tensor sums = accumulator(flat);
-    network_.sink().open(sums, later.mapped().scale);
+    network_.sink().open(sums_of(accumulator), later.mapped().scale);
     for (const auto& add : later.mapped().gradients) add(network_.sink());
-    if (!device_.is_cpu()) add_to_host(sums, flat);
     return Result<bool>(true);
   });
   network_.sink().close();

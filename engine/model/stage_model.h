@@ -9,11 +9,14 @@
 //              a part of the contribution. kNotFound: backward of an attempt without a graph.
 //              decode()'s of a wire buffer, before anything is added: the graph stays.
 //              A wrong size of an input is a broken invariant.
-//   Bounds:    one saved graph per attempt between forward() and backward() or release(); the
-//              caller admits by retained_bytes(), which holds for gradients added later, too.
+//   Bounds:    kAccumulatorsMax accumulators; one saved graph per attempt between forward() and
+//              backward() or release(); the caller admits by retained_bytes(), which holds for
+//              gradients added later, too.
 //   Source:    GPT-2 and Llama shapes; dropout masks as in dropout.h.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,8 +27,11 @@
 #include "base/result.h"
 #include "compression/measure.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/page_lock.h"
 
 namespace swarmline {
+
+inline constexpr std::size_t kAccumulatorsMax = 3;  // of two steps, and one to compare with
 
 struct StageModelOptions {
   std::string device = "cpu";  // "cpu" | "cuda" | "cuda:N" (bf16 autocast)
@@ -70,7 +76,7 @@ struct BackwardInput {
   // Weight gradients are wanted, but add_weight_gradients() adds them: until then, or release(),
   // the attempt keeps what they are made of. Without keep_graph.
   bool add_later = false;
-  MutableBytes accumulator;  // flat gradients in the stage's layout; weight gradients are added
+  MutableBytes accumulator;  // of the stage's layout; weight gradients are added to its sums
   bool give_input_gradient = true;
   std::optional<WireRequest> as_wire;  // none: the input gradient leaves as values
 };
@@ -89,6 +95,12 @@ class StageModel {
   // The weight gradients of an attempt whose backward() left them for later, with its scale and in
   // its order of sums. kNotFound: there are none.
   virtual Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) = 0;
+  // The sums of an accumulator, a flat gradient in the stage's layout, are kept where the model
+  // computes. They begin with clear_sums(); in the bytes they are from collect_sums() until the
+  // next addition. Where keeps_sums() is false, they are in the bytes at any time.
+  virtual bool keeps_sums() const { return false; }  // never changes; any thread may ask
+  virtual void clear_sums(MutableBytes accumulator) { std::ranges::fill(accumulator, std::byte{}); }
+  virtual Result<void> collect_sums(MutableBytes) { return {}; }
   virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
   // Whether it decodes and encodes by itself: a device whose tensors cross to the host encoded
@@ -99,6 +111,9 @@ class StageModel {
   virtual MutableBytes parameters() = 0;
   // Tells the model that parameters() were written (copies to the device, if it is not the CPU).
   virtual void parameters_changed() = 0;
+  // Of memory that tensors are brought to the device from, or to the host; null on the CPU. It may
+  // outlive the model.
+  virtual PageLock lock_pages(MutableBytes) { return {}; }
   // The fp32 parameters in a CUDA device's memory, in the layout; null on the CPU and in fp64.
   // Whoever writes them writes the same values to parameters() and says so.
   virtual float* device_parameters() { return nullptr; }

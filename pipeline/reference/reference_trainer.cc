@@ -49,7 +49,10 @@ class Trainer {
         gradient_(Buffer::zeroed(layout_.bytes())),
         scratch_(needs_scratch() ? Buffer::zeroed(layout_.bytes()) : Buffer()),
         tokens_(row_tokens()),
-        targets_(row_tokens()) {}
+        targets_(row_tokens()) {
+    // What is taken from a scratch is added on the host.
+    SWARMLINE_CHECK(!needs_scratch() || !model_->keeps_sums());
+  }
 
   Result<void> go_on_with(const ReferenceSegment& segment);
   Result<ReferenceStep> train_step(std::uint64_t step);
@@ -152,7 +155,7 @@ Result<double> Trainer::add_microbatch(std::uint64_t step, std::uint32_t index) 
 
   const bool miss = kind == Kind::kMissAtOneStage && mutated(step, index);
   if (miss || kind == Kind::kClipBeforeReduce) {
-    std::ranges::fill(scratch_.bytes(), std::byte{0});
+    model_->clear_sums(scratch_.bytes());
     SWARMLINE_TRY(backward(id, 1, scratch_.bytes()));
     const double norm = std::sqrt(sum_of_squares(scratch_.bytes(), layout_.dtype));
     add_scratch(miss ? 1.0 : clip_scale(config_->optimizer, norm), miss);
@@ -216,13 +219,14 @@ Result<void> Trainer::go_on_with(const ReferenceSegment& segment) {
 }
 
 Result<ReferenceStep> Trainer::train_step(std::uint64_t step) {
-  std::ranges::fill(gradient_.bytes(), std::byte{0});
+  model_->clear_sums(gradient_.bytes());
   std::vector<double> losses(config_->microbatches_per_step());
   for (const std::uint32_t index : sum_order(step)) {
     auto loss = add_microbatch(step, index);
     if (!loss) return std::unexpected(std::move(loss).error());
     losses[index] = *loss;
   }
+  SWARMLINE_TRY(model_->collect_sums(gradient_.bytes()));
   ReferenceStep report{.step = step, .tokens = config_->tokens_per_step()};
   report.loss = std::accumulate(losses.begin(), losses.end(), 0.0) /
                 static_cast<double>(config_->tokens_per_step());

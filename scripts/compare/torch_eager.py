@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains in plain PyTorch eager the model that `swarmline launch --reference` trains, to compare speeds.
+"""Trains in plain PyTorch, eager or compiled, the model that `swarmline launch --reference` trains, to compare speeds.
 
 The same shapes (GPT-2 blocks, learned positions, an untied head), AdamW on the same groups, clipping, microbatches whose
-gradients are summed, F.scaled_dot_product_attention, no compilation. Tokens are random: they cost what real ones cost.
+gradients are summed, F.scaled_dot_product_attention. Tokens are random: they cost what real ones cost.
 
 Prints a line of JSON for every step, or appends it to --log, with the keys that Swarmline's log has.
     .deps/compare/bin/python scripts/compare/torch_eager.py --d-model 1024 --steps 5
@@ -64,18 +64,19 @@ def make_optimizer(model, adamw):
     return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=adamw == "fused")
 
 
-def train_step(model, optimizer, batch, microbatch):
+def train_step(model, optimizer, batch, microbatch, precision):
     optimizer.zero_grad()
     loss = 0.0
     for rows in batch.split(microbatch):
-        logits = model(rows[:, :-1])
-        summed = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="sum")
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            logits = model(rows[:, :-1])
+        summed = F.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten(), reduction="sum")
         part = summed / batch[:, 1:].numel()
         part.backward()
-        loss += part.item()
+        loss += part.detach()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    return loss
+    return loss.item()
 
 
 def main():
@@ -85,21 +86,25 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--adamw", choices=("fused", "foreach"), default="fused",
                         help="fused is the fastest that PyTorch has on a CPU; foreach is its default")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of products and attention")
+    parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--parameters", type=int, help="refuse to run if the model has another number of them")
     parser.add_argument("--log", type=argparse.FileType("a"), default=sys.stdout)
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    model = Transformer(options.vocab, options.sequence, options.layers, options.d_model, options.heads)
+    model = Transformer(options.vocab, options.sequence, options.layers, options.d_model, options.heads).to(options.device)
     optimizer = make_optimizer(model, options.adamw)
     parameters = sum(p.numel() for p in model.parameters())
     if options.parameters not in (None, parameters):
         raise SystemExit(f"this model has {parameters} parameters, not {options.parameters}")
+    forward = torch.compile(model) if options.compile else model
     for step in range(options.steps):
-        batch = torch.randint(options.vocab, (options.batch, options.sequence + 1))
+        batch = torch.randint(options.vocab, (options.batch, options.sequence + 1)).to(options.device)
         start = time.perf_counter()
-        loss = train_step(model, optimizer, batch, options.microbatch)
+        loss = train_step(forward, optimizer, batch, options.microbatch, options.precision)
         line = {"kind": "step", "step": step, "loss": loss, "seconds": time.perf_counter() - start,
                 "wall_seconds": time.time()}
         print(json.dumps(line), file=options.log, flush=True)

@@ -21,6 +21,12 @@ class ModelWrapper : public StageModel {
   Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override {
     return inner_->add_weight_gradients(id, accumulator);
   }
+  PageLock lock_pages(MutableBytes memory) override { return inner_->lock_pages(memory); }
+  bool keeps_sums() const override { return inner_->keeps_sums(); }
+  void clear_sums(MutableBytes accumulator) override { inner_->clear_sums(accumulator); }
+  Result<void> collect_sums(MutableBytes accumulator) override {
+    return inner_->collect_sums(accumulator);
+  }
   void release(AttemptId id) override { inner_->release(id); }
   std::size_t saved_graphs() const override { return inner_->saved_graphs(); }
   bool takes_wire() const override { return inner_->takes_wire(); }

@@ -146,6 +146,7 @@ class Chain {
       if (!output) ADD_FAILURE() << output.error().what;
       EXPECT_TRUE(output->finite);
       gradient = std::move(output->input_gradient);
+      EXPECT_TRUE(models_[s]->collect_sums(gradients_[s].bytes()));
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/pipeline/kept_sums_model.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -91,6 +92,22 @@ TEST(WireModel, MakesTheRunOfOneThatTakesValues) {
     EXPECT_EQ(wire.status, values.status) << codec;
     EXPECT_EQ(wire.parameters, values.parameters) << codec;
     EXPECT_FALSE(wire.parameters.empty());
+  }
+}
+
+// Contributions that are added and taken back; with a delay, two steps' sums at once.
+TEST(KeptSumsModel, AreCollectedBeforeTheyAreAveraged) {
+  for (const std::uint32_t delay : {0U, 1U}) {
+    RunConfig config = run_of("none", {1, 2});
+    config.pipeline.delay = delay;
+    config.wiring.hop_timeout_seconds = 0.5;
+    const auto prepare = delay == 0 ? hold_until_sealed : [](Swarm&) {};
+    const Seen values = run(config, make_fake_model, prepare);
+    const Seen kept = run(config, make_kept_sums_model, prepare);
+    EXPECT_EQ(kept.outcome.exit_code, 0) << kept.outcome.sentence;
+    EXPECT_EQ(kept.taken_back > 0, delay == 0);
+    EXPECT_EQ(kept.parameters, values.parameters) << delay;
+    EXPECT_FALSE(kept.parameters.empty());
   }
 }
 

@@ -29,7 +29,14 @@ ParameterState::ParameterState(StageModel& model, const RunConfig& config)
       delayed_(config.pipeline.delay == 1),
       optimizer_(make_optimizer(model, config.optimizer)),
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
-      reduced_(Buffer::zeroed(model.layout().bytes())) {}
+      reduced_(Buffer::zeroed(model.layout().bytes())) {
+  lock_pages(reduced_);
+  if (delayed_) lock_pages(committed_);
+}
+
+void ParameterState::lock_pages(Buffer& buffer) {
+  if (PageLock lock = model_.lock_pages(buffer.bytes())) pages_.push_back(std::move(lock));
+}
 
 MutableBytes ParameterState::committed_bytes() {
   return delayed_ ? committed_.bytes() : model_.parameters();
@@ -41,8 +48,15 @@ BytesView ParameterState::committed_parameters() const {
 
 void ParameterState::begin(std::uint64_t step) {
   Buffer& sums = accumulators_[slot(step)];
-  if (sums.size() == 0) sums = Buffer(layout().bytes());
-  std::memset(sums.data(), 0, sums.size());
+  if (sums.size() == 0) {
+    sums = Buffer(layout().bytes());
+    lock_pages(sums);
+  }
+  model_.clear_sums(sums.bytes());
+}
+
+Result<void> ParameterState::collect(std::uint64_t step) {
+  return model_.collect_sums(accumulator(step));
 }
 
 Result<void> ParameterState::use(Version version) {
@@ -188,9 +202,14 @@ Result<void> ParameterState::adopt(ParameterState& from) {
   committed_version_ = from.committed_version_;
   computing_version_ = from.computing_version_;
   other_version_ = from.other_version_;
-  committed_ = std::move(from.committed_);
   other_ = std::move(from.other_);
-  reduced_ = std::move(from.reduced_);
+  if (pages_.empty()) {
+    committed_ = std::move(from.committed_);
+    reduced_ = std::move(from.reduced_);
+  } else {
+    copy(from.committed_.bytes(), committed_.bytes());
+    copy(from.reduced_.bytes(), reduced_.bytes());
+  }
   model_.parameters_changed();
   return {};
 }

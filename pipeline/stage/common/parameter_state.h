@@ -6,9 +6,10 @@
 //              version t-1, is averaged into t+1; a step that lost contributions after it was
 //              sealed is computed again, so three arenas: committed, the one the model computes on,
 //              and the other version in use. use() exchanges the last two.
-//   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(), read
-//              by the averaging until the commit; `reduced` is where the average is written.
-//              Reduction is out of place.
+//   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(). Its
+//              sums are where the model computes, in its bytes from collect() on, read there by the
+//              averaging until the commit; `reduced` is where the average is written. Reduction is
+//              out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host" and with Muon; the committed parameters are in the
 //              host's, too.
@@ -22,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/ids.h"
@@ -42,7 +44,9 @@ class ParameterState {
   Version committed_version() const { return committed_version_; }  // [device]
   const ParameterLayout& layout() const { return model_.layout(); }
 
-  void begin(std::uint64_t step);     // [device] clears its accumulator
+  void begin(std::uint64_t step);            // [device] clears its accumulator
+  Result<void> collect(std::uint64_t step);  // [device] brings the sums into the accumulator
+  bool needs_collect() const { return model_.keeps_sums(); }
   Result<void> use(Version version);  // [device] compute on that version from now on
   // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
   Result<void> apply(const StepScalars& scalars, bool skipped);
@@ -58,6 +62,7 @@ class ParameterState {
   std::uint64_t saved_bytes() const;
 
  private:
+  void lock_pages(Buffer& buffer);
   Result<Buffer> copy_state(std::uint64_t bytes) const;
   MutableBytes committed_bytes();
   std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
@@ -72,6 +77,7 @@ class ParameterState {
   Buffer other_;               // delay 1 only, from the second version on
   Buffer accumulators_[2];
   Buffer reduced_;
+  std::vector<PageLock> pages_;  // of those above that a device copies from or to
 };
 
 }  // namespace swarmline

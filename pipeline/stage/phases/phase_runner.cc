@@ -222,6 +222,14 @@ void PhaseRunner::mismatched(const Phase& phase, const std::vector<std::uint32_t
 }
 
 void PhaseRunner::settled(const SealedPhase& sealed) {
+  if (!context_.state.needs_collect()) return average(sealed);
+  jobs_.run([this, step = sealed.phase.step] { return context_.state.collect(step); },
+            [this, sealed, coordinator = coordinators_] {
+              if (coordinator == coordinators_) average(sealed);
+            });
+}
+
+void PhaseRunner::average(const SealedPhase& sealed) {
   gradients_.begin(sealed.phase);
   for (const SealedGroup& group : sealed.groups) gradients_.average(sealed.phase, group);
   done_settling();

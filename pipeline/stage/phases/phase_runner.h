@@ -70,6 +70,7 @@ class PhaseRunner {
   void settle(const SealedPhase& sealed, const std::set<std::uint32_t>& owned);
   void mismatched(const Phase& phase, const std::vector<std::uint32_t>& missing);
   void settled(const SealedPhase& sealed);
+  void average(const SealedPhase& sealed);
   void done_settling();
   void activate(const Phase& phase);
   bool start(const AttemptId& attempt, PhaseEpoch epoch, const std::string& stage_mask);
