@@ -67,6 +67,7 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
                  .name = name,
                  .guard = std::move(*guard),
                  .make_model = make_stage_model,
+                 .free_device_memory = free_device_memory,
                  .network = network},
                 [&](PeerOutcome ended) {
                   outcome = std::move(ended);

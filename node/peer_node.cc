@@ -77,6 +77,7 @@ Result<void> PeerNode::open() {
                              ? options_.make_source
                              : [this](const RunConfig& config) { return data_.open(config); },
           .make_model = options_.make_model,
+          .free_device_memory = options_.free_device_memory,
           .make_wiring = {},
           .on_certificate = std::move(on_certificate),
           .part_folder = &part_folder_,

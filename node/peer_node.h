@@ -39,6 +39,7 @@ struct PeerNodeOptions {
   std::string name;
   std::shared_ptr<PeerGuard> guard = nullptr;  // of its links; null: they are plain
   decltype(StagePeerOptions::make_model) make_model;
+  decltype(StagePeerOptions::free_device_memory) free_device_memory = {};
   // Empty: from the data that the run's config names.
   decltype(StagePeerOptions::make_source) make_source = {};
   NetworkFactory network = make_tcp_network;

@@ -17,7 +17,7 @@ TRAINING = {"model.dropout": 0, "model.layers": 12, "model.d_model": 768, "model
 SMALL = {"model.layers": 4, "model.d_model": 64, "model.heads": 4, "batch.batch": 16, "batch.microbatch": 2,
          "batch.sequence": 64, "run.steps": 4}  # --device cpu: that it runs
 FORMS = (("whole model, one process", 1, ("--reference",), {}), ("1 stage", 1, (), {}), ("4 stages", 4, (), {}),
-         ("4 stages, delay 1", 4, (), {"pipeline.delay": 1}))
+         ("4 stages, 12 in flight", 4, (), {"pipeline.in_flight": 12}))
 
 
 class Utilization:

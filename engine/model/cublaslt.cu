@@ -43,8 +43,6 @@ cublasLtEpilogue_t native(LtEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case LtEpilogue::kDGelu:
       return CUBLASLT_EPILOGUE_DGELU;
-    case LtEpilogue::kDGeluBiasGradient:
-      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -53,8 +51,7 @@ bool has_inner(LtEpilogue epilogue) {
   return epilogue != LtEpilogue::kNone && epilogue != LtEpilogue::kBias;
 }
 bool has_bias(LtEpilogue epilogue) {
-  return epilogue == LtEpilogue::kBias || epilogue == LtEpilogue::kGeluBias ||
-         epilogue == LtEpilogue::kDGeluBiasGradient;
+  return epilogue == LtEpilogue::kBias || epilogue == LtEpilogue::kGeluBias;
 }
 
 // D (m, n) = A B, k summed over, as cuBLASLt sees it.

@@ -29,11 +29,10 @@ enum class LtForm : std::uint8_t {
 // GELU is the tanh form, as cuBLASLt has it.
 enum class LtEpilogue : std::uint8_t {
   kNone,
-  kBias,               // + bias (outputs)
-  kGelu,               // GELU of the result; the result itself goes to `inner`
-  kGeluBias,           // both: bias first
-  kDGelu,              // times GELU'(inner), inner of the result's shape
-  kDGeluBiasGradient,  // and the columns' sums of that to `bias` (inputs)
+  kBias,      // + bias (outputs)
+  kGelu,      // GELU of the result; the result itself goes to `inner`
+  kGeluBias,  // both: bias first
+  kDGelu,     // times GELU'(inner), inner of the result's shape
 };
 
 struct LtProblem {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <torch/torch.h>
 
@@ -21,6 +22,12 @@ std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::str
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows);
 // The dropout mask of dropout.h times x, on a CUDA device.
 at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask);
+// cross_entropy_device.h's: losses (N) fp64 and log_sums (N) fp32 of logits (N, width), fp32 or
+// bf16; and the gradient of the losses' sum times `factor`, a fp64 scalar on the device.
+std::pair<at::Tensor, at::Tensor> cross_entropy_on_device(const at::Tensor& logits,
+                                                          const at::Tensor& targets);
+at::Tensor cross_entropy_gradient_on_device(const at::Tensor& logits, const at::Tensor& targets,
+                                            const at::Tensor& log_sums, const at::Tensor& factor);
 // Microseconds of one `body` on the device's current stream; negative: the device failed.
 double microseconds_on_device(at::Device device, const std::function<void()>& body);
 

@@ -7,8 +7,11 @@ const swarmline::DeviceKernels swarmline_cuda_kernels = {
     .make_cublaslt = swarmline::cuda::make_cublaslt,
     .quantize_rows = swarmline::cuda::quantize_rows,
     .apply_dropout = swarmline::cuda::apply_dropout,
+    .cross_entropy = swarmline::cuda::cross_entropy,
+    .cross_entropy_gradient = swarmline::cuda::cross_entropy_gradient,
     .microseconds = swarmline::cuda::microseconds,
     .lock_pages = swarmline::cuda::lock_pages,
     .unlock_pages = swarmline::cuda::unlock_pages,
+    .free_memory = swarmline::cuda::free_memory,
 };
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "engine/model/cross_entropy_device.h"
 #include "engine/model/cublaslt.h"
 #include "engine/model/dropout_device.h"
 #include "engine/model/page_lock.h"
@@ -15,9 +16,12 @@ struct DeviceKernels {
   decltype(cuda::make_cublaslt)* make_cublaslt;
   decltype(cuda::quantize_rows)* quantize_rows;
   decltype(cuda::apply_dropout)* apply_dropout;
+  decltype(cuda::cross_entropy)* cross_entropy;
+  decltype(cuda::cross_entropy_gradient)* cross_entropy_gradient;
   decltype(cuda::microseconds)* microseconds;
   decltype(cuda::lock_pages)* lock_pages;
   decltype(cuda::unlock_pages)* unlock_pages;
+  decltype(cuda::free_memory)* free_memory;
 };
 inline constexpr const char* kDeviceKernelsEntry = "swarmline_cuda_kernels";
 

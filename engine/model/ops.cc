@@ -304,6 +304,22 @@ struct CrossEntropyFunction : Function<CrossEntropyFunction> {
   }
 };
 
+// On a CUDA device, of logits as the head's product gave them.
+struct DeviceCrossEntropyFunction : Function<DeviceCrossEntropyFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
+                            const at::Tensor& targets) {
+    const at::Tensor rows = logits.contiguous();
+    const auto [losses, log_sums] = cross_entropy_on_device(rows, targets);
+    ctx->save_for_backward({rows, targets, log_sums});
+    return losses.sum();
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    return {cross_entropy_gradient_on_device(saved[0], saved[1], saved[2], gradients[0]), {}};
+  }
+};
+
 // Fewer queries at once would be many small products.
 constexpr std::int64_t kQueryBlockMin = 128;
 
@@ -457,7 +473,10 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines, const at::Tens
 }
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  return CrossEntropyFunction::apply(logits, targets);
+  if (logits.is_cuda() && logits.scalar_type() != at::kDouble)
+    return DeviceCrossEntropyFunction::apply(logits, targets);
+  const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return CrossEntropyFunction::apply(logits.to(type), targets);
 }
 
 }  // namespace swarmline

@@ -127,7 +127,8 @@ DocumentMasks document_masks(const std::vector<DocumentSpan>& spans, std::int64_
 // spans, width). `window`: the masks' or 0.
 at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const DocumentMasks& masks, std::int64_t window);
-// Cross-entropy in nats, summed over targets >= 0: (N, vocab), (N) int32 -> float64 scalar.
+// Cross-entropy in nats, summed over targets >= 0: (N, vocab) of any dtype, (N) int32 -> float64
+// scalar.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace swarmline

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "base/bytes.h"
@@ -20,6 +21,8 @@ PageLock lock_pages_for_device(MutableBytes memory);
 namespace cuda {
 bool lock_pages(void* memory, std::size_t bytes);
 void unlock_pages(void* memory);
+// Bytes that device number `device` has left; 0: it does not say.
+std::uint64_t free_memory(int device);
 }  // namespace cuda
 
 }  // namespace swarmline

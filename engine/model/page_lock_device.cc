@@ -14,4 +14,12 @@ void unlock_pages(void* memory) {
   cudaHostUnregister(memory);
 }
 
+std::uint64_t free_memory(int device) {
+  std::size_t free_bytes = 0, total = 0;
+  const bool known =
+      cudaSetDevice(device) == cudaSuccess && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess;
+  if (!known) cudaGetLastError();
+  return known ? free_bytes : 0;
+}
+
 }  // namespace swarmline::cuda

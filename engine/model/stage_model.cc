@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "compression/device_codec.h"
+#include "engine/model/device_kernels.h"
 #include "engine/model/dropout.h"
 #include "engine/model/find_device.h"
 #include "engine/model/stage_network.h"
@@ -264,8 +265,7 @@ void TorchStageModel::compute(Saved& saved, bool train) {
       saved.input.view_as(saved.input),
       drop ? std::optional(dropout_key(spec_.seed, saved.microbatch)) : std::nullopt,
       saved.documents.empty() ? nullptr : &masks);
-  saved.output =
-      stage_.has_head() ? cross_entropy_sum(network_.logits(hidden), saved.targets) : hidden;
+  saved.output = stage_.has_head() ? network_.loss(hidden, saved.targets) : hidden;
 }
 
 Result<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
@@ -396,6 +396,13 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
 }
 
 }  // namespace
+
+std::uint64_t free_device_memory(const std::string& device) {
+  const auto found = find_device(device);
+  if (!found || !found->is_cuda()) return 0;
+  const auto kernels = device_kernels();
+  return kernels ? (*kernels)->free_memory(found->has_index() ? found->index() : 0) : 0;
+}
 
 void set_compute_threads(int threads) {
   SWARMLINE_CHECK(threads >= 1);

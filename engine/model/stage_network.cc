@@ -340,9 +340,16 @@ at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> 
   return hidden;
 }
 
+at::Tensor StageNetwork::loss(const at::Tensor& hidden, const at::Tensor& targets) {
+  return cross_entropy_sum(logits_as_computed(hidden), targets);
+}
+
 at::Tensor StageNetwork::logits(const at::Tensor& hidden) {
-  const at::Tensor result = linear(norm(hidden, final_norm_, sink_), head_, sink_);
-  return result.to(spec_.shape.dtype == DType::kF64 ? at::kDouble : at::kFloat);
+  return logits_as_computed(hidden).to(spec_.shape.dtype == DType::kF64 ? at::kDouble : at::kFloat);
+}
+
+at::Tensor StageNetwork::logits_as_computed(const at::Tensor& hidden) {
+  return linear(norm(hidden, final_norm_, sink_), head_, sink_);
 }
 
 }  // namespace swarmline

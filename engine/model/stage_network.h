@@ -64,10 +64,13 @@ class StageNetwork {
   DocumentMasks masks_of(const std::vector<DocumentSpan>& spans) const;
   // Final norm and head: (N, vocab), float32 or wider.
   at::Tensor logits(const at::Tensor& hidden);
+  // cross_entropy_sum() of the head's product.
+  at::Tensor loss(const at::Tensor& hidden, const at::Tensor& targets);
 
   GradientSink& sink() { return sink_; }
 
  private:
+  at::Tensor logits_as_computed(const at::Tensor& hidden);
   struct Block {
     NormWeights attention_norm;
     LinearWeights qkv;                 // one product, if the slots leave no gap

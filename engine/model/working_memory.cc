@@ -65,7 +65,7 @@ std::uint64_t retained_bytes_on_cuda(const ModelSpec& spec, const StageSpec& sta
     // Masks of spans of several documents, as in costs.cc.
     if (spec.mask_documents)
       per_token += 2.0 * kTogetherOnCuda * (spec.shape.window > 0 ? 2 : 1) * kBf16Bytes;
-    per_token += stage.has_head() ? s.d * (kF32Bytes + kBf16Bytes) + s.vocab * kF32Bytes
+    per_token += stage.has_head() ? s.d * (kF32Bytes + kBf16Bytes) + s.vocab * kBf16Bytes
                                   : s.travels * kF32Bytes;
   }
   return static_cast<std::uint64_t>(per_token * s.tokens);

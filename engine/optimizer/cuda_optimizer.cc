@@ -10,6 +10,7 @@
 #include "engine/optimizer/device_optimizer_entry.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/optimizer.cuh"
 
 namespace swarmline {
@@ -37,6 +38,11 @@ class CudaOptimizer final : public DeviceOptimizer {
     return (moment == Moment::kFirst ? m_ : v_).write(at, bytes);
   }
 
+  Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override {
+    return hash_memory((moment == Moment::kFirst ? m_ : v_).as<float>(), hashes);
+  }
+  Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) override;
+
  private:
   Result<void> use_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
   cudaError_t launch(const StepScalars& scalars, const kernels::OptimizerArenas& arenas) const;
@@ -47,6 +53,7 @@ class CudaOptimizer final : public DeviceOptimizer {
   DeviceMemory m_, v_, gradients_;
   DeviceMemory parameters_;  // allocated by the first step that brings them
   DeviceMemory chunks_, tensors_, sums_, rates_;
+  DeviceMemory hashes_;
   kernels::cuda::OptimizerPlan plan_;
 };
 
@@ -99,6 +106,15 @@ Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients
                         "launching the optimizer's step"));
   return checked(cudaMemcpy(parameters.data(), target, bytes_, cudaMemcpyDeviceToHost),
                  "the optimizer's step, or reading its parameters");
+}
+
+Result<void> CudaOptimizer::hash_memory(const float* memory, std::span<std::uint64_t> hashes) {
+  SWARMLINE_TRY(use_device());
+  if (hashes_.size() < hashes.size_bytes()) SWARMLINE_TRY(hashes_.allocate(hashes.size_bytes()));
+  SWARMLINE_TRY(checked(kernels::cuda::hash_pieces(memory, kStatePieceBytes, hashes.size(),
+                                                   hashes_.as<std::uint64_t>(), kDefaultStream),
+                        "hashing the optimizer's state"));
+  return hashes_.read(0, std::as_writable_bytes(hashes));
 }
 
 Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options,

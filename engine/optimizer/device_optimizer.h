@@ -8,7 +8,10 @@
 //   Errors:    kDevice with CUDA's sentence.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -20,6 +23,8 @@ namespace swarmline {
 struct StepScalars;
 
 enum class Moment { kFirst, kSecond };
+// What is hashed by itself of a stage's state, so that a device hashes many at once.
+inline constexpr std::size_t kStatePieceBytes = std::size_t{1} << 20;
 
 class DeviceOptimizer {
  public:
@@ -31,6 +36,10 @@ class DeviceOptimizer {
   // `bytes`: a part of one moment's state, from byte `at` on (state_layout.h).
   virtual Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) = 0;
   virtual Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) = 0;
+  // XXH3 of each whole piece of kStatePieceBytes of one moment's state, as many as `hashes` has; or
+  // of memory of its device that begins there.
+  virtual Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) = 0;
+  virtual Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) = 0;
 };
 
 // Whether a CUDA stage keeps state and makes steps on its device. Muon does neither: its products

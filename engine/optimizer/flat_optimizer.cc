@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/optimizer/muon.h"
@@ -13,7 +14,6 @@ namespace swarmline {
 namespace {
 
 // Of the state, hashed at a time and, on a device, held on the host.
-constexpr std::size_t kStatePieceBytes = std::size_t{16} << 20;
 
 double trust_ratio(const kernels::LambNorms& squares) {
   const double parameter_norm = std::sqrt(squares.parameters);
@@ -101,6 +101,11 @@ void step_coded_matrix(const OptimizerSection& options, const StepScalars& scala
   kernels::encode_first_moment(views.m, views.n, codes);
 }
 
+void add_pieces(RollingHash& hash, BytesView bytes) {
+  for (std::size_t at = 0; at < bytes.size(); at += kStatePieceBytes)
+    hash.add(bytes.subspan(at, std::min(kStatePieceBytes, bytes.size() - at)));
+}
+
 }  // namespace
 
 FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
@@ -178,21 +183,31 @@ Result<void> FlatOptimizer::moments_changed() {
 }
 
 Result<void> FlatOptimizer::add_state_to(RollingHash& hash) const {
-  Buffer piece(
-      device_ == nullptr ? 0 : std::min<std::size_t>(kStatePieceBytes, bytes_of(Moment::kFirst)));
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
-    const Buffer& whole = moment == Moment::kFirst ? m_ : v_;
-    const std::uint64_t bytes = bytes_of(moment);
-    for (std::uint64_t at = 0; at < bytes; at += kStatePieceBytes) {
-      const std::size_t size = std::min<std::size_t>(kStatePieceBytes, bytes - at);
-      if (device_ != nullptr) {
-        SWARMLINE_TRY(device_->read_state(moment, at, piece.bytes().first(size)));
-        hash.add(BytesView(piece.bytes().first(size)));
-      } else {
-        hash.add(whole.bytes().subspan(at, size));
-      }
+    if (device_ == nullptr) {
+      add_pieces(hash, (moment == Moment::kFirst ? m_ : v_).bytes());
+      continue;
     }
+    std::vector<std::uint64_t> whole(bytes_of(moment) / kStatePieceBytes);
+    SWARMLINE_TRY(device_->hash_state(moment, whole));
+    for (const std::uint64_t piece : whole) hash.add(piece);
+    const std::uint64_t at = whole.size() * kStatePieceBytes;
+    Buffer rest(bytes_of(moment) - at);
+    SWARMLINE_TRY(device_->read_state(moment, at, rest.bytes()));
+    add_pieces(hash, rest.bytes());
   }
+  return {};
+}
+
+Result<void> FlatOptimizer::add_parameters_to(RollingHash& hash, BytesView parameters,
+                                              const float* on_device) const {
+  std::vector<std::uint64_t> whole;
+  if (device_ != nullptr && on_device != nullptr) {
+    whole.resize(parameters.size() / kStatePieceBytes);
+    SWARMLINE_TRY(device_->hash_memory(on_device, whole));
+  }
+  for (const std::uint64_t piece : whole) hash.add(piece);
+  add_pieces(hash, parameters.subspan(whole.size() * kStatePieceBytes));
   return {};
 }
 

@@ -68,7 +68,11 @@ class FlatOptimizer {
   // the next step() drops.
   Result<MutableBytes> moment(Moment moment);
   Result<void> moments_changed();
+  // Piece by piece (kStatePieceBytes).
   Result<void> add_state_to(RollingHash& hash) const;
+  // The same of parameters; `on_device` as in step().
+  Result<void> add_parameters_to(RollingHash& hash, BytesView parameters,
+                                 const float* on_device = nullptr) const;
   std::uint64_t state_bytes() const { return state_.bytes(); }
 
  private:

@@ -51,6 +51,8 @@ struct StagePeerOptions {
   std::function<Result<std::unique_ptr<StageModel>>(const ModelSpec&, const StageSpec&,
                                                     const StageModelOptions&)>
       make_model;
+  // Bytes that a device has left, on the device's thread; 0: not known. Empty: of none.
+  std::function<std::uint64_t(const std::string& device)> free_device_memory = {};
   // Another wiring rule than the config's, tried in the whole protocol; empty: the config's.
   std::function<std::unique_ptr<Wiring>(const RunConfig&, const Seat& self)> make_wiring;
   // Has what shows its seat to other peers; empty: its links are not authenticated.

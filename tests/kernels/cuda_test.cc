@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "kernels/cuda/kernels.cuh"
 #include "tests/kernels/device_array.h"
 #include "tests/kernels/samples.h"
@@ -92,6 +93,20 @@ TEST_F(Cuda, SumOfSquares) {
   };
   check(float{});
   check(double{});
+}
+
+TEST_F(Cuda, HashesOfPieces) {
+  for (const std::uint64_t piece : {2048UL, 16384UL, 1UL << 20}) {
+    for (const std::size_t pieces : {1UL, 5UL, 33UL}) {
+      const std::vector<double> x = samples<double>(pieces * piece / sizeof(double), 7);
+      DeviceArray<double> in(x);
+      DeviceArray<std::uint64_t> hashes(pieces);
+      expect_done(cuda::hash_pieces(in.data(), piece, pieces, hashes.data(), stream_));
+      const BytesView bytes = std::as_bytes(std::span(x));
+      for (std::size_t i = 0; i < pieces; ++i)
+        EXPECT_EQ(hashes.values()[i], xxh3(bytes.subspan(i * piece, piece))) << piece;
+    }
+  }
 }
 
 }  // namespace

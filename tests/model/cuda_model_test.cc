@@ -105,6 +105,36 @@ TEST_F(CudaBackend, ScaledProductsAgreeWithTheCpu) {
   }
 }
 
+// The widths of runs of 16 bytes and of single elements; some targets are not counted.
+TEST_F(CudaBackend, CrossEntropyAgreesWithTheCpu) {
+  for (const std::int64_t width : {257, 1024, 50'304}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      at::Tensor logits = (4 * at::randn({37, width}, kF32Options)).to(type);
+      logits[3] *= 20;
+      at::Tensor targets = at::randint(width, {37}, at::TensorOptions(at::kInt));
+      targets[5] = -1;
+      at::Tensor loss[2], gradient[2];
+      for (int i : {0, 1}) {
+        const at::Device device(i == 0 ? at::kCPU : at::kCUDA);
+        const at::Tensor leaf =
+            (i == 0 ? logits.to(at::kFloat) : logits).to(device, /*non_blocking=*/false, true);
+        leaf.requires_grad_(true);
+        loss[i] = cross_entropy_sum(leaf, targets.to(device));
+        const at::Tensor factor = at::full({}, 0.25, loss[i].options());
+        gradient[i] = torch::autograd::grad({loss[i]}, {leaf}, {factor})[0];
+      }
+      EXPECT_EQ(gradient[1].scalar_type(), type);
+      EXPECT_NEAR(loss[1].item<double>() / loss[0].item<double>(), 1, 1e-5);
+      const double bound = type == at::kFloat ? 1e-5 : 0x1p-8;
+      EXPECT_LT(largest_difference(gradient[1], gradient[0]), bound * largest(gradient[0]));
+      EXPECT_EQ(largest(gradient[1][5].cpu()), 0);
+    }
+  }
+  const at::Tensor bad = at::full({2, 64}, NAN, kF32Options.device(at::kCUDA));
+  const at::Tensor first = at::zeros({2}, at::TensorOptions(at::kInt).device(at::kCUDA));
+  EXPECT_TRUE(std::isnan(cross_entropy_sum(bad, first).item<double>()));
+}
+
 TEST_F(CudaBackend, DropoutHasTheMaskOfTheCpu) {
   const DropoutMask mask{{3, 4}, 2, DropoutSite::kMlp, 0.4};
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {

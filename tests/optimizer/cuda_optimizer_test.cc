@@ -80,6 +80,11 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
       ASSERT_TRUE(std::ranges::equal(p.bytes(), mirror.bytes())) << "step " << step;
       if (in_place) EXPECT_TRUE(std::ranges::equal(p.bytes(), parameters.values().bytes()));
       EXPECT_EQ(hash_of(host), hash_of(device)) << "step " << step;
+      RollingHash of_host, of_device;
+      ASSERT_TRUE(host.add_parameters_to(of_host, p.bytes()));
+      ASSERT_TRUE(device.add_parameters_to(of_device, mirror.bytes(),
+                                           in_place ? parameters.data() : nullptr));
+      EXPECT_EQ(of_host.value(), of_device.value());
     }
   }
 }

@@ -64,6 +64,18 @@ class EmulatedDevice final : public DeviceOptimizer {
     return {};
   }
 
+  Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override {
+    return hash_memory(buffer(moment).as<float>().data(), hashes);
+  }
+  Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) override {
+    const auto* piece = reinterpret_cast<const std::byte*>(memory);
+    for (std::uint64_t& hash : hashes) {
+      hash = xxh3(BytesView(piece, kStatePieceBytes));
+      piece += kStatePieceBytes;
+    }
+    return {};
+  }
+
  private:
   Buffer& buffer(Moment moment) { return moment == Moment::kFirst ? m_ : v_; }
   bool is_coded(std::size_t chunk) const { return chunk >= work_.chunks_fp32; }

@@ -42,7 +42,8 @@ inline ParameterLayout layout_of(std::span<const Tensor> tensors) {
   layout.tied_offset = layout.elements;
   return layout;
 }
-// Sizes around those of blocks, chunks and small tensors, of both kinds of state.
+// Sizes around those of blocks, chunks and small tensors, of both kinds of state; in all more than
+// a piece of what is hashed.
 inline ParameterLayout mixed_layout() {
   return layout_of(std::vector<Tensor>{{"embed.tokens.weight", 5000},
                                        {"layers.0.attention.q.weight", 4096},
@@ -50,6 +51,7 @@ inline ParameterLayout mixed_layout() {
                                        {"layers.0.mlp.up.weight", 70001},
                                        {"layers.0.mlp.up.bias", 4095},
                                        {"layers.0.mlp.down.weight", 12289},
+                                       {"layers.0.mlp.gate.weight", 300001},
                                        {"final_norm.weight", 1},
                                        {"head.weight", 8192 + 255}});
 }

@@ -33,9 +33,9 @@ TEST(StateLayout, CodesWhatIsLargeAndNoEmbedding) {
     EXPECT_EQ(state.slots[i].first.scales_at % kBufferAlignment, 0U);
     if (state.slots[i].coded) coded.push_back(layout.slots[i].name);
   }
-  EXPECT_EQ(coded,
-            (std::vector<std::string>{"layers.0.attention.q.weight", "layers.0.mlp.up.weight",
-                                      "layers.0.mlp.down.weight", "head.weight"}));
+  EXPECT_EQ(coded, (std::vector<std::string>{"layers.0.attention.q.weight",
+                                             "layers.0.mlp.up.weight", "layers.0.mlp.down.weight",
+                                             "layers.0.mlp.gate.weight", "head.weight"}));
   const StateLayout fp32 =
       make_state_layout(options_of(OptimizerKind::kAdamW, MomentsKind::kF32), layout);
   EXPECT_EQ(fp32.bytes(), 2 * layout.bytes());

@@ -1,6 +1,7 @@
 // A peer's life and its way to the coordinator, each alone.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "pipeline/stage/life/coordinator_link.h"
 #include "pipeline/stage/life/peer_lifecycle.h"
 #include "pipeline/stage/life/stage_builder.h"
+#include "sim/cluster/fake_stage_model.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/harness/mark_expected.h"
@@ -355,6 +357,48 @@ TEST(StageBuilder, TilesOfSealedLinksHaveChecksumsOnlyWhereTheConfigAsksForThem)
   config.codec.checksums = TileChecksums::kAlways;
   offer.config = to_toml(config);
   EXPECT_TRUE(codec_options(parts_of(offer, PeerConfig{})->config.codec).checksums);
+}
+
+// A card that is nearly empty admits more than a gibibyte, and computes nothing again.
+TEST(StageBuilder, ADevicesFreeMemoryDecidesHowMuchItAdmits) {
+  RunConfig config = small_run(1, 1);
+  config.batch.sequence = 256;
+  config.wiring.in_flight_per_peer = 64;
+  const SeatOffer offer{.seat = {PeerId{1}, StageId{0}, Incarnation{1}},
+                        .config = to_toml(config),
+                        .vocab = 31,
+                        .cuts = {{.first_layer = 0, .last_layer = config.model.layers}}};
+  std::uint64_t left = 0;
+  std::optional<bool> recomputes;
+  StagePeerOptions options;
+  options.machine.device = "cuda:1";
+  options.make_source = [](const RunConfig&) { return std::unique_ptr<MicrobatchSource>(); };
+  options.make_model = [&](const ModelSpec& spec, const StageSpec& stage,
+                           const StageModelOptions& model) {
+    recomputes = model.recompute;
+    return make_fake_model(spec, stage, model);
+  };
+  options.free_device_memory = [&](const std::string& device) {
+    EXPECT_EQ(device, "cuda:1");
+    return left;
+  };
+  const auto admitted = [&] {
+    auto parts = parts_of(offer, options.machine);
+    EXPECT_TRUE(parts && build_stage(options, *parts));
+    return parts->admit_bytes;
+  };
+  const std::uint64_t state =
+      7 * make_layout(*resolve_model(config, 31, 0), whole_model(*resolve_model(config, 31, 0), {}))
+              .bytes();
+  EXPECT_EQ(admitted(), kGiB) << "not known";
+  left = state + 80 * kGiB;
+  EXPECT_EQ(admitted(), 20 * kGiB);
+  EXPECT_FALSE(*recomputes);
+  left = state / 2;
+  EXPECT_EQ(admitted(), kGiB) << "whether it fits is told when it is built";
+  left = state + 80 * kGiB;
+  options.machine.memory_bytes = 8 * kGiB;
+  EXPECT_EQ(admitted(), 2 * kGiB) << "said by the user";
 }
 
 }  // namespace

@@ -108,7 +108,8 @@ Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
 Result<std::uint64_t> ParameterState::digest() const {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   RollingHash hash;
-  hash.add(committed_parameters());
+  const float* const on_device = delayed_ ? nullptr : model_.device_parameters();
+  SWARMLINE_TRY(optimizer_->add_parameters_to(hash, committed_parameters(), on_device));
   SWARMLINE_TRY(optimizer_->add_state_to(hash));
   return hash.value();
 }

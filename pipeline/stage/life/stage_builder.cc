@@ -1,8 +1,10 @@
 #include "pipeline/stage/life/stage_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/marks.h"
 #include "engine/config/load.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -12,6 +14,11 @@ namespace swarmline {
 namespace {
 
 constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
+// A device's free memory is shared with the stage's own state: values, what products read, sums of
+// two steps, an averaged gradient and two moments, as so many times the values; and with peers that
+// nobody here knows of.
+constexpr std::uint64_t kStatesOfValues = 7;
+constexpr std::uint64_t kAdmittedPart = 4;
 
 Result<void> check_cuts(const std::vector<SeatOffer::Cut>& cuts, const RunConfig& config) {
   std::uint32_t layer = 0;
@@ -33,6 +40,18 @@ bool wants_recompute(const SeatedStageParts& parts) {
   const std::uint64_t kept =
       retained_bytes(parts.spec, parts.stage, parts.config.batch.microbatch, false);
   return kept * parts.config.wiring.in_flight_per_peer > parts.admit_bytes;
+}
+
+void measure_room(const StagePeerOptions& options, SeatedStageParts& parts) {
+  const bool said = parts.config.net.admit_bytes > 0 || options.machine.memory_bytes > 0;
+  if (said || !options.free_device_memory) return;
+  const std::uint64_t left = options.free_device_memory(options.machine.device);
+  const std::uint64_t state = kStatesOfValues * make_layout(parts.spec, parts.stage).bytes();
+  if (left <= state) return;
+  parts.admit_bytes = std::max(kAdmitBytesDefault, (left - state) / kAdmittedPart);
+  parts.recompute = wants_recompute(parts);
+  log(LogLevel::kInfo, "{} has {} MiB left: microbatches may take {} MiB{}", options.machine.device,
+      left / kMiB, parts.admit_bytes / kMiB, parts.recompute ? ", and are computed again" : "");
 }
 
 }  // namespace
@@ -100,6 +119,7 @@ Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& part
     if (!source) return std::unexpected(source.error());
     parts.source = std::move(*source);
   }
+  measure_room(options, parts);
   auto model = options.make_model(parts.spec, parts.stage,
                                   {.device = options.machine.device,
                                    .threads = static_cast<int>(options.machine.threads),
