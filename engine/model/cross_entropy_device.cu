@@ -1,4 +1,4 @@
-// One block of threads a row. A thread reads 16 bytes at a time where rows begin at such a boundary.
+// One block of threads a row. A thread reads 16 bytes at a time where rows begin at that boundary.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 

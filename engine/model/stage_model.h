@@ -124,8 +124,8 @@ class StageModel {
 // not have.
 Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, const StageSpec& stage,
                                                      const StageModelOptions& options);
-// Bytes of memory that a CUDA device has left; 0: not a CUDA device, or not known. Takes the time to
-// open the device once. Thread: the device's.
+// Bytes of memory that a CUDA device has left; 0: not a CUDA device, or not known. Opens the device.
+// Thread: the device's.
 std::uint64_t free_device_memory(const std::string& device);
 // How many threads libtorch uses in this process, set once at start.
 void set_compute_threads(int threads);

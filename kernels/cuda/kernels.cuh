@@ -35,8 +35,8 @@ cudaError_t sum_of_squares(const float* values, std::size_t n, double* workspace
 cudaError_t sum_of_squares(const double* values, std::size_t n, double* workspace, double* result,
                            cudaStream_t stream);
 
-// XXH3 (64 bits) of each of `pieces` pieces of `piece_bytes`, which follow each other. `data`: 8-byte
-// aligned; `piece_bytes`: whole KiB, at least two.
+// XXH3 (64 bits) of each of `pieces` pieces of `piece_bytes`, which follow each other. `data` is
+// 8-byte aligned; `piece_bytes`: whole KiB, at least two.
 cudaError_t hash_pieces(const void* data, std::uint64_t piece_bytes, std::size_t pieces,
                         std::uint64_t* hashes, cudaStream_t stream);
 
