@@ -227,8 +227,9 @@ void CoordinatorLink::begin_heartbeats(Duration usual) {
   beat();
 }
 
+// Who was asked to beat as usual again has still to come to the end of a longer pause.
 void CoordinatorLink::beat_as_usual() {
-  if (period_ != usual_) begin_heartbeats(usual_);
+  if (period_ != usual_ || beat_due_ - runtime_.now() > usual_) begin_heartbeats(usual_);
 }
 
 void CoordinatorLink::on_ack(const Frame& frame) {
