@@ -8,6 +8,15 @@
 #include "node/admission/seat_certificate.h"
 
 namespace swarmline {
+namespace {
+
+// Another link has told of the next key while this one began.
+std::unexpected<Error> changed_meanwhile() {
+  SWARMLINE_MARK("guard.key_changed_meanwhile");
+  return fail(ErrorCode::kDeadline, "the run has another key by now");
+}
+
+}  // namespace
 
 PeerGuard::PeerGuard(Identity own, JoinString join, Runtime& runtime)
     : own_(std::move(own)),
@@ -36,18 +45,27 @@ bool PeerGuard::is_run(const LinkFacts& facts) {
   return trust_.follow(facts.public_key, facts.vouchers, runtime_.wall_seconds());
 }
 
+bool PeerGuard::was_run(const LinkFacts& facts) const {
+  return trust_.was(facts.key, runtime_.wall_seconds());
+}
+
+// To what was the run's key as this link began, too: whoever has it would refuse a peer without an
+// invite for good. judge() takes it for nobody's.
 std::string PeerGuard::opening(const Address&, const LinkFacts& facts) {
-  if (!is_run(facts)) return certificate_;
+  if (!is_run(facts) && !was_run(facts)) return certificate_;
   return invite_opening(join_.invite_id, join_.secret, facts, certificate_);
 }
 
 Result<std::string> PeerGuard::judge(const Address&, const LinkFacts& facts,
                                      const std::string& answer) {
-  return is_run(facts) ? std::string(kRunLink) : seat_of(facts, answer);
+  if (is_run(facts)) return std::string(kRunLink);
+  if (was_run(facts)) return changed_meanwhile();
+  return seat_of(facts, answer);
 }
 
 void PeerGuard::admit(const LinkFacts& facts, const std::string& opening, Verdict verdict) {
   if (is_run(facts)) return verdict(Admission{.as = std::string(kRunLink), .answer = certificate_});
+  if (was_run(facts)) return verdict(changed_meanwhile());
   if (certificate_.empty()) {
     SWARMLINE_MARK("guard.no_seat_yet");
     return verdict(fail(ErrorCode::kDeadline, "this peer has no seat yet"));

@@ -4,7 +4,8 @@
 //   addresses of the join string nobody else is greeted. To peers it shows its own seat, of which
 //   each welcome brings word.
 //   Ownership: the runtime outlives it. Thread: control thread.
-//   Errors:    kRefused with a sentence; kDeadline where an end has no seat yet: to come again.
+//   Errors:    kRefused with a sentence; kDeadline where an end has no seat yet, or shows the key
+//              that was the run's as the link began: to come again.
 //   Bounds:    none of its own.
 #pragma once
 
@@ -36,6 +37,7 @@ class PeerGuard final : public LinkGuard {
 
  private:
   bool is_run(const LinkFacts& facts);
+  bool was_run(const LinkFacts& facts) const;
   Result<std::string> seat_of(const LinkFacts& facts, const std::string& certificate);
 
   Identity own_;

@@ -53,6 +53,12 @@ void RunTrust::add_former(const Handover& handover) {
   formers_.push_back(handover);
 }
 
+bool RunTrust::was(const KeyHash& shown, double now) const {
+  return std::ranges::any_of(formers_, [&](const Handover& former) {
+    return former.holds(now) && hash_of_public_key(former.from) == shown;
+  });
+}
+
 std::vector<std::string> RunTrust::signers(double now) const {
   std::vector<std::string> keys;
   if (!public_key_.empty()) keys.push_back(public_key_);

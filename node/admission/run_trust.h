@@ -30,6 +30,9 @@ class RunTrust {
   void learn(std::string_view vouchers, double now);
   // What the run itself says of the keys that it had before. Others are not to be heard of it.
   void hear_of_former(std::string_view vouchers, double now);
+  // It was the run's key, and another one has come after it: whoever shows it proves nothing, and
+  // may be the run all the same, where the link began before the change.
+  bool was(const KeyHash& shown, double now) const;
   // Public keys whose signature under a seat counts.
   std::vector<std::string> signers(double now) const;
 

@@ -1,4 +1,5 @@
 // What a coordinator looks at as time passes: who is silent, stuck, or in nobody's way any more.
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -37,8 +38,9 @@ void Reign::look() {
     return to_seconds(parts_.detector.silence(seat, now));
   };
   if (settling_.may_begin_again() && parts_.detector.hears_nobody(silent, now))
-    return parts_.rulings.begin_again(
-        fmt::format("nothing was heard from anybody for {:.3g} s", seconds(silent.front())), true);
+    return parts_.rulings.begin_again(fmt::format("nothing was heard from anybody for {:.3g} s",
+                                                  seconds(std::ranges::min(silent, {}, seconds))),
+                                      true);
   judge(silent);
   for (const Seat& seat : parts_.detector.stuck()) {
     SWARMLINE_MARK("reign.stuck_device");

@@ -111,9 +111,12 @@ void Settling::end_seat(const SeatLoss& loss) {
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
   p.journal.record_seat(record_of(member, ends_process(loss.how) ? "left" : "fenced"));
-  tell_end_of_seat(loss, member, takes_followed);
-  if (member.state == MemberState::kReady && loss.how == Departure::kLost)
-    p.kept_heirs.may_keep(loss.seat);
+  // Who moves is seated elsewhere soon: it keeps nothing but for a stage whose last peer may die.
+  const bool last_but_one = loss.how == Departure::kMoves && !takes_followed &&
+                            p.members.count_ready(loss.seat.stage) <= 1;
+  const bool keeps = loss.how == Departure::kLost || last_but_one;
+  tell_end_of_seat(loss, member, {.keeps = keeps, .takes_followed = takes_followed});
+  if (member.state == MemberState::kReady && keeps) p.kept_heirs.may_keep(loss.seat);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
   after_lost_seat(loss);
@@ -136,7 +139,7 @@ void Settling::inherit(const ReplicaAudit::Follower& heir) {
   parts_.audit.say(heir.seat, parts_.sequence.committed(), heir.digest);
 }
 
-void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed) {
+void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, const Takes& takes) {
   static constexpr const char* kEvents[] = {"peer_lost", "peer_lost", "peer_left", "peer_refused",
                                             "peer_moves"};
   const bool failed = loss.how == Departure::kFailed && parts_.life.is<life::Forming>();
@@ -158,9 +161,9 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, bool
     wire::Fenced fenced;
     *fenced.mutable_seat() = to_wire(loss.seat);
     fenced.set_reason(loss.why);
-    fenced.set_keeps(loss.how == Departure::kLost);
-    fenced.set_takes_stage(takes_followed);
-    if (takes_followed) fenced.set_stage(member.moves_to->value);
+    fenced.set_keeps(takes.keeps);
+    fenced.set_takes_stage(takes.takes_followed);
+    if (takes.takes_followed) fenced.set_stage(member.moves_to->value);
     parts_.outbox.send(session, make_frame(MessageKind::kFenced, fenced));
   }
   parts_.outbox.close(session);

@@ -83,7 +83,11 @@ class Settling {
   void end_seat(const SeatLoss& loss);
   std::optional<ReplicaAudit::Follower> heir_of(const Seat& last) const;
   void inherit(const ReplicaAudit::Follower& heir);
-  void tell_end_of_seat(const SeatLoss& loss, const Member& member, bool takes_followed);
+  struct Takes {                  // with it, from a seat that is over
+    bool keeps = false;           // a copy of its state
+    bool takes_followed = false;  // what it has as a shadow
+  };
+  void tell_end_of_seat(const SeatLoss& loss, const Member& member, const Takes& takes);
   void after_lost_seat(const SeatLoss& loss);
   void forget_long_gone();
   void stage_is_gone(const SeatLoss& last);

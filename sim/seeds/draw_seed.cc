@@ -136,8 +136,11 @@ void draw_extras(const Rng& root, const SeedExtras& extras, SeedScenario& scenar
   }
   Rng times = root.split("control times");
   if (!extras.control_times || once_in(times, 2)) return;
-  // A job as long as two hop timeouts counts as a device that hangs.
-  const Duration most = from_seconds(scenario.swarm.config.wiring.hop_timeout_seconds / 8);
+  // A job as long as two hop timeouts counts as a device that hangs; of a checkpoint nothing comes
+  // for as long as the jobs before its first piece take.
+  const Duration most =
+      std::min<Duration>(from_seconds(scenario.swarm.config.wiring.hop_timeout_seconds / 8),
+                         scenario.knobs.knobs.checkpoint_progress / 8);
   const auto mean = std::min(most, one_of<Duration>(times, {1ms, 5ms, 40ms, 300ms}));
   for (SimPeer& peer : scenario.swarm.peers) peer.control = mean;
   scenario.swarm.checkpoint_read = one_of<Duration>(times, {0ms, 100ms, 5s});

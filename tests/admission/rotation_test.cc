@@ -113,6 +113,30 @@ TEST_F(Rotation, SeatsOfBothKeysMeetWhileTheNewOnesCome) {
   ASSERT_TRUE(lets_in(run_, b.network));
 }
 
+// A link begins with the run's key, and another one tells of the next before it is there: neither
+// end is refused for good, and neither takes the other for anything.
+TEST_F(Rotation, ALinkThatBeganWithTheKeyFromBeforeIsToComeAgain) {
+  const MarkExpected meanwhile("guard.key_changed_meanwhile");
+  Peer peer(runtime_, run_.join(run_.invite()));
+  seat(run_, peer, seat_of(1));
+  const auto not_yet_changed = std::make_shared<RunGuard>(
+      run_.guard->key(), "run", to_invite_file(run_.folder.at("invites.jsonl")), runtime_,
+      run_.clerk);
+  TcpNetwork run_before(runtime_, {.guard = not_yet_changed});
+  rotate();
+  certify(peer, seat_of(1));
+  const auto dialled_by_it = dial(run_before, peer.address);
+  ASSERT_FALSE(dialled_by_it.has_value());
+  EXPECT_EQ(dialled_by_it.error().code, ErrorCode::kDeadline) << dialled_by_it.error().what;
+  const auto bound = run_before.listen({"127.0.0.1", 0}, [](auto connection) {
+    connection->start({.on_frame = [](Frame) {}, .on_closed = [](Error) {}});
+  });
+  const auto dialled_to_it = dial(peer.network, *bound);
+  ASSERT_FALSE(dialled_to_it.has_value());
+  EXPECT_EQ(dialled_to_it.error().code, ErrorCode::kDeadline) << dialled_to_it.error().what;
+  EXPECT_TRUE(lets_in(run_, peer.network));
+}
+
 // ---- Attacks ------------------------------------------------------------------------------------
 
 TEST_F(Rotation, TheOldKeyIsNotTheRunsOwnerAnyMore) {

@@ -63,6 +63,15 @@ TEST_F(Trust, ALeakedKeySaysNothingMoreToWhoHasFollowed) {
       << "nor is it the run's itself";
 }
 
+TEST_F(Trust, KnowsTheKeysThatWereTheRunsWhileTheirHandoversHold) {
+  EXPECT_FALSE(trust_.was(first_.hash(), kNow)) << "it is";
+  ASSERT_TRUE(trust_.follow(second_.public_key(), said(first_, second_), kNow));
+  EXPECT_TRUE(trust_.was(first_.hash(), kNow));
+  EXPECT_FALSE(trust_.was(second_.hash(), kNow));
+  EXPECT_FALSE(trust_.was(third_.hash(), kNow));
+  EXPECT_FALSE(trust_.was(first_.hash(), kNow + 4000));
+}
+
 TEST_F(Trust, WhatIsOverLeadsNowhere) {
   EXPECT_FALSE(trust_.follow(second_.public_key(), said(first_, second_), kNow + 3700));
   EXPECT_FALSE(trust_.vouches(second_.hash(), said(first_, second_), kNow + 3700));

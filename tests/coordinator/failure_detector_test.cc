@@ -133,6 +133,35 @@ TEST_F(Detector, WhereAllAreSilentItIsNotThey) {
   EXPECT_FALSE(detector.hears_nobody({}, at(8s)));
 }
 
+// [A stage's last peer is waited for; then the coordinator's links end, all at once.]
+TEST_F(Detector, WhoHasBeenSilentForLongSaysNothingOfTheOthers) {
+  FailureDetector detector = make(4);
+  const Seat silent_for_long = a, other = seat_of(3);
+  for (const Seat& seat : {a, b, other}) detector.watch(seat, at(0s));
+  detector.heartbeat(b, 0, 0, at(30s));
+  detector.heartbeat(other, 0, 0, at(31s));
+  ASSERT_EQ(detector.silent(at(33s)), std::vector<Seat>{silent_for_long});
+  EXPECT_FALSE(detector.hears_nobody(detector.silent(at(33s)), at(33s)));
+  const MarkExpected nobody("failure_detector.hears_nobody");
+  ASSERT_EQ(detector.silent(at(34500ms)), (std::vector<Seat>{silent_for_long, b}));
+  EXPECT_TRUE(detector.hears_nobody(detector.silent(at(34500ms)), at(34500ms)));
+  detector.heartbeat(other, 0, 0, at(34s));
+  EXPECT_FALSE(detector.hears_nobody(detector.silent(at(34500ms)), at(34500ms)));
+}
+
+// [Its welcome has not come: it says that it lives as often as one does who was told nothing.]
+TEST_F(Detector, WhoHasNotBeatYetMayNotKnowHowOftenItIsTo) {
+  FailureDetector detector = make(1);
+  for (const Seat& seat : {a, b}) detector.watch(seat, at(0s));
+  detector.heartbeat(b, 0, 0, at(0s));
+  EXPECT_EQ(detector.silent(at(2100ms)), std::vector<Seat>{b});
+  detector.heard(a, at(2s));
+  EXPECT_EQ(detector.silent(at(4100ms)), std::vector<Seat>{b});
+  EXPECT_EQ(detector.silent(at(4300ms)), (std::vector<Seat>{a, b}));
+  detector.heartbeat(a, 0, 0, at(4300ms));
+  EXPECT_EQ(detector.silent(at(5400ms)), (std::vector<Seat>{a, b})) << "now it knows";
+}
+
 TEST_F(Detector, ALateLookSaysThatThisProcessWasStopped) {
   FailureDetector detector = make(4);
   detector.begin(at(0s));

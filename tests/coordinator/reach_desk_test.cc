@@ -11,6 +11,7 @@
 #include "pipeline/protocol/protocol_version.h"
 #include "tests/coordinator/parts_bench.h"
 #include "tests/harness/mark_expected.h"
+#include "tests/net/open_guard.h"
 
 namespace swarmline {
 namespace {
@@ -130,6 +131,39 @@ TEST_F(Reaching, WhoDoesNotAnswerIsKnownNotToWithinTheProbesTime) {
     bench.clock.run_for(knobs().probe_time);
     EXPECT_EQ(session->reach, Reach::kNo);
   }
+  EXPECT_EQ(known, 2);
+}
+
+// The run's key has changed since the link began: the next one shows the new key.
+TEST_F(Reaching, WhoIsToldToComeAgainComesOnceMore) {
+  const MarkExpected again("reach.told_to_come_again");
+  const auto guard = std::make_shared<OpenGuard>();
+  guard->holds = true;
+  hello.set_key(to_string(guard->identity().hash()));
+  bench.network.set_guard(0, std::make_shared<OpenGuard>());
+  bench.network.set_guard(1, guard);
+  listen();
+  const auto come_again = [&] {
+    bench.clock.run_for(100ms);
+    ASSERT_EQ(guard->held.size(), 1U);
+    std::exchange(guard->held, {}).front()(fail(ErrorCode::kDeadline, "it has another key"));
+  };
+  const SessionPtr session = comes_from("sim:77");
+  EXPECT_FALSE(desk.knows(session, hello, [this] { ++known; }));
+  come_again();
+  guard->holds = false;
+  bench.clock.run_for(100ms);
+  EXPECT_EQ(session->reach, Reach::kYes);
+  EXPECT_EQ(taken.size(), 1U);
+
+  guard->holds = true;
+  const SessionPtr another = comes_from("sim:78");
+  EXPECT_FALSE(desk.knows(another, hello, [this] { ++known; }));
+  come_again();
+  come_again();
+  bench.clock.run_for(100ms);
+  EXPECT_EQ(another->reach, Reach::kNo) << "once";
+  EXPECT_TRUE(guard->held.empty());
   EXPECT_EQ(known, 2);
 }
 

@@ -395,6 +395,24 @@ TEST_F(Rounds, AnAveragingThatGetsOnIsWaitedFor) {
   EXPECT_EQ(round.board().attempt(GroupId{1}).value, 0U) << "it was not begun again";
 }
 
+// [All were idle for long, since another stage was waited for; heartbeats say later that they
+// work.]
+TEST_F(Steps, WhoHadNothingToDoBeforeAStepWasSealedDidNotStandStill) {
+  const MarkExpected gets_on("commit_round.gets_on"), deadline("commit_round.deadline");
+  const Seat mate = bench.seated(1);
+  bench.clock.run_for(2 * knobs().reduce_deadline);
+  bench.open_step(0);
+  bench.complete_step(0);
+  bench.round.begin(0, Term{1});
+  bench.round.on_reduced(bench.reduced(b, 2));
+  bench.clock.run_for(knobs().reduce_deadline + 1ms);
+  EXPECT_TRUE(bench.rulings.take_losses().empty());
+  bench.clock.run_for(bench.detector.told_within());
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, mate);
+}
+
 // Its sum may have to wait for a job of the device, which moves no bytes.
 TEST_F(Rounds, AMemberWhoseDeviceWorksIsWaitedFor) {
   const MarkExpected gets_on("commit_round.gets_on");
@@ -433,9 +451,10 @@ TEST_F(Rounds, ARunWhoseAveragingNeverEndsEndsWithASentence) {
   const Duration outlasted = from_seconds(bench.options.config.net.outlast_seconds);
   while (bench.alarms.now() - began < outlasted) {
     EXPECT_FALSE(bench.rulings.take_failure().has_value());
-    bench.clock.run_for(knobs().reduce_deadline);
-    round.mend();
+    bench.clock.run_for(bench.detector.told_within());
+    if (round.is_due()) round.mend();
   }
+  bench.clock.run_for(knobs().reduce_deadline);  // then it looks again
   const auto sentence = bench.rulings.take_failure();
   ASSERT_TRUE(sentence.has_value());
   EXPECT_NE(sentence->find("averaging step 1 did not end"), std::string::npos);

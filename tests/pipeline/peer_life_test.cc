@@ -308,6 +308,22 @@ TEST_F(CoordinatorLinkTest, BeatsAtOnceAndAsUsualForAnother) {
   EXPECT_LE(beats_.size(), before + 12) << "it does already";
 }
 
+// ... also where the one before asked for the usual ones in the middle of a longer pause.
+TEST_F(CoordinatorLinkTest, BeatsAtOnceForAnotherThoughItWasAskedToBeatAsUsual) {
+  acks_ = true;
+  begin(100ms);
+  asks_seconds_ = 5;
+  runtime_.run_for(10s);
+  asks_seconds_ = 0.1;
+  const std::size_t long_pause = beats_.size() + 1;
+  for (int i = 0; i < 600 && beats_.size() < long_pause; ++i) runtime_.run_for(10ms);
+  runtime_.run_for(100ms);
+  ASSERT_EQ(beats_.size(), long_pause) << "its answer came";
+  link_.beat_as_usual();
+  runtime_.run_for(1s);
+  EXPECT_GE(beats_.size(), long_pause + 10);
+}
+
 // Between two of its own heartbeats nobody has to answer it.
 TEST_F(CoordinatorLinkTest, OneThatAnswersRareHeartbeatsIsNotSilent) {
   acks_ = true;

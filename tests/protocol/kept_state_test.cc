@@ -1,5 +1,6 @@
 // A peer that loses its seat keeps a copy of its stage's state. Nothing committed until it has the
 // next one: then it fetches nothing, and its bits are compared with its mates'.
+#include <array>
 #include <memory>
 
 #include "tests/harness/mark_expected.h"
@@ -105,6 +106,29 @@ TEST_P(KeptState, WhoKeptAStageThatNobodyServesInheritsIt) {
       ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
       EXPECT_EQ(events(swarm, "new_era"), 0U);
     });
+}
+
+// ... or while another, which was to move, is on its way from it.
+TEST_P(KeptState, WhoIsOnItsWayElsewhereInheritsTheStageThatItLeft) {
+  RunConfig config = slow_run({2, 1});
+  config.run.steps = 24;
+  config.balance.moves = true;
+  config.balance.period_seconds = 0.1;
+  config.net.heartbeat_seconds = 0.02;
+  config.wiring.hop_timeout_seconds = 2;
+  const SimPeer fast{.forward = 2ms, .backward = 4ms}, slow{.forward = 24ms, .backward = 48ms};
+  twice(config, on({fast, slow, fast}), [](Swarm& swarm) {
+    const MarkExpected awaited("kept_heirs.awaited"), inherited("kept_heirs.inherited"),
+        kept("state.begins_with_what_it_kept");
+    const std::array<SimNodeId, 2> mates = {swarm.node(0, 0), swarm.node(0, 1)};
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 1; }, 60s));
+    const bool first_moves = events(swarm, "peer_moves", called(swarm, mates[0])) == 1;
+    const std::uint64_t commits = commits_of(swarm.cluster());
+    swarm.kill(mates[first_moves ? 1 : 0]);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == commits + 1; }, 60s));
+    EXPECT_EQ(swarm.stage_of(mates[first_moves ? 0 : 1]), 0);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
 }
 
 // It has joined again already, and waits for a state that nobody can give it any more.

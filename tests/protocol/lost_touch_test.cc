@@ -2,6 +2,7 @@
 // they hold is gone on with; a state is given up only where nobody holds it any more.
 #include <array>
 
+#include "pipeline/protocol/knobs.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
@@ -94,6 +95,29 @@ TEST_P(LostTouch, AJoinerIsSeatedAsTheCoordinatorDies) {
   });
 }
 
+// ... and before the first step is committed: what it holds everybody can make, and it is its seat.
+TEST_P(LostTouch, AJoinerIsSeatedBeforeTheFirstStepAsTheCoordinatorDies) {
+  const RunConfig config = quick(run_of({1, 1}));
+  const SimPeer slow{.forward = 1s, .backward = 2s};
+  twice(config, on({slow, slow}), [](Swarm& swarm) {
+    const MarkExpected seated("stage.seated_by_another_coordinator");
+    swarm.until_started();
+    const std::array<SimNodeId, 2> serving = {swarm.node(0, 0), swarm.node(1, 0)};
+    const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    swarm.hold(kCoordinatorNode, joiner, MessageKind::kOpenPhase);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 10s));
+    ASSERT_EQ(commits_of(swarm.cluster()), 0U);
+    swarm.cluster().kill_coordinator();
+    swarm.kill(serving[swarm.stage_of(joiner)]);
+    swarm.release(kCoordinatorNode, joiner);
+    swarm.cluster().restart_coordinator();
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 2; }, 600s))
+        << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost", "came back over a new connection"), 0U);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
 // Its process is gone: its address refuses, and nothing is waited for.
 TEST_P(LostTouch, AStagesLastPeerThatIsGoneIsNotWaitedFor) {
   RunConfig config = quick(run_of({2, 1}));
@@ -133,6 +157,64 @@ TEST_P(LostTouch, NothingThatItSaysArrivesForAWhile) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 4; }, 20s));
     EXPECT_EQ(events(swarm, "peer_lost"), 0U);
     EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+// ... while a stage's last peer has been silent for long already: that it is waited for says
+// nothing of the others, whose links all end at once.
+TEST_P(LostTouch, NothingThatItSaysArrivesWhileItWaitsForAStage) {
+  RunConfig config = quick(run_of({1, 3}));
+  config.net.peers_wait_seconds = 3600;
+  twice(config, [](Swarm& swarm) {
+    const MarkExpected waits("vigil.waits");
+    swarm.until_started();
+    const SimNodeId silent = swarm.node(0, 0);
+    swarm.freeze(silent);
+    swarm.cluster().runtime().run_for(20s);
+    swarm.cluster().network().silence(kCoordinatorNode, true, false);
+    swarm.cluster().runtime().run_for(43s);
+    swarm.cluster().network().unsilence(kCoordinatorNode);
+    swarm.thaw(silent);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= 4; }, 60s));
+    EXPECT_GE(events(swarm, "lost_touch"), 1U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
+    EXPECT_EQ(events(swarm, "new_era"), 0U);
+  });
+}
+
+// Whoever asks for a seat hears of none, and has one: it says that it lives meanwhile.
+TEST_P(LostTouch, ANewcomersWelcomeDoesNotArriveForAWhile) {
+  const SimPeer slow{.forward = 1s, .backward = 2s};
+  twice(quick(run_of({2, 2})), on({slow, slow, slow, slow}), [](Swarm& swarm) {
+    const MarkExpected waits("link.waits_for_its_welcome");
+    swarm.until_started();
+    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    swarm.hold(kCoordinatorNode, newcomer, MessageKind::kWelcome);
+    swarm.cluster().runtime().run_for(6s);
+    EXPECT_EQ(events(swarm, "peer_joined"), 5U);
+    swarm.release(kCoordinatorNode, newcomer);
+    swarm.cluster().runtime().run_for(5s);
+    EXPECT_EQ(events(swarm, "peer_joined"), 5U) << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+  });
+}
+
+// The journal takes its time, for less than would hold newcomers up: the seat is given, and can't
+// be told.
+TEST_P(LostTouch, ANewcomersWelcomeWaitsForTheJournal) {
+  Knobs patient = knobs();
+  patient.journal_late = 10s;
+  const TurnedKnobs turned(patient);
+  twice(quick(run_of({2, 2})), [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
+    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kHello, 1, newcomer, kCoordinatorNode));
+    swarm.cluster().journal().disk().silent = true;
+    swarm.cluster().runtime().run_for(8s);
+    swarm.cluster().journal().disk().silent = false;
+    swarm.cluster().runtime().run_for(5s);
+    EXPECT_EQ(events(swarm, "peer_joined"), 5U) << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
   });
 }
 

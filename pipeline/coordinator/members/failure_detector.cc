@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
 
@@ -11,7 +12,7 @@ namespace swarmline {
 
 namespace {
 constexpr int kStoppedGaps = 3;  // of a peer's usual gaps between heartbeats: it was stopped
-// Where all others are as silent as one that is silent for too long, it is not they.
+// Where all others are as silent as the one that got silent last, it is not they.
 constexpr int kSilenceShare = 2;
 constexpr double kLateShare = 0.1;
 }  // namespace
@@ -47,6 +48,7 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
                                 std::uint64_t jobs_waiting, Instant now) {
   Pulse* pulse = find(seat);
   if (pulse == nullptr) return;
+  pulse->beats = true;
   if (pulse->last_beat != Instant{}) {
     const Duration gap = now - pulse->last_beat;
     if (pulse->gap_mean == Duration{}) pulse->gap_mean = gap;
@@ -113,9 +115,15 @@ Duration FailureDetector::silence_allowed() const {
   return std::chrono::duration_cast<Duration>(pace_.usual() * kSilentPeriods);
 }
 
+// Who waits for its welcome beats as long as it has not heard how often it is to.
+Duration FailureDetector::silence_allowed_at_first() const {
+  return std::max(silence_allowed(),
+                  std::chrono::duration_cast<Duration>(Limits::heartbeat_period * kSilentPeriods));
+}
+
 // Who beats less often may be late by no more than others: a connection loses no heartbeat.
 Duration FailureDetector::silence_allowed(const Pulse& pulse) const {
-  const Duration least = silence_allowed();
+  const Duration least = pulse.beats ? silence_allowed() : silence_allowed_at_first();
   if (configured_silence_ != Duration{}) return least;
   return std::max(least + thinned(pulse),
                   std::min(pulse.gap_mean + 8 * pulse.gap_deviation,
@@ -138,9 +146,9 @@ Duration FailureDetector::silence(const Seat& seat, Instant now) const {
 // of all.
 bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now) const {
   if (silent.empty()) return false;
-  Duration longest{}, quiet = Duration::max(), period{};
+  Duration last = Duration::max(), quiet = Duration::max(), period{};
   for (const Seat& seat : silent)
-    longest = std::max(longest, silence(seat, now) - thinned(pulses_.at(seat.peer)));
+    last = std::min(last, silence(seat, now) - thinned(pulses_.at(seat.peer)));
   std::int64_t late = 0;
   for (const auto& [peer, pulse] : pulses_) {
     quiet = std::min(quiet, now - pulse.last_heard);
@@ -150,7 +158,7 @@ bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now)
   }
   const auto all = static_cast<double>(pulses_.size());
   const double due = std::min(1.0, to_seconds(quiet) / to_seconds(period)) * all;
-  const bool nobody = quiet > longest / kSilenceShare &&
+  const bool nobody = quiet > last / kSilenceShare &&
                       static_cast<double>(late) >= std::min(due / 2, kLateShare * all);
   if (nobody) SWARMLINE_MARK("failure_detector.hears_nobody");
   return nobody;

@@ -48,7 +48,8 @@ class FailureDetector {
   std::vector<Seat> silent(Instant now) const;
   Duration silence_allowed() const;  // of one whose heartbeats come evenly and as often as usual
   Duration silence(const Seat& seat, Instant now) const;
-  // Everybody is about as silent as the longest of these: it is not they that are gone.
+  // Everybody is about as silent as the one of these that was heard last, however long others of
+  // them have been silent (members/vigil.h): it is not they that are gone.
   bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
   // Their heartbeats have said for stuck_time() that there is work and none of it ends.
   std::vector<Seat> stuck() const;
@@ -84,6 +85,7 @@ class FailureDetector {
     Seat seat;
     Instant last_heard{};
     Instant last_beat{};
+    bool beats = false;   // under this seat: it has heard of it
     Duration gap_mean{};  // between its heartbeats, as they arrive
     Duration gap_deviation{};
     Duration period{};   // that it promised last
@@ -97,6 +99,7 @@ class FailureDetector {
   Pulse* find(const Seat& seat);
   Duration thinned(const Pulse& pulse) const { return pulse.period - pace_.usual(); }
   Duration silence_allowed(const Pulse& pulse) const;
+  Duration silence_allowed_at_first() const;
   bool is_stuck(const Pulse& pulse) const;
   Duration stuck_time(Duration period) const;
 

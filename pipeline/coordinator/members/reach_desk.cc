@@ -44,16 +44,30 @@ void ReachDesk::probe(const SessionPtr& session, const Address& address, const s
     if (!answers) SWARMLINE_MARK("reach.newcomer_not_reached");
     known();
   });
+  dial({.address = address,
+        .key = key,
+        .until = in_.alarms.now() + knobs().probe_time,
+        .reached = std::move(reached)});
+}
+
+// Told to come again before its time is over (the run's key has just changed), it comes once more.
+void ReachDesk::dial(Probe probe) {
   in_.network.connect(
-      address, knobs().probe_time,
-      [reached = std::move(reached),
-       key](const Result<std::shared_ptr<Connection>>& dialled) mutable {
-        const bool answers = dialled && has_key(**dialled, key);
+      probe.address, probe.until - in_.alarms.now(),
+      [this, alive = in_.alarms.watch(),
+       probe](const Result<std::shared_ptr<Connection>>& dialled) mutable {
+        const bool answers = dialled && has_key(**dialled, probe.key);
         if (dialled) {
           (*dialled)->start({.on_frame = [](Frame) {}, .on_closed = [](const Error&) {}});
           (*dialled)->close();
         }
-        reached(answers);
+        if (alive.expired()) return;
+        if (!dialled && dialled.error().code == ErrorCode::kDeadline &&
+            in_.alarms.now() < probe.until && !std::exchange(probe.is_second, true)) {
+          SWARMLINE_MARK("reach.told_to_come_again");
+          return dial(std::move(probe));
+        }
+        probe.reached(answers);
       });
 }
 

@@ -6,9 +6,10 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    none: whoever is not reached joins all the same. Two that do not reach each other
 //              are told, and said in an event, a line a minute at most.
-//   Bounds:    knobs().probe_time for a newcomer, kProbesMax at a time (of more it is not known);
-//              kCallsMax that one peer asks for in a second; kCallsKept that are remembered, for
-//              kCallLife; pairs out of reach as long as knobs().apart_time.
+//   Bounds:    knobs().probe_time for a newcomer, which is dialled twice at the most, kProbesMax at
+//              a time (of more it is not known); kCallsMax that one peer asks for in a second;
+//              kCallsKept that are remembered, for kCallLife; pairs out of reach as long as
+//              knobs().apart_time.
 #pragma once
 
 #include <cstdint>
@@ -75,9 +76,18 @@ class ReachDesk final : public RunObserver {
     std::uint32_t calls = 0;  // since then
   };
 
+  struct Probe {
+    Address address;
+    std::string key;  // that is to answer
+    Instant until{};
+    std::function<void(bool answers)> reached;
+    bool is_second = false;
+  };
+
   std::size_t out_of_reach_at(StageId stage, const RunShape& shape) const;
   void probe(const SessionPtr& session, const Address& address, const std::string& key,
              std::function<void()> known);
+  void dial(Probe probe);
   bool may_ask(PeerId peer);
   bool hears(const Seat& seat) const;
   bool meet(const Seat& asker, const Seat& beyond);

@@ -55,6 +55,7 @@ std::vector<Seat> CommitRound::keepers_of(GroupId group) const {
 // Tells each member of these groups what its accumulator must hold and whom it averages with.
 void CommitRound::send_seals(const std::vector<GroupId>& groups) {
   seals_.send(board_, phase(), groups);
+  sealed_ = in_.alarms.now();
   arm_deadline(knobs().reduce_deadline);
 }
 
@@ -361,7 +362,8 @@ Instant CommitRound::newest_move() const {
 void CommitRound::arm_deadline(Duration wait) {
   deadline_.arm(wait, [this, step = board_.step()] {
     if (!board_.active() || board_.step() != step) return;
-    const Duration stands = in_.alarms.now() - newest_move();
+    // Whoever had nothing to do before it was told to average did not stand still.
+    const Duration stands = in_.alarms.now() - std::max(sealed_, newest_move());
     const Duration bound = knobs().reduce_deadline + in_.detector.told_within();
     if (stands >= bound) return on_deadline();
     SWARMLINE_MARK("commit_round.gets_on");

@@ -117,6 +117,7 @@ class CommitRound final : public RunObserver {
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;
   Instant result_{};   // when a group's result came, or the step was sealed
+  Instant sealed_{};   // when members were told last to average
   BrokenLinks links_;  // in this step
   std::map<Seat, std::uint32_t> mismatches_;
   bool dirty_ = false;

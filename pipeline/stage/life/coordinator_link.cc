@@ -122,12 +122,25 @@ void CoordinatorLink::say_hello() {
                  others ? knobs().welcome_timeout : Limits::rpc_deadline,
                  guard_.wrap([this, connection = connection_](const Result<Frame>& reply) {
                    if (finished_ || connection_ != connection) return;
+                   awaits_welcome_ = false;
                    if (!reply) return on_hello_failed(reply.error());
                    if (kind_of(*reply) == MessageKind::kDataWanted) return on_data_wanted(*reply);
                    auto welcome = parse<wire::Welcome>(*reply);
                    if (!welcome) return hooks_.on_end(1, welcome.error().what);
                    on_welcome(*welcome);
                  }));
+  awaits_welcome_ = true;
+  beat_until_answered(connection_);
+}
+
+void CoordinatorLink::beat_until_answered(std::uint32_t connection) {
+  if (beating_) return;  // it has had a seat, and goes on with it
+  runtime_.call_after(Limits::heartbeat_period, guard_.wrap([this, connection] {
+    if (finished_ || connection_ != connection || !awaits_welcome_) return;
+    SWARMLINE_MARK("link.waits_for_its_welcome");
+    say_beat(hooks_.heartbeat());
+    beat_until_answered(connection);
+  }));
 }
 
 void CoordinatorLink::on_hello_failed(const Error& error) {
@@ -210,11 +223,13 @@ void CoordinatorLink::begin_heartbeats(Duration usual) {
   if (usual > Duration{}) usual_ = usual;
   period_ = usual_;
   ++beats_;
+  beating_ = true;
   beat();
 }
 
+// Who was asked to beat as usual again has still to come to the end of a longer pause.
 void CoordinatorLink::beat_as_usual() {
-  if (period_ != usual_) begin_heartbeats(usual_);
+  if (period_ != usual_ || beat_due_ - runtime_.now() > usual_) begin_heartbeats(usual_);
 }
 
 void CoordinatorLink::on_ack(const Frame& frame) {
@@ -241,13 +256,17 @@ void CoordinatorLink::beat() {
                              ? period_ - spread_of(message.seat().peer(), period_ - usual_)
                              : period_;
   if (pause != usual_) message.set_period_seconds(to_seconds(pause));
-  Frame frame = make_frame(MessageKind::kHeartbeat, message);
-  frame.flags = kFrameFlagAhead;
-  notify(std::move(frame));
+  say_beat(message);
   beat_due_ = runtime_.now() + pause;
   runtime_.call_after(pause, guard_.wrap([this, beats = beats_] {
     if (beats_ == beats) beat();
   }));
+}
+
+void CoordinatorLink::say_beat(const wire::Heartbeat& message) {
+  Frame frame = make_frame(MessageKind::kHeartbeat, message);
+  frame.flags = kFrameFlagAhead;
+  notify(std::move(frame));
 }
 
 // Late itself, this process was stopped: then it can't say who is silent.

@@ -2,7 +2,8 @@
 // to the same one for another seat.
 //   What:      dials the addresses it knows in turn, says hello, hands on the welcome and what the
 //              coordinator says; sends heartbeats, as often as the coordinator asks, and leaves
-//              one that is silent for another address, where there is one.
+//              one that is silent for another address, where there is one. Who waits for its
+//              welcome says that it lives, too: it may have a seat, and not have heard of it.
 //   Patience:  a search ends with Hooks::on_end after so long. Each welcome costs the coordinator
 //              records: who was welcomed more than kWelcomesInARow times, each soon after the one
 //              before, dials again after pauses that double (knobs: rejoin_calm, rejoin_pause_max).
@@ -71,6 +72,7 @@ class CoordinatorLink {
   void beat_as_usual();
   void end_heartbeats() {
     ++beats_;
+    beating_ = false;
     period_ = usual_;
   }
 
@@ -87,6 +89,7 @@ class CoordinatorLink {
  private:
   const Address& next_address() const { return addresses_[tried_ % addresses_.size()]; }
   void say_hello();
+  void beat_until_answered(std::uint32_t connection);
   void on_welcome(const wire::Welcome& welcome);
   void on_data_wanted(const Frame& reply);
   void on_hello_failed(const Error& error);
@@ -94,6 +97,7 @@ class CoordinatorLink {
   void on_closed(const Error& error);
   void on_ack(const Frame& frame);
   void beat();
+  void say_beat(const wire::Heartbeat& message);
   bool silent();
   Duration rejoin_pause() const;
 
@@ -104,6 +108,7 @@ class CoordinatorLink {
   std::size_t tried_ = 0;
   std::shared_ptr<RpcChannel> channel_;
   std::uint32_t connection_ = 0;
+  bool awaits_welcome_ = false;
   bool finished_ = false;
   std::string run_id_;
   Term term_;  // the highest of this run
@@ -118,6 +123,7 @@ class CoordinatorLink {
   Duration period_ = usual_;  // longer, where the coordinator asked for fewer
   bool spreads_ = false;      // the next one comes early: who is asked at once beats not at once
   std::uint32_t beats_ = 0;   // counts their beginnings and ends
+  bool beating_ = false;
   Instant beat_due_{};
   Instant heard_{};
   CallbackGuard guard_;

@@ -98,11 +98,10 @@ class SeatedStage {
   std::uint64_t state_bytes() const { return state_.saved_bytes(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
   // All versions that are in use: with a delay the one before the committed, too.
-  bool has_all_in_use() const {
-    return has_state() && commits_.reached().version == commits_.committed();
-  }
-  // A joiner that has said it is ready serves its stage as soon as the coordinator knows that.
-  bool may_have_its_seat() const { return serves() || has_all_in_use(); }
+  bool has_all_in_use() const { return has_state() && follows_all_in_use(); }
+  // A joiner that has said it is ready serves its stage as soon as the coordinator knows that; with
+  // version 0, too.
+  bool may_have_its_seat() const { return serves() || (states_.here() && follows_all_in_use()); }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
   Result<std::shared_ptr<KeptState>> keep() const;
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
@@ -119,6 +118,7 @@ class SeatedStage {
   void list_sizes(std::vector<NamedSize>& all) const;
 
  private:
+  bool follows_all_in_use() const { return commits_.reached().version == commits_.committed(); }
   Result<void> in_order(const Frame& frame);
   bool busy() const { return runner_.settling() || !commits_.empty(); }
   void drain_inbox();
