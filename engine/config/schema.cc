@@ -327,6 +327,13 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Whether peers that see the run's checkpoints folder write their stage there themselves, each "
    "a part. false: everything goes through the coordinator, as it does from peers that don't see "
    "the folder."},
+  {RUN(checkpoint, store), text(),
+   "Object storage to which the coordinator copies each checkpoint, and from which a run goes on "
+   "whose folder has none as new: `s3://BUCKET/PATH` or `gs://BUCKET/PATH`. Empty: none.",
+   "\"s3://my-bucket/runs\"", true},
+  {RUN(checkpoint, python), text(),
+   "Program, by path or name: a Python with pyarrow, which reads and writes checkpoint.store.", "",
+   true},
 
   {RUN(eval, every_steps), ints(0, kAny),
    "Number of steps between evaluations of the held-out sequences through the swarm. 0: only at "

@@ -134,6 +134,8 @@ keep_every = 500
 keep_best = 2
 optimizer = false
 peers_write = false
+store = "s3://bucket/runs"
+python = "python3.11"
 [eval]
 every_steps = 4
 sequences_max = 6
