@@ -35,6 +35,7 @@ struct FleetClass {  // peers that are alike
   std::uint64_t memory_bytes = 0;         // of its device; 0: everything fits
   double bits_per_second = 0;             // each way; 0: links cost nothing
   double latency_seconds = 0;             // one way; between two classes the mean of theirs
+  double egress_dollars_per_gb = 0;       // of 10^9 bytes that one sends to any other
 };
 
 struct FleetQuestion {
@@ -56,6 +57,15 @@ struct FleetStage {
   double averaging_seconds = 0;
 };
 
+// What peers send each other of a step: boundaries' tensors as their codecs write them, and
+// averaging. Framing, target tokens, states and checkpoints are not in it.
+struct FleetTraffic {
+  double boundary_bytes = 0;
+  double averaging_bytes = 0;
+  double dollars = 0;
+  double bytes() const { return boundary_bytes + averaging_bytes; }
+};
+
 struct FleetPrediction {
   double tokens_per_second = 0;
   double step_seconds = 0;
@@ -63,8 +73,10 @@ struct FleetPrediction {
   double drain_seconds = 0;      // fill and drain
   double averaging_seconds = 0;  // of the slowest stage, with its messages
   std::uint32_t in_flight = 0;   // microbatches, in all
-  double dollars_per_hour = 0;
-  double dollars_per_billion_tokens = 0;
+  double dollars_per_hour = 0;   // of machines
+  FleetTraffic traffic;          // of a step
+  double egress_dollars_per_hour = 0;
+  double dollars_per_billion_tokens = 0;  // of machines and egress
   std::vector<FleetStage> stages;
   // What a step waits for most, and by how much more would be trained if that were twice as fast.
   FleetPart bottleneck = FleetPart::kNone;
@@ -75,6 +87,7 @@ struct FleetPrediction {
 Result<FleetPrediction> predict_fleet(const FleetQuestion& question);
 // That alone, at a fifth of the price.
 Result<double> predict_tokens_per_second(const FleetQuestion& question);
+Result<FleetTraffic> predict_traffic(const FleetQuestion& question);
 
 struct FleetChange {
   std::string what;  // "codec.forward and codec.backward = \"lin8\""
