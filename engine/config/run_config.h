@@ -166,6 +166,7 @@ struct WiringSection {
   std::uint32_t in_flight_per_peer = 8;
   double hop_timeout_seconds = 60;  // one hop's work; then the microbatch is sent elsewhere
   double hedge_share = 0.05;  // of all microbatches: tried a second time before anybody failed
+  bool stay_in_zone = true;   // where peers say zones and a byte costs something
   bool operator==(const WiringSection&) const = default;
 };
 

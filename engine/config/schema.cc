@@ -297,6 +297,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(wiring, hedge_share), share(),
    "Maximum fraction of microbatches that are tried a second time because a peer is late. 0: "
    "none. What is not used is kept, up to one step's microbatches."},
+  {RUN(wiring, stay_in_zone), flag(),
+   "Whether microbatches go to peers of the sender's zone as far as their speeds allow, once peers "
+   "say zones (peer.zone) and bytes cost something (money.egress_price, peer.egress_price)."},
 
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
    "Number of peers of other stages that follow each stage in host memory and take it over when "

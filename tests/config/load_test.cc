@@ -122,6 +122,7 @@ alpha = 0.3
 in_flight_per_peer = 2
 hop_timeout_seconds = 1.5
 hedge_share = 0.25
+stay_in_zone = false
 [balance]
 shadows = "auto"
 moves = false
