@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "balancer/cut.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"
 #include "engine/store/json_value.h"
+#include "node/stage_memory.h"
 #include "pipeline/protocol/run_status.h"
 #include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
@@ -176,6 +178,61 @@ TEST(FleetChanges, ACodecWhereLinksAreTheLimitAMoveWhereAStageIs) {
   changes = fleet_changes(uneven, *predict_fleet(uneven));
   EXPECT_TRUE(names(changes, "move device from stage 0 to 1"));
   EXPECT_FALSE(names(changes, "codec"));
+}
+
+TEST(FleetChanges, MoreLayersWhereDevicesAreFaster) {
+  // One of each stage: two are seven times as fast, and stand still most of the time.
+  FleetQuestion question = question_of({devices(2, 0.07), devices(2, 0.01)});
+  const FleetPrediction now = *predict_fleet(question);
+  for (const FleetChange& change : fleet_changes(question, now)) {
+    if (!change.what.starts_with("pipeline.layers = [")) continue;
+    EXPECT_GT(change.gain, 0.5);
+    // The ends have more to do than layers: who serves them is as fast as before.
+    const std::string layers = change.what.substr(0, change.what.find(']') + 1);
+    const auto config = run_config_from_text(std::string(kRun) + layers.substr(9) + "\n", "t");
+    ASSERT_TRUE(config) << config.error().what;
+    question.config.pipeline.layers = config->pipeline.layers;
+    const FleetPrediction with = *predict_fleet(question);
+    EXPECT_EQ(with.tokens_per_second, change.tokens_per_second);
+    for (const FleetStage& stage : with.stages) {
+      const auto count = stage.stage.last_layer - stage.stage.first_layer;
+      EXPECT_EQ(stage.seats[0] > 0, count > 2) << "stage " << stage.stage.stage.value;
+    }
+    return;
+  }
+  FAIL() << "equal layers on unequal devices are no good cut";
+}
+
+TEST(FleetChanges, EqualDevicesKeepTheirCut) {
+  const FleetQuestion question = question_of({devices(4, 0.01)});
+  EXPECT_FALSE(names(fleet_changes(question, *predict_fleet(question)), "pipeline.layers"));
+}
+
+TEST(PredictFleet, NobodyIsSeatedWhereItDoesNotFit) {
+  FleetQuestion question = question_of({devices(4, 1), devices(4, 1)});
+  question.config.pipeline.layers = {5, 1, 1, 1};
+  question.classes[0].memory_bytes = std::uint64_t{1} << 40;
+  question.classes[1].memory_bytes = std::uint64_t{1} << 40;
+  const std::uint32_t before = predict_fleet(question)->stages[0].seats[1];
+  ASSERT_GT(before, 0U);
+  RunConfig config = question.config;
+  config.pipeline.peers.assign(4, 1);
+  const auto cut = cut_layers(model_costs(question.model), {.stages = 4, .layers = {5, 1, 1, 1}});
+  ASSERT_TRUE(cut);
+  const auto needed = [&](std::uint32_t s) {
+    return cuda_peer_memory({.config = config, .model = question.model, .cut = *cut, .stage = s},
+                            true)
+        .device.total();
+  };
+  question.classes[1].memory_bytes = needed(0) - 1;
+  ASSERT_GE(question.classes[1].memory_bytes, needed(1));
+  const auto predicted = predict_fleet(question);
+  ASSERT_TRUE(predicted) << predicted.error().what;
+  EXPECT_EQ(predicted->stages[0].seats[1], 0U);
+  question.classes[0].memory_bytes = needed(0) - 1;
+  const auto none = predict_fleet(question);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().what.find("too few peers have that"), std::string::npos);
 }
 
 TEST(FleetChanges, TheyAreWhatThePredictionOfTheChangedRunSays) {

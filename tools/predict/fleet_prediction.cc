@@ -9,6 +9,7 @@
 #include "balancer/cut.h"
 #include "balancer/seating.h"
 #include "engine/config/configured_codec.h"
+#include "node/stage_memory.h"
 #include "pipeline/source/lease_window.h"
 
 namespace swarmline {
@@ -55,14 +56,31 @@ std::vector<StageFacts> stage_facts(const std::vector<StageSpec>& cut, const Mod
 
 using Seats = std::vector<std::vector<std::uint32_t>>;  // by stage, class
 
-Result<Seats> seats_of(const FleetQuestion& question, const std::vector<StageFacts>& facts) {
+// What a device must hold at least to serve each stage, where somebody says what it has.
+void add_memory(const FleetQuestion& question, const std::vector<StageSpec>& cut,
+                std::vector<StageFacts>& facts) {
+  if (std::ranges::all_of(question.classes, [](const FleetClass& c) { return !c.memory_bytes; }))
+    return;
+  RunConfig config = question.config;
+  config.pipeline.peers.assign(cut.size(), 1);
+  const bool recompute = config.pipeline.recompute != Recompute::kNever;
+  for (std::uint32_t s = 0; s < cut.size(); ++s) {
+    const MemoryQuestion stage{.config = config, .model = question.model, .cut = cut, .stage = s};
+    facts[s].memory_bytes = cuda_peer_memory(stage, recompute).device.total();
+  }
+}
+
+Result<Seats> seats_of(const FleetQuestion& question, const std::vector<StageSpec>& cut,
+                       std::vector<StageFacts> facts) {
   if (!question.seats.empty()) return question.seats;
+  add_memory(question, cut, facts);
   SwarmSnapshot snapshot{.stages = facts, .peers = {}};
   std::vector<std::size_t> class_of;
   for (std::size_t c = 0; c < question.classes.size(); ++c) {
     for (std::uint32_t i = 0; i < question.classes[c].count; ++i) {
       snapshot.peers.push_back({.peer = PeerId(static_cast<std::uint32_t>(class_of.size()) + 1),
                                 .speed = question.classes[c].flops_per_second,
+                                .memory_bytes = question.classes[c].memory_bytes,
                                 .stage = std::nullopt});
       class_of.push_back(c);
     }
@@ -336,7 +354,7 @@ Result<Seated> seated(const FleetQuestion& question) {
                                 .stage_speeds = {},
                                 .layers = config.pipeline.layers});
   if (!cut) return std::unexpected(std::move(cut).error());
-  auto seats = seats_of(question, stage_facts(*cut, costs, config.batch.microbatch));
+  auto seats = seats_of(question, *cut, stage_facts(*cut, costs, config.batch.microbatch));
   if (!seats) return std::unexpected(std::move(seats).error());
   return Seated{.cut = std::move(*cut), .seats = std::move(*seats)};
 }

@@ -9,7 +9,9 @@
 //   pipeline's round trip, what the slowest peer of a stage takes longer than the mean one, and how
 //   much longer the slowest source works on its window than all of them on theirs. Averaging:
 //   butterfly, equal slices, over the slowest uplink.
-//   Not in it: optimizer steps, evaluations, checkpoints, losses of peers, memory.
+//   Memory:  where a class says what it has, no peer of it is seated at a stage that needs more,
+//            with activations dropped unless the config forbids that, at no cost.
+//   Not in it: optimizer steps, evaluations, checkpoints, losses of peers.
 //   Units:   seconds, bits per second, FLOP/s of forward + backward as they are reached, dollars.
 //   Errors:  kUserMistake: too few peers for the stages, an order of microbatches but "free".
 //   Thread:  any; pure. Source of the regime: SWARM, Ryabinin et al., ICML 2023.
