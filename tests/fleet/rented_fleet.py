@@ -81,8 +81,8 @@ def skip(why):
     sys.exit(SKIPPED)
 
 
-def enter_own_system():
-    """The program again, as the first process of its own namespaces; there it returns."""
+def enter_own_system(*more):
+    """The program again, as the first process of its own namespaces; there it returns. `more`: flags of unshare(1)."""
     if os.environ.get(INSIDE):
         # Names of network namespaces, too, are this program's alone.
         os.makedirs("/run/netns", exist_ok=True)
@@ -93,7 +93,7 @@ def enter_own_system():
     for program in ("unshare", "ip", "mount"):
         if not shutil.which(program):
             skip(f"there is no {program}")
-    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *more]
     if subprocess.run(unshare + ["true"], capture_output=True, check=False).returncode != 0:
         skip("namespaces can't be made here")
     os.environ[INSIDE] = "1"
