@@ -13,6 +13,7 @@
 
 #include "balancer/plan_board.h"
 #include "balancer/plan_shadows.h"
+#include "balancer/plan_spread.h"
 #include "balancer/seating.h"
 #include "base/check.h"
 #include "base/marks.h"
@@ -48,6 +49,7 @@ class Planner {
       move_instantly();
     } while (move_a_group());
     plan_.shadows = plan_shadows(board_, options_);
+    if (spread_stages()) plan_.shadows = plan_shadows(board_, options_);
     plan_.throughput_after = board_.slowest();
     return std::move(plan_);
   }
@@ -320,6 +322,40 @@ class Planner {
     return board_.weakens(std::span(going).first(step.swapped == kNowhere ? 1 : 2));
   }
 
+  // ---- Stages in one zone -----------------------------------------------------------------------
+  // True: somebody moves.
+  bool spread_stages() {
+    bool moved = false;
+    for (std::size_t s = 0; s < board_.stages() && options_.spread_cost_max > 0; ++s) {
+      if (!room_for_moves() || has_shadow_apart(s)) continue;
+      const auto step = cheapest_spread(board_, s, options_);
+      if (!step) continue;
+      SWARMLINE_MARK("balancer.stage_spread");
+      const std::size_t from = board_.seat(step->peer);
+      const std::string why = fmt::format("all who hold stage {} are in zone {}", s,
+                                          board_.holders(s).zones().begin()->first);
+      move(step->peer, s, why);
+      if (step->swapped != kNowhere)
+        move(
+            step->swapped, from,
+            why + fmt::format("; changes places with peer {}", board_.peer(step->peer).peer.value));
+      moved = true;
+    }
+    return moved;
+  }
+  // Or will have, by this plan.
+  bool has_shadow_apart(std::size_t stage) const {
+    for (std::size_t p = 0; p < board_.peers(); ++p) {
+      if (board_.holders(stage).apart(board_.peer(p).at) != Apart::kOtherZone) continue;
+      bool follows = board_.follows(p, stage) && !board_.is_moved(p);
+      for (const ShadowChange& change : plan_.shadows)
+        if (change.peer == board_.peer(p).peer && index_of(change.stage) == stage)
+          follows = change.add;
+      if (follows) return true;
+    }
+    return false;
+  }
+
   const PlanOptions& options_;
   PlanBoard board_;
   std::vector<std::size_t> move_of_;  // by peer: place in plan_.moves
@@ -331,6 +367,7 @@ class Planner {
 
 PlanOptions run_plan_options(bool moves, std::optional<std::uint32_t> shadows) {
   PlanOptions options{.hysteresis = moves ? kRunHysteresis : kNobodyMoves};
+  if (!moves) options.spread_cost_max = 0;
   options.shadows_per_stage = shadows;
   return options;
 }

@@ -67,6 +67,9 @@ struct PlanOptions {
   // A move must gain more than this share when it leaves a stage with one holder of its state, or
   // with holders in one zone, or on one host, where it had two.
   double redundancy_worth = 0.25;
+  // Of the horizon's throughput: what a move may cost that only gives a stage its second zone. 0:
+  // nobody moves for that.
+  double spread_cost_max = 0.01;
   std::uint32_t moves_max = 64;  // of those who serve; newcomers are all seated
   // Empty: auto, one, and two where few serve, hosted where that costs next to nothing. A number:
   // so many, whatever they cost.

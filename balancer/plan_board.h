@@ -53,6 +53,10 @@ class PlanBoard {
     std::size_t to = kNowhere;
   };
   bool weakens(std::span<const Going> moves, Redundancy least = Redundancy::kSingle) const;
+  // The same of when everybody has arrived, alone.
+  bool weakens_at_last(std::span<const Going> moves) const {
+    return !on_one_host_ && weakens(moves, Redundancy::kSingle, /*on_their_way=*/false);
+  }
   double slowest() const;
   double present_slowest() const;
 

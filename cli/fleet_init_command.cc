@@ -36,6 +36,11 @@ std::string plain_name(std::string name) {
   return name;
 }
 
+// What the run's own config says, no peer has to.
+double said_apart(double egress_price, const RunConfig& config) {
+  return egress_price == config.money.egress_price ? 0 : egress_price;
+}
+
 Result<std::vector<MachineClass>> classes_of(const InitFlags& flags, const RunConfig& config) {
   if (flags.prices.empty()) {
     std::uint32_t peers = 0;
@@ -51,7 +56,8 @@ Result<std::vector<MachineClass>> classes_of(const InitFlags& flags, const RunCo
     if (machines.count > 0)
       classes.push_back({.name = plain_name(machines.name),
                          .count = machines.count,
-                         .price = machines.dollars_per_hour});
+                         .price = machines.dollars_per_hour,
+                         .egress_price = said_apart(machines.egress_dollars_per_gb, config)});
   if (classes.empty())
     return fail(ErrorCode::kUserMistake, flags.prices + ": it has no machines; give a count");
   return classes;

@@ -19,6 +19,7 @@
 #include "node/page_access.h"
 #include "node/reference_run.h"
 #include "node/run_change.h"
+#include "node/run_restore.h"
 #include "node/spent_budget.h"
 #include "node/stage_table.h"
 #include "node/summary.h"
@@ -190,6 +191,7 @@ Result<int> run_launch(const LaunchFlags& flags) {
   if (!flags.fresh) SWARMLINE_TRY(check_change(options->config, options->folder, *data));
   auto initial = find_initial_parameters(options->config, options->folder, flags.fresh);
   if (!initial) return std::unexpected(std::move(initial).error());
+  SWARMLINE_TRY(restore_run(options->config, options->folder, flags.fresh));
   const auto start = options->folder.prepare_or_resume(options->config, flags.fresh);
   if (!start) return std::unexpected(start.error());
   std::printf("%s", describe_start(*start, options->folder, options->config).c_str());

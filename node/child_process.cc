@@ -115,13 +115,18 @@ void ChildProcess::kill_and_wait() {
   exit_code_ = exit_code_from(status);
 }
 
-int ChildProcess::wait_or_kill(Duration most) {
+bool ChildProcess::wait(Duration most) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(most);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));  // readable once it has
   pollfd watched{.fd = ended, .events = POLLIN, .revents = 0};
   while (ended >= 0 && ::poll(&watched, 1, static_cast<int>(left.count())) < 0 && errno == EINTR) {
   }
   if (ended >= 0) ::close(ended);
+  return poll().has_value();
+}
+
+int ChildProcess::wait_or_kill(Duration most) {
+  wait(most);
   kill_and_wait();
   return exit_code_.value_or(exit_code_from(SIGKILL));
 }

@@ -37,6 +37,8 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // The exit code once it has ended (128 + signal when a signal ended it); never blocks.
   std::optional<int> poll();
+  // Whether it has ended; blocks for at most `most`.
+  bool wait(Duration most);
   void send_signal(int signal);
   // Its exit code, as poll() has it; blocks until it has ended, and kills it after `most`.
   int wait_or_kill(Duration most);

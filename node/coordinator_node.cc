@@ -18,6 +18,7 @@
 #include "node/initial_state.h"
 #include "node/page_access.h"
 #include "node/run_change.h"
+#include "node/run_restore.h"
 #include "node/run_retention.h"
 #include "node/run_store.h"
 #include "node/stage_table.h"
@@ -46,10 +47,13 @@ std::string make_token(const RunConfig& config, const Runtime& runtime) {
   return fmt::format("{} {}", make_run_id(config, runtime), uuid.value_or("-"));
 }
 
-// Where its numbers go is no peer's business; a command may hold a password.
+// Where its numbers and checkpoints go is no peer's business; a command or a URL may hold a
+// password.
 RunConfig for_peers(RunConfig config) {
   config.log.tensorboard = false;
   config.log.command.clear();
+  config.checkpoint.store.clear();
+  config.checkpoint.python = CheckpointSection().python;
   return config;
 }
 
@@ -65,7 +69,8 @@ CoordinatorNode::CoordinatorNode(AsioRuntime& runtime, CoordinatorNodeOptions op
       writer_(runtime_, {.name = "checkpoints", .queue_jobs_max = FolderSink::kJobsMax}),
       reader_(runtime_, {.name = "old checkpoints"}),
       source_(folder_.checkpoints(), reader_,
-              options_.config.run.init.empty() ? std::string() : initial_folder(folder_)) {}
+              options_.config.run.init.empty() ? std::string() : initial_folder(folder_),
+              store_of(options_.config)) {}
 
 CoordinatorNode::~CoordinatorNode() = default;
 
@@ -86,6 +91,7 @@ Result<void> CoordinatorNode::open() {
     if (!options_.fresh) SWARMLINE_TRY(check_old_journal(config, folder_));
     auto initial = find_initial_parameters(config, folder_, options_.fresh);
     if (!initial) return std::unexpected(std::move(initial).error());
+    SWARMLINE_TRY(restore_run(config, folder_, options_.fresh));
     SWARMLINE_TRY(begin_folder([&] { return folder_.prepare_or_resume(config, options_.fresh); }));
     if (nothing_to_do_) return {};
     SWARMLINE_TRY(initial->write(config, folder_));
@@ -231,11 +237,25 @@ Result<void> CoordinatorNode::open_files() {
       [log = folder_.log(), section = options_.config.checkpoint] {
         return retention_of(section, log);
       },
-      writer_, options_.config.checkpoint.peers_write ? make_token(options_.config, runtime_) : "");
+      writer_, options_.config.checkpoint.peers_write ? make_token(options_.config, runtime_) : "",
+      [this](const std::string& path) {
+        if (mirror_) mirror_->copy(path);
+      });
+  open_mirror();
   log(LogLevel::kInfo, "data: {} files, {} tokens, {} sequences to train on, {} held out",
       data_->dataset.files(), data_->dataset.tokens(), data_->dataset.train_sequences(),
       data_->dataset.held_out_sequences());
   return {};
+}
+
+void CoordinatorNode::open_mirror() {
+  const RunConfig& config = options_.config;
+  if (config.checkpoint.store.empty()) return;
+  mirror_.emplace(
+      runtime_,
+      CheckpointStore::of_run(config.checkpoint.store, config.run.name, config.checkpoint.python),
+      folder_.outbox(),
+      [log = folder_.log(), section = config.checkpoint] { return retention_of(section, log); });
 }
 
 // A run that goes on without a page is better than none: only one that a user begins ends for it.
@@ -284,6 +304,8 @@ Result<void> CoordinatorNode::lead() {
   SWARMLINE_TRY(open_page());
   auto secret = folder_.make_admin_secret();
   if (!secret) return std::unexpected(std::move(secret).error());
+  const auto newest = latest_checkpoint(folder_.checkpoints());
+  if (!newest) return std::unexpected(newest.error());
   auto stage_memory = least_memory(options_.config, data_->model);
   if (!stage_memory) return std::unexpected(std::move(stage_memory).error());
   CoordinatorOptions options{
@@ -293,6 +315,7 @@ Result<void> CoordinatorNode::lead() {
       .run_key = to_hex(as_bytes(random_secret(kSecretBytes))),
       .admin_secret = std::move(*secret),
       .page = page_ ? page_->url() : "",
+      .goes_on = newest->has_value(),
       .model = data_->model,
       .tokenizer = tokenizer_of(options_.config.data),
       .stage_memory = std::move(*stage_memory),
@@ -392,6 +415,7 @@ void CoordinatorNode::let_go() {
   coordinator_.reset();
   page_.reset();
   if (sink_) sink_->abandon();
+  mirror_.reset();
   network_->stop_listening();
   journal_ = nullptr;
   records_key_ = false;  // nobody is told any more
@@ -422,6 +446,14 @@ void CoordinatorNode::coordinator_finished(RunOutcome outcome) {
 
 void CoordinatorNode::leave_finished(const RunOutcome& outcome) {
   folder_.remove_address();
+  if (!mirror_) return leave(outcome);
+  mirror_->finish(guard_.wrap([this, outcome] {
+    mirror_.reset();
+    leave(outcome);
+  }));
+}
+
+void CoordinatorNode::leave(const RunOutcome& outcome) {
   if (!log_command_) return handlers_.on_finished(outcome);
   log_command_->end(guard_.wrap([this, outcome] { handlers_.on_finished(outcome); }));
 }
@@ -434,6 +466,7 @@ void CoordinatorNode::finish(Result<RunOutcome> outcome) {
 
 void CoordinatorNode::request_stop() {
   const bool again = std::exchange(stop_asked_, true);
+  if (over_ && again && mirror_) return mirror_->give_up();
   if (coordinator_) return coordinator_->request_stop(again);
   finish(RunOutcome{});
 }

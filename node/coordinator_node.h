@@ -29,6 +29,7 @@
 #include "node/leadership.h"
 #include "node/log_command.h"
 #include "node/network_factory.h"
+#include "node/object_store/checkpoint_mirror.h"
 #include "node/run_access.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
@@ -76,6 +77,7 @@ class CoordinatorNode {
  private:
   Result<void> begin_folder(const std::function<Result<RunStart>()>& begin);
   Result<void> open_files();
+  void open_mirror();
   Result<void> open_numbers_elsewhere();
   void take_line(const std::string& line);
   Result<void> take_the_lead();
@@ -103,6 +105,7 @@ class CoordinatorNode {
   void step_down(const std::string& why);
   void coordinator_finished(RunOutcome outcome);
   void leave_finished(const RunOutcome& outcome);
+  void leave(const RunOutcome& outcome);
   void finish(Result<RunOutcome> outcome);
 
   AsioRuntime& runtime_;
@@ -126,6 +129,7 @@ class CoordinatorNode {
   std::optional<LogCommand> log_command_;
   CpuDevice writer_;  // of checkpoints
   std::optional<FolderSink> sink_;
+  std::optional<CheckpointMirror> mirror_;  // where the config names object storage
   CpuDevice reader_;
   FolderSource source_;
   std::unique_ptr<CoordinatorPage> page_;  // null: none

@@ -14,12 +14,13 @@ namespace swarmline {
 static_assert(kCheckpointPartsMax == kStagePartsMax);
 
 FolderSink::FolderSink(std::string checkpoints_folder, Manifest manifest, Retain retain,
-                       Device& device, std::string token)
+                       Device& device, std::string token, InPlace in_place)
     : folder_(std::move(checkpoints_folder)),
       token_(std::move(token)),
       template_(std::move(manifest)),
       retain_(std::move(retain)),
-      device_(device) {
+      device_(device),
+      in_place_(std::move(in_place)) {
   if (token_.empty()) return;
   open_ = std::make_shared<Open>();
   submit([folder = folder_, token = token_](Open&) { return offer(folder, token); },
@@ -128,8 +129,9 @@ void FolderSink::commit(Committed done) {
           log(LogLevel::kWarn, "{}", pruned.error().what);
         return {};
       },
-      [open = open_, done = std::move(done)](const Result<void>& committed) {
+      [open = open_, in_place = in_place_, done = std::move(done)](const Result<void>& committed) {
         if (!committed) return done(std::unexpected(committed.error()));
+        if (in_place) in_place(open->path);
         done(open->path);
       });
 }

@@ -26,10 +26,12 @@ class FolderSink final : public CheckpointSink {
 
   // Which of the checkpoints stay; asked when another one is in place, on the device's thread.
   using Retain = std::function<Retention()>;
+  // Its path; on the control thread.
+  using InPlace = std::function<void(const std::string&)>;
   // `manifest`: what does not change between checkpoints. `token`: what a file in the folder says
-  // to peers that may write there; empty: none may.
+  // to peers that may write there; empty: none may. `in_place`: told of each that is.
   FolderSink(std::string checkpoints_folder, Manifest manifest, Retain retain, Device& device,
-             std::string token = {});
+             std::string token = {}, InPlace in_place = {});
 
   void begin(const Description& description, Done done) override;
   void write_piece(CheckpointPart part, std::uint64_t offset, SharedBytes bytes,
@@ -58,6 +60,7 @@ class FolderSink final : public CheckpointSink {
   Manifest template_;
   Retain retain_;
   Device& device_;
+  InPlace in_place_;
   std::shared_ptr<Open> open_;  // the newest one
 };
 

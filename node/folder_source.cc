@@ -1,5 +1,7 @@
 #include "node/folder_source.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "node/run_restore.h"
 
 namespace swarmline {
 namespace {
@@ -17,6 +20,12 @@ Result<Manifest> read_whole(const std::string& path) {
   if (manifest && !manifest->optimizer_state)
     return fail(ErrorCode::kIncompatible, path + " holds no optimizer state");
   return manifest;
+}
+
+Era era_from(std::uint64_t saved) {
+  constexpr std::uint64_t kMost =
+      std::numeric_limits<Era::rep>::max() / 2;  // a run never gets there
+  return Era{static_cast<Era::rep>(std::min(saved, kMost))};
 }
 
 struct Opening {
@@ -43,9 +52,23 @@ Result<void> open_newest_of(const std::string& folder, Opening& opening) {
     auto reader = CheckpointReader::open(path);
     if (!reader) return std::unexpected(std::move(reader).error());
     opening.reader.emplace(std::move(*reader));
-    opening.saved = {.version = manifest->version, .updates = manifest->updates, .path = path};
+    opening.saved = {.version = manifest->version,
+                     .updates = manifest->updates,
+                     .path = path,
+                     .era = era_from(manifest->era)};
     return {};
   }
+  return {};
+}
+
+// What the store has newer than the folder, the first of them that is whole.
+Result<void> bring_newer(const CheckpointStore& store, const std::string& folder) {
+  const auto newest = latest_checkpoint(folder);
+  if (!newest) return std::unexpected(newest.error());
+  const auto brought = bring_newest(store, folder, *newest);
+  if (brought) return {};
+  if (!*newest) return std::unexpected(brought.error());
+  log(LogLevel::kWarn, "{}; the run goes on with {}", brought.error().what, (*newest)->path);
   return {};
 }
 
@@ -66,7 +89,8 @@ void FolderSource::open_newest(Opened done) {
   open_.reset();
   auto opening = std::make_shared<Opening>();
   Job job;
-  job.body = [folder = folder_, initial = initial_, opening]() -> Result<void> {
+  job.body = [folder = folder_, initial = initial_, store = store_, opening]() -> Result<void> {
+    if (store) SWARMLINE_TRY(bring_newer(*store, folder));
     SWARMLINE_TRY(open_newest_of(folder, *opening));
     if (opening->saved || initial.empty()) return {};
     return open_initial(initial, *opening);

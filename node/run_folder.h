@@ -38,6 +38,8 @@ class RunFolder {
   std::string page_url() const { return path_ + "/page.url"; }
   std::string status() const { return path_ + "/status.json"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
+  // What is on its way into object storage.
+  std::string outbox() const { return path_ + "/outbox"; }
   std::string logs() const { return path_ + "/logs"; }
   // What only its owner may read: the run's key, its invites, the string that joins it now.
   std::string keys() const { return path_ + "/keys"; }

@@ -41,7 +41,7 @@ class WholeCheckpoints {
   // Those that stay. Whoever turns out to be damaged makes room for another.
   Result<std::vector<bool>> choose(const Retention& retention) {
     while (true) {
-      std::vector<bool> stays = chosen(retention);
+      std::vector<bool> stays = kept_by(retention, whole_);
       const auto damaged = first_damaged(stays);
       if (!damaged) return std::unexpected(damaged.error());
       if (*damaged == whole_.size()) return stays;
@@ -60,15 +60,6 @@ class WholeCheckpoints {
     set_aside_.push_back(entry.path);
     if (!pruning_.only_look) SWARMLINE_TRY(set_aside_damaged(entry.path));
     return false;
-  }
-  std::vector<bool> chosen(const Retention& retention) const {
-    const std::set<std::string> best = best_of(whole_, retention);
-    std::vector<bool> stays(whole_.size());
-    for (std::size_t i = 0; i < whole_.size(); ++i) {
-      const bool round = retention.every_steps > 0 && whole_[i].step % retention.every_steps == 0;
-      stays[i] = i < retention.newest || round || best.contains(whole_[i].path);
-    }
-    return stays;
   }
   // whole_.size(): none is.
   Result<std::size_t> first_damaged(const std::vector<bool>& stays) {
@@ -89,6 +80,18 @@ class WholeCheckpoints {
 };
 
 }  // namespace
+
+std::vector<bool> kept_by(const Retention& retention,
+                          const std::vector<CheckpointEntry>& newest_first) {
+  const std::set<std::string> best = best_of(newest_first, retention);
+  std::vector<bool> stays(newest_first.size());
+  for (std::size_t i = 0; i < newest_first.size(); ++i) {
+    const CheckpointEntry& entry = newest_first[i];
+    const bool round = retention.every_steps > 0 && entry.step % retention.every_steps == 0;
+    stays[i] = i < retention.newest || round || best.contains(entry.path);
+  }
+  return stays;
+}
 
 Result<Pruned> prune_checkpoints(const std::string& checkpoints_folder, const Retention& retention,
                                  const Pruning& pruning) {

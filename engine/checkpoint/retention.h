@@ -22,6 +22,10 @@ struct Retention {
   std::map<std::uint64_t, double> held_out;  // loss by step, of those that were evaluated
 };
 
+// Of whole ones, newest first: which stay.
+std::vector<bool> kept_by(const Retention& retention,
+                          const std::vector<CheckpointEntry>& newest_first);
+
 struct Pruned {
   std::vector<std::string> removed;    // paths, newest first
   std::vector<std::string> set_aside;  // damaged ones, where they were

@@ -166,6 +166,7 @@ struct WiringSection {
   std::uint32_t in_flight_per_peer = 8;
   double hop_timeout_seconds = 60;  // one hop's work; then the microbatch is sent elsewhere
   double hedge_share = 0.05;  // of all microbatches: tried a second time before anybody failed
+  bool stay_in_zone = true;   // where peers say zones and a byte costs something
   bool operator==(const WiringSection&) const = default;
 };
 
@@ -190,10 +191,12 @@ struct CheckpointSection {
   std::uint64_t every_steps = 0;  // 0: not by steps
   double every_minutes = 10;      // 0: not by time
   std::uint32_t keep = 3;
-  std::uint64_t keep_every = 0;  // those of multiples of so many steps stay; 0: none for that
-  std::uint32_t keep_best = 0;   // so many with the least held-out loss stay
-  bool optimizer = true;         // its state, too: only then can a run go on from it
-  bool peers_write = true;       // those who see the run's checkpoints
+  std::uint64_t keep_every = 0;    // those of multiples of so many steps stay; 0: none for that
+  std::uint32_t keep_best = 0;     // so many with the least held-out loss stay
+  bool optimizer = true;           // its state, too: only then can a run go on from it
+  bool peers_write = true;         // those who see the run's checkpoints
+  std::string store;               // "s3://BUCKET/PATH" | "gs://BUCKET/PATH"; empty: none
+  std::string python = "python3";  // has pyarrow, which reaches the store
   bool operator==(const CheckpointSection&) const = default;
 };
 

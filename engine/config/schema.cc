@@ -297,6 +297,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(wiring, hedge_share), share(),
    "Maximum fraction of microbatches that are tried a second time because a peer is late. 0: "
    "none. What is not used is kept, up to one step's microbatches."},
+  {RUN(wiring, stay_in_zone), flag(),
+   "Whether microbatches go to peers of the sender's zone as far as their speeds allow, once peers "
+   "say zones (peer.zone) and bytes cost something (money.egress_price, peer.egress_price)."},
 
   {RUN(balance, shadows), one_of_or_ints(kShadows, 0, Limits::peers_max),
    "Number of peers of other stages that follow each stage in host memory and take it over when "
@@ -327,6 +330,13 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Whether peers that see the run's checkpoints folder write their stage there themselves, each "
    "a part. false: everything goes through the coordinator, as it does from peers that don't see "
    "the folder."},
+  {RUN(checkpoint, store), text(),
+   "Object storage to which the coordinator copies each checkpoint, and from which a run goes on "
+   "whose folder has none as new: `s3://BUCKET/PATH` or `gs://BUCKET/PATH`. Empty: none.",
+   "\"s3://my-bucket/runs\"", true},
+  {RUN(checkpoint, python), text(),
+   "Program, by path or name: a Python with pyarrow, which reads and writes checkpoint.store.", "",
+   true},
 
   {RUN(eval, every_steps), ints(0, kAny),
    "Number of steps between evaluations of the held-out sequences through the swarm. 0: only at "

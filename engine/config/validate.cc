@@ -20,6 +20,7 @@ using Problem = std::optional<ConfigProblem>;
 
 constexpr std::size_t kRunNameBytesMax = 100;
 constexpr std::string_view kInitKinds[] = {"hf:", "checkpoint:"};
+constexpr std::string_view kStoreKinds[] = {"s3://", "gs://"};
 constexpr std::uint32_t kByteVocab = 257;  // 256 bytes and end of document
 constexpr std::uint32_t kMixtureParts = 10'000;
 
@@ -56,6 +57,23 @@ Problem check_run(const RunConfig& config) {
                    "found \"{}\", expected \"hf:DIR\", \"checkpoint:PATH\" or \"\"; write for "
                    "example init = \"hf:models/gpt2\"",
                    init);
+  return {};
+}
+
+Problem check_store(const CheckpointSection& checkpoint) {
+  const std::string_view store = checkpoint.store;
+  const bool names_one = std::ranges::any_of(kStoreKinds, [&](std::string_view kind) {
+    return store.starts_with(kind) && store.size() > kind.size() && store[kind.size()] != '/';
+  });
+  if (!store.empty() && !names_one)
+    return problem({"checkpoint.store"},
+                   "found \"{}\", expected \"s3://BUCKET/PATH\", \"gs://BUCKET/PATH\" or \"\"; "
+                   "write for example store = \"s3://my-bucket/runs\"",
+                   store);
+  if (checkpoint.python.empty())
+    return problem({"checkpoint.python"},
+                   "found \"\", expected a Python with pyarrow; write for example python = "
+                   "\"python3\"");
   return {};
 }
 
@@ -429,6 +447,7 @@ std::optional<ConfigProblem> find_problem(const RunConfig& config) {
   if (Problem found = check_pipeline(config)) return found;
   if (Problem found = check_codec(config.codec)) return found;
   if (Problem found = check_etcd(config)) return found;
+  if (Problem found = check_store(config.checkpoint)) return found;
   return check_net(config);
 }
 

@@ -188,6 +188,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                 &gathering,  &recovery, &checkpointer, &round,  &intake,
                 &stragglers, &vigil,    &kept_heirs,   &reach,  &data_holders} {
   events.give_points_to(options.log_point);
+  if (shape.config.wiring.stay_in_zone) members.keep_in_zones(shape.config.money.egress_price > 0);
 }
 
 StatusSources CoordinatorParts::status_sources() const {

@@ -112,6 +112,7 @@ class Settling {
   void roll_back(const std::string& why);
   void dismiss_everybody(const std::string& why);
   void take_initial_parameters();
+  void go_on_without_journal();
   void begin_era(const Result<void>& found);
   void go_on_from(const std::string& path, std::uint64_t version);
   double step_seconds() const;

@@ -53,7 +53,10 @@ Result<void> Settling::open_journal(bool heard_nobody) {
     if (!parts_.identity.key.empty()) parts_.journal.record_key(parts_.identity.key);
     SWARMLINE_TRY(begin_segment(0));
     parts_.writer.opened();
-    if (!parts_.shape.config.run.init.empty()) take_initial_parameters();
+    if (parts_.shape.options.goes_on)
+      go_on_without_journal();
+    else if (!parts_.shape.config.run.init.empty())
+      take_initial_parameters();
     return {};
   }
 
@@ -243,6 +246,12 @@ void Settling::take_initial_parameters() {
   parts_.beginning.look();
 }
 
+// Its journal was lost with its machine, its checkpoints were not.
+void Settling::go_on_without_journal() {
+  parts_.life.move_to(life::RollingBack{"the run's journal is new, and its checkpoints are not"});
+  parts_.beginning.look();
+}
+
 void Settling::begin_era(const Result<void>& found) {
   CoordinatorParts& p = parts_;
   if (!p.life.is<life::RollingBack>()) return;
@@ -258,7 +267,8 @@ void Settling::begin_era(const Result<void>& found) {
     go_on_from(path, version);
     return end_again(fmt::format("finished {} steps", version));  // killed as it said so
   }
-  if (!is_first) ++p.identity.era.value;
+  // Another journal may have counted further.
+  if (!is_first) p.identity.era = Era{std::max(p.identity.era, p.beginning.era()).value + 1};
   p.journal.record_era(p.identity.era, version, p.beginning.updates(), path);
   const std::uint64_t reached = p.beginning.furthest();
   const std::string again =

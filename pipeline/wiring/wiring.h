@@ -21,6 +21,8 @@ namespace swarmline {
 
 // What passes a relay crosses the network twice.
 inline constexpr int kRelayCrossings = 2;
+// Of set_weight(); the least is 1 over it.
+inline constexpr double kSendWeightMax = 64;
 
 // What a candidate measured of itself, for one microbatch; zero: unknown.
 struct ServicePrior {
@@ -47,6 +49,9 @@ class Wiring {
   // Adding a known peer only renews its prior. False: no room for another candidate.
   virtual bool add(PeerId peer, const ServicePrior& prior) = 0;
   virtual void remove(PeerId peer) = 0;
+  // Its share of the work is its speed times that, 1 over kSendWeightMax to kSendWeightMax; 1 until
+  // it is set.
+  virtual void set_weight(PeerId /*peer*/, double /*weight*/) {}
 
   // Empty: nobody can take it now (all excluded, full, banned or at their cap): wait for a credit
   // or a settled hop.

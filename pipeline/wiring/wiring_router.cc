@@ -71,6 +71,15 @@ void WiringRouter::remove(PeerId peer) {
   std::erase_if(candidates_, [&](const Candidate& c) { return c.peer == peer; });
 }
 
+void WiringRouter::set_weight(PeerId peer, double weight) {
+  SWARMLINE_CHECK(weight >= 1 / kSendWeightMax && weight <= kSendWeightMax);
+  Candidate* candidate = find(peer);
+  if (candidate == nullptr || candidate->weight == weight) return;
+  SWARMLINE_MARK("wiring.weighed");
+  candidate->weight = weight;
+  candidate->cumulative = std::min(candidate->cumulative, entry_of(peer));
+}
+
 // The highest cumulative time of the others. Round-robin alone keeps them within one service of
 // each other; whoever is further ahead was charged a stall, which is his own affair.
 double WiringRouter::entry_of(PeerId peer) const {
@@ -126,6 +135,10 @@ double WiringRouter::expected_seconds(const Candidate& candidate, PhaseKind kind
   return std::max(seconds, link_seconds(candidate, kind));
 }
 
+double WiringRouter::charge(const Candidate& candidate, PhaseKind kind) const {
+  return expected_seconds(candidate, kind) / candidate.weight;
+}
+
 // Picking
 
 bool WiringRouter::can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const {
@@ -175,7 +188,7 @@ std::optional<PeerId> WiringRouter::pick_soonest(const MicrobatchId& microbatch,
 }
 
 PeerId WiringRouter::take(Candidate& candidate, PhaseKind kind) {
-  candidate.last_charge = expected_seconds(candidate, kind);
+  candidate.last_charge = charge(candidate, kind);
   candidate.cumulative += candidate.last_charge;
   ++candidate.in_flight;
   ++candidate.picks;
@@ -187,7 +200,7 @@ PeerId WiringRouter::take(Candidate& candidate, PhaseKind kind) {
 // could have under way.
 void WiringRouter::bound_lag(double now, PhaseKind kind) {
   for (Candidate& candidate : candidates_) {
-    const double lag_max = options_.in_flight_max * expected_seconds(candidate, kind);
+    const double lag_max = options_.in_flight_max * charge(candidate, kind);
     if (candidate.cumulative >= now - lag_max) continue;
     SWARMLINE_MARK("wiring.lag_bounded");
     candidate.cumulative = now - lag_max;

@@ -10,7 +10,8 @@
 // enter at the highest cumulative time of the others (a stall charged to one of them left out), so
 // that nobody rushes at them; a joiner may have only `warmup_in_flight` under way until
 // `warmup_samples` answers came. A candidate that had no room makes up at most the work of one full
-// set of microbatches in flight.
+// set of microbatches in flight. A weight other than 1 makes shares speed times weight: time is
+// charged over the weight, and whose weight changes is no further ahead than a joiner.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ class WiringRouter final : public Wiring {
 
   bool add(PeerId peer, const ServicePrior& prior) override;
   void remove(PeerId peer) override;
+  void set_weight(PeerId peer, double weight) override;
   std::optional<PeerId> pick(const MicrobatchId& microbatch,
                              const std::vector<PeerId>& exclude) override;
   // By the expected time of all that is in flight there and this one; charged like any other.
@@ -73,7 +75,8 @@ class WiringRouter final : public Wiring {
     Average backward;
     Average link_there;
     Average link_back;
-    double cumulative = 0;   // seconds of expected service handed out, rebased
+    double weight = 1;
+    double cumulative = 0;   // seconds of expected service handed out over the weight, rebased
     double last_charge = 0;  // seconds, for giving it back
     std::uint64_t tie = 0;
     std::uint64_t picks = 0;
@@ -90,6 +93,7 @@ class WiringRouter final : public Wiring {
   double backward_seconds(const Candidate& candidate) const;
   static double link_seconds(const Candidate& candidate, PhaseKind kind);  // 0: not measured
   double expected_seconds(const Candidate& candidate, PhaseKind kind) const;
+  double charge(const Candidate& candidate, PhaseKind kind) const;  // seconds over the weight
   PeerId take(Candidate& candidate, PhaseKind kind);
   bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
   double entry_of(PeerId peer) const;

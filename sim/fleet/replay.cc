@@ -130,6 +130,7 @@ class Replay {
     const double optimal = best_of(peers_.size());
     const double achieved = throughput();
     timeline_.now().speed = achieved;
+    timeline_.now().followers = followers();
     timeline_.advance(until);
     const auto add = [&](ReplaySpan& span, double from, double to) {
       const double seconds = std::min(until, to) - std::max(now_, from);
@@ -144,6 +145,12 @@ class Replay {
     add(result_.overall, 0, end_);
     add(result_.first_hour, 0, kHour);
     add(result_.last_hour, end_ - kHour, end_);
+  }
+  std::uint64_t followers() const {
+    std::uint64_t count = 0;
+    for (const auto& [id, peer] : peers_)
+      for (const Shadow& shadow : peer.shadows) count += shadow.ready_at <= now_ ? 1 : 0;
+    return count;
   }
   void finish_downloads() {
     for (auto& [id, peer] : peers_) {
@@ -213,6 +220,7 @@ class Replay {
     peer.stage = stage;
     peer.is_new_to_stage = now_ > 0;
     peer.serves_at = now_ > 0 ? now_ + download_seconds() : 0;
+    timeline_.now().fetches += now_ > 0 ? 1 : 0;
   }
   std::vector<std::uint32_t> seated_serving() const {
     std::vector<std::uint32_t> counts(options_.stages, 0);
@@ -232,6 +240,7 @@ class Replay {
       }
       if (is_noticed(shadow_download_seconds()) && !peers_.empty()) continue;
       timeline_.now().rolls_back = true;
+      timeline_.now().fetches += peers_.size();
       timeline_.now().stall_seconds = std::max(timeline_.now().stall_seconds, download_seconds());
     }
   }
@@ -311,6 +320,7 @@ class Replay {
       return;
     }
     ++result_.shadow_downloads;
+    timeline_.now().fetches += now_ > 0 ? 1 : 0;
     // At the run's beginning everybody has the initial state.
     peer.shadows.push_back({.stage = change.stage.value,
                             .ready_at = now_ + (now_ > 0 ? shadow_download_seconds() : 0)});

@@ -27,6 +27,7 @@ class Account {
       const double until = is_saving_ ? saving_left_ : rule_.period_seconds - since_saved_;
       const double training = std::min(left, until);
       tokens_ += training * tokens_per_second;
+      result_.followed_tokens += training * tokens_per_second * static_cast<double>(span.followers);
       since_saved_ += training;
       left -= training;
       write(training);
@@ -40,6 +41,7 @@ class Account {
 
  private:
   void begin(const WorkSpan& span) {
+    result_.fetches += span.fetches;
     if (span.rolls_back) {
       ++result_.rollbacks;
       lose(tokens_ - saved_);

@@ -14,10 +14,12 @@ namespace swarmline {
 struct WorkSpan {
   double seconds = 0;
   double speed = 0;
-  bool rolls_back = false;   // what was trained since the newest complete checkpoint is lost
-  double steps_again = 0;    // so much of an open step is computed again
-  bool saves = false;        // a checkpoint is written before anything else
-  double stall_seconds = 0;  // nobody trains for so long; may reach into the spans that follow
+  bool rolls_back = false;      // what was trained since the newest complete checkpoint is lost
+  double steps_again = 0;       // so much of an open step is computed again
+  bool saves = false;           // a checkpoint is written before anything else
+  double stall_seconds = 0;     // nobody trains for so long; may reach into the spans that follow
+  std::uint64_t fetches = 0;    // of a stage's state, begun here
+  std::uint64_t followers = 0;  // shadows that take each step's sums
 };
 
 // Built instant by instant: the speed holds until the next one.
@@ -56,6 +58,9 @@ struct WorkAccount {
   double stalled_seconds = 0;
   double saving_seconds = 0;
   std::uint64_t rollbacks = 0;
+  std::uint64_t fetches = 0;
+  double followed_tokens = 0;  // trained, times the shadows that followed
+  double worked_tokens() const { return tokens + lost_tokens; }
   double lost_share() const { return lost_tokens > 0 ? lost_tokens / (tokens + lost_tokens) : 0; }
 };
 

@@ -169,6 +169,82 @@ TEST(PlanZones, MuchThroughputIsWorthARisk) {
   EXPECT_NEAR(plan.throughput_after, 6, 1e-6);
 }
 
+// ---- Moves that only spread ---------------------------------------------------------------------
+
+// With so small a state a download takes 0.4 s.
+PlanSnapshot light(PlanSnapshot snapshot) {
+  for (PlanStage& stage : snapshot.stages) stage.state_bytes = 10'000'000;
+  return snapshot;
+}
+
+TEST(PlanZones, TwoChangePlacesWhereStagesCameTogetherInAZoneEach) {
+  const std::vector<At> peers = {{0, "a"}, {0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}, {1, "b"}};
+  const SwarmPlan plan = plan_swarm(light(swarm(2, peers)), unprotected());
+  ASSERT_EQ(plan.moves.size(), 2U) << "which gives both stages their second zone";
+  EXPECT_EQ(plan.moves[0].to, StageId(0));
+  EXPECT_EQ(plan.moves[1].to, StageId(1));
+  EXPECT_EQ(plan.moves[0].reason, "all who hold stage 0 are in zone a");
+  EXPECT_EQ(plan.throughput_after, plan.throughput_before);
+  EXPECT_TRUE(plan_swarm(light(without_zones(swarm(2, peers))), unprotected()).moves.empty());
+}
+
+TEST(PlanZones, NobodyMovesForAZoneWhereThatCostsMore) {
+  const std::vector<At> peers = {{0, "a"}, {0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}, {1, "b"}};
+  const PlanSnapshot heavy = swarm(2, peers);  // a third of a stage is away for 96 s: 1.8 %
+  EXPECT_TRUE(plan_swarm(heavy, unprotected()).moves.empty());
+  PlanOptions generous = unprotected();
+  generous.spread_cost_max = 0.02;
+  EXPECT_EQ(plan_swarm(heavy, generous).moves.size(), 2U);
+  generous.spread_cost_max = 0;
+  EXPECT_TRUE(plan_swarm(light(heavy), generous).moves.empty());
+  // Nor where the exchange would leave a stage slower for good.
+  const std::vector<At> unlike = {{0, "a"},      {0, "a"},      {0, "a"},
+                                  {1, "b", 0.8}, {1, "b", 0.8}, {1, "b", 1.4}};
+  EXPECT_TRUE(plan_swarm(light(swarm(2, unlike)), unprotected()).moves.empty());
+}
+
+TEST(PlanZones, AStageWithAPeerToSpareGivesIt) {
+  const PlanSnapshot snapshot =
+      light(swarm(2, {{0, "a"}, {0, "a"}, {1, "b"}, {1, "a"}, {1, "b", 0.01}}));
+  const SwarmPlan plan = plan_swarm(snapshot, unprotected());
+  ASSERT_EQ(plan.moves.size(), 1U);
+  EXPECT_EQ(plan.moves[0].peer, PeerId(5));
+  EXPECT_EQ(plan.moves[0].to, StageId(0));
+}
+
+TEST(PlanZones, NoStageLosesItsOwnSecondZoneForAnother) {
+  const PlanSnapshot snapshot = light(swarm(2, {{0, "a"}, {0, "a"}, {1, "a"}, {1, "b"}}));
+  EXPECT_TRUE(plan_swarm(snapshot, unprotected()).moves.empty());
+}
+
+TEST(PlanZones, AShadowInAnotherZoneIsCheaperThanAMove) {
+  PlanSnapshot snapshot =
+      light(swarm(2, {{0, "a"}, {0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}, {1, "b"}}));
+  snapshot.peers[0].shadows = {{StageId(1), false}};
+  snapshot.peers[3].shadows = {{StageId(0), true}};
+  PlanOptions kept = unprotected();
+  kept.shadows_per_stage = 1;
+  EXPECT_TRUE(plan_swarm(snapshot, kept).moves.empty());
+}
+
+// Two peers a stage: while they download, each stage hangs on one. For 96 s of 1800 nobody does
+// that, whatever throughput may be given up.
+TEST(PlanZones, ItIsNoRiskForLong) {
+  const std::vector<At> peers = {{0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}};
+  EXPECT_EQ(plan_swarm(light(swarm(2, peers)), unprotected()).moves.size(), 2U);
+  PlanOptions options = unprotected();
+  options.spread_cost_max = 0.03;
+  EXPECT_TRUE(plan_swarm(swarm(2, peers), options).moves.empty());
+  options.spread_cost_max = 0.06;  // 108 s
+  EXPECT_EQ(plan_swarm(swarm(2, peers), options).moves.size(), 2U);
+}
+
+TEST(PlanZones, ARunThatMovesNobodySpreadsNobody) {
+  const std::vector<At> peers = {{0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}};
+  EXPECT_TRUE(plan_swarm(light(swarm(2, peers)), run_plan_options(false, 0)).moves.empty());
+  EXPECT_EQ(plan_swarm(light(swarm(2, peers)), run_plan_options(true, 0)).moves.size(), 2U);
+}
+
 TEST(PlanZones, AnEmptiedStageIsFilledByWhoIsNoStagesSecondZone) {
   const PlanSnapshot snapshot = swarm(3, {{0, "b"}, {0, "a"}, {0, "a"}, {1, "a"}, {1, "b"}});
   const SwarmPlan plan = plan_swarm(snapshot, unprotected());

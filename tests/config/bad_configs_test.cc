@@ -415,6 +415,11 @@ std::vector<Case> relations_of_codec_and_net() {
                   "t:5: net.listen: found \"127.0.0.1:h"),
       after_least("ListenWithoutHost", "[net]\nlisten = \":4700\"\n",
                   "t:5: net.listen: found \":4700\", expected HOST"),
+      after_least("StoreOfNoKind", "[checkpoint]\nstore = \"ftp://bucket/runs\"\n",
+                  "t:5: checkpoint.store: found \"ftp://bucket/runs\", expected "
+                  "\"s3://BUCKET/PATH\", \"gs://BUCKET/PATH\" or \"\""),
+      after_least("StoreWithoutBucket", "[checkpoint]\nstore = \"s3:///runs\"\n",
+                  "t:5: checkpoint.store: found \"s3:///runs\", expected"),
       after_least("EtcdMember", "[run]\netcd = [\"10.0.0.1:2379\", \"10.0.0.2\"]\n",
                   "t:5: run.etcd: found \"10.0.0.2\", expected HOST:PORT"),
       after_least("EtcdCertificateWithoutKey", "[security]\netcd_certificate = \"a.pem\"\n",

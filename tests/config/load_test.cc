@@ -122,6 +122,7 @@ alpha = 0.3
 in_flight_per_peer = 2
 hop_timeout_seconds = 1.5
 hedge_share = 0.25
+stay_in_zone = false
 [balance]
 shadows = "auto"
 moves = false
@@ -134,6 +135,8 @@ keep_every = 500
 keep_best = 2
 optimizer = false
 peers_write = false
+store = "s3://bucket/runs"
+python = "python3.11"
 [eval]
 every_steps = 4
 sequences_max = 6

@@ -240,6 +240,72 @@ TEST(Membership, AViewNamesItsStageAndTheNextWithinItsBound) {
   EXPECT_EQ(mates_in(membership.view_for(second.back())), 39U);
 }
 
+// ---- Zones --------------------------------------------------------------------------------------
+
+std::vector<Seat> seat_in_zones(Membership& membership, const std::string& zones,
+                                double egress_price) {
+  std::vector<Seat> seats;
+  for (const char zone : zones) {
+    wire::Hello peer = hello("host" + std::to_string(seats.size()) + ":1");
+    peer.set_zone(std::string(1, zone));
+    peer.set_egress_price(egress_price);
+    const auto stage = static_cast<std::uint16_t>(seats.size() * 2 / zones.size());
+    seats.push_back(*membership.join(peer, StageId{stage}));
+    membership.become(seats.back().peer, MemberState::kReady);
+  }
+  return seats;
+}
+std::map<PeerId, double> weights_in(const wire::Membership& view) {
+  std::map<PeerId, double> weights;
+  for (const wire::PeerInfo& info : view.next())
+    weights[PeerId{info.seat().peer()}] = info.weight();
+  return weights;
+}
+
+TEST(Membership, WhereBytesCostAViewWeighsThoseOfItsZone) {
+  for (const bool pays : {false, true}) {
+    Membership membership({2, 2});
+    membership.keep_in_zones(/*run_pays=*/false);
+    const std::vector<Seat> seats = seat_in_zones(membership, "abab", pays ? 0.09 : 0);
+    membership.refresh_views();
+    const auto of_a = weights_in(membership.view_for(seats[0]));
+    ASSERT_EQ(of_a.size(), 2U);
+    EXPECT_EQ(of_a.at(seats[2].peer), pays ? 2 : 0) << "the other one of a";
+    EXPECT_EQ(of_a.at(seats[3].peer), pays ? kZoneWeightMin : 0);
+    EXPECT_EQ(weights_in(membership.view_for(seats[1])).at(seats[3].peer), pays ? 2 : 0);
+    EXPECT_FALSE(membership.shares_are_stale());
+  }
+  Membership left_alone({2, 2});
+  const std::vector<Seat> seats = seat_in_zones(left_alone, "abab", 0.09);
+  left_alone.refresh_views();
+  EXPECT_EQ(weights_in(left_alone.view_for(seats[0])).at(seats[2].peer), 0);
+}
+
+TEST(Membership, ZonesAreWeighedAnewWhenSomebodyGoesOrSpeedsAreOthers) {
+  Membership membership({2, 2});
+  membership.keep_in_zones(/*run_pays=*/true);
+  const std::vector<Seat> seats = seat_in_zones(membership, "abab", 0);
+  const MarkExpected weighed("membership.zones_weighed");
+  membership.refresh_views();
+  for (const Seat& seat : seats) membership.news_for(seat);
+  // Its device turns out to be three times as slow as the other one's.
+  membership.measured(seats[2], 3'000'000'000, 10);
+  membership.measured(seats[3], 1'000'000'000, 10);
+  ASSERT_TRUE(membership.shares_are_stale());
+  EXPECT_TRUE(membership.refresh_views().contains(seats[0]));
+  EXPECT_FALSE(membership.shares_are_stale());
+  wire::Membership news = membership.news_for(seats[0]);
+  EXPECT_FALSE(news.same_next());
+  // Half of all is a's, a quarter stays: the rest is b's, which takes three quarters.
+  EXPECT_NEAR(weights_in(news).at(seats[2].peer), 0.25 / (0.5 * 0.25), 1e-9);
+  EXPECT_NEAR(weights_in(news).at(seats[3].peer), 0.25 / (0.5 * 0.75), 1e-9);
+
+  membership.fence(seats[2]);
+  membership.refresh_views();
+  news = membership.news_for(seats[0]);
+  EXPECT_EQ(weights_in(news), (std::map<PeerId, double>{{seats[3].peer, 0}})) << "as speeds say";
+}
+
 // However many they are, a change costs each of them a line.
 TEST(Membership, WhoHasAListIsToldWhatChanges) {
   Membership membership({40});

@@ -289,6 +289,22 @@ TEST(ReplayTimelineTest, AShadowSavesTheWork) {
   EXPECT_EQ(account(replay_timeline(fleet, options), {.period_seconds = 200}).rollbacks, 1U);
 }
 
+TEST(ReplayTimelineTest, WhoFetchesAndWhoFollowsIsCounted) {
+  const Fleet fleet = nodes("0 add a\n0 add b\n0 add c\n500 add d\n", 1000);
+  ReplayOptions options{.stages = 2};
+  options.plan.shadows_per_stage = 0;
+  WorkAccount result = account(replay_timeline(fleet, options), kNoCheckpoints);
+  EXPECT_EQ(result.fetches, 1U) << "those of the beginning have their state";
+  EXPECT_EQ(result.followed_tokens, 0);
+  options.plan.shadows_per_stage = 1;
+  const Fleet still = nodes("0 add a\n0 add b\n0 add c\n", 1000);
+  result = account(replay_timeline(still, options), kNoCheckpoints);
+  EXPECT_EQ(result.fetches, 0U);
+  const auto shadows = static_cast<double>(replay_fleet(still, options).shadow_downloads);
+  EXPECT_GT(shadows, 0) << "all of them from the beginning";
+  EXPECT_NEAR(result.followed_tokens, shadows * result.tokens, 1e-6);
+}
+
 TEST(ReplayTimelineTest, ANoticeInTimeForADownloadSavesAStage) {
   const Fleet fleet = nodes("0 add a\n0 add b\n0 add c\n500 remove b\n", 1000);
   ReplayOptions options{.stages = 2};

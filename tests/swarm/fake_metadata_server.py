@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
 """A cloud's metadata server, as its documentation has it: EC2 (IMDSv2), Compute Engine or Azure.
 
-usage: fake_metadata_server.py CLOUD FOLDER
-Prints its port. The file FOLDER/notice, once it is there, is the notice; FOLDER/broken makes it answer 503.
-It begins with an answer that is garbage, and EC2's tokens live for three requests. FOLDER/acknowledged holds
-what Azure was told.
+usage: fake_metadata_server.py CLOUD FOLDER [--address ADDRESS] [--seconds 20]
+Prints its port. The file FOLDER/notice, once it is there, is the notice: that the machine goes, --seconds after the file was
+written; FOLDER/broken makes it answer 503. It begins with an answer that is garbage, and EC2's tokens live for three
+requests. FOLDER/acknowledged holds what Azure was told.
 """
 
+import argparse
 import datetime
 import http.server
 import json
 import os
-import sys
 import time
 
-CLOUD, FOLDER = sys.argv[1], sys.argv[2]
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("cloud", choices=("aws", "gcp", "azure"))
+PARSER.add_argument("folder")
+PARSER.add_argument("--address", default="127.0.0.1")
+PARSER.add_argument("--seconds", type=float, default=20, help="from the notice to the machine's end")
+FLAGS = PARSER.parse_args()
+CLOUD, FOLDER = FLAGS.cloud, FLAGS.folder
 TOKEN_REQUESTS = 3
 WAIT_SECONDS = 60
 
@@ -23,9 +29,9 @@ def has(name):
     return os.path.exists(os.path.join(FOLDER, name))
 
 
-def in_seconds(seconds, form):
-    at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
-    return at.strftime(form)
+def end_of_machine(form):
+    at = os.path.getmtime(os.path.join(FOLDER, "notice")) + FLAGS.seconds
+    return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).strftime(form)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -74,7 +80,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(401)
         self.tokens[token] -= 1
         if self.path == "/latest/meta-data/spot/instance-action" and has("notice"):
-            body = {"action": "terminate", "time": in_seconds(20, "%Y-%m-%dT%H:%M:%SZ")}
+            body = {"action": "terminate", "time": end_of_machine("%Y-%m-%dT%H:%M:%SZ")}
             return self.answer(200, json.dumps(body))
         self.answer(404)
 
@@ -94,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         events = []
         if has("notice"):
             events.append({"EventId": "E-1", "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": ["vm-7"],
-                           "EventStatus": "Scheduled", "NotBefore": in_seconds(20, "%a, %d %b %Y %H:%M:%S GMT")})
+                           "EventStatus": "Scheduled", "NotBefore": end_of_machine("%a, %d %b %Y %H:%M:%S GMT")})
         self.answer(200, json.dumps({"DocumentIncarnation": len(events), "Events": events}))
 
     def do_POST(self):
@@ -104,6 +110,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200)
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server = http.server.ThreadingHTTPServer((FLAGS.address, 0), Handler)
 print(f"port {server.server_port}", flush=True)
 server.serve_forever()

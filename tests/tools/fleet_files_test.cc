@@ -12,7 +12,8 @@ FleetFilesPlan plan() {
           .config = "tiny.toml",
           .image = "swarmline:1",
           .wheel = "swarmline.whl",
-          .classes = {{.name = "t4", .count = 3, .price = 0.12}, {.name = "a100", .count = 2}}};
+          .classes = {{.name = "t4", .count = 3, .price = 0.12, .egress_price = 0.09},
+                      {.name = "a100", .count = 2}}};
 }
 
 const FleetFile& find(const std::vector<FleetFile>& files, const std::string& name) {
@@ -39,7 +40,8 @@ TEST(FleetFiles, NothingIsLeftToFillInAndEachClassHasAFile) {
 TEST(FleetFiles, PeersSayWhatTheyCostAndHowManyThereAre) {
   const auto slurm = make_fleet_files(FleetTarget::kSlurm, plan());
   EXPECT_NE(find(slurm, "peers-t4.sbatch").text.find("--array=0-2\n"), std::string::npos);
-  EXPECT_NE(find(slurm, "peers-t4.sbatch").text.find(" --price 0.12\n"), std::string::npos);
+  EXPECT_NE(find(slurm, "peers-t4.sbatch").text.find(" --price 0.12 --egress-price 0.09\n"),
+            std::string::npos);
   EXPECT_EQ(find(slurm, "peers-a100.sbatch").text.find("--price"), std::string::npos);
   EXPECT_TRUE(find(slurm, "peers-t4.sbatch").is_program);
   const auto sky = make_fleet_files(FleetTarget::kSkypilot, plan());
@@ -53,7 +55,7 @@ TEST(FleetFiles, WithoutADeviceNoneIsAskedFor) {
   for (const FleetFile& file : make_fleet_files(FleetTarget::kKubernetes, cpu))
     EXPECT_EQ(file.text.find("nvidia.com/gpu: 1"), std::string::npos) << file.name;
   for (const FleetFile& file : make_fleet_files(FleetTarget::kSlurm, cpu))
-    EXPECT_EQ(file.text.find("gres"), std::string::npos) << file.name;
+    EXPECT_EQ(file.text.find("--gres"), std::string::npos) << file.name;
 }
 
 TEST(FleetFiles, AnUnknownTargetIsToldWhatThereIs) {

@@ -128,6 +128,48 @@ TEST(PlanFleet, WhoWantsMoreThroughputPaysMore) {
             std::string::npos);
 }
 
+TEST(PlanFleet, EgressIsPartOfTheCostAndOfTheChoice) {
+  FleetPlanQuestion question = question_of(trace_of("0 add a\n0 add b\n0 add c\n0 add d\n", 36000));
+  question.stages = {2};
+  question.machines = {4};
+  question.codecs = {"none", "h8"};
+  const auto cost = [&](const char* codec, double price) {
+    question.codecs = {codec};
+    question.fleet.classes[0].egress_dollars_per_gb = price;
+    const auto plan = plan_of(question);
+    EXPECT_TRUE(plan) << plan.error().what;
+    return plan->best;
+  };
+  // Nobody comes or goes: what is sent is the steps' boundaries and averaging.
+  const FleetOutcome free = cost("none", 0), paid = cost("none", 0.5);
+  const auto layout = fleet_layout(question.fleet, 2);
+  ASSERT_TRUE(layout);
+  const auto traffic = predict_traffic(question_of_layout(question.fleet, *layout, 2, "none"));
+  ASSERT_TRUE(traffic);
+  const double steps =
+      free.work.tokens / static_cast<double>(question.fleet.config.tokens_per_step());
+  EXPECT_NEAR(paid.egress_dollars, steps * traffic->bytes() / 1e9 * 0.5,
+              1e-6 * paid.egress_dollars);
+  EXPECT_NEAR(paid.dollars_per_billion_tokens - free.dollars_per_billion_tokens,
+              paid.egress_dollars / paid.work.tokens * 1e9, 1e-6);
+  EXPECT_GT(paid.egress_share(), 0);
+  EXPECT_EQ(free.egress_dollars, 0);
+  EXPECT_LT(cost("h8", 0.5).egress_dollars, paid.egress_dollars);
+
+  // Where many come and go, the states that they fetch cost as well.
+  question = question_of(churning(6, 400, 36000));
+  question.stages = {2};
+  question.machines = {6};
+  const FleetOutcome churn = cost("none", 0.5);
+  EXPECT_GT(churn.work.fetches, 80U) << "one every 400 s";
+  const double worked =
+      churn.work.worked_tokens() / static_cast<double>(question.fleet.config.tokens_per_step());
+  EXPECT_GT(churn.egress_dollars,
+            0.5 / 1e9 *
+                (worked * traffic->boundary_bytes +
+                 static_cast<double>(churn.work.fetches) * layout->state_bytes));
+}
+
 TEST(PlanFleet, AStageHasToFitTheMachine) {
   FleetPlanQuestion question = question_of(churning(8, 900, 36000));
   const auto whole = fleet_layout(question.fleet, 1);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "balancer/cut.h"
 #include "engine/config/load.h"
 #include "engine/store/files.h"
 #include "engine/store/json_value.h"
+#include "node/stage_memory.h"
 #include "pipeline/protocol/run_status.h"
 #include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
@@ -125,6 +127,39 @@ TEST(PredictFleet, FixedRoutesWaitForTheSlowest) {
   EXPECT_GT(wired->tokens_per_second, 3 * fixed->tokens_per_second);
 }
 
+TEST(PredictFleet, BytesBetweenPeersCostTheirSendersPrice) {
+  FleetQuestion question = question_of({devices(6, 1), devices(2, 2)});
+  question.config.codec.forward = "none";
+  question.config.codec.backward = "bf16";
+  constexpr double kTilesMax = 0.002;  // share of what is sent: tiles' headers
+  const auto free = predict_fleet(question);
+  ASSERT_TRUE(free);
+  // 256 microbatches over 3 boundaries: 128 x 256 activations of 4 bytes, gradients of 2.
+  EXPECT_NEAR(free->traffic.boundary_bytes, 256.0 * 3 * 128 * 256 * (4 + 2),
+              kTilesMax * free->traffic.boundary_bytes);
+  double parameters = 0;  // every member but one sends a stage's gradient and its sum
+  for (const FleetStage& stage : free->stages) {
+    const std::uint32_t members = stage.seats[0] + stage.seats[1];
+    parameters +=
+        static_cast<double>(make_layout(question.model, stage.stage).elements) * (members - 1);
+  }
+  EXPECT_NEAR(free->traffic.averaging_bytes, 2 * 4 * parameters,
+              kTilesMax * free->traffic.averaging_bytes);
+  EXPECT_EQ(free->dollars_per_billion_tokens, 0);
+
+  for (FleetClass& machine : question.classes) machine.egress_dollars_per_gb = 0.09;
+  const auto paid = predict_fleet(question);
+  ASSERT_TRUE(paid);
+  EXPECT_NEAR(paid->traffic.dollars, 0.09 * free->traffic.bytes() / 1e9, 1e-9);
+  EXPECT_NEAR(paid->egress_dollars_per_hour, paid->traffic.dollars * 3600 / paid->step_seconds,
+              1e-9);
+  EXPECT_NEAR(paid->dollars_per_billion_tokens,
+              paid->traffic.dollars / static_cast<double>(question.config.tokens_per_step()) * 1e9,
+              1e-6);
+  question.classes[1].egress_dollars_per_gb = 0;
+  EXPECT_LT(predict_fleet(question)->traffic.dollars, paid->traffic.dollars);
+}
+
 bool names(const std::vector<FleetChange>& changes, std::string_view what) {
   return std::ranges::any_of(changes, [&](const FleetChange& change) {
     return change.what.find(what) != std::string::npos && change.gain > 0;
@@ -143,6 +178,61 @@ TEST(FleetChanges, ACodecWhereLinksAreTheLimitAMoveWhereAStageIs) {
   changes = fleet_changes(uneven, *predict_fleet(uneven));
   EXPECT_TRUE(names(changes, "move device from stage 0 to 1"));
   EXPECT_FALSE(names(changes, "codec"));
+}
+
+TEST(FleetChanges, MoreLayersWhereDevicesAreFaster) {
+  // One of each stage: two are seven times as fast, and stand still most of the time.
+  FleetQuestion question = question_of({devices(2, 0.07), devices(2, 0.01)});
+  const FleetPrediction now = *predict_fleet(question);
+  for (const FleetChange& change : fleet_changes(question, now)) {
+    if (!change.what.starts_with("pipeline.layers = [")) continue;
+    EXPECT_GT(change.gain, 0.5);
+    // The ends have more to do than layers: who serves them is as fast as before.
+    const std::string layers = change.what.substr(0, change.what.find(']') + 1);
+    const auto config = run_config_from_text(std::string(kRun) + layers.substr(9) + "\n", "t");
+    ASSERT_TRUE(config) << config.error().what;
+    question.config.pipeline.layers = config->pipeline.layers;
+    const FleetPrediction with = *predict_fleet(question);
+    EXPECT_EQ(with.tokens_per_second, change.tokens_per_second);
+    for (const FleetStage& stage : with.stages) {
+      const auto count = stage.stage.last_layer - stage.stage.first_layer;
+      EXPECT_EQ(stage.seats[0] > 0, count > 2) << "stage " << stage.stage.stage.value;
+    }
+    return;
+  }
+  FAIL() << "equal layers on unequal devices are no good cut";
+}
+
+TEST(FleetChanges, EqualDevicesKeepTheirCut) {
+  const FleetQuestion question = question_of({devices(4, 0.01)});
+  EXPECT_FALSE(names(fleet_changes(question, *predict_fleet(question)), "pipeline.layers"));
+}
+
+TEST(PredictFleet, NobodyIsSeatedWhereItDoesNotFit) {
+  FleetQuestion question = question_of({devices(4, 1), devices(4, 1)});
+  question.config.pipeline.layers = {5, 1, 1, 1};
+  question.classes[0].memory_bytes = std::uint64_t{1} << 40;
+  question.classes[1].memory_bytes = std::uint64_t{1} << 40;
+  const std::uint32_t before = predict_fleet(question)->stages[0].seats[1];
+  ASSERT_GT(before, 0U);
+  RunConfig config = question.config;
+  config.pipeline.peers.assign(4, 1);
+  const auto cut = cut_layers(model_costs(question.model), {.stages = 4, .layers = {5, 1, 1, 1}});
+  ASSERT_TRUE(cut);
+  const auto needed = [&](std::uint32_t s) {
+    return cuda_peer_memory({.config = config, .model = question.model, .cut = *cut, .stage = s},
+                            true)
+        .device.total();
+  };
+  question.classes[1].memory_bytes = needed(0) - 1;
+  ASSERT_GE(question.classes[1].memory_bytes, needed(1));
+  const auto predicted = predict_fleet(question);
+  ASSERT_TRUE(predicted) << predicted.error().what;
+  EXPECT_EQ(predicted->stages[0].seats[1], 0U);
+  question.classes[0].memory_bytes = needed(0) - 1;
+  const auto none = predict_fleet(question);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().what.find("too few peers have that"), std::string::npos);
 }
 
 TEST(FleetChanges, TheyAreWhatThePredictionOfTheChangedRunSays) {
@@ -196,12 +286,30 @@ TEST(FleetFile, MistakesGetOneSentenceWithTheirLine) {
             "fleet.toml:3: devices.a: expected a count of peers");
   EXPECT_EQ(refused(head + "[defaults]\ncount = 3\n"),
             "fleet.toml:3: defaults.count: there is no such key; there are price, on_demand_price, "
-            "bandwidth, latency_ms");
+            "bandwidth, latency_ms, egress_price");
   EXPECT_EQ(
       refused(head + "[devices]\nt4 = 3\n"),
       "fleet.toml:3: devices.t4: expected a section of its own; write for example [devices.t4]");
   EXPECT_NE(refused(head + "[devices.a\n").find("not TOML"), std::string::npos);
   EXPECT_EQ(refused(head + "[devices.a]\ncount = 1\ntflops = 3\n"), "taken");
+}
+
+TEST(FleetFile, EgressCostsWhatTheFileSaysOrTheRun) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/fleet.toml";
+  const auto prices = [&](const std::string& defaults) {
+    EXPECT_TRUE(write_text_file_atomically(
+        path, "fleet_format = 1\n" + defaults + "[devices.a]\ncount = 1\ntflops = 3\n" +
+                  "[devices.b]\ncount = 1\ntflops = 3\negress_price = 0\n"));
+    const auto question = load_fleet_question(
+        *run_config_from_text(kRun + std::string("[money]\negress_price = 0.12\n"), "t"),
+        "run.toml", path, "");
+    EXPECT_TRUE(question) << question.error().what;
+    return std::pair(question->classes[0].egress_dollars_per_gb,
+                     question->classes[1].egress_dollars_per_gb);
+  };
+  EXPECT_EQ(prices(""), std::pair(0.12, 0.0));
+  EXPECT_EQ(prices("[defaults]\negress_price = 0.09\n"), std::pair(0.09, 0.0));
 }
 
 TEST(FleetFile, MillisecondsOfALayerAreFlopsPerSecondOfIt) {

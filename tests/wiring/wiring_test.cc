@@ -73,6 +73,34 @@ TEST(WiringRouterTest, EqualPeersTakeTurns) {
   EXPECT_EQ(hops(router, 100), (std::map<PeerId, int>{{kA, 50}, {kB, 50}}));
 }
 
+TEST(WiringRouterTest, AWeightCountsLikeSpeed) {
+  WiringRouter router({});
+  router.add(kA, kTenMs);
+  router.add(kB, kTenMs);
+  router.set_weight(kB, 3);
+  EXPECT_EQ(hops(router, 100), (std::map<PeerId, int>{{kA, 25}, {kB, 75}}));
+  router.set_weight(kB, 1);
+  std::map<PeerId, int> taken = hops(router, 100);
+  EXPECT_NEAR(taken[kA], 50, 2);
+}
+
+TEST(WiringRouterTest, WhoIsHardlyWeighedIsThereWhenTheOthersAreNot) {
+  WiringRouter router({});
+  router.add(kA, kTenMs);
+  router.add(kB, kTenMs);
+  router.set_weight(kB, 1 / kSendWeightMax);
+  std::map<PeerId, int> taken = hops(router, 130);
+  EXPECT_NEAR(taken[kB], 2, 1);
+  router.on_full(kA);
+  EXPECT_EQ(hop(router), kB);
+  router.on_credit(kA);
+  EXPECT_EQ(hop(router), kA);
+  // What it was ahead by is forgotten with the weight.
+  router.set_weight(kB, 1);
+  taken = hops(router, 100);
+  EXPECT_NEAR(taken[kB], 50, 2);
+}
+
 TEST(WiringRouterTest, ChargesAtPickSoThatABurstIsSpreadBeforeAnyAnswer) {
   WiringRouter router({.in_flight_max = 64, .warmup_in_flight = 64});
   router.add(kA, {milliseconds(10), milliseconds(20)});

@@ -272,8 +272,11 @@ const std::string_view kSlurmPeers = R"text(#!/bin/bash
 # The coordinator's node writes the string when it starts; a peer tries it for ten minutes.
 join=runs/{{run}}/keys/join
 for _ in $(seq 600); do [ -s "$join" ] && break; sleep 1; done
+# Nodes under one switch tend to vanish together. Where Slurm knows of none, each counts by itself.
+zone=
+case ${SLURM_TOPOLOGY_ADDR_PATTERN:-} in *switch.node) zone=${SLURM_TOPOLOGY_ADDR%.*} ;; esac
 exec srun swarmline peer --join "$join" --name "{{run}}-{{class}}-$SLURM_ARRAY_TASK_ID" \
-  --zone "${SLURMD_NODENAME:-}" --threads "${SLURM_CPUS_PER_TASK:-1}" --device {{device}} \
+  --zone "$zone" --threads "${SLURM_CPUS_PER_TASK:-1}" --device {{device}} \
   --data-root / --join-patience 600{{price}}
 )text";
 

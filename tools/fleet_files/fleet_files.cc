@@ -20,8 +20,11 @@ constexpr std::array<std::pair<std::string_view, FleetTarget>, 5> kTargets = {
      {"cloud-init", FleetTarget::kCloudInit},
      {"systemd", FleetTarget::kSystemd}}};
 
-std::string flag_of_price(double price) {
-  return price > 0 ? fmt::format(" --price {}", price) : std::string();
+std::string flags_of_prices(const MachineClass& machines) {
+  std::string flags;
+  if (machines.price > 0) flags += fmt::format(" --price {}", machines.price);
+  if (machines.egress_price > 0) flags += fmt::format(" --egress-price {}", machines.egress_price);
+  return flags;
 }
 
 std::string upper(std::string text) {
@@ -58,7 +61,7 @@ std::vector<Filled> of_class(const FleetFilesPlan& plan, const MachineClass& mac
   values.push_back({"class", machines.name});
   values.push_back({"count", std::to_string(machines.count)});
   values.push_back({"last", std::to_string(machines.count - 1)});
-  values.push_back({"price", flag_of_price(machines.price)});
+  values.push_back({"price", flags_of_prices(machines)});
   values.push_back({"accelerator", machines.name == "peer" ? "T4" : upper(machines.name)});
   values.push_back(
       {"gpu_limit", plan.device == "cpu" ? std::string() : "\n              nvidia.com/gpu: 1"});

@@ -23,6 +23,7 @@ struct MachineClass {
   std::string name;         // of the price list; "peer" without one. Letters, digits and '-'
   std::uint32_t count = 1;  // peers
   double price = 0;         // per hour of one; 0: not known
+  double egress_price = 0;  // of a GB that one sends; 0: as the run's config says
 };
 
 struct FleetFilesPlan {

@@ -7,10 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "balancer/cut.h"
 #include "tools/predict/fleet_prediction.h"
 
 namespace swarmline {
 namespace {
+
+constexpr int kRecutsMax = 8;
 
 class Trials {
  public:
@@ -108,6 +111,57 @@ void attempt_stages(Trials& trials, std::uint32_t stages) {
   }
 }
 
+std::vector<double> stage_speeds(const FleetQuestion& question, const FleetPrediction& prediction) {
+  std::vector<double> speeds;
+  for (const FleetStage& stage : prediction.stages) {
+    double speed = 0;
+    for (std::size_t c = 0; c < stage.seats.size(); ++c)
+      speed += stage.seats[c] * question.classes[c].flops_per_second;
+    speeds.push_back(speed);
+  }
+  return speeds;
+}
+
+// Layers by the speed of those who serve each stage, who are then seated anew, and so on: the cut
+// that trains most. Empty: none trains more than the present one.
+std::vector<std::uint32_t> layers_by_device(const FleetQuestion& question,
+                                            const FleetPrediction& now) {
+  std::vector<std::uint32_t> best;
+  double most = now.tokens_per_second;
+  FleetQuestion cut = question;
+  std::set<std::vector<std::uint32_t>> seen;
+  FleetPrediction prediction = now;
+  for (int round = 0; round < kRecutsMax; ++round) {
+    const auto stages =
+        cut_layers(model_costs(question.model), {.stages = question.config.pipeline.stages,
+                                                 .share_layers = question.config.model.share_layers,
+                                                 .stage_speeds = stage_speeds(question, prediction),
+                                                 .layers = {}});
+    if (!stages) break;
+    std::vector<std::uint32_t> layers;
+    for (const StageSpec& stage : *stages) layers.push_back(stage.last_layer - stage.first_layer);
+    if (!seen.insert(layers).second) break;
+    cut.config.pipeline.layers = layers;
+    const auto predicted = predict_fleet(cut);
+    if (!predicted) break;
+    prediction = *predicted;
+    if (prediction.tokens_per_second <= most) continue;
+    most = prediction.tokens_per_second;
+    best = std::move(layers);
+  }
+  return best;
+}
+
+void attempt_layers(Trials& trials, const FleetQuestion& question, const FleetPrediction& now) {
+  if (!question.seats.empty()) return;  // of a run that is under way
+  trials.attempt([&](FleetQuestion& q) -> std::optional<std::string> {
+    q.config.pipeline.layers = layers_by_device(question, now);
+    if (q.config.pipeline.layers.empty()) return std::nullopt;
+    return fmt::format("pipeline.layers = [{}]: more layers where devices are faster",
+                       fmt::join(q.config.pipeline.layers, ", "));
+  });
+}
+
 void attempt_fleet(Trials& trials, const FleetQuestion& question) {
   if (!question.seats.empty()) {
     trials.attempt([](FleetQuestion& q) -> std::optional<std::string> {
@@ -152,6 +206,7 @@ std::vector<FleetChange> fleet_changes(const FleetQuestion& question,
   attempt_config(trials);
   attempt_window(trials, prediction);
   attempt_stages(trials, question.config.pipeline.stages);
+  attempt_layers(trials, question, prediction);
   attempt_fleet(trials, question);
   return trials.take();
 }

@@ -78,15 +78,21 @@ FleetQuestion question_of_layout(const FleetQuestion& question, const FleetLayou
   return result;
 }
 
-Result<TrainingRate> layout_rate(const FleetQuestion& question, const FleetLayout& layout,
-                                 std::uint32_t peers_max, const std::string& codec) {
-  TrainingRate rate{.tokens_per_second = {0},
-                    .step_tokens = static_cast<double>(question.config.tokens_per_step())};
+Result<LayoutRate> layout_rate(const FleetQuestion& question, const FleetLayout& layout,
+                               std::uint32_t peers_max, const std::string& codec) {
+  const auto two = predict_traffic(question_of_layout(question, layout, 2, codec));
+  if (!two) return std::unexpected(two.error());
+  LayoutRate rate{
+      .codec = codec,
+      .training = {.tokens_per_second = {0},
+                   .step_tokens = static_cast<double>(question.config.tokens_per_step())},
+      .boundary_bytes = two->boundary_bytes,
+      .averaging_bytes = two->averaging_bytes};
   for (std::uint32_t peers = 1; peers <= peers_max; ++peers) {
     const auto predicted =
         predict_tokens_per_second(question_of_layout(question, layout, peers, codec));
     if (!predicted) return std::unexpected(predicted.error());
-    rate.tokens_per_second.push_back(*predicted);
+    rate.training.tokens_per_second.push_back(*predicted);
   }
   return rate;
 }

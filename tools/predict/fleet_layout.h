@@ -4,6 +4,7 @@
 //   Errors: kUserMistake: the model has no such cut, or a stage of it does not fit the machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -28,8 +29,18 @@ Result<FleetLayout> fleet_layout(const FleetQuestion& question, std::uint32_t st
 FleetQuestion question_of_layout(const FleetQuestion& question, const FleetLayout& layout,
                                  std::uint32_t peers_a_stage, const std::string& codec);
 
+struct LayoutRate {
+  std::string codec;  // of activations and their gradients
+  TrainingRate training;
+  // What a step sends: over boundaries, and for averaging with every peer a stage beyond the first.
+  double boundary_bytes = 0;
+  double averaging_bytes = 0;
+  double step_bytes(double peers_a_stage) const {
+    return boundary_bytes + averaging_bytes * std::max(peers_a_stage - 1, 0.0);
+  }
+};
 // With 1 to peers_max machines at each stage.
-Result<TrainingRate> layout_rate(const FleetQuestion& question, const FleetLayout& layout,
-                                 std::uint32_t peers_max, const std::string& codec);
+Result<LayoutRate> layout_rate(const FleetQuestion& question, const FleetLayout& layout,
+                               std::uint32_t peers_max, const std::string& codec);
 
 }  // namespace swarmline

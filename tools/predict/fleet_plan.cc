@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kSecondsPerHour = 3600;
 constexpr double kBillion = 1e9;
+constexpr double kBytesPerGb = 1e9;
 // Of training between two checkpoints, for all ways but checkpoint-restart.
 constexpr double kPeriods[] = {60, 120, 300, 600, 1200, 1800, 3600};
 constexpr double kLinkOfFreeJoins = 1e12;  // bits per second; its transfers are set to cost nothing
@@ -24,7 +25,7 @@ constexpr double kLinkOfFreeJoins = 1e12;  // bits per second; its transfers are
 // A cut, with how fast it trains under each codec.
 struct Candidate {
   FleetLayout layout;
-  std::vector<std::pair<std::string, TrainingRate>> rates;
+  std::vector<LayoutRate> rates;
 };
 
 bool is_restart(FleetWay way) {
@@ -136,7 +137,7 @@ class Search {
 
   ReplayOptions replay_options(const Candidate& candidate, const Trial& trial) const {
     const FleetLayout& layout = candidate.layout;
-    const TrainingRate& rate = candidate.rates.front().second;
+    const TrainingRate& rate = candidate.rates.front().training;
     const double peers = trial.spot_seconds / trace_.seconds / layout.stages;
     ReplayOptions options{.stages = layout.stages, .seed = question_.seed};
     options.parameters = layout.parameters;
@@ -213,7 +214,8 @@ class Search {
   void price(FleetWay way, const Candidate& candidate, const Trial& trial,
              const std::vector<WorkSpan>& spans) {
     const double write = candidate.layout.state_seconds;
-    for (const auto& [codec, rate] : candidate.rates) {
+    for (const LayoutRate& with : candidate.rates) {
+      const TrainingRate& rate = with.training;
       const double peers =
           (trial.spot_seconds + trial.on_demand_seconds) / trace_.seconds / candidate.layout.stages;
       const double step = rate.step_tokens / rate.at(std::max(peers, 1.0));
@@ -223,18 +225,19 @@ class Search {
                                                     : daly_period(write, trial.failure_seconds)};
       for (const double period : periods) {
         FleetOutcome outcome{.way = way, .setting = trial.setting};
-        outcome.setting.codec = codec;
+        outcome.setting.codec = with.codec;
         outcome.setting.checkpoint_seconds = std::ceil(period / step) * step;  // at commits
         outcome.work = account_work(spans, rate,
                                     {.period_seconds = outcome.setting.checkpoint_seconds,
                                      .write_seconds = write,
                                      .in_background = question_.background_checkpoints});
-        add_money(outcome, trial, rate);
+        add_money(outcome, trial, candidate.layout, with);
         collector_.add(outcome);
       }
     }
   }
-  void add_money(FleetOutcome& outcome, const Trial& trial, const TrainingRate& rate) const {
+  void add_money(FleetOutcome& outcome, const Trial& trial, const FleetLayout& layout,
+                 const LayoutRate& rate) const {
     const double seconds = trace_.seconds;
     double dollars =
         trial.spot_seconds / kSecondsPerHour * machine_.dollars_per_hour +
@@ -242,10 +245,23 @@ class Search {
     if (outcome.way == FleetWay::kSwarmline)
       dollars += seconds / kSecondsPerHour * question_.fleet.config.money.coordinator_price;
     outcome.machines_mean = (trial.spot_seconds + trial.on_demand_seconds) / seconds;
+    outcome.egress_dollars =
+        egress_bytes(outcome, layout, rate) / kBytesPerGb * machine_.egress_dollars_per_gb;
+    dollars += outcome.egress_dollars;
     outcome.tokens_per_second = outcome.work.tokens / seconds;
     outcome.dollars_per_billion_tokens = dollars / outcome.work.tokens * kBillion;
-    const double steady = rate.at(outcome.machines_mean / outcome.setting.stages);
+    const double steady = rate.training.at(outcome.machines_mean / outcome.setting.stages);
     outcome.goodput = steady > 0 ? outcome.tokens_per_second / steady : 0;
+  }
+  static double egress_bytes(const FleetOutcome& outcome, const FleetLayout& layout,
+                             const LayoutRate& rate) {
+    const double step_tokens = rate.training.step_tokens;
+    const double peers = outcome.machines_mean / outcome.setting.stages;
+    const WorkAccount& work = outcome.work;
+    return work.worked_tokens() / step_tokens * rate.step_bytes(peers) +
+           static_cast<double>(work.fetches) * layout.state_bytes +
+           work.followed_tokens / step_tokens * layout.parameters *
+               ReplayOptions{}.gradient_bytes_per_parameter;
   }
 
   const FleetPlanQuestion& question_;
@@ -312,7 +328,7 @@ Result<Candidate> candidate_of(const FleetPlanQuestion& question, std::uint32_t 
   for (const std::string& codec : codecs) {
     auto rate = layout_rate(question.fleet, *layout, peak / stages + 1, codec);
     if (!rate) return std::unexpected(rate.error());
-    candidate.rates.emplace_back(codec, std::move(*rate));
+    candidate.rates.push_back(std::move(*rate));
   }
   return candidate;
 }

@@ -5,7 +5,10 @@
 //            checkpoints. Speeds are predicted (fleet_prediction.h), joins and checkpoints move a
 //            stage's state over one machine's link. Each other way gets its own best setting out of
 //            the same ones, so that it is not judged by a setting that suits this one.
-//   Not in it: egress, storage, evaluations; machines of several classes.
+//   Egress:  all bytes that machines send each other at one price a GB: boundaries and averaging of
+//            all steps, lost ones too; states that newcomers, movers and shadows fetch, and what
+//            shadows follow, where this project's way says who does. Not checkpoints.
+//   Not in it: storage, evaluations; machines of several classes.
 //   Units:   seconds, tokens, dollars. Errors: kUserMistake in one sentence.
 //   Bounds:  kFleetPlanStagesMax numbers of stages; a trace of at least kPlanTraceSecondsMin.
 //   Thread:  any; pure: the same question, the same plan.
@@ -76,8 +79,13 @@ struct FleetOutcome {
   double machines_mean = 0;  // paid at a time, on demand included
   double tokens_per_second = 0;
   double dollars_per_billion_tokens = 0;  // infinite: nothing was trained
+  double egress_dollars = 0;              // of that, over the whole trace
   // Of what as many machines would train with that setting if none was ever taken.
   double goodput = 0;
+  double egress_share() const {  // of the cost
+    const double dollars = dollars_per_billion_tokens * work.tokens / 1e9;
+    return dollars > 0 ? egress_dollars / dollars : 0;
+  }
 };
 
 struct FleetPlan {

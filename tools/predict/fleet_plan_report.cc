@@ -44,17 +44,24 @@ std::string ratio(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f}", value) : "-";
 }
 
-std::string row(const FleetPlan& plan, const FleetOutcome& outcome) {
+// Where bytes cost something.
+bool pays_egress(const FleetPlanQuestion& question) {
+  return question.fleet.classes.front().egress_dollars_per_gb > 0;
+}
+
+std::string row(const FleetPlanQuestion& question, const FleetPlan& plan,
+                const FleetOutcome& outcome) {
   const FleetSetting& setting = outcome.setting;
   const bool slow = outcome.tokens_per_second < plan.least_tokens_per_second;
   return fmt::format(
-      "{:<27} {:>6} {:<14} {:>7} {:>7} {:>10.0f} {:>7.1f}% {:>5.1f}% {:>9} {:>6}{}\n",
+      "{:<27} {:>6} {:<14} {:>7} {:>7} {:>10.0f} {:>7.1f}% {:>5.1f}% {:>9} {:>6}{}{}\n",
       name_of(outcome.way), setting.stages, machines_text(setting),
       outcome.way == FleetWay::kSwarmline ? shadows_text(setting) : "",
       outcome.way == FleetWay::kOnDemand ? "" : minutes(setting.checkpoint_seconds),
       outcome.tokens_per_second, 100 * outcome.goodput, 100 * outcome.work.lost_share(),
       money(outcome.dollars_per_billion_tokens),
       ratio(outcome.dollars_per_billion_tokens / plan.best.dollars_per_billion_tokens),
+      pays_egress(question) ? fmt::format(" {:>6.1f}%", 100 * outcome.egress_share()) : "",
       slow ? " too slow" : "");
 }
 
@@ -83,6 +90,7 @@ void add_outcome(JsonWriter& json, const FleetOutcome& outcome) {
   json.member("rollbacks", outcome.work.rollbacks);
   json.member("stalled_seconds", outcome.work.stalled_seconds);
   json.member("saving_seconds", outcome.work.saving_seconds);
+  json.member("egress_dollars", outcome.egress_dollars);
   json.key("dollars_per_billion_tokens");
   if (std::isfinite(outcome.dollars_per_billion_tokens))
     json.value(outcome.dollars_per_billion_tokens);
@@ -123,10 +131,10 @@ std::string fleet_plan_text(const FleetPlanQuestion& question, const FleetPlan& 
       question.fleet.config.run.name, question.trace.seconds / 3600, question.trace.name,
       question.trace.peak(), machine.name, machine.dollars_per_hour,
       machine.on_demand_dollars_per_hour, plan.settings_tried);
-  text += fmt::format("{:<27} {:>6} {:<14} {:>7} {:>7} {:>10} {:>8} {:>6} {:>9} {:>6}\n", "way",
+  text += fmt::format("{:<27} {:>6} {:<14} {:>7} {:>7} {:>10} {:>8} {:>6} {:>9} {:>6}{}\n", "way",
                       "stages", "machines", "shadows", "saved", "tokens/s", "goodput", "lost",
-                      "$/billion", "times");
-  for (const FleetOutcome& outcome : plan.ways) text += row(plan, outcome);
+                      "$/billion", "times", pays_egress(question) ? "  egress" : "");
+  for (const FleetOutcome& outcome : plan.ways) text += row(question, plan, outcome);
   text += fmt::format("\nThe plan's own setting with {} of the machines:\n\n",
                       plan.at_best.classes.front().count);
   return text + fleet_prediction_text(plan.at_best, prediction, changes);

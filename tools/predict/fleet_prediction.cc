@@ -9,6 +9,7 @@
 #include "balancer/cut.h"
 #include "balancer/seating.h"
 #include "engine/config/configured_codec.h"
+#include "node/stage_memory.h"
 #include "pipeline/source/lease_window.h"
 
 namespace swarmline {
@@ -16,6 +17,8 @@ namespace {
 
 constexpr double kTokensOfPrice = 1e9;
 constexpr double kSecondsPerHour = 3600;
+constexpr double kBitsPerByte = 8;
+constexpr double kBytesPerGb = 1e9;
 // Of the fixed point: queues settle in some tens of rounds.
 constexpr int kRoundsMax = 2000;
 constexpr double kSettled = 1e-9;
@@ -53,14 +56,31 @@ std::vector<StageFacts> stage_facts(const std::vector<StageSpec>& cut, const Mod
 
 using Seats = std::vector<std::vector<std::uint32_t>>;  // by stage, class
 
-Result<Seats> seats_of(const FleetQuestion& question, const std::vector<StageFacts>& facts) {
+// What a device must hold at least to serve each stage, where somebody says what it has.
+void add_memory(const FleetQuestion& question, const std::vector<StageSpec>& cut,
+                std::vector<StageFacts>& facts) {
+  if (std::ranges::all_of(question.classes, [](const FleetClass& c) { return !c.memory_bytes; }))
+    return;
+  RunConfig config = question.config;
+  config.pipeline.peers.assign(cut.size(), 1);
+  const bool recompute = config.pipeline.recompute != Recompute::kNever;
+  for (std::uint32_t s = 0; s < cut.size(); ++s) {
+    const MemoryQuestion stage{.config = config, .model = question.model, .cut = cut, .stage = s};
+    facts[s].memory_bytes = cuda_peer_memory(stage, recompute).device.total();
+  }
+}
+
+Result<Seats> seats_of(const FleetQuestion& question, const std::vector<StageSpec>& cut,
+                       std::vector<StageFacts> facts) {
   if (!question.seats.empty()) return question.seats;
+  add_memory(question, cut, facts);
   SwarmSnapshot snapshot{.stages = facts, .peers = {}};
   std::vector<std::size_t> class_of;
   for (std::size_t c = 0; c < question.classes.size(); ++c) {
     for (std::uint32_t i = 0; i < question.classes[c].count; ++i) {
       snapshot.peers.push_back({.peer = PeerId(static_cast<std::uint32_t>(class_of.size()) + 1),
                                 .speed = question.classes[c].flops_per_second,
+                                .memory_bytes = question.classes[c].memory_bytes,
                                 .stage = std::nullopt});
       class_of.push_back(c);
     }
@@ -119,17 +139,43 @@ class Model {
         static_cast<double>(config_.tokens_per_step()) / prediction.step_seconds;
     for (const FleetClass& c : question_.classes)
       prediction.dollars_per_hour += c.count * c.dollars_per_hour;
-    prediction.dollars_per_billion_tokens = prediction.dollars_per_hour / kSecondsPerHour /
-                                            prediction.tokens_per_second * kTokensOfPrice;
+    prediction.traffic = traffic();
+    prediction.egress_dollars_per_hour =
+        prediction.traffic.dollars / prediction.step_seconds * kSecondsPerHour;
+    prediction.dollars_per_billion_tokens =
+        (prediction.dollars_per_hour + prediction.egress_dollars_per_hour) / kSecondsPerHour /
+        prediction.tokens_per_second * kTokensOfPrice;
     return prediction;
+  }
+
+  FleetTraffic traffic() const {
+    FleetTraffic traffic;
+    for (std::size_t s = 0; s < cut_.size(); ++s) {
+      const double members = peers_of(seats_[s]);
+      const double averaging = 2 * parameter_bits(s) / kBitsPerByte * (members - 1) / members;
+      for (std::size_t c = 0; c < question_.classes.size(); ++c) {
+        if (seats_[s][c] == 0) continue;
+        const double boundary = microbatches_ * chance_of(s, c) * sent_bits(s) / kBitsPerByte;
+        traffic.boundary_bytes += boundary;
+        traffic.averaging_bytes += seats_[s][c] * averaging;
+        traffic.dollars += (boundary + seats_[s][c] * averaging) / kBytesPerGb *
+                           question_.classes[c].egress_dollars_per_gb;
+      }
+    }
+    return traffic;
   }
 
  private:
   double tensor_bits(const std::string& codec) const {
     const std::uint64_t elements = std::uint64_t{config_.batch.microbatch} *
                                    question_.model.sequence * question_.model.hidden_width();
-    return 8.0 * static_cast<double>(encoded_bytes(configured_codec(codec, config_.codec), elements,
-                                                   question_.model.shape.dtype));
+    return kBitsPerByte * static_cast<double>(encoded_bytes(configured_codec(codec, config_.codec),
+                                                            elements, question_.model.shape.dtype));
+  }
+  // What a stage sends of a microbatch: activations on, their gradients back.
+  double sent_bits(std::size_t s) const {
+    return (s + 1 == cut_.size() ? 0 : tensor_bits(config_.codec.forward)) +
+           (s == 0 ? 0 : tensor_bits(config_.codec.backward));
   }
   // Seconds of forward and backward of a microbatch.
   double work_seconds(std::size_t s, const FleetClass& c) const {
@@ -148,8 +194,7 @@ class Model {
 
   void add_stations(std::size_t s) {
     const bool first = s == 0, last = s + 1 == cut_.size();
-    const double forward_bits = last ? 0 : tensor_bits(config_.codec.forward);
-    const double backward_bits = first ? 0 : tensor_bits(config_.codec.backward);
+    const double bits = sent_bits(s);
     for (std::size_t c = 0; c < question_.classes.size(); ++c) {
       if (seats_[s][c] == 0) continue;
       const FleetClass& peer = question_.classes[c];
@@ -164,7 +209,6 @@ class Model {
                            .visits = 2,
                            .service = work / 2,
                            .spread = uneven * uneven});
-      const double bits = forward_bits + backward_bits;
       if (bits > 0 && peer.bits_per_second > 0) {
         const double visits = (first ? 0 : 1) + (last ? 0 : 1);
         stations_.push_back(
@@ -251,14 +295,18 @@ class Model {
     return result;
   }
 
+  // A stage's gradient, as it is averaged.
+  double parameter_bits(std::size_t s) const {
+    const ParameterLayout layout = make_layout(question_.model, cut_[s]);
+    return kBitsPerByte * static_cast<double>(encoded_bytes(
+                              configured_codec(config_.codec.averaging, config_.codec),
+                              layout.elements, layout.dtype));
+  }
   // Every member sends its part of the others' slices, then its own slice's sum to all.
   double averaging_seconds(std::size_t s) const {
     const std::uint32_t members = peers_of(seats_[s]);
     if (members < 2) return 0;
-    const ParameterLayout layout = make_layout(question_.model, cut_[s]);
-    const double bits = 8.0 * static_cast<double>(encoded_bytes(
-                                  configured_codec(config_.codec.averaging, config_.codec),
-                                  layout.elements, layout.dtype));
+    const double bits = parameter_bits(s);
     double slowest = 0, most_latency = 0;
     for (std::size_t c = 0; c < question_.classes.size(); ++c) {
       if (seats_[s][c] == 0) continue;
@@ -306,7 +354,7 @@ Result<Seated> seated(const FleetQuestion& question) {
                                 .stage_speeds = {},
                                 .layers = config.pipeline.layers});
   if (!cut) return std::unexpected(std::move(cut).error());
-  auto seats = seats_of(question, stage_facts(*cut, costs, config.batch.microbatch));
+  auto seats = seats_of(question, *cut, stage_facts(*cut, costs, config.batch.microbatch));
   if (!seats) return std::unexpected(std::move(seats).error());
   return Seated{.cut = std::move(*cut), .seats = std::move(*seats)};
 }
@@ -317,6 +365,12 @@ Result<double> predict_tokens_per_second(const FleetQuestion& question) {
   const auto swarm = seated(question);
   if (!swarm) return std::unexpected(swarm.error());
   return Model(question, swarm->cut, swarm->seats, {}).predict().tokens_per_second;
+}
+
+Result<FleetTraffic> predict_traffic(const FleetQuestion& question) {
+  const auto swarm = seated(question);
+  if (!swarm) return std::unexpected(swarm.error());
+  return Model(question, swarm->cut, swarm->seats, {}).traffic();
 }
 
 Result<FleetPrediction> predict_fleet(const FleetQuestion& question) {

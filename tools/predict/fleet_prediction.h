@@ -9,7 +9,9 @@
 //   pipeline's round trip, what the slowest peer of a stage takes longer than the mean one, and how
 //   much longer the slowest source works on its window than all of them on theirs. Averaging:
 //   butterfly, equal slices, over the slowest uplink.
-//   Not in it: optimizer steps, evaluations, checkpoints, losses of peers, memory.
+//   Memory:  where a class says what it has, no peer of it is seated at a stage that needs more,
+//            with activations dropped unless the config forbids that, at no cost.
+//   Not in it: optimizer steps, evaluations, checkpoints, losses of peers.
 //   Units:   seconds, bits per second, FLOP/s of forward + backward as they are reached, dollars.
 //   Errors:  kUserMistake: too few peers for the stages, an order of microbatches but "free".
 //   Thread:  any; pure. Source of the regime: SWARM, Ryabinin et al., ICML 2023.
@@ -35,6 +37,7 @@ struct FleetClass {  // peers that are alike
   std::uint64_t memory_bytes = 0;         // of its device; 0: everything fits
   double bits_per_second = 0;             // each way; 0: links cost nothing
   double latency_seconds = 0;             // one way; between two classes the mean of theirs
+  double egress_dollars_per_gb = 0;       // of 10^9 bytes that one sends to any other
 };
 
 struct FleetQuestion {
@@ -56,6 +59,15 @@ struct FleetStage {
   double averaging_seconds = 0;
 };
 
+// What peers send each other of a step: boundaries' tensors as their codecs write them, and
+// averaging. Framing, target tokens, states and checkpoints are not in it.
+struct FleetTraffic {
+  double boundary_bytes = 0;
+  double averaging_bytes = 0;
+  double dollars = 0;
+  double bytes() const { return boundary_bytes + averaging_bytes; }
+};
+
 struct FleetPrediction {
   double tokens_per_second = 0;
   double step_seconds = 0;
@@ -63,8 +75,10 @@ struct FleetPrediction {
   double drain_seconds = 0;      // fill and drain
   double averaging_seconds = 0;  // of the slowest stage, with its messages
   std::uint32_t in_flight = 0;   // microbatches, in all
-  double dollars_per_hour = 0;
-  double dollars_per_billion_tokens = 0;
+  double dollars_per_hour = 0;   // of machines
+  FleetTraffic traffic;          // of a step
+  double egress_dollars_per_hour = 0;
+  double dollars_per_billion_tokens = 0;  // of machines and egress
   std::vector<FleetStage> stages;
   // What a step waits for most, and by how much more would be trained if that were twice as fast.
   FleetPart bottleneck = FleetPart::kNone;
@@ -75,6 +89,7 @@ struct FleetPrediction {
 Result<FleetPrediction> predict_fleet(const FleetQuestion& question);
 // That alone, at a fifth of the price.
 Result<double> predict_tokens_per_second(const FleetQuestion& question);
+Result<FleetTraffic> predict_traffic(const FleetQuestion& question);
 
 struct FleetChange {
   std::string what;  // "codec.forward and codec.backward = \"lin8\""

@@ -8,6 +8,7 @@ namespace swarmline {
 namespace {
 
 constexpr std::size_t kSeatNamesMax = 3;  // a line's width
+constexpr double kBytesPerGb = 1e9;
 
 std::string seats_text(const FleetQuestion& question, const FleetStage& stage) {
   std::vector<std::string> parts;
@@ -52,6 +53,12 @@ std::string money(double dollars) {
   return dollars > 0 ? fmt::format("{:.2f}", dollars) : "-";
 }
 
+std::string egress_text(const FleetPrediction& prediction) {
+  if (prediction.egress_dollars_per_hour <= 0) return "";
+  return fmt::format(" of machines and {:.2f} $/h of egress ({:.3g} GB a step)",
+                     prediction.egress_dollars_per_hour, prediction.traffic.bytes() / kBytesPerGb);
+}
+
 std::string changes_text(const std::vector<FleetChange>& changes) {
   if (changes.empty()) return "\nNo single change that was tried gains 1 %.\n";
   std::size_t width = 20;
@@ -89,9 +96,10 @@ std::string fleet_prediction_text(const FleetQuestion& question, const FleetPred
       prediction.averaging_seconds, config.pipeline.delay == 1 ? " meanwhile" : "");
   text += fmt::format("{:<11} {}; twice as fast, {:.0f} % more tokens/s\n", "waits for",
                       bottleneck_text(prediction), 100 * prediction.bottleneck_gain);
-  if (prediction.dollars_per_hour > 0)
-    text += fmt::format("{:<11} {:.2f} $/h, {:.2f} $ per billion tokens\n", "cost",
-                        prediction.dollars_per_hour, prediction.dollars_per_billion_tokens);
+  if (prediction.dollars_per_billion_tokens > 0)
+    text += fmt::format("{:<11} {:.2f} $/h{}, {:.2f} $ per billion tokens\n", "cost",
+                        prediction.dollars_per_hour, egress_text(prediction),
+                        prediction.dollars_per_billion_tokens);
   return text + changes_text(changes);
 }
 
@@ -107,6 +115,9 @@ void add_fleet_prediction(JsonWriter& json, const FleetQuestion& question,
   json.member("averaging_seconds", prediction.averaging_seconds);
   json.member("in_flight", prediction.in_flight);
   json.member("dollars_per_hour", prediction.dollars_per_hour);
+  json.member("egress_dollars_per_hour", prediction.egress_dollars_per_hour);
+  json.member("boundary_bytes_per_step", prediction.traffic.boundary_bytes);
+  json.member("averaging_bytes_per_step", prediction.traffic.averaging_bytes);
   json.member("dollars_per_billion_tokens", prediction.dollars_per_billion_tokens);
   json.key("bottleneck").begin_object();
   json.member("part", bottleneck_name(prediction.bottleneck));

@@ -25,6 +25,7 @@ struct Written {
   double tflops = 0;
   double forward_ms = 0, backward_ms = 0;  // of one layer and one microbatch
   double price = -1, on_demand_price = -1, bandwidth = -1, latency_ms = -1;
+  double egress_price = -1;
   double memory = 0;  // bytes
   std::uint32_t line = 0;
 };
@@ -46,6 +47,7 @@ constexpr Key kKeys[] = {
     {"on_demand_price", &Written::on_demand_price, 0, true, true},
     {"bandwidth", &Written::bandwidth, 0, true, true},
     {"latency_ms", &Written::latency_ms, 0, true, true},
+    {"egress_price", &Written::egress_price, 0, true, true},
 };
 
 struct File {
@@ -170,19 +172,26 @@ class Reader {
   bool format_seen_ = false;
 };
 
+// Where the file says none, what the run's own config does.
+double egress_of(double written, const FleetQuestion& question) {
+  return written >= 0 ? written : question.config.money.egress_price;
+}
+
 FleetClass class_of(const std::string& name, const Written& written, const Written& defaults,
                     const FleetQuestion& question) {
   const auto or_default = [&](double Written::* field) {
     return written.*field >= 0 ? written.*field : defaults.*field;
   };
-  FleetClass result{.name = name,
-                    .count = static_cast<std::uint32_t>(written.count),
-                    .flops_per_second = written.tflops * kTera,
-                    .dollars_per_hour = or_default(&Written::price),
-                    .on_demand_dollars_per_hour = or_default(&Written::on_demand_price),
-                    .memory_bytes = static_cast<std::uint64_t>(written.memory),
-                    .bits_per_second = or_default(&Written::bandwidth),
-                    .latency_seconds = or_default(&Written::latency_ms) * kMilli};
+  FleetClass result{
+      .name = name,
+      .count = static_cast<std::uint32_t>(written.count),
+      .flops_per_second = written.tflops * kTera,
+      .dollars_per_hour = or_default(&Written::price),
+      .on_demand_dollars_per_hour = or_default(&Written::on_demand_price),
+      .memory_bytes = static_cast<std::uint64_t>(written.memory),
+      .bits_per_second = or_default(&Written::bandwidth),
+      .latency_seconds = or_default(&Written::latency_ms) * kMilli,
+      .egress_dollars_per_gb = egress_of(or_default(&Written::egress_price), question)};
   if (written.tflops > 0) return result;
   const double ms = written.forward_ms + written.backward_ms;
   result.flops_per_second = model_costs(question.model).layer_flops.front() *
@@ -224,7 +233,8 @@ Result<void> add_measured(const RunStatus& status, const Written& defaults,
           .flops_per_second = stage_flops(costs, spec) * config.batch.microbatch / seconds,
           .dollars_per_hour = defaults.price,
           .bits_per_second = defaults.bandwidth,
-          .latency_seconds = defaults.latency_ms * kMilli};
+          .latency_seconds = defaults.latency_ms * kMilli,
+          .egress_dollars_per_gb = egress_of(defaults.egress_price, question)};
       for (const BoundaryStatus& boundary : status.boundaries)
         if (boundary.from == stage.stage && boundary.forward_bytes_per_second > 0)
           measured.bits_per_second = 8 * boundary.forward_bytes_per_second;

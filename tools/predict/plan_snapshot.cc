@@ -167,6 +167,7 @@ Result<void> read_options(const JsonValue& value, PlanOptions& options) {
   SWARMLINE_TRY(fields.number("horizon_seconds", options.horizon_seconds, 0, false));
   SWARMLINE_TRY(fields.number("hysteresis", options.hysteresis, 0, true));
   SWARMLINE_TRY(fields.number("redundancy_worth", options.redundancy_worth, 0, true));
+  SWARMLINE_TRY(fields.number("spread_cost_max", options.spread_cost_max, 0, true));
   SWARMLINE_TRY(fields.whole("moves_max", options.moves_max, 0, kPlanPeersMax));
   if (fields.has("shadows_per_stage")) {
     SWARMLINE_TRY(fields.whole("shadows_per_stage", options.shadows_per_stage.emplace(), 0, 64));

@@ -399,7 +399,10 @@ std::set<Seat> Membership::refresh_views() {
       speeds[seat] = 1 / (seconds > 0 ? seconds : usual);
     }
     const StageId before{static_cast<std::uint16_t>(id.value - 1)};
-    changed.merge(candidates_.update(before, stages[before].ready, speeds));
+    const std::vector<Seat>& senders = stages[before].ready;
+    changed.merge(candidates_.update(before, senders, speeds));
+    if (weigh_zones(before, traffic_of(senders, id)))
+      changed.insert(senders.begin(), senders.end());
   }
   return changed;
 }
@@ -415,15 +418,18 @@ wire::Membership Membership::news_for(const Seat& seat) {
   *view.mutable_to() = to_wire(seat);
   for (const StageId stage : averaging_with(seat.stage))
     if (auto news = rosters_.news_for(seat, stage)) *view.add_rosters() = std::move(*news);
-  const std::set<Seat>& next = candidates_.known_to(seat);
+  std::map<Seat, double> next;
+  for (const Seat& candidate : candidates_.known_to(seat))
+    next[candidate] = weight_of(seat, candidate);
   const auto [told, first] = next_told_.try_emplace(seat);
   view.set_same_next(!first && told->second == next);
   told->second = next;
   if (view.same_next()) return view;
-  for (const Seat& candidate : next) {
+  for (const auto& [candidate, weight] : next) {
     wire::PeerInfo* info = view.add_next();
     *info->mutable_seat() = to_wire(candidate);
     info->set_address(members_.at(candidate.peer).address);
+    if (weight != 1) info->set_weight(weight);
   }
   return view;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "balancer/redundancy.h"
+#include "balancer/zone_traffic.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -146,6 +147,11 @@ class Membership {
   PeerId newest() const { return PeerId{next_peer_ - 1}; }
   // Ids of an earlier coordinator's peers are not given again.
   void begin_after(PeerId newest) { next_peer_ = std::max(next_peer_, newest.value + 1); }
+  // Microbatches are to stay in their zones where that is worth something: bytes cost it whenever
+  // `run_pays`, or somebody says a price of them.
+  void keep_in_zones(bool run_pays) { zones_ = run_pays ? Zones::kKept : Zones::kKeptWherePaid; }
+  // Speeds have changed so that zones are to get other shares than views say.
+  bool shares_are_stale() const;
   // Brings everybody's view of mates and of the next stage up to date; returns those whose view is
   // another than before, sorted.
   std::set<Seat> refresh_views();
@@ -169,6 +175,13 @@ class Membership {
   void put(const Member& member);  // in the place of what was known of its peer
   Result<StageId> place(PeerId newcomer, const wire::Hello& hello) const;
   std::set<StageId> averaging_with(StageId stage) const;  // itself, too
+  bool keeps_in_zones() const;
+  std::vector<ZonedSpeed> zoned_speeds(const std::vector<Seat>& seats) const;
+  // Of what they send to the next stage.
+  ZoneTraffic traffic_of(const std::vector<Seat>& senders, StageId next) const;
+  bool is_weighed(StageId senders, const ZoneTraffic& traffic) const;  // or nearly so
+  bool weigh_zones(StageId senders, ZoneTraffic traffic);              // true: it was not
+  double weight_of(const Seat& sender, const Seat& receiver) const;
 
   std::vector<std::uint32_t> targets_;
   std::vector<std::uint64_t> memory_;  // by stage, as targets_; 0: unknown
@@ -179,8 +192,11 @@ class Membership {
   GroupPlan groups_;
   RosterDesk rosters_;  // as in the views
   CandidateDesk candidates_;
-  std::map<Seat, std::set<Seat>> next_told_;  // the candidates that each knows
-  std::deque<PeerId> lost_;                   // in the order in which they went
+  enum class Zones : std::uint8_t { kLeft, kKeptWherePaid, kKept };
+  Zones zones_ = Zones::kLeft;
+  std::map<StageId, ZoneTraffic> traffic_;            // as in the views, by the stage that sends
+  std::map<Seat, std::map<Seat, double>> next_told_;  // the candidates that each knows, weights
+  std::deque<PeerId> lost_;                           // in the order in which they went
   std::uint32_t next_peer_ = 1;
 };
 

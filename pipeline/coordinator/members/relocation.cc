@@ -97,6 +97,7 @@ void Relocation::plan() {
   call_off_moves();
   const Instant now = in_.alarms.now();
   in_.balancer.watch_speeds(in_.members, now);
+  if (in_.members.shares_are_stale()) views_changed_ = true;
   if (!in_.balancer.due(now)) return;
   const SwarmPlan plan = in_.balancer.plan(in_.members, in_.shadows, now);
   for (const PlanMove& move : plan.moves) begin_move(move, plan);

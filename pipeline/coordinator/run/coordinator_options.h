@@ -80,6 +80,7 @@ class CheckpointSource {
     std::uint64_t version = 0;
     std::uint64_t updates = 0;
     std::string path;  // for people
+    Era era = {};      // in which it was saved
   };
   using Opened = std::function<void(Result<std::optional<Saved>>)>;
   virtual ~CheckpointSource() = default;
@@ -97,6 +98,8 @@ struct CoordinatorOptions {
   std::string run_key;       // of a run that begins: text; empty: seats and links are not proved
   std::string admin_secret;  // of who may steer the run; empty: nobody may, over the network
   std::string page = {};     // the URL of its web page, for the status; empty: none
+  // A journal that holds no run begins with the newest checkpoint, where its run left off.
+  bool goes_on = false;
   ModelSpec model;
   std::string tokenizer = {};  // of its data; empty: unknown
   // The least memory, in bytes, with which a peer serves each stage; empty: nobody knows, all may.

@@ -79,6 +79,7 @@ void EraBeginning::read_again(const Error& error) {
 
 Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> newest) {
   version_ = updates_ = 0;
+  era_ = {};
   path_.clear();
   saved_.clear();
   if (!newest) return std::unexpected(std::move(newest).error());
@@ -91,6 +92,7 @@ Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> n
                             shape_.config.run.steps));
   version_ = saved.version;
   updates_ = saved.updates;
+  era_ = saved.era;
   path_ = saved.path;
   for (const ParameterLayout& layout : shape_.layouts) {
     saved_.push_back(saved_state(shape_.config, layout, true));

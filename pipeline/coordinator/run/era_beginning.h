@@ -44,6 +44,7 @@ class EraBeginning {
 
   std::uint64_t version() const { return version_; }
   std::uint64_t updates() const { return updates_; }
+  Era era() const { return era_; }  // in which that checkpoint was saved; 0: there is none
   const std::string& path() const { return path_; }  // empty: the seed's parameters
 
   // Returns the bytes that went out.
@@ -62,6 +63,7 @@ class EraBeginning {
   Rulings& rulings_;
   std::uint64_t version_ = 0;
   std::uint64_t updates_ = 0;  // optimizer updates before it
+  Era era_;
   std::string path_;
   std::vector<SavedState> saved_;  // by stage, where there is a checkpoint
   std::optional<Result<void>> found_;

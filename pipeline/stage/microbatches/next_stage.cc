@@ -26,8 +26,11 @@ std::vector<PeerId> NextStage::set(const std::vector<Candidate>& candidates) {
   // First: the wiring takes no more than so many.
   for (const auto& [peer, seat] : before)
     if (!now.contains(peer)) wiring_->remove(peer);
-  for (const auto& [seat, prior] : candidates)
-    if (wiring_->add(seat.peer, prior)) candidates_[seat.peer] = seat;
+  for (const auto& [seat, prior, weight] : candidates) {
+    if (!wiring_->add(seat.peer, prior)) continue;
+    candidates_[seat.peer] = seat;
+    wiring_->set_weight(seat.peer, weight);
+  }
   std::erase_if(out_, [&](const auto& entry) {
     const auto still = candidates_.find(entry.first);
     return still == candidates_.end() || still->second != before.at(entry.first);

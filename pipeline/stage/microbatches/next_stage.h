@@ -26,6 +26,7 @@ class NextStage {
   struct Candidate {
     Seat seat;
     ServicePrior prior;
+    double weight = 1;  // > 0
   };
 
   explicit NextStage(std::unique_ptr<Wiring> wiring) : wiring_(std::move(wiring)) {}

@@ -22,6 +22,11 @@ Duration believable(double seconds) {
   return seconds > 0 && seconds < kSecondsMax ? from_seconds(seconds) : Duration{};
 }
 
+// Absent, or none: its speed alone counts.
+double believable_weight(double weight) {
+  return weight >= 1 / kSendWeightMax && weight <= kSendWeightMax ? weight : 1;
+}
+
 template <typename Message, typename Handler>
 Result<void> handle(const Frame& frame, Handler handler) {
   auto message = parse<Message>(frame);
@@ -314,7 +319,8 @@ void SeatedStage::set_candidates(const wire::Membership& membership) {
   for (const wire::PeerInfo& info : membership.next()) {
     candidates.push_back({.seat = from_wire(info.seat()),
                           .prior = {.forward = believable(info.forward_seconds()),
-                                    .backward = believable(info.backward_seconds())}});
+                                    .backward = believable(info.backward_seconds())},
+                          .weight = believable_weight(info.weight())});
     context_.links.set_address(candidates.back().seat, info.address());
   }
   flow_.set_candidates(candidates);
