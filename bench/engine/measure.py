@@ -139,7 +139,7 @@ class Training:
         self.process = subprocess.Popen(command, cwd=cwd, stdout=self.output, stderr=subprocess.STDOUT, text=True,
                                         start_new_session=True)
 
-    def wait_for_step(self, count):
+    def wait_for_step(self, count, poll_seconds=POLL_SECONDS):
         """Until `count` steps have ended, as its log says."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(self.ends()) < count:
@@ -147,7 +147,7 @@ class Training:
                 self.fail(f"ended with {self.process.returncode}")
             if time.monotonic() > deadline or (self.process.poll() == 0 and len(self.ends()) < count):
                 self.fail(f"logged {len(self.ends())} steps, not {count}")
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
 
     def finish(self):
         if self.process.wait(TIMEOUT_SECONDS) != 0:

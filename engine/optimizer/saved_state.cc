@@ -82,6 +82,19 @@ SavedState saved_state(const RunConfig& config, const ParameterLayout& layout,
   return saved;
 }
 
+SavedPart part_of(const SavedState& saved, std::uint32_t part, std::uint32_t parts) {
+  const auto is_before = [&](const SavedTensor& tensor, std::uint32_t other) {
+    const std::uint64_t middle = tensor.at + tensor.bytes / 2;
+    return std::min<std::uint64_t>(middle * parts / saved.bytes, parts - 1) < other;
+  };
+  const auto& all = saved.tensors;
+  const auto begin = std::lower_bound(all.begin(), all.end(), part, is_before);
+  const auto end = std::lower_bound(begin, all.end(), part + 1, is_before);
+  if (begin == end) return {};
+  const SavedTensor& last = *(end - 1);
+  return {.tensors = {begin, end}, .first = begin->at, .bytes = last.at + last.bytes - begin->at};
+}
+
 Result<void> check_saved(const SavedState& saved, const FindTensor& find) {
   for (const SavedTensor& tensor : saved.tensors)
     if (auto bytes = bytes_of(tensor, find); !bytes) return std::unexpected(bytes.error());

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,15 @@ struct SavedState {
 };
 // `with_optimizer`: all of it; else the parameters alone.
 SavedState saved_state(const RunConfig& config, const ParameterLayout& layout, bool with_optimizer);
+
+// The tensors in one of `parts` files of about as many bytes each: a tensor is in the part where
+// its middle lies. They follow each other, and are in the saved state's bytes from `first` on.
+struct SavedPart {
+  std::span<const SavedTensor> tensors;  // of the saved state, which outlives it
+  std::uint64_t first = 0;
+  std::uint64_t bytes = 0;
+};
+SavedPart part_of(const SavedState& saved, std::uint32_t part, std::uint32_t parts);
 
 using FindTensor = std::function<Result<BytesView>(const std::string& name)>;
 // kNotFound, kIncompatible: a tensor is absent, or of another size; the sentence names it.

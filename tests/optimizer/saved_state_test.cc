@@ -54,6 +54,28 @@ class SavedStateTest : public ::testing::TestWithParam<std::tuple<MomentsKind, s
   }
 };
 
+TEST_P(SavedStateTest, PartsHaveEveryTensorOnceInItsOrder) {
+  for (const std::uint32_t parts : {1U, 2U, 3U, 64U}) {
+    const SavedTensor* next = saved_.tensors.data();
+    std::uint64_t end = 0;
+    for (std::uint32_t number = 0; number < parts; ++number) {
+      const SavedPart part = part_of(saved_, number, parts);
+      if (part.tensors.empty()) {
+        EXPECT_EQ(part.bytes, 0U);
+        continue;
+      }
+      EXPECT_EQ(part.tensors.data(), next);
+      EXPECT_GE(part.first, end);
+      EXPECT_EQ(part.first, part.tensors.front().at);
+      end = part.first + part.bytes;
+      EXPECT_EQ(end, part.tensors.back().at + part.tensors.back().bytes);
+      next += part.tensors.size();
+    }
+    EXPECT_EQ(next, saved_.tensors.data() + saved_.tensors.size()) << parts;
+    EXPECT_LE(end, saved_.bytes);
+  }
+}
+
 TEST_P(SavedStateTest, TensorsDoNotOverlapAndEndWithinTheState) {
   std::uint64_t end = 0;
   std::size_t parameters = 0;

@@ -51,6 +51,14 @@ std::vector<Variant> variants() {
          llama(c);
          c.model.bias = true;
        }},
+      {"QkNormHeadDimWindows", late,
+       [](RunConfig& c) {
+         llama(c);
+         c.model.qk_norm = true;
+         c.model.head_dim = 6;
+         c.model.window = 3;
+         c.model.window_pattern = "SL";
+       }},
       {"TanhGelu", two, [](RunConfig& c) { c.model.activation = ActivationKind::kGeluTanh; }},
       {"Bottleneck", two, [](RunConfig& c) { c.model.boundary = BoundaryKind::kBottleneck; }},
       {"BottleneckDelayed", late,

@@ -61,6 +61,23 @@ TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
   ASSERT_TRUE(other.save());
 }
 
+TEST_P(ParameterStateTest, APartOfWhatIsSavedHasItsBytes) {
+  ArenaModel model(mixed_layout());
+  ParameterState state(model, config_);
+  for (std::uint64_t step = 0; step < 2; ++step) apply(state, step);
+  const auto whole = state.save();
+  ASSERT_TRUE(whole) << whole.error().what;
+  const std::uint64_t parameters = state.committed_parameters().size();
+  for (const auto& [first, bytes] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, 0}, {0, 4}, {parameters - 4, 8}, {parameters, whole->size() - parameters},
+           {4, whole->size() - 8}, {whole->size(), 0}}) {
+    const auto part = state.save(first, bytes);
+    ASSERT_TRUE(part) << part.error().what;
+    EXPECT_TRUE(std::ranges::equal(part->bytes(), whole->bytes().subspan(first, bytes)))
+        << first << " " << bytes;
+  }
+}
+
 // A joiner's state, too, and nothing of another size.
 TEST_P(ParameterStateTest, TakesWhatWasFrozenAndNothingElse) {
   ArenaModel model(mixed_layout()), other_model(mixed_layout());

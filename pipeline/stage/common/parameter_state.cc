@@ -12,6 +12,21 @@
 namespace swarmline {
 namespace {
 
+// So many bytes of the views, one behind the other, from `first` on.
+Buffer copy_range(const std::vector<BytesView>& views, std::uint64_t first, std::uint64_t bytes) {
+  Buffer copy(bytes);
+  std::byte* to = copy.data();
+  std::uint64_t at = 0;  // where the view begins
+  for (const BytesView view : views) {
+    const std::uint64_t from = std::max(first, at);
+    const std::uint64_t end = std::min(first + bytes, at + view.size());
+    if (from < end) to = std::ranges::copy(view.subspan(from - at, end - from), to).out;
+    at += view.size();
+  }
+  SWARMLINE_CHECK(to == copy.data() + bytes);
+  return copy;
+}
+
 Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
   const float* const on_device = model.device_parameters();
   if (on_device == nullptr || !steps_on_device(options)) {
@@ -123,12 +138,19 @@ std::uint64_t ParameterState::saved_bytes() const {
 }
 
 Result<Buffer> ParameterState::freeze() const {
-  return copy_state(frozen_bytes());
+  const auto state = committed_state();
+  if (!state) return std::unexpected(state.error());
+  return copy_range(*state, 0, frozen_bytes());
 }
 
 Result<Buffer> ParameterState::save() const {
-  auto saved = copy_state(saved_bytes());
-  if (!saved || !delayed_) return saved;
+  return save(0, saved_bytes());
+}
+
+Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) const {
+  auto state = committed_state();
+  if (!state) return std::unexpected(std::move(state).error());
+  if (!delayed_) return copy_range(*state, first, bytes);
   // The next step computes on the version before.
   const Version before{committed_version_.value - 1};
   BytesView found;
@@ -137,22 +159,19 @@ Result<Buffer> ParameterState::save() const {
   if (committed_version_.value == 0 || found.empty())
     return fail(ErrorCode::kIncompatible,
                 fmt::format("version {} is not here to be saved", before.value));
-  std::ranges::copy(found, saved->data() + frozen_bytes());
-  return saved;
+  state->push_back(found);
+  return copy_range(*state, first, bytes);
 }
 
-Result<Buffer> ParameterState::copy_state(std::uint64_t bytes) const {
+Result<std::vector<BytesView>> ParameterState::committed_state() const {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  Buffer frozen(bytes);
-  std::byte* to = frozen.data();
-  const auto append = [&](BytesView bytes) { to = std::copy(bytes.begin(), bytes.end(), to); };
-  append(committed_parameters());
+  std::vector<BytesView> state = {committed_parameters()};
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
-    auto state = optimizer_->moment(moment);
-    if (!state) return std::unexpected(std::move(state).error());
-    append(*state);
+    auto values = optimizer_->moment(moment);
+    if (!values) return std::unexpected(std::move(values).error());
+    state.emplace_back(*values);
   }
-  return frozen;
+  return state;
 }
 
 Result<void> ParameterState::load(Version version, BytesView state) {

@@ -53,6 +53,8 @@ class ParameterState {
   Result<std::uint64_t> digest() const;  // [device] of committed parameters and optimizer state
   Result<Buffer> freeze() const;         // [device] a copy of the committed state
   Result<Buffer> save() const;           // [device] the same with what else a checkpoint keeps
+  // [device] So many bytes of that, from `first` on.
+  Result<Buffer> save(std::uint64_t first, std::uint64_t bytes) const;
   // [device] The committed state from now on, frozen or saved.
   Result<void> load(Version version, BytesView state);
   // [device] Takes over all versions, the optimizer's state and `reduced` of another one of the
@@ -63,7 +65,7 @@ class ParameterState {
 
  private:
   void lock_pages(Buffer& buffer);
-  Result<Buffer> copy_state(std::uint64_t bytes) const;
+  Result<std::vector<BytesView>> committed_state() const;
   MutableBytes committed_bytes();
   std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
 

@@ -12,19 +12,16 @@ namespace swarmline {
 
 namespace {
 
-// An embedding that two stages share is stored once, by stage 0. Each part has about as many bytes:
-// a tensor is in the part where its middle lies.
+// An embedding that two stages share is stored once, by stage 0.
 StageFileImage image_of(const Seat& self, const CheckpointUpload::Part& part,
                         const SavedState& saved, const Buffer& state) {
+  const SavedPart here = part_of(saved, part.part, part.parts);
   std::vector<TensorInfo> tensors;
   std::vector<BytesView> contents;
-  for (const SavedTensor& tensor : saved.tensors) {
+  for (const SavedTensor& tensor : here.tensors) {
     if (tensor.tied && self.stage.value != 0) continue;
-    const std::uint64_t middle = tensor.at + tensor.bytes / 2;
-    if (std::min<std::uint64_t>(middle * part.parts / saved.bytes, part.parts - 1) != part.part)
-      continue;
     tensors.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
-    contents.push_back(state.bytes().subspan(tensor.at, tensor.bytes));
+    contents.push_back(state.bytes().subspan(tensor.at - here.first, tensor.bytes));
   }
   return {std::move(tensors), contents};
 }

@@ -43,7 +43,7 @@ class CheckpointUpload : public std::enable_shared_from_this<CheckpointUpload> {
     std::uint32_t parts = 1;
   };
 
-  // `state`: the bytes that `saved` describes.
+  // `state`: the bytes of its part (part_of()) of what `saved` describes.
   CheckpointUpload(Seat self, Part part, const SavedState& saved, Buffer state, Doors doors,
                    std::function<void(Result<void>)> on_done);
   void start();

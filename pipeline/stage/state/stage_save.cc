@@ -16,16 +16,24 @@ void StageSave::begin(const wire::SaveStage& save, Version committed) {
   guard_.drop_callbacks();  // whatever is still sent was given up
   auto copy = std::make_shared<Result<Buffer>>(Buffer());
   const bool whole = context_.config.checkpoint.optimizer;
+  const SavedState saved = saved_here();
+  const SavedPart part = part_of(saved, save.part(), std::max(save.parts(), 1U));
   jobs_.run(
-      [this, copy, whole]() -> Result<void> {
-        *copy =
-            whole ? context_.state.save() : Buffer::copy_of(context_.state.committed_parameters());
+      [this, copy, whole, first = part.first, bytes = part.bytes]() -> Result<void> {
+        const ParameterState& state = context_.state;
+        *copy = whole ? state.save(first, bytes)
+                      : Buffer::copy_of(state.committed_parameters().subspan(first, bytes));
         return {};
       },
       guard_.wrap([this, copy, save] {
         if (!*copy) return say_failed(save, copy->error().what);
         look_for_folder(save, std::move(**copy));
       }));
+}
+
+SavedState StageSave::saved_here() const {
+  return saved_state(context_.config, context_.model.layout(),
+                     context_.config.checkpoint.optimizer);
 }
 
 // The stage serves on.
@@ -87,8 +95,7 @@ void StageSave::upload(const wire::SaveStage& save, Buffer state, CheckpointUplo
       CheckpointUpload::Part{.checkpoint = save.checkpoint(),
                              .part = save.part(),
                              .parts = std::max(save.parts(), 1U)},
-      saved_state(context_.config, context_.model.layout(), context_.config.checkpoint.optimizer),
-      std::move(state),
+      saved_here(), std::move(state),
       CheckpointUpload::Doors{.work = std::move(work),
                               .call = context_.call_coordinator,
                               .later = guard_.wrap([this](Duration wait, auto then) {

@@ -1,5 +1,5 @@
-// One version of a stage's state saved for a checkpoint: copied between the jobs of the training,
-// then a part of it, or all, sent to the coordinator piece by piece, or written into the folder of
+// One version of a stage's state saved for a checkpoint: a part of it, or all, copied between the
+// jobs of the training, then sent to the coordinator piece by piece, or written into the folder of
 // checkpoints where this process sees that (CheckpointUpload).
 //   Ownership: each upload owns its copy until it has ended.
 //   Thread:    control thread.
@@ -26,6 +26,7 @@ class StageSave {
   void silence() { guard_.drop_callbacks(); }
 
  private:
+  SavedState saved_here() const;
   void say_failed(const wire::SaveStage& save, const std::string& why);
   void look_for_folder(const wire::SaveStage& save, Buffer state);
   CheckpointUpload::Write writer_of(const PartFolder::Place& place);
