@@ -29,6 +29,7 @@
 #include "node/leadership.h"
 #include "node/log_command.h"
 #include "node/network_factory.h"
+#include "node/protection_news.h"
 #include "node/run_access.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
@@ -132,6 +133,7 @@ class CoordinatorNode {
   std::optional<Coordinator> coordinator_;
   TimerId progress_;
   std::uint64_t told_step_ = 0;
+  ProtectionNews protection_;
   bool nothing_to_do_ = false;  // the run had been finished
   bool changes_run_ = true;     // to the settings that this process was started with
   bool stop_asked_ = false;
