@@ -79,7 +79,7 @@ std::string to_go_on(const RunFolder& folder, const RunStatus& status) {
   return fmt::format(
       "Next:\n"
       "  swarmline launch {}{}\n"
-      "      goes on from there (or coordinator, as it was started)\n",
+      "      resumes from there (or coordinator, as it was started)\n",
       shell_word(folder.config()), more);
 }
 
