@@ -388,6 +388,7 @@ void CoordinatorNode::tell_progress() {
     const RunStatus status = coordinator_->status();
     if (status.step != std::exchange(told_step_, status.step))
       log(LogLevel::kInfo, "{}", plain_line(status));
+    if (const auto news = protection_.of(status)) log(LogLevel::kWarn, "{}", *news);
     tell_progress();
   }));
 }

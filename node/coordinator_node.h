@@ -30,6 +30,7 @@
 #include "node/log_command.h"
 #include "node/network_factory.h"
 #include "node/object_store/checkpoint_mirror.h"
+#include "node/protection_news.h"
 #include "node/run_access.h"
 #include "node/run_data.h"
 #include "node/run_folder.h"
@@ -136,6 +137,7 @@ class CoordinatorNode {
   std::optional<Coordinator> coordinator_;
   TimerId progress_;
   std::uint64_t told_step_ = 0;
+  ProtectionNews protection_;
   bool nothing_to_do_ = false;  // the run had been finished
   bool changes_run_ = true;     // to the settings that this process was started with
   bool stop_asked_ = false;

@@ -21,6 +21,7 @@ void PlainProgress::show(const RunStatus& status, Instant now) {
     std::printf("its page: %s\n", status.page.c_str());
   show_bad_events(status);
   show_state(status);
+  if (const auto news = protection_.of(status)) std::printf("%s\n", news->c_str());
   if (status.step > 0 && step_ != status.step &&
       (!step_ || now - step_at_ >= kLinePeriod || status.step == status.steps)) {
     step_ = status.step;

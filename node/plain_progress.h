@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "node/protection_news.h"
 #include "pipeline/protocol/run_status.h"
 
 namespace swarmline {
@@ -30,6 +31,7 @@ class PlainProgress {
   Instant step_at_{};
   std::string state_;
   std::string page_;
+  ProtectionNews protection_;
   bool journal_fails_ = false;
   std::optional<std::uint64_t> era_;
   std::optional<std::uint64_t> segment_;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kTokenBytes = sizeof(std::int32_t);
 // Measured of CPU peers whose activations are most of what they hold (docs/memory.md). Of gated
 // MLPs they come in more sizes.
-constexpr double kAllocatorKeeps = 0.07, kAllocatorKeepsOfGated = 0.22;
+constexpr double kAllocatorKeeps = 0.045, kAllocatorKeepsOfGated = 0.20;
 // Large buffers are whole huge pages (base/bytes.cc).
 constexpr std::uint64_t kHugeBufferBytes = 32 * kMiB, kHugePageBytes = 2 * kMiB;
 

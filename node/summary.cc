@@ -1,6 +1,7 @@
 #include "node/summary.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -79,7 +80,7 @@ std::string to_go_on(const RunFolder& folder, const RunStatus& status) {
   return fmt::format(
       "Next:\n"
       "  swarmline launch {}{}\n"
-      "      goes on from there (or coordinator, as it was started)\n",
+      "      resumes from there (or coordinator, as it was started)\n",
       shell_word(folder.config()), more);
 }
 
@@ -197,6 +198,10 @@ std::string relayed(const PeerStatus& peer) {
   return fmt::format("  {} links over relays, {:.1f} MB sent", peer.relayed_links,
                      static_cast<double>(peer.relayed_bytes) * 1e-6);
 }
+// A run that is over tells its peers to end.
+std::string_view shown_state(const RunStatus& status, const PeerStatus& peer) {
+  return status.over() && peer.state == "ready" ? "ended" : std::string_view(peer.state);
+}
 }  // namespace
 
 std::string describe(const RunStatus& status) {
@@ -219,7 +224,7 @@ std::string describe(const RunStatus& status) {
       const std::string number = fmt::format("peer {}", peer.peer);
       out += fmt::format("    {:<24} {:<22} {:<8} share {:5.1f} %  busy {:5.1f} %{}{}{}\n",
                          peer.name.empty() ? number : fmt::format("{} ({})", peer.name, number),
-                         peer.address, peer.state, 100 * peer.share, 100 * peer.busy,
+                         peer.address, shown_state(status, peer), 100 * peer.share, 100 * peer.busy,
                          peer.reach == "no" ? "  takes no connections" : "", relayed(peer),
                          zone_of(peer));
       if (!peer.data.empty()) out += fmt::format("              {}\n", peer.data);

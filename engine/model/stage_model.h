@@ -124,7 +124,7 @@ class StageModel {
 // not have.
 Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, const StageSpec& stage,
                                                      const StageModelOptions& options);
-// Bytes of memory that a CUDA device has left; 0: not a CUDA device, or not known. Opens the device.
+// Bytes of memory that a CUDA device has left; 0: no CUDA device, or not known. Opens the device.
 // Thread: the device's.
 std::uint64_t free_device_memory(const std::string& device);
 // How many threads libtorch uses in this process, set once at start.

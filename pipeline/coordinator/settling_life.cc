@@ -40,7 +40,7 @@ Result<void> Settling::open_journal(bool heard_nobody) {
   if (!term) return std::unexpected(term.error());
   if (*term >= kTermMax)
     return swarmline::fail(ErrorCode::kRefused,
-                           fmt::format("this run was begun again {} times", kTermMax));
+                           fmt::format("this run was restarted {} times", kTermMax));
   parts_.identity.term = Term{*term + 1};
   parts_.ledger.begin_term(parts_.identity.term);
   // First: whoever is asked under it may know that no older one counts.
@@ -200,7 +200,7 @@ void Settling::roll_back(const std::string& why) {
   const bool further = p.beginning.count_rollback(p.sequence.committed());
   if (p.sequence.draining())
     return fail(
-        fmt::format("{}; the run was ending, and goes on from {} when it is started again", why,
+        fmt::format("{}; the run was ending, and resumes from {} when it is started again", why,
                     p.checkpointer.last().empty() ? "its beginning" : p.checkpointer.last()));
   if (!further)
     return fail(fmt::format("{}; the run went back {} times without getting beyond step {}", why,

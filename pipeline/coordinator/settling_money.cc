@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "pipeline/coordinator/settling.h"
 
 namespace swarmline {

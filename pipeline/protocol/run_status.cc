@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "base/limits.h"
 #include "base/printable.h"
 #include "engine/store/json_value.h"
@@ -261,7 +262,6 @@ bool RunStatus::over() const {
 
 bool RunStatus::budget_is_spent() const {
   if (!cost) return false;
-  constexpr double kSecondsPerHour = 3600;
   return (cost->budget > 0 && cost->total >= cost->budget) ||
          (cost->budget_hours > 0 && elapsed_seconds >= cost->budget_hours * kSecondsPerHour);
 }

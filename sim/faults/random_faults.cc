@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/hours.h"
+
 namespace swarmline {
 namespace {
 
@@ -23,7 +25,8 @@ void RandomFaults::start() {
 void RandomFaults::next() {
   double per_hour = 0;
   for (const FaultRate& rate : options_.rates) per_hour += rate.per_hour;
-  const double mean = options_.rates.empty() ? to_seconds(options_.gap) : 3600 / per_hour;
+  const double mean =
+      options_.rates.empty() ? to_seconds(options_.gap) : kSecondsPerHour / per_hour;
   const Duration gap = from_seconds(rng_.exponential(mean));
   cluster_.runtime().node(kWorldNode).call_after(gap, [this] {
     ++drawn_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/hours.h"
 #include "base/rng.h"
 #include "sim/faults/fault.h"
 
@@ -22,7 +23,7 @@ struct FaultRate {
 // So that each of `peers` has a mean time between failures of that kind of so long.
 inline FaultRate rate_of_mtbf(FaultKind kind, Duration mtbf, std::size_t peers) {
   return {.kind = kind,
-          .per_hour = static_cast<double>(peers) / to_seconds(mtbf) * 3600,
+          .per_hour = static_cast<double>(peers) / to_seconds(mtbf) * kSecondsPerHour,
           .time_max = {}};
 }
 

@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/hours.h"
 #include "base/rng.h"
 
 namespace swarmline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kHour = 3600;
 constexpr int kPlansAnInstantMax = 4;
 constexpr double kOpenStepDone = 0.5;  // of an open step, on average
 
@@ -143,8 +143,8 @@ class Replay {
       return;
     }
     add(result_.overall, 0, end_);
-    add(result_.first_hour, 0, kHour);
-    add(result_.last_hour, end_ - kHour, end_);
+    add(result_.first_hour, 0, kSecondsPerHour);
+    add(result_.last_hour, end_ - kSecondsPerHour, end_);
   }
   std::uint64_t followers() const {
     std::uint64_t count = 0;

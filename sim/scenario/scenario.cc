@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "base/limits.h"
 #include "base/printable.h"
 #include "engine/config/load.h"
@@ -58,11 +59,11 @@ void read_scenario(ScenarioKeys& keys, Scenario& scenario) {
   keys.text("scenario", "name", scenario.name);
   keys.count("scenario", "seed", scenario.seed, 0, std::uint64_t{1} << 62);
   double hours = 0;
-  keys.real("scenario", "hours", hours, 0, kSecondsMax / 3600);
+  keys.real("scenario", "hours", hours, 0, kSecondsMax / kSecondsPerHour);
   keys.real("scenario", "seconds", scenario.seconds, 0, kSecondsMax);
   if (hours > 0 && scenario.seconds > 0)
     keys.mistake("scenario", "hours", "found beside scenario.seconds, expected one of them");
-  if (hours > 0) scenario.seconds = hours * 3600;
+  if (hours > 0) scenario.seconds = hours * kSecondsPerHour;
   double milliseconds = to_seconds(scenario.link.latency) * 1e3;
   keys.real("link", "latency_ms", milliseconds, 0, 60e3);
   scenario.link.latency = from_seconds(milliseconds / 1e3);
@@ -118,9 +119,9 @@ void read_fleet(ScenarioKeys& keys, const std::string& folder, Scenario& scenari
   keys.text("fleet", "file", file);
   keys.text("fleet", "machine", scenario.fleet_machine);
   double hours = 0;
-  keys.real("fleet", "from_hours", hours, 0, kSecondsMax / 3600);
+  keys.real("fleet", "from_hours", hours, 0, kSecondsMax / kSecondsPerHour);
   keys.real("fleet", "notice_seconds", scenario.notice_seconds, 0, 3600);
-  scenario.fleet_from_seconds = hours * 3600;
+  scenario.fleet_from_seconds = hours * kSecondsPerHour;
   if (file.empty()) return;
   const bool known = std::ranges::any_of(scenario.machines, [&](const MachineKind& kind) {
     return kind.name == scenario.fleet_machine && kind.count == 0;
@@ -136,7 +137,7 @@ void read_fleet(ScenarioKeys& keys, const std::string& folder, Scenario& scenari
   } else if (scenario.fleet_from_seconds >= fleet->seconds) {
     keys.mistake("fleet", "from_hours",
                  fmt::format("found {}, expected less than the {:.1f} h of {}", hours,
-                             fleet->seconds / 3600, file));
+                             fleet->seconds / kSecondsPerHour, file));
   } else {
     scenario.fleet = std::move(*fleet);
   }
@@ -225,7 +226,7 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
     for (const FaultName& kind : kFaultKinds)
       if (!kind.on_request && !is_of_journal(kind.kind) && !is_of_keys(kind.kind))
         random.kinds.push_back(kind.kind);
-  random.gap = from_seconds(3600 / per_hour);
+  random.gap = from_seconds(kSecondsPerHour / per_hour);
   random.count = kScenarioFaultsMax;
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "balancer/plan.h"
+#include "base/hours.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
@@ -273,8 +274,8 @@ void Simulation::sample(double from, double until) {
   if (sample.optimum == 0) result_.seconds_without_optimum += span;
   for (std::size_t peer = 0; peer < cluster_->peers(); ++peer) {
     if (!cluster_->is_running(peer)) continue;
-    result_.machine_hours += span / 3600;
-    result_.dollars += kind_of_peer(peer).price * span / 3600;
+    result_.machine_hours += span / kSecondsPerHour;
+    result_.dollars += kind_of_peer(peer).price * span / kSecondsPerHour;
   }
   result_.peak_machines = std::max(result_.peak_machines, sample.machines);
   result_.samples.push_back(sample);

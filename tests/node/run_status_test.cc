@@ -129,6 +129,18 @@ TEST(Summary, APeerIsCalledByItsName) {
   EXPECT_NE(text.find("  stage 0  layers 0-3\n"), std::string::npos) << text;
 }
 
+TEST(Summary, OfARunThatIsOverNobodyIsReady) {
+  auto status = parse_status(read_golden(kGolden));
+  ASSERT_TRUE(status);
+  ASSERT_NE(describe(*status).find(" ready "), std::string::npos);
+  for (const char* state : {"done", "stopped", "failed"}) {
+    status->state = state;
+    const std::string text = describe(*status);
+    EXPECT_EQ(text.find(" ready "), std::string::npos) << text;
+    EXPECT_NE(text.find(" ended "), std::string::npos) << text;
+  }
+}
+
 TEST(Summary, SaysWhatIsUnprotectedAndWhatWentWrongLately) {
   auto status = parse_status(read_golden(kGolden));
   ASSERT_TRUE(status);

@@ -189,7 +189,7 @@ TEST_P(Era, ARunThatWasEndingSaysWhereItGoesOn) {
   kill_all_of(swarm, 1);
   const RunOutcome outcome = swarm.end(10s);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.sentence.find("goes on from memory:step-2"), std::string::npos)
+  EXPECT_NE(outcome.sentence.find("resumes from memory:step-2"), std::string::npos)
       << outcome.sentence;
 }
 

@@ -2,6 +2,7 @@
 // process, as the kernel counts it (VmHWM), less that of a peer of a model of next to nothing.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/order_statistics.h"
 #include "base/units.h"
 #include "engine/config/load.h"
 #include "node/stage_table.h"
@@ -22,6 +24,8 @@ namespace swarmline {
 namespace {
 
 constexpr double kTolerance = 0.05;
+// How many microbatches a peer has at its worst moment differs from run to run: their median.
+constexpr int kRuns = 3;
 
 std::uint64_t peak_bytes(pid_t pid) {
   std::istringstream file(process_file(pid, "status"));
@@ -82,20 +86,25 @@ TEST_P(SwarmMemory, IsWhatARunTakes) {
   std::vector<std::string> keys = GetParam().keys;
   keys.insert(keys.begin(), {"run.steps=2", "codec.forward=h8", "codec.backward=h8",
                              "net.peer_silence_seconds=60"});
-  const SwarmFolder swarm(keys);
-  const auto peaks = peaks_of(swarm);
-  const auto config = load_run_config(swarm.run().config());
-  ASSERT_TRUE(config.has_value()) << config.error().what;
-  const auto check = check_config(*config);
-  ASSERT_TRUE(check.has_value()) << check.error().what;
-  ASSERT_EQ(check->stages.size(), peaks.size());
-  for (std::size_t stage = 0; stage < peaks.size(); ++stage) {
-    const auto predicted = static_cast<double>(check->stages[stage].memory.total());
-    const auto taken = static_cast<double>(peaks[stage] - base_bytes);
-    EXPECT_NEAR(taken / predicted, 1, kTolerance)
-        << GetParam().what << ", stage " << stage << ": " << taken / double(kMiB) << " MiB taken, "
-        << predicted / double(kMiB) << " predicted";
+  std::map<std::size_t, std::vector<double>> of_predicted;  // by stage
+  for (int run = 0; run < kRuns; ++run) {
+    const SwarmFolder swarm(keys);
+    const auto peaks = peaks_of(swarm);
+    const auto config = load_run_config(swarm.run().config());
+    ASSERT_TRUE(config.has_value()) << config.error().what;
+    const auto check = check_config(*config);
+    ASSERT_TRUE(check.has_value()) << check.error().what;
+    ASSERT_EQ(check->stages.size(), peaks.size());
+    for (std::size_t stage = 0; stage < peaks.size(); ++stage) {
+      const auto predicted = static_cast<double>(check->stages[stage].memory.total());
+      const auto taken = static_cast<double>(peaks[stage] - base_bytes);
+      of_predicted[stage].push_back(taken / predicted);
+      std::printf("%s, stage %zu: %.1f MiB taken, %.1f predicted: %.3f\n", GetParam().what, stage,
+                  taken / double(kMiB), predicted / double(kMiB), taken / predicted);
+    }
   }
+  for (const auto& [stage, ratios] : of_predicted)
+    EXPECT_NEAR(median(ratios), 1, kTolerance) << GetParam().what << ", stage " << stage;
 }
 
 INSTANTIATE_TEST_SUITE_P(

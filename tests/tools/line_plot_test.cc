@@ -34,6 +34,15 @@ TEST(LinePlot, PutsPointsWhereTheAxesSay) {
     EXPECT_THAT(svg, HasSubstr(tick));
 }
 
+TEST(LinePlot, IsAsWideAsTheNamesInItsLegendTake) {
+  LinePlot plot = rising();
+  EXPECT_THAT(to_svg(plot), HasSubstr("width=\"720\""));
+  plot.lines[1].label = std::string(40, 'w');
+  const std::string svg = to_svg(plot);
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 910 440\" width=\"910\""));
+  EXPECT_THAT(svg, HasSubstr("points=\"64.0,212.0 570.0,212.0\"")) << "the field is as it was";
+}
+
 TEST(LinePlot, DrawsOnATerminalWhatIsSolid) {
   EXPECT_THAT(to_text(rising(), 20, 5), ElementsAre("a < b & c", "percent",
                                                     "        |         oo",  //

@@ -18,6 +18,8 @@ constexpr std::array<char, kPlotStyles> kMarks = {'o', '+', 'x', '*', '#', '@', 
 
 constexpr double kWidth = 720, kHeight = 440;
 constexpr double kLeft = 64, kRight = 150, kTop = 40, kBottom = 56;  // around the field
+// The legend begins so far right of the field with its lines; letters are about so wide.
+constexpr double kLegendGap = 12, kLegendLine = 28, kLetterWidth = 7.5;
 constexpr int kTicksWanted = 6;
 constexpr int kDecadesFine = 3;  // up to so many, a logarithmic axis has ticks at 2 and 5, too
 
@@ -116,6 +118,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// The field is as wide in every plot: long names in the legend make the picture wider.
+double width_for(const LinePlot& plot) {
+  std::size_t letters = 0;
+  for (const PlotLine& line : plot.lines) letters = std::max(letters, line.label.size());
+  return std::max(kWidth, kWidth - kRight + kLegendGap + kLegendLine +
+                              std::ceil(kLetterWidth * static_cast<double>(letters)));
+}
+
 class SvgWriter {
  public:
   explicit SvgWriter(const LinePlot& plot) : plot_(plot) {
@@ -123,7 +133,7 @@ class SvgWriter {
     svg_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
         "height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#808080\">\n",
-        kWidth, kHeight);
+        width_for(plot), kHeight);
   }
 
   std::string write() {
@@ -186,12 +196,12 @@ class SvgWriter {
   void draw_legend() {
     constexpr double kRowHeight = 18;
     double y = kTop + 8;
-    const double x = kWidth - kRight + 12;
+    const double x = kWidth - kRight + kLegendGap;
     for (const PlotLine& line : plot_.lines) {
       rule(x, y - 4, x + 22, y - 4,
            fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", kColours[line.style % kPlotStyles],
                        line.dashed ? " stroke-dasharray=\"6 4\"" : ""));
-      text(x + 28, y, "start", line.label);
+      text(x + kLegendLine, y, "start", line.label);
       y += kRowHeight;
     }
   }

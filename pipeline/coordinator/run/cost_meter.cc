@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "pipeline/protocol/money_text.h"
 
 namespace swarmline {

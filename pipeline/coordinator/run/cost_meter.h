@@ -19,7 +19,6 @@
 
 namespace swarmline {
 
-inline constexpr double kSecondsPerHour = 3600;
 inline constexpr double kPriceMax = 1e6;  // an hour, or a GB
 bool price_is_believed(double price);     // finite, 0 to kPriceMax
 

@@ -59,7 +59,7 @@ void StragglerDetector::back_up(const Phase& phase) {
   if (count == 0) return;
   stats_.on_backed_up(count);
   SWARMLINE_MARK("straggler_detector.backed_up");
-  log(LogLevel::kInfo, "{} is held up: {} of its microbatches are leased a second time",
+  log(LogLevel::kDebug, "{} is held up: {} of its microbatches are handed to a second peer",
       to_string(phase), count);
   leases_.send_again();
 }
