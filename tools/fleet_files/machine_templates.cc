@@ -72,7 +72,8 @@ On each other machine, an instance for each device:
 To look at the run, or to end it (`stop` in the place of `status`), as the coordinator's user:
 
     pid=$(systemctl show --property=MainPID --value swarmline-coordinator)
-    nsenter --target $pid --mount --setuid $(stat -c %u /proc/$pid) --setgid $(stat -c %g /proc/$pid) \
+    nsenter --target $pid --mount \
+      --setuid $(stat -c %u /proc/$pid) --setgid $(stat -c %g /proc/$pid) \
       /usr/local/bin/swarmline status /var/lib/swarmline/runs/{{run}}
 
 The units expect the program at /usr/local/bin/swarmline. The coordinator keeps its runs below
