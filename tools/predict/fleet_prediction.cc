@@ -24,6 +24,8 @@ constexpr int kRoundsMax = 2000;
 constexpr double kSettled = 1e-9;
 // Report, seal, what is reduced, commit: each waits for the one before.
 constexpr double kStepMessages = 4;
+// Weight gradients that wait at a time: half of as many as may.
+constexpr double kAddedAtTheEnd = 4, kAddedAtTheEndOfLast = 1;
 // A source asks for another microbatch when one has ended.
 constexpr double kLeaseMessages = 2;
 
@@ -41,10 +43,12 @@ struct Station {
   double chance = 1;   // that a microbatch comes to one of them
   double visits = 0;   // of a microbatch that comes
   double service = 0;  // mean of a visit
+  double later = 0;    // a microbatch takes so much more, for which nobody waits
   double spread = 0;   // squared coefficient of variation of a visit
   double queue = 0;    // customers at one of them
   double visit_seconds = 0;
   double rate() const { return chance * visits; }
+  double work() const { return rate() * service + chance * later; }  // of a microbatch, in the mean
 };
 
 std::vector<StageFacts> stage_facts(const std::vector<StageSpec>& cut, const ModelCosts& costs,
@@ -121,7 +125,7 @@ class Model {
     double empty = delay_;
     for (std::size_t s = 0; s < cut_.size(); ++s) prediction.stages.push_back(stage(s));
     for (const Station& station : stations_) empty += station.rate() * station.service;
-    prediction.drain_seconds = empty / 2 + excess_of_sources();
+    prediction.drain_seconds = empty / 2 + excess_of_sources() + added_at_the_end();
     for (std::size_t s = 1; s < cut_.size(); ++s) prediction.drain_seconds += excess_of_peers(s);
     prediction.batch_seconds =
         std::max(microbatches_ / throughput_ + prediction.drain_seconds, empty);
@@ -183,6 +187,12 @@ class Model {
     const double again = config_.pipeline.recompute == Recompute::kAlways ? c.forward_share : 0;
     return faster_.of(FleetPart::kDevices) * flops / c.flops_per_second * (1 + again);
   }
+  // Of these the weight gradients', half of a backward: they fill the device's pauses. The first
+  // stage's source has its microbatch until they are added; who computes again adds at once.
+  double later_seconds(std::size_t s, const FleetClass& c) const {
+    if (s == 0 || config_.pipeline.recompute == Recompute::kAlways) return 0;
+    return work_seconds(s, c) * (1 - c.forward_share) / 2;
+  }
   double chance_of(std::size_t s, std::size_t c) const {
     if (config_.pipeline.wiring == WiringKind::kStatic)
       return static_cast<double>(seats_[s][c]) / peers_of(seats_[s]);
@@ -199,8 +209,9 @@ class Model {
       if (seats_[s][c] == 0) continue;
       const FleetClass& peer = question_.classes[c];
       const double chance = chance_of(s, c);
-      const double work = work_seconds(s, peer);
-      const double forward = work * peer.forward_share;
+      const double later = later_seconds(s, peer);
+      const double work = work_seconds(s, peer) - later;
+      const double forward = work_seconds(s, peer) * peer.forward_share;
       const double uneven = 2 * forward / work - 1;  // a visit is (1 +- this) times the mean
       stations_.push_back({.stage = s,
                            .is_device = true,
@@ -208,6 +219,7 @@ class Model {
                            .chance = chance,
                            .visits = 2,
                            .service = work / 2,
+                           .later = later,
                            .spread = uneven * uneven});
       if (bits > 0 && peer.bits_per_second > 0) {
         const double visits = (first ? 0 : 1) + (last ? 0 : 1);
@@ -231,7 +243,7 @@ class Model {
     double bound = INFINITY;
     for (Station& station : stations_) {
       station.queue = in_flight_ / static_cast<double>(stations_.size()) / station.servers;
-      bound = std::min(bound, station.servers / (station.rate() * station.service));
+      bound = std::min(bound, station.servers / station.work());
     }
     for (int round = 0; round < kRoundsMax; ++round) {
       double trip = delay_ + kLeaseMessages * latency();
@@ -240,6 +252,9 @@ class Model {
         const double busy = std::min(flow * station.service, 1.0) * others;
         const double waiting = std::max(station.queue * others - busy, 0.0);
         station.visit_seconds = station.service * (1 + waiting + busy * (1 + station.spread) / 2);
+        // What is left of one that has begun in a pause.
+        const double adding = throughput_ * station.chance / station.servers * station.later;
+        station.visit_seconds += std::min(adding, 1.0 - busy) * station.later / 2;
         trip += station.rate() * station.visit_seconds;
       }
       const double before = throughput_;
@@ -257,17 +272,31 @@ class Model {
     double most = 0, mean = 0;
     for (const Station& station : stations_) {
       if (station.stage != s || !station.is_device) continue;
-      most = std::max(most, station.visits * station.service);
-      mean += station.rate() * station.service;
+      most = std::max(most, station.visits * station.service + station.later);
+      mean += station.work();
     }
     return most - mean;
   }
-  // Every source has as many in flight, however slow it is.
+  // Weight gradients that wait when the last gradient of an input has gone.
+  double added_at_the_end() const {
+    double most = 0;
+    for (std::size_t s = 0; s < cut_.size(); ++s) {
+      double mean = 0;
+      for (const Station& station : stations_)
+        if (station.stage == s) mean += station.chance * station.later;
+      most = std::max(most, mean * (s + 1 == cut_.size() ? kAddedAtTheEndOfLast : kAddedAtTheEnd));
+    }
+    return most;
+  }
+  // Every source has as many in flight, however slow it is. Forwards go first: half of them are
+  // over when the others have nothing left.
   double excess_of_sources() const {
     double most = 0;
-    for (const Station& station : stations_)
-      if (station.stage == 0 && station.is_device)
-        most = std::max(most, station.visits * station.service);
+    for (std::size_t c = 0; c < question_.classes.size(); ++c) {
+      const FleetClass& source = question_.classes[c];
+      if (seats_.front()[c] > 0)
+        most = std::max(most, work_seconds(0, source) * (1 - source.forward_share / 2));
+    }
     return std::max(most * in_flight_ / sources_ - in_flight_ / throughput_, 0.0);
   }
 
@@ -286,8 +315,7 @@ class Model {
     FleetStage result{.stage = cut_[s], .seats = seats_[s]};
     for (const Station& station : stations_) {
       if (station.stage != s) continue;
-      (station.is_device ? result.device_busy : result.link_busy) +=
-          throughput_ * station.rate() * station.service;
+      (station.is_device ? result.device_busy : result.link_busy) += throughput_ * station.work();
     }
     result.device_busy /= peers_of(seats_[s]);
     result.link_busy /= peers_of(seats_[s]);

@@ -9,6 +9,8 @@
 //   pipeline's round trip, what the slowest peer of a stage takes longer than the mean one, and how
 //   much longer the slowest source works on its window than all of them on theirs. Averaging:
 //   butterfly, equal slices, over the slowest uplink.
+//   Weight gradients, half of a backward, take the device's time and keep nobody waiting, but for
+//   four of them at the step's end; at the first stage the source waits for them.
 //   Memory:  where a class says what it has, no peer of it is seated at a stage that needs more,
 //            with activations dropped unless the config forbids that, at no cost.
 //   Not in it: optimizer steps, evaluations, checkpoints, losses of peers.
