@@ -17,9 +17,9 @@
 namespace swarmline {
 
 // Tasks of a peer whose weight gradients are left for later; what they are made of stays in the
-// model's memory. The next ones go before other work. Fewer at the last stage, which would keep
-// little else, and whose gradients of logits are large.
-inline constexpr std::uint32_t kAddingMax = 8, kAddingMaxAtLast = 2;
+// model's memory. The next ones go before other work: if it gets slow, nobody can add them for it.
+// Fewer at the last stage, which would keep little else, and whose gradients of logits are large.
+inline constexpr std::uint32_t kAddingMax = 4, kAddingMaxAtLast = 2;
 
 enum class TaskState : std::uint8_t {
   kHeld,        // waiting for its turn in the order of [pipeline] order
