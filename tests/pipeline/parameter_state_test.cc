@@ -69,8 +69,12 @@ TEST_P(ParameterStateTest, APartOfWhatIsSavedHasItsBytes) {
   ASSERT_TRUE(whole) << whole.error().what;
   const std::uint64_t parameters = state.committed_parameters().size();
   for (const auto& [first, bytes] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-           {0, 0}, {0, 4}, {parameters - 4, 8}, {parameters, whole->size() - parameters},
-           {4, whole->size() - 8}, {whole->size(), 0}}) {
+           {0, 0},
+           {0, 4},
+           {parameters - 4, 8},
+           {parameters, whole->size() - parameters},
+           {4, whole->size() - 8},
+           {whole->size(), 0}}) {
     const auto part = state.save(first, bytes);
     ASSERT_TRUE(part) << part.error().what;
     EXPECT_TRUE(std::ranges::equal(part->bytes(), whole->bytes().subspan(first, bytes)))
