@@ -170,6 +170,23 @@ TEST_F(DeviceQueueTest, WeightGradientsAreAddedWhenTheDeviceHasNothing) {
   EXPECT_EQ(done_, 5);
 }
 
+// Sums are the same bits whoever was fast: what was left for later is added in its order, also where
+// enough of it waits to go before more is computed.
+TEST_F(DeviceQueueTest, WeightGradientsThatAreHurriedKeepTheirOrder) {
+  submit("first", JobClass::kForward, train(1));
+  submit("second", JobClass::kForward, train(1));
+  for (const char* name : {"weights 0", "weights 1", "weights 2"})
+    submit(name, JobClass::kWeightGradients, train(1));
+  submit("backward", JobClass::kBackward, train(1));
+  submit("forward", JobClass::kForward, train(1));
+  queue_.hurry_weight_gradients(train(2));  // none of that phase waits
+  queue_.hurry_weight_gradients(train(1));
+  queue_.hurry_weight_gradients(train(1));
+  runtime_.run_for(1s);
+  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "weights 0", "weights 1", "backward",
+                                            "forward", "weights 2"}));
+}
+
 TEST_F(DeviceQueueTest, DropTakesTheWaitingWorkOfOnePhaseOnly) {
   submit("first", JobClass::kForward, train(1));
   submit("second", JobClass::kForward, train(1));

@@ -1,5 +1,6 @@
 #include "pipeline/stage/common/device_queue.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,13 +14,29 @@ DeviceQueue::~DeviceQueue() = default;
 
 void DeviceQueue::submit(StageJob job) {
   if (stopped_ || cleared_) return;
+  const Key key = key_of(job, next_sequence_++);
+  waiting_.emplace(key, std::move(job));
+  feed();
+}
+
+DeviceQueue::Key DeviceQueue::key_of(const StageJob& job, std::uint64_t sequence) {
   const bool control = job.job_class == JobClass::kControl;
   // An evaluation of version v computes on the same parameters as step v; it goes first.
   const PhaseKind kind_order =
       job.phase.kind == PhaseKind::kEval ? PhaseKind::kTrain : PhaseKind::kEval;
-  const Key key{!control, control ? 0 : job.phase.step, control ? PhaseKind::kTrain : kind_order,
-                job.job_class, next_sequence_++};
-  waiting_.emplace(key, std::move(job));
+  return {!control, control ? 0 : job.phase.step, control ? PhaseKind::kTrain : kind_order,
+          job.job_class, sequence};
+}
+
+void DeviceQueue::hurry_weight_gradients(const Phase& phase) {
+  const auto oldest = std::ranges::find_if(waiting_, [&](const auto& entry) {
+    return entry.second.job_class == JobClass::kWeightGradients && entry.second.phase == phase;
+  });
+  if (oldest == waiting_.end()) return;
+  auto node = waiting_.extract(oldest);
+  node.mapped().job_class = JobClass::kBackward;
+  node.key() = key_of(node.mapped(), std::get<4>(node.key()));
+  waiting_.insert(std::move(node));
   feed();
 }
 

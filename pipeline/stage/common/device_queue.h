@@ -40,6 +40,9 @@ class DeviceQueue {
   explicit DeviceQueue(Device& device);
   ~DeviceQueue();
   void submit(StageJob job);
+  // The oldest of the weight gradients of `phase` that wait goes before more is computed: they are
+  // added in the order in which they came, or sums would depend on who was fast.
+  void hurry_weight_gradients(const Phase& phase);
   // Drops the waiting jobs of `phase` but control work; those on the device run to their end.
   void drop(const Phase& phase);
   void stop();
@@ -52,6 +55,7 @@ class DeviceQueue {
 
  private:
   using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
+  static Key key_of(const StageJob& job, std::uint64_t sequence);
   void feed();
 
   Device& device_;

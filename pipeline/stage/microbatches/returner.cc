@@ -189,12 +189,13 @@ void Returner::queue_adding(const TaskPtr& task) {
   const bool enough_wait = adding_.size() >= (context_.last() ? kAddingMaxAtLast : kAddingMax);
   if (enough_wait) SWARMLINE_MARK("returner.adds_before_more_is_computed");
   StageJob job;
-  job.job_class = enough_wait ? JobClass::kBackward : JobClass::kWeightGradients;
+  job.job_class = JobClass::kWeightGradients;
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kWeightGradients;
   job.job.body = add_weights_body(context_, task);
   job.done = guard_.wrap([this, task](const JobReport& report) { after_adding(task, report); });
   context_.queue.submit(std::move(job));
+  if (enough_wait) context_.queue.hurry_weight_gradients(task->id.microbatch.phase);
 }
 
 void Returner::after_adding(const TaskPtr& task, const JobReport& report) {
