@@ -166,7 +166,9 @@ struct PartsBench {
                      .leases = leases,
                      .outbox = outbox,
                      .events = events,
-                     .rulings = rulings}};
+                     .rulings = rulings},
+                    [this] { return round_patience; }};
+  Duration round_patience{};
   Duration recovery_patience{};
   Recovery recovery{{.shape = shape,
                      .alarms = alarms,

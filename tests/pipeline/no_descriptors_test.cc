@@ -112,6 +112,35 @@ TEST_P(NoDescriptorsForANewcomer, ItIsNotLetGoInThePlaceOfAMemberThatTakesNoConn
   EXPECT_EQ(swarm.cluster().parameters(), one_each(config));
 }
 
+// The last of its stage lives, and its state is nowhere else: the run waits until it has room
+// again, for as long as going back would cost.
+TEST_P(NoDescriptorsForANewcomer, TheLastOfItsStageIsWaitedFor) {
+  RunConfig config = run_of({1, 3});
+  config.run.steps = 100;
+  config.model.tied_embeddings = true;
+  for (const bool has_room_in_time : {true, false}) {
+    config.run.wait_seconds = has_room_in_time ? 60 : 1;
+    config.net.peers_wait_seconds = 60;
+    const MarkExpected bears("commit_round.bears_with_the_last_one");
+    Swarm swarm(swarm_of(config, make_fake_model));
+    swarm.until_committed(2);
+    const SimNodeId last = swarm.node(0, 0);
+    swarm.kill(swarm.node(1, 2));
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_lost") == 1; }, 60s));
+    swarm.cluster().add_peer({});
+    swarm.cluster().network().fill(last, true);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "waiting") > 0; }, 300s)) << history(swarm);
+    const std::uint64_t commits = commits_of(swarm.cluster());
+    swarm.cluster().runtime().run_for(has_room_in_time ? 500ms : 60s);
+    EXPECT_EQ(events(swarm, "new_era"), has_room_in_time ? 0U : 1U) << history(swarm);
+    swarm.cluster().network().fill(last, false);
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > commits + 2; }, 300s))
+        << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_lost") > 1, !has_room_in_time) << history(swarm);
+    swarm.finish();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(NoDelay, NoDescriptorsForANewcomer, testing::Values(0U));
 INSTANTIATE_TEST_SUITE_P(Delay, NoDescriptors, testing::Values(0U, 1U));
 

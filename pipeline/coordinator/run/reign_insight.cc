@@ -18,8 +18,8 @@ RunGlance glance_of(const CoordinatorParts& parts) {
   glance.ended = parts.life.is<life::Ended>();
   glance.goes_back = parts.life.is<life::RollingBack>();
   glance.is_held_up = parts.writer.is_late(parts.alarms.now());
-  glance.waits_given_up =
-      parts.vigil.given_up() + parts.recovery.given_up() + parts.takeovers.given_up();
+  glance.waits_given_up = parts.vigil.given_up() + parts.recovery.given_up() +
+                          parts.takeovers.given_up() + parts.round.given_up();
   glance.era = parts.identity.era;
   glance.committed = Version{parts.sequence.committed()};
   return glance;

@@ -326,6 +326,7 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   if (!again_and_again) ask_whose_end_it_is(reporter, beyond);
   if (again_and_again && broken.own_end()) {
     SWARMLINE_MARK("commit_round.reaches_nobody");
+    if (bears_with(reporter)) return average_again(group);
     return in_.rulings.lose(reporter, "it can open no connection to anybody it averages with");
   }
   if (again_and_again && broken.nobody_there()) {
@@ -337,12 +338,40 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
   } else if (again_and_again) {
     SWARMLINE_MARK("commit_round.link_given_up");
     const PeerId at_fault = links_.at_fault(reporter.peer, beyond.peer, now);
-    return in_.rulings.lose(at_fault == reporter.peer ? reporter : beyond,
-                            fmt::format("lost the link between {} and {} again and again",
-                                        to_string(reporter), to_string(beyond)));
+    const Seat& lost = at_fault == reporter.peer ? reporter : beyond;
+    if (bears_with(lost)) return average_again(group);
+    return in_.rulings.lose(lost, fmt::format("lost the link between {} and {} again and again",
+                                              to_string(reporter), to_string(beyond)));
   }
+  average_again(group);
+}
+
+void CommitRound::average_again(GroupId group) {
   board_.give_up(group, board_.attempt(group));
   wake();
+}
+
+// It lives, and alone holds its stage's state: its links may be made before going back is cheaper.
+bool CommitRound::bears_with(const Seat& seat) {
+  if (in_.members.count_ready(seat.stage) > 1 || !in_.shadows.ready_of(seat.stage).empty())
+    return false;
+  const Instant now = in_.alarms.now();
+  const auto [entry, begins] = last_peers_.try_emplace(seat.stage);
+  Wait& wait = entry->second;
+  if (begins) wait = {.since = now, .patience = patience_()};
+  if (begins && wait.patience > Duration{}) {
+    SWARMLINE_MARK("commit_round.bears_with_the_last_one");
+    in_.events.event("waiting",
+                     fmt::format("links to {} are not made, and it is the last of its stage; the "
+                                 "run waits {:.3g} s at most, then it goes back without it",
+                                 in_.events.who(seat), to_seconds(wait.patience)),
+                     LogLevel::kWarn);
+  }
+  if (now - wait.since < wait.patience) return true;
+  SWARMLINE_MARK("commit_round.bears_no_longer");
+  ++given_up_;
+  last_peers_.erase(entry);
+  return false;
 }
 
 // ---- Time ---------------------------------------------------------------------------------------
@@ -402,6 +431,7 @@ void CommitRound::end() {
   deadline_.cancel();
   board_.end();
   links_.clear();
+  last_peers_.clear();
   mismatches_.clear();
   dirty_ = false;
 }

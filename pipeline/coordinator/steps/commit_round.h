@@ -14,9 +14,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -55,8 +58,10 @@ class CommitRound final : public RunObserver {
     EventLog& events;
     Rulings& rulings;
   };
-  explicit CommitRound(const Needs& needs)
+  // `patience`: how long waiting for a stage's last peer is worth (run/bargain.h).
+  CommitRound(const Needs& needs, std::function<Duration()> patience)
       : in_(needs),
+        patience_(std::move(patience)),
         seals_({.shape = needs.shape,
                 .members = needs.members,
                 .ledger = needs.ledger,
@@ -91,6 +96,7 @@ class CommitRound final : public RunObserver {
 
   void on_rollback() override { end(); }
   void check_invariants() const;
+  std::uint32_t given_up() const { return given_up_; }  // waits for last peers, ever
 
  private:
   void send_seals(const std::vector<GroupId>& groups);
@@ -105,20 +111,30 @@ class CommitRound final : public RunObserver {
   void restart(const std::vector<GroupId>& groups);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
   void ask_whose_end_it_is(const Seat& one, const Seat& other);
+  bool bears_with(const Seat& seat);
+  void average_again(GroupId group);
   Duration retry_pause(RoundAttempt attempt) const;
   bool has_outlasted(Instant since) const;
   Instant newest_move() const;
   void arm_deadline(Duration wait);
   void on_deadline();
 
+  struct Wait {
+    Instant since{};
+    Duration patience{};
+  };
+
   Needs in_;
+  std::function<Duration()> patience_;
   SealWriter seals_;
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;
-  Instant result_{};   // when a group's result came, or the step was sealed
-  Instant sealed_{};   // when members were told last to average
-  BrokenLinks links_;  // in this step
+  Instant result_{};                    // when a group's result came, or the step was sealed
+  Instant sealed_{};                    // when members were told last to average
+  BrokenLinks links_;                   // in this step
+  std::map<StageId, Wait> last_peers_;  // whose links end, in this step
+  std::uint32_t given_up_ = 0;
   std::map<Seat, std::uint32_t> mismatches_;
   bool dirty_ = false;
 };
