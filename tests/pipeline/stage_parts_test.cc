@@ -1,4 +1,4 @@
-// A peer's parts alone: phases, the order of device work, leases, links, averaging, stage masks.
+// A peer's parts alone: phases, leases, links, averaging, stage masks.
 #include <array>
 #include <cstring>
 #include <deque>
@@ -9,10 +9,8 @@
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/source/lease_window.h"
-#include "pipeline/stage/common/device_queue.h"
 #include "pipeline/stage/common/peer_links.h"
 #include "pipeline/stage/common/phase_book.h"
-#include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/harness/mark_expected.h"
@@ -113,99 +111,6 @@ TEST(PhaseBook, NobodyIsFurtherAheadThanASealAllows) {
   book.retire(train(9));
   EXPECT_FALSE(book.beyond_reach(train(10 + PhaseBook::kStepsAheadMax)));
   EXPECT_TRUE(book.beyond_reach(train(11 + PhaseBook::kStepsAheadMax)));
-}
-
-// ---- DeviceQueue --------------------------------------------------------------------------------
-
-class DeviceQueueTest : public testing::Test {
- protected:
-  void submit(const std::string& name, JobClass job_class, Phase phase) {
-    StageJob job;
-    job.job_class = job_class;
-    job.phase = phase;
-    job.job.estimate = 1ms;
-    job.job.body = [this, name]() -> Result<void> {
-      ran_.push_back(name);
-      return {};
-    };
-    job.done = [this](JobReport) { ++done_; };
-    queue_.submit(std::move(job));
-  }
-
-  SimRuntime runtime_{1};
-  SimDevice device_{runtime_.node(1), {}};
-  DeviceQueue queue_{device_};
-  std::vector<std::string> ran_;
-  int done_ = 0;
-};
-
-TEST_F(DeviceQueueTest, ControlThenOlderStepsThenBackwardThenArrival) {
-  submit("first", JobClass::kForward, train(1));
-  submit("second", JobClass::kForward, train(1));  // these two are on the device already
-  submit("forward 2", JobClass::kForward, train(2));
-  submit("forward 1b", JobClass::kForward, train(1));
-  submit("forward 1c", JobClass::kForward, train(1));
-  submit("backward 2", JobClass::kBackward, train(2));
-  submit("backward 1", JobClass::kBackward, train(1));
-  submit("eval 1", JobClass::kForward, eval(1));
-  submit("control", JobClass::kControl, train(7));
-  runtime_.run_for(1s);
-  EXPECT_EQ(ran_,
-            (std::vector<std::string>{"first", "second", "control", "eval 1", "backward 1",
-                                      "forward 1b", "forward 1c", "backward 2", "forward 2"}));
-  EXPECT_EQ(done_, 9);
-}
-
-// Weight gradients that can wait do: for what waits and for what the device has.
-TEST_F(DeviceQueueTest, WeightGradientsAreAddedWhenTheDeviceHasNothing) {
-  submit("first", JobClass::kForward, train(1));
-  submit("weights", JobClass::kWeightGradients, train(1));
-  submit("measurement", JobClass::kMonitor, train(1));
-  submit("backward", JobClass::kBackward, train(1));
-  runtime_.run_for(500us);
-  submit("forward", JobClass::kForward, train(1));
-  runtime_.run_for(1s);
-  EXPECT_EQ(ran_,
-            (std::vector<std::string>{"first", "backward", "forward", "weights", "measurement"}));
-  EXPECT_EQ(done_, 5);
-}
-
-// Sums are the same bits whoever was fast: what was left for later is added in its order, also where
-// enough of it waits to go before more is computed.
-TEST_F(DeviceQueueTest, WeightGradientsThatAreHurriedKeepTheirOrder) {
-  submit("first", JobClass::kForward, train(1));
-  submit("second", JobClass::kForward, train(1));
-  for (const char* name : {"weights 0", "weights 1", "weights 2"})
-    submit(name, JobClass::kWeightGradients, train(1));
-  submit("backward", JobClass::kBackward, train(1));
-  submit("forward", JobClass::kForward, train(1));
-  queue_.hurry_weight_gradients(train(2));  // none of that phase waits
-  queue_.hurry_weight_gradients(train(1));
-  queue_.hurry_weight_gradients(train(1));
-  runtime_.run_for(1s);
-  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "weights 0", "weights 1", "backward",
-                                            "forward", "weights 2"}));
-}
-
-TEST_F(DeviceQueueTest, DropTakesTheWaitingWorkOfOnePhaseOnly) {
-  submit("first", JobClass::kForward, train(1));
-  submit("second", JobClass::kForward, train(1));
-  submit("dropped", JobClass::kBackward, train(1));
-  submit("kept", JobClass::kForward, train(2));
-  submit("control", JobClass::kControl, train(1));
-  queue_.drop(train(1));
-  runtime_.run_for(1s);
-  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "control", "kept"}));
-}
-
-TEST_F(DeviceQueueTest, NothingRunsAfterAStop) {
-  for (int i = 0; i < 5; ++i) submit("job", JobClass::kForward, train(0));
-  queue_.stop();
-  submit("late", JobClass::kControl, train(0));
-  runtime_.run_for(1s);
-  EXPECT_EQ(done_, 0);
-  EXPECT_LE(ran_.size(), static_cast<std::size_t>(DeviceQueue::kAheadJobs))
-      << "what the device had ends unheard";
 }
 
 // ---- PeerLinks ----------------------------------------------------------------------------------
