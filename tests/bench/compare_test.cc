@@ -49,8 +49,10 @@ TEST(Compare, ADeviceThatIsNeverIdleBoundsEveryRule) {
     EXPECT_LT(run.batch_seconds, 1.6 * least) << name_of(rule);
     EXPECT_GT(run.step_seconds, run.batch_seconds);
     EXPECT_EQ(run.round_trips.size(), 2 * 96U) << "every microbatch of the measured steps";
-    // Six hops of a tensor, and all the work.
-    EXPECT_GE(run.quantile(0), 2 * 0.06 + 4 * 0.005) << name_of(rule);
+    // Four hops of a tensor, and all the work of two stages; but of a backward that is not whole,
+    // as those of fixed orders are, only the half that others wait for.
+    const bool whole = rule == Rule::kGPipe || rule == Rule::k1F1B;
+    EXPECT_GE(run.quantile(0), 2 * (whole ? 0.06 : 0.04) + 4 * 0.005) << name_of(rule);
   }
 }
 

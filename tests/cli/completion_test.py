@@ -68,7 +68,7 @@ class Bash(WithFiles):
 
     def test_commands_below_commands(self):
         self.assertEqual(self.complete("bench", "r"), ["ratio"])
-        self.assertEqual(sorted(self.complete("checkpoint", "")), ["diff", "list", "now", "prune", "verify"])
+        self.assertEqual(sorted(self.complete("checkpoint", "")), ["diff", "list", "now", "prune", "pull", "push", "verify"])
 
     def test_options_are_those_of_the_help(self):
         for command in (["launch"], ["peer"], ["bench", "ratio"]):
