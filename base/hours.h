@@ -4,5 +4,6 @@
 namespace swarmline {
 
 inline constexpr double kSecondsPerHour = 3600;
+inline constexpr double kBytesPerGb = 1e9;  // as clouds charge traffic
 
 }  // namespace swarmline

@@ -5,14 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "pipeline/protocol/money_text.h"
 
 namespace swarmline {
 
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
-constexpr double kBytesPerGb = 1e9;
 constexpr double kShareShown = 0.0005;  // 0.1 % when it is rounded
 
 std::string paid_for(const CostStatus& cost) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
 #include "sim/fleet/baselines.h"
 #include "sim/fleet/rented_fleet.h"
 #include "sim/fleet/replay.h"
@@ -15,9 +16,7 @@
 namespace swarmline {
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
 constexpr double kBillion = 1e9;
-constexpr double kBytesPerGb = 1e9;
 // Of training between two checkpoints, for all ways but checkpoint-restart.
 constexpr double kPeriods[] = {60, 120, 300, 600, 1200, 1800, 3600};
 constexpr double kLinkOfFreeJoins = 1e12;  // bits per second; its transfers are set to cost nothing

@@ -8,6 +8,7 @@
 
 #include "balancer/cut.h"
 #include "balancer/seating.h"
+#include "base/hours.h"
 #include "engine/config/configured_codec.h"
 #include "node/stage_memory.h"
 #include "pipeline/source/lease_window.h"
@@ -16,9 +17,7 @@ namespace swarmline {
 namespace {
 
 constexpr double kTokensOfPrice = 1e9;
-constexpr double kSecondsPerHour = 3600;
 constexpr double kBitsPerByte = 8;
-constexpr double kBytesPerGb = 1e9;
 // Of the fixed point: queues settle in some tens of rounds.
 constexpr int kRoundsMax = 2000;
 constexpr double kSettled = 1e-9;

@@ -4,11 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "base/hours.h"
+
 namespace swarmline {
 namespace {
 
 constexpr std::size_t kSeatNamesMax = 3;  // a line's width
-constexpr double kBytesPerGb = 1e9;
 
 std::string seats_text(const FleetQuestion& question, const FleetStage& stage) {
   std::vector<std::string> parts;
