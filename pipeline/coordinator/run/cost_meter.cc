@@ -13,7 +13,6 @@ namespace swarmline {
 
 namespace {
 
-constexpr double kBytesPerGb = 1e9;
 constexpr double kBillion = 1e9;
 
 double price_of(std::uint64_t bytes, double price) {
