@@ -397,7 +397,7 @@ TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
   std::size_t taken = 0, eras = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     RunConfig config = run_of({3, 3, 3}, GetParam(), seed % 2 == 0 ? 1 : 2);
-    config.run.steps = 30;
+    config.run.steps = 36;  // long enough for the faults
     config.balance.moves = seed % 3 == 0;
     config.model.tied_embeddings = seed % 4 < 2;
     config.net.heartbeat_seconds = 0.05;
