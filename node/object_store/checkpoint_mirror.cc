@@ -59,7 +59,9 @@ void CheckpointMirror::copy(const std::string& path) {
 }
 
 void CheckpointMirror::begin() {
-  if (waiting_) {
+  // What the outbox holds is an older one, of the same step perhaps.
+  const bool is_new = waiting_.has_value();
+  if (is_new) {
     copying_ = *std::exchange(waiting_, std::nullopt);
     tries_ = 0;
   }
@@ -68,7 +70,6 @@ void CheckpointMirror::begin() {
     return;
   }
   Job job;
-  const bool is_new = pause_ == Duration{};
   job.body = [this, path = copying_, is_new]() -> Result<void> {
     if (is_new) SWARMLINE_TRY(remove_folder(outbox_));
     const auto held = hold(path, outbox_);
