@@ -27,9 +27,9 @@ std::string local_time(double wall_seconds) {
 
 std::string how_far(const RunStatus& status, double wall_seconds) {
   const std::string when = wall_seconds > 0 ? " at " + local_time(wall_seconds) : std::string();
-  return status.step == 0
-             ? fmt::format("died before its first step was done; last heard of{}", when)
-             : fmt::format("died after step {} of {}{}", status.step, status.steps, when);
+  if (status.step > 0)
+    return fmt::format("died after step {} of {}{}", status.step, status.steps, when);
+  return "died before its first step was done" + (when.empty() ? when : "; last heard of" + when);
 }
 
 std::string how_to_go_on(const RunFolder& folder, const std::string& checkpoint) {

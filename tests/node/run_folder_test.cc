@@ -7,7 +7,10 @@
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/config/begun_run.h"
+#include "engine/config/load.h"
 #include "engine/store/files.h"
+#include "engine/store/journal.h"
+#include "node/dead_run.h"
 #include "tests/store/temp_folder.h"
 
 namespace swarmline {
@@ -48,6 +51,17 @@ RunConfig config_of(std::uint64_t steps) {
   config.run.steps = steps;
   config.data.files = {"text"};
   return config;
+}
+
+// Its coordinator ended before anybody came: nothing says when.
+TEST_F(RunFolderTest, ADeadRunOfWhichNothingWasHeardHasAWholeSentence) {
+  const RunFolder folder(root_ + "/a");
+  ASSERT_TRUE(folder.prepare(to_toml(config_of(10)), false));
+  ASSERT_TRUE(open_sqlite_journal(folder.journal()));
+  const auto status = status_of_dead_run(folder);
+  ASSERT_TRUE(status) << status.error().what;
+  EXPECT_TRUE(status->sentence.starts_with("died before its first step was done; there is no "))
+      << status->sentence;
 }
 
 // A checkpoint of `step` with nothing in it.
