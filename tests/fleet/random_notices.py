@@ -10,7 +10,6 @@ Exit code 1 when fewer drains than --least are clean, or something was lost; 77 
 import argparse
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -134,20 +133,7 @@ def main():
     rented_fleet.enter_own_system()
     folder = tempfile.mkdtemp(prefix="swarmline-fleet-")
     notices = RandomNotices(flags, folder)
-    try:
-        notices.train()
-        wrong = notices.judge()
-    except Failed as failure:
-        wrong = [str(failure)]
-    finally:
-        notices.fleet.end()
-        if flags.keep:
-            print("the run is in", folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    for sentence in wrong:
-        print("FAILED:", sentence)
-    return 1 if wrong else 0
+    return rented_fleet.exit_code_of(notices, folder, end=notices.fleet.end, keep=flags.keep)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,24 @@ def enter_own_system(*more):
     os.execvp(unshare[0], unshare + [sys.executable] + sys.argv)
 
 
+def exit_code_of(trial, folder, end=lambda: None, keep=False):
+    """Of trial.train() and trial.judge(), which gives sentences on what is wrong; then `end` is called and the folder removed."""
+    try:
+        trial.train()
+        wrong = trial.judge()
+    except Failed as failure:
+        wrong = [str(failure)]
+    finally:
+        end()
+        if keep:
+            print("the run is in", folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    for sentence in wrong:
+        print("FAILED:", sentence)
+    return 1 if wrong else 0
+
+
 def etcd_program():
     found = [path for path in ETCDS if os.access(path, os.X_OK)]
     return found[0] if found else None

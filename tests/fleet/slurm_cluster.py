@@ -206,20 +206,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="swarmline-slurm-")
     os.chmod(folder, 0o755)  # of munge's socket
     slurm = SlurmRun(flags, folder)
-    try:
-        slurm.train()
-        wrong = slurm.judge()
-    except Failed as failure:
-        wrong = [str(failure)]
-    finally:
-        slurm.cluster.end()
-        if flags.keep:
-            print("the run is in", folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    for sentence in wrong:
-        print("FAILED:", sentence)
-    return 1 if wrong else 0
+    return rented_fleet.exit_code_of(slurm, folder, end=slurm.cluster.end, keep=flags.keep)
 
 
 if __name__ == "__main__":

@@ -254,6 +254,7 @@ class SpotFleet:
         print(f"parameters: at most {difference:.2g} of a tensor's peak from the reference's")
         if not difference < rented_fleet.DIFFERENCE_MAX:
             wrong.append("the parameters are not the reference's")
+        print(f"{self.fleet.cpu_seconds():.0f} s of processor time")
         return wrong
 
 
@@ -270,21 +271,7 @@ def main():
     rented_fleet.enter_own_system()
     folder = tempfile.mkdtemp(prefix="swarmline-fleet-")
     spot = SpotFleet(flags, folder)
-    try:
-        spot.train()
-        wrong = spot.judge()
-        print(f"{spot.fleet.cpu_seconds():.0f} s of processor time")
-    except Failed as failure:
-        wrong = [str(failure)]
-    finally:
-        spot.fleet.end()
-        if flags.keep:
-            print("the run is in", folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    for sentence in wrong:
-        print("FAILED:", sentence)
-    return 1 if wrong else 0
+    return rented_fleet.exit_code_of(spot, folder, end=spot.fleet.end, keep=flags.keep)
 
 
 if __name__ == "__main__":

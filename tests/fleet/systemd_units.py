@@ -193,16 +193,7 @@ def drive(flags):
     folder = tempfile.mkdtemp(prefix="swarmline-systemd-", dir="/srv")  # units have a /tmp of their own
     os.chmod(folder, 0o755)  # for users that systemd makes up
     units = Units(flags, folder)
-    try:
-        units.train()
-        wrong = units.judge()
-    except Failed as failure:
-        wrong = [str(failure)]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    for sentence in wrong:
-        print("FAILED:", sentence)
-    return 1 if wrong else 0
+    return rented_fleet.exit_code_of(units, folder)
 
 
 def main():
