@@ -18,9 +18,24 @@ START_SECONDS = 60
 ANSWER_SECONDS = 60
 
 
+UNPACKED = os.path.join(os.path.dirname(__file__), "..", "..", ".deps", "chromium")  # by scripts/bootstrap --tests
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
 def find_browser():
     """The path of a Chromium, or None."""
-    return next((path for path in map(shutil.which, PROGRAMS) if path), None)
+    unpacked = os.path.join(os.path.abspath(UNPACKED), "usr", "lib", "chromium", "chromium")
+    return next((path for path in map(shutil.which, (*PROGRAMS, unpacked)) if path), None)
+
+
+def environment_of(program):
+    """One that is unpacked finds its libraries beside it."""
+    root = os.path.abspath(UNPACKED)
+    if not program.startswith(root):
+        return None
+    libraries = os.path.join(root, LIBRARIES)
+    paths = [libraries, os.path.join(libraries, "pulseaudio"), os.environ.get("LD_LIBRARY_PATH")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
 class BrowserError(Exception):
@@ -43,7 +58,7 @@ class Browser:
              "--disable-extensions", "--disable-background-networking", "--hide-scrollbars", "--mute-audio",
              "--force-color-profile=srgb", "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}",
              "about:blank"],
-            preexec_fn=give_pipes, pass_fds=(3, 4), start_new_session=True,
+            preexec_fn=give_pipes, pass_fds=(3, 4), start_new_session=True, env=environment_of(program),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(commands)
         os.close(answers)

@@ -47,7 +47,7 @@ def look_without_a_token(browser, base):
 def main():
     program = find_browser()
     if program is None:
-        print("skipped: there is no chromium here (Debian: apt-get install chromium)")
+        print("skipped: there is no chromium here (scripts/bootstrap --tests fetches one)")
         sys.exit(SKIPPED)
     with Runs(sys.argv[1]) as runs, Browser(program) as browser:
         launch = runs.launch("tiny", "run.steps=100000", "money.coordinator_price=1", "money.budget=1000000")
