@@ -23,7 +23,7 @@ quickstart: bootstrap  ## train a small model on a swarm of eight local processe
 # libtorch, and what needs it in the ci build. Each test is built and run once.
 test:  ## build and run all tests of the label "fast"
 	@scripts/bootstrap --tests
-	cmake --preset ci -DSWARMLINE_TORCH_FREE_TESTS=OFF
+	cmake --preset ci -DSWARMLINE_TORCH_FREE_TESTS=OFF -DSWARMLINE_UNITY=ON
 	cmake --build --preset ci --parallel $(JOBS)
 	cmake --preset asan
 	cmake --build --preset asan --parallel $(JOBS)
