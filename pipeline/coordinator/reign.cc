@@ -365,7 +365,8 @@ void Reign::answer_heartbeat(const SessionPtr& session, const wire::Heartbeat& b
 
 void Reign::on_want_state(const Seat& from) {
   if (parts_.shadows.has(from)) return parts_.standbys.on_want_state(from);
-  if (!parts_.life.is<life::Forming>() && !parts_.members.serves(from)) parts_.states.want(from);
+  const bool lacks_state = !parts_.members.serves(from) || parts_.members.serves_early(from);
+  if (!parts_.life.is<life::Forming>() && lacks_state) parts_.states.want(from);
 }
 
 // Before a start it holds nothing that others lack.
@@ -384,6 +385,9 @@ void Reign::on_goodbye(const Seat& from, const std::string& reason) {
 void Reign::on_ready(const SessionPtr& session, const wire::Ready& ready) {
   const Seat seat = session->seat;
   Member& member = parts_.members.at(seat.peer);
+  if (ready.parameters_alone()) return settling_.take_early_seat(seat, ready.version());
+  if (member.state == MemberState::kEarly)
+    return parts_.audit.follower_ready(seat, ready.version(), ready.state_digest());
   if (member.state == MemberState::kFollowing) {
     const auto arrival = parts_.takeovers.on_ready(seat, ready.version(), ready.state_digest());
     if (arrival == Takeovers::Arrival::kNone)

@@ -106,6 +106,8 @@ void Settling::end_seat(const SeatLoss& loss) {
   CoordinatorParts& p = parts_;
   if (!p.members.is_current(loss.seat)) return;
   const Member member = p.members.members().at(loss.seat.peer);
+  if (p.members.ready_of(loss.seat.stage) == std::vector<Seat>{loss.seat})
+    end_early_seats_of(loss.seat.stage);
   const std::optional<ReplicaAudit::Follower> heir = heir_of(loss.seat);
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
   p.members.fence(loss.seat);
@@ -268,27 +270,40 @@ void Settling::seat_followers(StageId stage) {
       parts_.rulings.lose(follower.seat, "the state it fetched is not the one of its stage");
       continue;
     }
-    take_seat(follower.seat, version);
-    parts_.audit.say(follower.seat, version, follower.digest);
+    seat_follower(follower, version);
   }
+}
+
+void Settling::seat_follower(const ReplicaAudit::Follower& follower, std::uint64_t version) {
+  if (parts_.members.serves_early(follower.seat)) {
+    has_the_rest(follower.seat, version);
+  } else {
+    take_seat(follower.seat, version);
+  }
+  parts_.audit.say(follower.seat, version, follower.digest);
 }
 
 void Settling::take_seat(const Seat& seat, std::uint64_t version) {
   CoordinatorParts& p = parts_;
-  Member& member = p.members.at(seat.peer);
-  p.journal.record_seat(record_of(member, "active"));
-  p.members.become(seat.peer, MemberState::kReady);
-  member.stepped = version;
+  holds_its_state(seat, version);
   p.detector.works_from(seat, p.alarms.now());
-  p.states.arrived(seat);
-  p.balancer.seats_changed();
-  p.events.of_peer(seat, "peer_seated", fmt::format(" holds version {}", version));
   tell_views();
   p.phases.greet(seat);
   p.round.add_late(seat);
   p.leases.wake();
   p.kept_heirs.wake();
   progress_ = true;
+}
+
+void Settling::holds_its_state(const Seat& seat, std::uint64_t version) {
+  CoordinatorParts& p = parts_;
+  Member& member = p.members.at(seat.peer);
+  p.journal.record_seat(record_of(member, "active"));
+  p.members.become(seat.peer, MemberState::kReady);
+  member.stepped = version;
+  p.states.arrived(seat);
+  p.balancer.seats_changed();
+  p.events.of_peer(seat, "peer_seated", fmt::format(" holds version {}", version));
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
@@ -371,6 +386,7 @@ void Settling::commit() {
   p.ledger.commit(phase);
   for (RunObserver* observer : p.observers) observer->on_retired(phase);
   p.sequence.on_committed(record->step);
+  end_early_seats();
   restarts_ = 0;
   p.stats.on_commit(*record, reduce_bytes, std::move(shares), p.alarms.now());
   count_step(record->version <= p.beginning.furthest());
@@ -404,7 +420,7 @@ void Settling::choose_codecs() {
   CoordinatorParts& p = parts_;
   std::vector<std::uint32_t> peers;
   for (const StageSpec& stage : p.shape.stages)
-    peers.push_back(static_cast<std::uint32_t>(p.members.count_ready(stage.stage)));
+    peers.push_back(static_cast<std::uint32_t>(p.members.count_serving(stage.stage)));
   const std::vector<std::string> changes = p.boundaries.on_commit(peers);
   if (changes.empty()) return;
   p.journal.record_codecs(p.boundaries.to_text());

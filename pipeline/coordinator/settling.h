@@ -51,6 +51,9 @@ class Settling {
   Result<std::string> request_checkpoint();
   void note_progress() { progress_ = true; }  // cells have owners that they had not
   void take_seat(const Seat& seat, std::uint64_t version);
+  // It has the parameters of that version: from now on it serves the open step, if those are what
+  // is computed on.
+  void take_early_seat(const Seat& seat, std::uint64_t version);
 
   bool may_begin_again() const;
   // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
@@ -75,6 +78,11 @@ class Settling {
   void count_step(bool again);
   void set_rates();
   void look_at_budget();
+  // ---- settling_early.cc ----
+  bool may_serve_early(const Seat& seat, std::uint64_t version) const;
+  void has_the_rest(const Seat& seat, std::uint64_t version);
+  void end_early_seats();
+  void end_early_seats_of(StageId stage);
   // ---- settling.cc ----
   void look_at_journal();
   bool settle_one();
@@ -95,6 +103,8 @@ class Settling {
   void compare_states();
   void compare_state(StageId stage, std::uint64_t version);
   void seat_followers(StageId stage);
+  void seat_follower(const ReplicaAudit::Follower& follower, std::uint64_t version);
+  void holds_its_state(const Seat& seat, std::uint64_t version);
   void tell_views();
   bool has_data();
   void close_complete_phases();

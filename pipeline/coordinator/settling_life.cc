@@ -308,8 +308,8 @@ bool Settling::may_begin_again() const {
 
 // Nobody else holds its stage's state: before that is given up for lost, it may be this end.
 bool Settling::is_cut_off(const Seat& seat) const {
-  return may_begin_again() && parts_.members.serves(seat) &&
-         !parts_.takeovers.is_emptied(seat.stage) && parts_.members.count_ready(seat.stage) == 1;
+  return may_begin_again() && !parts_.takeovers.is_emptied(seat.stage) &&
+         parts_.members.ready_of(seat.stage) == std::vector<Seat>{seat};
 }
 
 // On its journal, in this process: whoever lives comes back with its seat and with what it holds.

@@ -14,7 +14,7 @@ CostMeter::Rates rates_of(const Membership& members, bool trains) {
   CostMeter::Rates rates{.trains = trains};
   for (const auto& [peer, member] : members.members()) {
     if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
-    (member.state == MemberState::kReady ? rates.serving : rates.joining) += member.price;
+    (members.serves(member.seat) ? rates.serving : rates.joining) += member.price;
     if (member.price == 0) ++rates.unpriced;
   }
   return rates;

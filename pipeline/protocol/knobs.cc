@@ -97,6 +97,10 @@ constexpr KnobInfo kTable[] = {
     {.name = "refetch_delay", .duration = &Knobs::refetch_delay, .low = 0.1, .high = 10},
     {.name = "fetch_tries_max", .count = &Knobs::fetch_tries_max, .high = 4, .gives_up = true},
     {.name = "damaged_in_a_row", .count = &Knobs::damaged_in_a_row, .low = 0.34, .high = 4},
+    {.name = "state_piece_bytes",
+     .count = &Knobs::state_piece_bytes,
+     .low = 0.0005,
+     .on_request = true},
     {.name = "piece_again", .duration = &Knobs::piece_again, .low = 0.1, .high = 5},
 };
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/limits.h"
 #include "base/units.h"
 
 namespace swarmline {
@@ -101,8 +102,9 @@ struct Knobs {
   Duration piece_time = std::chrono::seconds(20);  // to answer for a piece; then another is asked
   Duration rest_max = std::chrono::seconds(10);    // of a shadow between two pieces
   Duration refetch_delay = std::chrono::milliseconds(200);
-  std::uint32_t fetch_tries_max = 25;  // of one result, in a row
-  std::uint32_t damaged_in_a_row = 3;  // pieces, then another holder
+  std::uint32_t fetch_tries_max = 25;                           // of one result, in a row
+  std::uint32_t damaged_in_a_row = 3;                           // pieces, then another holder
+  std::uint32_t state_piece_bytes = Limits::state_piece_bytes;  // the same at all that take part
   // ---- Peer: a checkpoint's pieces ----
   Duration piece_again = std::chrono::seconds(1);  // one that nobody answered is sent once more
 };

@@ -9,10 +9,9 @@
 
 namespace swarmline {
 
+// 7: who joins serves with the parameters alone.
 // 6: a state's digest is made piece by piece, so that a device can make it.
-// 5: messages longer than a frame travel in pieces, peers give each other the run's data, and a
-// stage may begin with a copy that one kept.
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 // Of one that says hello. kRefused: which of the two is older, and what to do.
 Result<void> check_protocol(std::uint32_t theirs);

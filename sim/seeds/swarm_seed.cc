@@ -45,7 +45,7 @@ class Watch {
       if (on_frame) on_frame(cluster_.elapsed(), from, to, frame);
       if (to != kCoordinatorNode) return;
       if (kind_of(frame) == MessageKind::kStepped) on_state(parse<wire::Stepped>(frame));
-      if (kind_of(frame) == MessageKind::kReady) on_state(parse<wire::Ready>(frame));
+      if (kind_of(frame) == MessageKind::kReady) on_ready(parse<wire::Ready>(frame));
     });
   }
 
@@ -115,6 +115,10 @@ class Watch {
     for (const Seat& seat : seats_)
       if (!is_kept(seat))
         violate(fmt::format("{} was given, and is lost with what was not synced", to_string(seat)));
+  }
+  // Parameters alone have no digest of the state.
+  void on_ready(const Result<wire::Ready>& ready) {
+    if (!ready->parameters_alone()) on_state(ready);
   }
   template <typename Message>
   void on_state(const Result<Message>& message) {

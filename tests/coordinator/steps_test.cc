@@ -338,6 +338,28 @@ TEST_F(Rounds, TwoThatCantReachEachOtherCantAverageTogether) {
   EXPECT_EQ(losses[0].seat, mate) << "the one that came later";
 }
 
+// Nobody is waited for that serves with the parameters alone, whichever of the two is at fault.
+TEST_F(Rounds, WhoServesEarlyIsLetGoInThePlaceOfTheLastThatHoldsTheStage) {
+  bench.round_patience = 60s;
+  for (const Seat& early : {mate, b}) {
+    const Seat& holder = early == mate ? b : mate;
+    bench.members.become(early.peer, MemberState::kEarly);
+    bench.members.become(holder.peer, MemberState::kReady);
+    wire::RoundBroken broken = broken_between(b, mate);
+    const MarkExpected given_up("commit_round.link_given_up");
+    for (std::uint32_t times = 0; times <= knobs().broken_links_max; ++times) {
+      if (bench.rulings.any()) break;
+      broken.set_attempt(round.board().attempt(GroupId{1}).value);
+      round.on_round_broken(broken);
+      bench.clock.run_for(knobs().round_retry_delay + 1ms);
+      round.mend();
+    }
+    const auto losses = bench.rulings.take_losses();
+    ASSERT_EQ(losses.size(), 1U);
+    EXPECT_EQ(losses[0].seat, early);
+  }
+}
+
 // Its process is gone, and only the coordinator has not heard of it.
 TEST_F(Rounds, WhereNobodyListensAnyMoreIsTheOneLetGo) {
   wire::RoundBroken broken = broken_between(mate, b);

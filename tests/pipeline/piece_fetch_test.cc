@@ -1,5 +1,7 @@
 #include "pipeline/stage/common/piece_fetch.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
@@ -49,6 +51,21 @@ void damage_until_it_rests(PieceFetch& fetch) {
     ASSERT_EQ(fetch.asks().size(), 1U);
     EXPECT_FALSE(fetch.on_piece(holder(1), 0, BytesView(), 0));
   }
+}
+
+TEST(PieceFetch, KnowsWhetherItsBeginningIsHere) {
+  Source source(3 * kPiece);
+  PieceFetch fetch(source.bytes.size(), source.hashes);
+  fetch.add_holder(holder(1));
+  const std::vector<PieceFetch::Ask> asks = fetch.asks();
+  ASSERT_EQ(asks.size(), 2U);
+  EXPECT_TRUE(source.give(fetch, asks[1]));
+  EXPECT_FALSE(fetch.has_first(1)) << "the second piece alone is here";
+  EXPECT_TRUE(source.give(fetch, asks[0]));
+  EXPECT_TRUE(fetch.has_first(2 * kPiece));
+  EXPECT_FALSE(fetch.has_first(2 * kPiece + 1));
+  const BytesView here = fetch.so_far()->bytes().first(2 * kPiece);
+  EXPECT_TRUE(std::ranges::equal(here, BytesView(source.bytes.bytes()).first(2 * kPiece)));
 }
 
 TEST(PieceFetch, AllHoldersAreAtWorkAtOnce) {

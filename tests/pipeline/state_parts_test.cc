@@ -1,4 +1,7 @@
 // Where a stage's state comes from, and what is frozen of it for others.
+#include <algorithm>
+#include <deque>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,11 +24,15 @@ using namespace std::chrono_literals;
 class StateTest : public testing::Test {
  protected:
   void make(std::shared_ptr<KeptState> kept = nullptr) {
-    states_.emplace(bench_.context(), bench_.jobs(), false, false, std::move(kept),
-                    StateExchange::Hooks{.on_offered = [](Version) {},
-                                         .on_lost = [this] { ++lost_; },
-                                         .on_here = [this](Version version, std::uint64_t,
-                                                           StateOrigin) { here_ = version; }});
+    states_.emplace(
+        bench_.context(), bench_.jobs(), false, false, std::move(kept),
+        StateExchange::Hooks{
+            .on_offered = [](Version) {},
+            .on_lost = [this] { ++lost_; },
+            .on_here = [this](Version version, std::uint64_t, StateOrigin) { here_ = version; },
+            .parameters_serve = [this](Version) { return parameters_serve_; },
+            .on_parameters_here = [this](Version version) { early_ = version; },
+            .asks_max = [] { return PieceFetch::kPiecesMax; }});
   }
   wire::StateOffer offer(std::uint64_t version) {
     wire::StateOffer offer;
@@ -64,6 +71,8 @@ class StateTest : public testing::Test {
   StageBench bench_{1, 0, 0};
   Buffer frozen_ = std::move(*bench_.state().freeze());
   int lost_ = 0;
+  bool parameters_serve_ = false;
+  std::optional<Version> early_;  // its parameters are here
   std::optional<Version> here_;
   std::optional<StateExchange> states_;
 };
@@ -78,6 +87,77 @@ TEST_F(StateTest, AStateIsFetchedAndADamagedPieceAskedAgain) {
   bench_.run();
   EXPECT_EQ(here_, Version{3});
   EXPECT_TRUE(states_->here());
+}
+
+class EarlyParameters : public StateTest {
+ protected:
+  static constexpr std::uint32_t kPiece = 64;
+
+  static Knobs small_pieces() {
+    Knobs knobs;
+    knobs.state_piece_bytes = kPiece;
+    return knobs;
+  }
+  BytesView piece(std::uint32_t number) const {
+    const std::uint64_t first = std::uint64_t{number} * kPiece;
+    return frozen_.bytes().subspan(first, std::min<std::uint64_t>(kPiece, frozen_.size() - first));
+  }
+  void begin() {
+    make();
+    states_->want();
+    wire::StateOffer offer = this->offer(3);
+    offer.clear_hashes();
+    for (std::uint32_t number = 0; std::uint64_t{number} * kPiece < frozen_.size(); ++number)
+      offer.add_hashes(sha256_hex(piece(number)));
+    ASSERT_TRUE(states_->on_offer(offer).has_value());
+  }
+  // What was asked for and is below `end` comes, and what is asked for then.
+  void give_below(std::uint64_t end) {
+    while (true) {
+      std::ranges::move(bench_.sent<wire::PieceRequest>(MessageKind::kPieceRequest),
+                        std::back_inserter(asked_));
+      if (asked_.empty() || std::uint64_t{asked_.front().piece()} * kPiece >= end) return;
+      const wire::PieceRequest request = std::move(asked_.front());
+      asked_.pop_front();
+      wire::Piece reply;
+      *reply.mutable_blob() = request.blob();
+      reply.set_piece(request.piece());
+      reply.set_checksum(xxh3(piece(request.piece())));
+      states_->on_piece(bench_.other(), reply, piece(request.piece()));
+      states_->check_invariants();
+    }
+  }
+
+  TurnedKnobs knobs_{small_pieces()};
+  std::deque<wire::PieceRequest> asked_;
+};
+
+TEST_F(EarlyParameters, AreLoadedBeforeTheRestIsHere) {
+  const MarkExpected early("state.parameters_first");
+  parameters_serve_ = true;
+  begin();
+  const std::uint64_t parameters = bench_.state().parameter_bytes();
+  ASSERT_LT(parameters + kPiece, frozen_.size());
+  give_below(parameters - 1 - (parameters - 1) % kPiece);
+  bench_.run();
+  EXPECT_FALSE(early_) << "a piece of them is missing";
+  give_below(parameters);
+  bench_.run();
+  EXPECT_EQ(early_, Version{3});
+  EXPECT_TRUE(
+      std::ranges::equal(bench_.state().committed_parameters(), frozen_.bytes().first(parameters)));
+  EXPECT_FALSE(here_);
+  give_below(frozen_.size());
+  bench_.run();
+  EXPECT_EQ(here_, Version{3});
+}
+
+TEST_F(EarlyParameters, WaitForTheRestWhereTheyAreNotComputedOn) {
+  begin();
+  give_below(frozen_.size());
+  bench_.run();
+  EXPECT_FALSE(early_);
+  EXPECT_EQ(here_, Version{3});
 }
 
 TEST_F(StateTest, WhatWasKeptIsReusedWhereItsHashesAreThoseOffered) {

@@ -21,7 +21,8 @@ namespace {
 constexpr int kChaosResultFormat = 1;
 constexpr std::size_t kStepsBefore = 3;  // of the first fault, to know an undisturbed one by
 // Events that tell of a peer's way in, not of its loss.
-constexpr std::array<std::string_view, 3> kQuietEvents = {"peer_joined", "peer_seated", "move"};
+constexpr std::array<std::string_view, 4> kQuietEvents = {"peer_joined", "early_seat",
+                                                          "peer_seated", "move"};
 
 // What the living peers could give at best, over time.
 class Optimum {

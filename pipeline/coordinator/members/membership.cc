@@ -83,6 +83,7 @@ void Membership::count(const Member& member) {
   ++changes_;
   Stage& stage = stages_.at(member.seat.stage.value);
   if (member.state == MemberState::kReady) stage.ready.insert(member.seat.peer);
+  if (member.state == MemberState::kEarly) stage.early.insert(member.seat.peer);
   if (member.state == MemberState::kBuilding) ++building_;
   if (member.state == MemberState::kLost) return;
   ++stage.live;
@@ -95,6 +96,7 @@ void Membership::count(const Member& member) {
 void Membership::uncount(const Member& member) {
   Stage& stage = stages_.at(member.seat.stage.value);
   if (member.state == MemberState::kReady) stage.ready.erase(member.seat.peer);
+  if (member.state == MemberState::kEarly) stage.early.erase(member.seat.peer);
   if (member.state == MemberState::kBuilding) --building_;
   if (member.state == MemberState::kLost) return;
   --stage.live;
@@ -259,6 +261,16 @@ bool Membership::is_current(const Seat& seat) const {
 }
 
 bool Membership::serves(const Seat& seat) const {
+  if (!is_current(seat)) return false;
+  const MemberState state = members_.at(seat.peer).state;
+  return state == MemberState::kReady || state == MemberState::kEarly;
+}
+
+bool Membership::serves_early(const Seat& seat) const {
+  return is_current(seat) && members_.at(seat.peer).state == MemberState::kEarly;
+}
+
+bool Membership::holds_state(const Seat& seat) const {
   return is_current(seat) && members_.at(seat.peer).state == MemberState::kReady;
 }
 
@@ -335,6 +347,21 @@ std::vector<Seat> Membership::ready_of(StageId stage) const {
   return seats;
 }
 
+std::vector<Seat> Membership::serving_of(StageId stage) const {
+  std::vector<Seat> seats = ready_of(stage);
+  const std::set<PeerId>& early = stages_.at(stage.value).early;
+  for (const PeerId peer : early) seats.push_back(members_.at(peer).seat);
+  if (!early.empty()) std::ranges::sort(seats, {}, &Seat::peer);
+  return seats;
+}
+
+std::vector<Seat> Membership::early() const {
+  std::vector<Seat> seats;
+  for (const Stage& stage : stages_)
+    for (const PeerId peer : stage.early) seats.push_back(members_.at(peer).seat);
+  return seats;
+}
+
 std::vector<Seat> Membership::staying_of(StageId stage) const {
   std::vector<Seat> seats = ready_of(stage);
   std::erase_if(seats, [this](const Seat& seat) { return members_.at(seat.peer).draining; });
@@ -376,7 +403,7 @@ std::set<Seat> Membership::refresh_views() {
   for (const auto& [peer, member] : members_) {
     Stage& stage = stages[member.seat.stage];
     if (member.state == MemberState::kFollowing) stage.fetching.push_back(member.seat);
-    if (member.state != MemberState::kReady) continue;
+    if (!serves(member.seat)) continue;
     stage.ready.push_back(member.seat);
     if (!member.draining) stage.staying.push_back(member.seat);
     stage.seconds += member.seconds_per_microbatch;

@@ -28,9 +28,11 @@
 
 namespace swarmline {
 
-// kFollowing: fetches its stage's state and hears of the commits since. kAway: the journal knows
-// its seat, and this coordinator has not heard of it yet.
-enum class MemberState : std::uint8_t { kBuilding, kFollowing, kReady, kLost, kAway };
+// kFollowing: fetches its stage's state and hears of the commits since. kEarly: does so, has the
+// parameters that are computed on, and serves the open step with them; it follows again after the
+// commit, unless it has all by then. kReady: serves, and holds its stage's state. kAway: the
+// journal knows its seat, and this coordinator has not heard of it yet.
+enum class MemberState : std::uint8_t { kBuilding, kFollowing, kEarly, kReady, kLost, kAway };
 
 struct DataFetched {         // of the run's data
   std::uint32_t pieces = 0;  // that it has had
@@ -116,15 +118,24 @@ class Membership {
   void forget(PeerId lost);
 
   bool is_current(const Seat& seat) const;
-  // Serves its stage now: it hears of everything. Follows it: it hears of commits and losses.
+  // Serves its stage now, early or not: it hears of everything. Follows it: it hears of commits and
+  // losses.
   bool serves(const Seat& seat) const;
+  bool serves_early(const Seat& seat) const;
+  bool holds_state(const Seat& seat) const;  // serves, and not early
   bool follows(const Seat& seat) const;
   void become(PeerId peer, MemberState state);
   void set_draining(PeerId peer, bool draining);
   Member& at(PeerId peer) { return members_.at(peer); }
   const std::map<PeerId, Member>& members() const { return members_; }
-  std::vector<Seat> ready_of(StageId stage) const;  // sorted by peer
+  // Those that hold its state, and with the early ones all that serve it; sorted by peer.
+  std::vector<Seat> ready_of(StageId stage) const;
+  std::vector<Seat> serving_of(StageId stage) const;
+  std::vector<Seat> early() const;
   std::size_t count_ready(StageId stage) const { return stages_.at(stage.value).ready.size(); }
+  std::size_t count_serving(StageId stage) const {
+    return count_ready(stage) + stages_.at(stage.value).early.size();
+  }
   std::vector<Seat> staying_of(StageId stage) const;  // ready and not draining
   // Somebody who comes to the stage has a copy of this version of it, and can begin with that.
   bool has_copy(StageId stage, std::uint64_t version) const;
@@ -164,6 +175,7 @@ class Membership {
  private:
   struct Stage {
     std::set<PeerId> ready;
+    std::set<PeerId> early;
     std::uint32_t live = 0;      // not lost
     std::uint32_t draining = 0;  // of these
     LocationTally staying;       // where those are that do not drain

@@ -2,6 +2,7 @@
 // them.
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/marks.h"
@@ -41,8 +42,9 @@ std::vector<ZonedSpeed> Membership::zoned_speeds(const std::vector<Seat>& seats)
 
 ZoneTraffic Membership::traffic_of(const std::vector<Seat>& senders, StageId next) const {
   if (!keeps_in_zones()) return {};
-  const std::vector<Seat> staying = staying_of(next);
-  const std::vector<Seat> receivers = staying.empty() ? ready_of(next) : staying;
+  std::vector<Seat> receivers = serving_of(next);
+  const auto stays = [this](const Seat& seat) { return !members_.at(seat.peer).draining; };
+  if (std::ranges::any_of(receivers, stays)) std::erase_if(receivers, std::not_fn(stays));
   if (senders.empty() || receivers.empty()) return {};
   return {zoned_speeds(senders), zoned_speeds(receivers)};
 }
@@ -63,7 +65,7 @@ bool Membership::shares_are_stale() const {
   if (!keeps_in_zones()) return false;
   for (std::uint16_t s = 1; s < targets_.size(); ++s) {
     const StageId before{static_cast<std::uint16_t>(s - 1)};
-    if (!is_weighed(before, traffic_of(ready_of(before), StageId{s}))) return true;
+    if (!is_weighed(before, traffic_of(serving_of(before), StageId{s}))) return true;
   }
   return false;
 }

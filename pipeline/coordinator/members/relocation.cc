@@ -44,8 +44,7 @@ void Relocation::on_leave(const Seat& seat) {
   Member& member = in_.members.at(seat.peer);
   if (member.draining && !member.moves_to) return;
   member.moves_to.reset();
-  if (member.state != MemberState::kReady)
-    return in_.rulings.lose(seat, "it left", Departure::kLeft);
+  if (!in_.members.serves(seat)) return in_.rulings.lose(seat, "it left", Departure::kLeft);
   drain(member);
   in_.events.of_peer(seat, "peer_draining", "");
   dirty_ = true;

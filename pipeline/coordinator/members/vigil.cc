@@ -25,7 +25,7 @@ void Vigil::judge(const std::vector<Seat>& silent) {
   });
   std::erase_if(dark, [&](StageId stage) { return !goes_on_waiting(stage, silent); });
   for (const Seat& seat : silent)
-    if (!dark.contains(seat.stage) || !in_.members.serves(seat))
+    if (!dark.contains(seat.stage) || !in_.members.holds_state(seat))
       in_.rulings.lose(seat, fmt::format("nothing was heard from it for {:.3g} s",
                                          to_seconds(in_.detector.silence(seat, in_.alarms.now()))));
 }
@@ -51,7 +51,7 @@ bool Vigil::goes_on_waiting(StageId stage, const std::vector<Seat>& silent) {
                       stage.value, to_seconds(entry->second.patience)),
           LogLevel::kWarn);
       for (const Seat& seat : silent)
-        if (seat.stage == stage && in_.members.serves(seat)) in_.probe.ask(seat);
+        if (seat.stage == stage && in_.members.holds_state(seat)) in_.probe.ask(seat);
     }
   }
   if (now - entry->second.since < entry->second.patience) return true;

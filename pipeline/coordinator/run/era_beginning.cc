@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
@@ -108,11 +107,11 @@ Result<void> EraBeginning::take(Result<std::optional<CheckpointSource::Saved>> n
 // Empty: there is no such piece.
 Result<Buffer> EraBeginning::read_piece(StageId stage, std::uint64_t version,
                                         std::uint32_t number) const {
-  const std::uint64_t first = std::uint64_t{number} * Limits::state_piece_bytes;
+  const std::uint64_t first = std::uint64_t{number} * knobs().state_piece_bytes;
   if (version != version_ || stage.value >= saved_.size() || first >= saved_[stage.value].bytes)
     return Buffer();
   const SavedState& saved = saved_[stage.value];
-  Buffer piece(std::min<std::uint64_t>(Limits::state_piece_bytes, saved.bytes - first));
+  Buffer piece(std::min<std::uint64_t>(knobs().state_piece_bytes, saved.bytes - first));
   SWARMLINE_TRY(read_saved(saved, tensors_of(*shape_.options.checkpoints), first, piece.bytes()));
   return piece;
 }

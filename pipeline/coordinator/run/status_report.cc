@@ -22,6 +22,7 @@ const char* name_of(MemberState state) {
     case MemberState::kBuilding:
       return "building";
     case MemberState::kFollowing:
+    case MemberState::kEarly:
       return "joining";
     case MemberState::kReady:
       return "ready";

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
@@ -46,7 +45,7 @@ void StateTransfer::freeze() {
     for (const Seat& joiner : joiners) {
       if (shadows_.has(joiner)) {
         shadows_.begin(joiner, alarms_.now());
-      } else {
+      } else if (!members_.serves_early(joiner)) {  // it is the version that it serves with
         members_.become(joiner.peer, MemberState::kFollowing);
       }
       detector_.begins_to_fetch(joiner.peer, alarms_.now());
@@ -78,7 +77,7 @@ void StateTransfer::on_frozen(const wire::StateFrozen& frozen) {
   const Seat seat = from_wire(frozen.seat());
   std::vector<std::string> hashes(frozen.hashes().begin(), frozen.hashes().end());
   const std::uint64_t pieces =
-      (frozen.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+      (frozen.bytes() + knobs().state_piece_bytes - 1) / knobs().state_piece_bytes;
   bool fits = hashes.size() == pieces;
   for (const std::string& hash : hashes) fits = fits && hash.size() == kHashBytes;
   if (!fits || !desk_.frozen(seat, frozen.version(), frozen.bytes(), std::move(hashes))) return;

@@ -4,7 +4,7 @@
 
 namespace swarmline {
 
-wire::Commit CommitOrder::message_to(const Seat& to, bool keep) const {
+wire::Commit CommitOrder::message_to(const Seat& to, bool keep, bool ends_early_seat) const {
   wire::Commit commit;
   *commit.mutable_to() = to_wire(to);
   commit.set_step(step);
@@ -22,6 +22,7 @@ wire::Commit CommitOrder::message_to(const Seat& to, bool keep) const {
   commit.set_bias_correction2(scalars.bias_correction2);
   commit.set_loss(loss);
   commit.set_keep(keep);
+  commit.set_ends_early_seat(ends_early_seat);
   return commit;
 }
 

@@ -22,8 +22,9 @@ struct CommitOrder {
   StepScalars scalars;
   double loss = 0;
 
-  // `keep`: some member of the stage has yet to fetch the reduced gradient.
-  wire::Commit message_to(const Seat& to, bool keep) const;
+  // `keep`: some member of the stage has yet to fetch the reduced gradient. `ends_early_seat`: it
+  // served with the parameters alone.
+  wire::Commit message_to(const Seat& to, bool keep, bool ends_early_seat = false) const;
 };
 
 // As the journal has it, for those who did not hear of it.

@@ -37,7 +37,7 @@ void CommitRound::begin(std::uint64_t step, Term term) {
 std::vector<Seat> CommitRound::members_of(GroupId group) const {
   std::vector<Seat> members;
   for (const StageId stage : in_.shape.groups.stages_of(group)) {
-    const std::vector<Seat> seats = in_.members.ready_of(stage);
+    const std::vector<Seat> seats = in_.members.serving_of(stage);
     members.insert(members.end(), seats.begin(), seats.end());
   }
   return members;
@@ -337,8 +337,12 @@ void CommitRound::retry_over_broken_link(const wire::RoundBroken& broken, std::u
     SWARMLINE_MARK("commit_round.many_links_broken");
   } else if (again_and_again) {
     SWARMLINE_MARK("commit_round.link_given_up");
-    const PeerId at_fault = links_.at_fault(reporter.peer, beyond.peer, now);
-    const Seat& lost = at_fault == reporter.peer ? reporter : beyond;
+    const bool is_beyond = links_.at_fault(reporter.peer, beyond.peer, now) != reporter.peer;
+    const Seat& at_fault = is_beyond ? beyond : reporter;
+    const Seat& other = is_beyond ? reporter : beyond;
+    // Nobody is waited for while one can be spared that holds nothing.
+    const bool spares = in_.members.serves_early(other) && is_last_holder(at_fault);
+    const Seat& lost = spares ? other : at_fault;
     if (bears_with(lost)) return average_again(group);
     return in_.rulings.lose(lost, fmt::format("lost the link between {} and {} again and again",
                                               to_string(reporter), to_string(beyond)));
@@ -351,10 +355,14 @@ void CommitRound::average_again(GroupId group) {
   wake();
 }
 
+bool CommitRound::is_last_holder(const Seat& seat) const {
+  return in_.members.holds_state(seat) && in_.members.count_ready(seat.stage) == 1 &&
+         in_.shadows.ready_of(seat.stage).empty();
+}
+
 // It lives, and alone holds its stage's state: its links may be made before going back is cheaper.
 bool CommitRound::bears_with(const Seat& seat) {
-  if (in_.members.count_ready(seat.stage) > 1 || !in_.shadows.ready_of(seat.stage).empty())
-    return false;
+  if (!is_last_holder(seat)) return false;
   const Instant now = in_.alarms.now();
   const auto [entry, begins] = last_peers_.try_emplace(seat.stage);
   Wait& wait = entry->second;

@@ -111,6 +111,7 @@ class CommitRound final : public RunObserver {
   void restart(const std::vector<GroupId>& groups);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
   void ask_whose_end_it_is(const Seat& one, const Seat& other);
+  bool is_last_holder(const Seat& seat) const;
   bool bears_with(const Seat& seat);
   void average_again(GroupId group);
   Duration retry_pause(RoundAttempt attempt) const;

@@ -74,7 +74,8 @@ void Committer::tell(CommitOrder order) {
     const Seat& seat = session->seat;
     if (in_.members.serves(seat) || in_.members.follows(seat))
       in_.outbox.send(session, make_frame(MessageKind::kCommit,
-                                          order.message_to(seat, keep.contains(seat.stage))));
+                                          order.message_to(seat, keep.contains(seat.stage),
+                                                           in_.members.serves_early(seat))));
   }
   in_.standbys.tell_commit(order, keep);
   in_.states.remember(std::move(order));

@@ -90,7 +90,7 @@ void ReportIntake::on_compute_failed(const wire::ComputeFailed& failed) {
 }
 
 std::size_t ReportIntake::failures_to_stop_at(StageId stage) const {
-  const std::size_t peers = std::max<std::size_t>(members_.count_ready(stage), 1);
+  const std::size_t peers = std::max<std::size_t>(members_.count_serving(stage), 1);
   const std::size_t half = std::min((peers + 1) / 2, Ledger::kFailuresKept);
   return std::min(peers, std::max<std::size_t>(half, Limits::failures_per_microbatch_max));
 }
@@ -130,7 +130,7 @@ void ReportIntake::on_stall(const wire::StallReport& stall, Instant now) {
   if (reporter.stage.value != stalled.stage.value + 1U || stalled.stage.value == 0) return;
   SWARMLINE_MARK("report_intake.stall_told");
   const StageId before{static_cast<std::uint16_t>(stalled.stage.value - 1)};
-  for (const Seat& upstream : members_.ready_of(before))
+  for (const Seat& upstream : members_.serving_of(before))
     outbox_.send(upstream, make_frame(MessageKind::kStallReport, stall));
 }
 

@@ -203,6 +203,14 @@ Result<void> ParameterState::load(Version version, BytesView state) {
   return {};
 }
 
+void ParameterState::load_parameters(Version version, BytesView parameters) {
+  SWARMLINE_CHECK(!delayed_ && parameters.size() == parameter_bytes());
+  std::ranges::copy(parameters, committed_bytes().begin());
+  committed_version_ = version;
+  computing_version_ = version;
+  model_.parameters_changed();
+}
+
 Result<void> ParameterState::adopt(ParameterState& from) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   if (!from.optimizer_) return std::unexpected(from.optimizer_.error());

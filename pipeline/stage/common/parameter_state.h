@@ -57,9 +57,13 @@ class ParameterState {
   Result<Buffer> save(std::uint64_t first, std::uint64_t bytes) const;
   // [device] The committed state from now on, frozen or saved.
   Result<void> load(Version version, BytesView state);
+  // [device] The committed parameters from now on, without the rest of the state: it computes, and
+  // can't step before load().
+  void load_parameters(Version version, BytesView parameters);
   // [device] Takes over all versions, the optimizer's state and `reduced` of another one of the
   // same stage, which is of no use afterwards.
   Result<void> adopt(ParameterState& from);
+  std::uint64_t parameter_bytes() const { return committed_parameters().size(); }
   std::uint64_t frozen_bytes() const;
   std::uint64_t saved_bytes() const;
 

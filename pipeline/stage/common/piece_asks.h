@@ -67,6 +67,10 @@ class PieceAsks {
   bool forgive_late();  // those that are late are asked again; false: nobody is
 
   bool done() const { return outstanding_.empty(); }
+  // All that are lower are here.
+  bool has_below(std::uint32_t piece) const {
+    return outstanding_.empty() || *outstanding_.begin() >= piece;
+  }
   bool stuck() const { return !done() && holders_.empty(); }
   bool any_damaged() const { return !resting_.empty(); }
   bool any_late() const { return !late_.empty(); }

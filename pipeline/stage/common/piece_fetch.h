@@ -1,6 +1,6 @@
 // Fetches immutable bytes piece by piece from several holders at once. Pure: says whom to ask for
 // what, and takes what comes.
-//   Pieces:    Limits::state_piece_bytes each, the last one shorter; 0-based.
+//   Pieces:    knobs().state_piece_bytes each, the last one shorter; 0-based.
 //   Errors:    a piece whose length or checksum is wrong is asked again; a holder whose content is
 //              not what the hashes say is not asked again; the rest as in PieceAsks.
 //   Bounds:    those of PieceAsks.
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,17 +47,20 @@ class PieceFetch {
   bool forgive_late() { return asks_.forgive_late(); }
 
   bool done() const { return asks_.done(); }
+  bool has_first(std::uint64_t bytes) const;  // from the beginning
   bool stuck() const { return asks_.stuck(); }
   bool damaged() const { return asks_.any_damaged(); }
   bool late() const { return asks_.any_late(); }
-  std::uint64_t bytes() const { return buffer_.size(); }
+  std::uint64_t bytes() const { return buffer_->size(); }
   std::map<PeerId, std::uint32_t> pieces_by_holder() const { return asks_.by_holder(); }
-  Buffer take() { return std::move(buffer_); }
+  Buffer take() { return std::move(*buffer_); }
+  // Until take(): what is here of it does not change any more.
+  std::shared_ptr<const Buffer> so_far() const { return buffer_; }
 
  private:
   std::uint64_t length(std::uint32_t piece) const;
 
-  Buffer buffer_;
+  std::shared_ptr<Buffer> buffer_;
   std::vector<std::string> hashes_;
   PieceAsks asks_{1};
 };

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -20,7 +20,7 @@ wire::Piece reply_to(const wire::PieceRequest& request) {
 }  // namespace
 
 Frame piece_reply(const wire::PieceRequest& request, BytesView held) {
-  const std::uint64_t first = std::uint64_t{request.piece()} * Limits::state_piece_bytes;
+  const std::uint64_t first = std::uint64_t{request.piece()} * knobs().state_piece_bytes;
   if (first >= held.size()) {
     SWARMLINE_MARK("pieces.not_held");
     wire::Piece reply = reply_to(request);
@@ -30,7 +30,7 @@ Frame piece_reply(const wire::PieceRequest& request, BytesView held) {
   return reply_with(
       request,
       SharedBytes(Buffer::copy_of(held.subspan(
-          first, std::min<std::uint64_t>(Limits::state_piece_bytes, held.size() - first)))));
+          first, std::min<std::uint64_t>(knobs().state_piece_bytes, held.size() - first)))));
 }
 
 Frame reply_with(const wire::PieceRequest& request, const SharedBytes& piece) {

@@ -54,6 +54,7 @@ Result<void> CommitQueue::on_commit(const wire::Commit& message) {
   for (double correction : corrections)
     if (!message.skipped() && !(correction > 0 && correction <= 1))
       return fail(ErrorCode::kCorrupt, "a commit with a bias correction outside (0, 1]");
+  if (message.ends_early_seat()) return end_early_seat(message), Result<void>();
   waiting_.push_back(from_message(message));
   if (message.again()) {
     SWARMLINE_MARK("commits.heard_again");
@@ -64,6 +65,18 @@ Result<void> CommitQueue::on_commit(const wire::Commit& message) {
   }
   advance();
   return {};
+}
+
+// Its own averaging has the gradients. Others step at once; it steps when its state is here, and
+// serves until the commits that it hears of have been applied no more.
+void CommitQueue::end_early_seat(const wire::Commit& message) {
+  SWARMLINE_MARK("commits.early_seat_over");
+  following_ = true;
+  waiting_.push_back(from_message(message));
+  expect_gradients(waiting_.back());
+  if (paused_) hooks_.on_over({PhaseKind::kTrain, message.step()});
+  hooks_.on_early_seat_over();
+  advance();
 }
 
 Result<void> CommitQueue::follow(const wire::Commit& message) {
@@ -80,13 +93,16 @@ Result<void> CommitQueue::follow(const wire::Commit& message) {
     return {};
   }
   waiting_.push_back(from_message(message));
-  const StageCommit& commit = waiting_.back();
-  if (!commit.skipped)
-    for (const auto& [group, attempt, digest] : commit.groups)
-      if (gradients_.in_group(group))
-        gradients_.expect({{PhaseKind::kTrain, commit.step}, group, attempt}, digest);
+  expect_gradients(waiting_.back());
   if (!paused_) advance();
   return {};
+}
+
+void CommitQueue::expect_gradients(const StageCommit& commit) {
+  if (commit.skipped) return;
+  for (const auto& [group, attempt, digest] : commit.groups)
+    if (gradients_.in_group(group))
+      gradients_.expect({{PhaseKind::kTrain, commit.step}, group, attempt}, digest);
 }
 
 void CommitQueue::drop_below(Version version) {
@@ -160,8 +176,15 @@ void CommitQueue::say_ready(std::uint64_t digest) {
   context_.notify_coordinator(make_frame(MessageKind::kReady, ready));
 }
 
+void CommitQueue::hold_at(Version version) {
+  early_ = true;
+  committed_ = version;
+  gradients_.begin_at(version);
+}
+
 void CommitQueue::begin_at(Version version) {
   paused_ = false;
+  early_ = false;
   committed_ = version;
   gradients_.begin_at(version);
 }

@@ -1,6 +1,7 @@
 // The commits of a stage: heard of in order, each applied once its gradients are in their places.
 //   What:      a seated peer hears of a commit when it is next; a joiner hears of all that follow
-//              the state that it fetches, and applies them once it has that.
+//              the state that it fetches, and applies them once it has that. Whoever serves with
+//              the parameters alone is such a joiner again from the next commit on.
 //   Ownership: owns the commits that wait, the version that is committed here and the newest one
 //              whose digest is known. Asks GradientExchange for gradients.
 //   Thread:    control thread; the optimizer's step is a job.
@@ -48,6 +49,7 @@ class CommitQueue {
     std::function<void(const Phase&)> on_over;  // the step: nothing of it counts any more
     std::function<void()> on_idle;              // nothing waits, or all that does can't go on
     std::function<void()> on_too_far_behind;    // a newer state is needed
+    std::function<void()> on_early_seat_over;   // it follows again
   };
 
   // `following`: it has no seat yet. `paused`: it has no state yet.
@@ -62,12 +64,16 @@ class CommitQueue {
   // The state to come has those applied.
   void drop_below(Version version);
   void drop_all();
+  // That version's parameters are here, and the rest is not: commits wait.
+  void hold_at(Version version);
   void say_ready(std::uint64_t digest);
   // It has its seat. True: it had none before.
   bool take_seat();
 
   bool following() const { return following_; }
   bool paused() const { return paused_; }
+  // It has its seat with the parameters alone.
+  bool early() const { return early_ && !following_; }
   bool empty() const { return waiting_.empty(); }
   Version committed() const { return committed_; }
   Version heard() const { return Version{committed_.value + waiting_.size()}; }
@@ -75,6 +81,8 @@ class CommitQueue {
   void check_invariants() const;
 
  private:
+  void end_early_seat(const wire::Commit& message);
+  void expect_gradients(const StageCommit& commit);
   bool gradients_here(const StageCommit& commit);
   void apply(const StageCommit& commit);
   void on_stepped(Version version, std::uint64_t digest);
@@ -85,6 +93,7 @@ class CommitQueue {
   Hooks hooks_;
   bool following_;
   bool paused_;
+  bool early_ = false;  // parameters without the rest
   std::deque<StageCommit> waiting_;
   Version committed_;
   Reached reached_;

@@ -143,6 +143,12 @@ void GradientExchange::abandon(const Phase& phase) {
   });
 }
 
+bool GradientExchange::averages() const {
+  return std::ranges::any_of(entries_, [](const auto& entry) {
+    return entry.second.state == kAveraging || entry.second.state == kFetching;
+  });
+}
+
 bool GradientExchange::shares(GroupId group, StageId stage) const {
   return in_group(group) && groups_.contains(group, stage);
 }

@@ -102,6 +102,7 @@ class GradientExchange {
   void inherit(const GradientExchange& from);
   void announce_held();
 
+  bool averages() const;  // a round is under way here
   std::uint64_t next_step() const { return next_step_; }
   void silence() { guard_.drop_callbacks(); }
   void check_invariants() const;

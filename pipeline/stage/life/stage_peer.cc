@@ -311,7 +311,7 @@ void StagePeer::check_invariants() const {
 std::vector<HeldState> StagePeer::Impl::held_states() const {
   std::vector<HeldState> held;
   if (life_.leaving() || life_.finished()) return held;  // what it has goes with it
-  if (stage_ && stage_->serves())
+  if (stage_ && stage_->serves() && !stage_->serves_early())
     held.push_back({.stage = stage_->stage(), .era = offer_.era, .version = stage_->committed()});
   if (kept_)
     held.push_back({.how = HeldState::How::kKept,

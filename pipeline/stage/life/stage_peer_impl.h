@@ -43,7 +43,9 @@ class StagePeer::Impl {
   }
   const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
   Seat seat() const { return seat_; }
-  bool serves() const { return stage_ && stage_->serves() && life_.counts_as_seated(); }
+  bool serves() const {
+    return stage_ && stage_->serves() && !stage_->serves_early() && life_.counts_as_seated();
+  }
   void check_invariants() const;
   std::vector<HeldState> held_states() const;
   std::set<MicrobatchId> tries() const;

@@ -96,7 +96,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                     [this] {
                       gradients_.drop_fetches(0, kAllSteps);
                       states_.want();
-                    }}),
+                    },
+                .on_early_seat_over = [this] { states_.hurry(); }}),
       states_(context_, jobs_, !parts.joining && !fetches_saved(parts.version, config_),
               parts.shadow, std::move(parts.kept),
               {.on_offered =
@@ -106,7 +107,14 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                    },
                .on_lost = [this] { commits_.drop_all(); },
                .on_here = [this](Version version, std::uint64_t digest,
-                                 StateOrigin origin) { on_state_here(version, digest, origin); }}),
+                                 StateOrigin origin) { on_state_here(version, digest, origin); },
+               .parameters_serve =
+                   [this](Version) {
+                     // With a delay the version before is computed on, too.
+                     return config_.pipeline.delay == 0 && commits_.following() && commits_.empty();
+                   },
+               .on_parameters_here = [this](Version version) { on_parameters_here(version); },
+               .asks_max = [this] { return pieces_at_a_time(); }}),
       frozen_(context_, jobs_),
       save_(context_, jobs_),
       runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
@@ -122,66 +130,6 @@ void SeatedStage::silence() {
   states_.silence();
   frozen_.silence();
   save_.silence();
-}
-
-// ---- Where its state comes from -----------------------------------------------------------------
-
-void SeatedStage::begin() {
-  if (heritage_) return inherit();
-  if (commits_.following()) return states_.want();
-  if (fetches_saved(begins_with_, config_)) return states_.fetch_saved(begins_with_);
-  make_initial_state();
-}
-
-void SeatedStage::make_initial_state() {
-  auto digest = std::make_shared<std::uint64_t>();
-  jobs_.run(
-      [this, digest]() -> Result<void> {
-        auto made = state_.digest();
-        if (!made) return std::unexpected(std::move(made).error());
-        *digest = *made;
-        return {};
-      },
-      [this, digest] {
-        commits_.say_ready(*digest);
-        leases_.want();
-      });
-}
-
-// From the shadow of the stage that this peer has been: nothing is fetched.
-void SeatedStage::inherit() {
-  auto digest = std::make_shared<std::uint64_t>();
-  jobs_.run(
-      [this, digest]() -> Result<void> {
-        SWARMLINE_TRY(state_.adopt(heritage_->state_));
-        auto made = state_.digest();
-        if (!made) return std::unexpected(std::move(made).error());
-        *digest = *made;
-        return {};
-      },
-      [this, digest] {
-        states_.taken_over();
-        begin_at(heritage_->committed());
-        gradients_.inherit(heritage_->gradients_);
-        heritage_.reset();
-        commits_.say_ready(*digest);
-        gradients_.announce_held();
-        commits_.advance();
-      });
-}
-
-void SeatedStage::begin_at(Version version) {
-  commits_.begin_at(version);
-  runner_.begin_at(version);
-}
-
-void SeatedStage::on_state_here(Version version, std::uint64_t digest, StateOrigin origin) {
-  begin_at(version);
-  // With a delay the version before is in use, too: from mates it comes with the next commit.
-  const bool has_all = origin != StateOrigin::kMates;
-  if (has_all || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
-  if (origin == StateOrigin::kCheckpoint) leases_.want();
-  commits_.advance();
 }
 
 // ---- What the coordinator says ------------------------------------------------------------------

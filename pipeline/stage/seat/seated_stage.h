@@ -96,12 +96,16 @@ class SeatedStage {
   const Seat& self() const { return context_.self; }  // a shadow: its name
   Version committed() const { return commits_.committed(); }
   std::uint64_t state_bytes() const { return state_.saved_bytes(); }
+  // With the parameters alone: what it holds of its stage nobody could go on with.
+  bool serves_early() const { return commits_.early(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
   // All versions that are in use: with a delay the one before the committed, too.
   bool has_all_in_use() const { return has_state() && follows_all_in_use(); }
   // A joiner that has said it is ready serves its stage as soon as the coordinator knows that; with
   // version 0, too.
-  bool may_have_its_seat() const { return serves() || (states_.here() && follows_all_in_use()); }
+  bool may_have_its_seat() const {
+    return (serves() && !serves_early()) || (states_.here() && follows_all_in_use());
+  }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
   Result<std::shared_ptr<KeptState>> keep() const;
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
@@ -137,6 +141,8 @@ class SeatedStage {
   void make_initial_state();
   void inherit();
   void begin_at(Version version);
+  void on_parameters_here(Version version);
+  std::size_t pieces_at_a_time() const;
   void on_state_here(Version version, std::uint64_t digest, StateOrigin origin);
 
   RunConfig config_;

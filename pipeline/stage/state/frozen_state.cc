@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "base/marks.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/protocol/knobs.h"
@@ -34,10 +33,10 @@ Result<void> FrozenState::freeze(std::uint64_t version, Version committed) {
 }
 
 void FrozenState::hash_next(const std::shared_ptr<Copy>& copy) {
-  const std::uint64_t first = copy->hashes.size() * Limits::state_piece_bytes;
+  const std::uint64_t first = copy->hashes.size() * knobs().state_piece_bytes;
   if (first >= copy->bytes.size()) return is_here(copy);
   const std::uint64_t size =
-      std::min<std::uint64_t>(Limits::state_piece_bytes, copy->bytes.size() - first);
+      std::min<std::uint64_t>(knobs().state_piece_bytes, copy->bytes.size() - first);
   auto hash = std::make_shared<std::string>();
   jobs_.run(
       [copy, first, size, hash]() -> Result<void> {
@@ -79,7 +78,7 @@ BytesView FrozenState::use() {
 
 void FrozenState::check_invariants() const {
   if (!here_) return;
-  SWARMLINE_CHECK(here_->hashes.size() * Limits::state_piece_bytes >= here_->bytes.size());
+  SWARMLINE_CHECK(here_->hashes.size() * knobs().state_piece_bytes >= here_->bytes.size());
 }
 
 }  // namespace swarmline

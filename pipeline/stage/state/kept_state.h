@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
-#include "base/limits.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/common/parameter_state.h"
 
 namespace swarmline {
@@ -22,9 +22,9 @@ struct KeptState {
   Buffer bytes;                    // as saved, where all versions in use were there; else as frozen
 
   BytesView piece(std::size_t index) const {
-    const std::uint64_t first = index * Limits::state_piece_bytes;
+    const std::uint64_t first = index * knobs().state_piece_bytes;
     return bytes.bytes().subspan(
-        first, std::min<std::uint64_t>(Limits::state_piece_bytes, frozen_bytes - first));
+        first, std::min<std::uint64_t>(knobs().state_piece_bytes, frozen_bytes - first));
   }
 };
 

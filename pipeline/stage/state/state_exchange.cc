@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "engine/checkpoint/sha256.h"
@@ -71,7 +70,7 @@ Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
   }
   const std::vector<std::string> hashes(offer.hashes().begin(), offer.hashes().end());
   const std::uint64_t pieces =
-      (offer.bytes() + Limits::state_piece_bytes - 1) / Limits::state_piece_bytes;
+      (offer.bytes() + knobs().state_piece_bytes - 1) / knobs().state_piece_bytes;
   const bool initial = offer.version() == 0 && offer.bytes() == 0;
   if (!initial && (offer.bytes() != context_.state.frozen_bytes() || hashes.size() != pieces))
     return fail(ErrorCode::kIncompatible, "a state of another size than this stage's");
@@ -158,10 +157,35 @@ void StateExchange::ask(const PieceFetch::Ask& ask) {
 
 void StateExchange::pump() {
   if (progress_ != kFetching || fetch_->resting) return;
-  for (const PieceFetch::Ask& wanted : fetch_->pieces.asks(shadow_ ? 1 : PieceFetch::kPiecesMax))
+  for (const PieceFetch::Ask& wanted : fetch_->pieces.asks(shadow_ ? 1 : hooks_.asks_max()))
     ask(wanted);
   if (!fetch_->watched) watch_holders();
   if (fetch_->pieces.stuck() && !fetch_->paused) on_stuck();
+}
+
+// The pieces that follow lie behind them.
+void StateExchange::load_parameters() {
+  if (shadow_ || fetch_->origin != StateOrigin::kMates || fetch_->loading_parameters ||
+      fetch_->has_parameters || fetch_->pieces.done() ||
+      !fetch_->pieces.has_first(context_.state.parameter_bytes()) ||
+      !hooks_.parameters_serve(fetch_->version))
+    return;
+  SWARMLINE_MARK("state.parameters_first");
+  fetch_->loading_parameters = true;
+  const Version version = fetch_->version;
+  jobs_.run(
+      [this, version, bytes = fetch_->pieces.so_far()]() -> Result<void> {
+        context_.state.load_parameters(version,
+                                       bytes->bytes().first(context_.state.parameter_bytes()));
+        return {};
+      },
+      [this, version, fetch = fetches_] {
+        if (!fetch_ || fetch != fetches_) return;
+        fetch_->loading_parameters = false;
+        fetch_->has_parameters = true;
+        hooks_.on_parameters_here(version);
+        if (fetch_->pieces.done()) load(fetch_->pieces.take());
+      });
 }
 
 // A link may be gone without a word, and what was asked over it with it.
@@ -169,7 +193,8 @@ void StateExchange::watch_holders() {
   fetch_->watched = true;
   context_.runtime.call_after(knobs().piece_time / kLooks, guard_.wrap([this, fetch = fetches_] {
     if (!fetch_ || fetch != fetches_ || progress_ == kLoading) return;
-    if (!fetch_->pieces.drop_late(context_.runtime.now()).empty()) pump();
+    fetch_->pieces.drop_late(context_.runtime.now());
+    pump();
     watch_holders();
   }));
 }
@@ -215,6 +240,8 @@ void StateExchange::on_piece(const Seat& from, const wire::Piece& piece, BytesVi
     fetch_->pieces.on_missing(from);
   else if (fetch_->pieces.on_piece(from, piece.piece(), bytes, piece.checksum()))
     fetch_->damaged_times = 0;
+  load_parameters();
+  if (fetch_->loading_parameters && fetch_->pieces.done()) return;
   if (fetch_->pieces.done())
     load(fetch_->pieces.take());
   else
@@ -273,7 +300,8 @@ void StateExchange::load(Buffer state) {
 
 void StateExchange::check_invariants() const {
   SWARMLINE_CHECK(fetch_.has_value() == (progress_ != kHere && progress_ != kWanted));
-  if (fetch_ && progress_ == kFetching) SWARMLINE_CHECK(!fetch_->pieces.done());
+  if (fetch_ && progress_ == kFetching)
+    SWARMLINE_CHECK(!fetch_->pieces.done() || fetch_->loading_parameters);
 }
 
 }  // namespace swarmline

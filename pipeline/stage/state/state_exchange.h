@@ -9,6 +9,8 @@
 //              other jobs, as it was frozen: a version's number says nothing of its bits.
 //   Shadows:   one piece at a time, then a rest as long as it took: half of the link is left to the
 //              stage that this peer serves.
+//   Early:     the parameters come first. While the rest is on its way they may be loaded, so that
+//              the stage can be computed; then few pieces are asked for at a time.
 //   Ownership: owns what is fetched until it is loaded, and what was kept until a state is offered.
 //   Thread:    control thread; hashing and loading are jobs.
 //   Errors:    a state of another size is kIncompatible; one that keeps coming damaged ends the
@@ -62,6 +64,12 @@ class StateExchange {
     std::function<void(Version)> on_offered;  // another than before: what it has applied is over
     std::function<void()> on_lost;            // nobody has it any more
     std::function<void(Version, std::uint64_t digest, StateOrigin)> on_here;
+    // Of that version nothing was committed since, and it is computed on as it is: its parameters,
+    // which come first, are worth loading before the rest is here.
+    std::function<bool(Version)> parameters_serve;
+    std::function<void(Version)> on_parameters_here;
+    // Pieces to ask for at a time: whoever serves its stage meanwhile leaves the link to that.
+    std::function<std::size_t()> asks_max;
   };
 
   // `here`: the model begins with it. `shadow`: its peer serves another stage over the same link.
@@ -78,6 +86,8 @@ class StateExchange {
   void on_piece(const Seat& from, const wire::Piece& piece, BytesView bytes);
   void on_link_lost(const Seat& peer);
   void on_peer_lost(const Seat& lost);
+  // It serves no more until all is here.
+  void hurry() { pump(); }
   void silence() { guard_.drop_callbacks(); }
 
   bool here() const { return progress_ == StateProgress::kHere; }
@@ -90,8 +100,11 @@ class StateExchange {
     PieceFetch pieces;
     std::vector<std::string> hashes = {};
     StateOrigin origin = StateOrigin::kMates;
-    bool paused = false;              // nobody has it now
-    bool resting = false;             // between two pieces of a shadow
+    bool paused = false;   // nobody has it now
+    bool resting = false;  // between two pieces of a shadow
+    // The parameters are on their way into the model, or there.
+    bool loading_parameters = false;
+    bool has_parameters = false;
     std::uint32_t damaged_times = 0;  // in a row: what nobody sent whole was waited for
     Instant asked{};                  // the newest piece
     bool watched = false;             // for holders that are late
@@ -101,6 +114,7 @@ class StateExchange {
   void begin_with_kept(Version version);
   void compare(const std::shared_ptr<KeptState>& kept, std::size_t piece);
   void pump();
+  void load_parameters();
   void ask(const PieceFetch::Ask& ask);
   void watch_holders();
   void on_stuck();
