@@ -25,7 +25,9 @@ struct Shadow {
 struct Peer {
   std::optional<std::uint32_t> stage;  // serves it from `serves_at` on
   double serves_at = 0;
-  bool is_new_to_stage = false;  // downloads the stage's state until serves_at
+  double holds_at = 0;           // serves, and has all of the stage's state
+  double waits_until = 0;        // for the rest of it, its stage having stepped
+  bool is_new_to_stage = false;  // downloads the stage's state until holds_at
   bool at_risk = false;
   std::vector<Shadow> shadows;
 };
@@ -46,14 +48,17 @@ class Replay {
 
   const ReplayResult& run() {
     next_tick_ = options_.policy == ReplayPolicy::kPaperRule ? options_.period_seconds : kNever;
+    const bool some_serve_early = served_bytes() < options_.state_bytes_per_parameter;
+    next_commit_ = some_serve_early ? options_.step_seconds : kNever;
     std::size_t next_event = 0;
     while (true) {
       const double event_at =
           next_event < fleet_.events.size() ? fleet_.events[next_event].seconds : kNever;
-      const double until = std::min({event_at, next_tick_, next_arrival(), end_});
+      const double until = std::min({event_at, next_tick_, next_commit_, next_arrival(), end_});
       integrate(until);
       now_ = until;
       if (now_ >= end_) break;
+      if (next_commit_ <= now_) commit();
       finish_downloads();
       if (event_at <= now_) apply(fleet_.events[next_event++]);
       if (next_tick_ <= now_) {
@@ -73,6 +78,13 @@ class Replay {
     return options_.parameters * bytes_per_parameter * 8 / options_.link_bits_per_second;
   }
   double download_seconds() const { return transfer_seconds(options_.state_bytes_per_parameter); }
+  double served_bytes() const {
+    return std::min(options_.served_bytes_per_parameter, options_.state_bytes_per_parameter);
+  }
+  double rest_seconds() const {  // beside its work
+    return transfer_seconds(options_.state_bytes_per_parameter - served_bytes()) /
+           options_.rest_link_share;
+  }
   double shadow_download_seconds() const { return download_seconds() / options_.shadow_link_share; }
   bool is_noticed(double in_time_for) const {
     return options_.notice_seconds > 0 && options_.notice_seconds >= in_time_for;
@@ -91,7 +103,9 @@ class Replay {
   double next_arrival() const {
     double next = kNever;
     for (const auto& [id, peer] : peers_) {
-      if (peer.stage && peer.serves_at > now_) next = std::min(next, peer.serves_at);
+      if (!peer.stage) continue;
+      for (const double at : {peer.serves_at, peer.holds_at, peer.waits_until})
+        if (at > now_) next = std::min(next, at);
       for (const Shadow& shadow : peer.shadows) {
         if (shadow.ready_at > now_) next = std::min(next, shadow.ready_at);
       }
@@ -100,7 +114,8 @@ class Replay {
   }
   bool serves(const Peer& peer) const { return peer.stage && peer.serves_at <= now_; }
   double speed(const Peer& peer) const {
-    double load = 0;
+    if (peer.waits_until > now_) return 0;
+    double load = peer.holds_at > now_ ? options_.rest_load : 0;
     for (const Shadow& shadow : peer.shadows)
       load += shadow.ready_at > now_ ? options_.shadow_link_share : shadow_load();
     return std::max(0.0, 1 - load);
@@ -154,7 +169,24 @@ class Replay {
   }
   void finish_downloads() {
     for (auto& [id, peer] : peers_) {
-      if (peer.serves_at <= now_) peer.is_new_to_stage = false;
+      if (peer.holds_at <= now_) peer.is_new_to_stage = false;
+    }
+  }
+  // Who can't step waits for what it lacks, and has nothing else to do. Parameters on their way are
+  // computed on no more: who downloads them does so until it can step.
+  void commit() {
+    next_commit_ += options_.step_seconds;
+    if (options_.policy == ReplayPolicy::kBound) return;
+    for (auto& [id, peer] : peers_) {
+      if (!peer.stage || peer.holds_at <= std::max(now_, peer.serves_at)) continue;
+      if (!serves(peer)) {
+        peer.serves_at += download_seconds() - transfer_seconds(served_bytes());
+        peer.holds_at = peer.serves_at;
+        continue;
+      }
+      if (peer.waits_until > now_) continue;
+      peer.holds_at = now_ + (peer.holds_at - now_) * options_.rest_link_share;
+      peer.waits_until = peer.holds_at;
     }
   }
 
@@ -219,8 +251,11 @@ class Replay {
   void sit(Peer& peer, std::uint32_t stage) {
     peer.stage = stage;
     peer.is_new_to_stage = now_ > 0;
-    peer.serves_at = now_ > 0 ? now_ + download_seconds() : 0;
     timeline_.now().fetches += now_ > 0 ? 1 : 0;
+    peer.serves_at = now_ > 0 ? now_ + transfer_seconds(served_bytes()) : 0;
+    const bool lacks_more = now_ > 0 && options_.policy != ReplayPolicy::kBound;
+    peer.holds_at = peer.serves_at + (lacks_more ? rest_seconds() : 0);
+    peer.waits_until = 0;
   }
   std::vector<std::uint32_t> seated_serving() const {
     std::vector<std::uint32_t> counts(options_.stages, 0);
@@ -274,15 +309,14 @@ class Replay {
   // ---- Ours -------------------------------------------------------------------------------------
   PlanSnapshot snapshot() const {
     PlanSnapshot snapshot;
-    const auto state =
-        static_cast<std::uint64_t>(options_.parameters * options_.state_bytes_per_parameter);
+    const auto state = static_cast<std::uint64_t>(options_.parameters * served_bytes());
     snapshot.stages.assign(options_.stages, {.cost = 1, .state_bytes = state});
     for (const auto& [id, peer] : peers_) {
       PlanPeer facts;
       facts.peer = PeerId(id);
       facts.at_risk = peer.at_risk;
       if (peer.stage) facts.stage = StageId(static_cast<std::uint16_t>(*peer.stage));
-      facts.arriving = peer.stage && peer.serves_at > now_;
+      facts.arriving = peer.stage && peer.holds_at > now_;
       for (const Shadow& shadow : peer.shadows) {
         facts.shadows.push_back({.stage = StageId(static_cast<std::uint16_t>(shadow.stage)),
                                  .ready = shadow.ready_at <= now_});
@@ -312,6 +346,8 @@ class Replay {
     const bool rescue = serving[move.to.value] == 0;
     peer.stage = move.to.value;
     peer.serves_at = now_ + (rescue ? 0 : handover_seconds());
+    peer.holds_at = peer.serves_at;  // its shadow does already
+    peer.waits_until = 0;
   }
   void carry_out(const ShadowChange& change) {
     Peer& peer = peers_.at(change.peer.value);
@@ -334,6 +370,7 @@ class Replay {
   double end_;
   double now_ = 0;
   double next_tick_ = kNever;
+  double next_commit_ = 0;
   std::map<std::uint32_t, Peer> peers_;
   std::map<std::uint32_t, std::uint32_t> nodes_;  // machine -> peer
   std::uint32_t last_id_ = 0;
@@ -344,7 +381,8 @@ class Replay {
 void check(const ReplayOptions& options) {
   SWARMLINE_CHECK(options.stages > 0 && options.period_seconds > 0);
   SWARMLINE_CHECK(options.link_bits_per_second > 0 && options.step_seconds > 0);
-  SWARMLINE_CHECK(options.shadow_link_share > 0 && options.shadow_link_share <= 1);
+  for (const double share : {options.shadow_link_share, options.rest_link_share})
+    SWARMLINE_CHECK(share > 0 && share <= 1);
 }
 
 }  // namespace

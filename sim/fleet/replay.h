@@ -1,7 +1,12 @@
 // What share of a fleet's possible throughput a way of balancing reaches, as machines come and go.
 // The planner is the real one; pipeline and network are a model:
 //   throughput = the slowest stage's sum of the speeds of those who serve it (all peers speed 1);
-//   a newcomer first downloads its stage's state, a mover too unless it is the stage's shadow;
+//   a newcomer first downloads its stage's parameters, a mover too unless it is the stage's shadow;
+//   then it serves, and downloads the rest over `rest_link_share` of its link, which costs it
+//   `rest_load` of its speed. It can't step without the rest: when a step ends before that is here,
+//   it waits for what is missing, over all of its link; when one ends before the parameters are
+//   here, it serves when it has all. Until then it is no holder of its stage's state, is not moved,
+//   and hosts no shadow. A step ends every `step_seconds`;
 //   a shadow's download takes `shadow_link_share` of its host's link, and that share of its speed;
 //   following costs the host `shadow_load` of its speed; an instant move hands over what the mover
 //   has summed, unless into an emptied stage, where the mover's sums are done again by others. A
@@ -26,8 +31,8 @@ enum class ReplayPolicy : std::uint8_t {
   kNone,       // newcomers go to a stage drawn at random, nobody moves
   kPaperRule,  // newcomers go to the weakest stage; every `period_seconds` one peer moves
   kSwarmline,  // plan_swarm() at every event
-  // Not a policy: what nobody can pass. Newcomers count when their own download is over, after
-  // that everything is free.
+  // Not a policy: what nobody can pass. Newcomers count when the download that they can't serve
+  // without is over, after that everything is free.
   kBound,
 };
 
@@ -35,9 +40,13 @@ struct ReplayOptions {
   std::uint32_t stages = 4;
   std::uint64_t seed = 1;  // of who leaves (fleets of counts) and of random seats
   ReplayPolicy policy = ReplayPolicy::kSwarmline;
-  double period_seconds = 300;              // of the paper's rule
-  double parameters = 201e6;                // of a stage
-  double state_bytes_per_parameter = 12;    // parameter and two moments in fp32; 0: free
+  double period_seconds = 300;            // of the paper's rule
+  double parameters = 201e6;              // of a stage
+  double state_bytes_per_parameter = 12;  // parameter and two moments in fp32; 0: free
+  // Of these what it serves with; as many as all of them: it serves when it has all.
+  double served_bytes_per_parameter = 4;
+  double rest_link_share = 0.5;
+  double rest_load = 0.07;
   double handover_bytes_per_parameter = 4;  // the sums of an open step in fp32
   double link_bits_per_second = 200e6;
   double shadow_link_share = 0.5;
@@ -73,7 +82,7 @@ struct ReplayResult {
 };
 
 // CHECK: stages > 0, period_seconds > 0, link_bits_per_second > 0, step_seconds > 0,
-// shadow_link_share in (0, 1].
+// shadow_link_share and rest_link_share in (0, 1].
 ReplayResult replay_fleet(const Fleet& fleet, const ReplayOptions& options);
 // The same replay as a timeline. A lost peer's share of the open step is computed again, half of it
 // on average. A stage emptied without a shadow takes the run back to its checkpoint, which all

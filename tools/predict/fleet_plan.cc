@@ -141,6 +141,8 @@ class Search {
     ReplayOptions options{.stages = layout.stages, .seed = question_.seed};
     options.parameters = layout.parameters;
     options.state_bytes_per_parameter = layout.state_bytes / layout.parameters;
+    // Cautious: nobody serves early, whatever a step's length is.
+    options.served_bytes_per_parameter = options.state_bytes_per_parameter;
     options.link_bits_per_second = machine_.bits_per_second;
     if (machine_.bits_per_second == 0) {
       options.state_bytes_per_parameter = 0;

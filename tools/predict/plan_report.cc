@@ -169,9 +169,11 @@ std::string replay_text(const ReplayTable& table) {
                                  table.seconds / 3600, table.peak, table.options.seeds);
   text += table.options.free
               ? "joins, moves and shadows are free\n"
-              : fmt::format("{:.0f} M parameters a stage, {:.0f} bytes each, {:.0f} Mb/s\n",
-                            costs.parameters / 1e6, costs.state_bytes_per_parameter,
-                            costs.link_bits_per_second / 1e6);
+              : fmt::format(
+                    "{:.0f} M parameters a stage, {:.0f} bytes each, {:.0f} before serving, {:.0f} "
+                    "Mb/s\n",
+                    costs.parameters / 1e6, costs.state_bytes_per_parameter,
+                    costs.served_bytes_per_parameter, costs.link_bits_per_second / 1e6);
   // In 80 columns.
   text +=
       "\n                     % of the best seating        a run             all runs\n"
