@@ -21,6 +21,7 @@ constexpr std::uint64_t kLongFaultsOneIn = 2;   // seeds
 constexpr std::uint64_t kUsualHedgesOneIn = 4;  // seeds; the others try again as often as they like
 constexpr std::uint64_t kLongKindsMax = 3;
 constexpr std::uint64_t kKeysOneIn = 4;  // seeds
+constexpr std::uint64_t kSmallPiecesOneIn = 4;
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -134,6 +135,9 @@ void draw_extras(const Rng& root, const SeedExtras& extras, SeedScenario& scenar
     draw_thin_heartbeats(thin, scenario.knobs);
     scenario.faults.grace += scenario.knobs.knobs.heartbeat_period_max;
   }
+  Rng pieces = root.split("small pieces");
+  if (extras.small_pieces && once_in(pieces, kSmallPiecesOneIn))
+    make_pieces_small(scenario.swarm.config, scenario.knobs);
   Rng times = root.split("control times");
   if (!extras.control_times || once_in(times, 2)) return;
   // A job as long as two hop timeouts counts as a device that hangs; of a checkpoint nothing comes
@@ -168,8 +172,12 @@ void draw_keys(Rng rng, SeedScenario& scenario) {
 }  // namespace
 
 SeedExtras usual_extras() {
-  SeedExtras extras{
-      .kinds = {}, .hits_last = true, .control_times = true, .thin_heartbeats = true, .keys = true};
+  SeedExtras extras{.kinds = {},
+                    .hits_last = true,
+                    .control_times = true,
+                    .thin_heartbeats = true,
+                    .keys = true,
+                    .small_pieces = true};
   for (const FaultName& kind : kFaultKinds)
     if (kind.on_request && kind.kind != FaultKind::kZoneLoss)  // their machines have no zones
       extras.kinds.push_back(kind.kind);

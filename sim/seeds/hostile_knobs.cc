@@ -62,4 +62,15 @@ void draw_thin_heartbeats(Rng rng, HostileKnobs& hostile) {
   hostile.patience += hostile.knobs.heartbeat_period_max;
 }
 
+void make_pieces_small(const RunConfig& config, HostileKnobs& hostile) {
+  constexpr double kPieces = 8;
+  const double width = config.model.d_model;
+  const double layers = (config.model.layers + config.pipeline.stages - 1) / config.pipeline.stages;
+  const double bytes =
+      layers * 12 * width * width * static_cast<double>(size_bytes(config.model.dtype));
+  for (const KnobInfo& knob : knob_table())
+    if (knob.count == &Knobs::state_piece_bytes)
+      turn(knob, std::max(knob.low, bytes / kPieces / Knobs().state_piece_bytes), hostile);
+}
+
 }  // namespace swarmline

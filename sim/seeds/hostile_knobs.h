@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "engine/config/run_config.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
@@ -21,5 +22,9 @@ struct HostileKnobs {
 HostileKnobs draw_knobs(Rng rng);
 // Heartbeats thin out where a handful of peers are too many.
 void draw_thin_heartbeats(Rng rng, HostileKnobs& hostile);
+// A stage's parameters, a few kilobytes or some hundred, come in about eight pieces, as gigabytes
+// come in many. In many more of them nobody would keep up with the steps: two are asked for in a
+// round trip, and each is a job.
+void make_pieces_small(const RunConfig& config, HostileKnobs& hostile);
 
 }  // namespace swarmline

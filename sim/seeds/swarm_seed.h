@@ -43,6 +43,7 @@ struct SeedExtras {
   bool control_times = false;    // builds, hashes, copies and the like take time
   bool thin_heartbeats = false;  // of a handful of peers, as of thousands
   bool keys = false;             // links between keys, and what happens to these
+  bool small_pieces = false;     // a stage's state comes in many: one that joins serves early
   std::set<OracleRule> rules = all_oracle_rules();  // whose findings are violations
 };
 // What every run of seeds draws: all that there are.
