@@ -214,6 +214,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("bench", "Measure what this machine can do");
   command->require_subcommand(1);
   add_codec_command(*command, exit_code);
+  add_bench_links_command(*command, exit_code);
   add_bench_ratio_command(*command, exit_code);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/model_commands.h"
 #include "console/exit_codes.h"
+#include "engine/net/ucx/ucx_backend.h"
 
 namespace swarmline {
 namespace {
@@ -107,6 +108,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, int ar
 }
 
 int run(int argc, char** argv) {
+  set_ucx_environment();
   CLI::App app(kAbout, "swarmline");
   app.set_version_flag("-V,--version", "swarmline " SWARMLINE_VERSION);
   app.require_subcommand(0, 1);

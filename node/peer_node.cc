@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "engine/net/bulk/bulk_factory.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
 
@@ -55,6 +56,7 @@ Result<void> PeerNode::open() {
                                   .guard = options_.guard});
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
+  bulk_ = make_bulk_door(runtime_);
   const auto& coordinators = options_.coordinators;
   std::function<void(const std::string&)> on_certificate;
   if (options_.guard)
@@ -81,7 +83,8 @@ Result<void> PeerNode::open() {
           .make_wiring = {},
           .on_certificate = std::move(on_certificate),
           .part_folder = &part_folder_,
-          .data_folder = &data_store_},
+          .data_folder = &data_store_,
+          .bulk = bulk_.get()},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kLinger,
                             guard_.wrap([this, outcome = std::move(outcome)] { finish(outcome); }));

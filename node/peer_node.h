@@ -73,6 +73,7 @@ class PeerNode {
   DataStore data_store_;
   CpuDevice device_;
   SharedPartFolder part_folder_;
+  std::unique_ptr<BulkDoor> bulk_;  // outlives the connections, which have its links
   std::unique_ptr<Network> network_;
   std::optional<StagePeer> peer_;
   NoticeWatch notices_;

@@ -206,6 +206,8 @@ struct EvalSection {
   bool operator==(const EvalSection&) const = default;
 };
 
+enum class Transport : std::uint8_t { kAuto, kTcp, kShm, kUcx };
+
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
   std::string advertise;               // where others reach it; empty: at this machine's addresses
@@ -216,9 +218,10 @@ struct NetSection {
   double collect_seconds = 5;       // a coordinator begun again waits so long for its peers
   double coordinator_patience_seconds = 300;  // peers wait so long for a coordinator that is gone
   std::vector<std::string> standby;           // addresses of coordinators that may take over
-  double peers_wait_seconds = 60;  // a run that went back waits so long for missing peers
-  double build_seconds = 600;      // a peer that gets no further with its stage is let go
-  double outlast_seconds = 1800;   // who can't be reached is tried for so long
+  double peers_wait_seconds = 60;         // a run that went back waits so long for missing peers
+  double build_seconds = 600;             // a peer that gets no further with its stage is let go
+  double outlast_seconds = 1800;          // who can't be reached is tried for so long
+  Transport transport = Transport::kTcp;  // of payloads: "auto" | "tcp" | "shm" | "ucx"
   bool operator==(const NetSection&) const = default;
 };
 
@@ -229,6 +232,8 @@ struct SecuritySection {
   std::string etcd_authority;
   std::string etcd_certificate;
   std::string etcd_key;
+  // Ranges of addresses where nobody but the run's own machines sees or sends anything.
+  std::vector<std::string> trusted_networks;
   bool operator==(const SecuritySection&) const = default;
 };
 

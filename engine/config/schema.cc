@@ -64,6 +64,10 @@ constexpr Choice kTileChecksums[] = {{"auto", static_cast<int>(TileChecksums::kA
                                      {"always", static_cast<int>(TileChecksums::kAlways)},
                                      {"never", static_cast<int>(TileChecksums::kNever)}};
 constexpr Choice kShadows[] = {{"auto"}};
+constexpr Choice kTransports[] = {{"auto", static_cast<int>(Transport::kAuto)},
+                                  {"tcp", static_cast<int>(Transport::kTcp)},
+                                  {"shm", static_cast<int>(Transport::kShm)},
+                                  {"ucx", static_cast<int>(Transport::kUcx)}};
 constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"info", static_cast<int>(LogLevel::kInfo)},
                                  {"warn", static_cast<int>(LogLevel::kWarn)},
@@ -383,6 +387,12 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, outlast_seconds), reals(0, 365 * kDaySeconds),
    "How long what can't reach anybody is tried again without any progress: a microbatch that no "
    "peer of the next stage takes, an averaging round whose links break. Then the run ends."},
+  {RUN(net, transport), one_of(kTransports),
+   "How activations, gradients and other large payloads travel between peers that reach each other "
+   "directly; everything else travels over TCP (docs/transports.md). shm: over shared memory "
+   "within one machine. ucx: over UCX between addresses in `security.trusted_networks`. auto: over "
+   "shared memory within one machine, over UCX between such addresses where both ends have RDMA "
+   "hardware. Where a way can't be had: over TCP.", "", true},
 
   {RUN(security, insecure), flag(),
    "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "
@@ -390,6 +400,12 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(security, loopback), flag(),
    "true: links within this machine are authenticated and encrypted, too, whatever `insecure` "
    "says.", "", true},
+  {RUN(security, trusted_networks), texts(),
+   "Ranges of IP addresses, such as 10.1.0.0/16, between which payloads may travel over UCX, "
+   "neither authenticated nor encrypted. Name networks where nobody but the run's members can "
+   "read or send anything; they can end each other's processes there (docs/security.md). Empty: "
+   "none.",
+   "[\"10.1.0.0/16\"]", true},
   {RUN(security, etcd_authority), text(),
    "PEM file, on the coordinator's machine, of the authority that signs the certificates of "
    "etcd's members; etcd is then reached over HTTPS. Empty: in clear text."},

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ip_range.h"
 #include "base/limits.h"
 #include "base/printable.h"
 #include "engine/config/link_security.h"
@@ -410,6 +411,22 @@ Problem check_page(const RunConfig& config) {
                  page);
 }
 
+Problem check_transport(const RunConfig& config) {
+  for (const std::string& range : config.security.trusted_networks)
+    if (!IpRange::parse(range))
+      return problem({"security.trusted_networks"},
+                     "found \"{}\", expected a range of IP addresses; write for example "
+                     "\"10.1.0.0/16\"",
+                     range);
+  if (config.net.transport == Transport::kUcx && config.security.trusted_networks.empty())
+    return problem({"net.transport", "security.trusted_networks"},
+                   "found transport = \"ucx\" and no network that is trusted, expected the "
+                   "networks over which payloads may go neither authenticated nor encrypted; write "
+                   "for example trusted_networks = [\"10.1.0.0/16\"], or [\"127.0.0.0/8\"] for "
+                   "one machine");
+  return {};
+}
+
 Problem check_net(const RunConfig& config) {
   if (Problem found = check_address("net.listen", config.net.listen)) return found;
   if (!config.net.advertise.empty() && !parse_endpoint(config.net.advertise))
@@ -424,6 +441,7 @@ Problem check_net(const RunConfig& config) {
   }
   for (const std::string& address : config.net.standby)
     if (!parse_endpoint(address)) return bad_endpoint("net.standby", address);
+  if (Problem found = check_transport(config)) return found;
   return check_page(config);
 }
 

@@ -94,6 +94,12 @@ class Connection {
   // The host part of this end's address, as the other end sees it where nobody translates it;
   // empty: unknown.
   virtual std::string local_host() const { return {}; }
+  // HOST:PORT of both, as this end's system has them. Empty: unknown, or who carries this link
+  // wants to see all that passes.
+  struct Ends {
+    std::string own, other;
+  };
+  virtual Ends ends() const { return {}; }
 };
 // `advertised`, where its host is all of this end's addresses: the one that this link begins at.
 std::string seen_from(const Connection& connection, const std::string& advertised);

@@ -115,6 +115,8 @@ std::string_view to_string(MessageKind kind) {
       return "RelayState";
     case MessageKind::kLinkHello:
       return "LinkHello";
+    case MessageKind::kLinkAnswer:
+      return "LinkAnswer";
     case MessageKind::kForward:
       return "Forward";
     case MessageKind::kForwardDone:

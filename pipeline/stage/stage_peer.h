@@ -28,6 +28,7 @@
 #include "engine/data/data_manifest.h"
 #include "engine/device/device.h"
 #include "engine/model/stage_model.h"
+#include "engine/net/bulk/bulk_door.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/insight.h"
@@ -59,6 +60,7 @@ struct StagePeerOptions {
   std::function<void(const std::string& certificate)> on_certificate = {};
   PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
   DataFolder* data_folder = nullptr;  // the same; null: it neither gives nor fetches data
+  BulkDoor* bulk = nullptr;           // the same; null: payloads travel with their frames
 };
 
 struct PeerOutcome {

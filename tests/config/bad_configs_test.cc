@@ -415,6 +415,15 @@ std::vector<Case> relations_of_codec_and_net() {
                   "t:5: net.listen: found \"127.0.0.1:h"),
       after_least("ListenWithoutHost", "[net]\nlisten = \":4700\"\n",
                   "t:5: net.listen: found \":4700\", expected HOST"),
+      after_least("TransportOfNoKind", "[net]\ntransport = \"pigeon\"\n",
+                  "t:5: net.transport: found \"pigeon\", expected \"auto\", \"tcp\", \"shm\" or "
+                  "\"ucx\""),
+      after_least("UcxWithoutATrustedNetwork", "[net]\ntransport = \"ucx\"\n",
+                  "t:5: net.transport: found transport = \"ucx\" and no network that is trusted, "
+                  "expected "),
+      after_least("TrustedNetworkThatIsNone", "[security]\ntrusted_networks = [\"10.0.0.0/33\"]\n",
+                  "t:5: security.trusted_networks: found \"10.0.0.0/33\", expected a range of IP "
+                  "addresses; write for example \"10.1.0.0/16\""),
       after_least("StoreOfNoKind", "[checkpoint]\nstore = \"ftp://bucket/runs\"\n",
                   "t:5: checkpoint.store: found \"ftp://bucket/runs\", expected "
                   "\"s3://BUCKET/PATH\", \"gs://BUCKET/PATH\" or \"\""),

@@ -152,10 +152,12 @@ peer_silence_seconds = 1
 collect_seconds = 2
 coordinator_patience_seconds = 3
 standby = ["127.0.0.1:4701"]
+transport = "ucx"
 advertise = "192.0.2.1:4700"
 [security]
 insecure = true
 loopback = true
+trusted_networks = ["10.0.0.0/8", "fd00::/8"]
 etcd_authority = "ca.pem"
 etcd_certificate = "own.pem"
 etcd_key = "own.key"

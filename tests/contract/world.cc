@@ -3,11 +3,14 @@
 #include <array>
 
 #include "engine/device/cpu_device.h"
+#include "engine/net/bulk/bulk_factory.h"
 #include "engine/net/tcp/tcp_network.h"
+#include "engine/net/ucx/ucx_backend.h"
 #include "engine/runtime/asio_runtime.h"
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/contract/bulk_network.h"
 #include "tests/net/open_guard.h"
 
 namespace swarmline {
@@ -15,11 +18,18 @@ namespace {
 
 class RealWorld final : public World {
  public:
-  RealWorld(const WorldOptions& options, bool tls) {
+  // `way`: of payloads; empty: with their frames.
+  RealWorld(const WorldOptions& options, bool tls, const std::string& way) {
     for (auto& network : networks_) {
       network = std::make_unique<TcpNetwork>(
           runtime_, TcpOptions{.queue_bytes_max = options.queue_bytes_max,
                                .guard = tls ? std::make_shared<OpenGuard>() : nullptr});
+      if (!way.empty())
+        network = std::make_unique<BulkNetwork>(
+            runtime_, std::move(network), pairs_, way,
+            BulkDoorOptions{.payload_bytes_min = kBulkTicketBytes + 1,
+                            .queue_bytes_max = options.queue_bytes_max,
+                            .stalled_max = options.stalled_max});
     }
   }
   Runtime& runtime(int) override { return runtime_; }
@@ -36,7 +46,8 @@ class RealWorld final : public World {
 
  private:
   AsioRuntime runtime_;
-  std::array<std::unique_ptr<TcpNetwork>, 2> networks_;
+  BulkPairs pairs_;
+  std::array<std::unique_ptr<Network>, 2> networks_;
 };
 
 class SimWorld final : public World {
@@ -71,8 +82,20 @@ class SimWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options) {
-  if (backend == Backend::kReal || backend == Backend::kTls)
-    return std::make_unique<RealWorld>(options, backend == Backend::kTls);
+  switch (backend) {
+    case Backend::kReal:
+    case Backend::kTls:
+      return std::make_unique<RealWorld>(options, backend == Backend::kTls, "");
+    case Backend::kShm:
+    case Backend::kShmTls:
+      return std::make_unique<RealWorld>(options, backend == Backend::kShmTls, "shm");
+    case Backend::kUcx:
+      set_ucx_environment();
+      return std::make_unique<RealWorld>(options, false, "ucx");
+    case Backend::kSim:
+    case Backend::kSimKeys:
+      break;
+  }
   return std::make_unique<SimWorld>(options, backend == Backend::kSimKeys);
 }
 

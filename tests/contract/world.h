@@ -10,21 +10,26 @@
 
 #include "engine/device/device.h"
 #include "engine/net/network.h"
+#include "engine/net/ucx/ucx_backend.h"
 #include "engine/runtime/runtime.h"
 
 namespace swarmline {
 
-enum class Backend { kReal, kTls, kSim, kSimKeys };
+enum class Backend { kReal, kTls, kShm, kShmTls, kUcx, kSim, kSimKeys };
 
 inline std::ostream& operator<<(std::ostream& out, Backend backend) {
-  return out << (backend == Backend::kReal  ? "Real"
-                 : backend == Backend::kTls ? "Tls"
-                 : backend == Backend::kSim ? "Sim"
-                                            : "SimKeys");
+  return out << (backend == Backend::kReal     ? "Real"
+                 : backend == Backend::kTls    ? "Tls"
+                 : backend == Backend::kShm    ? "Shm"
+                 : backend == Backend::kShmTls ? "ShmTls"
+                 : backend == Backend::kUcx    ? "Ucx"
+                 : backend == Backend::kSim    ? "Sim"
+                                               : "SimKeys");
 }
 
 struct WorldOptions {
   std::uint64_t queue_bytes_max = 1 << 30;
+  Duration stalled_max = std::chrono::seconds(60);  // as of BulkDoorOptions
 };
 
 class World {
@@ -47,6 +52,10 @@ std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options =
 
 class BackendTest : public ::testing::TestWithParam<Backend> {
  protected:
+  void SetUp() override {
+    const auto ucx = UcxBackend::find_library();
+    if (GetParam() == Backend::kUcx && !ucx) GTEST_SKIP() << ucx.error().what;
+  }
   std::unique_ptr<World> world_ = make_world(GetParam());
 };
 
@@ -54,11 +63,20 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
   INSTANTIATE_TEST_SUITE_P(Doors, Suite, ::testing::Values(Backend::kReal, Backend::kSim), \
                            ::testing::PrintToStringParamName())
 
-// Both networks once more, with links that are authenticated, and, real ones, sealed.
-#define SWARMLINE_FOR_EVERY_NETWORK(Suite)                                                \
-  INSTANTIATE_TEST_SUITE_P(                                                               \
-      Doors, Suite,                                                                       \
-      ::testing::Values(Backend::kReal, Backend::kTls, Backend::kSim, Backend::kSimKeys), \
+// Both networks once more, with links that are authenticated, and, real ones, sealed; and with
+// payloads that go another way.
+#define SWARMLINE_FOR_EVERY_NETWORK(Suite)                                              \
+  INSTANTIATE_TEST_SUITE_P(                                                             \
+      Doors, Suite,                                                                     \
+      ::testing::Values(Backend::kReal, Backend::kTls, Backend::kShm, Backend::kShmTls, \
+                        Backend::kUcx, Backend::kSim, Backend::kSimKeys),               \
       ::testing::PrintToStringParamName())
+
+// Real networks: every way that payloads go.
+#define SWARMLINE_FOR_EVERY_WAY(Suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Ways, Suite,                                                    \
+                           ::testing::Values(Backend::kReal, Backend::kTls, Backend::kShm, \
+                                             Backend::kShmTls, Backend::kUcx),             \
+                           ::testing::PrintToStringParamName())
 
 }  // namespace swarmline

@@ -129,6 +129,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kRelayTicket:
       return kFromCoordinator;
     case MessageKind::kLinkHello:
+    case MessageKind::kLinkAnswer:
     case MessageKind::kForward:
     case MessageKind::kForwardDone:
     case MessageKind::kRefused:

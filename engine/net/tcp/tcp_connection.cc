@@ -65,20 +65,6 @@ TcpConnection::~TcpConnection() {
   shared_->open.erase(this);
 }
 
-std::optional<KeyHash> TcpConnection::peer_key() const {
-  return secured_ ? std::optional(secured_->key) : std::nullopt;
-}
-
-std::string TcpConnection::admitted_as() const {
-  return secured_ ? secured_->admitted_as : std::string();
-}
-
-std::string TcpConnection::local_host() const {
-  boost::system::error_code error;
-  const auto local = socket_.local_endpoint(error);
-  return error ? std::string() : local.address().to_string();
-}
-
 void TcpConnection::start(Handlers handlers) {
   SWARMLINE_CHECK(!started_);
   started_ = true;

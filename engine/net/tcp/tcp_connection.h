@@ -73,6 +73,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::optional<KeyHash> peer_key() const override;
   std::string admitted_as() const override;
   std::string local_host() const override;
+  Ends ends() const override;
   bool is_relayed() const override { return is_relayed_; }
 
   void abandon();  // the network is going: close without callbacks

@@ -22,12 +22,19 @@ std::string host_of(const std::string& address) {
   const auto parsed = parse_address(address);
   return parsed ? parsed->host : address;
 }
+
+std::optional<std::string> offer_of(const Frame& hello) {
+  auto parsed = parse<wire::LinkHello>(hello);
+  if (!parsed || parsed->bulk().empty()) return std::nullopt;
+  return std::move(*parsed->mutable_bulk());
+}
 }  // namespace
 
 PeerLinks::PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout,
-                     Handlers handlers)
+                     Handlers handlers, BulkDoor* bulk)
     : runtime_(runtime),
       network_(network),
+      bulk_(bulk),
       handlers_(std::move(handlers)),
       dials_(
           runtime, network, connect_timeout,
@@ -89,19 +96,48 @@ void PeerLinks::forget_addresses() {
   addresses_swept_at_ = std::max(kAddressesKept, 2 * addresses_.size());
 }
 
+// Puts one over the connection, in its place; null: there is no door.
+std::shared_ptr<BulkConnection> PeerLinks::with_bulk(
+    std::shared_ptr<Connection>& connection) const {
+  if (bulk_ == nullptr) return nullptr;
+  auto over = bulk_->over(std::move(connection));
+  connection = over;
+  return over;
+}
+
+void PeerLinks::answer(BulkConnection& bulk, const std::string& offer) {
+  wire::LinkAnswer answer;
+  answer.set_bulk(bulk.answer(offer));
+  if (!answer.bulk().empty()) bulk.send(make_frame(MessageKind::kLinkAnswer, answer));
+}
+
+void PeerLinks::take_answer(const Seat& from, BulkConnection& bulk, const Frame& frame) {
+  const auto answer = parse<wire::LinkAnswer>(frame);
+  const Result<void> taken =
+      answer ? bulk.take_answer(answer->bulk()) : std::unexpected(answer.error());
+  if (!taken) disconnect(from, taken.error());
+}
+
 void PeerLinks::accept(std::shared_ptr<Connection> connection) {
   if (ungreeted_.size() >= kUngreetedLinksMax) {
     ++rejected_links_;
     return refuse_link(connection);
   }
+  const std::weak_ptr<BulkConnection> bulk = with_bulk(connection);
   ungreeted_.push_back(connection);
   auto from = std::make_shared<Seat>();
   std::weak_ptr<Connection> link = connection;
   connection->start({
-      .on_frame = guard_.wrap([this, link, from](Frame frame) {
+      .on_frame = guard_.wrap([this, link, bulk, from](Frame frame) {
         auto alive_link = link.lock();
         if (!alive_link) return;
-        if (from->peer.value == 0) return greet(alive_link, from, std::move(frame));
+        if (from->peer.value == 0) {
+          const auto offer = bulk.expired() ? std::nullopt : offer_of(frame);
+          greet(alive_link, from, std::move(frame));
+          if (const auto over = bulk.lock(); over && offer && from->peer.value != 0)
+            answer(*over, *offer);
+          return;
+        }
         handlers_.on_frame(*from, std::move(frame));
       }),
       .on_closed = guard_.wrap([this, link, from](const Error& error) {
@@ -188,13 +224,14 @@ void PeerLinks::reset() {
   addresses_.clear();
 }
 
-Frame PeerLinks::hello_for(const Seat& to) const {
+Frame PeerLinks::hello_for(const Seat& to, const std::string& bulk_offer) const {
   wire::LinkHello hello;
   hello.set_term(identity_.term.value);
   hello.set_era(identity_.era.value);
   hello.set_run_id(identity_.run_id);
   *hello.mutable_from() = to_wire(identity_.self);
   *hello.mutable_to() = to_wire(to);
+  hello.set_bulk(bulk_offer);
   if (!identity_.link_key.empty()) hello.set_proof(link_proof(identity_.link_key, hello));
   return make_frame(MessageKind::kLinkHello, hello);
 }
@@ -237,11 +274,16 @@ Result<Address> PeerLinks::address_of(const Seat& peer) const {
   return parse_address(known == addresses_.end() ? "" : known->second.address);
 }
 
-void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& connection,
+void PeerLinks::dialled(const Seat& to, std::shared_ptr<Connection> connection,
                         std::vector<Frame> waiting) {
+  const std::shared_ptr<BulkConnection> bulk = with_bulk(connection);
   connection->start({
-      .on_frame =
-          guard_.wrap([this, to](Frame frame) { handlers_.on_frame(to, std::move(frame)); }),
+      .on_frame = guard_.wrap([this, to, weak = std::weak_ptr(bulk)](Frame frame) {
+        const auto over = weak.lock();
+        if (over && kind_of(frame) == MessageKind::kLinkAnswer)
+          return take_answer(to, *over, frame);
+        handlers_.on_frame(to, std::move(frame));
+      }),
       .on_closed = guard_.wrap([this, to, raw = connection.get()](const Error& error) {
         lost(dialled_, to, raw, error);
       }),
@@ -251,7 +293,7 @@ void PeerLinks::dialled(const Seat& to, const std::shared_ptr<Connection>& conne
   });
   connection->believe(bounds_of_mate());
   dialled_[to.peer] = {.connection = connection, .seat = to, .since = runtime_.now()};
-  connection->send(hello_for(to));
+  connection->send(hello_for(to, bulk ? bulk->offer() : std::string()));
   for (Frame& frame : waiting) connection->send(std::move(frame));
   say(to, LinkNews::kMade);
 }

@@ -4,6 +4,8 @@
 // closed and counted, and so is one whose key is not that seat's, where links are authenticated.
 //   Order:   frames sent to one peer arrive in order as long as the link lives.
 //   Thread:  control thread.
+//   Payloads: a hello offers other ways for them, where there is a bulk door; the other end answers
+//             with the one that it takes, or not at all (engine/net/bulk/bulk_connection.h).
 //   Strangers: a link whose hello does not prove that a member of the run says it is closed. A
 //            living link gives way to another of the same seat only from the same host, or from
 //            where that seat is known to be, or whose key is that seat's.
@@ -24,6 +26,7 @@
 #include "base/callback_guard.h"
 #include "base/ids.h"
 #include "base/line_rate.h"
+#include "engine/net/bulk/bulk_connection.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -64,7 +67,9 @@ class PeerLinks {
     std::function<void(const Seat&)> on_call_failed = {};
   };
 
-  PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers);
+  // `bulk` outlives the links; null: payloads travel with their frames.
+  PeerLinks(Runtime& runtime, Network& network, Duration connect_timeout, Handlers handlers,
+            BulkDoor* bulk = nullptr);
   ~PeerLinks();
 
   Result<Address> listen(const Address& address);
@@ -112,13 +117,15 @@ class PeerLinks {
   };
 
   void accept(std::shared_ptr<Connection> connection);
+  std::shared_ptr<BulkConnection> with_bulk(std::shared_ptr<Connection>& connection) const;
   void greet(const std::shared_ptr<Connection>& connection, const std::shared_ptr<Seat>& from,
              Frame frame);
+  static void answer(BulkConnection& bulk, const std::string& offer);
+  void take_answer(const Seat& from, BulkConnection& bulk, const Frame& frame);
   bool may_replace(const Link& link, const Connection& newer) const;
   Result<Address> address_of(const Seat& peer) const;
   bool makes_way_for(const Seat& to);
-  void dialled(const Seat& to, const std::shared_ptr<Connection>& connection,
-               std::vector<Frame> waiting);
+  void dialled(const Seat& to, std::shared_ptr<Connection> connection, std::vector<Frame> waiting);
   void lost(std::map<PeerId, Link>& links, const Seat& peer, const Connection* connection,
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
@@ -128,12 +135,13 @@ class PeerLinks {
   void say(const Seat& peer, LinkNews news) const {
     if (handlers_.on_news) handlers_.on_news(peer, news);
   }
-  Frame hello_for(const Seat& to) const;
+  Frame hello_for(const Seat& to, const std::string& bulk_offer) const;
   void forget_addresses();
   bool fenced(const Seat& seat) const;
 
   Runtime& runtime_;
   Network& network_;
+  BulkDoor* const bulk_;
   Handlers handlers_;
   LinkIdentity identity_;
   Dials dials_;

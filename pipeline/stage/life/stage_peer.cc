@@ -43,7 +43,8 @@ StagePeer::Impl::Impl(Runtime& runtime, Network& network, Device& device, StageP
                     if (stage_ && life_.has_seat()) stage_->on_link_news(peer, news);
                   },
               .ask_for_call = [this](const Seat& beyond) { return ask_for_call(beyond); },
-              .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }}),
+              .on_call_failed = [this](const Seat& beyond) { say_out_of_reach(beyond); }},
+             options_.bulk),
       link_(runtime, network,
             {.hello = [this] { return hello(); },
              .on_welcome =

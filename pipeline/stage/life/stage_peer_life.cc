@@ -7,6 +7,7 @@
 #include "pipeline/protocol/data_messages.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/protocol_version.h"
+#include "pipeline/stage/common/bulk_policy.h"
 #include "pipeline/stage/life/stage_peer_impl.h"
 
 namespace swarmline {
@@ -130,6 +131,7 @@ void StagePeer::Impl::take_offer(const SeatOffer& offer) {
   if (!parsed) return finish(exit_code_of(parsed.error()), parsed.error().what);
   auto parts = std::make_shared<SeatedStageParts>(std::move(*parsed));
   link_.set_patience(from_seconds(parts->config.net.coordinator_patience_seconds));
+  if (options_.bulk) options_.bulk->allow(bulk_policy_of(parts->config));
   if (inherits) parts->heritage = heritage_;
   heritage_.reset();
   if (parts->joining && kept_ && kept_->stage == seat_.stage && kept_->era == parts->era)

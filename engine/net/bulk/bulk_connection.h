@@ -1,0 +1,133 @@
+// A Connection of which payloads may go by a bulk link, and everything else as before. A frame
+// whose payload goes that way travels as a ticket: the same frame, with kFrameFlagBulk and
+// kBulkTicketBytes in the payload's place, that say how long the payload is, which of them it is,
+// and, where the link wants it, its XXH3-64. At the other end the frame waits for its payload, and
+// what came behind it waits, too: frames are delivered in the order in which they were sent.
+//   Ownership: holds the connection beneath, which holds it until on_closed.
+//   Thread:    control thread.
+//   Errors:    as of a Connection. kCorrupt: a ticket that is none, of a payload for which that
+//              kind has no room, or without a link. kPeerGone: a payload was lost with its link.
+//              A link that ends and takes nothing along is done without.
+//   Bounds:    a payload's memory is taken when it is its turn, of what the kind has room for.
+//              kBulkAheadBytesMax of frames and kBulkTicketsMax payloads are sent ahead of one
+//              that has not left; the rest waits, and counts as unsent. At most
+//              kBulkWaitingBytesMax, kBulkWaitingFramesMax wait for a payload here; beyond, and
+//              where none of one has come for BulkDoorOptions::stalled_max, the connection ends.
+//   Close:     takes up to twice as long as beneath, where payloads are on their way.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/net/bulk/bulk_door.h"
+#include "engine/net/bulk/bulk_ticket.h"
+#include "engine/net/network.h"
+
+namespace swarmline {
+
+inline constexpr std::uint64_t kBulkAheadBytesMax = 16 * kMiB;
+inline constexpr std::size_t kBulkTicketsMax = 256;
+inline constexpr std::uint64_t kBulkWaitingBytesMax = 256 * kMiB;
+inline constexpr std::size_t kBulkWaitingFramesMax = std::size_t{1} << 18U;
+// A link that breaks with its process says so before the connection does.
+inline constexpr Duration kBulkBrokenGrace = std::chrono::seconds(1);
+
+class BulkConnection final : public Connection,
+                             public std::enable_shared_from_this<BulkConnection> {
+ public:
+  BulkConnection(std::shared_ptr<BulkDoor::Shared> shared, std::shared_ptr<Connection> beneath);
+  ~BulkConnection() override;
+
+  // ---- How a link comes to be, said over the connection by who uses it ----
+  // The end that dialled: what it offers; empty: nothing. Over a connection that leaves this
+  // machine only where both ends have shown keys.
+  std::string offer();
+  // The end that was dialled: what it answers; empty: nothing. An offer that is none is counted,
+  // and is nothing.
+  std::string answer(std::string_view offered);
+  // The end that dialled. kCorrupt: it is no answer to the offer.
+  Result<void> take_answer(std::string_view answered);
+  // The name of the way that payloads go; empty: with their frames.
+  std::string way() const { return link_ ? way_ : std::string(); }
+
+  void start(Handlers handlers) override;
+  void believe(const ConnectionBounds& bounds) override;
+  void send(Frame frame) override;
+  void close() override;
+  std::uint64_t unsent_bytes() const override;
+  Counters counters() const override;
+  std::string remote() const override { return beneath_->remote(); }
+  std::optional<KeyHash> peer_key() const override { return beneath_->peer_key(); }
+  std::string admitted_as() const override { return beneath_->admitted_as(); }
+  bool is_relayed() const override { return beneath_->is_relayed(); }
+  std::string local_host() const override { return beneath_->local_host(); }
+  Ends ends() const override { return beneath_->ends(); }
+
+ private:
+  struct Leaving {
+    std::uint64_t bytes;      // of the payload
+    std::uint64_t ahead = 0;  // of frames that were sent after it and before the next
+  };
+  struct Waiting {
+    Frame frame;
+    std::optional<BulkTicket> ticket = {};  // of a payload that is not here
+  };
+
+  std::optional<BulkPath> path() const;
+  BulkBackend::Made once_made(std::string way);
+  void made(const std::string& way, Result<std::shared_ptr<BulkLink>> link);
+  bool may_send_ahead() const;
+  void pass(Frame frame);
+  void sent();
+  void take(Frame frame);
+  bool take_ticket(const Frame& frame);
+  void wait_for(Frame frame, std::optional<BulkTicket> ticket);
+  void ask_for_next();
+  void arrived(std::uint64_t bytes_there);
+  void received(Buffer payload);
+  void deliver_ready();
+  void deliver(Frame frame);
+  void watch_stall();
+  void end_beneath(Error error);
+  void end_link(const Error& error);
+  void end(Error error);
+  void end_later(Error error);
+  void finish(Error error);
+  bool is_over() const { return closing_ || closed_; }
+
+  std::shared_ptr<BulkDoor::Shared> shared_;
+  std::shared_ptr<Connection> beneath_;
+  Handlers handlers_;
+  ConnectionBounds bounds_;
+  // ---- The link ----
+  BulkOffer offered_;
+  std::string way_;
+  bool meets_ = false;  // it is being made
+  bool had_link_ = false;
+  std::shared_ptr<BulkLink> link_;
+  // ---- What leaves ----
+  std::deque<Leaving> leaving_;  // payloads that the link has
+  std::uint64_t leaving_bytes_ = 0, ahead_bytes_ = 0;
+  std::deque<Frame> held_;  // not sent yet, so that not too much is sent ahead
+  std::uint64_t held_bytes_ = 0;
+  std::uint64_t next_out_ = 0;
+  // ---- What comes ----
+  std::deque<Waiting> waiting_;  // in order; the first one waits for its payload
+  std::uint64_t waiting_bytes_ = 0;
+  std::uint64_t next_in_ = 0;
+  const std::byte* filling_ = nullptr;  // the buffer that the link has; null: none
+  std::uint64_t filled_ = 0, first_filled_ = 0, reported_ = 0;
+  std::optional<Instant> filling_since_;
+  std::uint64_t seen_filled_ = 0;  // by the stall's timer
+  Instant stall_due_{};
+  Counters over_link_;  // what the counters beneath don't have
+  TimerId stall_timer_, end_timer_;
+  std::optional<Error> beneath_ended_;  // and payloads that have left are still to come
+  std::optional<Error> ending_;         // why this end ends it
+  bool closing_ = false, closed_ = false;
+};
+
+}  // namespace swarmline

@@ -1,0 +1,59 @@
+#include "engine/net/bulk/bulk_door.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/net/bulk/bulk_connection.h"
+
+namespace swarmline {
+
+BulkBackend* BulkDoor::Shared::find(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(backends, [&](const auto& one) { return one->name() == name; });
+  return found == backends.end() ? nullptr : found->get();
+}
+
+std::vector<BulkBackend*> BulkDoor::Shared::ways_for(const BulkPath& path) {
+  std::vector<BulkBackend*> ways;
+  for (const std::string& name : policy.ways) {
+    BulkBackend* const backend = find(name);
+    if (backend == nullptr) continue;
+    const auto pause = broken.find({name, path.other_host});
+    if (pause != broken.end() && runtime.now() < pause->second) continue;
+    if (const auto viable = backend->is_viable(); !viable) {
+      // Whoever leaves the choice need not hear of what there is not.
+      if (policy.ways.size() == 1 && said.insert(name).second)
+        log(LogLevel::kInfo, "payloads go over TCP and not over {}: {}", name, viable.error().what);
+      continue;
+    }
+    ways.push_back(backend);
+  }
+  return ways;
+}
+
+void BulkDoor::Shared::note_broken(std::string_view way, const BulkPath& path) {
+  ++counters.links_broken;
+  const Instant now = runtime.now();
+  std::erase_if(broken, [&](const auto& entry) { return entry.second <= now; });
+  if (broken.size() < kBulkBrokenHostsMax)
+    broken[{std::string(way), path.other_host}] = now + kBulkBrokenPause;
+}
+
+BulkDoor::BulkDoor(Runtime& runtime, BulkDoorOptions options,
+                   std::vector<std::unique_ptr<BulkBackend>> backends)
+    : shared_(std::make_shared<Shared>(
+          Shared{.runtime = runtime, .options = options, .backends = std::move(backends)})) {
+  SWARMLINE_CHECK(options.payload_bytes_min > kBulkTicketBytes);
+}
+
+void BulkDoor::allow(BulkPolicy policy) {
+  shared_->policy = std::move(policy);
+}
+
+std::shared_ptr<BulkConnection> BulkDoor::over(std::shared_ptr<Connection> connection) {
+  return std::make_shared<BulkConnection>(shared_, std::move(connection));
+}
+
+}  // namespace swarmline

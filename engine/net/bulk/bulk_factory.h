@@ -1,0 +1,14 @@
+// The bulk-link door with every backend that this program has.
+//   Ownership: the runtime outlives the door. Thread: control thread.
+#pragma once
+
+#include <memory>
+
+#include "engine/net/bulk/bulk_door.h"
+#include "engine/runtime/asio_runtime.h"
+
+namespace swarmline {
+
+std::unique_ptr<BulkDoor> make_bulk_door(AsioRuntime& runtime, const BulkDoorOptions& options = {});
+
+}  // namespace swarmline
