@@ -64,9 +64,11 @@ class Member {
         input_(bytes),
         output_(Buffer::zeroed(bytes)),
         channels_(members),
-        averager_([this](const Seat& to,
-                         Frame frame) { channels_[to.peer.value - 1]->notify(std::move(frame)); },
-                  [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); }) {
+        averager_(
+            [this](const Seat& to, Frame frame) {
+              channels_[to.peer.value - 1]->connection().send_lent(std::move(frame));
+            },
+            [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); }) {
     const auto values = input_.as<float>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(rank, i);
   }
