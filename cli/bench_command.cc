@@ -215,6 +215,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->require_subcommand(1);
   add_codec_command(*command, exit_code);
   add_bench_ratio_command(*command, exit_code);
+  add_bench_allreduce_command(*command, exit_code);
 }
 
 }  // namespace swarmline
