@@ -50,11 +50,29 @@ void Buffer::shrink(std::size_t size_bytes) {
   size_ = size_bytes;
 }
 
+struct SharedBytes::Loan {
+  SharedBytes copy;  // empty: nobody had to keep it so far
+};
+
 SharedBytes::SharedBytes(Buffer buffer)
     : owner_(std::make_shared<const Buffer>(std::move(buffer))), view_(owner_->bytes()) {}
 
+SharedBytes SharedBytes::lent(BytesView bytes) {
+  SharedBytes lent;
+  if (!bytes.empty()) lent.loan_ = std::make_shared<Loan>();
+  lent.view_ = bytes;
+  return lent;
+}
+
+SharedBytes SharedBytes::kept() const {
+  if (!loan_) return *this;
+  if (loan_->copy.empty()) loan_->copy = SharedBytes(Buffer::copy_of(view_));
+  return loan_->copy;
+}
+
 SharedBytes SharedBytes::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
   SWARMLINE_CHECK(offset_bytes <= size() && size_bytes <= size() - offset_bytes);
+  if (loan_) return lent(view_.subspan(offset_bytes, size_bytes));
   SharedBytes part;
   part.owner_ = owner_;
   part.view_ = view_.subspan(offset_bytes, size_bytes);

@@ -50,11 +50,14 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// A frozen buffer (or a part of one) that several holders keep alive.
+// A frozen buffer (or a part of one) that several holders keep alive. Or bytes that are lent:
+// nobody here keeps them, and whoever hands them on says for how long they are good. What was
+// copied from one loan is used by one thread.
 class SharedBytes {
  public:
   SharedBytes() = default;
   explicit SharedBytes(Buffer buffer);
+  static SharedBytes lent(BytesView bytes);
   // A part of the same buffer; no copy.
   SharedBytes slice(std::size_t offset_bytes, std::size_t size_bytes) const;
 
@@ -62,9 +65,16 @@ class SharedBytes {
   const std::byte* data() const { return view_.data(); }
   std::size_t size() const { return view_.size(); }
   bool empty() const { return view_.empty(); }
+  bool is_lent() const { return loan_ != nullptr; }
+  // The same bytes for as long as anybody wants them: of lent ones a copy, one for all that were
+  // copied from the same lent().
+  SharedBytes kept() const;
 
  private:
+  struct Loan;
+
   std::shared_ptr<const Buffer> owner_;
+  std::shared_ptr<Loan> loan_;
   BytesView view_;
 };
 

@@ -10,7 +10,8 @@ namespace swarmline {
 
 std::uint64_t xxh3(BytesView bytes);
 std::uint64_t xxh3(BytesView bytes, std::uint64_t seed);
-std::string hex64(std::uint64_t value);  // 16 lower-case hex digits
+std::uint64_t xxh3_of_both(BytesView first, BytesView second);  // as if they were one
+std::string hex64(std::uint64_t value);                         // 16 lower-case hex digits
 
 // Order-sensitive: the hash of a sequence of words and names.
 class RollingHash {

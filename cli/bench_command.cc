@@ -216,6 +216,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_codec_command(*command, exit_code);
   add_bench_links_command(*command, exit_code);
   add_bench_ratio_command(*command, exit_code);
+  add_bench_allreduce_command(*command, exit_code);
 }
 
 }  // namespace swarmline

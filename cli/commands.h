@@ -33,8 +33,9 @@ void add_fleet_plan_command(CLI::App& fleet, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_chaos_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
-void add_bench_links_command(CLI::App& bench, int& exit_code);  // below bench
-void add_bench_ratio_command(CLI::App& bench, int& exit_code);  // the same
+void add_bench_allreduce_command(CLI::App& bench, int& exit_code);  // below bench
+void add_bench_links_command(CLI::App& bench, int& exit_code);      // the same
+void add_bench_ratio_command(CLI::App& bench, int& exit_code);      // the same
 void add_version_command(CLI::App& app, int& exit_code);
 void add_completion_command(CLI::App& app);
 void add_help_command(CLI::App& app, int& exit_code);

@@ -32,6 +32,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/dtype.h"
@@ -102,6 +103,11 @@ std::uint64_t encoded_bytes(const CodecSpec& codec, std::uint64_t elements, DTyp
 Buffer encode(const CodecSpec& codec, BytesView values, DType source,
               const kernels::StochasticKey* key = nullptr);
 
+// The buffer that encode() makes, in parts that follow each other. With codec `none` the values are
+// not copied: those parts are lent, and good as long as `values` are.
+std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
+                                         const kernels::StochasticKey* key = nullptr);
+
 // Error feedback: t = value + current residual; the buffer of t; next residual = t - what the
 // buffer decodes to, 0 where that is not finite. Elements of `source` (kF32 or kF64), as many as
 // the values; `next` may be `current` itself.
@@ -121,6 +127,9 @@ Result<void> decode(BytesView wire, DType target, MutableBytes out);
 // sum += decoded, each value rounded to `target` (kF32 or kF64) before it is added: the bits of
 // decode() and a sum. After an error `sum` is as it was.
 Result<void> decode_add(BytesView wire, DType target, MutableBytes sum);
+// sum = value + decoded, in the same way, in one pass where the codec lets it. `sum` overlaps
+// nothing; after an error it may be partly written.
+Result<void> decode_sum(BytesView wire, DType target, BytesView values, MutableBytes sum);
 
 // Decodes a wire buffer while it arrives: each tile as soon as it is there and its checksum, where
 // it has one, holds.

@@ -32,15 +32,43 @@ bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales
   return true;
 }
 
-// Whether decode_add() may add tile by tile: nothing can fail once this returned true.
+// Whether tiles may be added one by one: nothing can fail once this returned true.
 Result<bool> can_add_in_place(BytesView wire, const WireHeader& header) {
   const auto spec = quant_spec(header.codec);
+  const bool plain = header.codec.kind == CodecKind::kNone;
   bool moderate = spec && scales_decide(header.codec.kind);
   for (Tile tile; next_tile(header, tile);) {
     SWARMLINE_TRY(check_hash(header.codec, tile, wire));
+    if (plain && !header.non_finite)
+      SWARMLINE_TRY(
+          check_announced(header, header.source,
+                          any_non_finite(header.source, wire.data() + tile.at, tile.elements)));
     moderate = moderate && scales_are_moderate(*spec, wire.data() + tile.at, tile.elements);
   }
-  return moderate;
+  return plain || moderate;
+}
+
+template <typename T>
+void add_to(BytesView values, MutableBytes sum) {
+  kernels::add_into(reinterpret_cast<const T*>(values.data()), reinterpret_cast<T*>(sum.data()),
+                    values.size() / sizeof(T));
+}
+void add_to(DType dtype, BytesView values, MutableBytes sum) {
+  dtype == DType::kF32 ? add_to<float>(values, sum) : add_to<double>(values, sum);
+}
+
+// sum = values + a tile's own values, as they are.
+void sum_tile(const Tile& tile, DType dtype, BytesView wire, BytesView values, MutableBytes sum) {
+  const std::byte* const codes = wire.data() + tile.at;
+  if (dtype == DType::kF32) {
+    kernels::add(reinterpret_cast<const float*>(values.data()) + tile.first,
+                 reinterpret_cast<const float*>(codes),
+                 reinterpret_cast<float*>(sum.data()) + tile.first, tile.elements);
+  } else {
+    kernels::add(reinterpret_cast<const double*>(values.data()) + tile.first,
+                 reinterpret_cast<const double*>(codes),
+                 reinterpret_cast<double*>(sum.data()) + tile.first, tile.elements);
+  }
 }
 
 }  // namespace
@@ -132,27 +160,49 @@ Result<void> decode_add(BytesView wire, DType target, MutableBytes sum) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
   SWARMLINE_TRY(check_target(*header, target, sum.size()));
-  if (target == DType::kF32 && quant_spec(header->codec)) {
+  const bool plain = header->codec.kind == CodecKind::kNone;
+  if (plain || (target == DType::kF32 && quant_spec(header->codec))) {
     const auto in_place = can_add_in_place(wire, *header);
     if (!in_place) return std::unexpected(in_place.error());
     if (*in_place) {
       for (Tile tile; next_tile(*header, tile);) {
         const std::byte* const in = wire.data() + tile.at;
-        kernels::dequantize_axpy(*quant_spec(header->codec), 1.0F, in,
-                                 reinterpret_cast<const std::uint8_t*>(in) + tile.shape.codes_at(),
-                                 tile.elements, reinterpret_cast<float*>(sum.data()) + tile.first);
+        if (plain) {
+          const std::size_t width = size_bytes(target);
+          add_to(target, {in, tile.elements * width},
+                 sum.subspan(tile.first * width, tile.elements * width));
+        } else {
+          kernels::dequantize_axpy(
+              *quant_spec(header->codec), 1.0F, in,
+              reinterpret_cast<const std::uint8_t*>(in) + tile.shape.codes_at(), tile.elements,
+              reinterpret_cast<float*>(sum.data()) + tile.first);
+        }
       }
       return {};
     }
   }
   Buffer values(sum.size());
   SWARMLINE_TRY(decode(wire, target, values.bytes()));
-  if (target == DType::kF32) {
-    kernels::add_into(values.as<float>().data(), reinterpret_cast<float*>(sum.data()),
-                      header->elements);
-  } else {
-    kernels::add_into(values.as<double>().data(), reinterpret_cast<double*>(sum.data()),
-                      header->elements);
+  add_to(target, values.bytes(), sum);
+  return {};
+}
+
+Result<void> decode_sum(BytesView wire, DType target, BytesView values, MutableBytes sum) {
+  SWARMLINE_CHECK((target == DType::kF32 || target == DType::kF64) && values.size() == sum.size());
+  const auto header = read_wire_header(wire);
+  if (!header) return std::unexpected(header.error());
+  if (header->codec.kind != CodecKind::kNone) {
+    SWARMLINE_TRY(decode(wire, target, sum));
+    add_to(target, values, sum);
+    return {};
+  }
+  SWARMLINE_TRY(check_target(*header, target, sum.size()));
+  for (Tile tile; next_tile(*header, tile);) {
+    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
+    if (!header->non_finite)
+      SWARMLINE_TRY(check_announced(*header, target,
+                                    any_non_finite(target, wire.data() + tile.at, tile.elements)));
+    sum_tile(tile, target, wire, values, sum);
   }
   return {};
 }

@@ -11,6 +11,8 @@ namespace {
 
 using kernels::StochasticKey;
 
+constexpr std::size_t kTileEndBytesMax = 2 * kWireAlignment;
+
 bool is_source(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
          dtype == DType::kBF16;
@@ -78,6 +80,47 @@ Buffer encode(const CodecSpec& codec, BytesView values, DType source, const Stoc
                        return encode_tile(codec, source, values.data() + begin * width, n, here,
                                           scales, codes);
                      });
+}
+
+std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
+                                         const StochasticKey* key) {
+  std::vector<SharedBytes> parts;
+  if (codec.kind != CodecKind::kNone) {
+    parts.emplace_back(encode(codec, values, source, key));
+    return parts;
+  }
+  SWARMLINE_CHECK(is_source(source) && values.size() % size_bytes(source) == 0);
+  const std::uint64_t elements = values.size() / size_bytes(source);
+  const std::uint64_t tiles = (elements + kWireTileElements - 1) / kWireTileElements;
+  // The header, then what follows the values of each tile.
+  Buffer between(kWireHeaderBytes + tiles * kTileEndBytesMax);
+  std::vector<std::size_t> ends{kWireHeaderBytes};
+  bool non_finite = false;
+  for (Tile tile; next_tile(codec, elements, source, tile);) {
+    const BytesView codes = values.subspan(tile.first * size_bytes(source), tile.shape.code_bytes);
+    const MutableBytes end =
+        between.bytes().subspan(ends.back(), tile.shape.total_bytes() - tile.shape.code_bytes);
+    non_finite |= any_non_finite(source, codes.data(), tile.elements);
+    seal_tile_end(codec, codes, end);
+    ends.push_back(ends.back() + end.size());
+  }
+  const std::uint64_t payload = values.size() + ends.back() - kWireHeaderBytes;
+  write_wire_header({.codec = codec,
+                     .source = source,
+                     .non_finite = non_finite,
+                     .stochastic = false,
+                     .elements = elements,
+                     .payload_bytes = payload},
+                    between.data());
+  const SharedBytes own(std::move(between));
+  parts.push_back(own.slice(0, kWireHeaderBytes));
+  for (Tile tile; next_tile(codec, elements, source, tile);) {
+    const std::size_t i = tile.first / kWireTileElements;
+    parts.push_back(
+        SharedBytes::lent(values.subspan(tile.first * size_bytes(source), tile.shape.code_bytes)));
+    parts.push_back(own.slice(ends[i], ends[i + 1] - ends[i]));
+  }
+  return parts;
 }
 
 Buffer encode_with_feedback(const CodecSpec& codec, BytesView values, DType source,

@@ -60,6 +60,16 @@ bool copy(DType dtype, const std::byte* from, std::byte* to, std::size_t n) {
   }
 }
 
+bool any_non_finite_half(const std::byte* values, std::size_t n, std::uint16_t exponent) {
+  bool non_finite = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, values + 2 * i, sizeof half);
+    non_finite |= (half & exponent) == exponent;
+  }
+  return non_finite;
+}
+
 void to_fp32(DType source, const std::byte* from, float* to, std::size_t n) {
   switch (source) {
     case DType::kF32:
@@ -146,6 +156,21 @@ bool decode_pieces(const CodecSpec& codec, const std::byte* scales, const std::b
 }
 
 }  // namespace
+
+bool any_non_finite(DType dtype, const std::byte* values, std::size_t n) {
+  switch (dtype) {
+    case DType::kF32:
+      return kernels::any_non_finite(as<float>(values), n);
+    case DType::kF64:
+      return kernels::any_non_finite(as<double>(values), n);
+    case DType::kF16:
+      return any_non_finite_half(values, n, 0x7C00);
+    case DType::kBF16:
+      return any_non_finite_half(values, n, 0x7F80);
+    default:
+      SWARMLINE_CHECK_MSG(false, "not a floating-point type");
+  }
+}
 
 bool encode_tile(const CodecSpec& codec, DType source, const std::byte* values, std::size_t n,
                  const StochasticKey* key, std::byte* scales, std::byte* codes) {

@@ -162,6 +162,13 @@ void seal_tile(const CodecSpec& codec, const TileShape& shape, std::byte* tile) 
   std::memcpy(tile + shape.hash_at(), &hash, sizeof hash);
 }
 
+void seal_tile_end(const CodecSpec& codec, BytesView codes, MutableBytes end) {
+  std::memset(end.data(), 0, end.size());
+  const std::size_t hash_at = end.size() - kWireTileHashBytes;
+  const std::uint64_t hash = codec.checksums ? xxh3_of_both(codes, end.first(hash_at)) : 0;
+  std::memcpy(end.data() + hash_at, &hash, sizeof hash);
+}
+
 void seal_wire(const WireHeader& header, MutableBytes wire) {
   SWARMLINE_CHECK(wire.size() == encoded_bytes(header.codec, header.elements, header.source));
   for (Tile tile; next_tile(header, tile);)

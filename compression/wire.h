@@ -67,6 +67,8 @@ inline std::size_t kept_of_tile(const CodecSpec& codec, std::size_t elements) {
 void write_wire_header(const WireHeader& header, std::byte* out);
 // Zeroes what lies between scales, codes and hash, and writes the hash: 0 for a codec without.
 void seal_tile(const CodecSpec& codec, const TileShape& shape, std::byte* tile);
+// The same for a tile without scales whose codes lie elsewhere: `end` is what follows them.
+void seal_tile_end(const CodecSpec& codec, BytesView codes, MutableBytes end);
 // The same for every tile of a buffer whose scales and codes a device wrote, and the header.
 void seal_wire(const WireHeader& header, MutableBytes wire);
 
@@ -78,6 +80,7 @@ Result<void> check_announced(const WireHeader& header, DType target, bool non_fi
 
 // One tile's scales (or positions) and codes, from and to `n` <= kWireTileElements values. Both
 // return whether a value is not finite; decode_tile() nothing where positions do not check.
+bool any_non_finite(DType dtype, const std::byte* values, std::size_t n);
 bool encode_tile(const CodecSpec& codec, DType source, const std::byte* values, std::size_t n,
                  const kernels::StochasticKey* key, std::byte* scales, std::byte* codes);
 std::optional<bool> decode_tile(const CodecSpec& codec, const std::byte* scales,

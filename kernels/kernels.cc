@@ -46,6 +46,12 @@ void add_into(const float* source, float* destination, std::size_t n) {
 void add_into(const double* source, double* destination, std::size_t n) {
   best().f64.add_into(source, destination, n);
 }
+void add(const float* a, const float* b, float* sum, std::size_t n) {
+  best().f32.add(a, b, sum, n);
+}
+void add(const double* a, const double* b, double* sum, std::size_t n) {
+  best().f64.add(a, b, sum, n);
+}
 void scale(float factor, float* values, std::size_t n) {
   best().f32.scale(factor, values, n);
 }
@@ -65,6 +71,12 @@ double sum_of_squares(const double* values, std::size_t n) {
   return best().f64.sum_of_squares(values, n);
 }
 
+bool any_non_finite(const float* values, std::size_t n) {
+  return best().f32.any_non_finite(values, n);
+}
+bool any_non_finite(const double* values, std::size_t n) {
+  return best().f64.any_non_finite(values, n);
+}
 bool copy_values(const float* source, float* destination, std::size_t n) {
   return best().f32.copy_values(source, destination, n);
 }

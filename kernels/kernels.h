@@ -15,6 +15,9 @@ namespace swarmline::kernels {
 // destination += source.
 void add_into(const float* source, float* destination, std::size_t n);
 void add_into(const double* source, double* destination, std::size_t n);
+// sum = a + b.
+void add(const float* a, const float* b, float* sum, std::size_t n);
+void add(const double* a, const double* b, double* sum, std::size_t n);
 // values *= factor.
 void scale(float factor, float* values, std::size_t n);
 void scale(double factor, double* values, std::size_t n);
@@ -32,6 +35,8 @@ double sum_of_squares(const double* values, std::size_t n);
 
 // Conversions return whether a non-finite value was written. Rounding is to nearest even, overflow
 // goes to infinity, a NaN stays a (quiet) NaN with its sign and the high bits of its payload.
+bool any_non_finite(const float* values, std::size_t n);  // as if they were copied
+bool any_non_finite(const double* values, std::size_t n);
 bool copy_values(const float* source, float* destination, std::size_t n);
 bool copy_values(const double* source, double* destination, std::size_t n);
 bool fp64_to_fp32(const double* source, float* destination, std::size_t n);

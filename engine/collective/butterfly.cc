@@ -25,10 +25,24 @@ void copy(BytesView from, MutableBytes to) {
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-template <typename T>
-void add(BytesView from, MutableBytes to) {
-  kernels::add_into(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()),
-                    from.size() / sizeof(T));
+void add_into(DType dtype, BytesView from, MutableBytes to) {
+  if (dtype == DType::kF32) {
+    kernels::add_into(reinterpret_cast<const float*>(from.data()),
+                      reinterpret_cast<float*>(to.data()), from.size() / sizeof(float));
+  } else {
+    kernels::add_into(reinterpret_cast<const double*>(from.data()),
+                      reinterpret_cast<double*>(to.data()), from.size() / sizeof(double));
+  }
+}
+void add(DType dtype, BytesView a, BytesView b, MutableBytes sum) {
+  if (dtype == DType::kF32) {
+    kernels::add(reinterpret_cast<const float*>(a.data()), reinterpret_cast<const float*>(b.data()),
+                 reinterpret_cast<float*>(sum.data()), sum.size() / sizeof(float));
+  } else {
+    kernels::add(reinterpret_cast<const double*>(a.data()),
+                 reinterpret_cast<const double*>(b.data()), reinterpret_cast<double*>(sum.data()),
+                 sum.size() / sizeof(double));
+  }
 }
 
 bool overlap(BytesView a, BytesView b) {
@@ -131,29 +145,46 @@ std::optional<kernels::StochasticKey> ButterflyAllReduce::key_of(ReducePart part
   return key;
 }
 
-Buffer ButterflyAllReduce::encode_part(std::uint32_t slice, std::uint32_t chunk) const {
+std::vector<SharedBytes> ButterflyAllReduce::encode_part(std::uint32_t slice,
+                                                         std::uint32_t chunk) const {
   const auto key = key_of(ReducePart::kScatter, slice, chunk);
   const kernels::StochasticKey* const draws = key ? &*key : nullptr;
   const BytesView values = input_chunk(slice, chunk);
-  if (residual_.current.empty()) return encode(spec_.scatter[slice], values, spec_.dtype, draws);
-  return encode_with_feedback(spec_.scatter[slice], values, spec_.dtype,
-                              residual_chunk(slice, chunk), draws);
+  if (residual_.current.empty())
+    return encode_in_parts(spec_.scatter[slice], values, spec_.dtype, draws);
+  return {SharedBytes(encode_with_feedback(spec_.scatter[slice], values, spec_.dtype,
+                                           residual_chunk(slice, chunk), draws))};
 }
 
 // A sparse own part has used up its residual: only what the sum's codec loses is added to it.
-Buffer ButterflyAllReduce::encode_sum(std::uint32_t chunk, BytesView values) const {
+std::vector<SharedBytes> ButterflyAllReduce::encode_sum(std::uint32_t chunk,
+                                                        BytesView values) const {
   const auto key = key_of(ReducePart::kGather, spec_.rank, chunk);
   const kernels::StochasticKey* const draws = key ? &*key : nullptr;
-  if (residual_.current.empty()) return encode(spec_.gather, values, spec_.dtype, draws);
+  if (residual_.current.empty()) return encode_in_parts(spec_.gather, values, spec_.dtype, draws);
   const Residual own = residual_chunk(spec_.rank, chunk);
-  if (!sparse_) return encode_with_feedback(spec_.gather, values, spec_.dtype, own, draws);
+  if (!sparse_)
+    return {SharedBytes(encode_with_feedback(spec_.gather, values, spec_.dtype, own, draws))};
   const Buffer nothing = Buffer::zeroed(values.size());
   Buffer lost(values.size());
   Buffer wire = encode_with_feedback(spec_.gather, values, spec_.dtype,
                                      {.current = nothing.bytes(), .next = lost.bytes()}, draws);
-  spec_.dtype == DType::kF32 ? add<float>(lost.bytes(), own.next)
-                             : add<double>(lost.bytes(), own.next);
-  return wire;
+  add_into(spec_.dtype, lost.bytes(), own.next);
+  return {SharedBytes(std::move(wire))};
+}
+
+std::uint64_t ChunkSend::bytes() const {
+  std::uint64_t sum = 0;
+  for (const SharedBytes& piece : wire) sum += piece.size();
+  return sum;
+}
+
+SharedBytes ChunkSend::whole() const {
+  if (wire.size() == 1) return wire.front();
+  Buffer all(bytes());
+  std::byte* at = all.data();
+  for (const SharedBytes& piece : wire) at = std::ranges::copy(piece.view(), at).out;
+  return SharedBytes(std::move(all));
 }
 
 // Scatter
@@ -161,8 +192,7 @@ Buffer ButterflyAllReduce::encode_sum(std::uint32_t chunk, BytesView values) con
 void ButterflyAllReduce::finish_alone() {
   copy(input_, output_);
   if (!residual_.current.empty()) {
-    spec_.dtype == DType::kF32 ? add<float>(residual_.current, output_)
-                               : add<double>(residual_.current, output_);
+    add_into(spec_.dtype, residual_.current, output_);
     std::memset(residual_.next.data(), 0, residual_.next.size());
   }
   progress_.chunks_done = progress_.chunks_total;
@@ -188,9 +218,8 @@ void ButterflyAllReduce::send_scatter(std::uint32_t to, std::vector<ChunkSend>& 
   const std::uint32_t chunk = sent_[to];
   if (chunk == chunks_of(to)) return;
   ++sent_[to];
-  SharedBytes wire(encode_part(to, chunk));
-  progress_.bytes_to_send += wire.size();
-  sends.push_back({to, ReducePart::kScatter, chunk, std::move(wire)});
+  sends.push_back({to, ReducePart::kScatter, chunk, encode_part(to, chunk)});
+  progress_.bytes_to_send += sends.back().bytes();
 }
 
 Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, ReducePart part,
@@ -262,18 +291,25 @@ Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chu
 
 void ButterflyAllReduce::add_part(std::uint32_t chunk, Sum& sum, BytesView values) {
   const MutableBytes target = output_chunk(spec_.rank, chunk);
-  if (sum.next_rank == 0) {
+  if (std::exchange(sum.only_own, false)) {
+    add(spec_.dtype, input_chunk(spec_.rank, chunk), values, target);
+  } else if (sum.next_rank == 0) {
     copy(values, target);
-  } else if (spec_.dtype == DType::kF32) {
-    add<float>(values, target);
   } else {
-    add<double>(values, target);
+    add_into(spec_.dtype, values, target);
   }
   ++sum.next_rank;
 }
 
+// The own part goes in with the one beside it, in one pass over both.
 Result<void> ButterflyAllReduce::add_wire(std::uint32_t chunk, Sum& sum, BytesView wire) {
   const MutableBytes target = output_chunk(spec_.rank, chunk);
+  if (sum.only_own || (sum.next_rank == 0 && spec_.rank == 1 && !sparse_)) {
+    SWARMLINE_TRY(decode_sum(wire, spec_.dtype, input_chunk(spec_.rank, chunk), target));
+    sum.only_own = false;
+    sum.next_rank = 2;
+    return {};
+  }
   // The first part is the sum so far: if it does not decode, nothing is lost but garbage.
   SWARMLINE_TRY(sum.next_rank == 0 ? decode(wire, spec_.dtype, target)
                                    : decode_add(wire, spec_.dtype, target));
@@ -283,9 +319,16 @@ Result<void> ButterflyAllReduce::add_wire(std::uint32_t chunk, Sum& sum, BytesVi
 
 void ButterflyAllReduce::add_own_part(std::uint32_t chunk, Sum& sum) {
   if (sum.next_rank != spec_.rank) return;
-  if (!sparse_) return add_part(chunk, sum, input_chunk(spec_.rank, chunk));
-  const auto added = add_wire(chunk, sum, encode_part(spec_.rank, chunk).bytes());
-  SWARMLINE_CHECK_MSG(added, added.error().what);
+  if (sparse_) {
+    const std::vector<SharedBytes> wire = encode_part(spec_.rank, chunk);
+    const auto added = add_wire(chunk, sum, wire.front().view());
+    SWARMLINE_CHECK_MSG(added, added.error().what);
+  } else if (spec_.rank == 0) {
+    sum.only_own = true;
+    ++sum.next_rank;
+  } else {
+    add_part(chunk, sum, input_chunk(spec_.rank, chunk));
+  }
 }
 
 void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
@@ -301,15 +344,15 @@ void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
 void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends) {
   sums_.erase(chunk);
   const MutableBytes values = output_chunk(spec_.rank, chunk);
-  const SharedBytes wire(encode_sum(chunk, values));
+  const std::vector<SharedBytes> wire = encode_sum(chunk, values);
   if (spec_.gather.kind != CodecKind::kNone || !residual_.current.empty()) {
-    const auto decoded = decode(wire.view(), spec_.dtype, values);
+    const auto decoded = decode(wire.front().view(), spec_.dtype, values);
     SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
   }
   for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
     const std::uint32_t to = (spec_.rank + step) % spec_.ranks;
     sends.push_back({to, ReducePart::kGather, chunk, wire});
-    progress_.bytes_to_send += wire.size();
+    progress_.bytes_to_send += sends.back().bytes();
   }
   ++reduced_;
   ++progress_.chunks_done;

@@ -58,7 +58,12 @@ struct ChunkSend {
   ReducePart part = ReducePart::kScatter;
   std::uint32_t chunk =
       0;  // within the slice that is reduced (scatter: the receiver's, gather: the sender's)
-  SharedBytes wire;  // gather sends of one chunk share one buffer
+  // A wire buffer, in parts. With codec `none` some are lent by the round's input and output: good
+  // until it is over. Gather sends of one chunk share theirs.
+  std::vector<SharedBytes> wire;
+
+  std::uint64_t bytes() const;
+  SharedBytes whole() const;  // the wire buffer; of several parts a copy
 };
 
 class ButterflyAllReduce {
@@ -98,6 +103,7 @@ class ButterflyAllReduce {
   // A chunk of the own slice on its way to being a sum.
   struct Sum {
     std::uint32_t next_rank = 0;              // ranks below are in
+    bool only_own = false;                    // it is what the input has there, not copied yet
     std::map<std::uint32_t, Buffer> waiting;  // decoded parts of later ranks
   };
 
@@ -108,8 +114,8 @@ class ButterflyAllReduce {
   Residual residual_chunk(std::uint32_t rank, std::uint32_t chunk) const;
   std::optional<kernels::StochasticKey> key_of(ReducePart part, std::uint32_t slice,
                                                std::uint32_t chunk) const;
-  Buffer encode_part(std::uint32_t slice, std::uint32_t chunk) const;
-  Buffer encode_sum(std::uint32_t chunk, BytesView values) const;
+  std::vector<SharedBytes> encode_part(std::uint32_t slice, std::uint32_t chunk) const;
+  std::vector<SharedBytes> encode_sum(std::uint32_t chunk, BytesView values) const;
   void finish_alone();
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;

@@ -108,4 +108,8 @@ std::uint64_t Frame::payload_bytes() const {
   return total;
 }
 
+void Frame::keep_payload() {
+  for (SharedBytes& part : payload) part = part.kept();
+}
+
 }  // namespace swarmline

@@ -71,6 +71,8 @@ struct Frame {
   // The header this frame travels under. A frame over the bounds above is a programmer's error
   // (CHECK).
   FrameHeader header() const;
+  // Of a payload that is lent, wholly or in part, nothing is lent any more.
+  void keep_payload();
   BytesView received_payload() const {
     return payload.empty() ? BytesView{} : payload.front().view();
   }

@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/result.h"
@@ -79,6 +80,12 @@ class Connection {
   // bounds hold from the next frame on.
   virtual void believe(const ConnectionBounds& bounds) = 0;
   virtual void send(Frame frame) = 0;
+  // The same of a frame whose payload may be lent for this call: what can't leave at once is
+  // copied.
+  virtual void send_lent(Frame frame) {
+    frame.keep_payload();
+    send(std::move(frame));
+  }
   // Sends what is queued, then closes; on_closed(kStopped) follows when the other end has it all,
   // at the latest after one second. No frame is delivered any more.
   virtual void close() = 0;

@@ -13,6 +13,8 @@ namespace swarmline::kernels {
 template <typename T>
 struct ArithmeticTable {
   void (*add_into)(const T*, T*, std::size_t);
+  void (*add)(const T*, const T*, T*, std::size_t);
+  bool (*any_non_finite)(const T*, std::size_t);
   void (*scale)(T, T*, std::size_t);
   void (*axpy)(T, const T*, T*, std::size_t);
   double (*sum_of_squares)(const T*, std::size_t);

@@ -102,8 +102,7 @@ void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sen
     chunk.set_attempt(key.attempt.value);
     chunk.set_gather(send.part == ReducePart::kGather);
     chunk.set_chunk(send.chunk);
-    send_(running.round.members[send.to],
-          make_frame(MessageKind::kReduceChunk, chunk, {send.wire}));
+    send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, send.wire));
   }
 }
 

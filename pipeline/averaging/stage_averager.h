@@ -47,6 +47,7 @@ class StageAverager {
     std::function<void(std::uint64_t bytes_sent)> on_done;
   };
 
+  // `send`: of a frame whose payload is lent for the call (Connection::send_lent).
   StageAverager(std::function<void(const Seat& to, Frame)> send,
                 std::function<void(const Seat& from, const Error&)> disconnect);
   // Ends earlier attempts at the same group's round.

@@ -25,9 +25,9 @@ TEST(Program, HelpTeaches) {
         "fleet", "simulate", "chaos", "Examples:", "Exit codes:"}) {
     EXPECT_TRUE(has(all.out, part)) << part;
   }
-  for (const char* command :
-       {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff", "config check",
-        "bench codec", "bench ratio", "plan", "fleet plan", "fleet convert", "simulate", "chaos"}) {
+  for (const char* command : {"launch", "coordinator", "peer", "status", "stop", "checkpoint diff",
+                              "config check", "bench allreduce", "bench codec", "bench ratio",
+                              "plan", "fleet plan", "fleet convert", "simulate", "chaos"}) {
     std::vector<std::string> words;
     std::istringstream split(command);
     for (std::string word; split >> word;) words.push_back(word);
@@ -176,6 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"bench", "codec", "--scales", "fp8"}, 2, "expected fp32 or bf16"},
         Mistake{{"bench", "codec", "--mib", "0"}, 2, "--mib"},
         Mistake{{"bench", "codec", "--tensors", "nothing"}, 2, "no such file"},
+        Mistake{{"bench", "allreduce", "--codec", "h9"}, 2, "did you mean \"h8\"?"},
+        Mistake{{"bench", "allreduce", "--members", "1"}, 2, "not in range 2 to 64"},
+        Mistake{{"bench", "allreduce", "--python", "/bin/false"}, 2, "has PyTorch"},
         Mistake{{"bench", "ratio", "--hidden", "700"}, 2, "expected a multiple of 64"},
         Mistake{{"bench", "ratio", "--codec", "h9"}, 2, "did you mean \"h8\"?"},
         Mistake{{"bench", "ratio", "--bandwidth", "quick"}, 2, "e.g. 100M or 1G"},

@@ -73,11 +73,12 @@ TEST_F(TwoMembers, ASenderStaysAWindowAheadOfTheReturnedSums) {
   auto back = members_[1]->start();
   ASSERT_EQ(back.size(), kWindow);
   // One part arrives at 1, one sum comes back, one more part goes out.
-  const auto sums = members_[1]->on_chunk(0, first[0].part, first[0].chunk, first[0].wire.view());
+  const auto sums =
+      members_[1]->on_chunk(0, first[0].part, first[0].chunk, first[0].whole().view());
   ASSERT_TRUE(sums);
   ASSERT_EQ(sums->size(), 1U);
   EXPECT_EQ(sums->at(0).part, ReducePart::kGather);
-  const auto more = members_[0]->on_chunk(1, ReducePart::kGather, 0, sums->at(0).wire.view());
+  const auto more = members_[0]->on_chunk(1, ReducePart::kGather, 0, sums->at(0).whole().view());
   ASSERT_TRUE(more);
   ASSERT_EQ(more->size(), 1U);
   EXPECT_EQ(more->at(0).part, ReducePart::kScatter);
@@ -87,7 +88,8 @@ TEST_F(TwoMembers, ASenderStaysAWindowAheadOfTheReturnedSums) {
 TEST_F(TwoMembers, WhatDoesNotFitTheRoundIsRefused) {
   auto sends = members_[1]->start();
   members_[0]->start();
-  const BytesView good = sends[0].wire.view();
+  const SharedBytes whole = sends[0].whole();
+  const BytesView good = whole.view();
   ASSERT_EQ(sends[0].chunk, 0U);
   expect_error(ErrorCode::kCorrupt, 0, ReducePart::kScatter, 0, good);   // from oneself
   expect_error(ErrorCode::kCorrupt, 2, ReducePart::kScatter, 0, good);   // no such member
@@ -114,12 +116,12 @@ TEST_F(TwoMembers, ACorruptChunkChangesNothingAndTheGoodOneIsTaken) {
     const auto [from, send] = bag.back();
     bag.pop_back();
     ButterflyAllReduce& to = *members_[send.to];
-    Buffer spoiled = Buffer::copy_of(send.wire.view());
+    Buffer spoiled = Buffer::copy_of(send.whole().view());
     spoiled.data()[rng.below(spoiled.size())] ^= std::byte{1};
     const auto refused = to.on_chunk(from, send.part, send.chunk, spoiled.bytes());
     ASSERT_FALSE(refused);
     ASSERT_EQ(refused.error().code, ErrorCode::kCorrupt);
-    auto taken = to.on_chunk(from, send.part, send.chunk, send.wire.view());
+    auto taken = to.on_chunk(from, send.part, send.chunk, send.whole().view());
     ASSERT_TRUE(taken) << taken.error().what;
     post(send.to, std::move(*taken));
   }

@@ -186,7 +186,7 @@ class Group {
     ButterflyAllReduce& to = *members_[message.send.to];
     const ChunkSend& send = message.send;
     for (int copy = 0; copy < 1 + (rng_.below(4) == 0); ++copy) {
-      auto sends = to.on_chunk(message.from, send.part, send.chunk, send.wire.view());
+      auto sends = to.on_chunk(message.from, send.part, send.chunk, send.whole().view());
       ASSERT_TRUE(sends) << sends.error().what;
       if (copy == 1) ASSERT_TRUE(sends->empty()) << "a duplicate was taken";
       post(send.to, std::move(*sends));

@@ -64,6 +64,32 @@ TEST(CorruptWire, AScaleOfMinusZeroIsNotAdded) {
   EXPECT_EQ(sum, std::vector<float>(131, 1));
 }
 
+// Without a codec values are added where they lie: all of them are looked at before the first is.
+TEST(CorruptWire, OfValuesThatDoNotAllCheckNoneIsAdded) {
+  const std::size_t n = kWireTileElements + 100;
+  const std::size_t last =
+      kWireHeaderBytes + tile_shape({}, kWireTileElements, DType::kF32).total_bytes();
+  const auto refused = [&](BytesView wire) {
+    std::vector<float> sum(n, 1), values(n, 1);
+    const auto added = decode_add(wire, DType::kF32, testing::writable(sum));
+    EXPECT_FALSE(added.has_value());
+    EXPECT_EQ(sum, std::vector<float>(n, 1));
+    const auto summed =
+        decode_sum(wire, DType::kF32, testing::view(values), testing::writable(sum));
+    EXPECT_FALSE(summed.has_value());
+    return !added && !summed && added.error().code == ErrorCode::kCorrupt &&
+           summed.error().what == added.error().what;
+  };
+  Buffer wire = wire_of({}, n);
+  wire.data()[last + 7] ^= std::byte{1};
+  EXPECT_TRUE(refused(wire.bytes()));
+  // A NaN of which the header says nothing, with a checksum that is right.
+  put(wire, last + 4, std::numeric_limits<float>::quiet_NaN());
+  const std::size_t hash_at = tile_shape({}, 100, DType::kF32).hash_at();
+  put(wire, last + hash_at, xxh3(wire.bytes().subspan(last, hash_at)));
+  EXPECT_TRUE(refused(wire.bytes()));
+}
+
 TEST(CorruptWire, EveryTileIsChecked) {
   const std::size_t n = 3 * kWireTileElements + 10;
   Buffer wire = wire_of(kLin8, n);

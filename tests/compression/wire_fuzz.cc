@@ -55,6 +55,21 @@ void try_add(BytesView wire, DType target, const std::vector<T>& values,
 }
 
 template <typename T>
+void try_sum(BytesView wire, DType target, const std::vector<T>& values,
+             const Result<void>& expected) {
+  const std::vector<T> own(values.size(), T(1));
+  std::vector<T> sum(values.size());
+  const std::size_t bytes = sum.size() * sizeof(T);
+  const auto summed =
+      decode_sum(wire, target, {reinterpret_cast<const std::byte*>(own.data()), bytes},
+                 {reinterpret_cast<std::byte*>(sum.data()), bytes});
+  require(summed.has_value() == expected.has_value());
+  if (!expected) return require(summed.error().what == expected.error().what);
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    require(sum[i] == T(1) + values[i] || (std::isnan(sum[i]) && std::isnan(values[i])));
+}
+
+template <typename T>
 void try_decode(BytesView wire, const WireHeader& header, DType target) {
   if (header.elements > kElementsTried) return;
   std::vector<T> out(header.elements);
@@ -62,6 +77,7 @@ void try_decode(BytesView wire, const WireHeader& header, DType target) {
       decode(wire, target, {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(T)});
   try_pieces(wire, target, out, decoded);
   try_add(wire, target, out, decoded);
+  try_sum(wire, target, out, decoded);
   if (!decoded) {
     require(decoded.error().code == ErrorCode::kCorrupt ||
             decoded.error().code == ErrorCode::kIncompatible);

@@ -89,6 +89,12 @@ TEST_P(Arithmetic, AddScaleAxpyMatchThePlainLoop) {
     const T factor = static_cast<T>(-0.7310585786300049);
     check([&](const T* x, T* y) { table.add_into(x, y, a.size()); },
           [](T x, T y) { return y + x; });
+    check(
+        [&](const T* x, T* y) {
+          Guarded<T> other(b, misaligned);
+          table.add(x, other.data(), y, a.size());
+        },
+        [](T x, T y) { return x + y; });
     check([&](const T*, T* y) { table.scale(factor, y, a.size()); },
           [&](T, T y) { return y * factor; });
     check([&](const T* x, T* y) { table.axpy(factor, x, y, a.size()); },

@@ -164,11 +164,14 @@ TEST_P(Convert, NonFiniteIsReportedWhereverItStands) {
       x[at] = at % 2 == 0 ? kNan : -kInfinity;
       wide[at] = 1e39;  // finite, until it is narrowed
       EXPECT_TRUE(table.f32.copy_values(x.data(), out.data(), n));
+      EXPECT_TRUE(table.f32.any_non_finite(x.data(), n));
+      EXPECT_FALSE(table.f64.any_non_finite(wide.data(), n));
       EXPECT_FALSE(table.f64.copy_values(wide.data(), wide_out.data(), n));
       EXPECT_TRUE(table.fp64_to_fp32(wide.data(), out.data(), n));
       EXPECT_TRUE(std::isinf(out[at]));
       EXPECT_TRUE(table.fp32_to_fp64(x.data(), wide_out.data(), n));
       EXPECT_TRUE(table.f64.copy_values(wide_out.data(), wide.data(), n));
+      EXPECT_TRUE(table.f64.any_non_finite(wide_out.data(), n));
       EXPECT_TRUE(table.fp32_to_fp16(x.data(), codes.data(), n));
       EXPECT_TRUE(table.fp16_to_fp32(codes.data(), out.data(), n));
       EXPECT_EQ(std::isnan(out[at]), std::isnan(x[at]));

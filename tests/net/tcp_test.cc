@@ -195,6 +195,26 @@ TEST_F(Tcp, FramesOfOneBurstLeaveInOneGatheredWrite) {
   EXPECT_EQ(raw.receive(expected.size()), expected);
 }
 
+TEST_F(Tcp, WhatIsLentLeavesAtOnceFromWhereItLies) {
+  RawSocket raw = connect_raw();
+  const std::string bytes(20'000, 'p');
+  connection_->send_lent({.kind = 3, .meta = "m", .payload = {SharedBytes::lent(as_bytes(bytes))}});
+  EXPECT_EQ(network_.counters().write_calls, 1U);
+  EXPECT_EQ(connection_->unsent_bytes(), 0U);
+  const std::string got = raw.receive(kFrameHeaderBytes + 1 + bytes.size());
+  EXPECT_EQ(got.substr(kFrameHeaderBytes), "m" + bytes);
+}
+
+TEST_F(Tcp, LendingToAResetPeerIsAPeerGone) {
+  RawSocket raw = connect_raw();
+  raw.reset();  // seen by nobody so far
+  const std::string bytes(20'000, 'p');
+  connection_->send_lent({.kind = 3, .payload = {SharedBytes::lent(as_bytes(bytes))}});
+  ASSERT_TRUE(run_until([&] { return closed_.has_value(); }));
+  EXPECT_EQ(closed_->code, ErrorCode::kPeerGone);
+  EXPECT_EQ(connection_->unsent_bytes(), 0U);
+}
+
 TEST_F(Tcp, ConnectingToAPeerThatNeverAnswersEndsAtTheDeadline) {
   // A backlog of 0 holds one connection; the next handshake gets no answer.
   const auto [listener, address] = RawSocket::listen(0);

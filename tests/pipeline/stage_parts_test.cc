@@ -299,7 +299,12 @@ class StageAveragerTest : public testing::Test {
       for (double& value : member.input.as<double>()) value = i + 1;
       member.averager = std::make_unique<StageAverager>(
           [this, i](const Seat& to, Frame frame) {
-            // As it arrives: one aligned part.
+            // As it arrives: one aligned part, whatever was lent for the call.
+            Buffer joined(frame.payload_bytes());
+            std::byte* at = joined.data();
+            for (const SharedBytes& part : frame.payload)
+              at = std::ranges::copy(part.view(), at).out;
+            frame.payload.assign(1, SharedBytes(std::move(joined)));
             wire_.emplace_back(i, to.peer.value - 1, std::move(frame));
           },
           [this, i](const Seat& from, const Error&) { disconnected_.emplace_back(i, from); });

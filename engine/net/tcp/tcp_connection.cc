@@ -83,6 +83,7 @@ void TcpConnection::start(Handlers handlers) {
 // Writing
 
 void TcpConnection::send(Frame frame) {
+  SWARMLINE_CHECK(std::ranges::none_of(frame.payload, &SharedBytes::is_lent));
   const bool in_pieces = travels_in_pieces(frame);
   const bool now = goes_ahead(frame) || (later_.empty() && !in_pieces);
   frame.flags &= ~kFrameFlagAhead;

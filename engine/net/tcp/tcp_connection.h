@@ -65,6 +65,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
 
   void start(Handlers handlers) override;
   void send(Frame frame) override;
+  void send_lent(Frame frame) override;
   void believe(const ConnectionBounds& bounds) override;
   void close() override;
   std::uint64_t unsent_bytes() const override { return unsent_bytes_; }

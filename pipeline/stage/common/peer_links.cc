@@ -261,12 +261,24 @@ void PeerLinks::send(const Seat& to, Frame frame) {
     return;
   }
   if (!drop_earlier(to)) return;
-  if (auto it = dialled_.find(to.peer); it != dialled_.end())
-    return it->second.connection->send(std::move(frame));
+  if (Connection* const connection = open_way(to)) return connection->send(std::move(frame));
+  dials_.send(to, std::move(frame));
+}
+
+void PeerLinks::send_lent(const Seat& to, Frame frame) {
+  if (!closed_ && !fenced(to) && to != identity_.self && drop_earlier(to))
+    if (Connection* const connection = open_way(to)) return connection->send_lent(std::move(frame));
+  frame.keep_payload();
+  send(to, std::move(frame));
+}
+
+// Null: it is dialled, or is to be.
+Connection* PeerLinks::open_way(const Seat& to) const {
+  if (auto it = dialled_.find(to.peer); it != dialled_.end()) return it->second.connection.get();
   if (!dials_.under_way(to.peer))
     if (auto it = accepted_.find(to.peer); it != accepted_.end())
-      return it->second.connection->send(std::move(frame));
-  dials_.send(to, std::move(frame));
+      return it->second.connection.get();
+  return nullptr;
 }
 
 Result<Address> PeerLinks::address_of(const Seat& peer) const {

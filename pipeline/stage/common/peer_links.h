@@ -79,6 +79,8 @@ class PeerLinks {
   // What is sent to this peer's own seat comes back to it; what is sent to a seat that a link shows
   // to be over is dropped.
   void send(const Seat& to, Frame frame);
+  // The same of a frame whose payload may be lent for this call.
+  void send_lent(const Seat& to, Frame frame);
   // The same without a word to say: on_news follows. False: it does not, as there is a link, or the
   // seat is over.
   bool reach(const Seat& to);
@@ -130,6 +132,7 @@ class PeerLinks {
             const Error& error);
   void forget(std::map<PeerId, Link>& links, PeerId peer);
   bool drop_earlier(const Seat& to);
+  Connection* open_way(const Seat& to) const;
   const Link* link_to(PeerId peer) const;  // that serves; null: none
   void count_closed(const Connection& connection);
   void say(const Seat& peer, LinkNews news) const {

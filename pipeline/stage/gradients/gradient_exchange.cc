@@ -20,8 +20,9 @@ GradientExchange::GradientExchange(StageContext& context, StageJobs& jobs, Hooks
       jobs_(jobs),
       hooks_(std::move(hooks)),
       groups_(context.stage.stages, context.model.layout().has_tied()),
-      averager_([this](const Seat& to, Frame frame) { context_.links.send(to, std::move(frame)); },
-                [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); }),
+      averager_(
+          [this](const Seat& to, Frame frame) { context_.links.send_lent(to, std::move(frame)); },
+          [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); }),
       codecs_(context.config, context.model.layout().bytes()) {}
 
 bool GradientExchange::in_group(GroupId group) const {

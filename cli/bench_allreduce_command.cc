@@ -1,0 +1,115 @@
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "console/exit_codes.h"
+#include "engine/runtime/asio_runtime.h"
+#include "engine/store/files.h"
+#include "tools/measure/bench_allreduce.h"
+#include "tools/measure/bench_machine.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::uint64_t kAllReduceMibMax = 4096;
+constexpr int kAllReduceTurnsMax = 1000;
+constexpr std::uint32_t kBusyProcessesMax = 64;
+
+struct AllReduceFlags {
+  AllReduceBenchSpec spec;
+  std::string codec = "none";
+  std::string python, json;
+  bool no_gloo = false;
+};
+
+Result<void> find_gloo(AllReduceFlags& flags) {
+  if (flags.no_gloo) return {};
+  flags.spec.gloo_python = find_gloo_python(flags.python);
+  if (!flags.spec.gloo_python.empty()) return {};
+  if (!flags.python.empty())
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("--python {}: it cannot import torch.distributed with gloo; name a "
+                            "Python that has PyTorch",
+                            flags.python));
+  std::printf("Without gloo: no Python with PyTorch is here (--python FILE names one).\n");
+  return {};
+}
+
+Result<void> bench_allreduce(AllReduceFlags flags) {
+  const auto codec = parse_codec(flags.codec);
+  if (!codec)
+    return fail(ErrorCode::kUserMistake, "bench allreduce: --codec: " + codec.error().what);
+  flags.spec.codec = *codec;
+  SWARMLINE_TRY(find_gloo(flags));
+  AllReduceReport report{.machine = processor_name(),
+                         .cores = processor_cores(),
+                         .wall_seconds = AsioRuntime().wall_seconds(),
+                         .spec = flags.spec,
+                         .rows = {}};
+  std::printf("%s, %d cores\n\n%s\n", report.machine.c_str(), report.cores,
+              allreduce_head(flags.spec).c_str());
+  BenchProgress progress(flags.spec.members.size() * flags.spec.mib.size());
+  for (const std::uint32_t members : flags.spec.members) {
+    for (const std::uint64_t mib : flags.spec.mib) {
+      progress.begin(fmt::format("{} MiB, {} members", mib, members));
+      auto row = measure_allreduce(flags.spec, mib, members);
+      if (!row) return std::unexpected(std::move(row).error());
+      progress.end(allreduce_line(*row));
+      report.rows.push_back(std::move(*row));
+    }
+  }
+  if (flags.json.empty()) return {};
+  return write_text_file_atomically(flags.json, to_json(report));
+}
+
+}  // namespace
+
+void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
+  auto flags = std::make_shared<AllReduceFlags>();
+  CLI::App* command = bench.add_subcommand(
+      "allreduce", "An all-reduce between processes of this machine, beside PyTorch's gloo");
+  command
+      ->add_option("--mib", flags->spec.mib,
+                   "Sizes of each member's fp32 vector in MiB; default 1,4,16,64,256")
+      ->delimiter(',')
+      ->check(CLI::Range(std::uint64_t{1}, kAllReduceMibMax))
+      ->type_name("N,...");
+  command->add_option("--members", flags->spec.members, "Numbers of processes; default 2,4")
+      ->delimiter(',')
+      ->check(CLI::Range(std::uint32_t{2}, MemberGroup::kMembersMax))
+      ->type_name("N,...");
+  command->add_option("--codec", flags->codec, "Codec of ours; gloo has none")
+      ->capture_default_str();
+  command->add_option("--turns", flags->spec.turns, "Number of turns, of which the medians count")
+      ->check(CLI::Range(1, kAllReduceTurnsMax))
+      ->capture_default_str();
+  command->add_option("--busy", flags->spec.busy, "Processes that take a core each meanwhile")
+      ->check(CLI::Range(std::uint32_t{0}, kBusyProcessesMax))
+      ->capture_default_str();
+  command
+      ->add_option("--python", flags->python,
+                   "Python with PyTorch, for gloo; default .deps/compare/bin/python, then python3")
+      ->type_name("FILE");
+  command->add_flag("--no-gloo", flags->no_gloo, "Leave gloo out");
+  command
+      ->add_option("--json", flags->json,
+                   "Write the results to this file as JSON (docs/formats/bench.md)")
+      ->type_name("FILE");
+  command->footer(
+      "A turn is about 128 MiB of ours, then as much of gloo's, then a copy. Ahead: gloo's time "
+      "over "
+      "ours, turn by turn, the median.\n"
+      "Examples:\n"
+      "  swarmline bench allreduce\n"
+      "  swarmline bench allreduce --members 2 --mib 1,16 --codec lin8\n"
+      "  swarmline bench allreduce --busy 1 --json allreduce.json");
+  command->callback([flags, &exit_code] {
+    auto done = bench_allreduce(*flags);
+    exit_code = done ? kExitDone : report_error(done.error());
+  });
+}
+
+}  // namespace swarmline

@@ -1,0 +1,144 @@
+#include "tools/measure/bench_allreduce.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sys/wait.h>
+
+#include <gtest/gtest.h>
+
+#include "base/units.h"
+#include "tests/golden/golden.h"
+#include "tests/store/temp_folder.h"
+
+namespace swarmline {
+namespace {
+
+AllReduceSide side_of(std::initializer_list<double> seconds) {
+  AllReduceSide side{.turns = {}, .seconds = *seconds.begin(), .cpu_seconds = *seconds.begin() / 2};
+  for (const double turn : seconds)
+    side.turns.push_back({.seconds = turn, .cpu_seconds = turn / 2, .wire_bytes = 0});
+  return side;
+}
+
+AllReduceReport small_report() {
+  return {
+      .machine = "A processor",
+      .cores = 2,
+      .wall_seconds = 1750000000,
+      .spec =
+          {.mib = {16}, .members = {2, 4}, .codec = {}, .turns = 3, .busy = 1, .gloo_python = {}},
+      .rows = {{.mib = 16,
+                .members = 2,
+                .own = side_of({0.01, 0.009, 0.0125}),
+                .gloo = side_of({0.015, 0.0125, 0.0175}),
+                .copy_seconds = 0.002,
+                .ahead = 1.5,
+                .wire_bytes = 2 * 16 * kMiB},
+               {.mib = 16,
+                .members = 4,
+                .own = side_of({0.03}),
+                .gloo = {},
+                .copy_seconds = 0.002,
+                .ahead = {},
+                .wire_bytes = 6 * 16 * kMiB}}};
+}
+
+TEST(BenchAllReduceReport, JsonAndTableAreTheGoldenOnes) {
+  const AllReduceReport report = small_report();
+  expect_golden("bench/allreduce.json", to_json(report));
+  std::string table = allreduce_head(report.spec) + "\n";
+  for (const AllReduceRow& row : report.rows) table += allreduce_line(row) + "\n";
+  expect_golden("bench/allreduce.txt", table);
+}
+
+// Whatever was started has been waited for.
+void expect_no_children() {
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+// What a member of gloo's says, without one.
+std::string member_program(const TempFolder& folder, const std::string& text) {
+  const std::string path = folder.path() + "/member";
+  std::ofstream(path) << "#!/bin/sh\n" << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(BenchAllReduce, OursAloneIsMeasuredAndEndsItsProcesses) {
+  const AllReduceBenchSpec spec{
+      .mib = {}, .members = {}, .codec = {}, .turns = 3, .busy = 1, .gloo_python = {}};
+  const auto row = measure_allreduce(spec, 1, 3);
+  ASSERT_TRUE(row) << row.error().what;
+  EXPECT_EQ(row->own.turns.size(), 3U);
+  EXPECT_GT(row->own.seconds, 0);
+  EXPECT_GT(row->own.cpu_seconds, 0);
+  EXPECT_GT(row->copy_seconds, 0);
+  EXPECT_FALSE(row->gloo || row->ahead);
+  // Each sends two thirds of its vector to be summed, and its own sum to two.
+  EXPECT_GE(row->wire_bytes, 4 * kMiB);
+  EXPECT_LE(row->wire_bytes, 4 * kMiB + 4 * kMiB / 100);
+  expect_no_children();
+}
+
+TEST(BenchAllReduce, TheOthersTimeOverOursIsWhatWeAreAhead) {
+  const TempFolder folder;
+  const std::string slow =
+      member_program(folder, "echo ready; while read rounds; do echo 3200 1600 0; done\n");
+  const AllReduceBenchSpec spec{
+      .mib = {}, .members = {}, .codec = {}, .turns = 3, .busy = 0, .gloo_python = slow};
+  const auto row = measure_allreduce(spec, 1, 2);
+  ASSERT_TRUE(row) << row.error().what;
+  ASSERT_TRUE(row->gloo && row->ahead);
+  EXPECT_EQ(row->gloo->seconds, 100);  // 32 rounds of 1 MiB a turn
+  EXPECT_EQ(row->gloo->cpu_seconds, 50);
+  EXPECT_GT(*row->ahead, 1);
+  expect_no_children();
+}
+
+TEST(BenchAllReduce, AMemberThatEndsOrTalksNonsenseIsAnError) {
+  const TempFolder folder;
+  for (const char* text : {"exit 3\n", "echo ready; read rounds\n",
+                           "echo ready; while read rounds; do echo nonsense; done\n"}) {
+    const AllReduceBenchSpec spec{.mib = {},
+                                  .members = {},
+                                  .codec = {},
+                                  .turns = 1,
+                                  .busy = 0,
+                                  .gloo_python = member_program(folder, text)};
+    const auto row = measure_allreduce(spec, 1, 2);
+    ASSERT_FALSE(row) << text;
+    EXPECT_EQ(row.error().code, ErrorCode::kIo);
+    EXPECT_NE(row.error().what.find("a member of gloo's"), std::string::npos) << row.error().what;
+    expect_no_children();
+  }
+}
+
+TEST(BenchAllReduce, APythonWithoutTorchIsNone) {
+  const TempFolder folder;
+  EXPECT_EQ(find_gloo_python(member_program(folder, "exit 1\n")), "");
+  EXPECT_EQ(find_gloo_python(folder.path() + "/nothing"), "");
+  const std::string with = member_program(folder, "exit 0\n");
+  EXPECT_EQ(find_gloo_python(with), with);
+}
+
+// The program that is built in, with PyTorch's gloo, where there is one.
+TEST(BenchAllReduce, GlooItselfAnswers) {
+  const std::string python =
+      find_gloo_python(std::filesystem::exists(SWARMLINE_SOURCE_DIR "/.deps/compare/bin/python")
+                           ? SWARMLINE_SOURCE_DIR "/.deps/compare/bin/python"
+                           : "");
+  if (python.empty())
+    GTEST_SKIP() << "no Python with PyTorch is here: make compare-env ARGS=--minimal";
+  const AllReduceBenchSpec spec{
+      .mib = {}, .members = {}, .codec = {}, .turns = 1, .busy = 0, .gloo_python = python};
+  const auto row = measure_allreduce(spec, 1, 2);
+  ASSERT_TRUE(row) << row.error().what;
+  EXPECT_GT(row->gloo->seconds, 0);
+  EXPECT_GT(row->gloo->cpu_seconds, 0);
+  expect_no_children();
+}
+
+}  // namespace
+}  // namespace swarmline

@@ -1,0 +1,229 @@
+#include "tools/measure/own_member.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "engine/collective/slices.h"
+#include "engine/net/rpc.h"
+#include "engine/net/tcp/tcp_network.h"
+#include "engine/runtime/asio_runtime.h"
+#include "pipeline/averaging/stage_averager.h"
+#include "pipeline/protocol/message_kinds.h"
+
+namespace swarmline {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(60);
+constexpr double kErrorMax = 0.1;  // 8-bit codecs on sums of a few values in [-1, 1]
+constexpr std::uint16_t kHello = 1, kReady = 2;
+
+std::optional<std::string> read_line(int fd) {
+  std::string line;
+  for (char c = 0; ::read(fd, &c, 1) == 1;) {
+    if (c == '\n') return line;
+    line += c;
+  }
+  return std::nullopt;
+}
+void write_line(int fd, const std::string& line) {
+  const std::string text = line + "\n";
+  SWARMLINE_CHECK(::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+}
+
+double own_cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+Seat seat_of(std::uint32_t rank) {
+  return {PeerId{rank + 1}, StageId{0}, Incarnation{1}};
+}
+float value_of(std::uint32_t rank, std::size_t i) {
+  return static_cast<float>((i * 31 + rank * 17) % 64) / 32 - 1;
+}
+
+class OwnMember {
+ public:
+  explicit OwnMember(const OwnMemberSpec& spec)
+      : spec_(spec),
+        input_(spec.bytes),
+        output_(Buffer::zeroed(spec.bytes)),
+        channels_(spec.members),
+        averager_(
+            [this](const Seat& to, Frame frame) {
+              channels_[to.peer.value - 1]->connection().send_lent(std::move(frame));
+            },
+            [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); }) {
+    const auto values = input_.as<float>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(spec.rank, i);
+  }
+
+  void serve(int socket) {
+    const auto address = network_.listen({"127.0.0.1", 0}, [this](auto connection) {
+      auto channel = RpcChannel::make(runtime_, std::move(connection));
+      RpcChannel* raw = channel.get();
+      unnamed_.push_back(std::move(channel));
+      raw->start({.on_message = [this, raw](const Frame& frame) { on_message(raw, frame); }});
+    });
+    SWARMLINE_CHECK(address.has_value());
+    write_line(socket, std::to_string(address->port));
+    const auto ports = read_line(socket);
+    if (!ports) return;
+    connect_to(*ports);
+    SWARMLINE_CHECK(run_rounds(1).wire_bytes > 0 && is_right());
+    write_line(socket, "ready");
+    while (const auto line = read_line(socket)) {
+      std::uint32_t rounds = 0;
+      std::from_chars(line->data(), line->data() + line->size(), rounds);
+      meet();
+      const Measured took = run_rounds(rounds);
+      write_line(socket, fmt::format("{} {} {}", took.seconds, took.cpu_seconds, took.wire_bytes));
+    }
+  }
+
+ private:
+  struct Measured {
+    double seconds = 0, cpu_seconds = 0;
+    std::uint64_t wire_bytes = 0;
+  };
+
+  void connect_to(const std::string& ports) {
+    const char* at = ports.data();
+    for (std::uint32_t other = 0; other < spec_.rank; ++other) {
+      std::uint16_t port = 0;
+      at = std::from_chars(at, ports.data() + ports.size(), port).ptr + 1;
+      connect(other, port);
+    }
+    const auto all_known = [this] {
+      const auto known =
+          std::ranges::count_if(channels_, [](const auto& c) { return c != nullptr; });
+      return known + 1 == static_cast<std::ptrdiff_t>(spec_.members);
+    };
+    SWARMLINE_CHECK(runtime_.run_until(all_known, kPatience));
+  }
+
+  void connect(std::uint32_t other, std::uint16_t port) {
+    network_.connect({"127.0.0.1", port}, kPatience, [this, other](auto connection) {
+      SWARMLINE_CHECK(connection.has_value());
+      auto channel = RpcChannel::make(runtime_, *connection);
+      RpcChannel* raw = channel.get();
+      channels_[other] = std::move(channel);
+      raw->start({.on_message = [this, raw](const Frame& frame) { on_message(raw, frame); }});
+      raw->notify({.kind = kHello, .meta = std::string(1, static_cast<char>(spec_.rank))});
+    });
+  }
+
+  void on_message(RpcChannel* from, const Frame& frame) {
+    if (frame.kind == kHello) {
+      const auto other = static_cast<std::size_t>(frame.meta.at(0));
+      const auto channel = std::ranges::find(unnamed_, from, &std::shared_ptr<RpcChannel>::get);
+      channels_.at(other) = std::move(*channel);
+      unnamed_.erase(channel);
+      return;
+    }
+    if (frame.kind == kReady) {
+      ++ready_;
+      return;
+    }
+    std::uint32_t rank = 0;
+    while (channels_[rank].get() != from) ++rank;
+    const auto taken = averager_.on_chunk(seat_of(rank), frame);
+    SWARMLINE_CHECK_MSG(taken.has_value(), taken.error().what);
+  }
+
+  // All members have been told to begin.
+  void meet() {
+    ++meetings_;
+    for (const auto& channel : channels_)
+      if (channel) channel->notify({.kind = kReady});
+    SWARMLINE_CHECK(runtime_.run_until([this] { return ready_ >= (spec_.members - 1) * meetings_; },
+                                       kPatience));
+  }
+
+  Measured run_rounds(std::uint32_t rounds) {
+    Measured measured;
+    const double cpu = own_cpu_seconds();
+    const Instant start = runtime_.now();
+    for (std::uint32_t i = 0; i < rounds; ++i) measured.wire_bytes += round();
+    drain();
+    measured.seconds = to_seconds(runtime_.now() - start);
+    measured.cpu_seconds = own_cpu_seconds() - cpu;
+    return measured;
+  }
+
+  // Who has its own result may still have what others wait for, and nothing is sent while it waits
+  // to be told of more rounds.
+  void drain() {
+    const auto all_sent = [this] {
+      return std::ranges::all_of(channels_, [](const auto& channel) {
+        return !channel || channel->connection().unsent_bytes() == 0;
+      });
+    };
+    SWARMLINE_CHECK(runtime_.run_until(all_sent, kPatience));
+  }
+
+  std::uint64_t round() {
+    const Phase phase{PhaseKind::kTrain, step_++};
+    const std::uint64_t elements = input_.size() / sizeof(float);
+    std::optional<std::uint64_t> sent;
+    StageAverager::Round round;
+    round.key = {.phase = phase};
+    for (std::uint32_t r = 0; r < spec_.members; ++r) round.members.push_back(seat_of(r));
+    round.spec = {.rank = spec_.rank,
+                  .ranks = spec_.members,
+                  .elements = elements,
+                  .bounds = equal_slice_bounds(elements, spec_.members),
+                  .scatter = std::vector<CodecSpec>(spec_.members, spec_.codec),
+                  .gather = spec_.codec};
+    round.input = input_.bytes();
+    round.output = output_.bytes();
+    round.on_done = [&sent](std::uint64_t bytes) { sent = bytes; };
+    SWARMLINE_CHECK(averager_.start(std::move(round)).has_value());
+    SWARMLINE_CHECK(runtime_.run_until([&] { return sent.has_value(); }, kPatience));
+    averager_.retire(phase);
+    return *sent;
+  }
+
+  bool is_right() const {
+    const double error_max = spec_.codec.kind == CodecKind::kNone ? 1e-5 : kErrorMax;
+    const auto values = output_.as<const float>();
+    for (std::size_t i = 0; i < values.size(); i += 997) {
+      double sum = 0;
+      for (std::uint32_t r = 0; r < spec_.members; ++r) sum += double{value_of(r, i)};
+      const double error = double{values[i]} - sum;
+      if (!(error <= error_max && error >= -error_max)) return false;
+    }
+    return true;
+  }
+
+  const OwnMemberSpec spec_;
+  Buffer input_, output_;
+  AsioRuntime runtime_;
+  TcpNetwork network_{runtime_, {}};
+  std::vector<std::shared_ptr<RpcChannel>> channels_;  // by rank
+  std::vector<std::shared_ptr<RpcChannel>> unnamed_;   // accepted, not yet introduced
+  StageAverager averager_;
+  std::uint64_t step_ = 0;
+  std::uint64_t ready_ = 0, meetings_ = 0;  // words of others, over all meetings
+};
+
+}  // namespace
+
+void serve_own_member(const OwnMemberSpec& spec, int line) {
+  OwnMember(spec).serve(line);
+}
+
+}  // namespace swarmline
