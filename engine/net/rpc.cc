@@ -46,7 +46,7 @@ class Responder {
   Responder(std::weak_ptr<Channel> channel, std::uint16_t kind, std::uint64_t request)
       : channel_(std::move(channel)), kind_(kind), request_(request) {}
   ~Responder() {
-    if (!answered_) answer(fail(ErrorCode::kRefused, "the request was dropped without an answer"));
+    if (!answered_) answer(fail(ErrorCode::kPeerGone, "the request was dropped without an answer"));
   }
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;

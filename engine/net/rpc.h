@@ -23,7 +23,7 @@ class RpcChannel : public std::enable_shared_from_this<RpcChannel> {
 
   using Reply = std::function<void(Result<Frame>)>;
   // Answers one request; may be kept and called later, exactly once. Dropped without a call =
-  // kRefused to the caller.
+  // kPeerGone to the caller: nobody said no.
   using Respond = std::function<void(Result<Frame>)>;
   struct Handlers {
     std::function<void(Frame)> on_message;           // request == 0

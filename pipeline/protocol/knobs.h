@@ -44,6 +44,9 @@ struct Knobs {
   // ---- Coordinator: a slow peer at a step's end ----
   // What holds a step up for less costs less than computing it twice.
   Duration tail_patience_min = std::chrono::milliseconds(50);
+  // ---- Coordinator: a peer that has to go before its step ends ----
+  Duration hand_over_look = std::chrono::seconds(1);    // at how fast the step gets on
+  Duration hand_over_margin = std::chrono::seconds(2);  // to average and commit it
   // A timer that fires so late says that this machine stood still: what it waits for may be here.
   Duration overslept_min = std::chrono::milliseconds(50);
   // ---- Coordinator: checkpoints, eras, recovery ----
@@ -58,7 +61,8 @@ struct Knobs {
   std::uint32_t eras_at_once = 4;                  // in a row; from then on with pauses
   Duration era_pause_min = std::chrono::milliseconds(100);  // twice as long each time
   Duration era_pause_max = std::chrono::seconds(5);
-  Duration redial_time = std::chrono::seconds(1);  // peers that live dial so often at least
+  Duration redial_time = std::chrono::seconds(1);          // peers that live dial so often at least
+  Duration collect_calm = std::chrono::milliseconds(500);  // of hellos, for one that was cut off
   // ---- Coordinator: its journal ----
   Duration journal_retry_min = std::chrono::milliseconds(100);  // twice as long each time
   Duration journal_retry_max = std::chrono::seconds(2);

@@ -149,13 +149,14 @@ TEST_P(RpcContract, ACallEndsAtItsDeadlineAndALateReplyIsIgnored) {
   EXPECT_EQ(answers[1].value().meta, "in time");
 }
 
-TEST_P(RpcContract, ADroppedRequestIsRefused) {
+// Nobody said no to it.
+TEST_P(RpcContract, ADroppedRequestFindsNobody) {
   start_client();
   server_->start({.on_request = [](Frame, RpcChannel::Respond) {}});
   std::optional<Error> error;
   client_->call(make_frame(1), 10s, [&](Result<Frame> reply) { error = reply.error(); });
   ASSERT_TRUE(run_until([&] { return error.has_value(); }));
-  EXPECT_EQ(error->code, ErrorCode::kRefused);
+  EXPECT_EQ(error->code, ErrorCode::kPeerGone);
 }
 
 TEST_P(RpcContract, AnEndWithoutHandlersRefusesRequests) {

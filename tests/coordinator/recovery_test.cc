@@ -110,6 +110,20 @@ TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
 }
 
 // Going back takes peers, too.
+// All that was said meanwhile comes at once: a hello that its peer has given up on, and the next.
+TEST_F(Recover, WhereItWasCutOffSomebodyMayComeAgainAMomentLater) {
+  recovery.begin(run, Term{2}, true);
+  resume(1);
+  resume(2);
+  EXPECT_FALSE(recovery.is_due());
+  bench.clock.run_for(knobs().collect_calm - 1ms);
+  resume(1);
+  bench.clock.run_for(2ms);
+  EXPECT_FALSE(recovery.is_due());
+  bench.clock.run_for(knobs().collect_calm);
+  EXPECT_TRUE(recovery.is_due());
+}
+
 TEST_F(Recover, WhereNobodyComesAtAllSomebodyIsWaitedFor) {
   recovery.begin(run, Term{2}, false);
   const MarkExpected anybody("recovery.waits_for_anybody");

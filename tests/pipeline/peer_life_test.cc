@@ -207,6 +207,20 @@ TEST_F(CoordinatorLinkTest, WhoGivesNoWelcomeIsLeftForTheNextAddress) {
   EXPECT_EQ(welcomes_, std::vector<std::uint64_t>{2});
 }
 
+// Its coordinator begins again, or has its hands full: nobody refused it.
+TEST_F(CoordinatorLinkTest, WhoseHelloIsDroppedSaysItAgain) {
+  listen(5, std::nullopt);
+  link_.set_patience(60s);
+  link_.search("");
+  link_.connect();
+  runtime_.run_for(1s);
+  ASSERT_EQ(greeted_.size(), 1U);
+  kept_.clear();
+  runtime_.run_for(1s);
+  EXPECT_FALSE(ended_.has_value()) << *ended_;
+  EXPECT_EQ(greeted_.size(), 2U);
+}
+
 // Each welcome is journaled: one whose link is cut again and again comes back ever more seldom.
 TEST_F(CoordinatorLinkTest, WhoIsWelcomedTooOftenDialsLessOften) {
   const MarkExpected too_often("link.welcomed_too_often");

@@ -28,6 +28,9 @@ constexpr double kHeapGrowthMax = 1.5;
 const std::set<std::string_view> kGrowsWithARunsLife = {
     "coordinator.members",  // until as many are kept of those that went last as are ever kept
     "coordinator.status_bytes", "journal.writes", "peer.fences"};
+// What waits while a coordinator that was begun again collects: its bound is its own, and whether
+// that happens in a window is chance.
+const std::set<std::string_view> kComesAndGoes = {"coordinator.held_messages"};
 
 constexpr double kBefore = 900;  // seconds; faults so long before a finding may have to do with it
 
@@ -67,7 +70,7 @@ class Week : public testing::Test {
     for (const auto& [name, size] : late) {
       const std::uint64_t before = early.contains(name) ? early.at(name) : 0;
       fmt::print("  {:<32} {:>8} then {:>8}\n", name, before, size);
-      if (kGrowsWithARunsLife.contains(name)) continue;
+      if (kGrowsWithARunsLife.contains(name) || kComesAndGoes.contains(name)) continue;
       EXPECT_LE(static_cast<double>(size), kGrowthMax * static_cast<double>(before) + kGrowthFree)
           << name;
     }

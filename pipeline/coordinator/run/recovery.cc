@@ -41,6 +41,8 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   waits_longer_ = false;
   began_ = in_.alarms.now();
   over_ = false;
+  cut_off_ = heard_nobody;
+  calm_ = !cut_off_ || collected.awaited.empty();
   in_.events.event("begun_again",
                    fmt::format("term {}, after step {}; waiting for {} peers", term.value,
                                collected.committed, collected.awaited.size()));
@@ -86,6 +88,7 @@ void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
   collected_->awaited.erase(seat);
   if (first) arm_deadline();
   arm_quiet();
+  arm_calm();
 }
 
 bool Recovery::is_awaited_again(const Session& session) {
@@ -228,6 +231,16 @@ void Recovery::arm_quiet() {
   });
 }
 
+// Once it is in reach again all comes at once: a hello that its peer has given up on, and the next one
+// over another connection. Whoever comes after this is over would lose its seat.
+void Recovery::arm_calm() {
+  if (!cut_off_) return;
+  calm_ = false;
+  calm_due_.arm(knobs().collect_calm, [this] {
+    if (collected_) calm_ = true;
+  });
+}
+
 // ---- The end ------------------------------------------------------------------------------------
 
 std::set<Seat> Recovery::take_missing() {
@@ -239,6 +252,7 @@ CollectedHoldings Recovery::take() {
   SWARMLINE_CHECK(is_due() && collected_->awaited.empty());
   deadline_.cancel();
   quiet_.cancel();
+  calm_due_.cancel();
   over_ = false;
   CollectedHoldings collected = std::move(*collected_);
   collected_.reset();

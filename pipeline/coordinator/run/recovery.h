@@ -1,6 +1,7 @@
 // A coordinator that is begun again on its journal: hears from every seat that the journal knows
 // what it holds, and says what is to go on.
-//   What:      takes peers back to their seats; over when every seat has come, when each stage has
+//   What:      takes peers back to their seats; over when every seat has come (and, where it was cut
+//              off, for knobs().collect_calm nobody has come again), when each stage has
 //              somebody and nobody came for as long as a peer may be silent, or when
 //              [net] collect_seconds have passed; longer for those who alone hold a stage's state,
 //              as run/bargain.h says, and, for [net] outlast_seconds, until anybody at all is
@@ -66,7 +67,11 @@ class Recovery final : public RunObserver {
   };
   // `patience`: what waiting is worth where nobody else holds a stage's state.
   Recovery(const Needs& needs, std::function<Duration()> patience)
-      : in_(needs), patience_(std::move(patience)), deadline_(needs.alarms), quiet_(needs.alarms) {}
+      : in_(needs),
+        patience_(std::move(patience)),
+        deadline_(needs.alarms),
+        quiet_(needs.alarms),
+        calm_due_(needs.alarms) {}
 
   // `heard_nobody`: of those that it had; they are waited for longer, until anybody is heard.
   void begin(const JournaledRun& run, Term term, bool heard_nobody);
@@ -86,7 +91,7 @@ class Recovery final : public RunObserver {
   void on_seat_lost(const SeatLoss& lost) override;
 
   // ---- The end ----
-  bool is_due() const { return collected_ && (over_ || collected_->awaited.empty()); }
+  bool is_due() const { return collected_ && (over_ || (collected_->awaited.empty() && calm_)); }
   // Those that did not come; asked again once they are lost, there are none.
   std::set<Seat> take_missing();
   CollectedHoldings take();
@@ -98,6 +103,7 @@ class Recovery final : public RunObserver {
  private:
   void arm_deadline();
   void arm_quiet();
+  void arm_calm();
   std::vector<StageId> stages_without_anybody() const;
   void wait_for_the_last_ones(const std::vector<StageId>& stages);
   void wait_for_anybody();
@@ -111,9 +117,12 @@ class Recovery final : public RunObserver {
   bool heard_nobody_ = false;
   bool waits_longer_ = false;  // for the last ones of a stage
   bool over_ = false;
+  bool cut_off_ = false;  // it was, before this began
+  bool calm_ = true;      // nobody comes again who came when it was in reach once more
   std::uint32_t given_up_ = 0;
   Deadline deadline_;  // whoever has not come by then is lost
   Deadline quiet_;     // nobody has come or gone for a while
+  Deadline calm_due_;
 };
 
 }  // namespace swarmline

@@ -144,8 +144,7 @@ void CoordinatorLink::beat_until_answered(std::uint32_t connection) {
 }
 
 void CoordinatorLink::on_hello_failed(const Error& error) {
-  if (error.code == ErrorCode::kPeerGone) return;  // its connection says so, too
-  if (error.code == ErrorCode::kDeadline) {
+  if (error.code == ErrorCode::kDeadline || error.code == ErrorCode::kPeerGone) {
     SWARMLINE_MARK("link.no_welcome");
     return channel_->close();
   }
