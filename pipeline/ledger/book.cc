@@ -19,7 +19,8 @@ Ledger::Book::Book(Phase phase, Version version, std::uint32_t indices, std::uin
       states_(columns_, StageState::kOpen),
       source_(indices, kNoSource),
       losses_(indices, 0.0),
-      loss_recorded_(indices, 0) {}
+      loss_recorded_(indices, 0),
+      through_(cells_.size(), 0) {}
 
 StageId Ledger::Book::stage_of(std::uint32_t column) const {
   return StageId(static_cast<std::uint16_t>(column + stages_ - columns_));
@@ -166,7 +167,8 @@ std::optional<Seat> Ledger::Book::source(std::uint32_t index) const {
 
 // Reports and claims
 
-Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt) {
+Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt,
+                             PeerId through) {
   const std::uint32_t c = column(stage);
   const std::size_t at = cell(c, index);
   if (cells_[at] >= kFirstSeat) {
@@ -197,9 +199,11 @@ Verdict Ledger::Book::report(StageId stage, std::uint32_t index, Seat seat, Atte
     claims_.erase(claimed);
   }
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
+  // Later tries may have been wanted at this stage alone.
+  through_[at] = attempt == Attempt(0) ? through_of(through) : Through{0};
   ++owned_[c];
   if (leasable_.contains(index)) refresh_leasable(index);  // there is less to lease now, never more
-  if (!doubtful_.empty()) resolve_doubt(c, index);
+  if (!doubtful_.empty()) resolve_doubts(c, index);
   return Verdict::kAccepted;
 }
 
@@ -222,6 +226,7 @@ Verdict Ledger::Book::collect(StageId stage, std::uint32_t index, Seat seat) {
   const auto number = enter(seat);
   if (!number) return Verdict::kRefused;
   cells_[at] = static_cast<Cell>(*number + kFirstSeat);
+  through_[at] = 0;
   ++owned_[c];
   if (leasable_.contains(index)) refresh_leasable(index);  // there is less to lease now, never more
   return Verdict::kAccepted;

@@ -24,7 +24,7 @@ class Ledger::Book {
   std::vector<Lease> lease(Seat source, std::uint32_t count_max, std::uint64_t& attempts);
   std::uint32_t leasable() const;
 
-  Verdict report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
+  Verdict report(StageId stage, std::uint32_t index, Seat seat, Attempt attempt, PeerId through);
   void had_been_leased();
   Verdict collect(StageId stage, std::uint32_t index, Seat seat);
   bool claim(StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
@@ -37,6 +37,7 @@ class Ledger::Book {
   std::vector<StageId> seat_lost(Seat lost, std::optional<Incarnation> fenced_before);
   bool names(PeerId peer) const;  // any of its seats
   void release_owner(StageId stage, Seat seat);
+  void hand_over(StageId stage, Seat from, Seat to);
   void reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences);
 
   bool stage_complete(StageId stage) const { return owned_[column(stage)] == indices_; }
@@ -84,8 +85,15 @@ class Ledger::Book {
   void disown(std::uint32_t column, std::uint32_t index);
   bool disown_all(std::uint32_t column, std::uint16_t number);
   void end_claims_of(Seat seat);
+  // The peer of the stage above by which a contribution came, as far as it fits; those that are
+  // alike are taken for one, which marks too much.
+  using Through = std::uint16_t;
+  static Through through_of(PeerId peer) { return static_cast<Through>(peer.value); }
+  enum class Doubt : std::uint8_t { kStays, kIsOver, kIsMissing };
   void doubt(Seat lost);
+  void resolve_doubts(std::uint32_t column, std::uint32_t index);
   void resolve_doubt(std::uint32_t column, std::uint32_t index);
+  Doubt doubt_of(std::uint32_t column, std::uint32_t index) const;
   bool mark_unowned_missing(std::uint32_t index);  // false: nothing was pending
   void refresh_leasable(std::uint32_t index);
   StageMask missing_stages(std::uint32_t index) const;
@@ -112,6 +120,8 @@ class Ledger::Book {
   std::set<std::uint32_t> leasable_;         // leased indices with a missing, unclaimed cell
   std::vector<double> losses_;               // by index
   std::vector<std::uint8_t> loss_recorded_;  // by index
+  std::vector<Through> through_;  // by cell: of an owned one's first try; 0: nobody knows
+  std::set<Through> lost_;        // peers that lost a seat since the phase was opened
   std::map<std::uint32_t, std::vector<PeerId>> failures_;
   std::vector<Seat> seats_;
   std::map<Seat, std::uint16_t> numbers_;  // of seats_

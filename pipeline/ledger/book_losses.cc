@@ -60,19 +60,43 @@ void Ledger::Book::doubt(Seat lost) {
     if (cells_[at] != kPending || claims_.contains(at)) continue;
     SWARMLINE_MARK("ledger.doubted");
     doubtful_.insert(at);
-    for (std::uint32_t below = 0; below < c; ++below)
-      if (cells_[cell(below, index)] >= kFirstSeat) resolve_doubt(below, index);
+    resolve_doubt(c, index);
   }
 }
 
+// The stage below says through whom its gradient came: if that peer lives it has the try, and
+// reports it. Where that stage is on its way to a contribution of its own, its word is waited for.
+Ledger::Book::Doubt Ledger::Book::doubt_of(std::uint32_t c, std::uint32_t index) const {
+  const std::size_t at = cell(c, index);
+  if (cells_[at] != kPending || claims_.contains(at)) return Doubt::kIsOver;
+  std::optional<std::uint32_t> below;  // the highest one that owns it
+  for (std::uint32_t lower = c; lower-- > 0 && !below;)
+    if (cells_[cell(lower, index)] >= kFirstSeat) below = lower;
+  if (!below) return Doubt::kStays;
+  const Through through = through_[cell(*below, index)];
+  if (through == 0) return Doubt::kIsMissing;
+  if (*below + 1 == c) return lost_.contains(through) ? Doubt::kIsMissing : Doubt::kIsOver;
+  const bool on_its_way = cells_[cell(c - 1, index)] == kPending;
+  return on_its_way ? Doubt::kStays : Doubt::kIsMissing;
+}
+
 void Ledger::Book::resolve_doubt(std::uint32_t c, std::uint32_t index) {
-  for (std::uint32_t above = c + 1; above < columns_; ++above) {
-    const std::size_t at = cell(above, index);
-    if (doubtful_.erase(at) == 0 || cells_[at] != kPending || claims_.contains(at)) continue;
-    SWARMLINE_MARK("ledger.doubt_resolved");
-    cells_[at] = kMissing;
-    refresh_leasable(index);
+  const Doubt verdict = doubt_of(c, index);
+  if (verdict == Doubt::kStays) return;
+  doubtful_.erase(cell(c, index));
+  if (verdict == Doubt::kIsOver) {
+    SWARMLINE_MARK("ledger.doubt_over");
+    return;
   }
+  SWARMLINE_MARK("ledger.doubt_resolved");
+  cells_[cell(c, index)] = kMissing;
+  refresh_leasable(index);
+}
+
+// That stage has come to own the index.
+void Ledger::Book::resolve_doubts(std::uint32_t c, std::uint32_t index) {
+  for (std::uint32_t above = c + 1; above < columns_; ++above)
+    if (doubtful_.contains(cell(above, index))) resolve_doubt(above, index);
 }
 
 std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
@@ -106,6 +130,7 @@ std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnatio
     }
   }
   for (const Seat seat : claimers) end_claims_of(seat);
+  lost_.insert(through_of(lost.peer));
   doubt(lost);
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
@@ -116,6 +141,18 @@ void Ledger::Book::release_owner(StageId stage, Seat seat) {
   SWARMLINE_CHECK(state(stage) != StageState::kReduced);
   const auto number = number_of(seat);
   if (number && disown_all(column(stage), *number)) SWARMLINE_MARK("ledger.owner_released");
+}
+
+// Which index was whose leased one says who holds its try, and stays.
+void Ledger::Book::hand_over(StageId stage, Seat from, Seat to) {
+  SWARMLINE_CHECK(state(stage) == StageState::kOpen && from.stage == stage && to.stage == stage);
+  const auto giver = number_of(from);
+  const auto taker = enter(to);
+  if (!giver || !taker) return;
+  SWARMLINE_MARK("ledger.handed_over");
+  const auto first = cells_.begin() + static_cast<std::ptrdiff_t>(cell(column(stage), 0));
+  std::replace(first, first + indices_, static_cast<Cell>(*giver + kFirstSeat),
+               static_cast<Cell>(*taker + kFirstSeat));
 }
 
 void Ledger::Book::reduction_lost(StageId stage, const std::map<PeerId, Incarnation>& fences) {

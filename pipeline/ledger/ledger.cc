@@ -81,15 +81,15 @@ std::uint32_t Ledger::leasable(Phase phase) const {
   return book == nullptr ? 0 : book->leasable();
 }
 
-Verdict Ledger::report(Phase phase, StageId stage, std::uint32_t index, Seat seat,
-                       Attempt attempt) {
+Verdict Ledger::report(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt,
+                       PeerId through) {
   Book* book = find(phase);
   if (book == nullptr || fenced(seat)) {
     SWARMLINE_MARK("ledger.stale_report_refused");
     return Verdict::kRefused;
   }
   if (!book->knows(stage, index) || seat.stage != stage) return Verdict::kRefused;
-  return book->report(stage, index, seat, attempt);
+  return book->report(stage, index, seat, attempt, through);
 }
 
 void Ledger::had_been_leased(Phase phase) {
@@ -151,6 +151,11 @@ bool Ledger::forget(PeerId peer) {
 
 void Ledger::release_owner(Phase phase, StageId stage, Seat seat) {
   at(phase).release_owner(stage, seat);
+}
+
+void Ledger::hand_over(Phase phase, StageId stage, Seat from, Seat to) {
+  SWARMLINE_CHECK(!fenced(from) && !fenced(to));
+  at(phase).hand_over(stage, from, to);
 }
 
 bool Ledger::stage_complete(Phase phase, StageId stage) const {

@@ -10,15 +10,16 @@
 //              owner, is missing until lease() hands it out again under an attempt of the ledger's
 //              own, with the stages to recompute in a mask.
 //   Doubt:     a lost seat may have added a contribution whose report died with it, and have sent
-//              its gradient on. The cell is missing once a lower stage owns the index: then no
-//              sender holds that try. Marking too much costs a computation, never the sum.
+//              its gradient on. Once a lower stage owns the index no sender holds that try: then the
+//              cell is missing, unless the stage below says that its gradient came through a peer
+//              that lives. Marking too much costs a computation, never the sum.
 //   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction, and
 //              nothing is added: the first report of any attempt counts, without a claim.
 //   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,
 //              index or stage out of range, fenced seat, seat of another stage) is refused.
 //              Everything else is CHECKed: the caller's order is wrong.
 //   Thread:    control thread. No I/O, no clock; same events, same answers.
-//   Bounds:    kOpenPhasesMax phases; 2 * Limits::peers_max fences; 2 bytes a cell and 11 bytes an
+//   Bounds:    kOpenPhasesMax phases; 2 * Limits::peers_max fences; 4 bytes a cell and 11 bytes an
 //              index. report() and claim() cost O(log) in claims, lease() O(stages) an index,
 //              seat_lost() and ownership() one pass over the cells concerned.
 #pragma once
@@ -93,7 +94,9 @@ class Ledger {
   // Indices lease() could hand out now.
   std::uint32_t leasable(Phase phase) const;
 
-  Verdict report(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt);
+  // `through`: the peer of the next stage whose gradient it is made of; 0: nobody knows.
+  Verdict report(Phase phase, StageId stage, std::uint32_t index, Seat seat, Attempt attempt,
+                 PeerId through = {});
   // A phase that another ledger had open, just opened here: none of its indices is fresh, all that
   // nobody owns is missing. collect() then enters what its peers hold: the first one counts, of any
   // attempt.
@@ -116,6 +119,8 @@ class Ledger {
   // The same for one stage of one phase without fencing: a member's accumulator held another set
   // than it owns.
   void release_owner(Phase phase, StageId stage, Seat seat);
+  // What `from` owns of that stage is `to`'s now, whose sums it is in. The stage is open.
+  void hand_over(Phase phase, StageId stage, Seat from, Seat to);
   // A peer whose seats are over for good: nothing will name one again. False, and it is not
   // forgotten, while an open phase does.
   bool forget(PeerId peer);

@@ -16,6 +16,7 @@ struct ModelCell {
   std::optional<Seat> owner;
   std::optional<std::pair<Seat, Attempt>> claim;
   bool missing = false;
+  PeerId through;  // of an owned one; 0: nobody knows
 };
 
 struct ModelPhase {
@@ -28,17 +29,30 @@ struct ModelPhase {
   std::vector<std::set<Seat>> sources;  // by index
   std::vector<std::optional<double>> losses;
   std::set<std::pair<std::uint32_t, std::uint32_t>> doubtful;  // stage, index
+  std::set<PeerId> lost;                                       // since it was opened
 
   bool pending(std::uint32_t stage, std::uint32_t index) const {
     const ModelCell& cell = cells[stage][index];
     return !cell.owner && !cell.claim && !cell.missing;
   }
-  // A stage below has the index: what a lost seat may have added above it is nobody's.
-  void resolve(std::uint32_t index) {
-    for (std::uint32_t below = 0; below < stages; ++below) {
-      if (!tracked(below) || !cells[below][index].owner) continue;
-      for (std::uint32_t s = below + 1; s < stages; ++s)
-        if (doubtful.erase({s, index}) > 0 && pending(s, index)) cells[s][index].missing = true;
+  // A stage below has the index: what a lost seat may have added above it is nobody's, unless the
+  // stage just below says that another peer had it, or may say so yet.
+  void resolve(std::uint32_t s, std::uint32_t index) {
+    if (!doubtful.contains({s, index})) return;
+    if (!pending(s, index)) {
+      doubtful.erase({s, index});
+      return;
+    }
+    for (std::uint32_t below = s; below-- > 0;) {
+      const ModelCell& cell = cells[below][index];
+      if (!cell.owner) continue;
+      const bool just_below = below + 1 == s;
+      const ModelCell& next = cells[s - 1][index];
+      if (cell.through.value != 0 && !just_below && !next.missing) return;
+      doubtful.erase({s, index});
+      const bool lives = just_below && cell.through.value != 0 && !lost.contains(cell.through);
+      if (!lives) cells[s][index].missing = true;
+      return;
     }
   }
   bool tracked(std::uint32_t stage) const { return !eval || stage + 1 == stages; }
@@ -56,7 +70,7 @@ struct ModelPhase {
     return mask;
   }
   void lose(std::uint32_t stage, std::uint32_t index) {
-    cells[stage][index] = {.owner = {}, .claim = {}, .missing = true};
+    cells[stage][index] = {.owner = {}, .claim = {}, .missing = true, .through = {}};
     if (stage + 1 == stages) losses[index].reset();
     states[stage] = StageState::kOpen;
   }
@@ -99,16 +113,19 @@ class Model {
     return out;
   }
 
-  Verdict report(ModelPhase& p, std::uint32_t stage, std::uint32_t index, Seat seat, Attempt a) {
+  Verdict report(ModelPhase& p, std::uint32_t stage, std::uint32_t index, Seat seat, Attempt a,
+                 PeerId through = {}) {
     if (fenced(seat) || !p.tracked(stage)) return Verdict::kRefused;
     ModelCell& cell = p.cells[stage][index];
     if (cell.owner) return cell.owner == seat ? Verdict::kDuplicate : Verdict::kRefused;
     if (index >= p.fresh || p.states[stage] != StageState::kOpen) return Verdict::kRefused;
     if (cell.claim && *cell.claim != std::pair(seat, a)) return Verdict::kRefused;
     // Nothing is added in an evaluation: any attempt's loss is as good.
-    cell = {.owner = seat, .claim = {}, .missing = false};
-    for (std::uint32_t s = stage + 1; s < p.stages; ++s)
-      if (p.doubtful.erase({s, index}) > 0 && p.pending(s, index)) p.cells[s][index].missing = true;
+    cell = {.owner = seat,
+            .claim = {},
+            .missing = false,
+            .through = a == Attempt(0) ? through : PeerId{}};
+    for (std::uint32_t s = stage + 1; s < p.stages; ++s) p.resolve(s, index);
     return Verdict::kAccepted;
   }
 
@@ -126,19 +143,20 @@ class Model {
     if (!p.tracked(stage)) return;
     ModelCell& cell = p.cells[stage][index];
     if (cell.claim && *cell.claim == std::pair(seat, a))
-      cell = {.owner = {}, .claim = {}, .missing = true};
+      cell = {.owner = {}, .claim = {}, .missing = true, .through = {}};
   }
 
   void seat_lost(Seat lost) {
     fences[lost.peer] = std::max(fences[lost.peer], lost.incarnation);
     for (auto& [phase, p] : phases) {
+      p.lost.insert(lost.peer);
       for (std::uint32_t s = 0; s < p.stages; ++s) {
         if (!p.tracked(s) || p.states[s] == StageState::kReduced) continue;
         for (std::uint32_t i = 0; i < p.indices; ++i) {
           ModelCell& cell = p.cells[s][i];
           if (cell.owner && fenced(*cell.owner)) p.lose(s, i);
           if (cell.claim && fenced(cell.claim->first))
-            cell = {.owner = {}, .claim = {}, .missing = true};
+            cell = {.owner = {}, .claim = {}, .missing = true, .through = {}};
         }
       }
       for (std::uint32_t i = 0; i < p.indices; ++i) lose_source(p, i);
@@ -149,10 +167,15 @@ class Model {
           p.cells[s][i].missing = true;
         } else {
           p.doubtful.insert({s, i});
-          p.resolve(i);
+          p.resolve(s, i);
         }
       }
     }
+  }
+
+  void hand_over(ModelPhase& p, std::uint32_t stage, Seat from, Seat to) {
+    for (ModelCell& cell : p.cells[stage])
+      if (cell.owner == from) cell.owner = to;
   }
 
   bool fenced(Seat seat) const {
@@ -222,6 +245,7 @@ class Harness {
     if (what < 80) return release(phase->first, phase->second);
     if (what < 82) return lose();
     if (what < 84) return expire(phase->first, phase->second);
+    if (what < 86) return hand_over(phase->first, phase->second);
     close(phase->first, phase->second);
   }
 
@@ -259,9 +283,11 @@ class Harness {
     const std::uint32_t index = below(p.indices);
     const Seat seat = seat_of_stage(stage);
     const Attempt a = below(2) == 0 ? Attempt(0) : attempt();
+    const PeerId through =
+        stage + 1 < stages_ && below(4) > 0 ? seat_of_stage(stage + 1).peer : PeerId{};
     const Verdict verdict =
-        ledger_.report(phase, StageId(static_cast<std::uint16_t>(stage)), index, seat, a);
-    ASSERT_EQ(verdict, model_.report(p, stage, index, seat, a));
+        ledger_.report(phase, StageId(static_cast<std::uint16_t>(stage)), index, seat, a, through);
+    ASSERT_EQ(verdict, model_.report(p, stage, index, seat, a, through));
     if (verdict != Verdict::kAccepted || stage + 1 != p.stages) return;
     const double loss = rng_.uniform();
     ledger_.record_loss(phase, index, loss);
@@ -291,6 +317,16 @@ class Harness {
     const Attempt a = Attempt(attempt().value + 1);
     ledger_.release_claim(phase, StageId(static_cast<std::uint16_t>(stage)), index, seat, a);
     model_.release_claim(p, stage, index, seat, a);
+  }
+
+  void hand_over(Phase phase, ModelPhase& p) {
+    const std::uint32_t stage = below(p.stages);
+    const Seat from = seat_of_stage(stage), to = seat_of_stage(stage);
+    if (!p.tracked(stage) || p.states[stage] != StageState::kOpen || model_.fenced(from) ||
+        model_.fenced(to))
+      return;
+    ledger_.hand_over(phase, StageId(static_cast<std::uint16_t>(stage)), from, to);
+    model_.hand_over(p, stage, from, to);
   }
 
   void lose() {

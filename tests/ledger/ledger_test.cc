@@ -442,6 +442,71 @@ TEST_F(LedgerDeathTest, OpenPhasesAreBounded) {
 
 // The seat had added and sent its gradient on; its report died with it. Nobody's source is lost, so
 // only the stage below tells that the try is over.
+// Three stages; all is leased to a seat of the first.
+class LedgerDoubtTest : public ::testing::Test {
+ protected:
+  static constexpr StageId kTop{2};
+  static constexpr Seat kLow{PeerId(1), StageId{0}, Incarnation(1)};
+  static constexpr Seat kMiddle{PeerId(2), StageId{1}, Incarnation(1)};
+  static constexpr Seat kGone{PeerId(3), kTop, Incarnation(1)};
+  static constexpr Seat kMate{PeerId(4), kTop, Incarnation(1)};
+  void SetUp() override {
+    ledger_.open(kStep, Version(7), 2, 3);
+    ASSERT_EQ(ledger_.lease(kStep, kLow, 2).size(), 1U);
+  }
+  void TearDown() override { ledger_.check_invariants(); }
+  Ledger ledger_;
+};
+
+TEST_F(LedgerDoubtTest, WhatCameThroughAMateThatLivesIsNotMissing) {
+  const MarkExpected over("ledger.doubt_over");
+  ledger_.report(kStep, StageId{1}, 0, kMiddle, kZero, kMate.peer);
+  ledger_.seat_lost(kGone);
+  ledger_.report(kStep, StageId{1}, 1, kMiddle, kZero, kMate.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 0U) << "before the loss, and after it";
+  ledger_.seat_lost(kMate);
+  EXPECT_EQ(ledger_.leasable(kStep), 2U) << "until that one is lost, too";
+}
+
+TEST_F(LedgerDoubtTest, WhatCameThroughTheLostSeatIsMissing) {
+  ledger_.report(kStep, StageId{1}, 0, kMiddle, kZero, kGone.peer);
+  ledger_.seat_lost(kGone);
+  ledger_.report(kStep, StageId{1}, 1, kMiddle, kZero, kGone.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 2U);
+}
+
+// The lowest stage may report before the one above it.
+TEST_F(LedgerDoubtTest, TheStageJustBelowIsWaitedFor) {
+  ledger_.seat_lost(kGone);
+  ledger_.report(kStep, StageId{0}, 0, kLow, kZero, kMiddle.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 0U);
+  ledger_.report(kStep, StageId{1}, 0, kMiddle, kZero, kMate.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 0U);
+  ledger_.report(kStep, StageId{0}, 1, kLow, kZero, kMiddle.peer);
+  ledger_.report(kStep, StageId{1}, 1, kMiddle, kZero, kGone.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 1U);
+}
+
+// A later try may have been wanted just below alone: whoever it came through added nothing.
+TEST_F(LedgerDoubtTest, ALaterTrySaysNothing) {
+  ledger_.seat_lost(kGone);
+  ASSERT_TRUE(ledger_.claim(kStep, StageId{1}, 0, kMiddle, kResent));
+  ledger_.report(kStep, StageId{1}, 0, kMiddle, kResent, kMate.peer);
+  EXPECT_EQ(ledger_.leasable(kStep), 1U);
+}
+
+// What both had of the step, and what lost sources started, is where it was.
+TEST_F(LedgerDoubtTest, ContributionsChangeHands) {
+  ledger_.report(kStep, kTop, 0, kGone, kZero);
+  ledger_.report(kStep, kTop, 1, kMate, kZero);
+  ledger_.hand_over(kStep, kTop, kGone, kMate);
+  EXPECT_EQ(ledger_.owner(kStep, kTop, 0), kMate);
+  EXPECT_EQ(ledger_.owned(kStep, kTop), 2U);
+  EXPECT_TRUE(ledger_.seat_lost(kGone).empty());
+  EXPECT_EQ(ledger_.owner(kStep, kTop, 0), kMate);
+  EXPECT_EQ(ledger_.seat_lost(kMate), (std::vector<PhaseStage>{{kStep, kTop}}));
+}
+
 TEST(Ledger, AnUnseenContributionOfALostSeatIsMissingOnceAStageBelowHasTheIndex) {
   Ledger ledger;
   const Phase phase{PhaseKind::kTrain, 0};

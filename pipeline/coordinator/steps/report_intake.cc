@@ -19,8 +19,9 @@ void ReportIntake::on_report(const wire::Report& report) {
   wire::ReportAck ack;
   *ack.mutable_phase() = report.phase();
   for (const wire::Contribution& contribution : report.contributions()) {
-    const Verdict verdict = ledger_.report(phase, seat.stage, contribution.index(), seat,
-                                           Attempt{contribution.attempt()});
+    const Verdict verdict =
+        ledger_.report(phase, seat.stage, contribution.index(), seat,
+                       Attempt{contribution.attempt()}, PeerId{contribution.through()});
     if (verdict == Verdict::kRefused) {
       SWARMLINE_MARK("report_intake.refused");
       ack.add_refused(contribution.index());

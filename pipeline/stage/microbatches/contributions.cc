@@ -1,5 +1,6 @@
 #include "pipeline/stage/microbatches/contributions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -33,7 +34,7 @@ void Contributions::open(const Phase& phase) {
 
 bool Contributions::reserve(const AttemptId& id) {
   auto book = books_.find(id.microbatch.phase);
-  if (book == books_.end() || book->second.frozen) return false;
+  if (book == books_.end() || book->second.frozen || book->second.gives) return false;
   return book->second.cells.emplace(id.microbatch.index, Cell{}).second;
 }
 
@@ -66,6 +67,7 @@ void Contributions::report(const TaskPtr& task) {
   contribution->set_index(task->id.microbatch.index);
   contribution->set_attempt(task->id.attempt.value);
   contribution->set_loss_sum(task->loss_sum);
+  contribution->set_through(task->through.value);
   if (std::exchange(flush_armed_, true)) return;
   context_.runtime.call_after(knobs().report_delay, guard_.wrap([this] { flush(); }));
 }
@@ -110,8 +112,10 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
                            std::function<void(Result<std::vector<std::uint32_t>>)> done) {
   Book& book = books_[phase];
   book.frozen = true;
+  book.gives = false;
   std::vector<std::uint32_t> extra;
   unreserve_all(phase);
+  drop_cells(book, CellState::kExpected);
   for (const auto& [index, cell] : book.cells)
     if (!owned.contains(index) && book.unacknowledged.contains(index)) extra.push_back(index);
   for (std::uint32_t index : extra) take_back(phase, index);
@@ -133,12 +137,68 @@ void Contributions::settle(const Phase& phase, const std::set<std::uint32_t>& ow
 
 void Contributions::unreserve_all(const Phase& phase) {
   if (auto book = books_.find(phase); book != books_.end())
-    std::erase_if(book->second.cells,
-                  [](const auto& cell) { return cell.second.state == CellState::kReserved; });
+    drop_cells(book->second, CellState::kReserved);
+}
+
+void Contributions::drop_cells(Book& book, CellState state) {
+  std::erase_if(book.cells, [state](const auto& cell) { return cell.second.state == state; });
 }
 
 void Contributions::reopen(const Phase& phase) {
   if (auto book = books_.find(phase); book != books_.end()) book->second.frozen = false;
+}
+
+// ---- Sums that change hands ---------------------------------------------------------------------
+
+bool Contributions::may_give(const Phase& phase) const {
+  const auto book = books_.find(phase);
+  return book != books_.end() && !book->second.frozen && !book->second.cells.empty() &&
+         book->second.unacknowledged.empty() &&
+         std::ranges::all_of(book->second.cells, [](const auto& cell) {
+           return cell.second.state == CellState::kAdded;
+         });
+}
+
+void Contributions::give(const Phase& phase) {
+  books_.at(phase).gives = true;
+}
+
+void Contributions::keep(const Phase& phase) {
+  if (auto book = books_.find(phase); book != books_.end()) book->second.gives = false;
+}
+
+bool Contributions::gives(const Phase& phase) const {
+  const auto book = books_.find(phase);
+  return book != books_.end() && book->second.gives;
+}
+
+bool Contributions::expect(const Phase& phase, const List& others) {
+  const auto book = books_.find(phase);
+  if (book == books_.end() || book->second.frozen || book->second.gives) return false;
+  for (const wire::Contribution& other : others)
+    if (book->second.cells.contains(other.index())) return false;
+  for (const wire::Contribution& other : others)
+    book->second.cells[other.index()] = {CellState::kExpected, Attempt{other.attempt()},
+                                         other.loss_sum()};
+  return true;
+}
+
+void Contributions::expect_no_more(const Phase& phase, const List& others) {
+  const auto book = books_.find(phase);
+  if (book == books_.end()) return;
+  for (const wire::Contribution& other : others)
+    if (const auto cell = book->second.cells.find(other.index());
+        cell != book->second.cells.end() && cell->second.state == CellState::kExpected)
+      book->second.cells.erase(cell);
+}
+
+void Contributions::adopt(const Phase& phase, const List& others) {
+  Book& book = books_.at(phase);
+  for (const wire::Contribution& other : others) {
+    Cell& cell = book.cells.at(other.index());
+    SWARMLINE_CHECK(cell.state == CellState::kExpected);
+    cell.state = CellState::kAdded;
+  }
 }
 
 void Contributions::forget(const Phase& phase) {
@@ -161,7 +221,7 @@ void Contributions::list(wire::PhaseHoldings& holdings) const {
   if (book == books_.end()) return;
   for (const auto& [index, cell] : book->second.cells) {
     if (cell.state != CellState::kAdded) continue;
-    const bool known = !book->second.unacknowledged.contains(index);
+    const bool known = !book->second.gives && !book->second.unacknowledged.contains(index);
     wire::Contribution* out = known ? holdings.add_acknowledged() : holdings.add_reported();
     out->set_index(index);
     out->set_attempt(cell.attempt.value);
@@ -188,7 +248,8 @@ void Contributions::check_invariants() const {
     int leaving = 0;
     for (const auto& [index, cell] : book.cells) {
       leaving += cell.state == CellState::kLeaving ? 1 : 0;
-      SWARMLINE_CHECK(!book.frozen || cell.state != CellState::kReserved);
+      SWARMLINE_CHECK(!book.frozen ||
+                      (cell.state != CellState::kReserved && cell.state != CellState::kExpected));
       SWARMLINE_CHECK(!book.unacknowledged.contains(index) || cell.state == CellState::kAdded);
     }
     SWARMLINE_CHECK(leaving == book.subtracting);

@@ -42,7 +42,22 @@ class Contributions {
   // much: the ledger contradicts itself.
   void settle(const Phase& phase, const std::set<std::uint32_t>& owned,
               std::function<void(Result<std::vector<std::uint32_t>> missing)> done);
-  void reopen(const Phase& phase);         // no longer frozen
+  void reopen(const Phase& phase);  // no longer frozen
+
+  // ---- Sums that change hands, before the phase is sealed ----
+  using List = google::protobuf::RepeatedPtrField<wire::Contribution>;
+  // Something is in the accumulator, the ledger has accepted all of it, and nothing is being added
+  // or taken back.
+  bool may_give(const Phase& phase) const;
+  // From here on nothing is added, and what list() says of it is in doubt: another may have it.
+  void give(const Phase& phase);
+  void keep(const Phase& phase);  // it was not given after all
+  bool gives(const Phase& phase) const;
+  // What another has added is on its way: none of it is added here. False: one of these is here.
+  bool expect(const Phase& phase, const List& others);
+  void expect_no_more(const Phase& phase, const List& others);
+  void adopt(const Phase& phase, const List& others);  // expected: it is in the accumulator now
+
   void unreserve_all(const Phase& phase);  // its tasks were dropped, and none is on the device
   void forget(const Phase& phase);         // the accumulator was emptied
   void retire(const Phase& phase);
@@ -54,7 +69,7 @@ class Contributions {
   void check_invariants() const;
 
  private:
-  enum class CellState : std::uint8_t { kReserved, kAdded, kLeaving };
+  enum class CellState : std::uint8_t { kReserved, kAdded, kLeaving, kExpected };
   struct Cell {
     CellState state = CellState::kReserved;
     Attempt attempt;
@@ -65,11 +80,13 @@ class Contributions {
     std::map<std::uint32_t, TaskPtr> unacknowledged;
     int subtracting = 0;
     bool frozen = false;
+    bool gives = false;
     std::function<void()> on_quiet;
   };
   void report(const TaskPtr& task);
   void flush();
   void take_back(const Phase& phase, std::uint32_t index);
+  static void drop_cells(Book& book, CellState state);
 
   StageContext& context_;
   Subtract subtract_;

@@ -96,6 +96,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, const Frame& frame) {
   if (!task) return {};
   SWARMLINE_TRY(returner_.check(*task, *message, frame));
   forwarder_.settle(task);
+  task->through = from.peer;
   returner_.on_gradient(task, *message, frame, std::move(values));
   if (!message->nothing_below()) forwarder_.retry_seeking();
   return {};

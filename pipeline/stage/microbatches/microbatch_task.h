@@ -72,6 +72,7 @@ struct MicrobatchTask {
   SharedBytes
       gradient;  // wire buffer of the output's gradient, kept until the report is acknowledged
   SharedBytes gradient_values;  // the same decoded on arrival; until the backward has used it
+  PeerId through;               // of the next stage, whose gradient it is
   TimerId arrival_timer;        // waits for the upstream's word that it has our gradient
   double loss_sum = 0;
 
