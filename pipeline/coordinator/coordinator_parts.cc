@@ -38,6 +38,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       phases(shape, ledger, audience, outbox),
       leases(ledger, phases, members, outbox),
       intake(shape, ledger, leases, members, outbox, rulings),
+      hand_overs(shape, alarms, members, ledger, phases, outbox, events),
       stragglers(shape, alarms, life, ledger, phases, leases, stats),
       probe(doors.network, alarms, members, rulings, std::move(questions.may_begin_again)),
       round({.shape = shape,
@@ -185,9 +186,9 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                 .events = events,
                 .rulings = rulings},
                std::move(questions.cut_off)),
-      observers{&leases,     &audit,    &states,       &phases, &standbys,
-                &gathering,  &recovery, &checkpointer, &round,  &intake,
-                &stragglers, &vigil,    &kept_heirs,   &reach,  &data_holders} {
+      observers{&leases,     &audit,        &states,       &phases,    &standbys,   &gathering,
+                &recovery,   &checkpointer, &round,        &intake,    &stragglers, &vigil,
+                &kept_heirs, &reach,        &data_holders, &hand_overs} {
   events.give_points_to(options.log_point);
   if (shape.config.wiring.stay_in_zone) members.keep_in_zones(shape.config.money.egress_price > 0);
 }

@@ -54,6 +54,7 @@
 #include "pipeline/coordinator/steps/replica_audit.h"
 #include "pipeline/coordinator/steps/report_intake.h"
 #include "pipeline/coordinator/steps/straggler_detector.h"
+#include "pipeline/coordinator/steps/sum_hand_overs.h"
 #include "pipeline/ledger/ledger.h"
 
 namespace swarmline {
@@ -109,6 +110,7 @@ struct CoordinatorParts {
   OpenPhases phases;
   Leases leases;
   ReportIntake intake;
+  SumHandOvers hand_overs;
   StragglerDetector stragglers;
   LinkProbe probe;
   CommitRound round;
@@ -133,7 +135,7 @@ struct CoordinatorParts {
   Arrivals arrivals;
 
   // Who hears of a lost seat, a rollback, a commit, a phase that is over; in this order.
-  const std::array<RunObserver*, 15> observers;
+  const std::array<RunObserver*, 16> observers;
 };
 
 }  // namespace swarmline

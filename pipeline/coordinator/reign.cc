@@ -284,7 +284,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       });
     case MessageKind::kLeave:
       return with(std::type_identity<wire::Leave>(), [&](const auto& m) {
-        m.at_risk() ? parts_.relocation.on_risk(seat) : on_leave(seat);
+        m.at_risk() ? parts_.relocation.on_risk(seat) : on_leave(m);
       });
     case MessageKind::kWantState:
       return with_either(std::type_identity<wire::WantState>(),
@@ -296,6 +296,13 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kStateFrozen:
       return with(std::type_identity<wire::StateFrozen>(),
                   [&](const auto& m) { parts_.states.on_frozen(m); });
+    case MessageKind::kSumsFrozen:
+      return with_serving(std::type_identity<wire::SumsFrozen>(),
+                          [&](const auto& m) { parts_.hand_overs.on_frozen(seat, m); });
+    case MessageKind::kSumsTaken:
+      return with_serving(std::type_identity<wire::SumsTaken>(), [&](const auto& m) {
+        if (parts_.hand_overs.on_taken(seat, m)) parts_.relocation.wake();
+      });
     case MessageKind::kReleaseClaim:
       return with_serving(std::type_identity<wire::ReleaseClaim>(),
                           [&](const auto& m) { parts_.intake.on_release_claim(m); });
@@ -370,8 +377,10 @@ void Reign::on_want_state(const Seat& from) {
 }
 
 // Before a start it holds nothing that others lack.
-void Reign::on_leave(const Seat& seat) {
-  if (!parts_.life.is<life::Forming>()) return parts_.relocation.on_leave(seat);
+void Reign::on_leave(const wire::Leave& leave) {
+  const Seat seat = from_wire(leave.seat());
+  if (!parts_.life.is<life::Forming>())
+    return parts_.relocation.on_leave(seat, notice_from(leave.seconds()));
   SWARMLINE_MARK("reign.left_before_the_start");
   parts_.rulings.lose(seat, "it left", Departure::kLeft);
 }

@@ -60,7 +60,7 @@ class Reign {
   void on_ready(const SessionPtr& session, const wire::Ready& ready);
   void on_shadow_ready(const Seat& shadow, const wire::Ready& ready);
   void on_reduced(const Seat& from, const wire::Reduced& reduced);
-  void on_leave(const Seat& seat);
+  void on_leave(const wire::Leave& leave);
   void on_goodbye(const Seat& from, const std::string& reason);
   void count_sent(const Seat& from, std::uint64_t bytes);
   void on_stepped(const wire::Stepped& stepped);

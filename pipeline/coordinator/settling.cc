@@ -82,7 +82,7 @@ bool Settling::settle_steps() {
   }
   if (std::exchange(progress_, false)) return close_complete_phases(), true;
   if (std::exchange(phases_due_, false)) return open_phases(), true;
-  if (p.relocation.is_due()) return p.relocation.release_drained(), true;
+  if (p.relocation.is_due()) return p.hand_overs.look(), p.relocation.release_drained(), true;
   if (p.states.is_due()) return p.states.freeze(), true;
   if (p.leases.is_due()) return p.leases.pump(), true;
   return finish();

@@ -10,9 +10,9 @@
 //              owner, is missing until lease() hands it out again under an attempt of the ledger's
 //              own, with the stages to recompute in a mask.
 //   Doubt:     a lost seat may have added a contribution whose report died with it, and have sent
-//              its gradient on. Once a lower stage owns the index no sender holds that try: then the
-//              cell is missing, unless the stage below says that its gradient came through a peer
-//              that lives. Marking too much costs a computation, never the sum.
+//              its gradient on. Once a lower stage owns the index no sender holds that try: then
+//              the cell is missing, unless the stage below says that its gradient came through a
+//              peer that lives. Marking too much costs a computation, never the sum.
 //   Eval:      an eval phase tracks only the last stage; it has no closing and no reduction, and
 //              nothing is added: the first report of any attempt counts, without a claim.
 //   Messages:  report(), claim(), lease() take what peers say: what does not fit (phase not open,

@@ -31,6 +31,7 @@ FrameRoom room_for_peer(std::uint16_t kind) {
     case MessageKind::kReduced:
       return {.meta_bytes_max = Limits::frame_meta_ahead_bytes_max, .payload_bytes_max = 0};
     case MessageKind::kStateFrozen:
+    case MessageKind::kSumsFrozen:
       return kList;
     case MessageKind::kCheckpointPiece:
       return {.meta_bytes_max = Limits::control_meta_bytes_max,
@@ -53,6 +54,7 @@ FrameRoom room_for_coordinator(std::uint16_t kind) {
     case MessageKind::kReopen:
     case MessageKind::kFetchReduced:
     case MessageKind::kStateOffer:
+    case MessageKind::kTakeSums:
     case MessageKind::kCommit:
       return kList;
     case MessageKind::kPiece:

@@ -5,6 +5,7 @@ namespace swarmline {
 namespace {
 constexpr double kHeartbeatSecondsMin = 0.01;
 constexpr double kHeartbeatSecondsMax = 3600;
+constexpr double kNoticeSecondsMax = 86400;
 }  // namespace
 
 std::string_view to_string(MessageKind kind) {
@@ -85,6 +86,16 @@ std::string_view to_string(MessageKind kind) {
       return "FreezeState";
     case MessageKind::kStateFrozen:
       return "StateFrozen";
+    case MessageKind::kGiveSums:
+      return "GiveSums";
+    case MessageKind::kSumsFrozen:
+      return "SumsFrozen";
+    case MessageKind::kTakeSums:
+      return "TakeSums";
+    case MessageKind::kSumsTaken:
+      return "SumsTaken";
+    case MessageKind::kSumsMoved:
+      return "SumsMoved";
     case MessageKind::kStateOffer:
       return "StateOffer";
     case MessageKind::kLeave:
@@ -216,6 +227,11 @@ AttemptId from_wire(const wire::AttemptId& id) {
 Duration heartbeat_period_from(double seconds) {
   const bool can_be = seconds >= kHeartbeatSecondsMin && seconds < kHeartbeatSecondsMax;
   return can_be ? from_seconds(seconds) : Duration{};
+}
+
+std::optional<Duration> notice_from(double seconds) {
+  if (!(seconds > 0 && seconds < kNoticeSecondsMax)) return std::nullopt;
+  return from_seconds(seconds);
 }
 
 bool mask_has(const std::string& mask, StageId stage) {

@@ -83,6 +83,12 @@ enum class MessageKind : std::uint16_t {
   kWantHashes = 86,
   kDataHashes = 87,
   kDataHolders = 88,
+  // peer <-> coordinator, of sums that change hands
+  kGiveSums = 93,
+  kSumsFrozen = 94,
+  kTakeSums = 95,
+  kSumsTaken = 96,
+  kSumsMoved = 97,
   // relay <-> coordinator
   kRelayHello = 72,
   kRelayWelcome = 73,
@@ -138,6 +144,8 @@ AttemptId from_wire(const wire::AttemptId& id);
 
 // As a message says it; zero: it says none, or one that nobody can keep.
 Duration heartbeat_period_from(double seconds);
+// How long a peer stays that has a notice; empty: as long as it is needed.
+std::optional<Duration> notice_from(double seconds);
 
 // Stage masks: bit s of byte s/8. An empty string means every stage.
 bool mask_has(const std::string& mask, StageId stage);

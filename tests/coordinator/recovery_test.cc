@@ -117,6 +117,7 @@ TEST_F(Recover, WhereItWasCutOffSomebodyMayComeAgainAMomentLater) {
   resume(2);
   EXPECT_FALSE(recovery.is_due());
   bench.clock.run_for(knobs().collect_calm - 1ms);
+  bench.peers[seat_of(1)] = FakeSession();  // over another connection
   resume(1);
   bench.clock.run_for(2ms);
   EXPECT_FALSE(recovery.is_due());

@@ -459,8 +459,9 @@ class HeldLeases : public DataFetchTest {
   GradientExchange gradients_{bench_.context(),
                               bench_.jobs(),
                               {.account = [](const Phase&, wire::Reduced&) {}, .on_here = [] {}}};
-  PhaseRunner runner_{bench_.context(), bench_.jobs(), phases_, contributions_, flow_,
-                      gradients_,       leases_,       [] {}};
+  SumHandOver hand_over_{bench_.context(), bench_.jobs(), phases_, contributions_};
+  PhaseRunner runner_{bench_.context(), bench_.jobs(), phases_,    contributions_, flow_,
+                      gradients_,       leases_,       hand_over_, [] {}};
 };
 
 TEST_F(HeldLeases, BeginWhenTheirPiecesAreHere) {

@@ -289,9 +289,9 @@ class PhaseRunnerTest : public testing::Test {
                               bench_.jobs(),
                               {.account = [](const Phase&, wire::Reduced&) {}, .on_here = [] {}}};
   int settled_ = 0;
-  PhaseRunner runner_{
-      bench_.context(), bench_.jobs(),         phases_, contributions_, flow_, gradients_,
-      leases_,          [this] { ++settled_; }};
+  SumHandOver hand_over_{bench_.context(), bench_.jobs(), phases_, contributions_};
+  PhaseRunner runner_{bench_.context(), bench_.jobs(), phases_,    contributions_,        flow_,
+                      gradients_,       leases_,       hand_over_, [this] { ++settled_; }};
 };
 
 TEST_F(PhaseRunnerTest, APhaseIsActiveOnceTheDeviceIsReady) {

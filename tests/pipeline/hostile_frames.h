@@ -87,6 +87,8 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kWantHashes:
     case MessageKind::kWantState:
     case MessageKind::kStateFrozen:
+    case MessageKind::kSumsFrozen:
+    case MessageKind::kSumsTaken:
     case MessageKind::kLeave:
     case MessageKind::kCallMe:
     case MessageKind::kRelayHello:
@@ -121,6 +123,9 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kFetchReduced:
     case MessageKind::kFreezeState:
     case MessageKind::kStateOffer:
+    case MessageKind::kGiveSums:
+    case MessageKind::kTakeSums:
+    case MessageKind::kSumsMoved:
     case MessageKind::kResume:
     case MessageKind::kFollow:
     case MessageKind::kCall:

@@ -40,8 +40,9 @@ void Relocation::drain(Member& member) {
   views_changed_ = true;
 }
 
-void Relocation::on_leave(const Seat& seat) {
+void Relocation::on_leave(const Seat& seat, std::optional<Duration> in) {
   Member& member = in_.members.at(seat.peer);
+  if (in) member.goes_at = in_.alarms.now() + *in;
   if (member.draining && !member.moves_to) return;
   member.moves_to.reset();
   if (!in_.members.serves(seat)) return in_.rulings.lose(seat, "it left", Departure::kLeft);

@@ -47,9 +47,9 @@ class Relocation {
 
   // Where a newcomer of a run that trains should serve. Empty: where most is missing.
   std::optional<StageId> place(const wire::Hello& hello, std::uint64_t committed) const;
-  // It takes nothing new, averages what it has, and goes when it owns nothing. If its own time is
-  // shorter than that it goes sooner, and what it owned is computed again.
-  void on_leave(const Seat& seat);
+  // It takes nothing new, averages what it has, and goes when it owns nothing: if it goes sooner,
+  // it says `in` what time, and gives what it has added to a mate (steps/sum_hand_overs.h).
+  void on_leave(const Seat& seat, std::optional<Duration> in = {});
   // Its machine may be taken soon: it goes on, and its stage gets a shadow if it has nobody else.
   void on_risk(const Seat& seat);
   // A step is committed: moves and shadows as the planner says.

@@ -231,8 +231,8 @@ void Recovery::arm_quiet() {
   });
 }
 
-// Once it is in reach again all comes at once: a hello that its peer has given up on, and the next one
-// over another connection. Whoever comes after this is over would lose its seat.
+// Once it is in reach again all comes at once: a hello that its peer has given up on, and the next
+// one over another connection. Whoever comes after this is over would lose its seat.
 void Recovery::arm_calm() {
   if (!cut_off_) return;
   calm_ = false;

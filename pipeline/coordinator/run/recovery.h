@@ -1,12 +1,12 @@
 // A coordinator that is begun again on its journal: hears from every seat that the journal knows
 // what it holds, and says what is to go on.
-//   What:      takes peers back to their seats; over when every seat has come (and, where it was cut
-//              off, for knobs().collect_calm nobody has come again), when each stage has
-//              somebody and nobody came for as long as a peer may be silent, or when
-//              [net] collect_seconds have passed; longer for those who alone hold a stage's state,
-//              as run/bargain.h says, and, for [net] outlast_seconds, until anybody at all is
-//              heard: with nobody there is nobody to go back with. What peers say meanwhile waits,
-//              in order.
+//   What:      takes peers back to their seats; over when every seat has come (and, where it was
+//              cut off, for knobs().collect_calm nobody has come again), when each stage has
+//              somebody and nobody came for as long as a peer may be silent, or when [net]
+//              collect_seconds have passed; longer for those who alone hold a stage's state, as
+//              run/bargain.h says, and, for [net] outlast_seconds, until anybody at all is heard:
+//              with nobody there is nobody to go back with. What peers say meanwhile waits, in
+//              order.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds what does not fit the journal is not taken back.
 //   Bounds:    kHeldMax messages wait, of Limits::messages_held_bytes_max; one more ends its

@@ -54,7 +54,8 @@ void SumHandOvers::consider(const Member& member, const Phase& phase) {
   outbox_.send(member.seat, make_frame(MessageKind::kGiveSums, give));
 }
 
-// As fast as its slowest stage has got on since the first look; nothing is known of a step at first.
+// As fast as its slowest stage has got on since the first look; nothing is known of a step at
+// first.
 bool SumHandOvers::ends_too_late(const Phase& phase, Instant goes_at) {
   std::uint32_t owned = ledger_.indices(phase);
   for (const StageSpec& stage : shape_.stages)

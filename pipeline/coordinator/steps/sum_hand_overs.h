@@ -1,8 +1,9 @@
-// What peers that have to go before their step ends give to mates, so that nobody computes it again.
+// What peers that have to go before their step ends give to mates, so that nobody computes it
+// again.
 //   What:      looks at each peer that drains under a notice, owns contributions of a step that is
-//              not sealed, and has nothing in flight. If the step, as fast as it gets on, ends after
-//              the peer has gone, the peer copies its sums, a mate fetches them, and the ledger
-//              changes the owner, in that order.
+//              not sealed, and has nothing in flight. If the step, as fast as it gets on, ends
+//              after the peer has gone, the peer copies its sums, a mate fetches them, and the
+//              ledger changes the owner, in that order.
 //   Invariant: the owner changes only while it owns exactly what its copy holds, and its taker has
 //              all of that apart.
 //   Losses:    whatever comes before that, a seat that ends or the step's seal, calls it off; what

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "kernels/kernels.h"
 
 namespace swarmline {
 namespace {
@@ -25,6 +26,16 @@ Buffer copy_range(const std::vector<BytesView>& views, std::uint64_t first, std:
   }
   SWARMLINE_CHECK(to == copy.data() + bytes);
   return copy;
+}
+
+template <typename T>
+void add_sums_of(BytesView from, MutableBytes to) {
+  kernels::add_into(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()),
+                    to.size() / sizeof(T));
+}
+
+void add_sums(DType dtype, BytesView from, MutableBytes to) {
+  dtype == DType::kF32 ? add_sums_of<float>(from, to) : add_sums_of<double>(from, to);
 }
 
 Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
@@ -67,11 +78,23 @@ void ParameterState::begin(std::uint64_t step) {
     sums = Buffer(layout().bytes());
     lock_pages(sums);
   }
+  adopted_[slot(step)].clear();
   model_.clear_sums(sums.bytes());
 }
 
 Result<void> ParameterState::collect(std::uint64_t step) {
-  return model_.collect_sums(accumulator(step));
+  const MutableBytes sums = accumulator(step);
+  SWARMLINE_TRY(model_.collect_sums(sums));
+  std::vector<SharedBytes>& adopted = adopted_[slot(step)];
+  for (const SharedBytes& others : adopted) add_sums(layout().dtype, others.view(), sums);
+  // Where the model keeps them, its own come in their place the next time.
+  if (!model_.keeps_sums()) adopted.clear();
+  return {};
+}
+
+void ParameterState::adopt_sums(std::uint64_t step, SharedBytes sums) {
+  SWARMLINE_CHECK(sums.size() == layout().bytes());
+  adopted_[slot(step)].push_back(std::move(sums));
 }
 
 Result<void> ParameterState::use(Version version) {

@@ -7,9 +7,9 @@
 //              sealed is computed again, so three arenas: committed, the one the model computes on,
 //              and the other version in use. use() exchanges the last two.
 //   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(). Its
-//              sums are where the model computes, in its bytes from collect() on, read there by the
-//              averaging until the commit; `reduced` is where the average is written. Reduction is
-//              out of place.
+//              sums are where the model computes, in its bytes from collect() on, with those of
+//              others that were adopted, read there by the averaging until the commit; `reduced` is
+//              where the average is written. Reduction is out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host" and with Muon; the committed parameters are in the
 //              host's, too.
@@ -46,7 +46,11 @@ class ParameterState {
 
   void begin(std::uint64_t step);            // [device] clears its accumulator
   Result<void> collect(std::uint64_t step);  // [device] brings the sums into the accumulator
-  bool needs_collect() const { return model_.keeps_sums(); }
+  bool needs_collect(std::uint64_t step) const {
+    return model_.keeps_sums() || !adopted_[slot(step)].empty();
+  }
+  // [device] What another member has added of the step counts as added here: collect() adds it.
+  void adopt_sums(std::uint64_t step, SharedBytes sums);
   Result<void> use(Version version);  // [device] compute on that version from now on
   // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
   Result<void> apply(const StepScalars& scalars, bool skipped);
@@ -82,6 +86,7 @@ class ParameterState {
   Buffer committed_;           // delay 1 only; delay 0 commits into the model's own arena
   Buffer other_;               // delay 1 only, from the second version on
   Buffer accumulators_[2];
+  std::vector<SharedBytes> adopted_[2];  // not in those yet; where the model keeps sums, ever
   Buffer reduced_;
   std::vector<PageLock> pages_;  // of those above that a device copies from or to
 };

@@ -116,6 +116,7 @@ class StagePeer::Impl {
   std::uint64_t moved_bytes_ = 0;          // of states and of gradients, that came in
   std::vector<Frame> early_;               // from the coordinator, while it inherits
   bool at_risk_ = false;                   // its machine may be taken soon
+  std::optional<Instant> leaves_at_;       // a notice came: at the latest
   CallbackGuard guard_;
 };
 

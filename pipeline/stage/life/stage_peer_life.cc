@@ -301,6 +301,7 @@ void StagePeer::Impl::drain(Duration notice) {
   if (life_.finished()) return;
   if (!life_.has_seat()) return finish(0, "left while it had no seat");
   life_.leave();
+  leaves_at_ = runtime_.now() + notice;
   say_leave();
   runtime_.call_after(notice, guard_.wrap([this] { finish(0, kLeftEarly); }));
 }
@@ -314,6 +315,8 @@ void StagePeer::Impl::say_leave(bool only_at_risk) {
   wire::Leave leave;
   *leave.mutable_seat() = to_wire(seat_);
   leave.set_at_risk(only_at_risk);
+  if (!only_at_risk && leaves_at_)
+    leave.set_seconds(to_seconds(std::max(Duration{}, *leaves_at_ - runtime_.now())));
   link_.notify(make_frame(MessageKind::kLeave, leave));
   link_.beat_as_usual();
 }

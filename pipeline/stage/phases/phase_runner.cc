@@ -12,7 +12,7 @@ namespace swarmline {
 
 PhaseRunner::PhaseRunner(StageContext& context, StageJobs& jobs, PhaseBook& phases,
                          Contributions& contributions, MicrobatchFlow& flow,
-                         GradientExchange& gradients, LeaseIntake& leases,
+                         GradientExchange& gradients, LeaseIntake& leases, SumHandOver& hand_over,
                          std::function<void()> on_settled)
     : context_(context),
       jobs_(jobs),
@@ -21,6 +21,7 @@ PhaseRunner::PhaseRunner(StageContext& context, StageJobs& jobs, PhaseBook& phas
       flow_(flow),
       gradients_(gradients),
       leases_(leases),
+      hand_over_(hand_over),
       on_settled_(std::move(on_settled)) {}
 
 // ---- Open ---------------------------------------------------------------------------------------
@@ -177,6 +178,7 @@ Result<void> PhaseRunner::on_seal(const wire::Seal& seal, Version committed) {
   settling_ = true;
   settling_phase_ = phase;
   phases_.seal(phase);
+  hand_over_.end(phase);
   drop(phase);
   // Jobs of the phase that are on the device end first, so that what they added is known.
   jobs_.barrier(
@@ -222,7 +224,7 @@ void PhaseRunner::mismatched(const Phase& phase, const std::vector<std::uint32_t
 }
 
 void PhaseRunner::settled(const SealedPhase& sealed) {
-  if (!context_.state.needs_collect()) return average(sealed);
+  if (!context_.state.needs_collect(sealed.phase.step)) return average(sealed);
   jobs_.run([this, step = sealed.phase.step] { return context_.state.collect(step); },
             [this, sealed, coordinator = coordinators_] {
               if (coordinator == coordinators_) average(sealed);
@@ -268,6 +270,7 @@ Result<void> PhaseRunner::on_retire(const wire::RetirePhase& retire) {
 
 void PhaseRunner::end(const Phase& phase) {
   phases_.retire(phase);
+  hand_over_.end(phase);
   drop(phase);
   contributions_.retire(phase);
   wire::BoundaryBytes unreported;

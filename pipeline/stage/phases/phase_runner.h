@@ -25,6 +25,7 @@
 #include "pipeline/stage/microbatches/contributions.h"
 #include "pipeline/stage/microbatches/microbatch_flow.h"
 #include "pipeline/stage/phases/lease_intake.h"
+#include "pipeline/stage/phases/sum_hand_over.h"
 
 namespace swarmline {
 
@@ -36,7 +37,7 @@ class PhaseRunner {
   // `on_settled`: a seal is done with, what waited for it goes on.
   PhaseRunner(StageContext& context, StageJobs& jobs, PhaseBook& phases,
               Contributions& contributions, MicrobatchFlow& flow, GradientExchange& gradients,
-              LeaseIntake& leases, std::function<void()> on_settled);
+              LeaseIntake& leases, SumHandOver& hand_over, std::function<void()> on_settled);
 
   // `committed`: here, now.
   Result<void> on_open(const wire::OpenPhase& open, Version committed);
@@ -83,6 +84,7 @@ class PhaseRunner {
   MicrobatchFlow& flow_;
   GradientExchange& gradients_;
   LeaseIntake& leases_;
+  SumHandOver& hand_over_;
   std::function<void()> on_settled_;
   bool settling_ = false;
   Phase settling_phase_;

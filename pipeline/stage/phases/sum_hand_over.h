@@ -1,13 +1,13 @@
 // Sums that change hands before their step is sealed: whoever has to go sooner gives what it has
 // added to a mate, and nothing of it is computed again.
-//   What:      the giver adds no more, and copies its sums for whoever fetches them; the taker keeps
-//              them apart until the coordinator says that they are its own. Then they count as
-//              added here, and the giver forgets them.
+//   What:      the giver adds no more, and copies its sums for whoever fetches them; the taker
+//              keeps them apart until the coordinator says that they are its own. Then they count
+//              as added here, and the giver forgets them.
 //   Invariant: a contribution is in the sums of one of the two that the ledger may ask for it: the
 //              taker adds what the ledger says is its own, and nothing else.
 //   Losses:    with the coordinator, the giver, or the seal of the step, what was fetched and not
-//              moved is dropped. A giver that hears of another coordinator says that its sums are in
-//              doubt: if the taker has them, the ledger refuses them, and it forgets them.
+//              moved is dropped. A giver that hears of another coordinator says that its sums are
+//              in doubt: if the taker has them, the ledger refuses them, and it forgets them.
 //   Ownership: owns the copies. Thread: control thread; copying, hashing and adding are jobs.
 //   Errors:    a message that does not fit the phase is kCorrupt.
 //   Bounds:    kTakingMax sums at a time, of the stage's gradients in size; one copy an open step.

@@ -117,7 +117,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .asks_max = [this] { return pieces_at_a_time(); }}),
       frozen_(context_, jobs_),
       save_(context_, jobs_),
-      runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_,
+      hand_over_(context_, jobs_, phases_, contributions_),
+      runner_(context_, jobs_, phases_, contributions_, flow_, gradients_, leases_, hand_over_,
               [this] { drain_inbox(); }),
       begins_with_(parts.joining ? Version{} : parts.version),
       heritage_(std::move(parts.heritage)) {}
@@ -130,6 +131,7 @@ void SeatedStage::silence() {
   states_.silence();
   frozen_.silence();
   save_.silence();
+  hand_over_.silence();
 }
 
 // ---- What the coordinator says ------------------------------------------------------------------
@@ -141,7 +143,7 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
           frame, [this](const auto& membership) { return on_membership(membership); });
     case MessageKind::kReportAck:
       return handle<wire::ReportAck>(frame, [this](const auto& ack) -> Result<void> {
-        contributions_.on_ack(ack);
+        if (!hand_over_.on_ack(ack)) contributions_.on_ack(ack);
         return {};
       });
     case MessageKind::kStallReport:
@@ -225,6 +227,15 @@ Result<void> SeatedStage::in_order(const Frame& frame) {
     case MessageKind::kRetirePhase:
       return handle<wire::RetirePhase>(
           frame, [this](const auto& retire) { return runner_.on_retire(retire); });
+    case MessageKind::kGiveSums:
+      return handle<wire::GiveSums>(frame,
+                                    [this](const auto& give) { return hand_over_.on_give(give); });
+    case MessageKind::kTakeSums:
+      return handle<wire::TakeSums>(frame,
+                                    [this](const auto& take) { return hand_over_.on_take(take); });
+    case MessageKind::kSumsMoved:
+      return handle<wire::SumsMoved>(
+          frame, [this](const auto& moved) { return hand_over_.on_moved(moved); });
     default:
       return fail(ErrorCode::kCorrupt, "a message that a coordinator does not send");
   }
@@ -313,7 +324,15 @@ Result<void> SeatedStage::on_peer(const Seat& from, const Frame& frame) {
 
 bool SeatedStage::holds(const wire::BlobId& blob) const {
   if (blob.has_state()) return frozen_.holds(blob.state()) && blob.stage() == stage().value;
-  return blob.has_reduced() && !gradients_.bytes(round_key(blob.reduced())).empty();
+  return blob.has_sums() ||
+         (blob.has_reduced() && !gradients_.bytes(round_key(blob.reduced())).empty());
+}
+
+BytesView SeatedStage::held(const wire::BlobId& blob) {
+  if (!holds(blob)) return {};
+  if (blob.has_state()) return frozen_.use();
+  return blob.has_sums() ? hand_over_.bytes(from_wire(blob.sums()))
+                         : gradients_.bytes(round_key(blob.reduced()));
 }
 
 // Members of the stage, those who follow it, and who averages with it: each under its own name.
@@ -336,17 +355,17 @@ Result<void> SeatedStage::on_piece_request(const Seat& from, const wire::PieceRe
     SWARMLINE_MARK("stage.asked_for_more_than_it_takes");
     return {};
   }
-  const wire::BlobId& blob = request.blob();
-  BytesView held;
-  if (holds(blob))
-    held = blob.has_state() ? frozen_.use() : gradients_.bytes(round_key(blob.reduced()));
-  context_.links.send(from, piece_reply(request, held));
+  context_.links.send(from, piece_reply(request, held(request.blob())));
   return {};
 }
 
 Result<void> SeatedStage::on_piece(const Seat& from, const Frame& frame) {
   return handle<wire::Piece>(frame, [&](const auto& piece) -> Result<void> {
     if (piece.blob().has_data()) return data_fetch_.on_piece(from, piece, frame.received_payload());
+    if (piece.blob().has_sums()) {
+      hand_over_.on_piece(from, piece, frame.received_payload());
+      return {};
+    }
     if (!piece.blob().has_state() && !piece.blob().has_saved())
       return gradients_.on_piece(from, piece, frame.received_payload());
     states_.on_piece(from, piece, frame.received_payload());
@@ -363,6 +382,7 @@ void SeatedStage::on_link_lost(const Seat& peer, const Error& error) {
   gradients_.report_broken_rounds(peer, error);
   states_.on_link_lost(peer);
   data_fetch_.on_link_lost(peer);
+  hand_over_.on_link_lost(peer);
   gradients_.on_link_lost(peer);
 }
 
@@ -370,6 +390,7 @@ void SeatedStage::on_peer_lost(const Seat& lost) {
   flow_.on_peer_lost(lost);
   states_.on_peer_lost(lost);
   data_fetch_.on_peer_lost(lost);
+  hand_over_.on_peer_lost(lost);
   gradients_.on_peer_lost(lost);
 }
 
@@ -377,6 +398,7 @@ void SeatedStage::on_peer_lost(const Seat& lost) {
 // committed state and the reduced gradients of commits stay.
 void SeatedStage::on_coordinator_lost() {
   runner_.on_coordinator_lost();
+  hand_over_.on_coordinator_lost();
   inbox_.clear();
   flow_.set_led(false);
 }
@@ -435,6 +457,7 @@ void SeatedStage::check_invariants() const {
   states_.check_invariants();
   frozen_.check_invariants();
   runner_.check_invariants();
+  hand_over_.check_invariants();
   leases_.check_invariants();
   data_serve_.check_invariants();
   data_fetch_.check_invariants();

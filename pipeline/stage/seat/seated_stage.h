@@ -32,6 +32,7 @@
 #include "pipeline/stage/phases/coordinator_inbox.h"
 #include "pipeline/stage/phases/lease_intake.h"
 #include "pipeline/stage/phases/phase_runner.h"
+#include "pipeline/stage/phases/sum_hand_over.h"
 #include "pipeline/stage/state/frozen_state.h"
 #include "pipeline/stage/state/kept_state.h"
 #include "pipeline/stage/state/stage_save.h"
@@ -135,6 +136,7 @@ class SeatedStage {
   Result<void> on_fetch(const wire::FetchReduced& message);
   Result<void> on_resume();
   bool holds(const wire::BlobId& blob) const;
+  BytesView held(const wire::BlobId& blob);
   bool may_ask(const Seat& from, const wire::PieceRequest& request) const;
   Result<void> on_piece_request(const Seat& from, const wire::PieceRequest& request);
   Result<void> on_piece(const Seat& from, const Frame& frame);
@@ -163,6 +165,7 @@ class SeatedStage {
   StateExchange states_;
   FrozenState frozen_;
   StageSave save_;
+  SumHandOver hand_over_;
   PhaseRunner runner_;
   CoordinatorInbox inbox_;
   Version begins_with_;                    // a checkpoint's; 0: none
