@@ -68,11 +68,21 @@ bool BulkConnection::may_send_ahead() const {
          (ahead_bytes_ < kBulkAheadBytesMax && leaving_.size() < kBulkTicketsMax);
 }
 
+bool BulkConnection::is_alone() const {
+  return held_.empty() && leaving_.empty() && !link_;
+}
+
+void BulkConnection::send_lent(Frame frame) {
+  if (is_over() || beneath_ended_) return;
+  if (is_alone()) return beneath_->send_lent(std::move(frame));
+  frame.keep_payload();
+  send(std::move(frame));
+}
+
 void BulkConnection::send(Frame frame) {
   if (is_over() || beneath_ended_) return;
   // Where nothing goes another way the connection beneath has the bound.
-  const bool alone = held_.empty() && leaving_.empty() && !link_;
-  if (alone || goes_ahead(frame)) return beneath_->send(std::move(frame));
+  if (is_alone() || goes_ahead(frame)) return beneath_->send(std::move(frame));
   const std::uint64_t most = std::min(shared_->options.queue_bytes_max, bounds_.unsent_bytes_max);
   if (unsent_bytes() + frame.wire_bytes() > most)
     return end_later({ErrorCode::kRefused,

@@ -56,6 +56,7 @@ class BulkConnection final : public Connection,
   void start(Handlers handlers) override;
   void believe(const ConnectionBounds& bounds) override;
   void send(Frame frame) override;
+  void send_lent(Frame frame) override;
   void close() override;
   std::uint64_t unsent_bytes() const override;
   Counters counters() const override;
@@ -79,6 +80,7 @@ class BulkConnection final : public Connection,
   std::optional<BulkPath> path() const;
   BulkBackend::Made once_made(std::string way);
   void made(const std::string& way, Result<std::shared_ptr<BulkLink>> link);
+  bool is_alone() const;  // nothing goes, or went, another way
   bool may_send_ahead() const;
   void pass(Frame frame);
   void sent();
