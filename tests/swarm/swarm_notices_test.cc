@@ -3,6 +3,7 @@
 // with its reference's parameters.
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -50,9 +51,10 @@ class MetadataServer {
   std::string port_;
 };
 
-// Two stages of two peers, of which one is told. `give`: its notice comes.
+// Two stages of two peers, of which one is told. `give`: its notice comes. `milliseconds`: of a
+// microbatch, forward and backward.
 void expect_it_leaves_in_time(const SwarmFolder& swarm, std::vector<std::string> flags,
-                              const std::function<void()>& give) {
+                              const std::function<void()>& give, int milliseconds = 10) {
   Program coordinator = swarm.start("coordinator");
   ASSERT_TRUE(coordinator.wait_for_output("swarmline peer --join"));
   const auto address = swarm.run().read_address();
@@ -67,15 +69,15 @@ void expect_it_leaves_in_time(const SwarmFolder& swarm, std::vector<std::string>
                                           "--name",
                                           name,
                                           "--emulate-forward-ms",
-                                          "10",
+                                          std::to_string(milliseconds),
                                           "--emulate-backward-ms",
-                                          "10"};
+                                          std::to_string(milliseconds)};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Program(swarm.temp(), name, std::move(arguments));
   };
   for (const char* name : {"a", "b", "c"}) others.push_back(join(name, {"--notices", "none"}));
   Program spot = join("spot", std::move(flags));
-  ASSERT_TRUE(swarm.wait_for_step(2)) << swarm.logs() << spot.output();
+  ASSERT_TRUE(swarm.wait_for_step(1)) << swarm.logs() << spot.output();
   give();
   EXPECT_EQ(spot.wait(kNoticeSeconds), 0) << spot.output();
   EXPECT_NE(spot.output().find("this peer hands in its work and leaves"), std::string::npos)
@@ -117,6 +119,24 @@ TEST(SwarmNoticeCommand, EndsAPeerInTime) {
       "while [ ! -e " + taken + " ]; do sleep 0.1; done; echo the machine goes in 20 seconds";
   expect_it_leaves_in_time(swarm, {"--notices", "command", "--notice-command", command},
                            [&] { std::ofstream(taken) << "\n"; });
+}
+
+// Its step takes eight seconds, and it has five: what it has computed goes to a mate.
+TEST(SwarmHandOver, APeerThatGoesBeforeItsStepEndsLosesNothing) {
+  std::vector<std::string> with = settings();
+  with.insert(with.end(), {"batch.batch=64", "batch.microbatch=1", "balance.moves=false"});
+  const SwarmFolder swarm(with);
+  const std::string taken = swarm.temp().at("taken");
+  const std::string command = "while [ ! -e " + taken + " ]; do sleep 0.1; done; echo 7";
+  expect_it_leaves_in_time(
+      swarm, {"--notices", "command", "--notice-command", command},
+      [&] {
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // of the second step
+        std::ofstream(taken) << "\n";
+      },
+      125);
+  EXPECT_GE(swarm.log("peer_handed_over").size(), 1U) << swarm.logs();
+  EXPECT_EQ(swarm.log("peer_lost").size(), 0U) << swarm.logs();
 }
 
 TEST(SwarmNoticeMistakes, AreSaidInASentence) {
