@@ -110,6 +110,7 @@ TEST_F(HandingOver, ACopyOfSomethingElseIsAskedForOnceMore) {
 }
 
 TEST_F(HandingOver, AnotherMateIsAskedWhereOneRefuses) {
+  const MarkExpected refused("hand_overs.refused");
   look_for_a_while();
   hand_overs.on_frozen(giver, frozen({0, 1}));
   EXPECT_FALSE(hand_overs.on_taken(mate, taken(mate, true)));
