@@ -42,7 +42,7 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   began_ = in_.alarms.now();
   over_ = false;
   cut_off_ = heard_nobody;
-  calm_ = !cut_off_ || collected.awaited.empty();
+  calm_ = true;  // until somebody comes
   in_.events.event("begun_again",
                    fmt::format("term {}, after step {}; waiting for {} peers", term.value,
                                collected.committed, collected.awaited.size()));
