@@ -46,6 +46,11 @@ class BulkConnectionTest : public ::testing::Test {
       doors_.back()->allow({.ways = {"fake"}, .trusted = {}});
     }
   }
+  ~BulkConnectionTest() override {  // as a network that ends: what it held is let go of
+    for (const SeenEnd* end : {&client_, &server_})
+      if (end->beneath) end->beneath->forget();
+    for (const auto& link : links_.made) link->forget();
+  }
   // `dialled_as`: where the end that dialled thinks that it has come to.
   void connect(bool meets = true, const std::string& dialled_as = "10.0.0.2:22") {
     client_.beneath = std::make_shared<DelayedConnection>(

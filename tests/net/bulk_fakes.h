@@ -101,6 +101,7 @@ class FakeLink final : public BulkLink, public std::enable_shared_from_this<Fake
   void join(const std::shared_ptr<FakeLink>& other) { other_ = other; }
 
   void start(Handlers handlers) override { handlers_ = std::move(handlers); }
+  void forget() { handlers_ = {}; }
   void send(std::vector<SharedBytes> payload) override {
     if (holds) return;
     SharedBytes whole = joined(payload);

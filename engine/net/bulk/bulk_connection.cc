@@ -23,9 +23,12 @@ Error closed_by_this_end() {
 
 BulkConnection::BulkConnection(std::shared_ptr<BulkDoor::Shared> shared,
                                std::shared_ptr<Connection> beneath)
-    : shared_(std::move(shared)), beneath_(std::move(beneath)) {}
+    : shared_(std::move(shared)), beneath_(std::move(beneath)) {
+  shared_->open.insert(this);
+}
 
 BulkConnection::~BulkConnection() {
+  shared_->open.erase(this);
   if (link_) link_->close();
 }
 
@@ -338,6 +341,15 @@ void BulkConnection::end(Error error) {
 
 void BulkConnection::finish(Error error) {
   if (closed_) return;
+  const Handlers handlers = let_go();
+  if (handlers.on_closed) handlers.on_closed(std::move(error));
+}
+
+void BulkConnection::abandon() {
+  if (!closed_) let_go();
+}
+
+Connection::Handlers BulkConnection::let_go() {
   closed_ = closing_ = true;
   shared_->runtime.cancel(stall_timer_);
   shared_->runtime.cancel(end_timer_);
@@ -347,8 +359,7 @@ void BulkConnection::finish(Error error) {
   held_.clear();
   leaving_bytes_ = held_bytes_ = ahead_bytes_ = 0;
   waiting_.clear();
-  const Handlers handlers = std::exchange(handlers_, {});
-  if (handlers.on_closed) handlers.on_closed(std::move(error));
+  return std::exchange(handlers_, {});
 }
 
 }  // namespace swarmline

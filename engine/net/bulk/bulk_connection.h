@@ -58,6 +58,7 @@ class BulkConnection final : public Connection,
   void send(Frame frame) override;
   void send_lent(Frame frame) override;
   void close() override;
+  void abandon();  // what its door does with it when it ends
   std::uint64_t unsent_bytes() const override;
   Counters counters() const override;
   std::string remote() const override { return beneath_->remote(); }
@@ -98,6 +99,7 @@ class BulkConnection final : public Connection,
   void end(Error error);
   void end_later(Error error);
   void finish(Error error);
+  Handlers let_go();
   bool is_over() const { return closing_ || closed_; }
 
   std::shared_ptr<BulkDoor::Shared> shared_;

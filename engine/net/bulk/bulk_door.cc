@@ -48,6 +48,13 @@ BulkDoor::BulkDoor(Runtime& runtime, BulkDoorOptions options,
   SWARMLINE_CHECK(options.payload_bytes_min > kBulkTicketBytes);
 }
 
+BulkDoor::~BulkDoor() {
+  std::vector<std::shared_ptr<BulkConnection>> open;
+  for (BulkConnection* connection : shared_->open)
+    if (auto held = connection->weak_from_this().lock()) open.push_back(std::move(held));
+  for (const auto& connection : open) connection->abandon();
+}
+
 void BulkDoor::allow(BulkPolicy policy) {
   shared_->policy = std::move(policy);
 }

@@ -1,7 +1,7 @@
 // Makes connections of which payloads may go another way, over what the run's config allows and
 // both ends have. A connection is the same to who uses it; only faster.
-//   Ownership: the runtime outlives it; what it made may outlive it, and then goes on with what it
-//              has.
+//   Ownership: the runtime outlives it. Connections that outlive it are over without a word, as
+//              those of a network that ends.
 //   Thread:    control thread.
 //   Errors:    a way that can't be had is said once to the log, where it is the only one that the
 //              run allows; frames carry their payloads then.
@@ -63,6 +63,7 @@ class BulkDoor {
     BulkPolicy policy = {};
     std::map<std::pair<std::string, std::string>, Instant> broken = {};  // way and host
     std::set<std::string> said = {};  // of ways that this process does not have
+    std::set<BulkConnection*> open = {};
     Counters counters = {};
 
     BulkBackend* find(std::string_view name) const;
@@ -73,6 +74,9 @@ class BulkDoor {
 
   BulkDoor(Runtime& runtime, BulkDoorOptions options,
            std::vector<std::unique_ptr<BulkBackend>> backends);
+  ~BulkDoor();
+  BulkDoor(const BulkDoor&) = delete;
+  BulkDoor& operator=(const BulkDoor&) = delete;
   void allow(BulkPolicy policy);  // of links that are made from now on
   std::shared_ptr<BulkConnection> over(std::shared_ptr<Connection> connection);
   const Counters& counters() const { return shared_->counters; }
