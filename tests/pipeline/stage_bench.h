@@ -57,7 +57,8 @@ class StageBench {
     const auto address = far_links_.listen({"sim", 0});
     far_links_.set_identity({.term = Term{1}, .era = Era{0}, .run_id = "run", .self = other_});
     links_.set_identity({.term = Term{1}, .era = Era{0}, .run_id = "run", .self = self_});
-    links_.set_address(other_, to_string(*address));
+    others_address_ = to_string(*address);
+    links_.set_address(other_, others_address_);
   }
 
   StageContext& context() { return context_; }
@@ -67,6 +68,7 @@ class StageBench {
   ParameterState& state() { return state_; }
   const Seat& self() const { return self_; }
   const Seat& other() const { return other_; }
+  const std::string& others_address() const { return others_address_; }
   const std::optional<std::string>& failed() const { return failed_; }
   void run(Duration time = std::chrono::milliseconds(50)) { runtime_.run_for(time); }
 
@@ -107,6 +109,7 @@ class StageBench {
   RunConfig config_;
   ModelSpec spec_;
   Seat self_, other_;
+  std::string others_address_;
   SimRuntime runtime_{1};
   SimNetwork network_{runtime_, {}};
   SimDevice device_{runtime_.node(1), {}};

@@ -53,6 +53,7 @@ class SumHandOverTest : public testing::Test {
     wire::TakeSums take;
     *take.mutable_phase() = to_wire(kStep);
     *take.mutable_giver()->mutable_seat() = to_wire(bench_.other());
+    take.mutable_giver()->set_address(bench_.others_address());
     for (const std::uint32_t index : indices) take.add_contributions()->set_index(index);
     take.set_bytes(sums_.size());
     take.add_hashes(sha256_hex(sums_.bytes()));
