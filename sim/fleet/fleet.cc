@@ -96,6 +96,7 @@ class FleetBuilder {
   }
   Result<void> watch_until(std::size_t line, double seconds) {
     if (seconds < fleet_.seconds) return fail_at(line, "time not to go back");
+    if (seconds > kFleetSecondsMax) return fail_at(line, "no more than ten years of seconds");
     fleet_.seconds = seconds;
     return {};
   }
@@ -205,9 +206,9 @@ Result<Fleet> parse_fleet(std::string_view text) {
   Fleet fleet = std::move(builder.fleet());
   if (!header.seconds.empty()) {
     const auto seconds = number<double>(header.seconds);
-    if (!seconds || *seconds < fleet.seconds) {
+    if (!seconds || *seconds < fleet.seconds || *seconds > kFleetSecondsMax) {
       return fail(ErrorCode::kCorrupt, fmt::format("\"# seconds: {}\": expected at least {}, when "
-                                                   "the last event is",
+                                                   "the last event is, and at most ten years",
                                                    header.seconds, fleet.seconds));
     }
     fleet.seconds = *seconds;

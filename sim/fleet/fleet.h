@@ -3,7 +3,7 @@
 //   Format:    docs/formats/fleet.md.
 //   Units:     seconds since the fleet's beginning; never going back.
 //   Errors:    kCorrupt or kIncompatible, with the line's number.
-//   Bounds:    kFleetEventsMax lines, kFleetPeersMax alive at a time.
+//   Bounds:    kFleetEventsMax lines, kFleetPeersMax alive at a time, kFleetSecondsMax.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace swarmline {
 inline constexpr int kFleetFormat = 1;
 inline constexpr std::size_t kFleetEventsMax = 1'000'000;
 inline constexpr std::uint32_t kFleetPeersMax = 100'000;
+inline constexpr double kFleetSecondsMax = 10 * 365.25 * 86'400;  // ten years
 
 // What changes at one instant: `removed` leave, then `added` come. A machine that comes and goes in
 // the same instant is in neither.

@@ -107,6 +107,8 @@ TEST(FleetTest, BadLinesAreNamed) {
   expect_error(kCountsHead + "-1 1\n", "line 3");
   expect_error(kCountsHead + "0 100001\n", "fewer machines");
   expect_error(kCountsHead + "# seconds: 5\n6 1\n", "at least 6");
+  expect_error(kCountsHead + "3.2e8 1\n", "ten years");
+  expect_error(kCountsHead + "# seconds: 1e99\n6 1\n", "ten years");
   EXPECT_NE(fleet_from_node_csv("0,add\n").error().what.find("line 1"), std::string::npos);
   EXPECT_NE(fleet_from_count_log("2021-12-10, 13:07, 80\n").error().what.find("line 1"),
             std::string::npos);
@@ -131,7 +133,7 @@ TEST(FleetTest, AnyBytesAreReadOrRefused) {
     const auto again = parse_fleet(fleet_text(*fleet));
     ASSERT_TRUE(again) << again.error().what;
     ASSERT_EQ(again->events.size(), fleet->events.size());
-    replay_fleet(*fleet, {.stages = 1});
+    if (fleet->seconds <= 1e6) replay_fleet(*fleet, {.stages = 1});  // years take seconds each
   }
   EXPECT_GT(read, 20);
 }
