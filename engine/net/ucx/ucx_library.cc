@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/net/ucx/ucx_backend.h"
-
 namespace swarmline {
 namespace {
 
@@ -47,7 +45,6 @@ bool find_all(void* handle, UcxLibrary& ucx) {
 
 Result<const UcxLibrary*> UcxLibrary::open() {
   static const Result<UcxLibrary> opened = []() -> Result<UcxLibrary> {
-    set_ucx_environment();  // what a program has not set: the library reads it as it is loaded
     void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr)
       return fail(ErrorCode::kNotFound,
