@@ -289,6 +289,19 @@ TEST_F(BulkConnectionTest, ALinkThatNobodyWantsAnyMoreIsClosed) {
   EXPECT_TRUE(clients_link().is_closed());
 }
 
+TEST_F(BulkConnectionTest, ADoorThatEndsLetsItsConnectionsGoWithoutAWord) {
+  connect();
+  const std::weak_ptr<BulkConnection> held = client_.connection;
+  client_.connection.reset();
+  EXPECT_FALSE(held.expired()) << "the connection beneath has it";
+  doors_.clear();
+  EXPECT_TRUE(server_.closed.empty());
+  EXPECT_TRUE(clients_link().is_closed());
+  client_.beneath->send({.kind = 1});
+  run_for(50ms);
+  EXPECT_TRUE(server_.frames.empty());
+}
+
 TEST_F(BulkConnectionTest, AnOfferThatIsNoneIsNothingAndAnAnswerThatIsNoneIsBad) {
   connect(false);
   EXPECT_TRUE(server_.connection->answer("\xff\xff\xff").empty());
