@@ -6,7 +6,7 @@ namespace swarmline {
 namespace {
 
 // The tables that it asks come before it.
-constexpr const char* kDriver = R"bash(
+constexpr const char* kBashDriver = R"bash(
 # Run folders whose path begins with $1.
 _swarmline_runs() {
   local folder
@@ -121,7 +121,7 @@ std::string bash_completion(std::span<const CommandNode> tree) {
          "bash\".\n" +
          table("commands", "$1", commands) + table("options", "$1", options) +
          table("value", "\"$1 $2\"", values) + table("positional", "\"$1 $2\"", positionals) +
-         kDriver;
+         kBashDriver;
 }
 
 }  // namespace swarmline

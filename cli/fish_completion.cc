@@ -8,7 +8,7 @@ namespace swarmline {
 namespace {
 
 // The command that has been typed so far is the longest chain of words that is one.
-constexpr const char* kDriver = R"fish(
+constexpr const char* kFishDriver = R"fish(
 function __swarmline_at
     set -l path
     for word in (commandline -opc)[2..-1]
@@ -93,7 +93,7 @@ std::string fish_completion(std::span<const CommandNode> tree) {
   }
   return "# Completes swarmline's command line in fish; printed by \"swarmline completion fish\".\n"
          "set -g __swarmline_paths" +
-         paths + "\n" + kDriver + lines;
+         paths + "\n" + kFishDriver + lines;
 }
 
 }  // namespace swarmline

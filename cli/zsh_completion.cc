@@ -7,7 +7,7 @@
 namespace swarmline {
 namespace {
 
-constexpr const char* kDriver = R"zsh(
+constexpr const char* kZshDriver = R"zsh(
 _swarmline_runs() {
   local -a runs
   runs=(runs/*(N/))
@@ -137,7 +137,7 @@ std::string zsh_completion(std::span<const CommandNode> tree) {
       "_swarmline_commands_of_all() {{\n  local -a commands=(\n{}  )\n"
       "  _describe -t commands command commands\n}}\n",
       described_commands(tree.front(), tree));
-  return script + kDriver;
+  return script + kZshDriver;
 }
 
 }  // namespace swarmline

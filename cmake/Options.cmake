@@ -24,7 +24,7 @@ set(SWARMLINE_FUZZ_SEED 1 CACHE STRING "What ctest's fuzzers draw from; 0: the c
 # Two thirds of the time to compile a file is reading what it includes. The ci preset compiles each file alone all the
 # same, so that none leans on what its neighbour includes.
 option(SWARMLINE_UNITY "Compile the files of a library together, SWARMLINE_UNITY_FILES at a time" OFF)
-set(SWARMLINE_UNITY_FILES 16)
+set(SWARMLINE_UNITY_FILES 40)
 
 option(SWARMLINE_RELOCATABLE
   "Programs and tests that can be moved: libraries beside them, files from the folder they start in" OFF)

@@ -30,7 +30,7 @@ namespace swarmline {
 namespace {
 
 // What is still queued for closing connections gets out.
-constexpr Duration kLinger = std::chrono::milliseconds(200);
+constexpr Duration kCoordinatorLinger = std::chrono::milliseconds(200);
 // A coordinator that reads a checkpoint is asked so often whether it is done.
 constexpr Duration kBeginningLook = std::chrono::milliseconds(10);
 constexpr Duration kProgressPeriod = std::chrono::seconds(10);  // between lines on how far it is
@@ -441,8 +441,9 @@ void CoordinatorNode::coordinator_finished(RunOutcome outcome) {
     log(LogLevel::kWarn, "{}", written.error().what);
   }
   if (page_) page_->end();
-  runtime_.call_after(
-      kLinger, guard_.wrap([this, outcome = std::move(outcome)] { leave_finished(outcome); }));
+  runtime_.call_after(kCoordinatorLinger, guard_.wrap([this, outcome = std::move(outcome)] {
+    leave_finished(outcome);
+  }));
 }
 
 void CoordinatorNode::leave_finished(const RunOutcome& outcome) {

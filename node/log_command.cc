@@ -38,7 +38,7 @@ ssize_t write_quietly(int fd, std::string_view bytes) {
   return written;
 }
 
-std::string how_it_ended(int code) {
+std::string how_command_ended(int code) {
   return code > 128 ? fmt::format("was ended by signal {}", code - 128)
                     : fmt::format("ended with code {}", code);
 }
@@ -139,12 +139,12 @@ void LogCommand::died(int code) {
     given_up_ = true;
     log(LogLevel::kWarn,
         "{} {}, {} times in a row soon after its start; it gets no more lines; see {}", kKey,
-        how_it_ended(code), policy_.short_lives(), options_.output_file);
+        how_command_ended(code), policy_.short_lives(), options_.output_file);
     return drop_everything();
   }
   // At once is for who has lived.
   restart_at_ = now + std::max(*pause, options_.restarts.pause_first);
-  log(LogLevel::kWarn, "{} {}; started again in {:.3g} s; see {}", kKey, how_it_ended(code),
+  log(LogLevel::kWarn, "{} {}; started again in {:.3g} s; see {}", kKey, how_command_ended(code),
       to_seconds(*restart_at_ - now), options_.output_file);
 }
 

@@ -14,7 +14,7 @@ namespace swarmline {
 namespace {
 
 // Last words reach the coordinator and the neighbours.
-constexpr Duration kLinger = std::chrono::milliseconds(300);
+constexpr Duration kPeerLinger = std::chrono::milliseconds(300);
 
 Duration from_ms(double ms) {
   return from_seconds(ms / 1000);
@@ -86,7 +86,7 @@ Result<void> PeerNode::open() {
           .data_folder = &data_store_,
           .bulk = bulk_.get()},
       [this](PeerOutcome outcome) {
-        runtime_.call_after(kLinger,
+        runtime_.call_after(kPeerLinger,
                             guard_.wrap([this, outcome = std::move(outcome)] { finish(outcome); }));
       });
   return {};

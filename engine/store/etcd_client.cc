@@ -10,8 +10,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 #include <openssl/evp.h>
@@ -30,6 +32,7 @@ namespace json = boost::json;
 
 // One endpoint's share of the deadline, so that a dead one leaves time for the next.
 constexpr int kTriesPerDeadline = 3;
+constexpr std::size_t kReadBytes = 65'536;
 
 std::string to_base64(std::string_view bytes) {
   std::string text(4 * ((bytes.size() + 2) / 3), '\0');
@@ -158,17 +161,15 @@ class EtcdClient::Connection {
         resolver_(context_),
         stream_(context_) {}
 
-  Result<std::string> post(std::string_view path, std::string body, Duration time) {
+  Result<std::string> post(std::string_view path, std::string_view body, Duration time) {
     stream_.plain().expires_after(time);
     if (!connected_) {
       if (auto made = connect(time); !made) return std::unexpected(made.error());
     }
-    http::request<http::string_body> request(http::verb::post, std::string(path), 11);
-    request.set(http::field::host, endpoint_.host + ":" + endpoint_.port);
-    request.set(http::field::content_type, "application/json");
-    request.body() = std::move(body);
-    request.prepare_payload();
-    return exchange(request);
+    return exchange(
+        fmt::format("POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n"
+                    "Content-Length: {}\r\n\r\n{}",
+                    path, endpoint_.host, endpoint_.port, body.size(), body));
   }
 
  private:
@@ -178,9 +179,20 @@ class EtcdClient::Connection {
     context_.run();
     return error_ && !*error_;
   }
-  auto ends() {
+  // One type for all that ends: what is composed of it is instantiated once.
+  struct Ended {
+    Connection* of;
+    void operator()(const beast::error_code& code, std::size_t bytes = 0) const {
+      of->error_ = code;
+      of->moved_ = bytes;
+    }
+    void operator()(const beast::error_code& code, const asio::ip::tcp::endpoint&) const {
+      of->error_ = code;
+    }
+  };
+  Ended ends() {
     error_.reset();
-    return [this](beast::error_code code, auto&&...) { error_ = code; };
+    return {this};
   }
 
   Result<void> connect(Duration time) {
@@ -208,19 +220,36 @@ class EtcdClient::Connection {
     return {};
   }
 
-  Result<std::string> exchange(const http::request<http::string_body>& request) {
-    http::async_write(stream_, request, ends());
+  Result<std::string> exchange(std::string_view request) {
+    asio::async_write(stream_, asio::buffer(request), ends());
     if (!wait()) return std::unexpected(failed());
     http::response_parser<http::string_body> answer;
     answer.body_limit(kAnswerBytesMax);
-    http::async_read(stream_, buffer_, answer, ends());
-    if (!wait()) return std::unexpected(failed());
+    answer.eager(true);
+    while (!answer.is_done()) {
+      stream_.async_read_some(buffer_.prepare(kReadBytes), ends());
+      const bool more = wait();
+      if (!more && *error_ == asio::error::eof && answer.got_some()) answer.put_eof(*error_);
+      if (*error_) return std::unexpected(failed());
+      if (more) buffer_.commit(moved_);
+      if (!parse(answer)) return std::unexpected(failed());
+    }
     if (!answer.keep_alive()) connected_ = false;
     // The gateway gives errors as JSON with a sentence; what is none has one in its status line.
     const auto status = answer.get().result_int();
     if (status / 100 == 5 && answer.get().body().empty())
       return fail(ErrorCode::kIo, fmt::format("it answers with status {}", status));
     return std::move(answer.get().body());
+  }
+
+  bool parse(http::response_parser<http::string_body>& answer) {
+    while (!answer.is_done() && buffer_.size() > 0) {
+      const std::size_t used = answer.put(buffer_.data(), *error_);
+      buffer_.consume(used);
+      if (*error_ == http::error::need_more) *error_ = {};
+      if (*error_ || used == 0) break;
+    }
+    return !*error_;
   }
 
   Error failed() {
@@ -238,6 +267,7 @@ class EtcdClient::Connection {
   MaybeTlsStream stream_;
   beast::flat_buffer buffer_;
   std::optional<beast::error_code> error_;  // of what ended last
+  std::size_t moved_ = 0;                   // bytes that it read or wrote
   bool connected_ = false;
 };
 

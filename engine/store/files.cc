@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "engine/store/descriptor.h"
 
 namespace swarmline {
 
@@ -28,17 +29,6 @@ std::unexpected<Error> system_failure(const char* doing, const std::string& path
   return fail(code,
               fmt::format("cannot {} {}: {}", doing, path, std::generic_category().message(error)));
 }
-
-// Closes on every way out.
-struct Descriptor {
-  int fd = -1;
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
 
 int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
   int fd = -1;
@@ -55,8 +45,8 @@ std::string parent_of(const std::string& path) {
 
 Result<void> sync_folder(const std::string& path) {
   const Descriptor folder(open_retrying(path, O_RDONLY | O_DIRECTORY));
-  if (folder.fd < 0) return system_failure("open folder", path, errno);
-  if (::fsync(folder.fd) != 0) return system_failure("fsync folder", path, errno);
+  if (folder.get() < 0) return system_failure("open folder", path, errno);
+  if (::fsync(folder.get()) != 0) return system_failure("fsync folder", path, errno);
   return {};
 }
 
@@ -83,15 +73,15 @@ Result<void> replace_in_two_steps(const std::string& from, const std::string& to
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   const Descriptor file(open_retrying(path, O_RDONLY));
-  if (file.fd < 0) return system_failure("open", path, errno);
-  const Result<struct stat> info = stat_of(file.fd, path);
+  if (file.get() < 0) return system_failure("open", path, errno);
+  const Result<struct stat> info = stat_of(file.get(), path);
   if (!info) return std::unexpected(info.error());
 
   std::shared_ptr<MappedFile> mapped(new MappedFile());
   mapped->path_ = path;
   if (info->st_size > 0) {
     const auto size = static_cast<std::size_t>(info->st_size);
-    void* start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+    void* start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
     if (start == MAP_FAILED) return system_failure("map", path, errno);
     mapped->bytes_ = BytesView(static_cast<const std::byte*>(start), size);
   }
@@ -224,8 +214,8 @@ Result<void> LineFile::append(std::string_view line_without_newline) {
 
 Result<std::string> read_text_file(const std::string& path, std::uint64_t bytes_max) {
   const Descriptor file(open_retrying(path, O_RDONLY));
-  if (file.fd < 0) return system_failure("open", path, errno);
-  const Result<struct stat> info = stat_of(file.fd, path);
+  if (file.get() < 0) return system_failure("open", path, errno);
+  const Result<struct stat> info = stat_of(file.get(), path);
   if (!info) return std::unexpected(info.error());
 
   // Read until the end, not st_size: files of /proc say 0. One byte more than allowed tells a
@@ -234,7 +224,7 @@ Result<std::string> read_text_file(const std::string& path, std::uint64_t bytes_
   char piece[16384];
   while (text.size() <= bytes_max) {
     const std::size_t want = std::min<std::uint64_t>(sizeof piece, bytes_max + 1 - text.size());
-    const ssize_t got = ::read(file.fd, piece, want);
+    const ssize_t got = ::read(file.get(), piece, want);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_failure("read", path, errno);
     if (got == 0) return text;

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/store/descriptor.h"
 #include "engine/store/files.h"
 
 namespace swarmline {
@@ -19,22 +20,6 @@ namespace {
 constexpr mode_t kOwnerOnly = 0600;
 constexpr mode_t kOthers = 077;
 constexpr auto kLockLook = std::chrono::milliseconds(5);
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::unexpected<Error> failed(const char* what, const std::string& path) {
   const int error = errno;
@@ -88,7 +73,7 @@ std::string folder_of(const std::string& path) {
 }
 
 // A new name is durable once its folder is.
-void sync_folder(const std::string& path) {
+void sync_folder_of(const std::string& path) {
   const Descriptor folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0) static_cast<void>(fsync(folder.get()));
 }
@@ -108,7 +93,7 @@ Result<std::string> write_beside(const std::string& path, std::string_view text)
 }
 
 // Another process holds it for as long as a line takes.
-Result<void> lock(const Descriptor& file, const std::string& path) {
+Result<void> lock_file(const Descriptor& file, const std::string& path) {
   for (Duration waited{}; waited <= kSecretLockWait; waited += kLockLook) {
     if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return {};
     if (errno != EWOULDBLOCK && errno != EINTR) return failed("lock", path);
@@ -137,7 +122,7 @@ Result<void> create_secret_file(const std::string& path, std::string_view text) 
   if (linked != 0 && error == EEXIST)
     return fail(ErrorCode::kRefused, fmt::format("{} is there already", path));
   if (linked != 0) return failed("write", path);
-  sync_folder(path);
+  sync_folder_of(path);
   return {};
 }
 
@@ -149,7 +134,7 @@ Result<void> replace_secret_file(const std::string& path, std::string_view text)
     ::unlink(beside->c_str());
     return error;
   }
-  sync_folder(path);
+  sync_folder_of(path);
   return {};
 }
 
@@ -162,7 +147,7 @@ Result<Descriptor> open_locked(const std::string& path) {
         ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kOwnerOnly));
     if (file.get() < 0) return failed("write", path);
     SWARMLINE_TRY(check_owner_only(file, path));
-    SWARMLINE_TRY(lock(file, path));
+    SWARMLINE_TRY(lock_file(file, path));
     struct stat held{}, there{};
     if (fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
         held.st_ino == there.st_ino && held.st_dev == there.st_dev)

@@ -16,7 +16,7 @@
 namespace swarmline {
 namespace {
 
-constexpr std::size_t kSecretBytes = 32, kTagBytes = 16;
+constexpr std::size_t kTrafficSecretBytes = 32, kTagBytes = 16;
 constexpr std::uint8_t kAlert = 21, kHandshake = 22, kContent = 23;
 constexpr std::uint8_t kCloseNotify = 0, kKeyUpdate = 24;
 constexpr std::size_t kKeyUpdateBytes = 5;
@@ -31,12 +31,12 @@ std::string expand(const std::string& secret, std::string_view label, std::size_
   const std::string full = "tls13 " + std::string(label);
   std::string info = {'\0', static_cast<char>(bytes), static_cast<char>(full.size())};
   info += full + std::string("\0\1", 2);
-  std::string made(kSecretBytes, '\0');
+  std::string made(kTrafficSecretBytes, '\0');
   unsigned int size = 0;
   SWARMLINE_CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
                        reinterpret_cast<const unsigned char*>(info.data()), info.size(),
                        reinterpret_cast<unsigned char*>(made.data()), &size) != nullptr &&
-                  size == kSecretBytes && bytes <= kSecretBytes);
+                  size == kTrafficSecretBytes && bytes <= kTrafficSecretBytes);
   made.resize(bytes);
   return made;
 }
@@ -58,7 +58,7 @@ void write_header(std::byte* to, std::size_t sealed_bytes) {
 
 RecordCipher::RecordCipher(TlsSuite suite, std::string secret, bool seals)
     : suite_(suite), seals_(seals), secret_(std::move(secret)), context_(EVP_CIPHER_CTX_new()) {
-  SWARMLINE_CHECK(context_ != nullptr && secret_.size() == kSecretBytes);
+  SWARMLINE_CHECK(context_ != nullptr && secret_.size() == kTrafficSecretBytes);
   set_key();
 }
 
@@ -81,7 +81,7 @@ void RecordCipher::set_key() {
 }
 
 void RecordCipher::next_key() {
-  std::string next = expand(secret_, "traffic upd", kSecretBytes);
+  std::string next = expand(secret_, "traffic upd", kTrafficSecretBytes);
   secret_.swap(next);
   wipe(next);
   set_key();
