@@ -38,7 +38,7 @@ SimConnection::SimConnection(std::shared_ptr<SimWire> wire, std::uint64_t id, Si
     : wire_(std::move(wire)),
       id_(id),
       route_(route),
-      delivered_(wire_->delivered[{route.second, route.first}]),
+      delivered_(wire_->delivered_over({route.second, route.first})),
       remote_(std::move(remote)) {}
 
 void SimConnection::join(const std::shared_ptr<SimConnection>& twin) {
@@ -425,8 +425,8 @@ void SimConnection::deliver(Frame frame) {
   const std::uint64_t bytes = wire_->bytes_of(from_to, frame);
   ++counters_.frames_received;
   counters_.bytes_received += bytes;
-  ++delivered_.frames;
-  delivered_.bytes += bytes;
+  ++delivered_->frames;
+  delivered_->bytes += bytes;
   wire_->runtime.trace(std::uint64_t{route_.second} << 16 | frame.kind);
   wire_->runtime.trace(bytes);
   wire_->runtime.trace(xxh3(as_bytes(frame.meta)));

@@ -120,8 +120,8 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   const std::uint64_t id_;
   std::weak_ptr<SimConnection> twin_;
   SimEventSource twin_socket_ = kSimSocketMin;
-  const SimRoute route_;  // this node, the other one
-  SimWire::Delivered& delivered_;
+  const SimRoute route_;                                 // this node, the other one
+  const std::shared_ptr<SimWire::Delivered> delivered_;  // its other node may be forgotten first
   const std::string remote_;
   std::optional<KeyHash> peer_key_;
   std::string admitted_as_;

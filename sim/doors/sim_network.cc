@@ -225,14 +225,14 @@ void SimNetwork::reopened(SimNodeId node) {
 SimNetwork::Counters SimNetwork::delivered(SimNodeId from, SimNodeId to) const {
   const auto found = wire_->delivered.find({from, to});
   return found == wire_->delivered.end() ? Counters{}
-                                         : Counters{found->second.frames, found->second.bytes};
+                                         : Counters{found->second->frames, found->second->bytes};
 }
 
 SimNetwork::Counters SimNetwork::delivered_total() const {
   Counters total;
   for (const auto& [pair, counters] : wire_->delivered) {
-    total.frames += counters.frames;
-    total.bytes += counters.bytes;
+    total.frames += counters->frames;
+    total.bytes += counters->bytes;
   }
   return total;
 }

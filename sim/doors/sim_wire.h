@@ -90,6 +90,11 @@ struct SimWire {
     return !is_blocked(route) && !is_blocked({route.second, route.first}) &&
            !dark.contains(route.second);
   }
+  const std::shared_ptr<Delivered>& delivered_over(SimRoute route) {
+    std::shared_ptr<Delivered>& counters = delivered[route];
+    if (!counters) counters = std::make_shared<Delivered>();
+    return counters;
+  }
   // Now, or when the direction is open again.
   void when_open(SimRoute route, std::function<void()> fn);
 
@@ -120,7 +125,7 @@ struct SimWire {
   std::map<SimNodeId, SimDoor> doors;  // of those that take not everybody who dials them
   std::map<SimRoute, std::vector<std::function<void()>>> waiting;  // until it is open
   std::map<SimNodeId, double> damaged;                             // and the share
-  std::map<SimRoute, Delivered> delivered;
+  std::map<SimRoute, std::shared_ptr<Delivered>> delivered;
   std::map<std::uint16_t, Listener> listeners;
   std::map<std::uint16_t, std::shared_ptr<SimRelayPlace>> relays;  // by port
   std::map<std::uint16_t, SimNodeId> dark_ports;                   // of those without power

@@ -174,6 +174,17 @@ TEST(SimNetwork, ATapSeesEveryDelivery) {
   EXPECT_EQ(seen, "2>1 x\n");
 }
 
+TEST(SimNetwork, AFrameOnTheWayArrivesFromANodeThatIsForgotten) {
+  Star star(1, kFastLink, 1);
+  star.send(0, "sent before the kill");
+  star.network_.kill(2);
+  star.network_.forget(2);
+  star.runtime_.run_for(1s);
+  EXPECT_EQ(star.got_,
+            std::string("2:sent before the kill 2:") + to_string(ErrorCode::kPeerGone) + " ");
+  EXPECT_EQ(star.network_.delivered(2, 1).frames, 0U) << "it is never asked about again";
+}
+
 TEST(SimNetwork, AKilledNodeRunsNothingAndItsPeersSeeIt) {
   Star star(1, kFastLink, 2);
   bool ran = false;
