@@ -16,7 +16,7 @@ struct Limits {
   static constexpr std::uint64_t frame_meta_ahead_bytes_max = 1 * kMiB;  // held before it came
   static constexpr std::uint64_t frame_payload_bytes_max = 1 * kGiB;
   static constexpr std::uint64_t connection_queue_bytes_max = 4 * kGiB;
-  static constexpr int accept_backlog_max = 1024;
+  static constexpr int accept_backlog_max = 4096;
   static constexpr std::uint64_t arrival_bytes_min = 1 * kMiB;  // payloads reported as they arrive
   // Before the other end has said who it is: a stranger
   static constexpr std::uint64_t stranger_meta_bytes_max = 64 * kKiB;

@@ -369,7 +369,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "How long a peer may be silent before it counts as lost; at least two heartbeats. 0: about "
    "four and a half heartbeats, more for a peer whose heartbeats come unevenly."},
   {RUN(net, collect_seconds), reals(0, kDaySeconds),
-   "How long a restarted coordinator waits for the peers that it had before it ends their seats. "
+   "How long a restarted coordinator waits for the peers that it had before it ends their seats; "
+   "longer while they still come. "
    "Where each stage has one and no `standby` is named, a silence (`peer_silence_seconds`) is "
    "enough."},
   {RUN(net, coordinator_patience_seconds), reals(0, 365 * kDaySeconds),

@@ -40,7 +40,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       intake(shape, ledger, leases, members, outbox, rulings),
       hand_overs(shape, alarms, members, ledger, phases, outbox, events),
       stragglers(shape, alarms, life, ledger, phases, leases, stats),
-      probe(doors.network, alarms, members, rulings, std::move(questions.may_begin_again)),
+      probe(doors.network, alarms, members, rulings, questions.may_begin_again),
       round({.shape = shape,
              .alarms = alarms,
              .detector = detector,
@@ -185,7 +185,8 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                 .outbox = outbox,
                 .events = events,
                 .rulings = rulings},
-               std::move(questions.cut_off)),
+               {.may_begin_again = std::move(questions.may_begin_again),
+                .cut_off = std::move(questions.cut_off)}),
       observers{&leases,     &audit,        &states,       &phases,    &standbys,   &gathering,
                 &recovery,   &checkpointer, &round,        &intake,    &stragglers, &vigil,
                 &kept_heirs, &reach,        &data_holders, &hand_overs} {

@@ -10,16 +10,6 @@ namespace swarmline {
 
 namespace {
 
-CostMeter::Rates rates_of(const Membership& members, bool trains) {
-  CostMeter::Rates rates{.trains = trains};
-  for (const auto& [peer, member] : members.members()) {
-    if (member.state == MemberState::kLost || member.state == MemberState::kAway) continue;
-    (members.serves(member.seat) ? rates.serving : rates.joining) += member.price;
-    if (member.price == 0) ++rates.unpriced;
-  }
-  return rates;
-}
-
 // Any of them may have sent what somebody fetched.
 double mean_egress_price(const Membership& members, const CostMeter& cost, StageId stage) {
   const std::vector<Seat> seats = members.ready_of(stage);
@@ -61,7 +51,11 @@ void Settling::set_rates() {
   if (priced_ == p.members.changes() && priced_training_ == trains) return;
   priced_ = p.members.changes();
   priced_training_ = trains;
-  p.cost.set_rates(rates_of(p.members, trains));
+  const PriceTally::Sums prices = p.members.prices().sums();
+  p.cost.set_rates({.serving = prices.serving,
+                    .joining = prices.joining,
+                    .unpriced = prices.unpriced,
+                    .trains = trains});
 }
 
 // A peer that came during the step is idle from then on.

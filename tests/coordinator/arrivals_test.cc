@@ -66,7 +66,7 @@ class Arriving : public ::testing::Test {
   StatesBench bench;
   RunIdentity identity{
       .run_id = "run", .term = Term{2}, .era = Era{1}, .config_toml = "the config"};
-  bool cut_off = false;
+  bool cut_off = false, may_begin_again = true;
   EraBeginning beginning{bench.shape, bench.alarms, bench.outbox, bench.rulings};
   Gathering gathering{bench.shape,   bench.alarms, bench.events,
                       bench.members, bench.probe,  bench.rulings};
@@ -104,7 +104,8 @@ class Arriving : public ::testing::Test {
                      .outbox = bench.outbox,
                      .events = bench.events,
                      .rulings = bench.rulings},
-                    [this](const Seat&) { return cut_off; }};
+                    {.may_begin_again = [this] { return may_begin_again; },
+                     .cut_off = [this](const Seat&) { return cut_off; }}};
 };
 
 TEST_F(Arriving, ANewcomerIsSeatedAndToldAllThatItNeeds) {
@@ -315,6 +316,27 @@ TEST_F(Arriving, TheLastOfItsStageOverANewConnectionMeansThatLinksBroke) {
   ASSERT_TRUE(caller->answer.has_value());
   EXPECT_EQ(caller->code(), ErrorCode::kPeerGone) << "one that is refused ends, with its state";
   EXPECT_TRUE(bench.members.serves(last));
+}
+
+// It gave up on a coordinator that did not acknowledge anything, and so will others.
+TEST_F(Arriving, OverANewConnectionAfterADeafTimeMeansThatThisEndWasCutOff) {
+  const Seat first = bench.seated(0), second = bench.seated(0);
+  const auto hear_from = [&](const Seat& seat) { bench.detector.heard(seat, bench.alarms.now()); };
+  for (const Seat& seat : {first, second}) {
+    bench.detector.watch(seat, bench.alarms.now());
+    hear_from(seat);
+  }
+  bench.clock.run_for(bench.detector.silence_allowed() + std::chrono::milliseconds(1));
+  hear_from(second);  // what it sent meanwhile comes first
+  const MarkExpected deaf("arrivals.after_a_deaf_time");
+  EXPECT_EQ(say(hello_again(first))->code(), ErrorCode::kPeerGone);
+  EXPECT_TRUE(bench.rulings.take_losses().empty());
+  const auto restart = bench.rulings.take_self_restart();
+  ASSERT_TRUE(restart.has_value());
+  EXPECT_TRUE(restart->heard_nobody) << "others may come twice";
+  may_begin_again = false;
+  say(hello_again(first));
+  EXPECT_EQ(bench.rulings.take_losses().size(), 1U) << "it can't begin again once more";
 }
 
 TEST_F(Arriving, NoMoreWaitThanMayBePeersAndTheNextComesAgain) {

@@ -134,6 +134,22 @@ TEST_F(Detector, WhereAllAreSilentItIsNotThey) {
 }
 
 // [A stage's last peer is waited for; then the coordinator's links end, all at once.]
+TEST_F(Detector, ADeafTimeIsKnownForAMomentAfterIt) {
+  FailureDetector detector = make(4);
+  detector.watch(a, at(0s));
+  detector.watch(b, at(0s));
+  EXPECT_FALSE(detector.was_deaf(at(9s))) << "who has never heard anybody may be the first";
+  detector.heard(a, at(10s));
+  detector.heard(b, at(12s));
+  EXPECT_FALSE(detector.was_deaf(at(16s)));
+  EXPECT_TRUE(detector.was_deaf(at(17s)));
+  detector.heard(a, at(17s));
+  detector.heartbeat(b, 0, 0, at(18s));
+  EXPECT_TRUE(detector.was_deaf(at(19s))) << "whoever gave up on it dials it now";
+  detector.heard(a, at(20s));
+  EXPECT_FALSE(detector.was_deaf(at(21s)));
+}
+
 TEST_F(Detector, WhoHasBeenSilentForLongSaysNothingOfTheOthers) {
   FailureDetector detector = make(4);
   const Seat silent_for_long = a, other = seat_of(3);

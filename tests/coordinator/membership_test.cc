@@ -240,6 +240,30 @@ TEST(Membership, AViewNamesItsStageAndTheNextWithinItsBound) {
   EXPECT_EQ(mates_in(membership.view_for(second.back())), 39U);
 }
 
+TEST(Membership, WhatItsMembersCostFollowsThem) {
+  using Sums = PriceTally::Sums;
+  Membership membership({2});
+  const auto sums = [&] {
+    membership.check_invariants();
+    return membership.prices().sums();
+  };
+  std::vector<Seat> seats;
+  for (const double price : {0.5, 0.5, 0.25, 0.0}) {
+    wire::Hello peer = hello("host" + std::to_string(seats.size()) + ":1");
+    peer.set_price(price);
+    seats.push_back(*membership.join(peer, StageId{0}));
+  }
+  EXPECT_EQ(sums(), (Sums{.joining = 1.25, .unpriced = 1}));
+  for (const Seat& seat : seats) membership.become(seat.peer, MemberState::kReady);
+  membership.become(seats[2].peer, MemberState::kEarly);
+  EXPECT_EQ(sums(), (Sums{.serving = 1.25, .unpriced = 1}));
+  membership.become(seats[1].peer, MemberState::kFollowing);
+  EXPECT_EQ(sums(), (Sums{.serving = 0.75, .joining = 0.5, .unpriced = 1}));
+  membership.fence(seats[0]);
+  membership.become(seats[3].peer, MemberState::kAway);
+  EXPECT_EQ(sums(), (Sums{.serving = 0.25, .joining = 0.5}));
+}
+
 // ---- Zones --------------------------------------------------------------------------------------
 
 std::vector<Seat> seat_in_zones(Membership& membership, const std::string& zones,

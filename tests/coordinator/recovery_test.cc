@@ -43,6 +43,21 @@ class Recover : public ::testing::Test {
     bench.sessions.add(fake.session);
     recovery.resume(fake.session, hello_of(peer));
   }
+  // As many more at the first stage, with the numbers that follow.
+  void know_more(std::uint32_t peers) {
+    for (std::uint32_t peer = 3; peer < 3 + peers; ++peer)
+      run.seats.push_back({.seat = {PeerId{peer}, StageId{0}, Incarnation{1}},
+                           .address = "host:" + std::to_string(peer),
+                           .state = "active"});
+  }
+  void resume_at_first_stage(std::uint32_t peer) {
+    const Seat seat = run.seats[peer - 1].seat;
+    wire::Hello hello = hello_of(peer);
+    *hello.mutable_previous() = to_wire(seat);
+    bench.peers[seat] = FakeSession();
+    bench.sessions.add(bench.peers[seat].session);
+    recovery.resume(bench.peers[seat].session, hello);
+  }
   void never_stopped() { bench.detector.begin(bench.alarms.now() + 1h); }
 
   PartsBench bench;
@@ -109,7 +124,6 @@ TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
   EXPECT_TRUE(recovery.is_due());
 }
 
-// Going back takes peers, too.
 // All that was said meanwhile comes at once: a hello that its peer has given up on, and the next.
 TEST_F(Recover, WhereItWasCutOffSomebodyMayComeAgainAMomentLater) {
   recovery.begin(run, Term{2}, true);
@@ -125,6 +139,44 @@ TEST_F(Recover, WhereItWasCutOffSomebodyMayComeAgainAMomentLater) {
   EXPECT_TRUE(recovery.is_due());
 }
 
+// Ten thousand hellos take longer to read than their peers take to dial.
+TEST_F(Recover, WhileTheyStillComeNobodyIsGivenUp) {
+  know_more(2);
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  never_stopped();
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) -
+                      knobs().redial_time / 2);
+  resume(2);
+  const MarkExpected come("recovery.they_still_come");
+  bench.clock.run_for(knobs().redial_time);
+  EXPECT_FALSE(recovery.is_due()) << "past the deadline; one came just before it";
+  resume_at_first_stage(3);
+  bench.clock.run_for(knobs().redial_time - 1ms);
+  EXPECT_FALSE(recovery.is_due());
+  resume_at_first_stage(3);  // again: no progress
+  bench.clock.run_for(knobs().redial_time);
+  EXPECT_TRUE(recovery.is_due());
+  EXPECT_EQ(recovery.take_missing(), std::set<Seat>{run.seats[3].seat});
+}
+
+TEST_F(Recover, HowLongTheyMayComeIsBounded) {
+  know_more(200);
+  recovery.begin(run, Term{2}, false);
+  resume(1);
+  resume(2);
+  never_stopped();
+  const Duration pause = knobs().redial_time / 2;
+  const Duration bound = from_seconds(bench.options.config.net.peers_wait_seconds);
+  std::uint32_t peer = 3;
+  for (; !recovery.is_due() && peer < 200; ++peer) {
+    resume_at_first_stage(peer);
+    bench.clock.run_for(pause);
+  }
+  EXPECT_NEAR(to_seconds((peer - 3) * pause), to_seconds(bound), to_seconds(knobs().redial_time));
+}
+
+// Going back takes peers, too.
 TEST_F(Recover, WhereNobodyComesAtAllSomebodyIsWaitedFor) {
   recovery.begin(run, Term{2}, false);
   const MarkExpected anybody("recovery.waits_for_anybody");

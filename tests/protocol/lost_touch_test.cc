@@ -145,6 +145,33 @@ TEST_P(LostTouch, ItIsCutOffFromEverybodyForAWhile) {
     });
 }
 
+// Heartbeats of many peers come so seldom that it has noticed nothing, and their links to it have
+// ended unacknowledged.
+TEST_P(LostTouch, ItHearsNobodyForLessThanThinnedHeartbeatsMayTake) {
+  Knobs thinned = knobs();
+  thinned.heartbeats_per_second = 1;
+  thinned.heartbeat_period_max = 60s;
+  const TurnedKnobs turned(thinned);
+  RunConfig config = run_of({16, 16});
+  config.run.steps = 12;
+  config.batch.batch = 64 * config.batch.microbatch;  // each is heard of all the time
+  config.net.heartbeat_seconds = 5;
+  config.net.peer_silence_seconds = 0;  // by the heartbeats
+  const SimPeer slow{.forward = 1s, .backward = 2s};
+  twice(config, on(std::vector<SimPeer>(32, slow)), [](Swarm& swarm) {
+    swarm.until_started();
+    swarm.cluster().runtime().run_for(80s);  // by then all have heard how seldom they are to beat
+    swarm.cluster().network().silence(kCoordinatorNode, false, true);
+    swarm.cluster().runtime().run_for(31s);
+    EXPECT_EQ(events(swarm, "lost_touch"), 0U);
+    const MarkExpected deaf("arrivals.after_a_deaf_time");
+    swarm.cluster().network().unsilence(kCoordinatorNode);
+    const std::uint64_t before = commits_of(swarm.cluster());
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) >= before + 2; }, 600s));
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+  });
+}
+
 // It hears everybody, and nothing that it says arrives, until its links end unacknowledged.
 TEST_P(LostTouch, NothingThatItSaysArrivesForAWhile) {
   twice(quick(run_of({2, 2})), [](Swarm& swarm) {

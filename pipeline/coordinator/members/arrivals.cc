@@ -172,21 +172,27 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
       in_.members.is_current(before) &&
       Membership::is_same(in_.members.members().at(before.peer), hello)) {
     SWARMLINE_MARK("arrivals.over_a_new_connection");
-    if (!cut_off_(before)) {
-      in_.rulings.lose(before, "it came back over a new connection");
-      return Outcome::kAfterLosses;
-    }
-    send_away(arrival.session, arrival.respond,
-              "the run is looked for anew");  // with the others it finds its seat again
-    in_.rulings.begin_again(
-        fmt::format("{}, the last of its stage, came back over a new connection",
-                    to_string(before)),
-        false);
-    return Outcome::kAnswered;
+    return over_a_new_connection(arrival, before);
   }
   // Its place may hang on it.
   if (!in_.reach.knows(arrival.session, hello, [this] { wake(); })) return Outcome::kWaits;
   seat(arrival, hello);
+  return Outcome::kAnswered;
+}
+
+Arrivals::Outcome Arrivals::over_a_new_connection(const Arrival& arrival, const Seat& before) {
+  const bool was_deaf = ask_.may_begin_again() && in_.detector.was_deaf(in_.alarms.now());
+  if (!was_deaf && !ask_.cut_off(before)) {
+    in_.rulings.lose(before, "it came back over a new connection");
+    return Outcome::kAfterLosses;
+  }
+  if (was_deaf) SWARMLINE_MARK("arrivals.after_a_deaf_time");
+  send_away(arrival.session, arrival.respond,
+            "the run is looked for anew");  // with the others it finds its seat again
+  in_.rulings.begin_again(fmt::format("{}{} came back over a new connection", to_string(before),
+                                      was_deaf ? ", after a time in which nobody was heard,"
+                                               : ", the last of its stage,"),
+                          was_deaf);
   return Outcome::kAnswered;
 }
 

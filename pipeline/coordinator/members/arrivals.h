@@ -65,9 +65,12 @@ class Arrivals {
     EventLog& events;
     Rulings& rulings;
   };
-  // `cut_off`: the links to this seat are all that its stage has, and may have broken on this side.
-  Arrivals(const Needs& needs, std::function<bool(const Seat&)> cut_off)
-      : in_(needs), cut_off_(std::move(cut_off)) {}
+  struct Questions {
+    std::function<bool()> may_begin_again;
+    // The links to this seat are all that its stage has, and may have broken on this side.
+    std::function<bool(const Seat&)> cut_off;
+  };
+  Arrivals(const Needs& needs, Questions questions) : in_(needs), ask_(std::move(questions)) {}
 
   void on_hello(const SessionPtr& session, const Frame& frame, RpcChannel::Respond respond);
   bool is_due() const { return !fresh_.empty(); }
@@ -90,6 +93,7 @@ class Arrivals {
   };
   enum class Outcome : std::uint8_t { kAnswered, kWaits, kAfterLosses };
   Outcome admit_one(const Arrival& arrival);
+  Outcome over_a_new_connection(const Arrival& arrival, const Seat& before);
   Result<wire::Hello> checked(const SessionPtr& session, const Frame& frame) const;
   void disbelieve_unproven(wire::Hello& hello, const SessionPtr& session);
   bool knows_another_coordinator(const wire::Hello& hello);
@@ -105,7 +109,7 @@ class Arrivals {
                  const std::string& why);
 
   Needs in_;
-  std::function<bool(const Seat&)> cut_off_;
+  Questions ask_;
   std::vector<Arrival> fresh_;
   std::vector<Arrival> waiting_;
   std::uint64_t held_bytes_ = 0;  // of their hellos

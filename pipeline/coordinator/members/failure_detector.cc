@@ -40,8 +40,16 @@ void FailureDetector::forget(PeerId peer) {
   pace_.count(pulses_.size());
 }
 
+void FailureDetector::heard_anybody(Instant now) {
+  if (heard_anybody_ != Instant{} && now - heard_anybody_ > silence_allowed()) deaf_until_ = now;
+  heard_anybody_ = now;
+}
+
 void FailureDetector::heard(const Seat& seat, Instant now) {
-  if (Pulse* pulse = find(seat)) pulse->last_heard = now;
+  Pulse* pulse = find(seat);
+  if (pulse == nullptr) return;
+  pulse->last_heard = now;
+  heard_anybody(now);
 }
 
 void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
@@ -59,6 +67,7 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
     pulse->gap_mean += (gap - pulse->gap_mean) / 8;
   }
   pulse->last_heard = pulse->last_beat = now;
+  heard_anybody(now);
   const bool ended = jobs_done != pulse->jobs_done;
   if (ended || jobs_waiting == 0) pulse->progress = now;
   if (ended || jobs_waiting != 0) pulse->worked = now;
@@ -162,6 +171,13 @@ bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now)
                       static_cast<double>(late) >= std::min(due / 2, kLateShare * all);
   if (nobody) SWARMLINE_MARK("failure_detector.hears_nobody");
   return nobody;
+}
+
+bool FailureDetector::was_deaf(Instant now) const {
+  if (heard_anybody_ == Instant{}) return false;
+  if (now - heard_anybody_ > silence_allowed()) return true;
+  return deaf_until_ != Instant{} &&
+         now - deaf_until_ <= knobs().reach_timeout + knobs().redial_time;
 }
 
 Duration FailureDetector::stuck_time(Duration period) const {

@@ -51,6 +51,10 @@ class FailureDetector {
   // Everybody is about as silent as the one of these that was heard last, however long others of
   // them have been silent (members/vigil.h): it is not they that are gone.
   bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
+  // Nobody at all was heard for longer than silence_allowed(), until now or until a moment ago, in
+  // which whoever gave up on this end meanwhile dials it anew. Thinned heartbeats are not late by
+  // then.
+  bool was_deaf(Instant now) const;
   // Their heartbeats have said for stuck_time() that there is work and none of it ends.
   std::vector<Seat> stuck() const;
   Duration stuck_time() const;
@@ -97,6 +101,7 @@ class FailureDetector {
     bool works = false;
   };
   Pulse* find(const Seat& seat);
+  void heard_anybody(Instant now);
   Duration thinned(const Pulse& pulse) const { return pulse.period - pace_.usual(); }
   Duration silence_allowed(const Pulse& pulse) const;
   Duration silence_allowed_at_first() const;
@@ -108,6 +113,8 @@ class FailureDetector {
   Duration hop_timeout_;
   std::map<PeerId, Pulse> pulses_;
   std::map<PeerId, std::uint32_t> stuck_seats_;
+  Instant heard_anybody_{};
+  Instant deaf_until_{};
   Instant expected_look_{};
   Instant held_up_until_{};
 };

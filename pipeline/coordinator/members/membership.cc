@@ -86,6 +86,7 @@ void Membership::count(const Member& member) {
   if (member.state == MemberState::kEarly) stage.early.insert(member.seat.peer);
   if (member.state == MemberState::kBuilding) ++building_;
   if (member.state == MemberState::kLost) return;
+  if (member.state != MemberState::kAway) prices_.add(member.price, serves(member.state));
   ++stage.live;
   if (member.draining)
     ++stage.draining;
@@ -99,6 +100,7 @@ void Membership::uncount(const Member& member) {
   if (member.state == MemberState::kEarly) stage.early.erase(member.seat.peer);
   if (member.state == MemberState::kBuilding) --building_;
   if (member.state == MemberState::kLost) return;
+  if (member.state != MemberState::kAway) prices_.remove(member.price, serves(member.state));
   --stage.live;
   if (member.draining)
     --stage.draining;
@@ -132,7 +134,8 @@ void Membership::set_draining(PeerId peer, bool draining) {
 void Membership::check_invariants() const {
   Membership counted(targets_);
   for (const auto& [peer, member] : members_) counted.count(member);
-  SWARMLINE_CHECK(counted.stages_ == stages_ && counted.building_ == building_);
+  SWARMLINE_CHECK(counted.stages_ == stages_ && counted.building_ == building_ &&
+                  counted.prices_ == prices_);
 }
 
 // ---- Who comes ----------------------------------------------------------------------------------
@@ -261,9 +264,7 @@ bool Membership::is_current(const Seat& seat) const {
 }
 
 bool Membership::serves(const Seat& seat) const {
-  if (!is_current(seat)) return false;
-  const MemberState state = members_.at(seat.peer).state;
-  return state == MemberState::kReady || state == MemberState::kEarly;
+  return is_current(seat) && serves(members_.at(seat.peer).state);
 }
 
 bool Membership::serves_early(const Seat& seat) const {

@@ -21,6 +21,7 @@
 #include "base/units.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/members/candidate_desk.h"
+#include "pipeline/coordinator/members/price_tally.h"
 #include "pipeline/coordinator/members/reach.h"
 #include "pipeline/coordinator/members/roster_desk.h"
 #include "pipeline/protocol/group_plan.h"
@@ -146,6 +147,7 @@ class Membership {
   }
   std::uint32_t building() const { return building_; }  // peers that are
   std::uint64_t changes() const { return changes_; }    // grows with each of a member's state
+  const PriceTally& prices() const { return prices_; }  // of all but the lost and the away
   bool formed() const;                                  // every stage has its target of ready peers
   bool covered() const;                                 // every stage has a ready peer
   std::uint32_t target_of(StageId stage) const { return targets_[stage.value]; }
@@ -182,6 +184,9 @@ class Membership {
     LocationTally staying;       // where those are that do not drain
     bool operator==(const Stage&) const = default;
   };
+  static bool serves(MemberState state) {
+    return state == MemberState::kReady || state == MemberState::kEarly;
+  }
   // A member enters the counts, or leaves them.
   void count(const Member& member);
   void uncount(const Member& member);
@@ -202,6 +207,7 @@ class Membership {
   std::vector<Stage> stages_;
   std::uint32_t building_ = 0;
   std::uint64_t changes_ = 0;
+  PriceTally prices_;
   GroupPlan groups_;
   RosterDesk rosters_;  // as in the views
   CandidateDesk candidates_;

@@ -43,6 +43,7 @@ void Recovery::begin(const JournaledRun& run, Term term, bool heard_nobody) {
   over_ = false;
   cut_off_ = heard_nobody;
   calm_ = true;  // until somebody comes
+  came_.clear();
   in_.events.event("begun_again",
                    fmt::format("term {}, after step {}; waiting for {} peers", term.value,
                                collected.committed, collected.awaited.size()));
@@ -83,6 +84,10 @@ void Recovery::resume(const SessionPtr& session, const wire::Hello& hello) {
   in_.detector.works_from(seat, in_.alarms.now());
   in_.members.resume(hello);
   in_.events.of_peer(seat, "peer_resumed", " at " + hello.address());
+  if (came_.insert(seat).second) {
+    last_came_ = in_.alarms.now();
+    if (came_.size() == 1) first_came_ = last_came_;
+  }
   const bool first = collected_->holdings.empty();
   collected_->holdings[seat] = hello.holdings();
   collected_->awaited.erase(seat);
@@ -151,14 +156,28 @@ void Recovery::arm_deadline() {
                  (pace.now() - pace.usual()));
   }
   if (heard_nobody_) wait = std::max(wait, from_seconds(net.peers_wait_seconds));
-  deadline_.arm(wait, [this] {
-    if (!collected_) return;
-    if (hears_nobody()) return wait_for_anybody();
-    const std::vector<StageId> missing = stages_without_anybody();
-    if (!missing.empty() && !std::exchange(waits_longer_, true))
-      return wait_for_the_last_ones(missing);
-    give_up_waiting();
-  });
+  deadline_.arm(wait, [this] { on_deadline(); });
+}
+
+void Recovery::on_deadline() {
+  if (!collected_) return;
+  if (hears_nobody()) return wait_for_anybody();
+  if (they_still_come()) {
+    SWARMLINE_MARK("recovery.they_still_come");
+    return deadline_.arm(knobs().redial_time, [this] { on_deadline(); });
+  }
+  const std::vector<StageId> missing = stages_without_anybody();
+  if (!missing.empty() && !std::exchange(waits_longer_, true))
+    return wait_for_the_last_ones(missing);
+  give_up_waiting();
+}
+
+// The hellos of a large swarm take longer to read than its peers take to dial. Who comes a second
+// time is no progress.
+bool Recovery::they_still_come() const {
+  const Instant now = in_.alarms.now();
+  return !came_.empty() && now - last_came_ < knobs().redial_time &&
+         now - first_came_ < from_seconds(in_.shape.config.net.peers_wait_seconds);
 }
 
 // Whoever came has gone again.

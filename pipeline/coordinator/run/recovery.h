@@ -3,14 +3,16 @@
 //   What:      takes peers back to their seats; over when every seat has come (and, where it was
 //              cut off, for knobs().collect_calm nobody has come again), when each stage has
 //              somebody and nobody came for as long as a peer may be silent, or when [net]
-//              collect_seconds have passed; longer for those who alone hold a stage's state, as
+//              collect_seconds have passed and none has come for the first time within
+//              knobs().redial_time; longer for those who alone hold a stage's state, as
 //              run/bargain.h says, and, for [net] outlast_seconds, until anybody at all is heard:
 //              with nobody there is nobody to go back with. What peers say meanwhile waits, in
 //              order.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    who holds what does not fit the journal is not taken back.
 //   Bounds:    kHeldMax messages wait, of Limits::messages_held_bytes_max; one more ends its
-//              connection, and is said again.
+//              connection, and is said again. Who still comes is waited for until [net]
+//              peers_wait_seconds have passed since the first one came.
 #pragma once
 
 #include <cstdint>
@@ -102,6 +104,8 @@ class Recovery final : public RunObserver {
 
  private:
   void arm_deadline();
+  void on_deadline();
+  bool they_still_come() const;
   void arm_quiet();
   void arm_calm();
   std::vector<StageId> stages_without_anybody() const;
@@ -113,7 +117,8 @@ class Recovery final : public RunObserver {
   Needs in_;
   std::optional<CollectedHoldings> collected_;
   std::function<Duration()> patience_;
-  Instant began_{};
+  Instant began_{}, first_came_{}, last_came_{};
+  std::set<Seat> came_;  // since it began
   bool heard_nobody_ = false;
   bool waits_longer_ = false;  // for the last ones of a stage
   bool over_ = false;
