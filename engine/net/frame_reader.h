@@ -16,7 +16,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <optional>
 #include <string>
 
@@ -76,7 +76,7 @@ class FrameReader {
   std::string meta_;
   Buffer payload_;
   std::size_t filled_ = 0;  // of the meta or the payload
-  std::deque<Frame> ready_;
+  std::list<Frame> ready_;
 };
 
 }  // namespace swarmline

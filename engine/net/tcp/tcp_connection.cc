@@ -139,8 +139,7 @@ TcpConnection::Outgoing TcpConnection::outgoing(Frame frame) {
 void TcpConnection::refill() {
   while (!later_.empty() && unsent_bytes_ - later_bytes_ < kPieceBytes) {
     later_bytes_ -= later_.front().bytes;
-    queue_.push_back(std::move(later_.front()));
-    later_.pop_front();
+    queue_.splice(queue_.end(), later_, later_.begin());
   }
 }
 
