@@ -6,6 +6,7 @@
 #     DEPS base runtime                     # libraries of this project, of lower layers or this one
 #     EXTERNAL boost xxhash                 # third parties: swarmline::<name> of Dependencies.cmake
 #     CUDA_SOURCES reduce.cu                # what goes into libswarmline_cuda.so; .cu files are C++20
+#     SELDOM_RUN                            # nobody waits for its code: optimized little, and so built sooner
 #     OWN_FLAGS)                            # its files are compiled with flags of their own
 #
 # Targets: swarmline_<name>, alias swarmline::<name>. Includes are written from the repository's root.
@@ -160,7 +161,7 @@ function(swarmline_unity target)
 endfunction()
 
 function(swarmline_library)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS" "NAME"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OWN_FLAGS;SELDOM_RUN" "NAME"
     "SOURCES;HEADERS;DEPS;EXTERNAL;CUDA_SOURCES")
   if(NOT arg_NAME OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "swarmline_library(NAME SOURCES HEADERS DEPS EXTERNAL CUDA_SOURCES): NAME "
@@ -187,6 +188,9 @@ function(swarmline_library)
   swarmline_link_deps(${target} PUBLIC ${arg_DEPS})
   swarmline_link_external(${target} PUBLIC ${arg_EXTERNAL})
   swarmline_add_cuda_sources(${arg_NAME} SOURCES ${arg_CUDA_SOURCES} DEPS ${arg_DEPS})
+  if(arg_SELDOM_RUN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   if(NOT arg_OWN_FLAGS AND NOT "torch" IN_LIST arg_EXTERNAL)
     swarmline_pch(${target} DEPS ${arg_DEPS})
   endif()
