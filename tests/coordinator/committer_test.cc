@@ -56,6 +56,7 @@ TEST_F(Committing, AllWhoHoldTheStateStepWithTheNumbersThatAreInTheJournal) {
   bench.members.become(builds.peer, MemberState::kBuilding);
   committer.begin_with(6);
   average();
+  bench.clock.run_for(90s);
   const auto record = committer.commit(Era{3});
   ASSERT_TRUE(record.has_value());
   EXPECT_EQ(record->gradient_norm, 5);
@@ -68,6 +69,8 @@ TEST_F(Committing, AllWhoHoldTheStateStepWithTheNumbersThatAreInTheJournal) {
   const auto journaled = bench.journal.read()->last_commit;
   ASSERT_TRUE(journaled.has_value());
   EXPECT_EQ(journaled->group_digests, record->group_digests);
+  EXPECT_EQ(journaled->wall_seconds, bench.alarms.runtime().wall_seconds())
+      << "how long ago a dead run died";
   for (const Seat& seat : {a, b, mate}) {
     const wire::Commit commit = told(seat);
     EXPECT_EQ(from_wire(commit.to()), seat);

@@ -50,6 +50,10 @@ TEST_F(SwarmStatus, ADeadRunSaysHowFarItCameAndGoesOnAsItSays) {
   EXPECT_EQ(parsed->state, "died");
   EXPECT_GE(parsed->step, 12U);
   EXPECT_FALSE(parsed->events.empty());
+  const std::vector<JsonValue> steps = swarm.log("step");
+  ASSERT_FALSE(steps.empty());
+  EXPECT_NEAR(parsed->wall_seconds, steps.back()["wall_seconds"].number_or(0), 1)
+      << "it lived then";
   const Ended stopped = run_program(swarm.temp(), "stopped", {"stop", swarm.run().path()});
   EXPECT_EQ(stopped.code, 1);
   EXPECT_TRUE(has(stopped.output, "there is nothing to stop")) << stopped.output;

@@ -42,6 +42,7 @@ CommitRecord Committer::record_of(Era era, const StepScalars& scalars, double no
   record.version = record.step + 1;
   record.tokens = in_.shape.config.tokens_per_step();
   record.loss = in_.ledger.loss_sum(in_.round.phase()) / static_cast<double>(record.tokens);
+  record.wall_seconds = in_.alarms.runtime().wall_seconds();
   record.gradient_norm = norm;
   record.skipped = !std::isfinite(norm);
   record.era = era.value;
