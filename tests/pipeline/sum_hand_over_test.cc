@@ -160,6 +160,17 @@ TEST_F(SumHandOverTest, RefusesWhatItHasAddedItself) {
   EXPECT_TRUE(contributions_.reserve({MicrobatchId{kStep, 2}, Attempt{0}}));
 }
 
+// It waited for its turn here, and the loss did not.
+TEST_F(SumHandOverTest, TakesNothingFromOneThatIsLost) {
+  const MarkExpected gone("hand_over.giver_is_gone");
+  bench_.context().links.fence(bench_.other());
+  hand_over_.on_peer_lost(bench_.other());
+  ASSERT_TRUE(hand_over_.on_take(take_of({0, 2})).has_value());
+  EXPECT_TRUE(said().empty());
+  EXPECT_TRUE(contributions_.reserve({MicrobatchId{kStep, 0}, Attempt{0}}))
+      << "it is leased again, to this one, too";
+}
+
 TEST_F(SumHandOverTest, IsToldThatTheyHaveNotMoved) {
   ASSERT_TRUE(hand_over_.on_take(take_of({0})).has_value());
   ASSERT_TRUE(hand_over_.on_moved(moved(std::nullopt)).has_value());

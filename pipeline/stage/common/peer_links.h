@@ -95,6 +95,7 @@ class PeerLinks {
   // The seat is over: its links are closed, what is sent to it is dropped, and no link from it or
   // an earlier incarnation is taken. on_lost does not follow.
   void fence(const Seat& seat);
+  bool fenced(const Seat& seat) const;
   // Closes all links and forgets who was fenced: this peer asks for a new seat.
   void reset();
   void close_all();
@@ -140,7 +141,6 @@ class PeerLinks {
   }
   Frame hello_for(const Seat& to, const std::string& bulk_offer) const;
   void forget_addresses();
-  bool fenced(const Seat& seat) const;
 
   Runtime& runtime_;
   Network& network_;
