@@ -229,10 +229,8 @@ class EtcdClient::Connection {
     while (!answer.is_done()) {
       stream_.async_read_some(buffer_.prepare(kReadBytes), ends());
       const bool more = wait();
-      if (!more && *error_ == asio::error::eof && answer.got_some()) answer.put_eof(*error_);
-      if (*error_) return std::unexpected(failed());
       if (more) buffer_.commit(moved_);
-      if (!parse(answer)) return std::unexpected(failed());
+      if (!(more ? parse(answer) : ends_here(answer))) return std::unexpected(failed());
     }
     if (!answer.keep_alive()) connected_ = false;
     // The gateway gives errors as JSON with a sentence; what is none has one in its status line.
@@ -249,6 +247,13 @@ class EtcdClient::Connection {
       if (*error_ == http::error::need_more) *error_ = {};
       if (*error_ || used == 0) break;
     }
+    return !*error_;
+  }
+
+  // An answer without a length ends with its connection.
+  bool ends_here(http::response_parser<http::string_body>& answer) {
+    if (error_ != beast::error_code(asio::error::eof) || !answer.got_some()) return false;
+    answer.put_eof(*error_);
     return !*error_;
   }
 

@@ -82,9 +82,6 @@ RunStatus Coordinator::status() const {
 void Coordinator::check_invariants() const {
   impl_->reign().check_invariants();
 }
-std::optional<Seat> Coordinator::last_seat_of(PeerId peer) const {
-  return impl_->reign().last_seat_of(peer);
-}
 bool Coordinator::serves(const Seat& seat) const {
   return impl_->reign().serves(seat);
 }

@@ -61,7 +61,6 @@ class Coordinator {
   // For tests and the simulator: CHECKs the ledger by recounting it; whether the seat serves now.
   void check_invariants() const;
   bool serves(const Seat& seat) const;
-  std::optional<Seat> last_seat_of(PeerId peer) const;  // that it has, or had
   // Seats of those whose shadows of the stage are ready to take it over.
   std::vector<Seat> shadow_hosts(StageId stage) const;
   // For the simulator's oracles: run/reign_insight.h.

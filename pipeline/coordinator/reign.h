@@ -36,7 +36,6 @@ class Reign {
   void check_invariants() const { parts_.check_invariants(); }
   bool takes_peers() const { return !parts_.life.is<life::RollingBack>(); }
   bool serves(const Seat& seat) const { return parts_.members.serves(seat); }
-  std::optional<Seat> last_seat_of(PeerId peer) const { return parts_.members.last_seat_of(peer); }
   std::vector<Seat> shadow_hosts(StageId stage) const;
   const CoordinatorParts& parts() const { return parts_; }  // for insight
 

@@ -126,16 +126,9 @@ std::optional<HeldState::How> SwarmOracles::held_by(std::size_t peer, StageId st
   if (!cluster_.is_running(peer)) return best;
   for (const HeldState& held : cluster_.peer(peer).held_states())
     if (held.stage == stage && held.era == era && held.version == version &&
-        (!best || held.how < *best) &&
-        !(held.how == HeldState::How::kKept && drops_it(peer, stage)))
+        (!best || held.how < *best))
       best = held.how;
   return best;
-}
-
-// It was given a seat of another stage, and will have heard of that before anything else.
-bool SwarmOracles::drops_it(std::size_t peer, StageId kept) const {
-  const auto seat = cluster_.coordinator().last_seat_of(cluster_.seat_of(peer).peer);
-  return seat && seat->stage != kept;
 }
 
 // A process serves one stage, whatever it holds of others: stages and processes are matched.
@@ -185,13 +178,6 @@ void SwarmOracles::on_shaken(SimNodeId dialled_by, SimNodeId at, const Result<vo
          fmt::format("node {} refuses node {}: {}", at, dialled_by, shaken.error().what));
 }
 
-// No answer to its hello came: it has not heard of the seat, and asks for one over another link.
-bool SwarmOracles::hung_up_unanswered(const Seat& seat, const EventRecord& lost) const {
-  const auto node = node_of(seat.peer);
-  return node && cluster_.seat_of(*node - 1).incarnation < seat.incarnation &&
-         lost.detail.ends_with("closed by the other end");
-}
-
 // It is written later than it happened.
 void SwarmOracles::on_event(const EventRecord& event) {
   ++accounted_;
@@ -200,7 +186,6 @@ void SwarmOracles::on_event(const EventRecord& event) {
   const bool trained = last_.trains && event.wall_seconds > trains_since_;
   const auto node = node_of(last_seat_.peer);
   if (!node || !trained || cluster_.runtime().hurt(*node) > 0) return;
-  if (hung_up_unanswered(last_seat_, event)) return;
   find(OracleRule::kFence,
        fmt::format("node {} was not hurt and is fenced: {}", *node, event.detail));
 }

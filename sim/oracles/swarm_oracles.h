@@ -66,11 +66,9 @@ class SwarmOracles {
   void on_seat(const SeatRecord& record);
   void on_shaken(SimNodeId dialled_by, SimNodeId at, const Result<void>& shaken);
   void on_event(const EventRecord& event);
-  bool hung_up_unanswered(const Seat& seat, const EventRecord& lost) const;
   std::optional<HeldState::How> held_as(StageId stage, Era era, Version version) const;
   std::optional<HeldState::How> held_by(std::size_t peer, StageId stage, Era era,
                                         Version version) const;
-  bool drops_it(std::size_t peer, StageId kept) const;
   bool each_by_another(std::uint16_t stages, Era era, Version version) const;
   std::optional<SimNodeId> node_of(PeerId peer) const;
 

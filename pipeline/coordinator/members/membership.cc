@@ -258,11 +258,6 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
   return seat;
 }
 
-std::optional<Seat> Membership::last_seat_of(PeerId peer) const {
-  const auto it = members_.find(peer);
-  return it == members_.end() ? std::nullopt : std::optional(it->second.seat);
-}
-
 bool Membership::is_current(const Seat& seat) const {
   auto it = members_.find(seat.peer);
   return it != members_.end() && it->second.seat == seat && it->second.state != MemberState::kLost;

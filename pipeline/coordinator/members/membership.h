@@ -120,7 +120,6 @@ class Membership {
   void forget(PeerId lost);
 
   bool is_current(const Seat& seat) const;
-  std::optional<Seat> last_seat_of(PeerId peer) const;  // that it has, or had
   // Serves its stage now, early or not: it hears of everything. Follows it: it hears of commits and
   // losses.
   bool serves(const Seat& seat) const;

@@ -95,7 +95,7 @@ class PeerLinks {
   // The seat is over: its links are closed, what is sent to it is dropped, and no link from it or
   // an earlier incarnation is taken. on_lost does not follow.
   void fence(const Seat& seat);
-  bool fenced(const Seat& seat) const;
+  bool fenced(const Seat& seat) const;  // it is over, or a later one of that peer is
   // Closes all links and forgets who was fenced: this peer asks for a new seat.
   void reset();
   void close_all();

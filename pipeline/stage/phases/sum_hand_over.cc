@@ -147,8 +147,10 @@ Result<void> SumHandOver::on_take(const wire::TakeSums& take) {
   const Key key{phase, giver.peer};
   drop(key);  // it begins anew
   // Who waits for its turn here may be lost meanwhile, and nobody says so again.
-  if (context_.links.fenced(giver))
-    return SWARMLINE_MARK("hand_over.giver_is_gone"), Result<void>();
+  if (context_.links.fenced(giver)) {
+    SWARMLINE_MARK("hand_over.giver_is_gone");
+    return {};
+  }
   if (taking_.size() >= kTakingMax || phases_.microbatches(phase) == 0 ||
       !contributions_.expect(phase, take.contributions())) {
     SWARMLINE_MARK("hand_over.refused");
