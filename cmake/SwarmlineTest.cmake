@@ -82,7 +82,8 @@ function(swarmline_test)
   if(arg_WAITS)
     set(load ${SWARMLINE_WAITS})
   endif()
-  set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ${load})
+  set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ${load}
+    ENVIRONMENT GTEST_BRIEF=1)  # what failed is all that anybody reads of a long list
 endfunction()
 
 # swarmline_slow_run(NAME <n> OF <test> ARGS ... TIMEOUT s): the program of a test again, with other arguments.
