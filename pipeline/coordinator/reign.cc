@@ -108,7 +108,8 @@ void Reign::on_closed(const SessionPtr& session, const Error& error) {
     return;
   if (settling_.is_cut_off(session->seat)) return parts_.probe.probe(session->seat, error.what);
   // Nobody knows which end it is: a silence tells, after which it is lost, or this end is cut off.
-  if (error.code == ErrorCode::kDeadline && parts_.life.is_running())
+  if (error.code == ErrorCode::kDeadline &&
+      (parts_.life.is_running() || parts_.life.is<life::Recovering>()))
     return SWARMLINE_MARK("reign.unacknowledged");
   parts_.rulings.lose(session->seat, error.what);
 }

@@ -63,13 +63,17 @@ void Reign::look() {
 void Reign::judge(const std::vector<Seat>& silent) {
   if (parts_.life.is_running()) return parts_.vigil.judge(silent);
   const Instant now = parts_.alarms.now();
-  // It can't begin again once more; a newcomer is not let go for it.
-  const bool hears_nobody =
-      parts_.life.is<life::Recovering>() && parts_.detector.hears_nobody(silent, now);
+  // It can't begin again once more; a newcomer is not let go for it, nor before the run gives up on
+  // hearing from anybody.
+  const bool recovers = parts_.life.is<life::Recovering>();
+  const bool hears_nobody = recovers && parts_.detector.hears_nobody(silent, now);
+  const Duration allowed = recovers && parts_.detector.was_deaf(now)
+                               ? from_seconds(options_.config.net.outlast_seconds)
+                               : knobs().return_time;
   for (const Seat& seat : silent) {
     const Duration silence = parts_.detector.silence(seat, now);
     if (parts_.recovery.hangs_up_on(seat)) continue;
-    if (hears_nobody && silence < knobs().return_time) {
+    if (hears_nobody && silence < allowed) {
       SWARMLINE_MARK("reign.recovers_and_hears_nobody");
       continue;
     }

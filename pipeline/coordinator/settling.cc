@@ -110,6 +110,11 @@ void Settling::end_seat(const SeatLoss& loss) {
     end_early_seats_of(loss.seat.stage);
   const std::optional<ReplicaAudit::Follower> heir = heir_of(loss.seat);
   const bool takes_followed = loss.how == Departure::kMoves && p.takeovers.takes_followed(member);
+  // Its welcome may never have reached it: for all that it knows it had no seat.
+  const bool not_taken = loss.how == Departure::kLost && !p.life.is<life::Forming>() &&
+                         member.state == MemberState::kBuilding &&
+                         !p.detector.has_beaten(loss.seat);
+  if (not_taken) SWARMLINE_MARK("settling.seat_not_taken");
   p.members.fence(loss.seat);
   p.detector.forget(loss.seat.peer);
   p.journal.record_seat(record_of(member, ends_process(loss.how) ? "left" : "fenced"));
@@ -117,7 +122,8 @@ void Settling::end_seat(const SeatLoss& loss) {
   const bool last_but_one = loss.how == Departure::kMoves && !takes_followed &&
                             p.members.count_ready(loss.seat.stage) <= 1;
   const bool keeps = loss.how == Departure::kLost || last_but_one;
-  tell_end_of_seat(loss, member, {.keeps = keeps, .takes_followed = takes_followed});
+  tell_end_of_seat(loss, member,
+                   {.keeps = keeps, .takes_followed = takes_followed, .not_taken = not_taken});
   if (member.state == MemberState::kReady && keeps) p.kept_heirs.may_keep(loss.seat);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
@@ -148,10 +154,12 @@ void Settling::tell_end_of_seat(const SeatLoss& loss, const Member& member, cons
   if (failed || loss.how == Departure::kRefused)
     parts_.refusals.of_a_seat(failed ? "peer_failed" : "peer_refused", member, loss.why);
   else
-    parts_.events.of_peer(loss.seat, kEvents[static_cast<int>(loss.how)], ": " + loss.why,
-                          loss.how == Departure::kLost || loss.how == Departure::kFailed
-                              ? LogLevel::kWarn
-                              : LogLevel::kInfo);
+    parts_.events.of_peer(
+        loss.seat, takes.not_taken ? "seat_not_taken" : kEvents[static_cast<int>(loss.how)],
+        ": " + loss.why,
+        (loss.how == Departure::kLost && !takes.not_taken) || loss.how == Departure::kFailed
+            ? LogLevel::kWarn
+            : LogLevel::kInfo);
   const SessionPtr session = parts_.sessions.unseat(loss.seat.peer);
   if (!session) return;
   if (ends_process(loss.how)) {
@@ -198,6 +206,7 @@ void Settling::forget_long_gone() {
     SWARMLINE_MARK("settling.long_gone_forgotten");
     p.journal.forget_peer(*gone, p.members.newest());
     p.members.forget(*gone);
+    p.shadows.forget(*gone);
   }
 }
 

@@ -94,6 +94,7 @@ class Settling {
   struct Takes {                  // with it, from a seat that is over
     bool keeps = false;           // a copy of its state
     bool takes_followed = false;  // what it has as a shadow
+    bool not_taken = false;       // it may not have heard of its seat
   };
   void tell_end_of_seat(const SeatLoss& loss, const Member& member, const Takes& takes);
   void after_lost_seat(const SeatLoss& loss);

@@ -304,6 +304,21 @@ TEST_F(Arriving, ANewConnectionEndsTheSeatBeforeItGetsAnother) {
   EXPECT_EQ(after.incarnation, Incarnation{2});
 }
 
+// Nobody has lost anything.
+TEST_F(Arriving, ANewcomerOverANewConnectionJoinsAgain) {
+  const MarkExpected again("arrivals.newcomer_over_a_new_connection");
+  const Seat before = bench.seated(0);
+  bench.life.move_to(life::Training{});
+  for (const MemberState state : {MemberState::kBuilding, MemberState::kFollowing}) {
+    bench.members.become(before.peer, state);
+    EXPECT_FALSE(say(hello_again(before))->answer.has_value()) << "its seat ends first";
+    const auto losses = bench.rulings.take_losses();
+    ASSERT_EQ(losses.size(), 1U);
+    EXPECT_EQ(losses[0].seat, before);
+    EXPECT_EQ(losses[0].how, Departure::kMoves);
+  }
+}
+
 TEST_F(Arriving, TheLastOfItsStageOverANewConnectionMeansThatLinksBroke) {
   const Seat last = bench.seated(0);
   cut_off = true;

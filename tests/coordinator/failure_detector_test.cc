@@ -150,6 +150,21 @@ TEST_F(Detector, ADeafTimeIsKnownForAMomentAfterIt) {
   EXPECT_FALSE(detector.was_deaf(at(21s)));
 }
 
+TEST_F(Detector, WhoHasSaidSomethingUnderItsSeatHasHeardOfIt) {
+  FailureDetector detector = make(4);
+  detector.watch(a, at(0s));
+  detector.heard(a, at(1s));
+  EXPECT_FALSE(detector.has_beaten(a)) << "it asks for a seat yet";
+  detector.heartbeat(a, 0, 0, at(2s));
+  EXPECT_TRUE(detector.has_beaten(a));
+  EXPECT_FALSE(detector.has_beaten(b));
+  Seat next = a;
+  ++next.incarnation.value;
+  detector.watch(next, at(3s));
+  EXPECT_FALSE(detector.has_beaten(a));
+  EXPECT_FALSE(detector.has_beaten(next));
+}
+
 TEST_F(Detector, WhoHasBeenSilentForLongSaysNothingOfTheOthers) {
   FailureDetector detector = make(4);
   const Seat silent_for_long = a, other = seat_of(3);

@@ -203,6 +203,21 @@ TEST_F(Recover, WhereWhoeverCameHasGoneSomebodyIsWaitedFor) {
   EXPECT_FALSE(recovery.is_due());
 }
 
+// Seed 13393: a newcomer that builds its stage was taken for somebody whom it hears.
+TEST_F(Recover, WhereNobodyIsHeardAnyMoreANewcomersSeatIsNobody) {
+  patience = 55s;
+  recovery.begin(run, Term{2}, false);
+  never_stopped();
+  recovery.heard_somebody();
+  const Seat newcomer = bench.seated(0);
+  bench.members.become(newcomer.peer, MemberState::kBuilding);
+  bench.detector.watch(newcomer, bench.clock.now());
+  bench.detector.heard(newcomer, bench.clock.now());
+  const MarkExpected anybody("recovery.waits_for_anybody");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + patience + 1s);
+  EXPECT_FALSE(recovery.is_due());
+}
+
 TEST_F(Recover, WhereNobodyComesAtAllForTooLongTheRunGoesBack) {
   recovery.begin(run, Term{2}, false);
   never_stopped();

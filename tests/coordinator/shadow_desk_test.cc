@@ -83,6 +83,8 @@ TEST(ShadowDesk, WhoHasRestedIsForgotten) {
     EXPECT_TRUE(desk.rests(PeerId{host}, now));
     EXPECT_LE(desk.resting(), 4U);
   }
+  desk.forget(PeerId{100});
+  EXPECT_FALSE(desk.rests(PeerId{100}, kStart + 100 * rest / 4)) << "it is long gone";
 }
 
 TEST(ShadowDesk, OneThatNeverFetchesIsGivenUp) {

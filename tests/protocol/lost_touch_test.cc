@@ -226,6 +226,27 @@ TEST_P(LostTouch, ANewcomersWelcomeDoesNotArriveForAWhile) {
   });
 }
 
+// Seed 8355. It has not heard of its seat when it gives up on the link: nobody has lost anything.
+TEST_P(LostTouch, ANewcomerThatNeverHeardOfItsSeatIsNotLost) {
+  const SimPeer slow{.forward = 1s, .backward = 2s};
+  twice(quick(run_of({2, 2})), on({slow, slow, slow, slow}), [](Swarm& swarm) {
+    const MarkExpected not_taken("settling.seat_not_taken");
+    swarm.until_started();
+    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    swarm.hold(kCoordinatorNode, newcomer, MessageKind::kWelcome);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 5; }));
+    swarm.cluster().network().cut(kCoordinatorNode, newcomer);
+    swarm.release(kCoordinatorNode, newcomer);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }));
+    EXPECT_EQ(events(swarm, "seat_not_taken"), 1U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U) << history(swarm);
+    EXPECT_EQ(events(swarm, "peer_joined"), 6U);
+    swarm.cluster().network().cut(kCoordinatorNode, newcomer);
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 7; }));
+    EXPECT_EQ(events(swarm, "peer_lost"), 1U) << "it served";
+  });
+}
+
 // The journal takes its time, for less than would hold newcomers up: the seat is given, and can't
 // be told.
 TEST_P(LostTouch, ANewcomersWelcomeWaitsForTheJournal) {

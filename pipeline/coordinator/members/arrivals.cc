@@ -182,6 +182,14 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
 
 Arrivals::Outcome Arrivals::over_a_new_connection(const Arrival& arrival, const Seat& before) {
   const bool was_deaf = ask_.may_begin_again() && in_.detector.was_deaf(in_.alarms.now());
+  if (const MemberState state = in_.members.members().at(before.peer).state;
+      !in_.life.is<life::Forming>() &&
+      (state == MemberState::kBuilding || state == MemberState::kFollowing)) {
+    SWARMLINE_MARK("arrivals.newcomer_over_a_new_connection");
+    in_.rulings.lose(before, "it holds nothing yet, and joins again over a new connection",
+                     Departure::kMoves);
+    return Outcome::kAfterLosses;
+  }
   if (!was_deaf && !ask_.cut_off(before)) {
     in_.rulings.lose(before, "it came back over a new connection");
     return Outcome::kAfterLosses;

@@ -41,7 +41,7 @@ void FailureDetector::forget(PeerId peer) {
 }
 
 void FailureDetector::heard_anybody(Instant now) {
-  if (heard_anybody_ != Instant{} && now - heard_anybody_ > silence_allowed()) deaf_until_ = now;
+  if (is_deaf(now)) deaf_until_ = now;
   heard_anybody_ = now;
 }
 
@@ -173,9 +173,17 @@ bool FailureDetector::hears_nobody(const std::vector<Seat>& silent, Instant now)
   return nobody;
 }
 
+bool FailureDetector::has_beaten(const Seat& seat) const {
+  const auto found = pulses_.find(seat.peer);
+  return found != pulses_.end() && found->second.seat == seat && found->second.beats;
+}
+
+bool FailureDetector::is_deaf(Instant now) const {
+  return heard_anybody_ != Instant{} && now - heard_anybody_ > silence_allowed();
+}
+
 bool FailureDetector::was_deaf(Instant now) const {
-  if (heard_anybody_ == Instant{}) return false;
-  if (now - heard_anybody_ > silence_allowed()) return true;
+  if (is_deaf(now)) return true;
   return deaf_until_ != Instant{} &&
          now - deaf_until_ <= knobs().reach_timeout + knobs().redial_time;
 }

@@ -51,6 +51,10 @@ class FailureDetector {
   // Everybody is about as silent as the one of these that was heard last, however long others of
   // them have been silent (members/vigil.h): it is not they that are gone.
   bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
+  // It has said something under that seat, and so knows of it.
+  bool has_beaten(const Seat& seat) const;
+  // Nobody at all has been heard for longer than silence_allowed().
+  bool is_deaf(Instant now) const;
   // Nobody at all was heard for longer than silence_allowed(), until now or until a moment ago, in
   // which whoever gave up on this end meanwhile dials it anew. Thinned heartbeats are not late by
   // then.

@@ -180,11 +180,13 @@ bool Recovery::they_still_come() const {
          now - first_came_ < from_seconds(in_.shape.config.net.peers_wait_seconds);
 }
 
-// Whoever came has gone again.
+// Whoever came has gone again, or is not heard any more: newcomers neither.
 bool Recovery::hears_nobody() const {
-  return std::ranges::all_of(in_.members.members(), [](const auto& entry) {
-    return entry.second.state == MemberState::kAway || entry.second.state == MemberState::kLost;
-  });
+  return in_.detector.is_deaf(in_.alarms.now()) ||
+         std::ranges::all_of(in_.members.members(), [](const auto& entry) {
+           return entry.second.state == MemberState::kAway ||
+                  entry.second.state == MemberState::kLost;
+         });
 }
 
 void Recovery::give_up_waiting() {

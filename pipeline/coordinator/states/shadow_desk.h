@@ -54,6 +54,7 @@ class ShadowDesk {
   void add(const Seat& shadow, StageId host_stage, Instant now);
   void remove(const Seat& shadow) { shadows_.erase(shadow); }
   void rest(PeerId host, Instant now);
+  void forget(PeerId host) { rests_until_.erase(host); }  // it is long gone
   std::size_t resting() const { return rests_until_.size(); }
   void begin(const Seat& shadow, Instant now);    // it hears of commits from now on
   void restart(const Seat& shadow, Instant now);  // it fetches another state
