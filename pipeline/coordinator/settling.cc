@@ -124,7 +124,10 @@ void Settling::end_seat(const SeatLoss& loss) {
   const bool keeps = loss.how == Departure::kLost || last_but_one;
   tell_end_of_seat(loss, member,
                    {.keeps = keeps, .takes_followed = takes_followed, .not_taken = not_taken});
-  if (member.state == MemberState::kReady && keeps) p.kept_heirs.may_keep(loss.seat);
+  if (member.state == MemberState::kReady && keeps)
+    p.kept_heirs.may_keep(loss.seat.peer, loss.seat.stage);
+  else if (member.kept && member.kept->version == p.sequence.committed() && !ends_process(loss.how))
+    p.kept_heirs.may_keep(loss.seat.peer, member.kept->stage);
   for (RunObserver* observer : p.observers) observer->on_seat_lost(loss);
   if (heir) inherit(*heir);
   after_lost_seat(loss);

@@ -26,17 +26,17 @@ class Heirs : public ::testing::Test {
   }
   SeatLoss lost(const Seat& seat) {
     const SeatLoss loss = bench.lost(seat);
-    heirs.may_keep(seat);
+    heirs.may_keep(seat.peer, seat.stage);
     return loss;
   }
   // It asks for a seat again, and says what it kept.
-  Seat back(const Seat& before, std::uint64_t version) {
+  Seat back(const Seat& before, std::uint64_t version, StageId to = StageId{1}) {
     wire::Hello hello;
     *hello.mutable_previous() = to_wire(before);
     hello.set_address(bench.members.at(before.peer).address);
     hello.mutable_kept()->set_stage(1);
     hello.mutable_kept()->set_version(version);
-    const Seat seat = *bench.members.join(hello, StageId{1});
+    const Seat seat = *bench.members.join(hello, to);
     heirs.came_back(seat.peer);
     return seat;
   }
@@ -75,6 +75,52 @@ TEST_F(Heirs, WhoComesBackWithAnOlderVersionIsNone) {
   EXPECT_FALSE(is_gone()) << "the other may come yet";
   back(a, 4);
   EXPECT_TRUE(is_gone());
+}
+
+// It was seated elsewhere when the stage had somebody else, and holds no other state yet.
+TEST_F(Heirs, WhoIsOnItsWayElsewhereIsCalledBack) {
+  const MarkExpected called("kept_heirs.called_back");
+  lost(a);
+  const Seat elsewhere = back(a, 5, StageId{0});
+  ASSERT_TRUE(heirs.await(lost(b)));
+  EXPECT_FALSE(is_gone());
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, elsewhere);
+  EXPECT_EQ(losses[0].how, Departure::kMoves);
+  lost(elsewhere);
+  heirs.may_keep(elsewhere.peer, StageId{1});
+  EXPECT_FALSE(is_gone()) << "it comes";
+  EXPECT_TRUE(bench.rulings.take_losses().empty());
+  EXPECT_TRUE(heirs.wants_back(StageId{1}));
+  bench.members.become(back(elsewhere, 5).peer, MemberState::kReady);
+  EXPECT_FALSE(is_gone());
+  EXPECT_FALSE(heirs.any());
+}
+
+TEST_F(Heirs, OneIsCalledBackAfterAnother) {
+  const Seat c = silent();
+  lost(a);
+  lost(b);
+  const Seat first = back(a, 5, StageId{0}), second = back(b, 5, StageId{0});
+  ASSERT_TRUE(heirs.await(lost(c)));
+  EXPECT_FALSE(is_gone());
+  ASSERT_EQ(bench.rulings.take_losses().size(), 1U);
+  lost(first);
+  heirs.may_keep(first.peer, StageId{1});
+  EXPECT_FALSE(is_gone());
+  EXPECT_TRUE(bench.rulings.take_losses().empty());
+  back(first, 4, StageId{0});
+  EXPECT_FALSE(is_gone()) << "another has it";
+  const auto losses = bench.rulings.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].seat, second);
+}
+
+TEST_F(Heirs, WhoHoldsAnotherStateByNowIsNotCalledBack) {
+  lost(a);
+  bench.members.become(back(a, 5, StageId{0}).peer, MemberState::kReady);
+  EXPECT_FALSE(heirs.await(lost(b)));
 }
 
 TEST_F(Heirs, WhoDoesNotComeIsNotWaitedForLonger) {

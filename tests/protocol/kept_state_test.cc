@@ -131,6 +131,37 @@ TEST_P(KeptState, WhoIsOnItsWayElsewhereInheritsTheStageThatItLeft) {
   });
 }
 
+// ... or has been given a seat elsewhere, and waits for the state of that one.
+TEST_P(KeptState, WhoHasASeatElsewhereIsCalledBackToTheStageThatItLeft) {
+  RunConfig config = slow_run({2, 1});
+  config.run.steps = 24;
+  config.balance.moves = true;
+  config.balance.period_seconds = 0.1;
+  config.net.heartbeat_seconds = 0.02;
+  config.wiring.hop_timeout_seconds = 2;
+  const SimPeer fast{.forward = 2ms, .backward = 4ms}, slow{.forward = 24ms, .backward = 48ms};
+  for (const MessageKind held : {MessageKind::kWelcome, MessageKind::kStateOffer})
+    twice(config, on({fast, slow, fast}), [held](Swarm& swarm) {
+      const MarkExpected called_back("kept_heirs.called_back"), inherited("kept_heirs.inherited"),
+          kept("state.begins_with_what_it_kept");
+      const std::array<SimNodeId, 2> mates = {swarm.node(0, 0), swarm.node(0, 1)};
+      for (const SimNodeId mate : mates) swarm.hold(kCoordinatorNode, mate, held);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 1; }, 60s));
+      const bool first_moves = events(swarm, "peer_moves", called(swarm, mates[0])) == 1;
+      const SimNodeId moved = mates[first_moves ? 0 : 1], last = mates[first_moves ? 1 : 0];
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined", "incarnation 2") == 1; }));
+      const std::uint64_t commits = commits_of(swarm.cluster());
+      swarm.kill(last);
+      ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 2; }, 60s));
+      EXPECT_EQ(events(swarm, "peer_moves", "it has what stage 0 has lost"), 1U);
+      swarm.release(kCoordinatorNode, moved);
+      ASSERT_TRUE(
+          swarm.until([&] { return commits_of(swarm.cluster()) == commits + 1; }, 60s));
+      EXPECT_EQ(swarm.stage_of(moved), 0);
+      EXPECT_EQ(events(swarm, "new_era"), 0U);
+    });
+}
+
 // It has joined again already, and waits for a state that nobody can give it any more.
 TEST_P(KeptState, WhoWaitsForAStateThatIsGoneBeginsWithItsOwn) {
   twice(slow_run({2, 2}), [](Swarm& swarm) {

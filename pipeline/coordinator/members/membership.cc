@@ -222,6 +222,12 @@ Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) con
                        .at = location_of(hello)});
 }
 
+// Who serves has said that it holds another state.
+bool Membership::keeps(const Member& member, const KeptCopy& copy) {
+  return member.kept == copy &&
+         (member.state == MemberState::kBuilding || member.state == MemberState::kFollowing);
+}
+
 Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> chosen) {
   if (members_.size() - lost_.size() >= static_cast<std::size_t>(Limits::peers_max))
     return fail(ErrorCode::kRefused,
@@ -252,8 +258,9 @@ Result<Seat> Membership::join(const wire::Hello& hello, std::optional<StageId> c
   member.contributions = contributions;
   member.seconds_per_microbatch = seconds;
   describe(member, hello);
-  if (hello.has_kept() && hello.kept().stage() == stage->value)
-    member.kept_version = hello.kept().version();
+  if (hello.has_kept() && hello.kept().stage() < stages_.size())
+    member.kept = {.stage = StageId{static_cast<std::uint16_t>(hello.kept().stage())},
+                   .version = hello.kept().version()};
   put(member);
   return seat;
 }
@@ -295,9 +302,16 @@ void Membership::contributed(PeerId peer, std::uint32_t microbatches) {
 bool Membership::has_copy(StageId stage, std::uint64_t version) const {
   return std::ranges::any_of(members_, [&](const auto& entry) {
     const Member& member = entry.second;
-    return member.seat.stage == stage && member.kept_version == version &&
-           (member.state == MemberState::kBuilding || member.state == MemberState::kFollowing);
+    return member.seat.stage == stage && keeps(member, {stage, version});
   });
+}
+
+std::optional<Seat> Membership::copy_elsewhere(StageId stage, std::uint64_t version) const {
+  const auto found = std::ranges::find_if(members_, [&](const auto& entry) {
+    const Member& member = entry.second;
+    return member.seat.stage != stage && keeps(member, {stage, version});
+  });
+  return found == members_.end() ? std::nullopt : std::optional<Seat>(found->second.seat);
 }
 
 bool Membership::has_data_elsewhere() const {

@@ -41,6 +41,12 @@ struct DataFetched {         // of the run's data
   PeerId from;  // the newest; 0: nobody
 };
 
+struct KeptCopy {  // of what it held in a seat before
+  StageId stage;
+  std::uint64_t version = 0;
+  bool operator==(const KeptCopy&) const = default;
+};
+
 struct Member {
   Seat seat;
   std::string name;
@@ -68,11 +74,11 @@ struct Member {
   double seconds_per_microbatch = 0;  // its device's, at its stage; 0: not measured
   std::uint32_t in_flight = 0;
   std::uint64_t busy_ns = 0;
-  std::uint32_t relayed_links = 0;            // to other peers, over relays
-  std::uint64_t relayed_bytes = 0;            // sent over such
-  std::optional<std::uint64_t> kept_version;  // it has a copy of this one of its stage
-  std::uint64_t stepped = 0;                  // newest version whose commit it applied
-  std::uint64_t contributions = 0;            // in committed steps
+  std::uint32_t relayed_links = 0;  // to other peers, over relays
+  std::uint64_t relayed_bytes = 0;  // sent over such
+  std::optional<KeptCopy> kept;     // until it holds a state of its stage
+  std::uint64_t stepped = 0;        // newest version whose commit it applied
+  std::uint64_t contributions = 0;  // in committed steps
 };
 
 // Where the newcomer says that it is.
@@ -141,6 +147,8 @@ class Membership {
   std::vector<Seat> staying_of(StageId stage) const;  // ready and not draining
   // Somebody who comes to the stage has a copy of this version of it, and can begin with that.
   bool has_copy(StageId stage, std::uint64_t version) const;
+  // Somebody who is on its way to another stage has one. Takes as long as there are members.
+  std::optional<Seat> copy_elsewhere(StageId stage, std::uint64_t version) const;
   // It drains, and others of its stage can do without it: it gets nothing new.
   bool spared(const Member& member) const {
     return member.draining && !staying_of(member.seat.stage).empty();
@@ -187,6 +195,7 @@ class Membership {
   static bool serves(MemberState state) {
     return state == MemberState::kReady || state == MemberState::kEarly;
   }
+  static bool keeps(const Member& member, const KeptCopy& copy);
   // A member enters the counts, or leaves them.
   void count(const Member& member);
   void uncount(const Member& member);

@@ -10,8 +10,8 @@
 
 namespace swarmline {
 
-void KeptHeirs::may_keep(const Seat& lost) {
-  if (in_.sequence.committed() > 0) away_[lost.stage].insert(lost.peer);
+void KeptHeirs::may_keep(PeerId peer, StageId stage) {
+  if (in_.sequence.committed() > 0) away_[stage].insert(peer);
 }
 
 void KeptHeirs::came_back(PeerId peer) {
@@ -25,8 +25,8 @@ bool KeptHeirs::await(const SeatLoss& last) {
   if (emptied_.contains(stage)) return true;
   const Duration patience = std::min<Duration>(patience_(), knobs().return_time);
   if (patience <= Duration{}) return false;
-  if (!is_away(stage, last.seat.peer) && !has_heir(stage) && !has_fetched_perhaps(stage) &&
-      !may_be_freed(stage))
+  if (!is_away(stage, last.seat.peer) && !has_heir(stage) && !may_be_called_back(stage) &&
+      !has_fetched_perhaps(stage) && !may_be_freed(stage))
     return false;
   SWARMLINE_MARK("kept_heirs.awaited");
   emptied_[stage] = {.last = last, .patience = patience, .until = in_.alarms.now() + patience};
@@ -105,6 +105,21 @@ bool KeptHeirs::has_fetched_perhaps(StageId stage) const {
          std::ranges::any_of(in_.members.members(), joiner);
 }
 
+bool KeptHeirs::may_be_called_back(StageId stage) const {
+  return in_.members.copy_elsewhere(stage, in_.sequence.committed()).has_value();
+}
+
+// One after another: the stages where the others are seated need them, too.
+void KeptHeirs::call_back(StageId stage, Emptied& emptied) {
+  if (has_heir(stage) || (emptied.called && away_[stage].contains(*emptied.called))) return;
+  const auto holder = in_.members.copy_elsewhere(stage, in_.sequence.committed());
+  if (!holder) return;
+  SWARMLINE_MARK("kept_heirs.called_back");
+  emptied.called = holder->peer;
+  in_.rulings.lose(*holder, fmt::format("it has what stage {} has lost", stage.value),
+                   Departure::kMoves);
+}
+
 bool KeptHeirs::is_hopeless(StageId stage, Emptied& emptied) const {
   const Instant now = in_.alarms.now();
   const bool heir = has_heir(stage);
@@ -112,7 +127,8 @@ bool KeptHeirs::is_hopeless(StageId stage, Emptied& emptied) const {
     SWARMLINE_MARK("kept_heirs.came_back");
     emptied.until = now + knobs().build_time;
   }
-  const bool somebody = heir || is_away(stage) || has_fetched_perhaps(stage) || may_be_freed(stage);
+  const bool somebody = heir || is_away(stage) || may_be_called_back(stage) ||
+                        has_fetched_perhaps(stage) || may_be_freed(stage);
   return !somebody || now >= emptied.until;
 }
 
@@ -128,6 +144,7 @@ void KeptHeirs::check() {
     if (taken_over) SWARMLINE_MARK("kept_heirs.a_shadow_has_it");
     const bool gone = !served && !taken_over && is_hopeless(stage, emptied);
     if (gone) in_.rulings.stage_is_gone(emptied.last);
+    if (!served && !taken_over && !gone) call_back(stage, emptied);
     it = served || taken_over || gone ? emptied_.erase(it) : std::next(it);
   }
 }

@@ -1,7 +1,8 @@
 // Stages that nobody serves any more and no shadow can take over, where somebody may have what is
-// committed all the same: who lost its seat since the newest commit kept a copy; what a joiner or a
-// shadow fetches may be there already; a shadow has it whose host is the last of its own stage, to
-// which one such is coming back.
+// committed all the same: who lost its seat since the newest commit kept a copy, and has it until it
+// holds the state of the stage where it is seated next, from where it is called back; what a joiner
+// or a shadow fetches may be there already; a shadow has it whose host is the last of its own stage,
+// to which one such is coming back.
 //   What:      the run waits for them. Who comes back to the stage and says that it kept that
 //              version begins with its own copy (StateTransfer), and goes on inside the open step.
 //              Nothing can be committed until then.
@@ -51,8 +52,8 @@ class KeptHeirs final : public RunObserver {
   KeptHeirs(const Needs& needs, std::function<Duration()> patience)
       : in_(needs), patience_(std::move(patience)) {}
 
-  // It served its stage, and is told to keep what it has.
-  void may_keep(const Seat& lost);
+  // It served that stage, and is told to keep what it has, or has kept it since.
+  void may_keep(PeerId peer, StageId stage);
   // It has another seat, and has said by then what it kept.
   void came_back(PeerId peer);
   // The stage's last member is lost. False: nobody else can have its state.
@@ -77,6 +78,7 @@ class KeptHeirs final : public RunObserver {
     SeatLoss last;  // who served it, and how that ended
     Duration patience{};
     bool has_heir = false;
+    std::optional<PeerId> called;  // back, the newest
     Instant until{};
   };
   bool has_heir(StageId stage) const;
@@ -85,6 +87,8 @@ class KeptHeirs final : public RunObserver {
   // Those whose peers have shadows that hold what is committed of `stage`.
   std::set<StageId> stages_of_bound_shadows(StageId stage) const;
   bool is_away(StageId stage, std::optional<PeerId> besides = {}) const;
+  bool may_be_called_back(StageId stage) const;
+  void call_back(StageId stage, Emptied& emptied);
   bool is_hopeless(StageId stage, Emptied& emptied) const;
   void ask_whether_they_live(StageId stage);
 

@@ -20,8 +20,10 @@ bool is_from_seed(const RunConfig& config, std::uint64_t version) {
 }  // namespace
 
 void StateTransfer::want(const Seat& joiner) {
-  if (!shadows_.has(joiner) && members_.follows(joiner))
-    members_.at(joiner.peer).kept_version.reset();
+  if (!shadows_.has(joiner) && members_.follows(joiner)) {
+    std::optional<KeptCopy>& kept = members_.at(joiner.peer).kept;
+    if (kept && kept->stage == joiner.stage) kept.reset();
+  }
   desk_.lost(joiner);
   desk_.want(joiner);
   dirty_ = true;
@@ -106,7 +108,8 @@ void StateTransfer::offer(StageId stage) {
 // Nobody can say whether it is right, nor has anybody another.
 void StateTransfer::offer_kept(StageId stage) {
   for (const Seat& joiner : desk_.waiting_at(stage)) {
-    if (shadows_.has(joiner) || members_.at(joiner.peer).kept_version != sequence_.committed())
+    if (shadows_.has(joiner) ||
+        members_.at(joiner.peer).kept != KeptCopy{stage, sequence_.committed()})
       continue;
     SWARMLINE_MARK("state_transfer.kept_offered");
     desk_.seated(joiner);

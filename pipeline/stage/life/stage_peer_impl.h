@@ -62,6 +62,7 @@ class StagePeer::Impl {
   LinkIdentity identity_of(const SeatOffer& offer) const;
   void take_offer(const SeatOffer& offer);
   void take_seat(SeatedStageParts parts);
+  void keep_until_ready(SeatedStageParts& parts);
   void on_coordinator_closed(const Error& error);
   void go_adrift(const std::string& why);
   void on_fenced(const wire::Fenced& fenced);
@@ -112,7 +113,7 @@ class StagePeer::Impl {
   std::unique_ptr<SeatedStage> stage_;
   ShadowStages shadows_;
   std::shared_ptr<SeatedStage> heritage_;  // the shadow of the stage that it was sent to
-  std::shared_ptr<KeptState> kept_;        // of the seat it lost
+  std::shared_ptr<KeptState> kept_;        // of a seat it lost, until it holds another state
   std::uint64_t moved_bytes_ = 0;          // of states and of gradients, that came in
   std::vector<Frame> early_;               // from the coordinator, while it inherits
   bool at_risk_ = false;                   // its machine may be taken soon

@@ -134,9 +134,8 @@ void StagePeer::Impl::take_offer(const SeatOffer& offer) {
   if (options_.bulk) options_.bulk->allow(bulk_policy_of(parts->config));
   if (inherits) parts->heritage = heritage_;
   heritage_.reset();
-  if (parts->joining && kept_ && kept_->stage == seat_.stage && kept_->era == parts->era)
-    parts->kept = kept_;
-  kept_.reset();
+  if (kept_ && (!parts->joining || kept_->era != parts->era)) kept_.reset();
+  if (kept_ && kept_->stage == seat_.stage) parts->kept = std::exchange(kept_, nullptr);
   early_.clear();
   StageJob job;
   job.job.body = [this, parts] { return build_stage(options_, *parts); };
@@ -158,6 +157,7 @@ void StagePeer::Impl::take_seat(SeatedStageParts parts) {
   parts.serves_data = data_.serves;
   parts.fetches_data = data_.fetches;
   connect_parts(parts);
+  if (kept_) keep_until_ready(parts);
   parts.fail = guard_.wrap([this](const Error& error) {
     // Not inside the handler that failed: it still stands on what finishing tears down.
     runtime_.post(guard_.wrap([this, error] { finish(exit_code_of(error), error.what); }));
@@ -169,6 +169,15 @@ void StagePeer::Impl::take_seat(SeatedStageParts parts) {
   if (!inherited) return;
   SWARMLINE_MARK("peer.took_over_a_followed_stage");
   for (const Frame& frame : std::exchange(early_, {})) on_coordinator(frame);
+}
+
+// Its last stage may lose everybody else meanwhile: what it kept goes once it holds the next state.
+void StagePeer::Impl::keep_until_ready(SeatedStageParts& parts) {
+  parts.notify_coordinator =
+      guard_.wrap([this, notify = std::move(parts.notify_coordinator)](Frame frame) {
+        if (kind_of(frame) == MessageKind::kReady) kept_.reset();
+        notify(std::move(frame));
+      });
 }
 
 // ---- Without a coordinator ----------------------------------------------------------------------
@@ -195,6 +204,7 @@ void StagePeer::Impl::go_adrift(const std::string& why) {
   SWARMLINE_MARK("peer.adrift");
   log(LogLevel::kWarn, "{}: {}; going on with what it holds", to_string(seat_), why);
   life_.become(kAdrift);
+  kept_.reset();  // of a stage before
   link_.search(why);
   stage_->on_coordinator_lost();
   link_.connect_again();
