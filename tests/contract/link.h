@@ -1,6 +1,8 @@
 // A connection between the two nodes of a World, with everything that both ends saw.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +11,21 @@
 #include "tests/contract/world.h"
 
 namespace swarmline {
+
+inline SharedBytes pattern(std::size_t size, std::uint64_t seed) {
+  Buffer buffer(size);
+  std::uint64_t word = seed;
+  for (std::size_t at = 0; at < size; at += sizeof(word)) {
+    word = word * 6364136223846793005U + 1442695040888963407U;
+    std::memcpy(buffer.data() + at, &word, std::min(sizeof(word), size - at));
+  }
+  return SharedBytes(std::move(buffer));
+}
+
+inline bool same_bytes(BytesView one, BytesView other) {
+  return one.size() == other.size() &&
+         (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
+}
 
 struct End {
   std::shared_ptr<Connection> connection;

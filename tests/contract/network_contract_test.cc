@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "base/rng.h"
 #include "engine/net/message_pieces.h"
@@ -9,21 +8,6 @@ namespace swarmline {
 namespace {
 
 using namespace std::chrono_literals;
-
-SharedBytes random_bytes(std::size_t size, std::uint64_t seed) {
-  Buffer buffer(size);
-  Rng rng(seed);
-  for (std::size_t at = 0; at < size; at += sizeof(std::uint32_t)) {
-    const std::uint32_t word = rng.next_u32();
-    std::memcpy(buffer.data() + at, &word, std::min(sizeof(word), size - at));
-  }
-  return SharedBytes(std::move(buffer));
-}
-
-bool same(BytesView one, BytesView other) {
-  return one.size() == other.size() &&
-         (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
-}
 
 class NetworkContract : public BackendTest {
  protected:
@@ -70,7 +54,7 @@ std::string numbered(std::size_t bytes) {
 TEST_P(NetworkContract, AMessageOfManyMegabytesArrivesWhole) {
   const auto link = make_link(*world_);
   const std::string meta = numbered(8'000'000);
-  Frame message = make_frame(7, meta, {random_bytes(70'000, 3)});
+  Frame message = make_frame(7, meta, {pattern(70'000, 3)});
   message.request = 5;
   message.flags = kFrameFlagReply;
   link->client.connection->send(message);
@@ -144,7 +128,7 @@ TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
                                     65'535 - 40, 65'536, 65'537, 1 << 20, 8 << 20};
   std::vector<SharedBytes> sent;
   for (const std::size_t size : sizes) {
-    sent.push_back(random_bytes(size, size));
+    sent.push_back(pattern(size, size));
     link->client.connection->send(make_frame(1, std::to_string(size), {sent.back()}));
   }
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == sizes.size(); }));
@@ -153,7 +137,7 @@ TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
     EXPECT_EQ(frame.meta, std::to_string(sizes[i]));
     ASSERT_EQ(frame.payload.size(), sizes[i] == 0 ? 0U : 1U);
     ASSERT_EQ(frame.received_payload().size(), sizes[i]);
-    EXPECT_TRUE(same(frame.received_payload(), sent[i].view()));
+    EXPECT_TRUE(same_bytes(frame.received_payload(), sent[i].view()));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.received_payload().data()) % kBufferAlignment,
               0U);
   }
@@ -164,7 +148,7 @@ TEST_P(NetworkContract, PayloadsArriveEqualAlignedAndInOnePart) {
 TEST_P(NetworkContract, LargePayloadsAreReportedWhileTheyArrive) {
   const auto link = make_link(*world_);
   const std::size_t size = 16 << 20;
-  const SharedBytes large = random_bytes(size, 1), small = random_bytes(100'000, 2);
+  const SharedBytes large = pattern(size, 1), small = pattern(100'000, 2);
   std::size_t wrong = 0, seen = 0;
   const std::byte* where = nullptr;
   link->server.on_arriving = [&](const Arrival& arrival) {
@@ -172,7 +156,7 @@ TEST_P(NetworkContract, LargePayloadsAreReportedWhileTheyArrive) {
     wrong += arrival.kind != 7 || arrival.payload_bytes != size || now < seen ||
              (where != nullptr && where != arrival.arrived.data());
     if (now >= seen)
-      wrong += !same(arrival.arrived.subspan(seen), large.view().first(now).subspan(seen));
+      wrong += !same_bytes(arrival.arrived.subspan(seen), large.view().first(now).subspan(seen));
     where = arrival.arrived.data();
     seen = now;
   };
@@ -190,7 +174,7 @@ TEST_P(NetworkContract, LargePayloadsAreReportedWhileTheyArrive) {
     before = bytes;
   }
   EXPECT_EQ(link->server.frames[1].received_payload().data(), where);
-  EXPECT_TRUE(same(link->server.frames[1].received_payload(), large.view()));
+  EXPECT_TRUE(same_bytes(link->server.frames[1].received_payload(), large.view()));
   EXPECT_GT(link->server.frames[1].received_over, Duration{});
 }
 
@@ -216,15 +200,14 @@ TEST_P(NetworkContract, AStrangerSaysLittleUntilItIsBelieved) {
   start_wary(link->server);
   link->client.connection->send(make_frame(1, "0123456789"));
   link->client.connection->send(make_frame(9, "hello"));
-  link->client.connection->send(make_frame(2, std::string(5000, 'm'), {random_bytes(70'000, 1)}));
+  link->client.connection->send(make_frame(2, std::string(5000, 'm'), {pattern(70'000, 1)}));
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 3; }));
   EXPECT_EQ(link->server.frames[2].received_payload().size(), 70'000U);
   EXPECT_TRUE(link->server.closed.empty());
 }
 
 TEST_P(NetworkContract, AStrangerThatSaysMoreIsClosed) {
-  for (const Frame& large :
-       {make_frame(1, "0123456789a"), make_frame(1, "", {random_bytes(1, 1)})}) {
+  for (const Frame& large : {make_frame(1, "0123456789a"), make_frame(1, "", {pattern(1, 1)})}) {
     const auto link = make_link(*world_, false);
     link->client.start();
     start_wary(link->server);
@@ -252,7 +235,7 @@ TEST_P(NetworkContract, LittleWaitsUnsentForAStranger) {
 TEST_P(NetworkContract, ClosingWhileAPayloadArrives) {
   const auto link = make_link(*world_);
   link->server.on_arriving = [&](const Arrival&) { link->server.connection->close(); };
-  link->client.connection->send(make_frame(7, "large", {random_bytes(16 << 20, 1)}));
+  link->client.connection->send(make_frame(7, "large", {pattern(16 << 20, 1)}));
   ASSERT_TRUE(run_until(
       [&] { return link->server.closed.size() == 1 && link->client.closed.size() == 1; }));
   EXPECT_TRUE(link->server.frames.empty());
@@ -261,7 +244,7 @@ TEST_P(NetworkContract, ClosingWhileAPayloadArrives) {
 
 TEST_P(NetworkContract, ManyPartsAreJoined) {
   const auto link = make_link(*world_);
-  const SharedBytes whole = random_bytes(300'000, 3);
+  const SharedBytes whole = pattern(300'000, 3);
   std::vector<SharedBytes> parts;  // more than one system call takes
   for (std::size_t at = 0; at < whole.size(); at += 100) parts.push_back(whole.slice(at, 100));
   parts.insert(parts.begin() + 5, SharedBytes());
@@ -279,13 +262,12 @@ TEST_P(NetworkContract, SentPayloadsStayAliveUntilWritten) {
   const auto link = make_link(*world_);
   const std::size_t size = 4 << 20;
   for (std::uint64_t i = 0; i < 8; ++i) {
-    link->client.connection->send(
-        make_frame(1, "", {random_bytes(size, i)}));  // the only reference
+    link->client.connection->send(make_frame(1, "", {pattern(size, i)}));  // the only reference
   }
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 8; }));
   for (std::uint64_t i = 0; i < 8; ++i) {
-    EXPECT_TRUE(std::ranges::equal(link->server.frames[i].received_payload(),
-                                   random_bytes(size, i).view()));
+    EXPECT_TRUE(
+        std::ranges::equal(link->server.frames[i].received_payload(), pattern(size, i).view()));
   }
 }
 
@@ -293,7 +275,7 @@ TEST_P(NetworkContract, BothEndsCountTheSameBytes) {
   const auto link = make_link(*world_);
   std::uint64_t bytes = 0;
   for (std::size_t size : {0, 10, 100'000}) {
-    Frame frame = make_frame(1, "abc", {random_bytes(size, 1)});
+    Frame frame = make_frame(1, "abc", {pattern(size, 1)});
     bytes += frame.wire_bytes();
     link->client.connection->send(std::move(frame));
   }
@@ -323,7 +305,7 @@ TEST_P(NetworkContract, FramesAreHeldBackUntilStart) {
 TEST_P(NetworkContract, CloseSendsWhatIsQueuedThenClosesBothEnds) {
   const auto link = make_link(*world_);
   for (std::uint16_t i = 0; i < 20; ++i) {
-    link->client.connection->send(make_frame(i, "", {random_bytes(100'000, i)}));
+    link->client.connection->send(make_frame(i, "", {pattern(100'000, i)}));
   }
   link->client.connection->close();
   EXPECT_TRUE(link->client.closed.empty()) << "delivered inside close()";
@@ -475,7 +457,7 @@ TEST_P(NetworkContract, OneListenerTakesManyConnectionsThatDoNotMix) {
 TEST_P(NetworkContract, AQueueBeyondItsBoundClosesTheConnection) {
   world_ = make_world(GetParam(), {.queue_bytes_max = 1'000'000});
   const auto link = make_link(*world_);
-  const SharedBytes piece = random_bytes(300'000, 1);
+  const SharedBytes piece = pattern(300'000, 1);
   for (int i = 0; i < 3; ++i) link->client.connection->send(make_frame(1, "", {piece}));
   EXPECT_EQ(link->client.connection->unsent_bytes(), 3 * 300'040U);
   link->client.connection->send(make_frame(2, "", {piece}));

@@ -155,8 +155,7 @@ TEST_P(KeptState, WhoHasASeatElsewhereIsCalledBackToTheStageThatItLeft) {
       ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_moves") == 2; }, 60s));
       EXPECT_EQ(events(swarm, "peer_moves", "it has what stage 0 has lost"), 1U);
       swarm.release(kCoordinatorNode, moved);
-      ASSERT_TRUE(
-          swarm.until([&] { return commits_of(swarm.cluster()) == commits + 1; }, 60s));
+      ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == commits + 1; }, 60s));
       EXPECT_EQ(swarm.stage_of(moved), 0);
       EXPECT_EQ(events(swarm, "new_era"), 0U);
     });

@@ -1,8 +1,8 @@
 // Stages that nobody serves any more and no shadow can take over, where somebody may have what is
-// committed all the same: who lost its seat since the newest commit kept a copy, and has it until it
-// holds the state of the stage where it is seated next, from where it is called back; what a joiner
-// or a shadow fetches may be there already; a shadow has it whose host is the last of its own stage,
-// to which one such is coming back.
+// committed all the same: who lost its seat since the newest commit kept a copy, and has it until
+// it holds the state of the stage where it is seated next, from where it is called back; what a
+// joiner or a shadow fetches may be there already; a shadow has it whose host is the last of its
+// own stage, to which one such is coming back.
 //   What:      the run waits for them. Who comes back to the stage and says that it kept that
 //              version begins with its own copy (StateTransfer), and goes on inside the open step.
 //              Nothing can be committed until then.
