@@ -112,6 +112,34 @@ TEST_F(Recover, WhoHasNotComeByTheDeadlineIsMissing) {
   EXPECT_EQ(recovery.take().holdings.size(), 1U);
 }
 
+// Every stage has somebody: the rest is not worth collect_seconds, where those are heard.
+TEST_F(Recover, WhoHasNotComeWhileOthersAreHeardIsMissingSooner) {
+  know_more(1);
+  recovery.begin(run, Term{2}, false);
+  never_stopped();
+  for (const std::uint32_t peer : {1U, 2U}) resume(peer);
+  const MarkExpected quiet("recovery.quiet");
+  for (Duration time{}; time < bench.detector.silence_allowed() + 1s; time += 500ms) {
+    bench.clock.run_for(500ms);
+    bench.detector.heartbeat(seat_of(2), 0, 0, bench.clock.now());
+  }
+  EXPECT_TRUE(recovery.is_due());
+}
+
+// Seed 16729: a coordinator that was cut off as it collected took the quiet for others' absence.
+TEST_F(Recover, WhereThoseThatCameAreNotHeardEitherTheQuietSaysNothing) {
+  know_more(1);
+  recovery.begin(run, Term{2}, false);
+  never_stopped();
+  for (const std::uint32_t peer : {1U, 2U}) {
+    resume(peer);
+    bench.detector.heartbeat(seat_of(peer), 0, 0, bench.clock.now());
+  }
+  const MarkExpected deaf("recovery.quiet_because_deaf"), anybody("recovery.waits_for_anybody");
+  bench.clock.run_for(from_seconds(bench.options.config.net.collect_seconds) + 1s);
+  EXPECT_FALSE(recovery.is_due());
+}
+
 TEST_F(Recover, WhereNobodyWasHeardTheyAreWaitedForLongerUntilSomebodyIs) {
   recovery.begin(run, Term{2}, true);
   never_stopped();

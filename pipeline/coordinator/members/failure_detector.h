@@ -53,6 +53,8 @@ class FailureDetector {
   bool hears_nobody(const std::vector<Seat>& silent, Instant now) const;
   // It has said something under that seat, and so knows of it.
   bool has_beaten(const Seat& seat) const;
+  // Since anybody at all has been heard; if nobody was, since the clock began.
+  Duration unheard(Instant now) const { return now - heard_anybody_; }
   // Nobody at all has been heard for longer than silence_allowed().
   bool is_deaf(Instant now) const;
   // Nobody at all was heard for longer than silence_allowed(), until now or until a moment ago, in

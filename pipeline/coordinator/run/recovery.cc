@@ -239,13 +239,18 @@ void Recovery::wait_for_anybody() {
 }
 
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
-// lost as if it had a coordinator. (With a standby, peers may still hang on the one before.)
+// lost as if it had a coordinator. (With a standby, peers may still hang on the one before.) Where
+// those that came are not heard any more either, it is this end.
 void Recovery::arm_quiet() {
   quiet_.cancel();
   if (!in_.shape.config.net.standby.empty()) return;
   const Duration wait = std::max<Duration>(knobs().redial_time, in_.detector.silence_allowed());
-  quiet_.arm(wait, [this] {
+  quiet_.arm(wait, [this, wait] {
     if (!collected_) return;
+    if (in_.detector.unheard(in_.alarms.now()) > wait / 2) {
+      SWARMLINE_MARK("recovery.quiet_because_deaf");
+      return arm_quiet();
+    }
     const bool held = stages_without_anybody().empty();
     if (held) SWARMLINE_MARK("recovery.quiet");
     over_ = over_ || held;
