@@ -48,6 +48,20 @@ class KeptState : public Protocol {
     config.run.steps = 8;
     return config;
   }
+  // One of the first stage's two peers moves to the other stage, which is slower.
+  RunConfig run_with_a_move() const {
+    RunConfig config = slow_run({2, 1});
+    config.run.steps = 24;
+    config.balance.moves = true;
+    config.balance.period_seconds = 0.1;
+    config.net.heartbeat_seconds = 0.02;
+    config.wiring.hop_timeout_seconds = 2;
+    return config;
+  }
+  static Change one_slow_last_stage() {
+    const SimPeer fast{.forward = 2ms, .backward = 4ms}, slow{.forward = 24ms, .backward = 48ms};
+    return on({fast, slow, fast});
+  }
 };
 
 TEST_P(KeptState, WhoComesBackWithinAStepFetchesNothing) {
@@ -110,14 +124,7 @@ TEST_P(KeptState, WhoKeptAStageThatNobodyServesInheritsIt) {
 
 // ... or while another, which was to move, is on its way from it.
 TEST_P(KeptState, WhoIsOnItsWayElsewhereInheritsTheStageThatItLeft) {
-  RunConfig config = slow_run({2, 1});
-  config.run.steps = 24;
-  config.balance.moves = true;
-  config.balance.period_seconds = 0.1;
-  config.net.heartbeat_seconds = 0.02;
-  config.wiring.hop_timeout_seconds = 2;
-  const SimPeer fast{.forward = 2ms, .backward = 4ms}, slow{.forward = 24ms, .backward = 48ms};
-  twice(config, on({fast, slow, fast}), [](Swarm& swarm) {
+  twice(run_with_a_move(), one_slow_last_stage(), [](Swarm& swarm) {
     const MarkExpected awaited("kept_heirs.awaited"), inherited("kept_heirs.inherited"),
         kept("state.begins_with_what_it_kept");
     const std::array<SimNodeId, 2> mates = {swarm.node(0, 0), swarm.node(0, 1)};
@@ -133,15 +140,8 @@ TEST_P(KeptState, WhoIsOnItsWayElsewhereInheritsTheStageThatItLeft) {
 
 // ... or has been given a seat elsewhere, and waits for the state of that one.
 TEST_P(KeptState, WhoHasASeatElsewhereIsCalledBackToTheStageThatItLeft) {
-  RunConfig config = slow_run({2, 1});
-  config.run.steps = 24;
-  config.balance.moves = true;
-  config.balance.period_seconds = 0.1;
-  config.net.heartbeat_seconds = 0.02;
-  config.wiring.hop_timeout_seconds = 2;
-  const SimPeer fast{.forward = 2ms, .backward = 4ms}, slow{.forward = 24ms, .backward = 48ms};
   for (const MessageKind held : {MessageKind::kWelcome, MessageKind::kStateOffer})
-    twice(config, on({fast, slow, fast}), [held](Swarm& swarm) {
+    twice(run_with_a_move(), one_slow_last_stage(), [held](Swarm& swarm) {
       const MarkExpected called_back("kept_heirs.called_back"), inherited("kept_heirs.inherited"),
           kept("state.begins_with_what_it_kept");
       const std::array<SimNodeId, 2> mates = {swarm.node(0, 0), swarm.node(0, 1)};

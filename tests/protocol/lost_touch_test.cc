@@ -23,6 +23,15 @@ class LostTouch : public Protocol {
   static void each_peer(Swarm& swarm, const std::function<void(SimNodeId)>& act) {
     for (std::size_t i = 0; i < swarm.cluster().peers(); ++i) act(SimCluster::node_of_peer(i));
   }
+  static Change slow_machines() {
+    return on(std::vector<SimPeer>(4, {.forward = 1s, .backward = 2s}));
+  }
+  static SimNodeId newcomer_without_its_welcome(Swarm& swarm) {
+    swarm.until_started();
+    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    swarm.hold(kCoordinatorNode, newcomer, MessageKind::kWelcome);
+    return newcomer;
+  }
   static void cut_off(Swarm& swarm) {
     each_peer(swarm, [&](SimNodeId node) {
       swarm.cluster().network().block(kCoordinatorNode, node);
@@ -211,12 +220,9 @@ TEST_P(LostTouch, NothingThatItSaysArrivesWhileItWaitsForAStage) {
 
 // Whoever asks for a seat hears of none, and has one: it says that it lives meanwhile.
 TEST_P(LostTouch, ANewcomersWelcomeDoesNotArriveForAWhile) {
-  const SimPeer slow{.forward = 1s, .backward = 2s};
-  twice(quick(run_of({2, 2})), on({slow, slow, slow, slow}), [](Swarm& swarm) {
+  twice(quick(run_of({2, 2})), slow_machines(), [](Swarm& swarm) {
     const MarkExpected waits("link.waits_for_its_welcome");
-    swarm.until_started();
-    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
-    swarm.hold(kCoordinatorNode, newcomer, MessageKind::kWelcome);
+    const SimNodeId newcomer = newcomer_without_its_welcome(swarm);
     swarm.cluster().runtime().run_for(6s);
     EXPECT_EQ(events(swarm, "peer_joined"), 5U);
     swarm.release(kCoordinatorNode, newcomer);
@@ -228,12 +234,9 @@ TEST_P(LostTouch, ANewcomersWelcomeDoesNotArriveForAWhile) {
 
 // Seed 8355. It has not heard of its seat when it gives up on the link: nobody has lost anything.
 TEST_P(LostTouch, ANewcomerThatNeverHeardOfItsSeatIsNotLost) {
-  const SimPeer slow{.forward = 1s, .backward = 2s};
-  twice(quick(run_of({2, 2})), on({slow, slow, slow, slow}), [](Swarm& swarm) {
+  twice(quick(run_of({2, 2})), slow_machines(), [](Swarm& swarm) {
     const MarkExpected not_taken("settling.seat_not_taken");
-    swarm.until_started();
-    const SimNodeId newcomer = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
-    swarm.hold(kCoordinatorNode, newcomer, MessageKind::kWelcome);
+    const SimNodeId newcomer = newcomer_without_its_welcome(swarm);
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 5; }));
     swarm.cluster().network().cut(kCoordinatorNode, newcomer);
     swarm.release(kCoordinatorNode, newcomer);

@@ -181,7 +181,6 @@ Arrivals::Outcome Arrivals::admit_one(const Arrival& arrival) {
 }
 
 Arrivals::Outcome Arrivals::over_a_new_connection(const Arrival& arrival, const Seat& before) {
-  const bool was_deaf = ask_.may_begin_again() && in_.detector.was_deaf(in_.alarms.now());
   if (const MemberState state = in_.members.members().at(before.peer).state;
       !in_.life.is<life::Forming>() &&
       (state == MemberState::kBuilding || state == MemberState::kFollowing)) {
@@ -190,6 +189,7 @@ Arrivals::Outcome Arrivals::over_a_new_connection(const Arrival& arrival, const 
                      Departure::kMoves);
     return Outcome::kAfterLosses;
   }
+  const bool was_deaf = ask_.may_begin_again() && in_.detector.was_deaf(in_.alarms.now());
   if (!was_deaf && !ask_.cut_off(before)) {
     in_.rulings.lose(before, "it came back over a new connection");
     return Outcome::kAfterLosses;

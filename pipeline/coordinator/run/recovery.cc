@@ -240,7 +240,7 @@ void Recovery::wait_for_anybody() {
 
 // Every stage has somebody, and for as long as a peer may be silent nobody came: the rest is as
 // lost as if it had a coordinator. (With a standby, peers may still hang on the one before.) Where
-// those that came are not heard any more either, it is this end.
+// those that came are not heard any more either, it is this end: deadline_ bounds that.
 void Recovery::arm_quiet() {
   quiet_.cancel();
   if (!in_.shape.config.net.standby.empty()) return;
