@@ -57,12 +57,12 @@ target_compile_definitions(swarmline_external_torch INTERFACE ${torch_definition
 # libtorch_cpu names CUDA libraries whose symbols a CPU program never calls.
 target_link_libraries(swarmline_external_torch INTERFACE
   -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed -Wl,--allow-shlib-undefined Threads::Threads)
-# swarmline_torch_pch(<target>): compiles the target with the one precompiled header of <torch/torch.h>
-# that all its users share (20 s a file without it). The target must use the default flags.
+# swarmline_torch_pch(<target>): compiles the target with the one precompiled header of libtorch.h
+# that all its users share (10 s a file without it). The target must use the default flags.
 add_library(swarmline_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 set_target_properties(swarmline_torch_pch PROPERTIES EXCLUDE_FROM_ALL ON)
-target_link_libraries(swarmline_torch_pch PRIVATE swarmline_warnings swarmline::torch)
-target_precompile_headers(swarmline_torch_pch PRIVATE <torch/torch.h>)
+target_link_libraries(swarmline_torch_pch PRIVATE swarmline_warnings swarmline_common swarmline::torch)
+target_precompile_headers(swarmline_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/engine/model/libtorch.h)
 function(swarmline_torch_pch target)
   if(TARGET ${target})  # an unfinished folder's target may have been left out
     target_precompile_headers(${target} REUSE_FROM swarmline_torch_pch)

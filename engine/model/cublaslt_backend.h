@@ -8,9 +8,8 @@
 #include <string>
 #include <utility>
 
-#include <torch/torch.h>
-
 #include "engine/model/dropout.h"
+#include "engine/model/libtorch.h"
 #include "engine/model/linear_backend.h"
 
 namespace swarmline {

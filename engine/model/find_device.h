@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include <torch/torch.h>
-
 #include "base/result.h"
+#include "engine/model/libtorch.h"
 
 namespace swarmline {
 

@@ -4,10 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include <torch/torch.h>
-
 #include "base/check.h"
 #include "engine/model/find_device.h"
+#include "engine/model/libtorch.h"
 #include "engine/model/stage_model.h"
 #include "engine/model/stage_network.h"
 

@@ -13,8 +13,7 @@
 #include <memory>
 #include <optional>
 
-#include <torch/torch.h>
-
+#include "engine/model/libtorch.h"
 #include "engine/model/row_codes.h"
 
 namespace swarmline {

@@ -12,10 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "engine/model/documents.h"
 #include "engine/model/dropout.h"
+#include "engine/model/libtorch.h"
 #include "engine/model/linear_backend.h"
 
 namespace swarmline {

@@ -5,11 +5,10 @@
 #include <memory>
 #include <utility>
 
-#include <torch/torch.h>
-
 #include "base/order_statistics.h"
 #include "engine/model/cublaslt_backend.h"
 #include "engine/model/find_device.h"
+#include "engine/model/libtorch.h"
 
 namespace swarmline {
 namespace {

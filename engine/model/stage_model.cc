@@ -8,13 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "base/check.h"
 #include "compression/device_codec.h"
 #include "engine/model/device_kernels.h"
 #include "engine/model/dropout.h"
 #include "engine/model/find_device.h"
+#include "engine/model/libtorch.h"
 #include "engine/model/stage_network.h"
 
 namespace swarmline {

@@ -14,8 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
+#include "engine/model/libtorch.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/ops.h"
 

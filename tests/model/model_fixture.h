@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
+#include "engine/model/libtorch.h"
 
 namespace swarmline::testing {
 
