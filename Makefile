@@ -75,7 +75,8 @@ package:  ## make the wheel, the tarball and the container image: build/package;
 fmt:  ## format the sources
 	@python3 tests/tidy/format.py --fix .
 
-tidy: bootstrap  ## clang-tidy over all sources (slow), then the lint and format tests
+tidy:  ## clang-tidy over all sources (slow), then the lint and format tests
+	@scripts/bootstrap --tests
 	cmake --preset dev
 	cmake --build --preset dev --parallel $(JOBS) --target all header_checks
 	run-clang-tidy-19 -quiet -j $(JOBS) -p build/dev '$(CURDIR)/(base|kernels|compression|engine|balancer|pipeline|sim|console|node|tools|cli)/.*\.cc$$'

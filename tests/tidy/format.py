@@ -30,7 +30,7 @@ def main():
     root = sys.argv[-1]
     tool = clang_format()
     if tool is None:
-        print("skipped: clang-format 19 is not installed (scripts/bootstrap installs it)")
+        print("skipped: clang-format 19 is not installed (scripts/bootstrap --tests installs it)")
         return SKIPPED
     files = list(cxx_files(root))
     arguments = ["-i"] if fix else ["--dry-run", "-Werror"]
