@@ -51,7 +51,7 @@ constexpr KeyFlag kPeerKeys[] = {
     {"--zone", "peer.zone", "NAME", "Availability zone of this machine", Form::kText},
     {"--price", "peer.price", "NUMBER", "Price of this machine per hour"},
     {"--egress-price", "peer.egress_price", "NUMBER", "Price of a gigabyte that it sends"},
-    {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth, e.g. 100M; 0: measured",
+    {"--bandwidth", "peer.bandwidth", "BITS/S", "Network bandwidth, e.g. 100M; 0: not said",
      Form::kWithUnit},
     {"--notices", "peer.notices", "SOURCE",
      "Who warns that this machine will be taken away: auto, aws, gcp, azure, command or none",

@@ -91,9 +91,8 @@ std::vector<std::uint64_t> slice_bounds(std::uint64_t elements, std::span<const 
 }
 
 std::vector<std::uint64_t> equal_slice_bounds(std::uint64_t elements, std::uint32_t ranks) {
-  constexpr std::uint64_t kAlignment = 4096;
   const std::vector<double> equal(ranks, 1.0 / static_cast<double>(ranks));
-  return slice_bounds(elements, equal, kAlignment);
+  return slice_bounds(elements, equal, kSliceAlignment);
 }
 
 }  // namespace swarmline

@@ -26,8 +26,11 @@ double reduce_cost(std::span<const double> bandwidths, std::span<const double> w
 std::vector<std::uint64_t> slice_bounds(std::uint64_t elements, std::span<const double> weights,
                                         std::uint64_t alignment);
 
-// The same for slices as equal as their alignment lets them be: on whole codec blocks (4096
-// elements is the largest) and cache lines.
+// Elements: whole codec blocks (the largest) and cache lines. Slices that are cut there are encoded
+// alike, so that a sum's bits don't hang on where they are cut.
+inline constexpr std::uint64_t kSliceAlignment = 4096;
+
+// The same for slices as equal as kSliceAlignment lets them be.
 std::vector<std::uint64_t> equal_slice_bounds(std::uint64_t elements, std::uint32_t ranks);
 
 }  // namespace swarmline

@@ -62,7 +62,8 @@ constexpr auto kPeerKeys = std::to_array<KeySpec>({
    "Price of a gigabyte (10^9 bytes) that it sends to other machines. 0: what the run's "
    "`money.egress_price` says."},
   {PEER("bandwidth", bandwidth), bits_per_second(),
-   "Network bandwidth in bits per second. 0: measured.", "\"100M\""},
+   "Network bandwidth in bits per second, each way. Of three or more peers that average, who has "
+   "less sums less. 0: as much as most of its mates say.", "\"100M\""},
   {PEER("insecure", insecure), flag(),
    "true: the peer joins a run beyond this machine by HOST:PORT, although its links are neither "
    "authenticated nor encrypted."},

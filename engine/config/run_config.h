@@ -295,7 +295,7 @@ struct PeerConfig {
   std::string zone;
   double price = 0;         // per hour
   double egress_price = 0;  // of a GB that it sends; 0: as the run's [money] says
-  double bandwidth = 0;     // bits per second; 0: measured
+  double bandwidth = 0;     // bits per second; 0: not said
   bool insecure = false;    // true: joins beyond this machine without authenticated links
   std::string key;          // file of its own key; empty: one that is made at each start
   NoticeSource notices = NoticeSource::kAuto;

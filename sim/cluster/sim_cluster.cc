@@ -167,6 +167,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.machine.shadow_memory_bytes = machine.shadow_memory_bytes;
   peer.machine.join_patience_seconds = machine.join_patience_seconds;
   peer.machine.zone = machine.zone;
+  peer.machine.bandwidth = machine.bandwidth;
   peer.name = "sim-" + std::to_string(i);
   peer.compare_data = [machine](const DataManifest& manifest) {
     return HeldData{.fingerprint = manifest.fingerprint(),

@@ -1,6 +1,8 @@
 // Attacks of one that has a seat, or says it had one: it can't stop the run, take another's seat,
 // or decide what others compute.
 #include <limits>
+#include <map>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -156,20 +158,25 @@ TEST_F(SeatAttack, NamesAndAddressesThatCanNotBePrintedAreRefusedWithASentence) 
   expect_ends_well();
 }
 
-// A budget counts what peers say they cost: one price must not end the run.
-TEST_F(SeatAttack, PricesThatNobodyHasAreRefused) {
+// A budget counts what peers say they cost, and slices are cut by the bandwidth that they say they
+// have: one number must not end the run.
+TEST_F(SeatAttack, PricesAndBandwidthsThatNobodyHasAreRefused) {
   begin();
   const MarkExpected mark("arrivals.refused");
-  for (const double price : {-1.0, 1e7, std::numeric_limits<double>::infinity(),
-                             std::numeric_limits<double>::quiet_NaN()}) {
-    for (const bool of_bytes : {false, true}) {
+  const std::map<std::string, void (wire::Hello::*)(double)> numbers = {
+      {"its price is ", &wire::Hello::set_price},
+      {"its egress price is ", &wire::Hello::set_egress_price},
+      {"its bandwidth is ", &wire::Hello::set_bandwidth}};
+  for (const double number : {-1.0, 1e16, std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::quiet_NaN()}) {
+    for (const auto& [said, set] : numbers) {
       Attacker attacker(cluster());
       wire::Hello hello;
       hello.set_protocol(kProtocolVersion);
-      of_bytes ? hello.set_egress_price(price) : hello.set_price(price);
+      (hello.*set)(number);
       const auto answer = attacker.ask(MessageKind::kHello, hello);
       ASSERT_FALSE(answer);
-      EXPECT_TRUE(answer.error().what.contains("price is ")) << answer.error().what;
+      EXPECT_TRUE(answer.error().what.contains(said)) << answer.error().what;
     }
   }
   expect_ends_well();

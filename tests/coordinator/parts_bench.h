@@ -60,9 +60,10 @@ struct PartsBench {
       : PartsBench(bench_options(stages, microbatches)) {}
   explicit PartsBench(CoordinatorOptions made_with) : options(std::move(made_with)) {}
 
-  // A member that serves its stage.
-  Seat seated(std::uint16_t stage) {
+  // A member that serves its stage. `bandwidth`: that it says it has.
+  Seat seated(std::uint16_t stage, double bandwidth = 0) {
     wire::Hello hello;
+    hello.set_bandwidth(bandwidth);
     hello.set_address("host:" + std::to_string(peers.size() + 1));
     const Seat seat = *members.join(hello, StageId{stage});
     members.become(seat.peer, MemberState::kReady);

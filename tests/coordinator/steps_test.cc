@@ -214,36 +214,6 @@ TEST_F(Rounds, MembersAreToldWhatTheyOwnAndTheStepIsDoneWhenAllHaveTheSameBits) 
   round.check_invariants();
 }
 
-TEST_F(Steps, WhoHasTheListsGetsASealThatNamesThem) {
-  const Seat mate = bench.seated(1);
-  bench.members.refresh_views();
-  for (const Seat& seat : {a, b}) bench.members.news_for(seat);
-  bench.open_step(0);
-  bench.complete_step(0);
-  bench.round.begin(0, Term{1});
-  const auto short_one = bench.told<wire::Seal>(b, MessageKind::kSeal).at(0).groups(0);
-  EXPECT_EQ(short_one.members_size(), 0);
-  ASSERT_EQ(short_one.rosters_size(), 1);
-  EXPECT_EQ(short_one.rosters(0).stage(), 1U);
-  // One that was not told of the list hears the names.
-  const auto long_one = bench.told<wire::Seal>(mate, MessageKind::kSeal).at(0).groups(0);
-  EXPECT_EQ(long_one.members_size(), 2);
-  EXPECT_EQ(long_one.rosters_size(), 0);
-}
-
-// Somebody sits down, and nobody has been told.
-TEST_F(Steps, MembersOtherThanThoseOfTheListAreNamed) {
-  bench.members.refresh_views();
-  for (const Seat& seat : {a, b}) bench.members.news_for(seat);
-  bench.seated(1);
-  bench.open_step(0);
-  bench.complete_step(0);
-  bench.round.begin(0, Term{1});
-  const auto seal = bench.told<wire::Seal>(b, MessageKind::kSeal).at(0).groups(0);
-  EXPECT_EQ(seal.members_size(), 2);
-  EXPECT_EQ(seal.rosters_size(), 0);
-}
-
 TEST_F(Rounds, ALossBeforeAnyResultReopensTheStepAndAveragesAgain) {
   const MarkExpected again("commit_round.averaged_again");
   const SeatLoss loss = bench.lost(b);

@@ -1,5 +1,9 @@
 // The end of a step: what is in the sums and what the ledger says must be the same before anything
 // is averaged.
+#include <map>
+#include <memory>
+
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -119,6 +123,36 @@ TEST_P(SealOrder, ChunksComeBeforeTheSeal) {
   swarm.cluster().runtime().run_for(1s);
   swarm.release(kCoordinatorNode, b);
   expect_reference(swarm, config);
+}
+
+// Of three members the one in the middle says that its link is slow: it gets no slice, and the sums
+// are those of equal ones. One that is lost on the way leaves two, between whom slices are equal.
+TEST_P(SealOrder, AMemberWithASlowLinkSumsNothing) {
+  const MarkExpected cut("uneven_slices.cut");
+  RunConfig config = run_of({1, 3});
+  config.model.d_model = 48;  // large enough that every member would have a slice
+  for (const bool one_is_lost : {false, true})
+    twice(
+        config,
+        [](SimClusterOptions& options) {
+          options.peers.assign(4, {.bandwidth = 1e9});
+          options.peers[2].bandwidth = 1e8;
+        },
+        [&](Swarm& swarm) {
+          const SimNodeId slow = swarm.node(1, 1), other = swarm.node(1, 2);
+          const auto summed = std::make_shared<std::map<SimNodeId, std::uint64_t>>();
+          swarm.watch([summed](SimNodeId from, SimNodeId, const Frame& frame) {
+            (*summed)[from] += kind_of(frame) == MessageKind::kReduceChunk &&
+                               parse<wire::ReduceChunk>(frame)->gather();
+          });
+          ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 1; }));
+          EXPECT_EQ((*summed)[slow], 0U);
+          EXPECT_GT((*summed)[other], 0U);
+          if (!one_is_lost) return;
+          ASSERT_TRUE(swarm.until_delivered(MessageKind::kReduceChunk, 2));
+          swarm.kill(other);
+          ASSERT_TRUE(swarm.until([&] { return (*summed)[slow] > 0; }));
+        });
 }
 
 // Both ways of one microbatch come back to the sender: the second answer changes nothing.

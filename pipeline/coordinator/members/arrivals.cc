@@ -225,6 +225,9 @@ Result<wire::Hello> Arrivals::checked(const SessionPtr& session, const Frame& fr
     if (!price_is_believed(price))
       return fail(ErrorCode::kRefused,
                   fmt::format("its {} is {:g}, expected 0 to {:g}", what, price, kPriceMax));
+  if (!(hello->bandwidth() >= 0 && hello->bandwidth() <= kBandwidthMax))
+    return fail(ErrorCode::kRefused, fmt::format("its bandwidth is {:g}, expected 0 to {:g}",
+                                                 hello->bandwidth(), kBandwidthMax));
   return hello;
 }
 

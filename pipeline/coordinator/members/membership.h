@@ -35,6 +35,8 @@ namespace swarmline {
 // journal knows its seat, and this coordinator has not heard of it yet.
 enum class MemberState : std::uint8_t { kBuilding, kFollowing, kEarly, kReady, kLost, kAway };
 
+inline constexpr double kBandwidthMax = 1e15;  // bits per second that a peer may say it has
+
 struct DataFetched {         // of the run's data
   std::uint32_t pieces = 0;  // that it has had
   std::uint32_t of = 0;
@@ -57,6 +59,7 @@ struct Member {
   Location at;              // its zone, as it says, and its address's host
   double price = 0;         // an hour; 0: it says none
   double egress_price = 0;  // of a GB that it sends; 0: the run's
+  double bandwidth = 0;     // of its network, bits per second; 0: it says none
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone

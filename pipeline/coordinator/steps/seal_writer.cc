@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/steps/uneven_slices.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -17,7 +18,9 @@ void SealWriter::send(const ReduceBoard& board, const Phase& phase,
   std::map<Seat, std::vector<GroupId>> groups_of;
   for (const GroupId group : groups) {
     check_owners(board, phase, group);
-    forms[group].by_lists = group_by_lists(board, group);
+    Forms& told = forms[group];
+    told.alike = group_alike(board, group);
+    told.by_lists = group_by_lists(board.members(group), told.alike);
     for (const Seat& seat : board.members(group)) groups_of[seat].push_back(group);
   }
   std::map<StageId, std::map<PeerId, std::vector<IndexRange>>> ownership;
@@ -40,7 +43,7 @@ void SealWriter::send(const ReduceBoard& board, const Phase& phase,
 const wire::ReduceGroup& SealWriter::form_for(const Seat& seat, const ReduceBoard& board,
                                               GroupId group, Forms& forms) const {
   if (forms.by_lists && has_lists(seat, group)) return *forms.by_lists;
-  if (!forms.by_name) forms.by_name = group_by_name(board, group);
+  if (!forms.by_name) forms.by_name = group_by_name(board.members(group), forms.alike);
   return *forms.by_name;
 }
 
@@ -54,12 +57,22 @@ void SealWriter::check_owners(const ReduceBoard& board, const Phase& phase, Grou
                           to_string(owner) + " owns microbatches and does not average");
 }
 
-wire::ReduceGroup SealWriter::group_by_name(const ReduceBoard& board, GroupId id) const {
-  SWARMLINE_MARK("seal_writer.members_named");
-  const ReduceBoard::Members& members = board.members(id);
+wire::ReduceGroup SealWriter::group_alike(const ReduceBoard& board, GroupId id) const {
   wire::ReduceGroup group;
   group.set_group(id.value);
   group.set_attempt(board.attempt(id).value);
+  std::vector<double> bandwidths;
+  for (const Seat& seat : board.members(id))
+    bandwidths.push_back(in_.members.members().at(seat.peer).bandwidth);
+  for (const std::uint64_t end : uneven_slice_ends(in_.shape.elements_of(id), bandwidths))
+    group.add_slice_ends(end);
+  return group;
+}
+
+wire::ReduceGroup SealWriter::group_by_name(const ReduceBoard::Members& members,
+                                            const wire::ReduceGroup& alike) const {
+  SWARMLINE_MARK("seal_writer.members_named");
+  wire::ReduceGroup group = alike;
   for (const Seat& seat : members) {
     wire::GroupMember* member = group.add_members();
     *member->mutable_seat() = to_wire(seat);
@@ -70,15 +83,12 @@ wire::ReduceGroup SealWriter::group_by_name(const ReduceBoard& board, GroupId id
 
 // Its members are those of the lists that they have: named by these, a seal is as short for a
 // thousand as for two.
-std::optional<wire::ReduceGroup> SealWriter::group_by_lists(const ReduceBoard& board,
-                                                            GroupId id) const {
+std::optional<wire::ReduceGroup> SealWriter::group_by_lists(const ReduceBoard::Members& members,
+                                                            const wire::ReduceGroup& alike) const {
   const RosterDesk& rosters = in_.members.rosters();
-  const ReduceBoard::Members& members = board.members(id);
-  wire::ReduceGroup group;
-  group.set_group(id.value);
-  group.set_attempt(board.attempt(id).value);
+  wire::ReduceGroup group = alike;
   auto member = members.begin();
-  for (const StageId stage : in_.shape.groups.stages_of(id)) {
+  for (const StageId stage : in_.shape.groups.stages_of(GroupId{alike.group()})) {
     wire::RosterName* list = group.add_rosters();
     list->set_stage(stage.value);
     list->set_serial(rosters.serial(stage));

@@ -4,8 +4,9 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    whoever owns microbatches of a group and is no member aborts: they would be in no
 //              sum.
+//   Slices:    where members say what bandwidth they have, cut by it (uneven_slices.h).
 //   Bounds:    one pass over a stage's cells; a message for each member, which is as long as what
-//              it owns.
+//              it owns, and, where slices are uneven, a number for each member of its groups.
 #pragma once
 
 #include <optional>
@@ -34,14 +35,18 @@ class SealWriter {
   void send(const ReduceBoard& board, const Phase& phase, const std::vector<GroupId>& groups);
 
  private:
-  struct Forms {  // in which a group is told
+  struct Forms {              // in which a group is told
+    wire::ReduceGroup alike;  // in all of them
     std::optional<wire::ReduceGroup> by_lists, by_name;
   };
   const wire::ReduceGroup& form_for(const Seat& seat, const ReduceBoard& board, GroupId group,
                                     Forms& forms) const;
   void check_owners(const ReduceBoard& board, const Phase& phase, GroupId group) const;
-  wire::ReduceGroup group_by_name(const ReduceBoard& board, GroupId id) const;
-  std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard& board, GroupId id) const;
+  wire::ReduceGroup group_alike(const ReduceBoard& board, GroupId id) const;
+  wire::ReduceGroup group_by_name(const ReduceBoard::Members& members,
+                                  const wire::ReduceGroup& alike) const;
+  std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard::Members& members,
+                                                  const wire::ReduceGroup& alike) const;
   bool has_lists(const Seat& seat, GroupId id) const;
 
   Needs in_;

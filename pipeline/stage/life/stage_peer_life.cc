@@ -50,6 +50,7 @@ wire::Hello StagePeer::Impl::hello() const {
   hello.set_zone(options_.machine.zone);
   hello.set_price(options_.machine.price);
   hello.set_egress_price(options_.machine.egress_price);
+  hello.set_bandwidth(options_.machine.bandwidth);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
   hello.set_seat_proof(seat_proof_);
   if (heritage_) {
