@@ -321,7 +321,7 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
     case MessageKind::kReport:
       return with_serving(std::type_identity<wire::Report>(), [&](const auto& m) {
         parts_.intake.on_report(m);
-        parts_.stragglers.on_report(from_wire(m.phase()));
+        parts_.stragglers.on_report(m);
         settling_.note_progress();
       });
     case MessageKind::kComputeFailed:

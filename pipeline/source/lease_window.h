@@ -12,8 +12,11 @@ class LeaseWindow {
  public:
   explicit LeaseWindow(std::uint32_t window) : window_(window) {}
   void on_finished() { ++finished_; }
-  // The total to ask for; ask again whenever it grew.
-  std::uint64_t total_wanted() const { return finished_ + window_; }
+  // The total to ask for; ask again whenever it grew. `under_way_max`: who is slow keeps fewer.
+  std::uint64_t total_wanted(std::uint64_t under_way_max = ~std::uint64_t{0}) const {
+    return finished_ + (under_way_max < window_ ? under_way_max : window_);
+  }
+  std::uint32_t size() const { return window_; }
 
  private:
   std::uint32_t window_;

@@ -32,14 +32,14 @@ void report(ReportPace& pace, std::uint64_t step, const std::vector<Duration>& p
 
 TEST(ReportPace, WaitsForHalfAsLongAgainAsStepsUsuallyPause) {
   ReportPace pace;
-  for (std::uint64_t step = 0; step < ReportPace::kStepsMin; ++step) {
+  for (std::uint64_t step = 0; step < UsualLongest::kStepsMin; ++step) {
     EXPECT_FALSE(pace.patience().has_value()) << "nothing is known after " << step << " steps";
     report(pace, step, {100ms, 200ms, 10ms});
   }
   EXPECT_EQ(pace.patience(), 300ms);
   report(pace, 10, {10s, 10s});
   EXPECT_EQ(pace.patience(), 300ms) << "one step that was held up says nothing";
-  for (std::uint64_t step = 11; step < 11 + ReportPace::kStepsKept; ++step)
+  for (std::uint64_t step = 11; step < 11 + UsualLongest::kStepsKept; ++step)
     report(pace, step, {1s});
   EXPECT_EQ(pace.patience(), 1500ms) << "all of them do";
 }
@@ -49,7 +49,7 @@ TEST(ReportPace, HasAFloorAndCountsWholeStepsAlone) {
   for (std::uint64_t step = 0; step < 4; ++step) report(pace, step, {1ms, 2ms});
   EXPECT_EQ(pace.patience(), knobs().tail_patience_min);
   // Given up in a new era, and begun again: neither counts what lies between.
-  for (std::uint64_t i = 0; i < ReportPace::kStepsKept; ++i) {
+  for (std::uint64_t i = 0; i < UsualLongest::kStepsKept; ++i) {
     pace.on_report(100 + i, at((100 + i) * 1h));
     pace.on_report(100 + i, at((100 + i) * 1h + 30min));
   }

@@ -19,6 +19,14 @@ CoordinatorOptions options_with(double hedge_share) {
   return options;
 }
 
+// One that says of each of these that it is computed.
+wire::Report report_of(const Phase& phase, const std::vector<std::uint32_t>& indices) {
+  wire::Report report;
+  *report.mutable_phase() = to_wire(phase);
+  for (const std::uint32_t index : indices) report.add_contributions()->set_index(index);
+  return report;
+}
+
 // Three steps went as usual; the reports of the fourth pause, and somebody has room.
 class HeldUp {
  public:
@@ -26,17 +34,17 @@ class HeldUp {
     bench.life.move_to(life::Training{});
     for (std::uint64_t step = 0; step < 3; ++step) {
       const Phase phase = open(step);
-      for (int report = 0; report < 3; ++report) {
+      for (std::uint32_t index = 0; index < 3; ++index) {
         bench.clock.run_for(100ms);
-        stragglers.on_report(phase);
+        stragglers.on_report(report_of(phase, {index}));
       }
       bench.complete_step(step);
-      stragglers.on_report(phase);
+      stragglers.on_report(report_of(phase, {3}));
       bench.ledger.abandon(phase);
       bench.phases.on_retired(phase);
       stragglers.on_retired(phase);
     }
-    stragglers.on_report(open(3));
+    stragglers.on_report(report_of(open(3), {0}));
     bench.leases.want(idle, kMicrobatches);
   }
 
@@ -71,6 +79,25 @@ TEST(StragglerDetector, AStepWhoseReportsPauseForLongIsBackedUp) {
   EXPECT_EQ(run.bench.count(run.idle, MessageKind::kLeases), 1U) << "each microbatch once";
   run.stats.on_commit({.step = 3}, 0, {}, run.bench.clock.now());
   EXPECT_EQ(run.stats.totals().second_tries, kMicrobatches);
+}
+
+// Who is slow reports often enough that no pause is long, and is waited for all the same.
+TEST(StragglerDetector, WhatHasBeenOutForLongIsBackedUpThoughReportsCome) {
+  HeldUp run(1);
+  const MarkExpected out_for_long("straggler_detector.out_for_long");
+  const Phase phase{PhaseKind::kTrain, 3};
+  const auto reports_come_for = [&](Duration time) {
+    for (Duration passed{}; passed < time; passed += 100ms) {
+      run.bench.clock.run_for(100ms);
+      run.stragglers.on_report(report_of(phase, {0}));
+    }
+  };
+  reports_come_for(400ms);  // usually all are here after 300
+  EXPECT_EQ(run.leased_again(), 0U);
+  reports_come_for(200ms);
+  EXPECT_EQ(run.leased_again(), kMicrobatches);
+  reports_come_for(5s);
+  EXPECT_EQ(run.leased_again(), kMicrobatches) << "each microbatch once";
 }
 
 // Three steps of four microbatches earn three tries at a share of a quarter.

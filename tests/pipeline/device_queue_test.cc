@@ -20,7 +20,7 @@ Phase eval(std::uint64_t version) {
 
 class DeviceQueueTest : public testing::Test {
  protected:
-  void submit(const std::string& name, JobClass job_class, Phase phase) {
+  std::uint64_t submit(const std::string& name, JobClass job_class, Phase phase) {
     StageJob job;
     job.job_class = job_class;
     job.phase = phase;
@@ -30,7 +30,7 @@ class DeviceQueueTest : public testing::Test {
       return {};
     };
     job.done = [this](JobReport) { ++done_; };
-    queue_.submit(std::move(job));
+    return queue_.submit(std::move(job));
   }
 
   SimRuntime runtime_{1};
@@ -55,6 +55,19 @@ TEST_F(DeviceQueueTest, ControlThenOlderStepsThenBackwardThenArrival) {
             (std::vector<std::string>{"first", "second", "control", "eval 1", "backward 1",
                                       "forward 1b", "forward 1c", "backward 2", "forward 2"}));
   EXPECT_EQ(done_, 9);
+}
+
+TEST_F(DeviceQueueTest, WhatIsNotOnTheDeviceCanBeWithdrawn) {
+  const std::uint64_t on_device = submit("first", JobClass::kForward, train(1));
+  submit("second", JobClass::kForward, train(1));
+  const std::uint64_t waits = submit("third", JobClass::kForward, train(1));
+  submit("fourth", JobClass::kForward, train(1));
+  EXPECT_FALSE(queue_.withdraw(on_device));
+  EXPECT_TRUE(queue_.withdraw(waits));
+  EXPECT_FALSE(queue_.withdraw(waits)) << "it is gone";
+  runtime_.run_for(1s);
+  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "fourth"}));
+  EXPECT_EQ(done_, 3);
 }
 
 // Weight gradients that can wait do: for what waits and for what the device has.

@@ -113,6 +113,20 @@ TEST_P(EarlyTries, APeerThatBecomesSlowIsPassedBy) {
             1.25);
 }
 
+// Without any second try: what it did not begin it hands back, and takes little more.
+TEST_P(EarlyTries, APeerThatBecomesSlowKeepsLittle) {
+  RunConfig config = run_of(GetParam());
+  config.wiring.hedge_share = 0;
+  const auto slow = [](Swarm& swarm, SimNodeId node) {
+    swarm.cluster().device(node - 1).slow_down(10);
+  };
+  const Ended with = run(options_of(config, Early::kWith), 1, slow);
+  const Ended without = run(options_of(config, Early::kWithout), 1, slow);
+  EXPECT_TRUE(with.tries.empty());
+  expect_equal(with.parameters, one_each(config));
+  EXPECT_GT(to_seconds(without.disturbed), 1.25 * to_seconds(with.disturbed));
+}
+
 // Nobody is before it who could send its microbatches elsewhere; the other source starts them anew
 // once it has nothing else to do.
 TEST_P(EarlyTries, ASourceThatBecomesSlowHoldsNobodyUp) {

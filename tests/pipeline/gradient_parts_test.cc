@@ -361,6 +361,43 @@ TEST(LeaseIntake, AsksForOneMoreForEachThatEndedAndTakesNoMoreThanThat) {
   EXPECT_FALSE(none.take(0).has_value());
 }
 
+// One whose jobs take nearly five times as long as usual keeps four of a window of sixteen, and
+// asks for the rest when that is over.
+TEST(LeaseIntake, WhoIsSlowAsksForFewer) {
+  RunConfig config = small_run(2, 2);
+  config.pipeline.in_flight = 16;
+  StageBench bench(config, 0, 1, {.forward = 20ms});
+  DataFetch data(bench.context(), nullptr, nullptr, [] {});
+  LeaseIntake leases(bench.context(), std::make_unique<SyntheticSource>(1, 31, 4), data);
+  const auto compute = [&](int jobs) {
+    for (int i = 0; i < jobs; ++i) {
+      StageJob job{.job_class = JobClass::kForward, .phase = step(0), .job = {}, .done = {}};
+      job.job.kind = JobKind::kForward;
+      job.job.body = [] { return Result<void>(); };
+      job.done = [](const JobReport&) {};
+      bench.context().queue.submit(std::move(job));
+    }
+    bench.run(1s);
+  };
+  const auto asked = [&] {
+    leases.want();
+    const auto told = bench.told<wire::WantLeases>(MessageKind::kWantLeases);
+    return told.empty() ? 0 : told.back().total();
+  };
+  compute(32);
+  EXPECT_EQ(asked(), 16U);
+  bench.device().slow_down(5);
+  compute(2);
+  for (int i = 0; i < 12; ++i) leases.on_finished();
+  EXPECT_EQ(asked(), 0U) << "it has four";
+  leases.on_finished();
+  EXPECT_EQ(asked(), 17U);
+  bench.device().slow_down(1);
+  compute(2);
+  EXPECT_EQ(asked(), 29U);
+  leases.check_invariants();
+}
+
 TEST(CoordinatorInbox, KeepsTheOrderAndItsBound) {
   CoordinatorInbox inbox;
   for (std::size_t i = 0; i < CoordinatorInbox::kWaitingMax; ++i) {

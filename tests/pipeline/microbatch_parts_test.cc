@@ -34,8 +34,9 @@ SharedBytes activation(const StageBench& bench, const StageContext& context) {
 
 class AdmissionTest : public testing::Test {
  protected:
-  AdmissionTest() {
-    phases_.announce(kStep, Version{0}, 8, PhaseEpoch{1});
+  explicit AdmissionTest(std::uint64_t admit_bytes_max = 1, const SimDeviceOptions& device = {})
+      : admit_bytes_max_(admit_bytes_max), bench_(2, 1, 0, device) {
+    phases_.announce(kStep, Version{0}, 64, PhaseEpoch{1});
     bench_.state().begin(0);
   }
   Result<void> forward(std::uint32_t index, std::uint64_t epoch = 1, Duration over = {}) {
@@ -52,7 +53,19 @@ class AdmissionTest : public testing::Test {
     return admission_.on_forward(bench_.other(), message, frame, {});
   }
 
-  StageBench bench_{2, 1, 0};
+  void end(const TaskPtr& task) {
+    task->state = TaskState::kOver;
+    admission_.leave(task);
+  }
+  // When all that is on its way through the device has come out of it.
+  void end_all() {
+    bench_.run(std::chrono::seconds(1));
+    for (const TaskPtr& task : admission_.tasks()) end(task);
+    bench_.run(std::chrono::seconds(1));
+  }
+
+  const std::uint64_t admit_bytes_max_;
+  StageBench bench_;
   PhaseBook phases_;
   CodecMonitor monitor_{bench_.context()};
   BoundaryTraffic traffic_{bench_.context(), phases_};
@@ -62,11 +75,17 @@ class AdmissionTest : public testing::Test {
       phases_,
       monitor_,
       traffic_,
-      1,
+      admit_bytes_max_,
       {.on_output = [](const TaskPtr&) { ADD_FAILURE() << "no stage follows"; },
        .on_turn = [this](const TaskPtr& task) { turns_.push_back(task->id.microbatch.index); },
-       .on_end = [](const TaskPtr&) {},
+       .on_end = [this](const TaskPtr& task) { end(task); },
        .on_failed = [](const TaskPtr&, const Error& error) { ADD_FAILURE() << error.what; }}};
+};
+
+class RoomyAdmissionTest : public AdmissionTest {
+ protected:
+  RoomyAdmissionTest()
+      : AdmissionTest(std::uint64_t{1} << 30, {.forward = std::chrono::milliseconds(20)}) {}
 };
 
 TEST_F(AdmissionTest, WhatComesBeforeItsPhaseIsHeldUntilThatIsActive) {
@@ -89,9 +108,7 @@ TEST_F(AdmissionTest, AFullPeerRefusesAndSaysWhenThereIsRoom) {
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(refused[0].why(), wire::Refused::FULL);
   EXPECT_EQ(admission_.in_flight(), 1U);
-  const TaskPtr task = admission_.find(attempt(1));
-  task->state = TaskState::kOver;
-  admission_.leave(task);
+  end(admission_.find(attempt(1)));
   EXPECT_EQ(bench_.sent<wire::Credit>(MessageKind::kCredit).size(), 1U);
   EXPECT_EQ(admission_.admitted_bytes(), 0U);
   admission_.check_invariants();
@@ -113,6 +130,34 @@ TEST_F(AdmissionTest, ASecondRunsNameIsNobodysForward) {
   *message.mutable_id() = to_wire(AttemptId{{kStep, 1}, second_run(Attempt{7})});
   message.set_opening(1);
   EXPECT_FALSE(admission_.on_forward(bench_.other(), message, Frame(), {}).has_value());
+}
+
+// Its jobs take four times as long: of six that it has it keeps those that it has begun, and takes
+// another when it has fewer again.
+TEST_F(RoomyAdmissionTest, APeerThatHasBecomeSlowHandsBackWhatItDidNotBegin) {
+  phases_.activate(kStep);
+  std::uint32_t next = 0;
+  for (; next < 32; ++next) {
+    ASSERT_TRUE(forward(next).has_value());
+    end_all();
+  }
+  bench_.sent<wire::Refused>(MessageKind::kRefused);
+  bench_.device().slow_down(4);
+  const MarkExpected handed_back("admission.handed_back");
+  for (std::uint32_t i = 0; i < 6; ++i) ASSERT_TRUE(forward(next++).has_value());
+  bench_.run(std::chrono::milliseconds(200));
+  const auto refused = bench_.sent<wire::Refused>(MessageKind::kRefused);
+  ASSERT_GT(refused.size(), 0U);
+  for (const wire::Refused& one : refused) EXPECT_EQ(one.why(), wire::Refused::FULL);
+  EXPECT_EQ(from_wire(refused[0].id()).microbatch.index, next - 1) << "what came last first";
+  EXPECT_EQ(admission_.in_flight(), 6 - refused.size());
+  EXPECT_GE(admission_.in_flight(), Slowdown::kFewest);
+  ASSERT_TRUE(forward(next++).has_value());
+  EXPECT_EQ(bench_.sent<wire::Refused>(MessageKind::kRefused).size(), 1U);
+  admission_.check_invariants();
+  end_all();
+  EXPECT_EQ(bench_.sent<wire::Credit>(MessageKind::kCredit).size(), 1U);
+  EXPECT_EQ(admission_.in_flight(), 0U);
 }
 
 // ---- Forwarder ----------------------------------------------------------------------------------

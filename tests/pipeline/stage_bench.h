@@ -25,13 +25,16 @@ namespace swarmline {
 class StageBench {
  public:
   // Stage `stage` of `stages`; the other peer is at `other`.
-  StageBench(std::uint32_t stages, std::uint16_t stage, std::uint16_t other)
-      : StageBench(small_run(stages, 2), stage, other) {}
-  StageBench(const RunConfig& config, std::uint16_t stage, std::uint16_t other)
+  StageBench(std::uint32_t stages, std::uint16_t stage, std::uint16_t other,
+             const SimDeviceOptions& device = {})
+      : StageBench(small_run(stages, 2), stage, other, device) {}
+  StageBench(const RunConfig& config, std::uint16_t stage, std::uint16_t other,
+             const SimDeviceOptions& device = {})
       : config_(config),
         spec_(*resolve_model(config_, 31)),
         self_{PeerId{1}, StageId{stage}, Incarnation{1}},
         other_{PeerId{2}, StageId{other}, Incarnation{1}},
+        device_(runtime_.node(1), device),
         model_(spec_, stage_spec(config, stage)),
         state_(model_, config_),
         context_{.runtime = runtime_.node(1),
@@ -63,6 +66,7 @@ class StageBench {
 
   StageContext& context() { return context_; }
   StageJobs& jobs() { return jobs_; }
+  SimDevice& device() { return device_; }
   const RunConfig& config() const { return config_; }
   const ModelSpec& spec() const { return spec_; }
   ParameterState& state() { return state_; }
@@ -112,7 +116,7 @@ class StageBench {
   std::string others_address_;
   SimRuntime runtime_{1};
   SimNetwork network_{runtime_, {}};
-  SimDevice device_{runtime_.node(1), {}};
+  SimDevice device_;
   DeviceQueue queue_{device_};
   FakeStageModel model_;
   ParameterState state_;

@@ -64,8 +64,11 @@ bool Leases::takes(const Source& source) const {
 
 bool Leases::grant_one(const Phase& phase, Source& source, Granted& granted) {
   bool any = false;
+  std::vector<Instant>& leased_at = leased_at_[phase];
+  leased_at.resize(ledger_.indices(phase));
   for (const Lease& lease : ledger_.lease(phase, source.seat, 1)) {
     for (std::uint32_t i = 0; i < lease.count; ++i) {
+      leased_at[lease.first + i] = alarms_.now();
       wire::Lease* out = granted[source.seat.peer].add_leases();
       *out->mutable_phase() = to_wire(lease.phase);
       out->set_index(lease.first + i);
@@ -118,6 +121,13 @@ void Leases::send_again() {
   send(std::exchange(again_, {}));
 }
 
+std::optional<Instant> Leases::leased_at(const MicrobatchId& microbatch) const {
+  const auto phase = leased_at_.find(microbatch.phase);
+  if (phase == leased_at_.end() || microbatch.index >= phase->second.size()) return std::nullopt;
+  const Instant when = phase->second[microbatch.index];
+  return when == Instant{} ? std::nullopt : std::optional(when);
+}
+
 void Leases::on_seat_lost(const SeatLoss& lost) {
   sources_.erase(lost.seat.peer);
   dirty_ = true;  // what it was leased is free
@@ -126,6 +136,7 @@ void Leases::on_seat_lost(const SeatLoss& lost) {
 void Leases::on_rollback() {
   sources_.clear();
   again_.clear();
+  leased_at_.clear();
 }
 
 void Leases::check_invariants() const {

@@ -2,16 +2,19 @@
 //   What:      hands out what the ledger has to lease, one index at a time in turn; evaluations
 //              first, since the step on their version follows them.
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Bounds:    one entry a source; a pump costs what it hands out, and one look at each source.
+//   Bounds:    one entry a source and one instant a microbatch of an open phase; a pump costs what
+//              it hands out, and one look at each source.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/ids.h"
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
+#include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/ledger/ledger.h"
@@ -21,8 +24,9 @@ namespace swarmline {
 
 class Leases final : public RunObserver {
  public:
-  Leases(Ledger& ledger, const OpenPhases& phases, const Membership& members, Outbox& outbox)
-      : ledger_(ledger), phases_(phases), members_(members), outbox_(outbox) {}
+  Leases(const Alarms& alarms, Ledger& ledger, const OpenPhases& phases, const Membership& members,
+         Outbox& outbox)
+      : alarms_(alarms), ledger_(ledger), phases_(phases), members_(members), outbox_(outbox) {}
 
   // Counted since the source was seated, so that messages may cross.
   void want(const Seat& source, std::uint64_t total);
@@ -36,9 +40,12 @@ class Leases final : public RunObserver {
   // not much slower than the fastest. False: there is none.
   bool lease_again(const Phase& phase, std::uint32_t index);
   void send_again();  // what lease_again() gave since
+  // When it was leased last; empty: never, by this coordinator.
+  std::optional<Instant> leased_at(const MicrobatchId& microbatch) const;
 
   void on_seat_lost(const SeatLoss& lost) override;
   void on_rollback() override;
+  void on_retired(const Phase& phase) override { leased_at_.erase(phase); }
   void check_invariants() const;
 
  private:
@@ -53,12 +60,14 @@ class Leases final : public RunObserver {
   bool grant_one(const Phase& phase, Source& source, Granted& granted);
   void send(const Granted& granted);
 
+  const Alarms& alarms_;
   Ledger& ledger_;
   const OpenPhases& phases_;
   const Membership& members_;
   Outbox& outbox_;
   std::map<PeerId, Source> sources_;
   Granted again_;
+  std::map<Phase, std::vector<Instant>> leased_at_;  // by index; Instant{}: it was not
   bool dirty_ = false;
 };
 

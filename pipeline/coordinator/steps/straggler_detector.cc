@@ -8,14 +8,23 @@
 
 namespace swarmline {
 
-void StragglerDetector::on_report(const Phase& phase) {
+void StragglerDetector::on_report(const wire::Report& report) {
+  const Phase phase = from_wire(report.phase());
   if (phase.kind != PhaseKind::kTrain || !ledger_.is_open(phase) || phases_.is_sealed(phase))
     return;
-  pace_.on_report(phase.step, alarms_.now());
-  if (ledger_.complete(phase)) pace_.on_complete(phase.step);
+  const Instant now = alarms_.now();
+  pace_.on_report(phase.step, now);
+  Duration& longest = longest_out_[phase];
+  for (const wire::Contribution& contribution : report.contributions())
+    if (const auto since = leases_.leased_at({phase, contribution.index()}))
+      longest = std::max(longest, now - *since);
+  if (ledger_.complete(phase)) {
+    pace_.on_complete(phase.step);
+    usually_out_.add(longest);
+  }
   reported_ = phase;
   const std::optional<Duration> patience = pace_.patience();
-  if (patience && !watched_) watch_tail(alarms_.now() + *patience);
+  if (patience && !watched_) watch_tail(now + *patience);
 }
 
 // One timer, which looks when the last report came: reports are too many for one each.
@@ -31,25 +40,33 @@ void StragglerDetector::on_tail_timer(Instant due) {
     return;
   const Instant now = alarms_.now();
   const Duration patience = *pace_.patience();
-  const bool silent = now >= *last + patience && now - due < knobs().overslept_min;
-  if (silent && is_held_up(reported_)) back_up(reported_);
+  if (now - due < knobs().overslept_min)
+    for (const Phase& phase : ledger_.open_phases())
+      if (is_held_up(phase)) back_up(phase, phase == reported_ && now >= *last + patience);
   watch_tail(now < *last + patience ? *last + patience : now + patience);
 }
 
 // Fixed routes stay as they are; an evaluation holds a step up, and is no fault.
 bool StragglerDetector::is_held_up(const Phase& phase) const {
-  if (!life_.is_running() || shape_.config.pipeline.wiring == WiringKind::kStatic ||
-      ledger_.complete(phase))
+  if (phase.kind != PhaseKind::kTrain || phases_.is_sealed(phase) || ledger_.complete(phase) ||
+      !life_.is_running() || shape_.config.pipeline.wiring == WiringKind::kStatic)
     return false;
   const std::vector<Phase> open = ledger_.open_phases();
   return ledger_.leasable(phase) == 0 &&
          std::ranges::none_of(open, [](const Phase& p) { return p.kind == PhaseKind::kEval; });
 }
 
-void StragglerDetector::back_up(const Phase& phase) {
+bool StragglerDetector::is_out_for_long(const MicrobatchId& microbatch, Instant now) const {
+  const std::optional<Instant> since = leases_.leased_at(microbatch);
+  return since && usually_out_.patience() && now - *since > *usually_out_.patience();
+}
+
+void StragglerDetector::back_up(const Phase& phase, bool all) {
+  const Instant now = alarms_.now();
   std::uint32_t count = 0;
   for (std::uint32_t index = 0; index < ledger_.indices(phase) && hedges_.has_one(); ++index) {
     if (!ledger_.source(phase, index) || backed_up_.contains({phase, index})) continue;
+    if (!all && !is_out_for_long({phase, index}, now)) continue;
     if (!leases_.lease_again(phase, index)) continue;
     backed_up_.insert({phase, index});
     hedges_.spend();
@@ -59,6 +76,7 @@ void StragglerDetector::back_up(const Phase& phase) {
   if (count == 0) return;
   stats_.on_backed_up(count);
   SWARMLINE_MARK("straggler_detector.backed_up");
+  if (!all) SWARMLINE_MARK("straggler_detector.out_for_long");
   log(LogLevel::kDebug, "{} is held up: {} of its microbatches are handed to a second peer",
       to_string(phase), count);
   leases_.send_again();
@@ -66,6 +84,7 @@ void StragglerDetector::back_up(const Phase& phase) {
 
 void StragglerDetector::on_retired(const Phase& phase) {
   std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
+  longest_out_.erase(phase);
   if (phase.kind == PhaseKind::kTrain) hedges_.earn(shape_.microbatches_of(phase.kind));
 }
 

@@ -1,13 +1,16 @@
 // The end of a step that somebody slow holds up: what is still out is leased a second time, to
 // sources that have nothing else to do. Whichever try ends first counts; the ledger sees to that.
-//   What:      knows how long a step's reports usually pause; when they have paused for longer, and
-//              all is leased, leases each microbatch that is out once more, as far as the budget
-//              goes that these leases share with the early second tries of peers.
+//   What:      knows how long a step's reports usually pause, and how long its microbatches are
+//              out. When all is leased it leases once more: each that is out, once reports have
+//              paused for longer; and each that has been out for longer, though reports come: one
+//              peer that is slow reports now and then. As far as the budget goes that these leases
+//              share with the early second tries of peers.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    one timer; each microbatch of an open step once.
 //   Source:    backup tasks: Dean and Ghemawat, OSDI 2004, section 3.6.
 #pragma once
 
+#include <map>
 #include <set>
 
 #include "base/ids.h"
@@ -19,6 +22,7 @@
 #include "pipeline/coordinator/steps/leases.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/coordinator/steps/report_pace.h"
+#include "pipeline/coordinator/steps/usual_longest.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/protocol/hedge_budget.h"
 #include "pipeline/protocol/messages.pb.h"
@@ -38,18 +42,23 @@ class StragglerDetector final : public RunObserver {
         stats_(stats),
         hedges_(shape.config.wiring.hedge_share, shape.microbatches_of(PhaseKind::kTrain)) {}
 
-  void on_report(const Phase& phase);
+  void on_report(const wire::Report& report);
   void on_reduced(const wire::Reduced& reduced) {
     hedges_.charge(reduced.boundary().early_tries());
   }
-  void on_rollback() override { backed_up_.clear(); }
+  void on_rollback() override {
+    backed_up_.clear();
+    longest_out_.clear();
+  }
   void on_retired(const Phase& phase) override;
 
  private:
   void watch_tail(Instant due);
   void on_tail_timer(Instant due);
   bool is_held_up(const Phase& phase) const;
-  void back_up(const Phase& phase);
+  bool is_out_for_long(const MicrobatchId& microbatch, Instant now) const;
+  // All that is out, or what is out for long.
+  void back_up(const Phase& phase, bool all);
 
   const RunShape& shape_;
   Alarms& alarms_;
@@ -60,6 +69,8 @@ class StragglerDetector final : public RunObserver {
   RunStats& stats_;
   HedgeBudget hedges_;
   ReportPace pace_;
+  std::map<Phase, Duration> longest_out_;  // before a report of it came, of open steps
+  UsualLongest usually_out_;
   Phase reported_;  // the last report's
   bool watched_ = false;
   std::set<MicrobatchId> backed_up_;  // of open steps

@@ -12,11 +12,17 @@ DeviceQueue::DeviceQueue(Device& device) : device_(device) {}
 
 DeviceQueue::~DeviceQueue() = default;
 
-void DeviceQueue::submit(StageJob job) {
-  if (stopped_ || cleared_) return;
-  const Key key = key_of(job, next_sequence_++);
-  waiting_.emplace(key, std::move(job));
+std::uint64_t DeviceQueue::submit(StageJob job) {
+  if (stopped_ || cleared_) return 0;
+  const std::uint64_t name = next_sequence_++;
+  waiting_.emplace(key_of(job, name), std::move(job));
   feed();
+  return name;
+}
+
+bool DeviceQueue::withdraw(std::uint64_t job) {
+  return std::erase_if(waiting_,
+                       [&](const auto& entry) { return std::get<4>(entry.first) == job; }) > 0;
 }
 
 DeviceQueue::Key DeviceQueue::key_of(const StageJob& job, std::uint64_t sequence) {
@@ -65,18 +71,21 @@ void DeviceQueue::feed() {
     auto node = waiting_.extract(waiting_.begin());
     StageJob& next = node.mapped();
     ++on_device_;
-    auto taken = device_.submit(std::move(next.job),
-                                guard_.wrap([this, done = std::move(next.done)](JobReport report) {
-                                  --on_device_;
-                                  ++finished_;
-                                  if (cleared_) {
-                                    if (on_device_ == 0) std::exchange(cleared_, nullptr)();
-                                    return;
-                                  }
-                                  const std::weak_ptr<const char> alive = guard_.watch();
-                                  done(std::move(report));
-                                  if (!alive.expired()) feed();
-                                }));
+    const JobKind kind = next.job.kind;
+    auto taken =
+        device_.submit(std::move(next.job),
+                       guard_.wrap([this, kind, done = std::move(next.done)](JobReport report) {
+                         --on_device_;
+                         slowdown_.on_job(kind, report.service);
+                         ++finished_;
+                         if (cleared_) {
+                           if (on_device_ == 0) std::exchange(cleared_, nullptr)();
+                           return;
+                         }
+                         const std::weak_ptr<const char> alive = guard_.watch();
+                         done(std::move(report));
+                         if (!alive.expired()) feed();
+                       }));
     SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kAheadJobs jobs");
   }
 }

@@ -15,6 +15,7 @@
 #include "base/callback_guard.h"
 #include "base/ids.h"
 #include "engine/device/device.h"
+#include "pipeline/stage/common/slowdown.h"
 
 namespace swarmline {
 
@@ -39,7 +40,10 @@ class DeviceQueue {
 
   explicit DeviceQueue(Device& device);
   ~DeviceQueue();
-  void submit(StageJob job);
+  // Returns the job's name for withdraw(); 0 after stop() and before clear() is done.
+  std::uint64_t submit(StageJob job);
+  // Neither body nor done run. False: it is on the device, or over.
+  bool withdraw(std::uint64_t job);
   // The oldest of the weight gradients of `phase` that wait goes before more is computed: they are
   // added in the order in which they came, or sums would depend on who was fast.
   void hurry_weight_gradients(const Phase& phase);
@@ -52,6 +56,7 @@ class DeviceQueue {
   std::size_t waiting() const { return waiting_.size(); }
   std::size_t unfinished() const { return waiting_.size() + static_cast<std::size_t>(on_device_); }
   std::uint64_t finished() const { return finished_; }
+  const Slowdown& slowdown() const { return slowdown_; }
 
  private:
   using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
@@ -60,9 +65,10 @@ class DeviceQueue {
 
   Device& device_;
   std::map<Key, StageJob> waiting_;
-  std::uint64_t next_sequence_ = 0;
+  std::uint64_t next_sequence_ = 1;
   int on_device_ = 0;
   std::uint64_t finished_ = 0;
+  Slowdown slowdown_;
   bool stopped_ = false;
   std::function<void()> cleared_;
   CallbackGuard guard_;

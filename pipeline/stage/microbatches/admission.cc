@@ -1,5 +1,6 @@
 #include "pipeline/stage/microbatches/admission.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -9,6 +10,10 @@
 #include "pipeline/stage/microbatches/stage_compute.h"
 
 namespace swarmline {
+
+namespace {
+constexpr double kInFlightGain = 1.0 / 32;
+}  // namespace
 
 Admission::Admission(StageContext& context, const PhaseBook& phases, CodecMonitor& monitor,
                      BoundaryTraffic& traffic, std::uint64_t admit_bytes_max, Hooks hooks)
@@ -103,11 +108,48 @@ Result<void> Admission::on_forward(const Seat& from, const wire::Forward& messag
 // An empty peer takes anything, so that one microbatch larger than the budget can still be trained
 // on.
 bool Admission::has_room(std::uint64_t bytes) const {
-  return admitted_bytes_ == 0 || admitted_bytes_ + bytes <= admit_bytes_max_;
+  return admitted_bytes_ == 0 ||
+         (admitted_bytes_ + bytes <= admit_bytes_max_ && under_way() < may_have());
+}
+
+// What is held for a phase to come is not counted: it waits for those that there is to be room for.
+std::uint64_t Admission::under_way() const {
+  std::uint64_t held = 0;
+  for (const auto& [phase, tasks] : held_)
+    held += static_cast<std::uint64_t>(std::ranges::count_if(
+        tasks, [](const TaskPtr& task) { return task->state != TaskState::kOver; }));
+  return tasks_.size() - held;
+}
+
+// So many of these.
+std::uint64_t Admission::may_have() const {
+  const Slowdown& slowdown = context_.queue.slowdown();
+  const bool all = !slowdown.is_slow() || context_.config.pipeline.wiring == WiringKind::kStatic;
+  return all ? ~std::uint64_t{0} : slowdown.may_have(usually_in_flight_);
+}
+
+// What came last first.
+void Admission::hand_back() {
+  const std::uint64_t most = may_have();
+  if (under_way() <= most) return;
+  std::vector<TaskPtr> waiting;
+  for (const auto& [id, task] : tasks_)
+    if (task->state == TaskState::kForward && !task->local() && !task->cancelled)
+      waiting.push_back(task);
+  for (; under_way() > most && !waiting.empty(); waiting.pop_back()) {
+    const TaskPtr& task = waiting.back();
+    if (!context_.queue.withdraw(task->forward_job)) continue;
+    SWARMLINE_MARK("admission.handed_back");
+    refused_full_[task->upstream.peer] = task->upstream;
+    refuse(task->upstream, task->id, wire::Refused::FULL);
+    hooks_.on_end(task);
+  }
 }
 
 void Admission::admit(const TaskPtr& task) {
   tasks_[task->id] = task;
+  if (!context_.queue.slowdown().is_slow())
+    usually_in_flight_ += kInFlightGain * (static_cast<double>(under_way()) - usually_in_flight_);
   admitted_bytes_ += task->admitted_bytes;
   queue_or_hold(task);
 }
@@ -172,12 +214,13 @@ void Admission::compute_forward(const TaskPtr& task) {
       forward_body(context_, task, monitor_.plan(CodecMonitor::Way::kForward, *task), result);
   job.done = guard_.wrap(
       [this, task, result](const JobReport& report) { after_forward(task, report, *result); });
-  context_.queue.submit(std::move(job));
+  task->forward_job = context_.queue.submit(std::move(job));
 }
 
 void Admission::after_forward(const TaskPtr& task, const JobReport& report,
                               const ForwardResult& result) {
   traffic_.computed(task->id.microbatch.phase, report.service);
+  hand_back();
   task->has_graph = report.result.has_value() && task->train();
   if (task->cancelled) {
     // Whoever gave it up learns how slow this peer is.
@@ -271,7 +314,8 @@ void Admission::refuse(const Seat& to, const AttemptId& id, wire::Refused::Why w
 }
 
 void Admission::offer_credit() {
-  if (refused_full_.empty() || admitted_bytes_ > admit_bytes_max_ / 2) return;
+  if (refused_full_.empty() || admitted_bytes_ > admit_bytes_max_ / 2 || under_way() >= may_have())
+    return;
   for (const auto& [peer, seat] : std::exchange(refused_full_, {}))
     context_.links.send(seat, make_frame(MessageKind::kCredit, wire::Credit()));
 }

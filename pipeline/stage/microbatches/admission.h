@@ -3,6 +3,8 @@
 //   Admission: by bytes, reserving room for the gradient with the forward. A full peer refuses a
 //              forward (its sender picks again and waits for a credit); an empty one takes
 //              anything. What the source starts here is bounded by its leases.
+//   Slowness:  a peer that has become slow takes fewer (Slowdown), and refuses what it has too much
+//              of and did not begin, where senders may pick.
 //   Epochs:    a forward of an epoch that is sealed is refused; one of an epoch that this peer has
 //              not heard of is held until it has.
 //   Damage:    an activation that does not decode is refused and sent again; nobody failed.
@@ -76,6 +78,9 @@ class Admission {
   Result<void> check_forward(const Seat& from, const AttemptId& id, const wire::Forward& message,
                              const Frame& frame) const;
   void admit(const TaskPtr& task);
+  std::uint64_t under_way() const;
+  std::uint64_t may_have() const;
+  void hand_back();
   PhaseStatus status(const MicrobatchTask& task) const;
   void queue_or_hold(const TaskPtr& task);
   void queue_forward(const TaskPtr& task);
@@ -98,6 +103,7 @@ class Admission {
   std::map<Phase, std::vector<TaskPtr>> held_;
   std::map<PeerId, Seat> refused_full_;  // wait for our credit
   std::uint64_t admitted_bytes_ = 0;
+  double usually_in_flight_ = 0;  // while it is not slow
   CallbackGuard guard_;
 };
 

@@ -52,6 +52,7 @@ struct MicrobatchTask {
   bool orphan = false;     // its upstream is gone: nobody waits for its gradient
   bool has_graph = false;  // the model keeps a graph that backward has not consumed
   std::uint64_t admitted_bytes = 0;
+  std::uint64_t forward_job = 0;  // in the device's queue
 
   // The way on: Forwarder's, but for the output.
   Seat next;

@@ -34,8 +34,13 @@ LeaseIntake::LeaseIntake(StageContext& context, std::unique_ptr<MicrobatchSource
       window_(window_of(context.config)) {}
 
 void LeaseIntake::want() {
-  if (!source_ || window_.total_wanted() <= wanted_) return;
-  wanted_ = window_.total_wanted();
+  if (!source_) return;
+  const bool fixed = context_.config.pipeline.wiring == WiringKind::kStatic;
+  const std::uint64_t may_have =
+      fixed ? window_.size() : context_.queue.slowdown().may_have(window_.size());
+  const std::uint64_t total = window_.total_wanted(may_have);
+  if (total <= wanted_) return;
+  wanted_ = total;
   wire::WantLeases want;
   *want.mutable_seat() = to_wire(context_.self);
   want.set_total(wanted_);

@@ -7,8 +7,8 @@
 //   Ownership: owns the source and the counts.
 //   Thread:    control thread.
 //   Errors:    more leases than were asked for: kCorrupt. Data that can't be read: the source's.
-//   Bounds:    the window: [pipeline] in_flight, or what keeps every peer busy; kAhead
-//              microbatches ahead.
+//   Bounds:    the window: [pipeline] in_flight, or what keeps every peer busy, less while this
+//              peer is slow (Slowdown); kAhead microbatches ahead.
 #pragma once
 
 #include <cstdint>
