@@ -146,7 +146,7 @@ class AttackedRun:
     def begin(self):
         chaos_runs.write_text(self.folder)
         config = chaos_runs.write(self.folder, "run.toml", chaos_runs.CONFIG.format(
-            folder=self.folder, steps=10_000_000, batch=8, stages=STAGES, peers=PEERS, delay=1, checkpoint=0,
+            folder=self.folder, steps=10_000_000, batch=8, stages=STAGES, peers=PEERS, leases=0, delay=1, checkpoint=0,
             heartbeat=0.5, hop_timeout=10, in_flight=8) + "every_steps = 0\n")
         peer = chaos_runs.write(self.folder, "peer.toml",
                                 chaos_runs.PEER.format(forward=FORWARD_MS, backward=BACKWARD_MS))

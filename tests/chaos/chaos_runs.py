@@ -26,6 +26,7 @@ sequence = 16
 stages = {stages}
 peers = {peers}
 delay = {delay}
+in_flight = {leases}
 [codec]
 forward = "none"
 backward = "none"

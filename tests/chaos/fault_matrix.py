@@ -186,7 +186,7 @@ class Runner:
 
     def config(self, name, delay):
         return chaos_runs.write(self.folder, name + ".toml", chaos_runs.CONFIG.format(
-            folder=self.folder, steps=STEPS, batch=8, stages=2, peers=2, delay=delay, checkpoint=3, heartbeat=0.2,
+            folder=self.folder, steps=STEPS, batch=8, stages=2, peers=2, leases=0, delay=delay, checkpoint=3, heartbeat=0.2,
             hop_timeout=3, in_flight=8))
 
     def reference(self, delay):

@@ -63,7 +63,7 @@ def run(program, folder, peer, silence):
     """A sentence that says what is wrong, or nothing; and how long it took."""
     began = time.monotonic()
     config = chaos_runs.write(folder, silence.name + ".toml", chaos_runs.CONFIG.format(
-        folder=folder, steps=silence.steps, batch=8, stages=2, peers=silence.peers, delay=0, checkpoint=10**6,
+        folder=folder, steps=silence.steps, batch=8, stages=2, peers=silence.peers, leases=0, delay=0, checkpoint=10**6,
         heartbeat=0.2, hop_timeout=3, in_flight=8))
     plan = chaos_runs.write(folder, silence.name + ".plan.toml", silence.plan)
     longest = 4 * silence.seconds + 240

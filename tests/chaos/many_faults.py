@@ -26,6 +26,7 @@ BATCH = 64
 HEARTBEAT_SECONDS, HOP_TIMEOUT_SECONDS = 0.1, 3
 # On links as short as a machine's own more are no faster, and what waits at a peer that becomes slow is lost time.
 IN_FLIGHT_PER_PEER = 2
+LEASES_PER_SOURCE = 8  # half a step's: what a source that becomes slow has is lost time, too
 
 PLAN = """chaos_format = 1
 [plan]
@@ -53,7 +54,7 @@ def main():
     try:
         chaos_runs.write_text(folder)
         config = chaos_runs.write(folder, "run.toml", chaos_runs.CONFIG.format(
-            folder=folder, steps=round(seconds / step), batch=BATCH, stages=STAGES, peers=PEERS, delay=1,
+            folder=folder, steps=round(seconds / step), batch=BATCH, stages=STAGES, peers=PEERS, delay=1, leases=LEASES_PER_SOURCE,
             checkpoint=0, heartbeat=HEARTBEAT_SECONDS, hop_timeout=HOP_TIMEOUT_SECONDS,
             in_flight=IN_FLIGHT_PER_PEER))
         peer = chaos_runs.write(folder, "peer.toml",
