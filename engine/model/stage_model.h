@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,7 +100,9 @@ class StageModel {
   // computes. They begin with clear_sums(); in the bytes they are from collect_sums() until the
   // next addition. Where keeps_sums() is false, they are in the bytes at any time.
   virtual bool keeps_sums() const { return false; }  // never changes; any thread may ask
-  virtual void clear_sums(MutableBytes accumulator) { std::ranges::fill(accumulator, std::byte{}); }
+  virtual void clear_sums(MutableBytes accumulator) {
+    if (!accumulator.empty()) std::memset(accumulator.data(), 0, accumulator.size());
+  }
   virtual Result<void> collect_sums(MutableBytes) { return {}; }
   virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;

@@ -104,7 +104,7 @@ Result<void> check_saved(const SavedState& saved, const FindTensor& find) {
 Result<void> read_saved(const SavedState& saved, const FindTensor& find, std::uint64_t first,
                         MutableBytes out) {
   SWARMLINE_CHECK(first <= saved.bytes && out.size() <= saved.bytes - first);
-  std::ranges::fill(out, std::byte{0});
+  if (!out.empty()) std::memset(out.data(), 0, out.size());
   const std::uint64_t end = first + out.size();
   auto tensor = std::ranges::upper_bound(saved.tensors, first, {}, &SavedTensor::at);
   if (tensor != saved.tensors.begin()) --tensor;
