@@ -11,7 +11,7 @@ namespace swarmline {
 
 // 7: who joins serves with the parameters alone.
 // 6: a state's digest is made piece by piece, so that a device can make it.
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolVersion = 8;
 
 // Of one that says hello. kRefused: which of the two is older, and what to do.
 Result<void> check_protocol(std::uint32_t theirs);

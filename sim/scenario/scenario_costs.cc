@@ -84,6 +84,10 @@ Result<ScenarioCosts> ScenarioCosts::make(const Scenario& scenario) {
       static_cast<double>(bytes(codec.averaging, kAveragedSample)) / kAveragedSample;
   costs.state_bytes_per_element_ =
       scenario.run.optimizer.state == MomentsKind::k8Bit ? kSmallStateBytes : kStateBytes;
+  if (scenario.run.pipeline.delay == 1) {
+    costs.state_bytes_per_element_ += kParameterBytes;
+    ++costs.state_tensors_;
+  }
   return costs;
 }
 
@@ -175,7 +179,7 @@ std::uint64_t ScenarioCosts::charge(StageId from_stage, const Frame& frame) {
       const auto piece = parse<wire::Piece>(frame);
       if (!piece) return frame.wire_bytes();
       if (!piece->blob().has_state()) return of_group(piece->blob().reduced().group(), false);
-      return of_stage(state_bytes_per_element_, 3);  // parameters and two moments
+      return of_stage(state_bytes_per_element_, state_tensors_);
     }
     case MessageKind::kCheckpointPiece:
       return of_stage(kParameterBytes, 1);

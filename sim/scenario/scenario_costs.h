@@ -66,6 +66,8 @@ class ScenarioCosts {
       rosters_;  // by stage and serial: how many serve it
   double averaging_bytes_per_element_ = 0;
   double state_bytes_per_element_ = 0;
+  // Parameters and two moments; with a delay the parameters of the version before.
+  std::uint64_t state_tensors_ = 3;
 };
 
 }  // namespace swarmline

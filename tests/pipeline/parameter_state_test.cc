@@ -82,17 +82,37 @@ TEST_P(ParameterStateTest, APartOfWhatIsSavedHasItsBytes) {
   }
 }
 
-// A joiner's state, too, and nothing of another size.
-TEST_P(ParameterStateTest, TakesWhatWasFrozenAndNothingElse) {
+// Without the version before, too, which then comes with the next commit; and nothing of another
+// size.
+TEST_P(ParameterStateTest, TakesTheCommittedStateAloneAndNothingElse) {
   ArenaModel model(mixed_layout()), other_model(mixed_layout());
   ParameterState state(model, config_), other(other_model, config_);
   apply(state, 0);
-  const auto frozen = state.freeze();
-  ASSERT_TRUE(frozen);
-  ASSERT_TRUE(other.load(Version{1}, frozen->bytes()));
+  const auto alone = state.save(0, state.committed_state_bytes());
+  ASSERT_TRUE(alone);
+  ASSERT_TRUE(other.load(Version{1}, alone->bytes()));
   EXPECT_EQ(*other.digest(), *state.digest());
-  const auto cut = frozen->bytes().first(frozen->size() - 1);
+  EXPECT_EQ(other.save().has_value(), config_.pipeline.delay == 0);
+  apply(state, 1);
+  apply(other, 1);
+  const auto one = state.save(), another = other.save();
+  ASSERT_TRUE(one && another);
+  EXPECT_TRUE(std::ranges::equal(one->bytes(), another->bytes()));
+  const auto cut = alone->bytes().first(alone->size() - 1);
   EXPECT_EQ(other.load(Version{1}, cut).error().code, ErrorCode::kIncompatible);
+}
+
+TEST_P(ParameterStateTest, TheFirstVersionIsTheOneBeforeItselfToo) {
+  ArenaModel model(mixed_layout()), other_model(mixed_layout());
+  ParameterState state(model, config_), other(other_model, config_);
+  const auto saved = state.save();
+  ASSERT_TRUE(saved) << saved.error().what;
+  ASSERT_TRUE(other.load(Version{0}, saved->bytes()));
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    apply(state, step);
+    apply(other, step);
+  }
+  EXPECT_EQ(*other.digest(), *state.digest());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ParameterStateTest,

@@ -130,7 +130,7 @@ class Stages : public testing::Test {
   std::vector<wire::Ready> ready() { return bench_.told<wire::Ready>(MessageKind::kReady); }
 
   StageBench bench_{1, 0, 0};
-  Buffer frozen_ = std::move(*bench_.state().freeze());
+  Buffer frozen_ = std::move(*bench_.state().save());
   const Buffer sum_ = Buffer::zeroed(bench_.state().reduced().size());
 };
 

@@ -29,7 +29,9 @@ class StateTest : public testing::Test {
         StateExchange::Hooks{
             .on_offered = [](Version) {},
             .on_lost = [this] { ++lost_; },
-            .on_here = [this](Version version, std::uint64_t, StateOrigin) { here_ = version; },
+            .on_here = [this](Version version, std::uint64_t, StateOrigin,
+                              bool all_in_use) { here_ = version, all_in_use_ = all_in_use; },
+            .is_behind = [this] { return is_behind_; },
             .parameters_serve = [this](Version) { return parameters_serve_; },
             .on_parameters_here = [this](Version version) { early_ = version; },
             .asks_max = [] { return PieceFetch::kPiecesMax; }});
@@ -46,11 +48,8 @@ class StateTest : public testing::Test {
   }
   // Of version 3.
   std::shared_ptr<KeptState> kept(Buffer bytes) {
-    return std::make_shared<KeptState>(KeptState{.stage = {},
-                                                 .era = {},
-                                                 .version = Version{3},
-                                                 .frozen_bytes = frozen_.size(),
-                                                 .bytes = std::move(bytes)});
+    return std::make_shared<KeptState>(
+        KeptState{.stage = {}, .era = {}, .version = Version{3}, .bytes = std::move(bytes)});
   }
   static wire::StateOffer offer_of_its_own(std::uint64_t version) {
     wire::StateOffer offer;
@@ -68,9 +67,18 @@ class StateTest : public testing::Test {
     states_->check_invariants();
   }
 
-  StageBench bench_{1, 0, 0};
-  Buffer frozen_ = std::move(*bench_.state().freeze());
+  static RunConfig run_with(std::uint32_t delay) {
+    RunConfig config = small_run(1, 2);
+    config.pipeline.delay = delay;
+    return config;
+  }
+
+  explicit StateTest(std::uint32_t delay = 0) : bench_(run_with(delay), 0, 0) {}
+
+  StageBench bench_;
+  Buffer frozen_ = std::move(*bench_.state().save());
   int lost_ = 0;
+  bool is_behind_ = false, all_in_use_ = false;
   bool parameters_serve_ = false;
   std::optional<Version> early_;  // its parameters are here
   std::optional<Version> here_;
@@ -89,8 +97,9 @@ TEST_F(StateTest, AStateIsFetchedAndADamagedPieceAskedAgain) {
   EXPECT_TRUE(states_->here());
 }
 
-class EarlyParameters : public StateTest {
+class PiecesOfAState : public StateTest {
  protected:
+  using StateTest::StateTest;
   static constexpr std::uint32_t kPiece = 64;
 
   static Knobs small_pieces() {
@@ -131,6 +140,50 @@ class EarlyParameters : public StateTest {
   TurnedKnobs knobs_{small_pieces()};
   std::deque<wire::PieceRequest> asked_;
 };
+
+using EarlyParameters = PiecesOfAState;
+
+class VersionBefore : public PiecesOfAState {
+ protected:
+  VersionBefore() : PiecesOfAState(1) {}
+  std::uint64_t committed() { return bench_.state().committed_state_bytes(); }
+};
+
+TEST_F(VersionBefore, ComesLast) {
+  ASSERT_LT(committed() + kPiece, frozen_.size());
+  begin();
+  give_below(committed());
+  bench_.run();
+  EXPECT_FALSE(here_) << "it is computed on";
+  give_below(frozen_.size());
+  bench_.run();
+  EXPECT_EQ(here_, Version{3});
+  EXPECT_TRUE(all_in_use_);
+}
+
+TEST_F(VersionBefore, IsDoneWithoutOnceSomethingWasCommitted) {
+  const MarkExpected without("state.version_before_done_without");
+  is_behind_ = true;
+  begin();
+  give_below(committed() - kPiece);
+  bench_.run();
+  EXPECT_FALSE(here_) << "a piece of what was committed is missing";
+  give_below(committed());
+  bench_.run();
+  EXPECT_EQ(here_, Version{3});
+  EXPECT_FALSE(all_in_use_);
+}
+
+TEST_F(VersionBefore, IsWaitedForNoLongerThanUntilACommit) {
+  begin();
+  give_below(committed());
+  is_behind_ = true;
+  states_->on_committed_since();
+  states_->check_invariants();
+  bench_.run();
+  EXPECT_EQ(here_, Version{3});
+  EXPECT_FALSE(all_in_use_);
+}
 
 TEST_F(EarlyParameters, AreLoadedBeforeTheRestIsHere) {
   const MarkExpected early("state.parameters_first");

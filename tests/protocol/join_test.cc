@@ -22,9 +22,6 @@ class Join : public Protocol {
   }
 };
 
-// With a delay a newcomer needs a commit before its seat.
-class JoinWithoutDelay : public Join {};
-
 TEST_P(Join, AFencedPeerThatWakesComesBackByItself) {
   for (std::uint16_t stage = 0; stage < 2; ++stage) {
     RunConfig config = long_run({2, 2});
@@ -70,6 +67,20 @@ TEST_P(Join, ALateJoinerServes) {
     swarm.until([&] { return reports(swarm, first) > 0 && reports(swarm, second) > 0; });
     EXPECT_GT(reports(swarm, first), 0U);
     EXPECT_GT(reports(swarm, second), 0U);
+  });
+}
+
+// It has the version before as well, and needs no commit.
+TEST_P(Join, ANewcomerServesTheOpenStep) {
+  RunConfig config = long_run({1, 1});
+  config.batch.batch = 64;
+  config.run.steps = 8;
+  twice(config, [&](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    const SimNodeId joiner = SimCluster::node_of_peer(swarm.cluster().add_peer({}));
+    ASSERT_TRUE(swarm.until([&] { return reports(swarm, joiner) > 0; }, 5s));
+    EXPECT_EQ(events(swarm, "peer_seated"), 1U);
+    EXPECT_EQ(commits_of(swarm.cluster()), 3U);
   });
 }
 
@@ -166,7 +177,7 @@ TEST_P(Join, AStepThatANewcomerMissedIsReopened) {
 
 // It is seated while a round of one member is averaged: it fetches the result before the commit, so
 // that it is not lost with that member.
-TEST_P(JoinWithoutDelay, ANewcomerHasTheResultOfTheRoundItCameInto) {
+TEST_P(Join, ANewcomerHasTheResultOfTheRoundItCameInto) {
   twice(long_run({1, 2}), [&](Swarm& swarm) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     const SimNodeId only = swarm.node(0, 0);
@@ -248,7 +259,6 @@ TEST_P(Join, TheLastOfAStageDrainsOnceAnotherHasItsState) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, Join, testing::Values(0U, 1U));
-INSTANTIATE_TEST_SUITE_P(Delay, JoinWithoutDelay, testing::Values(0U));
 
 }  // namespace
 }  // namespace swarmline

@@ -152,18 +152,12 @@ Result<std::uint64_t> ParameterState::digest() const {
   return hash.value();
 }
 
-std::uint64_t ParameterState::frozen_bytes() const {
+std::uint64_t ParameterState::committed_state_bytes() const {
   return committed_parameters().size() + (optimizer_ ? optimizer_->state_bytes() : 0);
 }
 
 std::uint64_t ParameterState::saved_bytes() const {
-  return frozen_bytes() + (delayed_ ? committed_.size() : 0);
-}
-
-Result<Buffer> ParameterState::freeze() const {
-  const auto state = committed_state();
-  if (!state) return std::unexpected(state.error());
-  return copy_range(*state, 0, frozen_bytes());
+  return committed_state_bytes() + (delayed_ ? committed_.size() : 0);
 }
 
 Result<Buffer> ParameterState::save() const {
@@ -173,17 +167,22 @@ Result<Buffer> ParameterState::save() const {
 Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) const {
   auto state = committed_state();
   if (!state) return std::unexpected(std::move(state).error());
-  if (!delayed_) return copy_range(*state, first, bytes);
-  // The next step computes on the version before.
-  const Version before{committed_version_.value - 1};
-  BytesView found;
-  if (computing_version_ == before) found = model_.parameters();
-  if (other_.size() > 0 && other_version_ == before) found = other_.bytes();
-  if (committed_version_.value == 0 || found.empty())
-    return fail(ErrorCode::kIncompatible,
-                fmt::format("version {} is not here to be saved", before.value));
-  state->push_back(found);
+  if (first + bytes > committed_state_bytes()) {
+    const auto before = version_before();
+    if (!before) return std::unexpected(before.error());
+    state->push_back(*before);
+  }
   return copy_range(*state, first, bytes);
+}
+
+// The next step computes on it. Before the first one is that itself.
+Result<BytesView> ParameterState::version_before() const {
+  if (committed_version_.value == 0) return committed_parameters();
+  const Version before{committed_version_.value - 1};
+  if (computing_version_ == before) return BytesView(model_.parameters());
+  if (other_.size() > 0 && other_version_ == before) return BytesView(other_.bytes());
+  return fail(ErrorCode::kIncompatible,
+              fmt::format("version {} is not here to be saved", before.value));
 }
 
 Result<std::vector<BytesView>> ParameterState::committed_state() const {
@@ -199,7 +198,7 @@ Result<std::vector<BytesView>> ParameterState::committed_state() const {
 
 Result<void> ParameterState::load(Version version, BytesView state) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  if (state.size() != frozen_bytes() && state.size() != saved_bytes())
+  if (state.size() != committed_state_bytes() && state.size() != saved_bytes())
     return fail(ErrorCode::kIncompatible, "a stage's state of another size");
   const std::byte* from = state.data();
   const auto take = [&](MutableBytes to) {

@@ -13,9 +13,10 @@
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
 //              optimizer.state_memory = "host" and with Muon; the committed parameters are in the
 //              host's, too.
-//   Frozen:    a version's state as others take it: committed parameters, first moment, second
-//              moment, each as it lies in memory. Saved: as a checkpoint keeps it, with a delay the
-//              parameters of the version before behind it (saved_state.h).
+//   Saved:     a version's state as mates and checkpoints take it: committed parameters, first
+//              moment, second moment, each as it lies in memory; with a delay the parameters of the
+//              version before behind them (saved_state.h). What is before those is the committed
+//              state alone.
 //   Thread:    functions marked [device] run in device jobs only; the rest are plain reads on the
 //              control thread.
 //   Errors:    kDevice, of the device's optimizer. use(): kIncompatible for a version that is not
@@ -55,11 +56,11 @@ class ParameterState {
   // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
   Result<void> apply(const StepScalars& scalars, bool skipped);
   Result<std::uint64_t> digest() const;  // [device] of committed parameters and optimizer state
-  Result<Buffer> freeze() const;         // [device] a copy of the committed state
-  Result<Buffer> save() const;           // [device] the same with what else a checkpoint keeps
+  Result<Buffer> save() const;           // [device] a copy of all versions in use
   // [device] So many bytes of that, from `first` on.
   Result<Buffer> save(std::uint64_t first, std::uint64_t bytes) const;
-  // [device] The committed state from now on, frozen or saved.
+  // [device] The committed state from now on, saved, or without the version before: then that comes
+  // with the next commit.
   Result<void> load(Version version, BytesView state);
   // [device] The committed parameters from now on, without the rest of the state: it computes, and
   // can't step before load().
@@ -68,12 +69,13 @@ class ParameterState {
   // same stage, which is of no use afterwards.
   Result<void> adopt(ParameterState& from);
   std::uint64_t parameter_bytes() const { return committed_parameters().size(); }
-  std::uint64_t frozen_bytes() const;
+  std::uint64_t committed_state_bytes() const;
   std::uint64_t saved_bytes() const;
 
  private:
   void lock_pages(Buffer& buffer);
   Result<std::vector<BytesView>> committed_state() const;
+  Result<BytesView> version_before() const;
   MutableBytes committed_bytes();
   std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
 

@@ -106,8 +106,9 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                      gradients_.drop_fetches(0, version.value);
                    },
                .on_lost = [this] { commits_.drop_all(); },
-               .on_here = [this](Version version, std::uint64_t digest,
-                                 StateOrigin origin) { on_state_here(version, digest, origin); },
+               .on_here = [this](Version version, std::uint64_t digest, StateOrigin origin,
+                                 bool all) { on_state_here(version, digest, origin, all); },
+               .is_behind = [this] { return !commits_.empty(); },
                .parameters_serve =
                    [this](Version) {
                      // With a delay the version before is computed on, too.
@@ -171,12 +172,17 @@ Result<void> SeatedStage::on_coordinator(const Frame& frame) {
     case MessageKind::kCommit:
       // Before it has a seat a joiner hears of nothing else, and can't wait until one is applied.
       if (commits_.following() && inbox_.empty())
-        return handle<wire::Commit>(frame,
-                                    [this](const auto& commit) { return commits_.follow(commit); });
+        return handle<wire::Commit>(frame, [this](const auto& commit) { return follow(commit); });
       [[fallthrough]];
     default:
       return when_its_turn_comes(frame);
   }
+}
+
+Result<void> SeatedStage::follow(const wire::Commit& commit) {
+  SWARMLINE_TRY(commits_.follow(commit));
+  if (!commits_.empty()) states_.on_committed_since();
+  return {};
 }
 
 Result<void> SeatedStage::when_its_turn_comes(const Frame& frame) {

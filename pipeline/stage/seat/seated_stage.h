@@ -125,6 +125,7 @@ class SeatedStage {
  private:
   bool follows_all_in_use() const { return commits_.reached().version == commits_.committed(); }
   Result<void> in_order(const Frame& frame);
+  Result<void> follow(const wire::Commit& commit);
   bool busy() const { return runner_.settling() || !commits_.empty(); }
   void drain_inbox();
   Result<void> on_membership(const wire::Membership& membership);
@@ -145,7 +146,7 @@ class SeatedStage {
   void begin_at(Version version);
   void on_parameters_here(Version version);
   std::size_t pieces_at_a_time() const;
-  void on_state_here(Version version, std::uint64_t digest, StateOrigin origin);
+  void on_state_here(Version version, std::uint64_t digest, StateOrigin origin, bool all_in_use);
 
   RunConfig config_;
   ModelSpec spec_;

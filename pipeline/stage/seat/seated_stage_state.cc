@@ -74,11 +74,11 @@ void SeatedStage::on_parameters_here(Version version) {
   context_.notify_coordinator(make_frame(MessageKind::kReady, ready));
 }
 
-void SeatedStage::on_state_here(Version version, std::uint64_t digest, StateOrigin origin) {
+// Where the version before is not here, it comes with the next commit.
+void SeatedStage::on_state_here(Version version, std::uint64_t digest, StateOrigin origin,
+                                bool all_in_use) {
   begin_at(version);
-  // With a delay the version before is in use, too: from mates it comes with the next commit.
-  const bool has_all = origin != StateOrigin::kMates;
-  if (has_all || version.value == 0 || config_.pipeline.delay == 0) commits_.say_ready(digest);
+  if (all_in_use) commits_.say_ready(digest);
   if (origin == StateOrigin::kCheckpoint) leases_.want();
   commits_.advance();
 }

@@ -20,7 +20,7 @@ Result<void> FrozenState::freeze(std::uint64_t version, Version committed) {
   auto copy = std::make_shared<Buffer>();
   jobs_.run(
       [this, copy]() -> Result<void> {
-        auto made = context_.state.freeze();
+        auto made = context_.state.save();
         if (!made) return std::unexpected(std::move(made).error());
         *copy = std::move(*made);
         return {};

@@ -1,5 +1,5 @@
-// One committed version of a stage's state, frozen for joiners: a copy, hashed piece by piece
-// between the jobs of the training.
+// One committed version of a stage's state, and with a delay the one before, frozen for joiners: a
+// copy, hashed piece by piece between the jobs of the training.
 //   Ownership: owns the copy.
 //   Thread:    control thread; copying and hashing are jobs.
 //   Errors:    kIncompatible for another version than the one committed here; a copy that fails

@@ -18,26 +18,24 @@ struct KeptState {
   StageId stage;
   Era era;
   Version version;
-  std::uint64_t frozen_bytes = 0;  // of these, from the beginning: as mates freeze it
-  Buffer bytes;                    // as saved, where all versions in use were there; else as frozen
+  Buffer bytes;  // as saved
 
   BytesView piece(std::size_t index) const {
     const std::uint64_t first = index * knobs().state_piece_bytes;
     return bytes.bytes().subspan(
-        first, std::min<std::uint64_t>(knobs().state_piece_bytes, frozen_bytes - first));
+        first, std::min<std::uint64_t>(knobs().state_piece_bytes, bytes.size() - first));
   }
 };
 
-// [device] A copy of the committed state, and with a delay of the version before.
+// [device] A copy of the committed state, and with a delay of the version before: an error where
+// that is not here yet.
 inline Result<std::shared_ptr<KeptState>> keep_state(const ParameterState& state, StageId stage,
                                                      Era era) {
   auto bytes = state.save();
-  if (!bytes) bytes = state.freeze();
   if (!bytes) return std::unexpected(std::move(bytes).error());
   return std::make_shared<KeptState>(KeptState{.stage = stage,
                                                .era = era,
                                                .version = state.committed_version(),
-                                               .frozen_bytes = state.frozen_bytes(),
                                                .bytes = std::move(*bytes)});
 }
 

@@ -72,7 +72,7 @@ Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
   const std::uint64_t pieces =
       (offer.bytes() + knobs().state_piece_bytes - 1) / knobs().state_piece_bytes;
   const bool initial = offer.version() == 0 && offer.bytes() == 0;
-  if (!initial && (offer.bytes() != context_.state.frozen_bytes() || hashes.size() != pieces))
+  if (!initial && (offer.bytes() != context_.state.saved_bytes() || hashes.size() != pieces))
     return fail(ErrorCode::kIncompatible, "a state of another size than this stage's");
   const Version version{offer.version()};
   if (!fetch_ || fetch_->version != version) {
@@ -89,7 +89,7 @@ Result<void> StateExchange::on_offer(const wire::StateOffer& offer) {
   }
   if (initial) {
     load({});
-  } else if (kept_ && kept_->version == version && kept_->frozen_bytes == offer.bytes()) {
+  } else if (kept_ && kept_->version == version && kept_->bytes.size() == offer.bytes()) {
     become(kComparing);
     compare(std::exchange(kept_, nullptr), 0);
   } else {
@@ -161,6 +161,22 @@ void StateExchange::pump() {
     ask(wanted);
   if (!fetch_->watched) watch_holders();
   if (fetch_->pieces.stuck() && !fetch_->paused) on_stuck();
+}
+
+void StateExchange::on_committed_since() {
+  if (progress_ == kFetching && !fetch_->loading_parameters) load_without_version_before();
+}
+
+bool StateExchange::load_without_version_before() {
+  const std::uint64_t committed = context_.state.committed_state_bytes();
+  if (fetch_->origin != StateOrigin::kMates || fetch_->pieces.bytes() <= committed ||
+      !fetch_->pieces.has_first(committed) || !hooks_.is_behind())
+    return false;
+  SWARMLINE_MARK("state.version_before_done_without");
+  Buffer state = fetch_->pieces.take();
+  state.shrink(committed);
+  load(std::move(state));
+  return true;
 }
 
 // The pieces that follow lie behind them.
@@ -244,7 +260,7 @@ void StateExchange::on_piece(const Seat& from, const wire::Piece& piece, BytesVi
   if (fetch_->loading_parameters && fetch_->pieces.done()) return;
   if (fetch_->pieces.done())
     load(fetch_->pieces.take());
-  else
+  else if (!load_without_version_before())
     shadow_ ? rest_and_pump() : pump();
 }
 
@@ -280,6 +296,8 @@ void StateExchange::load(Buffer state) {
     log(LogLevel::kInfo, "{}: {} pieces of version {} from peer {}", to_string(context_.self),
         pieces, version.value, peer.value);
   auto bytes = std::make_shared<Buffer>(std::move(state));
+  // Version 0 is the one before, too.
+  const bool all_in_use = version.value == 0 || bytes->size() == context_.state.saved_bytes();
   auto digest = std::make_shared<std::uint64_t>();
   jobs_.run(
       [this, bytes, digest, version]() -> Result<void> {
@@ -289,12 +307,12 @@ void StateExchange::load(Buffer state) {
         *digest = *made;
         return {};
       },
-      [this, digest, version, origin = fetch_->origin, fetch = fetches_] {
+      [this, digest, version, all_in_use, origin = fetch_->origin, fetch = fetches_] {
         // Too far behind meanwhile: another one is wanted.
         if (progress_ != kLoading || fetch != fetches_) return;
         fetch_.reset();
         become(kHere);
-        hooks_.on_here(version, *digest, origin);
+        hooks_.on_here(version, *digest, origin, all_in_use);
       });
 }
 

@@ -11,6 +11,8 @@
 //              stage that this peer serves.
 //   Early:     the parameters come first. While the rest is on its way they may be loaded, so that
 //              the stage can be computed; then few pieces are asked for at a time.
+//   Delay:     the version before comes last. Once something was committed since, nobody computes
+//              on it: what is not here of it by then is done without.
 //   Ownership: owns what is fetched until it is loaded, and what was kept until a state is offered.
 //   Thread:    control thread; hashing and loading are jobs.
 //   Errors:    a state of another size is kIncompatible; one that keeps coming damaged ends the
@@ -36,7 +38,6 @@
 
 namespace swarmline {
 
-// Mates froze one version; a checkpoint and a copy of one's own have all that are in use.
 enum class StateOrigin : std::uint8_t { kMates, kCheckpoint, kOwnCopy };
 
 enum class StateProgress : std::uint8_t { kHere, kWanted, kComparing, kFetching, kLoading };
@@ -63,7 +64,10 @@ class StateExchange {
   struct Hooks {
     std::function<void(Version)> on_offered;  // another than before: what it has applied is over
     std::function<void()> on_lost;            // nobody has it any more
-    std::function<void(Version, std::uint64_t digest, StateOrigin)> on_here;
+    // `all_in_use`: with a delay, the version before as well.
+    std::function<void(Version, std::uint64_t digest, StateOrigin, bool all_in_use)> on_here;
+    // Something was committed since the version that is fetched.
+    std::function<bool()> is_behind;
     // Of that version nothing was committed since, and it is computed on as it is: its parameters,
     // which come first, are worth loading before the rest is here.
     std::function<bool(Version)> parameters_serve;
@@ -88,6 +92,7 @@ class StateExchange {
   void on_peer_lost(const Seat& lost);
   // It serves no more until all is here.
   void hurry() { pump(); }
+  void on_committed_since();  // is_behind may have become true
   void silence() { guard_.drop_callbacks(); }
 
   bool here() const { return progress_ == StateProgress::kHere; }
@@ -114,6 +119,7 @@ class StateExchange {
   void begin_with_kept(Version version);
   void compare(const std::shared_ptr<KeptState>& kept, std::size_t piece);
   void pump();
+  bool load_without_version_before();
   void load_parameters();
   void ask(const PieceFetch::Ask& ask);
   void watch_holders();
