@@ -175,7 +175,7 @@ Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) co
   return copy_range(*state, first, bytes);
 }
 
-// The next step computes on it. Before the first one is that itself.
+// The next step computes on it. The first two steps compute on version 0, so it is its own.
 Result<BytesView> ParameterState::version_before() const {
   if (committed_version_.value == 0) return committed_parameters();
   const Version before{committed_version_.value - 1};
