@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 #include <sys/mman.h>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,6 +16,7 @@ namespace {
 // (DEFAULT_MMAP_THRESHOLD_MAX of glibc): in pages of 2 MiB that is 512 times fewer page faults.
 constexpr std::size_t kHugeBufferBytes = 32U << 20;
 constexpr std::size_t kHugePageBytes = 2U << 20;
+constexpr std::size_t kLoansAtFirst = 64;
 
 }  // namespace
 
@@ -50,33 +52,54 @@ void Buffer::shrink(std::size_t size_bytes) {
   size_ = size_bytes;
 }
 
-struct SharedBytes::Loan {
-  SharedBytes copy;  // empty: nobody had to keep it so far
-};
-
 SharedBytes::SharedBytes(Buffer buffer)
     : owner_(std::make_shared<const Buffer>(std::move(buffer))), view_(owner_->bytes()) {}
 
 SharedBytes SharedBytes::lent(BytesView bytes) {
   SharedBytes lent;
-  if (!bytes.empty()) lent.loan_ = std::make_shared<Loan>();
+  if (!bytes.empty()) lent.loan_ = std::make_shared<Loan>(bytes);
   lent.view_ = bytes;
   return lent;
 }
 
+void SharedBytes::Loan::keep() {
+  if (!copy) copy = std::make_shared<const Buffer>(Buffer::copy_of(bytes));
+}
+
 SharedBytes SharedBytes::kept() const {
   if (!loan_) return *this;
-  if (loan_->copy.empty()) loan_->copy = SharedBytes(Buffer::copy_of(view_));
-  return loan_->copy;
+  loan_->keep();
+  SharedBytes kept;
+  kept.owner_ = loan_->copy;
+  kept.view_ = loan_->copy->bytes().subspan(
+      static_cast<std::size_t>(view_.data() - loan_->bytes.data()), view_.size());
+  return kept;
 }
 
 SharedBytes SharedBytes::slice(std::size_t offset_bytes, std::size_t size_bytes) const {
   SWARMLINE_CHECK(offset_bytes <= size() && size_bytes <= size() - offset_bytes);
-  if (loan_) return lent(view_.subspan(offset_bytes, size_bytes));
-  SharedBytes part;
-  part.owner_ = owner_;
+  SharedBytes part = *this;
   part.view_ = view_.subspan(offset_bytes, size_bytes);
   return part;
+}
+
+void Lender::lend(const SharedBytes& bytes) {
+  if (!bytes.loan_ || std::exchange(bytes.loan_->has_lender, true)) return;
+  if (loans_.size() >= most_) {
+    std::erase_if(loans_, [](const auto& loan) { return loan.expired(); });
+    most_ = 2 * loans_.size() + kLoansAtFirst;
+  }
+  loans_.push_back(bytes.loan_);
+}
+
+void Lender::take_back() {
+  for (const auto& lent : std::exchange(loans_, {})) {
+    const auto loan = lent.lock();
+    if (!loan) continue;
+    loan->keep();
+    loan->taken_back = true;
+  }
+  most_ = 0;
 }
 
 }  // namespace swarmline

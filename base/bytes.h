@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace swarmline {
 
@@ -51,8 +52,9 @@ class Buffer {
 };
 
 // A frozen buffer (or a part of one) that several holders keep alive. Or bytes that are lent:
-// nobody here keeps them, and whoever hands them on says for how long they are good. What was
-// copied from one loan is used by one thread.
+// nobody here keeps them. They are good until their Lender takes them back, which copies them for
+// whoever holds them still; without a Lender, for as long as who hands them on says. A loan is used
+// by one thread.
 class SharedBytes {
  public:
   SharedBytes() = default;
@@ -61,21 +63,52 @@ class SharedBytes {
   // A part of the same buffer; no copy.
   SharedBytes slice(std::size_t offset_bytes, std::size_t size_bytes) const;
 
-  BytesView view() const { return view_; }
-  const std::byte* data() const { return view_.data(); }
+  BytesView view() const { return {data(), view_.size()}; }
+  const std::byte* data() const {
+    return loan_ && loan_->taken_back ? loan_->copy->data() + (view_.data() - loan_->bytes.data())
+                                      : view_.data();
+  }
   std::size_t size() const { return view_.size(); }
   bool empty() const { return view_.empty(); }
   bool is_lent() const { return loan_ != nullptr; }
-  // The same bytes for as long as anybody wants them: of lent ones a copy, one for all that were
-  // copied from the same lent().
+  bool has_lender() const { return loan_ && loan_->has_lender; }
+  // The same bytes for as long as anybody wants them, on any thread: of lent ones a copy, one for
+  // all that were copied from the same lent().
   SharedBytes kept() const;
+  // The same bytes for as long as this thread wants them: lent ones that have a Lender as they are.
+  SharedBytes held() const { return has_lender() ? *this : kept(); }
 
  private:
-  struct Loan;
+  friend class Lender;
+  struct Loan {
+    BytesView bytes;
+    std::shared_ptr<const Buffer> copy = {};  // null: nobody had to keep it so far
+    bool has_lender = false, taken_back = false;
+
+    void keep();
+  };
 
   std::shared_ptr<const Buffer> owner_;
   std::shared_ptr<Loan> loan_;
   BytesView view_;
+};
+
+// Who lends bytes, and takes them back before they change or go.
+//   Ownership: the bytes outlive it, or take_back().
+class Lender {
+ public:
+  Lender() = default;
+  ~Lender() { take_back(); }
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+
+  // Bytes that SharedBytes::lent() has made; others stay as they are.
+  void lend(const SharedBytes& bytes);
+  void take_back();  // all of them
+
+ private:
+  std::vector<std::weak_ptr<SharedBytes::Loan>> loans_;
+  std::size_t most_ = 0;  // so many, before those are dropped that nobody has any more
 };
 
 inline BytesView as_bytes(std::string_view text) {

@@ -261,8 +261,11 @@ Result<void> ButterflyAllReduce::check_header(ReducePart part, std::uint64_t ele
     return unfit(fmt::format("a chunk of {} elements came with {}, or of another dtype", elements,
                              header->elements));
   }
-  // Members that decode another codec than the others would end with other bits.
-  if (part == ReducePart::kGather && header->codec != spec_.gather) {
+  // Members that decode another codec than the others would end with other bits. Whether there are
+  // checksums is its sender's choice.
+  CodecSpec codec = spec_.gather;
+  codec.checksums = header->codec.checksums;
+  if (part == ReducePart::kGather && header->codec != codec) {
     return unfit(fmt::format("a sum came as {}, the round's codec is {}", to_string(header->codec),
                              to_string(spec_.gather)));
   }

@@ -289,8 +289,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "Largest relative L2 error that a codec chosen by auto may make."},
   {RUN(codec, checksums), one_of(kTileChecksums),
    "Whether each 65536 values of a tensor carry a checksum. auto: only on links that are not "
-   "encrypted, since the cipher checks every byte. never: not even there, where nothing but TCP's "
-   "16 bits notices a changed byte."},
+   "encrypted, since the cipher checks every byte, and not in averages over shared memory. never: "
+   "not even elsewhere, where nothing but TCP's 16 bits notices a changed byte."},
 
   {RUN(wiring, alpha), above_zero_to(1),
    "Weight of the newest observation in the moving average of a peer's service time."},

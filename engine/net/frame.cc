@@ -112,4 +112,8 @@ void Frame::keep_payload() {
   for (SharedBytes& part : payload) part = part.kept();
 }
 
+void Frame::hold_payload() {
+  for (SharedBytes& part : payload) part = part.held();
+}
+
 }  // namespace swarmline

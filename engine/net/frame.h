@@ -73,6 +73,7 @@ struct Frame {
   FrameHeader header() const;
   // Of a payload that is lent, wholly or in part, nothing is lent any more.
   void keep_payload();
+  void hold_payload();  // the same, but for what a Lender takes back: SharedBytes::held()
   BytesView received_payload() const {
     return payload.empty() ? BytesView{} : payload.front().view();
   }

@@ -79,9 +79,10 @@ class Connection {
   // The other end has said who it is, and may be believed: it is no stranger any more, and these
   // bounds hold from the next frame on.
   virtual void believe(const ConnectionBounds& bounds) = 0;
+  // What of the payload is lent has a Lender, who is this thread's.
   virtual void send(Frame frame) = 0;
-  // The same of a frame whose payload may be lent for this call: what can't leave at once is
-  // copied.
+  // The same of a frame whose payload may be lent for this call alone: of that, what can't leave at
+  // once is copied.
   virtual void send_lent(Frame frame) {
     frame.keep_payload();
     send(std::move(frame));
@@ -96,6 +97,8 @@ class Connection {
   virtual std::optional<KeyHash> peer_key() const { return std::nullopt; }
   // What this end's guard took it for (link_guard.h); empty: nobody asked.
   virtual std::string admitted_as() const { return {}; }
+  // Its large payloads never leave this machine's memory, where nothing damages them.
+  virtual bool shares_memory() const { return false; }
   // Its bytes pass a relay: it was made by Network::meet().
   virtual bool is_relayed() const { return false; }
   // The host part of this end's address, as the other end sees it where nobody translates it;

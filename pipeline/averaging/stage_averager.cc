@@ -10,11 +10,28 @@
 namespace swarmline {
 
 StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send,
-                             std::function<void(const Seat&, const Error&)> disconnect)
-    : send_(std::move(send)), disconnect_(std::move(disconnect)) {}
+                             std::function<void(const Seat&, const Error&)> disconnect,
+                             std::function<bool(const Seat&)> shares_memory)
+    : send_(std::move(send)),
+      disconnect_(std::move(disconnect)),
+      shares_memory_(std::move(shares_memory)) {}
+
+// A sum is encoded once for all, so that all have to share memory with this one.
+void StageAverager::leave_out_checksums(Round& round) const {
+  if (!shares_memory_) return;
+  bool with_all = true;
+  for (std::uint32_t rank = 0; rank < round.spec.ranks; ++rank) {
+    if (rank == round.spec.rank) continue;
+    const bool with_it = shares_memory_(round.members[rank]);
+    if (with_it) round.spec.scatter[rank].checksums = false;
+    with_all = with_all && with_it;
+  }
+  if (with_all) round.spec.gather.checksums = false;
+}
 
 Result<void> StageAverager::start(Round round) {
   SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
+  leave_out_checksums(round);
   const RoundKey key = round.key;
   forget_before(key);
   Running& running = running_[key];
@@ -102,6 +119,7 @@ void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sen
     chunk.set_attempt(key.attempt.value);
     chunk.set_gather(send.part == ReducePart::kGather);
     chunk.set_chunk(send.chunk);
+    for (const SharedBytes& part : send.wire) running.lender.lend(part);
     send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, send.wire));
   }
 }
@@ -109,6 +127,7 @@ void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sen
 void StageAverager::announce(Running& running) {
   if (running.announced || !running.reduce->done()) return;
   running.announced = true;
+  running.lender.take_back();
   running.round.on_done(running.reduce->progress().bytes_to_send);
 }
 

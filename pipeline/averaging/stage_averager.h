@@ -47,9 +47,12 @@ class StageAverager {
     std::function<void(std::uint64_t bytes_sent)> on_done;
   };
 
-  // `send`: of a frame whose payload is lent for the call (Connection::send_lent).
+  // `send`: of a frame whose payload is lent until its round is over (Connection::send_lent). Input
+  // and output of a round are read until on_done, or until the round is ended otherwise.
+  // `shares_memory`: what is sent to that member needs no checksums; empty: nobody does.
   StageAverager(std::function<void(const Seat& to, Frame)> send,
-                std::function<void(const Seat& from, const Error&)> disconnect);
+                std::function<void(const Seat& from, const Error&)> disconnect,
+                std::function<bool(const Seat& member)> shares_memory = {});
   // Ends earlier attempts at the same group's round.
   Result<void> start(Round round);
   Result<void> on_chunk(const Seat& from, const Frame& frame);
@@ -64,6 +67,7 @@ class StageAverager {
   struct Running {
     Round round;
     std::unique_ptr<ButterflyAllReduce> reduce;
+    Lender lender = {};  // of input and output
     bool announced = false;
   };
   struct Early {
@@ -73,6 +77,7 @@ class StageAverager {
   Result<void> feed_early(Running& running, const Early& early);
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     BytesView payload);
+  void leave_out_checksums(Round& round) const;
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
   void announce(Running& running);
   void forget_early(const std::vector<Early>& early);
@@ -80,6 +85,7 @@ class StageAverager {
 
   std::function<void(const Seat&, Frame)> send_;
   std::function<void(const Seat&, const Error&)> disconnect_;
+  std::function<bool(const Seat&)> shares_memory_;
   std::map<RoundKey, Running> running_;
   std::map<RoundKey, std::vector<Early>> early_;
   std::size_t early_chunks_ = 0;

@@ -44,6 +44,48 @@ TEST(SharedBytes, APartOfALoanIsALoan) {
   EXPECT_TRUE(std::ranges::equal(part.kept().view(), BytesView(bytes).subspan(10, 20)));
 }
 
+TEST(Lender, WhatIsLentIsReadWhereItLiesUntilItIsTakenBack) {
+  std::vector<std::byte> bytes = numbered(1000);
+  const std::vector<std::byte> before = bytes;
+  Lender lender;
+  const SharedBytes lent = SharedBytes::lent(bytes);
+  lender.lend(lent);
+  const SharedBytes part = lent.slice(300, 50);
+  EXPECT_EQ(lent.held().data(), bytes.data());
+  EXPECT_EQ(part.held().data(), bytes.data() + 300);
+  lender.take_back();
+  std::ranges::fill(bytes, std::byte{0});
+  EXPECT_TRUE(std::ranges::equal(lent.view(), before));
+  EXPECT_TRUE(std::ranges::equal(part.view(), BytesView(before).subspan(300, 50)));
+  EXPECT_EQ(part.data(), lent.data() + 300) << "one copy for all";
+  EXPECT_EQ(part.kept().data(), part.data());
+}
+
+TEST(Lender, WhoIsGoneHasTakenEverythingBack) {
+  std::vector<std::byte> bytes = numbered(100);
+  const std::vector<std::byte> before = bytes;
+  const SharedBytes lent = SharedBytes::lent(bytes);
+  {
+    Lender lender;
+    lender.lend(lent);
+    for (int i = 0; i < 1000; ++i) lender.lend(SharedBytes::lent(bytes));  // nobody has those
+  }
+  std::ranges::fill(bytes, std::byte{0});
+  EXPECT_TRUE(std::ranges::equal(lent.view(), before));
+}
+
+TEST(Lender, WithoutOneWhatIsHeldIsACopy) {
+  std::vector<std::byte> bytes = numbered(100);
+  const SharedBytes held = SharedBytes::lent(bytes).held();
+  EXPECT_FALSE(held.is_lent());
+  EXPECT_NE(held.data(), bytes.data());
+  Lender lender;
+  const SharedBytes own(Buffer::copy_of(bytes));
+  lender.lend(own);
+  lender.take_back();
+  EXPECT_EQ(own.held().data(), own.data());
+}
+
 TEST(SharedBytes, OwnBytesAndNoneAreKeptAlready) {
   const SharedBytes own(Buffer::copy_of(numbered(10)));
   EXPECT_FALSE(own.is_lent());

@@ -105,6 +105,16 @@ TEST_F(TwoMembers, WhatDoesNotFitTheRoundIsRefused) {
   expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 0, {});
 }
 
+// Whether a sum has checksums is its sender's choice; what it says is the round's.
+TEST_F(TwoMembers, ASumWithoutChecksumsIsTaken) {
+  CodecSpec bare = kBf16;
+  bare.checksums = false;
+  for (const auto& member : members_) member->start();
+  EXPECT_TRUE(members_[0]->on_chunk(1, ReducePart::kGather, 0, wire_of(bare, 256).bytes()));
+  bare.kind = CodecKind::kFp16;
+  expect_error(ErrorCode::kIncompatible, 1, ReducePart::kGather, 1, wire_of(bare, 256).bytes());
+}
+
 TEST_F(TwoMembers, ACorruptChunkChangesNothingAndTheGoodOneIsTaken) {
   std::vector<std::pair<std::uint32_t, ChunkSend>> bag;
   const auto post = [&](std::uint32_t from, std::vector<ChunkSend> sends) {

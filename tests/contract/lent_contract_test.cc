@@ -1,4 +1,4 @@
-// Payloads that are lent for the call that sends them.
+// Payloads that are lent: for the call that sends them, or until their lender takes them back.
 #include <algorithm>
 
 #include "base/rng.h"
@@ -45,6 +45,34 @@ TEST_P(LentContract, WhatIsLentMayChangeAfterTheCall) {
     EXPECT_EQ(link->server.frames[2 * i + 1].meta, std::to_string(i));
   }
   EXPECT_TRUE(world_->run_until([&] { return link->client.connection->unsent_bytes() == 0; }, 20s));
+}
+
+// What has a lender is read where it lies for as long as it is not taken back, and is right after.
+TEST_P(LentContract, WhatHasALenderMayChangeOnceItIsTakenBack) {
+  const auto link = make_link(*world_, false);
+  link->client.start();
+  const std::vector<std::size_t> sizes = {3 << 20, 100, 65'536, 16 << 20, 7, 1 << 20};
+  std::vector<Buffer> values;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    values.push_back(Buffer::copy_of(lent_test_bytes(sizes[i], i).view()));
+  Lender lender;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const SharedBytes lent = SharedBytes::lent(values[i].bytes());
+    lender.lend(lent);
+    link->client.connection->send_lent(make_frame(1, "", {lent_test_bytes(30, i), lent}));
+    world_->run_for(1ms);
+  }
+  EXPECT_GT(link->client.connection->unsent_bytes(), 0U);
+  lender.take_back();
+  for (Buffer& lent : values) std::ranges::fill(lent.bytes(), std::byte{0xEE});
+  link->server.start();
+  ASSERT_TRUE(world_->run_until([&] { return link->server.frames.size() == sizes.size(); }, 20s));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const BytesView got = link->server.frames[i].received_payload();
+    ASSERT_EQ(got.size(), 30 + sizes[i]);
+    EXPECT_TRUE(std::ranges::equal(got.first(30), lent_test_bytes(30, i).view()));
+    EXPECT_TRUE(std::ranges::equal(got.subspan(30), lent_test_bytes(sizes[i], i).view())) << i;
+  }
 }
 
 TEST_P(LentContract, LendingToAConnectionThatIsOverSendsNothing) {

@@ -78,7 +78,7 @@ bool BulkConnection::is_alone() const {
 void BulkConnection::send_lent(Frame frame) {
   if (is_over() || beneath_ended_) return;
   if (is_alone()) return beneath_->send_lent(std::move(frame));
-  frame.keep_payload();
+  frame.hold_payload();
   send(std::move(frame));
 }
 

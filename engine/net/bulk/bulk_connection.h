@@ -65,6 +65,7 @@ class BulkConnection final : public Connection,
   std::optional<KeyHash> peer_key() const override { return beneath_->peer_key(); }
   std::string admitted_as() const override { return beneath_->admitted_as(); }
   bool is_relayed() const override { return beneath_->is_relayed(); }
+  bool shares_memory() const override { return link_ && !link_->needs_checksums(); }
   std::string local_host() const override { return beneath_->local_host(); }
   Ends ends() const override { return beneath_->ends(); }
 

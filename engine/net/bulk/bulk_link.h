@@ -42,7 +42,7 @@ class BulkLink {
 
   virtual ~BulkLink() = default;
   virtual void start(Handlers handlers) = 0;  // once, before anything else
-  // The parts, one after the other: at least one byte.
+  // The parts, one after the other: at least one byte. What of them is lent has a Lender.
   virtual void send(std::vector<SharedBytes> payload) = 0;
   virtual void receive(Buffer into) = 0;  // at least one byte
   virtual void close() = 0;

@@ -36,6 +36,8 @@ void ShmLink::start(Handlers handlers) {
 void ShmLink::send(std::vector<SharedBytes> payload) {
   if (closed_) return;
   leaving_.push_back({.parts = std::move(payload)});
+  // As soon as it is there the other end can copy it.
+  if (leaving_.size() == 1) write_from(leaving_.front());
   post_work();
 }
 
@@ -108,24 +110,29 @@ void ShmLink::work() {
   }
 }
 
-std::size_t ShmLink::write_some() {
-  if (leaving_.empty()) return 0;
-  Leaving& first = leaving_.front();
+std::size_t ShmLink::write_from(Leaving& leaving) {
   std::size_t moved = 0;
-  while (first.part < first.parts.size()) {
-    const BytesView rest = first.parts[first.part].view().subspan(first.at);
+  while (leaving.part < leaving.parts.size()) {
+    const BytesView rest = leaving.parts[leaving.part].view().subspan(leaving.at);
     const std::size_t count =
         writer_.write(rest.first(std::min(rest.size(), kShmStepBytes - moved)));
     moved += count;
-    first.at += count;
+    leaving.at += count;
     if (count == rest.size()) {
-      ++first.part;
-      first.at = 0;
+      ++leaving.part;
+      leaving.at = 0;
     } else if (count == 0 || moved == kShmStepBytes) {
       break;
     }
   }
   if (moved > 0 && writer_.wakes()) ring();
+  return moved;
+}
+
+std::size_t ShmLink::write_some() {
+  if (leaving_.empty()) return 0;
+  Leaving& first = leaving_.front();
+  const std::size_t moved = write_from(first);
   if (first.part == first.parts.size()) {
     leaving_.pop_front();
     if (handlers_.on_sent) handlers_.on_sent();

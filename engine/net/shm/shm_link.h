@@ -41,6 +41,7 @@ class ShmLink final : public BulkLink, public std::enable_shared_from_this<ShmLi
   void wait_for_ring();
   void rung();
   void work();
+  std::size_t write_from(Leaving& leaving);
   std::size_t write_some();
   std::size_t read_some();
   void report();

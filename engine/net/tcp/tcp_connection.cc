@@ -83,7 +83,9 @@ void TcpConnection::start(Handlers handlers) {
 // Writing
 
 void TcpConnection::send(Frame frame) {
-  SWARMLINE_CHECK(std::ranges::none_of(frame.payload, &SharedBytes::is_lent));
+  SWARMLINE_CHECK(std::ranges::all_of(
+      frame.payload, [](const SharedBytes& part) { return !part.is_lent() || part.has_lender(); }));
+  if (secured_) frame.keep_payload();  // it is sealed on another thread
   const bool in_pieces = travels_in_pieces(frame);
   const bool now = goes_ahead(frame) || (later_.empty() && !in_pieces);
   frame.flags &= ~kFrameFlagAhead;

@@ -1,5 +1,5 @@
-// Frames whose payload is lent for the call alone: as much as the socket takes leaves at once, from
-// where it lies, and only the rest is copied.
+// Frames whose payload is lent: as much as the socket takes leaves at once, from where it lies. Of
+// the rest is copied what is lent for the call alone.
 #include <array>
 #include <limits.h>
 #include <sys/uio.h>
@@ -12,7 +12,7 @@ namespace swarmline {
 void TcpConnection::send_lent(Frame frame) {
   // Whoever waits for the socket was told that it is full, and hears when it is not.
   if (flush_pending_ || secured_ || travels_in_pieces(frame) || !later_.empty()) {
-    frame.keep_payload();
+    frame.hold_payload();
     return send(std::move(frame));
   }
   frame.flags &= ~kFrameFlagAhead;
@@ -25,7 +25,7 @@ void TcpConnection::send_lent(Frame frame) {
   if (const ssize_t sent = send_some(parts.data(), gather(parts.data())); sent > 0)
     written(static_cast<std::size_t>(sent));
   if (queue_.empty()) return;
-  for (SharedBytes& part : queue_.back().payload) part = part.kept();
+  for (SharedBytes& part : queue_.back().payload) part = part.held();
   post_flush();
 }
 

@@ -92,6 +92,7 @@ void UcxLink::start(Handlers handlers) {
 void UcxLink::send(std::vector<SharedBytes> payload) {
   if (closed_) return;
   std::erase_if(payload, [](const SharedBytes& part) { return part.empty(); });
+  for (SharedBytes& part : payload) part = part.kept();  // UCX reads it whenever it likes
   leaving_.push_back({.parts = std::move(payload)});
   settle_soon();
 }

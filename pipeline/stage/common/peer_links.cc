@@ -272,6 +272,11 @@ void PeerLinks::send_lent(const Seat& to, Frame frame) {
   send(to, std::move(frame));
 }
 
+bool PeerLinks::shares_memory(const Seat& to) const {
+  const Connection* const connection = open_way(to);
+  return connection != nullptr && connection->shares_memory();
+}
+
 // Null: it is dialled, or is to be.
 Connection* PeerLinks::open_way(const Seat& to) const {
   if (auto it = dialled_.find(to.peer); it != dialled_.end()) return it->second.connection.get();

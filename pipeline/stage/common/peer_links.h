@@ -107,6 +107,8 @@ class PeerLinks {
   std::uint64_t rejected_links() const { return rejected_links_; }
   std::uint64_t bytes_sent() const;
   std::uint64_t unsent_bytes(const Seat& to) const;
+  // What is sent to that peer now goes through memory that both have.
+  bool shares_memory(const Seat& to) const;
   // Over a relay goes what is sent to that peer; all that is, and was.
   bool is_relayed(const Seat& to) const;
   std::uint32_t relayed_links() const;

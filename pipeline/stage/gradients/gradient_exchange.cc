@@ -22,7 +22,11 @@ GradientExchange::GradientExchange(StageContext& context, StageJobs& jobs, Hooks
       groups_(context.stage.stages, context.model.layout().has_tied()),
       averager_(
           [this](const Seat& to, Frame frame) { context_.links.send_lent(to, std::move(frame)); },
-          [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); }),
+          [this](const Seat& from, const Error& error) { on_bad_chunk(from, error); },
+          [this](const Seat& member) {
+            return context_.config.codec.checksums == TileChecksums::kAuto &&
+                   context_.links.shares_memory(member);
+          }),
       codecs_(context.config, context.model.layout().bytes()) {}
 
 bool GradientExchange::in_group(GroupId group) const {
