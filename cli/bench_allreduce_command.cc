@@ -57,10 +57,12 @@ Result<void> bench_allreduce(AllReduceFlags flags) {
       progress.begin(fmt::format("{} MiB, {} members", mib, members));
       auto row = measure_allreduce(flags.spec, mib, members);
       if (!row) return std::unexpected(std::move(row).error());
-      progress.end(allreduce_line(*row));
+      progress.end(allreduce_line(flags.spec, *row));
       report.rows.push_back(std::move(*row));
     }
   }
+  for (const auto& [way, why] : report.rows.front().left_out)
+    std::printf("%s is left out: %s\n", way.c_str(), why.c_str());
   if (flags.json.empty()) return {};
   return write_text_file_atomically(flags.json, to_json(report));
 }
@@ -81,6 +83,10 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{2}, MemberGroup::kMembersMax))
       ->type_name("N,...");
+  command->add_option("--ways", flags->spec.ways, "Ways that chunks go; default tcp,shm,ucx")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}))
+      ->type_name("NAME,...");
   command->add_option("--codec", flags->codec, "Codec of ours; gloo has none")
       ->capture_default_str();
   command->add_option("--turns", flags->spec.turns, "Number of turns, of which the medians count")
@@ -99,12 +105,12 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
                    "Write the results to this file as JSON (docs/formats/bench.md)")
       ->type_name("FILE");
   command->footer(
-      "A turn is about 128 MiB of ours, then as much of gloo's, then a copy. Ahead: gloo's time "
-      "over "
-      "ours, turn by turn, the median.\n"
+      "A turn is about 128 MiB of ours over each way, then as much of gloo's, then a copy. What "
+      "stands after the brackets is gloo's time over ours, turn by turn, the median.\n"
       "Examples:\n"
       "  swarmline bench allreduce\n"
       "  swarmline bench allreduce --members 2 --mib 1,16 --codec lin8\n"
+      "  swarmline bench allreduce --ways tcp,shm --no-gloo\n"
       "  swarmline bench allreduce --busy 1 --json allreduce.json");
   command->callback([flags, &exit_code] {
     auto done = bench_allreduce(*flags);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sys/wait.h>
 
 #include <gtest/gtest.h>
@@ -14,41 +15,49 @@
 namespace swarmline {
 namespace {
 
-AllReduceSide side_of(std::initializer_list<double> seconds) {
-  AllReduceSide side{.turns = {}, .seconds = *seconds.begin(), .cpu_seconds = *seconds.begin() / 2};
+AllReduceSide side_of(const std::string& name, std::initializer_list<double> seconds,
+                      std::optional<double> ahead = {}) {
+  AllReduceSide side{.name = name,
+                     .seconds = *seconds.begin(),
+                     .cpu_seconds = *seconds.begin() / 2,
+                     .ahead = ahead};
   for (const double turn : seconds)
     side.turns.push_back({.seconds = turn, .cpu_seconds = turn / 2, .wire_bytes = 0});
   return side;
 }
 
 AllReduceReport small_report() {
-  return {
-      .machine = "A processor",
-      .cores = 2,
-      .wall_seconds = 1750000000,
-      .spec =
-          {.mib = {16}, .members = {2, 4}, .codec = {}, .turns = 3, .busy = 1, .gloo_python = {}},
-      .rows = {{.mib = 16,
-                .members = 2,
-                .own = side_of({0.01, 0.009, 0.0125}),
-                .gloo = side_of({0.015, 0.0125, 0.0175}),
-                .copy_seconds = 0.002,
-                .ahead = 1.5,
-                .wire_bytes = 2 * 16 * kMiB},
-               {.mib = 16,
-                .members = 4,
-                .own = side_of({0.03}),
-                .gloo = {},
-                .copy_seconds = 0.002,
-                .ahead = {},
-                .wire_bytes = 6 * 16 * kMiB}}};
+  return {.machine = "A processor",
+          .cores = 2,
+          .wall_seconds = 1750000000,
+          .spec = {.mib = {16},
+                   .members = {2, 4},
+                   .ways = {"tcp", "shm"},
+                   .codec = {},
+                   .turns = 3,
+                   .busy = 1,
+                   .gloo_python = {}},
+          .rows = {{.mib = 16,
+                    .members = 2,
+                    .own = {side_of("tcp", {0.01, 0.009, 0.0125}, 1.5),
+                            side_of("shm", {0.005, 0.006, 0.004}, 3)},
+                    .gloo = side_of("gloo", {0.015, 0.0125, 0.0175}),
+                    .copy_seconds = 0.002,
+                    .wire_bytes = 2 * 16 * kMiB},
+                   {.mib = 16,
+                    .members = 4,
+                    .own = {side_of("tcp", {0.03})},
+                    .gloo = {},
+                    .copy_seconds = 0.002,
+                    .wire_bytes = 6 * 16 * kMiB,
+                    .left_out = {{"shm", "processes here have no memory to share"}}}}};
 }
 
 TEST(BenchAllReduceReport, JsonAndTableAreTheGoldenOnes) {
   const AllReduceReport report = small_report();
   expect_golden("bench/allreduce.json", to_json(report));
   std::string table = allreduce_head(report.spec) + "\n";
-  for (const AllReduceRow& row : report.rows) table += allreduce_line(row) + "\n";
+  for (const AllReduceRow& row : report.rows) table += allreduce_line(report.spec, row) + "\n";
   expect_golden("bench/allreduce.txt", table);
 }
 
@@ -66,19 +75,56 @@ std::string member_program(const TempFolder& folder, const std::string& text) {
   return path;
 }
 
+AllReduceBenchSpec spec_of(int turns, const std::string& gloo = {}) {
+  return {.mib = {},
+          .members = {},
+          .ways = {"tcp"},
+          .codec = {},
+          .turns = turns,
+          .busy = 0,
+          .gloo_python = gloo};
+}
+
 TEST(BenchAllReduce, OursAloneIsMeasuredAndEndsItsProcesses) {
-  const AllReduceBenchSpec spec{
-      .mib = {}, .members = {}, .codec = {}, .turns = 3, .busy = 1, .gloo_python = {}};
+  AllReduceBenchSpec spec = spec_of(3);
+  spec.busy = 1;
   const auto row = measure_allreduce(spec, 1, 3);
   ASSERT_TRUE(row) << row.error().what;
-  EXPECT_EQ(row->own.turns.size(), 3U);
-  EXPECT_GT(row->own.seconds, 0);
-  EXPECT_GT(row->own.cpu_seconds, 0);
+  ASSERT_EQ(row->own.size(), 1U);
+  EXPECT_EQ(row->own[0].name, "tcp");
+  EXPECT_EQ(row->own[0].turns.size(), 3U);
+  EXPECT_GT(row->own[0].seconds, 0);
+  EXPECT_GT(row->own[0].cpu_seconds, 0);
   EXPECT_GT(row->copy_seconds, 0);
-  EXPECT_FALSE(row->gloo || row->ahead);
+  EXPECT_FALSE(row->gloo || row->own[0].ahead);
   // Each sends two thirds of its vector to be summed, and its own sum to two.
   EXPECT_GE(row->wire_bytes, 4 * kMiB);
   EXPECT_LE(row->wire_bytes, 4 * kMiB + 4 * kMiB / 100);
+  expect_no_children();
+}
+
+// Each member checks its sums.
+TEST(BenchAllReduce, ChunksGoOverMemoryThatMembersShare) {
+  AllReduceBenchSpec spec = spec_of(2);
+  spec.ways = {"shm", "tcp"};
+  const auto row = measure_allreduce(spec, 1, 3);
+  ASSERT_TRUE(row) << row.error().what;
+  ASSERT_EQ(row->own.size(), 2U) << row->left_out.front().second;
+  EXPECT_EQ(row->own[0].name, "shm");
+  EXPECT_EQ(row->own[0].turns.size(), 2U);
+  EXPECT_GT(row->own[0].seconds, 0);
+  expect_no_children();
+}
+
+TEST(BenchAllReduce, AWayThatCantBeHadIsLeftOutWithItsReason) {
+  AllReduceBenchSpec spec = spec_of(1);
+  spec.ways = {"tcp", "rdma"};
+  const auto row = measure_allreduce(spec, 1, 2);
+  ASSERT_TRUE(row) << row.error().what;
+  if (row->own.size() == 2) GTEST_SKIP() << "this machine has RDMA";
+  ASSERT_EQ(row->left_out.size(), 1U);
+  EXPECT_EQ(row->left_out[0].first, "rdma");
+  EXPECT_FALSE(row->left_out[0].second.empty());
   expect_no_children();
 }
 
@@ -86,14 +132,12 @@ TEST(BenchAllReduce, TheOthersTimeOverOursIsWhatWeAreAhead) {
   const TempFolder folder;
   const std::string slow =
       member_program(folder, "echo ready; while read rounds; do echo 3200 1600 0; done\n");
-  const AllReduceBenchSpec spec{
-      .mib = {}, .members = {}, .codec = {}, .turns = 3, .busy = 0, .gloo_python = slow};
-  const auto row = measure_allreduce(spec, 1, 2);
+  const auto row = measure_allreduce(spec_of(3, slow), 1, 2);
   ASSERT_TRUE(row) << row.error().what;
-  ASSERT_TRUE(row->gloo && row->ahead);
+  ASSERT_TRUE(row->gloo && row->own.at(0).ahead);
   EXPECT_EQ(row->gloo->seconds, 100);  // 32 rounds of 1 MiB a turn
   EXPECT_EQ(row->gloo->cpu_seconds, 50);
-  EXPECT_GT(*row->ahead, 1);
+  EXPECT_GT(*row->own[0].ahead, 1);
   expect_no_children();
 }
 
@@ -101,13 +145,7 @@ TEST(BenchAllReduce, AMemberThatEndsOrTalksNonsenseIsAnError) {
   const TempFolder folder;
   for (const char* text : {"exit 3\n", "echo ready; read rounds\n",
                            "echo ready; while read rounds; do echo nonsense; done\n"}) {
-    const AllReduceBenchSpec spec{.mib = {},
-                                  .members = {},
-                                  .codec = {},
-                                  .turns = 1,
-                                  .busy = 0,
-                                  .gloo_python = member_program(folder, text)};
-    const auto row = measure_allreduce(spec, 1, 2);
+    const auto row = measure_allreduce(spec_of(1, member_program(folder, text)), 1, 2);
     ASSERT_FALSE(row) << text;
     EXPECT_EQ(row.error().code, ErrorCode::kIo);
     EXPECT_NE(row.error().what.find("a member of gloo's"), std::string::npos) << row.error().what;
@@ -131,9 +169,7 @@ TEST(BenchAllReduce, GlooItselfAnswers) {
                            : "");
   if (python.empty())
     GTEST_SKIP() << "no Python with PyTorch is here: make compare-env ARGS=--minimal";
-  const AllReduceBenchSpec spec{
-      .mib = {}, .members = {}, .codec = {}, .turns = 1, .busy = 0, .gloo_python = python};
-  const auto row = measure_allreduce(spec, 1, 2);
+  const auto row = measure_allreduce(spec_of(1, python), 1, 2);
   ASSERT_TRUE(row) << row.error().what;
   EXPECT_GT(row->gloo->seconds, 0);
   EXPECT_GT(row->gloo->cpu_seconds, 0);

@@ -65,11 +65,85 @@ void take_medians(AllReduceSide& side) {
   side.cpu_seconds = median(cpu_seconds);
 }
 
-void write_side(JsonWriter& json, std::string_view name, const AllReduceSide& side) {
-  json.key(name).begin_object().member("seconds", side.seconds);
-  json.member("cpu_seconds", side.cpu_seconds).key("turns").begin_array();
+void write_side(JsonWriter& json, const AllReduceSide& side) {
+  json.member("seconds", side.seconds).member("cpu_seconds", side.cpu_seconds);
+  if (side.ahead) json.member("ahead", *side.ahead);
+  json.key("turns").begin_array();
   for (const ReduceSample& turn : side.turns) json.value(turn.seconds);
   json.end_array().end_object();
+}
+
+// Those who reduce, in turns.
+class AllReduceTurns {
+ public:
+  static Result<AllReduceTurns> begin(const AllReduceBenchSpec& spec, const MemberGroupSpec& of) {
+    AllReduceTurns turns;
+    for (const std::string& way : spec.ways) {
+      auto group = MemberGroup::own(of, spec.codec, way);
+      if (group)
+        turns.own_.push_back({std::move(*group), {.name = way}});
+      else if (group.error().code == ErrorCode::kNotFound)
+        turns.left_out_.emplace_back(way, group.error().what);
+      else
+        return std::unexpected(std::move(group).error());
+    }
+    if (spec.gloo_python.empty()) return turns;
+    auto gloo = MemberGroup::gloo(of, spec.gloo_python);
+    if (!gloo) return std::unexpected(std::move(gloo).error());
+    turns.gloo_.emplace(Side{std::move(*gloo), {.name = "gloo"}});
+    return turns;
+  }
+
+  Result<void> run(std::uint32_t rounds) {
+    for (Side& side : own_) SWARMLINE_TRY(run(side, rounds));
+    return gloo_ ? run(*gloo_, rounds) : Result<void>();
+  }
+  // The first turn brings everything in.
+  void forget() {
+    for (Side& side : own_) side.result.turns.clear();
+    if (gloo_) gloo_->result.turns.clear();
+  }
+
+  void write_to(AllReduceRow& row) {
+    for (Side& side : own_) {
+      take_medians(side.result);
+      if (gloo_) side.result.ahead = ahead(side.result, gloo_->result);
+      row.wire_bytes = side.result.turns.back().wire_bytes;
+      row.own.push_back(std::move(side.result));
+    }
+    row.left_out = std::move(left_out_);
+    if (!gloo_) return;
+    take_medians(gloo_->result);
+    row.gloo = std::move(gloo_->result);
+  }
+
+ private:
+  struct Side {
+    MemberGroup group;
+    AllReduceSide result;
+  };
+
+  static Result<void> run(Side& side, std::uint32_t rounds) {
+    const auto sample = side.group.run(rounds);
+    if (!sample) return std::unexpected(sample.error());
+    side.result.turns.push_back(*sample);
+    return {};
+  }
+  static double ahead(const AllReduceSide& ours, const AllReduceSide& gloo) {
+    std::vector<double> ratios;
+    for (std::size_t turn = 0; turn < ours.turns.size(); ++turn)
+      ratios.push_back(gloo.turns[turn].seconds / ours.turns[turn].seconds);
+    return median(ratios);
+  }
+
+  std::vector<Side> own_;
+  std::optional<Side> gloo_;
+  std::vector<std::pair<std::string, std::string>> left_out_;
+};
+
+std::string cell(const AllReduceSide& side) {
+  return fmt::format("{:.2f} ({:.2f}){}", side.seconds * kMs, side.cpu_seconds * kMs,
+                     side.ahead ? fmt::format(" {:.2f}x", *side.ahead) : "");
 }
 
 }  // namespace
@@ -77,67 +151,50 @@ void write_side(JsonWriter& json, std::string_view name, const AllReduceSide& si
 Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint64_t mib,
                                        std::uint32_t members) {
   const MemberGroupSpec of{.members = members, .bytes = mib * kMiB};
-  auto own = MemberGroup::own(of, spec.codec);
-  if (!own) return std::unexpected(own.error());
-  std::optional<MemberGroup> gloo;
-  if (!spec.gloo_python.empty()) {
-    auto started = MemberGroup::gloo(of, spec.gloo_python);
-    if (!started) return std::unexpected(started.error());
-    gloo.emplace(std::move(*started));
-  }
+  auto sides = AllReduceTurns::begin(spec, of);
+  if (!sides) return std::unexpected(std::move(sides).error());
   const BusyProcesses busy(spec.busy);
   const AsioRuntime clock;
   const auto rounds =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kMibATurn / mib, 1, kRoundsATurnMax));
   AllReduceRow row{.mib = mib, .members = members};
-  if (gloo) row.gloo.emplace();
   const Buffer from = Buffer::zeroed(of.bytes);
   Buffer to = Buffer::zeroed(of.bytes);
-  std::vector<double> copies, ratios;
-  for (int turn = 0; turn <= spec.turns; ++turn) {  // the first brings everything in
-    const auto ours = own->run(rounds);
-    if (!ours) return std::unexpected(ours.error());
-    Result<ReduceSample> theirs = ReduceSample{};
-    if (gloo) theirs = gloo->run(rounds);
-    if (!theirs) return std::unexpected(theirs.error());
-    const double copied = copy_once(clock, from, to);
-    if (turn == 0) continue;
-    row.own.turns.push_back(*ours);
-    row.wire_bytes = ours->wire_bytes;
-    copies.push_back(copied);
-    if (!gloo) continue;
-    row.gloo->turns.push_back(*theirs);
-    ratios.push_back(theirs->seconds / ours->seconds);
+  std::vector<double> copies;
+  for (int turn = 0; turn <= spec.turns; ++turn) {
+    SWARMLINE_TRY(sides->run(rounds));
+    copies.push_back(copy_once(clock, from, to));
+    if (turn > 0) continue;
+    sides->forget();
+    copies.clear();
   }
-  take_medians(row.own);
   row.copy_seconds = median(copies);
-  if (gloo) {
-    take_medians(*row.gloo);
-    row.ahead = median(ratios);
-  }
+  sides->write_to(row);
   return row;
 }
 
 std::string allreduce_head(const AllReduceBenchSpec& spec) {
-  return fmt::format(
-      "A round of {} between processes over loopback TCP{}: milliseconds, of CPU a member in "
-      "brackets\n{:>5} {:>8}  {:>17}  {:>17}  {:>8}  {:>8}  {:>8}",
+  std::string head = fmt::format(
+      "A round of {} between processes of this machine{}: milliseconds, of CPU a member in "
+      "brackets; times as fast as gloo\n{:>5} {:>8}",
       to_string(spec.codec),
       spec.busy > 0
           ? fmt::format(", beside {} busy process{}", spec.busy, spec.busy > 1 ? "es" : "")
           : "",
-      "MiB", "members", "ours (TCP)", "gloo", "ahead", "memcpy", "wire");
+      "MiB", "members");
+  for (const std::string& way : spec.ways) head += fmt::format("  {:>22}", "ours, " + way);
+  return head + fmt::format("  {:>17}  {:>8}  {:>8}", "gloo", "memcpy", "wire");
 }
 
-std::string allreduce_line(const AllReduceRow& row) {
-  const auto side = [](const AllReduceSide& s) {
-    return fmt::format("{:>8.2f} ({:>6.2f})", s.seconds * kMs, s.cpu_seconds * kMs);
-  };
+std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& row) {
+  std::string line = fmt::format("{:>5} {:>8}", row.mib, row.members);
+  for (const std::string& way : spec.ways) {
+    const auto side = std::ranges::find(row.own, way, &AllReduceSide::name);
+    line += fmt::format("  {:>22}", side == row.own.end() ? "-" : cell(*side));
+  }
   const double moved = static_cast<double>(row.mib * kMiB * row.members);
-  return fmt::format("{:>5} {:>8}  {:>17}  {:>17}  {:>8}  {:>8.2f}  {:>7.2f}x", row.mib,
-                     row.members, side(row.own), row.gloo ? side(*row.gloo) : "-",
-                     row.ahead ? fmt::format("{:.2f}x", *row.ahead) : "-", row.copy_seconds * kMs,
-                     static_cast<double>(row.wire_bytes) / moved);
+  return line + fmt::format("  {:>17}  {:>8.2f}  {:>7.2f}x", row.gloo ? cell(*row.gloo) : "-",
+                            row.copy_seconds * kMs, static_cast<double>(row.wire_bytes) / moved);
 }
 
 std::string to_json(const AllReduceReport& report) {
@@ -148,10 +205,20 @@ std::string to_json(const AllReduceReport& report) {
   json.member("busy", report.spec.busy).key("rows").begin_array();
   for (const AllReduceRow& row : report.rows) {
     json.begin_object().member("mib", row.mib).member("members", row.members);
-    write_side(json, "own", row.own);
-    if (row.gloo) write_side(json, "gloo", *row.gloo);
-    if (row.ahead) json.member("ahead", *row.ahead);
-    json.member("copy_seconds", row.copy_seconds).member("wire_bytes", row.wire_bytes).end_object();
+    json.key("own").begin_array();
+    for (const AllReduceSide& side : row.own) {
+      json.begin_object().member("way", side.name);
+      write_side(json, side);
+    }
+    json.end_array();
+    if (row.gloo) {
+      json.key("gloo").begin_object();
+      write_side(json, *row.gloo);
+    }
+    json.member("copy_seconds", row.copy_seconds).member("wire_bytes", row.wire_bytes);
+    json.key("left_out").begin_object();
+    for (const auto& [way, why] : row.left_out) json.member(way, why);
+    json.end_object().end_object();
   }
   json.end_array().end_object();
   return json.take() + "\n";

@@ -1,5 +1,5 @@
-// An all-reduce between processes of this machine, beside PyTorch's gloo and a plain copy, in
-// turns, so that whatever else the machine does meets all of them.
+// An all-reduce between processes of this machine, over each way that its chunks can go, beside
+// PyTorch's gloo and a plain copy, in turns, so that whatever else the machine does meets all.
 //   Formats: docs/formats/bench.md, kind "allreduce".
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/measure/member_group.h"
@@ -16,26 +17,29 @@ namespace swarmline {
 struct AllReduceBenchSpec {
   std::vector<std::uint64_t> mib = {1, 4, 16, 64, 256};  // of fp32, each member's vector
   std::vector<std::uint32_t> members = {2, 4};
-  CodecSpec codec;          // of both halves; gloo has none
-  int turns = 9;            // of which the medians count
+  std::vector<std::string> ways = {"tcp", "shm", "ucx"};  // own_member.h
+  CodecSpec codec;                                        // of both halves; gloo has none
+  int turns = 9;                                          // of which the medians count
   std::uint32_t busy = 0;   // processes that take a core each meanwhile
   std::string gloo_python;  // empty: without gloo
 };
 
 struct AllReduceSide {
-  std::vector<ReduceSample> turns;
+  std::string name = {};  // of ours: the way
+  std::vector<ReduceSample> turns = {};
   double seconds = 0, cpu_seconds = 0;  // medians
+  // gloo's time over its own, turn by turn, the median: above 1 it is the faster one.
+  std::optional<double> ahead = {};
 };
 
 struct AllReduceRow {
   std::uint64_t mib = 0;
   std::uint32_t members = 0;
-  AllReduceSide own;
+  std::vector<AllReduceSide> own;  // of each way that can be had
   std::optional<AllReduceSide> gloo;
-  double copy_seconds = 0;  // of one member's vector, once
-  // gloo's time over ours, turn by turn, the median: above 1 ours is the faster one.
-  std::optional<double> ahead;
-  std::uint64_t wire_bytes = 0;  // a round, of all members
+  double copy_seconds = 0;                                         // of one member's vector, once
+  std::uint64_t wire_bytes = 0;                                    // a round, of all members
+  std::vector<std::pair<std::string, std::string>> left_out = {};  // ways, and why
 };
 
 struct AllReduceReport {
@@ -46,14 +50,14 @@ struct AllReduceReport {
   std::vector<AllReduceRow> rows;
 };
 
-inline constexpr std::uint64_t kAllReduceBenchFormat = 1;
+inline constexpr std::uint64_t kAllReduceBenchFormat = 2;
 
 // One row. Starts its processes and ends them.
 Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint64_t mib,
                                        std::uint32_t members);
 
 std::string allreduce_head(const AllReduceBenchSpec& spec);
-std::string allreduce_line(const AllReduceRow& row);
+std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& row);
 std::string to_json(const AllReduceReport& report);
 
 }  // namespace swarmline

@@ -14,11 +14,9 @@
 #include "base/order_statistics.h"
 #include "engine/identity/identity.h"
 #include "engine/net/bulk/bulk_connection.h"
-#include "engine/net/bulk/bulk_factory.h"
-#include "engine/net/shm/shm_backend.h"
 #include "engine/net/tcp/tcp_network.h"
-#include "engine/net/ucx/ucx_backend.h"
 #include "tools/measure/link_yardstick.h"
+#include "tools/measure/payload_way.h"
 
 namespace swarmline {
 namespace {
@@ -60,10 +58,7 @@ SharedBytes pattern(std::uint64_t size) {
 struct LinkEnd {
   explicit LinkEnd(const std::string& way)
       : network(runtime, {.guard = way == "tls" ? std::make_shared<BenchGuard>() : nullptr}),
-        bulk(make_bulk_door(runtime)) {
-    const auto loopback = IpRange::parse("127.0.0.0/8");
-    if (way != "tcp" && way != "tls") bulk->allow({.ways = {way}, .trusted = {*loopback}});
-  }
+        bulk(make_door_of(way, runtime)) {}
   AsioRuntime runtime;
   TcpNetwork network;
   std::unique_ptr<BulkDoor> bulk;
@@ -134,7 +129,7 @@ class NearEnd {
 
   // Whether payloads go that way from now on.
   bool take_way(const std::string& way) {
-    if (way == "tcp" || way == "tls") return true;
+    if (goes_with_frames(way)) return true;
     const std::string offer = end_.connection->offer();
     if (offer.empty()) return false;
     end_.connection->send({.kind = kOffer, .meta = offer});
@@ -192,10 +187,14 @@ class Bench {
   LinkBenchResult run() {
     for (const std::string& way : options_.ways) {
       news_.on_begin(way);
+      if (const auto here = way_is_here(way); !here) {
+        result_.left_out.emplace_back(way, here.error().what);
+        continue;
+      }
       FarEnd far(way);
       NearEnd near(way, far.address());
       if (!near.take_way(way)) {
-        result_.left_out.emplace_back(way, why_not(way));
+        result_.left_out.emplace_back(way, kWayNotTaken);
         continue;
       }
       for (const std::uint64_t bytes : options_.bytes) measure_rate(way, near, bytes);
@@ -205,13 +204,6 @@ class Bench {
   }
 
  private:
-  static std::string why_not(const std::string& way) {
-    AsioRuntime runtime;
-    const auto viable = way == "shm" ? ShmBackend(runtime).is_viable()
-                                     : UcxBackend(runtime, way == "rdma").is_viable();
-    return viable ? "its two ends do not meet on this machine" : viable.error().what;
-  }
-
   double seconds_of(const std::function<void()>& work) {
     const double start = clock_();
     work();

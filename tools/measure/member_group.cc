@@ -131,22 +131,32 @@ Result<std::string> MemberGroup::hear(Member& member) const {
   }
 }
 
-Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpec& codec) {
+// A line of one that may have no way to the others.
+Result<std::string> MemberGroup::hear_word(Member& member) const {
+  auto word = hear(member);
+  if (word && word->starts_with(kWithoutWay))
+    return fail(ErrorCode::kNotFound, word->substr(kWithoutWay.size()));
+  return word;
+}
+
+Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpec& codec,
+                                     const std::string& way) {
   MemberGroup group("a member");
   for (std::uint32_t rank = 0; rank < spec.members; ++rank) {
     SWARMLINE_TRY(group.start([&](int line) {
-      serve_own_member({.rank = rank, .members = spec.members, .bytes = spec.bytes, .codec = codec},
-                       line);
+      serve_own_member(
+          {.rank = rank, .members = spec.members, .bytes = spec.bytes, .codec = codec, .way = way},
+          line);
     }));
   }
   std::string ports;
   for (Member& member : group.members_) {
-    auto port = group.hear(member);
+    const auto port = group.hear_word(member);
     if (!port) return std::unexpected(port.error());
     ports += (ports.empty() ? "" : " ") + *port;
   }
   for (const Member& member : group.members_) SWARMLINE_TRY(group.tell(member, ports + "\n"));
-  for (Member& member : group.members_) SWARMLINE_TRY(group.hear(member));
+  for (Member& member : group.members_) SWARMLINE_TRY(group.hear_word(member));
   return group;
 }
 

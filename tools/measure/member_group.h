@@ -37,8 +37,10 @@ class MemberGroup {
   static constexpr std::uint32_t kMembersMax = 64;
   static constexpr std::chrono::seconds kMemberPatience{120};
 
-  // Over loopback TCP, with the code that averages gradients; sums are checked in the first round.
-  static Result<MemberGroup> own(const MemberGroupSpec& spec, const CodecSpec& codec);
+  // Over loopback, with the code that averages gradients; sums are checked in the first round.
+  // `way` as own_member.h has it; kNotFound: it can't be had here.
+  static Result<MemberGroup> own(const MemberGroupSpec& spec, const CodecSpec& codec,
+                                 const std::string& way = "tcp");
   // torch.distributed with the gloo backend over loopback, as `python` has it.
   static Result<MemberGroup> gloo(const MemberGroupSpec& spec, const std::string& python);
 
@@ -60,6 +62,7 @@ class MemberGroup {
   Result<void> start(const std::function<void(int line)>& body);
   Result<void> tell(const Member& member, const std::string& line) const;
   Result<std::string> hear(Member& member) const;
+  Result<std::string> hear_word(Member& member) const;
 
   std::string what_;
   std::vector<Member> members_;

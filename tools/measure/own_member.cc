@@ -13,18 +13,20 @@
 
 #include "base/check.h"
 #include "engine/collective/slices.h"
+#include "engine/net/bulk/bulk_connection.h"
 #include "engine/net/rpc.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "tools/measure/payload_way.h"
 
 namespace swarmline {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr double kErrorMax = 0.1;  // 8-bit codecs on sums of a few values in [-1, 1]
-constexpr std::uint16_t kHello = 1, kReady = 2;
+enum Kind : std::uint16_t { kHello = 1, kReady, kOffer, kAnswer };
 
 std::optional<std::string> read_line(int fd) {
   std::string line;
@@ -61,28 +63,33 @@ class OwnMember {
       : spec_(spec),
         input_(spec.bytes),
         output_(Buffer::zeroed(spec.bytes)),
-        channels_(spec.members),
+        doors_(make_door_of(spec.way, runtime_)),
+        links_(spec.members),
         averager_(
             [this](const Seat& to, Frame frame) {
-              channels_[to.peer.value - 1]->connection().send_lent(std::move(frame));
+              links_[to.peer.value - 1].connection->send_lent(std::move(frame));
             },
-            [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); }) {
+            [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); },
+            [this](const Seat& to) {
+              return links_[to.peer.value - 1].connection->shares_memory();
+            }) {
     const auto values = input_.as<float>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(spec.rank, i);
   }
 
   void serve(int socket) {
+    if (const auto here = way_is_here(spec_.way); !here)
+      return write_line(socket, std::string(kWithoutWay) + here.error().what);
     const auto address = network_.listen({"127.0.0.1", 0}, [this](auto connection) {
-      auto channel = RpcChannel::make(runtime_, std::move(connection));
-      RpcChannel* raw = channel.get();
-      unnamed_.push_back(std::move(channel));
-      raw->start({.on_message = [this, raw](const Frame& frame) { on_message(raw, frame); }});
+      unnamed_.push_back(link_over(std::move(connection)));
+      start(unnamed_.back());
     });
     SWARMLINE_CHECK(address.has_value());
     write_line(socket, std::to_string(address->port));
     const auto ports = read_line(socket);
     if (!ports) return;
     connect_to(*ports);
+    if (!take_way()) return write_line(socket, fmt::format("{}{}", kWithoutWay, kWayNotTaken));
     SWARMLINE_CHECK(run_rounds(1).wire_bytes > 0 && is_right());
     write_line(socket, "ready");
     while (const auto line = read_line(socket)) {
@@ -99,6 +106,26 @@ class OwnMember {
     double seconds = 0, cpu_seconds = 0;
     std::uint64_t wire_bytes = 0;
   };
+  struct Link {
+    std::shared_ptr<BulkConnection> connection;
+    std::shared_ptr<RpcChannel> channel;  // over it; none: no link yet
+  };
+
+  Link link_over(std::shared_ptr<Connection> connection) {
+    Link link{.connection = doors_->over(std::move(connection)), .channel = {}};
+    link.channel = RpcChannel::make(runtime_, link.connection);
+    return link;
+  }
+  void start(const Link& link) {
+    link.channel->start({.on_message = [this, link = &*link.channel](const Frame& frame) {
+      on_message(link, frame);
+    }});
+  }
+  Link& link_of(const RpcChannel* channel) {
+    const auto is_it = [channel](const Link& link) { return link.channel.get() == channel; };
+    const auto named = std::ranges::find_if(links_, is_it);
+    return named != links_.end() ? *named : *std::ranges::find_if(unnamed_, is_it);
+  }
 
   void connect_to(const std::string& ports) {
     const char* at = ports.data();
@@ -108,8 +135,7 @@ class OwnMember {
       connect(other, port);
     }
     const auto all_known = [this] {
-      const auto known =
-          std::ranges::count_if(channels_, [](const auto& c) { return c != nullptr; });
+      const auto known = std::ranges::count_if(links_, [](const Link& l) { return !!l.channel; });
       return known + 1 == static_cast<std::ptrdiff_t>(spec_.members);
     };
     SWARMLINE_CHECK(runtime_.run_until(all_known, kPatience));
@@ -118,28 +144,49 @@ class OwnMember {
   void connect(std::uint32_t other, std::uint16_t port) {
     network_.connect({"127.0.0.1", port}, kPatience, [this, other](auto connection) {
       SWARMLINE_CHECK(connection.has_value());
-      auto channel = RpcChannel::make(runtime_, *connection);
-      RpcChannel* raw = channel.get();
-      channels_[other] = std::move(channel);
-      raw->start({.on_message = [this, raw](const Frame& frame) { on_message(raw, frame); }});
-      raw->notify({.kind = kHello, .meta = std::string(1, static_cast<char>(spec_.rank))});
+      const Link& link = links_[other] = link_over(*connection);
+      start(link);
+      link.channel->notify({.kind = kHello, .meta = std::string(1, static_cast<char>(spec_.rank))});
     });
   }
 
-  void on_message(RpcChannel* from, const Frame& frame) {
-    if (frame.kind == kHello) {
-      const auto other = static_cast<std::size_t>(frame.meta.at(0));
-      const auto channel = std::ranges::find(unnamed_, from, &std::shared_ptr<RpcChannel>::get);
-      channels_.at(other) = std::move(*channel);
-      unnamed_.erase(channel);
-      return;
-    }
-    if (frame.kind == kReady) {
-      ++ready_;
-      return;
+  // Whether chunks go that way from now on, over all links. Who dialled offers it.
+  bool take_way() {
+    if (goes_with_frames(spec_.way)) return true;
+    for (std::uint32_t other = 0; other < spec_.rank; ++other)
+      links_[other].channel->notify({.kind = kOffer, .meta = links_[other].connection->offer()});
+    const auto is_taken = [this](const Link& link) {
+      return !link.channel || link.connection->way() == spec_.way;
+    };
+    return runtime_.run_until([&] { return std::ranges::all_of(links_, is_taken); },
+                              2 * kBulkMeetTime);
+  }
+
+  void on_message(const RpcChannel* from, const Frame& frame) {
+    switch (frame.kind) {
+      case kHello: {
+        const auto is_it = [from](const Link& link) { return link.channel.get() == from; };
+        const auto link = std::ranges::find_if(unnamed_, is_it);
+        links_.at(static_cast<std::size_t>(frame.meta.at(0))) = std::move(*link);
+        unnamed_.erase(link);
+        return;
+      }
+      case kReady:
+        ++ready_;
+        return;
+      case kOffer: {
+        const Link& link = link_of(from);
+        return link.channel->notify({.kind = kAnswer, .meta = link.connection->answer(frame.meta)});
+      }
+      case kAnswer:
+        if (!frame.meta.empty())
+          SWARMLINE_CHECK(link_of(from).connection->take_answer(frame.meta).has_value());
+        return;
+      default:
+        break;
     }
     std::uint32_t rank = 0;
-    while (channels_[rank].get() != from) ++rank;
+    while (links_[rank].channel.get() != from) ++rank;
     const auto taken = averager_.on_chunk(seat_of(rank), frame);
     SWARMLINE_CHECK_MSG(taken.has_value(), taken.error().what);
   }
@@ -147,8 +194,8 @@ class OwnMember {
   // All members have been told to begin.
   void meet() {
     ++meetings_;
-    for (const auto& channel : channels_)
-      if (channel) channel->notify({.kind = kReady});
+    for (const Link& link : links_)
+      if (link.channel) link.channel->notify({.kind = kReady});
     SWARMLINE_CHECK(runtime_.run_until([this] { return ready_ >= (spec_.members - 1) * meetings_; },
                                        kPatience));
   }
@@ -168,8 +215,8 @@ class OwnMember {
   // to be told of more rounds.
   void drain() {
     const auto all_sent = [this] {
-      return std::ranges::all_of(channels_, [](const auto& channel) {
-        return !channel || channel->connection().unsent_bytes() == 0;
+      return std::ranges::all_of(links_, [](const Link& link) {
+        return !link.channel || link.connection->unsent_bytes() == 0;
       });
     };
     SWARMLINE_CHECK(runtime_.run_until(all_sent, kPatience));
@@ -213,8 +260,9 @@ class OwnMember {
   Buffer input_, output_;
   AsioRuntime runtime_;
   TcpNetwork network_{runtime_, {}};
-  std::vector<std::shared_ptr<RpcChannel>> channels_;  // by rank
-  std::vector<std::shared_ptr<RpcChannel>> unnamed_;   // accepted, not yet introduced
+  std::unique_ptr<BulkDoor> doors_;
+  std::vector<Link> links_;    // by rank
+  std::vector<Link> unnamed_;  // accepted, not yet introduced
   StageAverager averager_;
   std::uint64_t step_ = 0;
   std::uint64_t ready_ = 0, meetings_ = 0;  // words of others, over all meetings

@@ -1,0 +1,27 @@
+#include "tools/measure/payload_way.h"
+
+#include "engine/net/bulk/bulk_factory.h"
+#include "engine/net/shm/shm_backend.h"
+#include "engine/net/ucx/ucx_backend.h"
+
+namespace swarmline {
+
+bool goes_with_frames(std::string_view way) {
+  return way == "tcp" || way == "tls";
+}
+
+std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime) {
+  auto door = make_bulk_door(runtime);
+  if (!goes_with_frames(way))
+    door->allow({.ways = {way}, .trusted = {*IpRange::parse("127.0.0.0/8")}});
+  return door;
+}
+
+Result<void> way_is_here(const std::string& way) {
+  if (goes_with_frames(way)) return {};
+  AsioRuntime runtime;
+  if (way == "shm") return ShmBackend(runtime).is_viable();
+  return UcxBackend(runtime, way == "rdma").is_viable();
+}
+
+}  // namespace swarmline

@@ -1,0 +1,25 @@
+// The way that payloads go between two ends of this machine, by its name, for benchmarks: "tcp"
+// (with their frames), "tls" (the same, between keys), "shm", "ucx", "rdma".
+//   Ownership: the runtime outlives the door.
+//   Thread:    control thread of the runtime.
+//   Errors:    one sentence.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/net/bulk/bulk_door.h"
+#include "engine/runtime/asio_runtime.h"
+
+namespace swarmline {
+
+bool goes_with_frames(std::string_view way);
+// Allows that way alone, over loopback.
+std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime);
+// Whether this process has it.
+Result<void> way_is_here(const std::string& way);
+inline constexpr std::string_view kWayNotTaken = "its two ends do not meet on this machine";
+
+}  // namespace swarmline
