@@ -5,18 +5,12 @@
 
 #include "sim/doors/sim_device.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/pipeline/phases_and_seats.h"
 
 namespace swarmline {
 namespace {
 
 using namespace std::chrono_literals;
-
-Phase train(std::uint64_t step) {
-  return {PhaseKind::kTrain, step};
-}
-Phase eval(std::uint64_t version) {
-  return {PhaseKind::kEval, version};
-}
 
 class DeviceQueueTest : public testing::Test {
  protected:

@@ -14,19 +14,10 @@
 
 #include "pipeline/protocol/message_kinds.h"
 #include "tests/harness/mark_expected.h"
+#include "tests/pipeline/phases_and_seats.h"
 
 namespace swarmline {
 namespace {
-
-Phase train(std::uint64_t step) {
-  return {PhaseKind::kTrain, step};
-}
-Phase eval(std::uint64_t version) {
-  return {PhaseKind::kEval, version};
-}
-Seat seat_of(std::uint32_t peer, std::uint16_t stage) {
-  return {PeerId{peer}, StageId{stage}, Incarnation{1}};
-}
 
 class StageAveragerTest : public testing::Test {
  protected:

@@ -9,21 +9,12 @@
 #include "pipeline/stage/common/phase_book.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/pipeline/phases_and_seats.h"
 
 namespace swarmline {
 namespace {
 
 using namespace std::chrono_literals;
-
-Phase train(std::uint64_t step) {
-  return {PhaseKind::kTrain, step};
-}
-Phase eval(std::uint64_t version) {
-  return {PhaseKind::kEval, version};
-}
-Seat seat_of(std::uint32_t peer, std::uint16_t stage) {
-  return {PeerId{peer}, StageId{stage}, Incarnation{1}};
-}
 
 // ---- Masks and windows
 // ---------------------------------------------------------------------------------------------

@@ -164,13 +164,10 @@ class OwnMember {
 
   void on_message(const RpcChannel* from, const Frame& frame) {
     switch (frame.kind) {
-      case kHello: {
-        const auto is_it = [from](const Link& link) { return link.channel.get() == from; };
-        const auto link = std::ranges::find_if(unnamed_, is_it);
-        links_.at(static_cast<std::size_t>(frame.meta.at(0))) = std::move(*link);
-        unnamed_.erase(link);
+      case kHello:
+        links_.at(static_cast<std::size_t>(frame.meta.at(0))) = std::move(link_of(from));
+        std::erase_if(unnamed_, [](const Link& link) { return !link.channel; });
         return;
-      }
       case kReady:
         ++ready_;
         return;
