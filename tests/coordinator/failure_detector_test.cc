@@ -80,6 +80,19 @@ TEST_F(Detector, SilenceAllowedFollowsHowEvenlyAPeerIsHeard) {
   EXPECT_EQ(detector.silent(at(now + 11s)), (std::vector<Seat>{even, uneven}));
 }
 
+// [Heartbeats were as far apart as a device may stand still: reign.stuck_device, seed 4725.]
+TEST_F(Detector, ADeviceThatHadNothingToDoAHeartbeatBeforeIsNotStuck) {
+  FailureDetector detector = make(4);
+  detector.watch(a, at(0s));
+  detector.works_from(a, at(0s));
+  detector.heartbeat(a, 7, 0, at(100s));
+  detector.heartbeat(a, 7, 0, at(161s));
+  detector.heartbeat(a, 7, 2, at(222s));
+  EXPECT_TRUE(detector.stuck().empty());
+  detector.heartbeat(a, 7, 2, at(283s));
+  EXPECT_EQ(detector.stuck(), std::vector<Seat>{a});
+}
+
 // It answers, its device has work and ends none.
 TEST_F(Detector, AStuckDeviceIsSeenByJobsThatDoNotEnd) {
   FailureDetector detector = make(4);

@@ -69,7 +69,9 @@ void FailureDetector::heartbeat(const Seat& seat, std::uint64_t jobs_done,
   pulse->last_heard = pulse->last_beat = now;
   heard_anybody(now);
   const bool ended = jobs_done != pulse->jobs_done;
-  if (ended || jobs_waiting == 0) pulse->progress = now;
+  // What waits now came after a heartbeat that knew of none.
+  const bool had_work = std::exchange(pulse->has_work, jobs_waiting != 0);
+  if (ended || !had_work || !pulse->has_work) pulse->progress = now;
   if (ended || jobs_waiting != 0) pulse->worked = now;
   pulse->jobs_done = jobs_done;
 }

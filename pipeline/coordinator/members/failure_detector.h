@@ -101,7 +101,8 @@ class FailureDetector {
     Duration period{};   // that it promised last
     Instant progress{};  // when its device last ended a job, or had none
     std::uint64_t jobs_done = 0;
-    Instant worked{};  // when its device last had a job, or had ended one since
+    bool has_work = true;  // as its last heartbeat said
+    Instant worked{};      // when its device last had a job, or had ended one since
     Instant moved{};
     std::uint64_t moved_bytes = 0;
     bool works = false;
