@@ -11,7 +11,7 @@
 namespace swarmline {
 namespace {
 
-constexpr int kMemoryFormat = 1;
+constexpr int kMemoryFormat = 2;
 
 std::string bytes_text(std::uint64_t bytes) {
   return human_bytes(static_cast<double>(bytes));
@@ -30,7 +30,7 @@ constexpr Row kRows[] = {
     {"activations", "activations", &PeerMemory::activations},
     {"payloads", "payloads", &PeerMemory::payloads},
     {"while computing", "working", &PeerMemory::working},
-    {"allocator's share", "allocator", &PeerMemory::allocator},
+    {"libraries' scratch", "libraries", &PeerMemory::libraries},
     {"averaging", "averaging", &PeerMemory::averaging},
     {"checkpoint's copy", "checkpoint", &PeerMemory::checkpoint},
     {"shadows", "shadows", &PeerMemory::shadows},

@@ -18,9 +18,9 @@ namespace swarmline {
 namespace {
 
 constexpr std::uint64_t kTokenBytes = sizeof(std::int32_t);
-// Measured of CPU peers whose activations are most of what they hold (docs/memory.md). Of gated
-// MLPs they come in more sizes.
-constexpr double kAllocatorKeeps = 0.045, kAllocatorKeepsOfGated = 0.20;
+// Measured of CPU peers (docs/memory.md): packed matrices, and freed buffers that the C library
+// keeps.
+constexpr std::uint64_t kLibrariesBytes = 10 * kMiB;
 // Large buffers are whole huge pages (base/bytes.cc).
 constexpr std::uint64_t kHugeBufferBytes = 32 * kMiB, kHugePageBytes = 2 * kMiB;
 
@@ -127,8 +127,10 @@ UnderWay under_way_at(const RunConfig& config, const StageSpec& stage) {
   }
   // The last stage goes on with the backward of what it has just computed, but for the forward that
   // its device has been given ahead, and for weight gradients that are added later.
-  return {.microbatches = share,
-          .graphs = stage.has_head() ? std::min(share, 2 + kAddingMaxAtLast) : share};
+  if (!stage.has_head()) return {.microbatches = share, .graphs = share};
+  const std::uint32_t computed = std::min(share, 2U);
+  const std::uint32_t waiting = std::min(share - computed, kAddingMaxAtLast);
+  return {.microbatches = share, .graphs = computed + waiting, .waiting = waiting};
 }
 
 std::uint64_t saved_state_bytes(const RunConfig& config, const ParameterLayout& layout) {
@@ -145,13 +147,12 @@ PeerMemory peer_memory(const MemoryQuestion& question, bool recompute) {
   PeerMemory memory;
   add_host_state(config, layout, memory);
   memory.optimizer = moments_bytes(config, layout);
-  memory.activations = under_way.graphs * kept(recompute);
+  const std::uint32_t waiting = recompute ? 0 : under_way.waiting;
+  memory.activations = (under_way.graphs - waiting) * kept(recompute) +
+                       waiting * bytes_until_added(question.model, stage, rows);
   memory.payloads = under_way.microbatches * (payload_bytes(question) + decoded_bytes(question));
   memory.working = working_bytes(question.model, stage, rows) + (recompute ? kept(false) : 0);
-  const bool gated = question.model.shape.activation == ActivationKind::kSwiGlu;
-  memory.allocator =
-      static_cast<std::uint64_t>((gated ? kAllocatorKeepsOfGated : kAllocatorKeeps) *
-                                 static_cast<double>(memory.activations + memory.working));
+  memory.libraries = kLibrariesBytes;
   memory.averaging = averaging_bytes(question, layout);
   memory.shadows = shadows_of_a_peer(question);
   return memory;
@@ -176,8 +177,10 @@ CudaPeerMemory cuda_peer_memory(const MemoryQuestion& question, bool recompute) 
   memory.device.gradients = (delayed ? 2 : 1) * bytes + (steps_there ? bytes : 0);
   memory.device.optimizer = steps_there ? moments_bytes(config, layout) : 0;
   memory.device.activations = under_way.graphs * kept(recompute);
-  memory.device.working =
-      working_bytes(question.model, stage, rows) + (recompute ? kept(false) : 0);
+  // The gradient that comes is decoded there.
+  memory.device.working = working_bytes(question.model, stage, rows) +
+                          (stage.has_head() ? 0 : decoded_bytes(question)) +
+                          (recompute ? kept(false) : 0);
   add_host_state(config, layout, memory.host);
   memory.host.optimizer = steps_there ? 0 : moments_bytes(config, layout);
   memory.host.payloads = under_way.microbatches * payload_bytes(question);

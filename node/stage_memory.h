@@ -24,13 +24,13 @@ struct PeerMemory {
   std::uint64_t activations = 0;  // of microbatches between forward and backward
   std::uint64_t payloads = 0;     // their wire buffers, and tensors decoded ahead
   std::uint64_t working = 0;      // while one is computed
-  std::uint64_t allocator = 0;    // of freed activations, that the C library has not given back
+  std::uint64_t libraries = 0;    // of matrix products and the C library, beside tensors
   std::uint64_t averaging = 0;    // chunks under way
   std::uint64_t checkpoint = 0;   // the copy that is being saved
   std::uint64_t shadows = 0;
   std::uint64_t total() const {
     return parameters + gradients + optimizer + residuals + activations + payloads + working +
-           allocator + averaging + checkpoint + shadows;
+           libraries + averaging + checkpoint + shadows;
   }
 };
 
@@ -38,11 +38,12 @@ struct CudaPeerMemory {
   PeerMemory device, host;
 };
 
-// How many microbatches a peer of that stage has under way at most, and how many of them between
-// forward and backward.
+// How many microbatches a peer of that stage has under way at most, how many of them between their
+// forward and the end of their backward, and how many of these only wait for weight gradients.
 struct UnderWay {
   std::uint32_t microbatches = 0;
   std::uint32_t graphs = 0;
+  std::uint32_t waiting = 0;
 };
 UnderWay under_way_at(const RunConfig& config, const StageSpec& stage);
 

@@ -9,6 +9,7 @@
 #include "engine/model/libtorch.h"
 #include "engine/model/stage_model.h"
 #include "engine/model/stage_network.h"
+#include "engine/model/tensor_memory.h"
 
 namespace swarmline {
 namespace {
@@ -119,6 +120,7 @@ Result<std::unique_ptr<LanguageModel>> make_language_model(
     const LanguageModelOptions& options) {
   const Result<at::Device> device = find_device(options.device);
   if (!device) return std::unexpected(device.error());
+  keep_tensors_in_blocks();
   set_compute_threads(options.threads);
   try {
     return std::make_unique<TorchLanguageModel>(spec, boundaries, fill, *device);

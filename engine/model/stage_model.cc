@@ -15,6 +15,7 @@
 #include "engine/model/find_device.h"
 #include "engine/model/libtorch.h"
 #include "engine/model/stage_network.h"
+#include "engine/model/tensor_memory.h"
 
 namespace swarmline {
 namespace {
@@ -412,6 +413,7 @@ Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, cons
                                                      const StageModelOptions& options) {
   const Result<at::Device> device = find_device(options.device);
   if (!device) return std::unexpected(device.error());
+  keep_tensors_in_blocks();
   set_compute_threads(options.threads);
   std::shared_ptr<DeviceCodec> codec;
   if (device->is_cuda() && spec.shape.dtype == DType::kF32) {

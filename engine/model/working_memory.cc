@@ -43,13 +43,18 @@ double layer_bytes_on_cuda(const ModelSpec& spec, const Sizes& s) {
   return norms + (mixing + s.q + s.up + s.ff) * kBf16Bytes + s.heads * kF32Bytes;
 }
 
-// The backward of one layer, in elements a token: what flows back through its MLP, or through its
-// attention, beside the gradient of the residual stream.
+bool is_gated(const ModelSpec& spec) {
+  return spec.shape.activation == ActivationKind::kSwiGlu;
+}
+
+// What the backward of one layer has at most beyond what the layer kept, in elements a token: the
+// gradient of the residual stream, and what flows back through its MLP, of which the result is one
+// more or what the second product read is gone; or through its attention, when what the MLP kept is
+// gone.
 double layer_backward(const ModelSpec& spec, const Sizes& s) {
-  const bool gated = spec.shape.activation == ActivationKind::kSwiGlu;
-  const double mlp = gated ? 5 * s.ff : 2 * s.ff;
-  const double attention = 3 * s.q + 2 * (s.q + 2 * s.kv);
-  return std::max(mlp, attention) + 3 * s.d;
+  const double mlp = is_gated(spec) ? s.d + 4 * s.ff : 2 * s.d + s.ff;
+  const double attention = s.d + s.q + 2 * (s.q + 2 * s.kv) - (s.up + s.ff + s.d);
+  return std::max(mlp, attention);
 }
 
 }  // namespace
@@ -73,11 +78,24 @@ std::uint64_t retained_bytes_on_cuda(const ModelSpec& spec, const StageSpec& sta
 
 std::uint64_t working_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows) {
   const Sizes s = sizes_of(spec, stage, rows);
-  const double layer = layer_backward(spec, s);
-  // The head's part is gone when the last layer's begins.
+  // What the head kept, as much as its backward has besides, is gone when the last layer's begins.
   const double head = stage.has_head() ? s.vocab + 2 * s.d : 0;
-  const double decoded = stage.has_head() ? 0 : s.travels;
-  const double elements = std::max(head, layer + decoded - head);
+  const double elements = std::max(head, layer_backward(spec, s) - head);
+  const auto element_bytes = static_cast<double>(size_bytes(spec.shape.dtype));
+  return static_cast<std::uint64_t>(elements * element_bytes * s.tokens);
+}
+
+std::uint64_t bytes_until_added(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows) {
+  const Sizes s = sizes_of(spec, stage, rows);
+  const double read = 2 * s.d + s.q + s.ff;                  // what a layer's products read
+  const double gradients = s.q + 2 * s.kv + s.up + 2 * s.d;  // of what they gave
+  double elements = s.layers * (read + gradients);
+  if (stage.has_head()) elements += s.d + s.vocab;
+  if (spec.has_boundary()) {  // products: where it receives, and a sending bottleneck
+    double ends = stage.has_embedding() ? 0 : 1;
+    if (!stage.has_head() && spec.shape.boundary == BoundaryKind::kBottleneck) ++ends;
+    elements += ends * (s.travels + s.d);
+  }
   const auto element_bytes = static_cast<double>(size_bytes(spec.shape.dtype));
   return static_cast<std::uint64_t>(elements * element_bytes * s.tokens);
 }

@@ -16,8 +16,12 @@ namespace swarmline {
 std::uint64_t retained_bytes_on_cuda(const ModelSpec& spec, const StageSpec& stage,
                                      std::uint32_t rows, bool recompute);
 
-// What one forward and backward has at its worst moment, beyond what is kept: gradients of
-// activations, the head's probabilities and their gradient, decoded tensors.
+// What one backward has at its worst moment, beyond what was kept for it: gradients of activations,
+// the head's probabilities and their gradient.
 std::uint64_t working_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows);
+
+// Kept, of a microbatch whose backward was split, until its weight gradients are added: what layers
+// read and the gradients of what they gave.
+std::uint64_t bytes_until_added(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows);
 
 }  // namespace swarmline

@@ -89,7 +89,8 @@ TEST(UnderWay, AtTheLastStageAFewWaitForTheirWeightGradients) {
   config.batch.batch = 2 * 100;
   const UnderWay last = under_way_at(config, holdings_of(config)[1].stage);
   EXPECT_EQ(last.microbatches, 50U);
-  EXPECT_EQ(last.graphs, 4U) << "one is computed, and one was given to the device";
+  EXPECT_EQ(last.graphs, 4U);
+  EXPECT_EQ(last.waiting, 2U) << "one is computed, and one was given to the device";
 }
 
 TEST(StageMemory, RecomputingKeepsLessAndWorksWithMore) {
