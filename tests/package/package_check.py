@@ -216,13 +216,46 @@ class Image(Trains):
         plain = Path(cls.temp.name) / "image.tar"  # docker load and podman load take it compressed
         with gzip.open(IMAGE) as packed, open(plain, "wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
-        done = run("buildah", *cls.storage, "from", "--name", "check", f"docker-archive:{plain}")
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(run, "buildah", *cls.storage, "rm", "check")
+        for name in ("check", "peer"):
+            done = run("buildah", *cls.storage, "from", "--name", name, f"docker-archive:{plain}")
+            assert done.returncode == 0, done.stderr
+            cls.addClassCleanup(run, "buildah", *cls.storage, "rm", name)
         print(f"image: {IMAGE.stat().st_size / 1e6:.0f} MB", flush=True)
 
+    def settings(self):
+        return json.loads(run("buildah", *self.storage, "inspect", "check").stdout)["OCIv1"]["config"]
+
+    def start(self, container, *arguments):
+        """As an engine starts the container: the entry point with these arguments. What it writes goes to a file."""
+        output = tempfile.TemporaryFile("w+")
+        self.addCleanup(output.close)
+        process = subprocess.Popen(["buildah", *self.storage, "run", "--isolation", "chroot", container, "--", *self.settings()["Entrypoint"], *arguments],
+                                   stdout=output, stderr=subprocess.STDOUT)
+        self.addCleanup(process.kill)
+        return process, output
+
+    @staticmethod
+    def written(output):
+        output.seek(0)
+        return output.read()
+
+    def test_a_container_joins_by_one_line(self):
+        share = "/opt/swarmline/share/swarmline"
+        coordinator, said = self.start(
+            "check", "coordinator", f"{share}/configs/quickstart.toml", "--listen", "127.0.0.1:0", "--set", f'data.files=["{share}/text/swarmline.txt"]',
+            "--set", "run.name=joined", "--set", f"run.steps={STEPS}", "--set", "pipeline.stages=2", "--set", "pipeline.peers=1")
+        end = time.monotonic() + RUN_SECONDS_MAX
+        while not (join := re.search(r"swarmline peer --join '([^']+)'", self.written(said))):
+            self.assertIsNone(coordinator.poll(), self.written(said))
+            self.assertLess(time.monotonic(), end, self.written(said))
+            time.sleep(0.2)
+        peers = [self.start("peer", "peer", "--join", join[1], "--data-root", f"{share}/text", "--name", name) for name in ("one", "other")]
+        for process, output in ((coordinator, said), *peers):
+            self.assertEqual(process.wait(RUN_SECONDS_MAX), 0, self.written(output) + self.written(said))
+        self.assertIn(f"finished {STEPS} steps", self.written(said))
+
     def test_it_starts_the_program_as_no_root(self):
-        found = json.loads(run("buildah", *self.storage, "inspect", "check").stdout)["OCIv1"]["config"]
+        found = self.settings()
         self.assertEqual(found["Entrypoint"], ["/opt/swarmline/bin/swarmline"])
         self.assertEqual(found["User"], "swarmline")
         self.assertEqual(found["WorkingDir"], "/work")
