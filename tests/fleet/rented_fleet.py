@@ -48,7 +48,7 @@ batch = {batch}
 microbatch = 1
 sequence = 16
 [optimizer]
-lr = 1e-4
+lr = 1e-5
 schedule = "constant"
 [pipeline]
 stages = {stages}
