@@ -20,6 +20,7 @@ struct PlanFlags {
   std::string status;
   std::string replay;
   ReplayTableOptions table;
+  std::string moments = kPlainMoments;
   bool json = false;
 };
 
@@ -46,7 +47,9 @@ Result<std::string> replay(const PlanFlags& flags) {
     const bool content = fleet.error().code == ErrorCode::kCorrupt;
     return fail(content ? ErrorCode::kUserMistake : fleet.error().code, fleet.error().what);
   }
-  const ReplayTable table = replay_table(*fleet, flags.table);
+  ReplayTableOptions options = flags.table;
+  options.packed_moments = flags.moments == kPackedMoments;
+  const ReplayTable table = replay_table(*fleet, options);
   return flags.json ? replay_json(table) : replay_text(table);
 }
 
@@ -88,6 +91,12 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->type_name("N,...");
   command->add_option("--seeds", flags->table.seeds, "Number of runs per table row")
       ->check(CLI::Range(std::uint64_t{1}, kReplaySeedsMax))
+      ->needs(replay)
+      ->capture_default_str();
+  command
+      ->add_option("--moments", flags->moments,
+                   "What the optimizer keeps, as optimizer.state says it")
+      ->check(CLI::IsMember({kPlainMoments, kPackedMoments}))
       ->needs(replay)
       ->capture_default_str();
   command->add_flag("--free", flags->table.free, "Count joins, moves and shadows as free")

@@ -368,7 +368,7 @@ void LoadPeer::on_seal(const wire::Seal& seal) {
     reduced.set_digest(reduced_digest(group.group(), committed_));
     reduced.set_sum_of_squares(1);
     reduced.set_reduce_bytes(1);
-    reduced.set_contributions(static_cast<std::uint32_t>(owned));
+    reduced.set_passes(kPassesOfAMicrobatch * static_cast<std::uint32_t>(owned));
     reduced.set_busy_ns(kBusyNs * owned);
     tell(MessageKind::kReduced, reduced);
   }

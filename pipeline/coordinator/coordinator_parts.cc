@@ -112,6 +112,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
                   .balancer = balancer,
                   .ledger = ledger,
                   .round = round,
+                  .stats = stats,
                   .checkpointer = checkpointer,
                   .shadows = shadows,
                   .standbys = standbys,

@@ -442,7 +442,7 @@ void Reign::on_reduced(const Seat& from, const wire::Reduced& reduced) {
     count_sent(from, bytes);
   parts_.stats.on_reduced(reduced);
   parts_.stragglers.on_reduced(reduced);
-  parts_.members.measured(from, reduced.busy_ns(), reduced.contributions());
+  parts_.members.measured(from, reduced.busy_ns(), reduced.passes());
   parts_.boundaries.on_reduced(reduced);
 }
 

@@ -84,6 +84,8 @@ bool Settling::settle_steps() {
   if (std::exchange(phases_due_, false)) return open_phases(), true;
   if (p.relocation.is_due()) return p.hand_overs.look(), p.relocation.release_drained(), true;
   if (p.states.is_due()) return p.states.freeze(), true;
+  if (moves_peers() && p.relocation.plans_inside_step())
+    return p.relocation.plan_inside_step(), true;
   if (p.leases.is_due()) return p.leases.pump(), true;
   return finish();
 }
@@ -407,10 +409,14 @@ void Settling::commit() {
   if (p.events.takes_lines()) p.events.add(log_line(*record, reduce_bytes));
   if (record->version < parts_.shape.options.config.run.steps)
     p.checkpointer.on_committed(newest_version());
-  if (p.life.is<life::Training>() && !p.sequence.finished()) p.relocation.plan();
+  if (moves_peers()) p.relocation.plan();
   progress_ = phases_due_ = true;
   p.takeovers.wake();
   p.relocation.wake();
+}
+
+bool Settling::moves_peers() const {
+  return parts_.life.is<life::Training>() && !parts_.sequence.finished();
 }
 
 CommittedVersion Settling::newest_version() const {

@@ -111,6 +111,7 @@ class Settling {
   void close_complete_phases();
   void finish_eval(const Phase& phase);
   void commit();
+  bool moves_peers() const;
   CommittedVersion newest_version() const;
   StepLogLine log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const;
   void choose_codecs();

@@ -16,6 +16,8 @@
 
 namespace swarmline {
 
+inline constexpr std::uint32_t kPassesOfAMicrobatch = 3;  // that wire::Reduced counts
+
 enum class MessageKind : std::uint16_t {
   kErrorReply = 1,
   // peer <-> coordinator

@@ -16,6 +16,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kPlansAnInstantMax = 4;
 constexpr double kOpenStepDone = 0.5;  // of an open step, on average
+// As the engine has it (pipeline/coordinator/members/relocation.cc).
+constexpr double kRoundsOfAHandOver = 4, kSecondsOfAHandOver = 8;
 
 struct Shadow {
   std::uint32_t stage = 0;
@@ -48,8 +50,7 @@ class Replay {
 
   const ReplayResult& run() {
     next_tick_ = options_.policy == ReplayPolicy::kPaperRule ? options_.period_seconds : kNever;
-    const bool some_serve_early = served_bytes() < options_.state_bytes_per_parameter;
-    next_commit_ = some_serve_early ? options_.step_seconds : kNever;
+    next_commit_ = free_of_charge() ? kNever : options_.step_seconds;
     std::size_t next_event = 0;
     while (true) {
       const double event_at =
@@ -58,7 +59,8 @@ class Replay {
       integrate(until);
       now_ = until;
       if (now_ >= end_) break;
-      if (next_commit_ <= now_) commit();
+      at_commit_ = next_commit_ <= now_;
+      if (at_commit_) commit();
       finish_downloads();
       if (event_at <= now_) apply(fleet_.events[next_event++]);
       if (next_tick_ <= now_) {
@@ -92,6 +94,16 @@ class Replay {
   bool free_of_charge() const { return options_.state_bytes_per_parameter == 0; }
   double handover_seconds() const {
     return free_of_charge() ? 0 : transfer_seconds(options_.handover_bytes_per_parameter);
+  }
+  // Before a mover leaves its stage: nothing new comes to it until it has handed over its sums, or
+  // the step ends.
+  double drain_seconds() const {
+    return at_commit_ ? 0 : std::min(handover_seconds(), next_commit_ - now_);
+  }
+  bool is_worth_a_hand_over() const {
+    const double round = transfer_seconds(2 * options_.gradient_bytes_per_parameter);
+    return free_of_charge() ||
+           next_commit_ - now_ > kRoundsOfAHandOver * round + kSecondsOfAHandOver;
   }
   double shadow_load() const {
     return free_of_charge()
@@ -257,6 +269,12 @@ class Replay {
     peer.holds_at = peer.serves_at + (lacks_more ? rest_seconds() : 0);
     peer.waits_until = 0;
   }
+  void leave_and_sit(Peer& peer, std::uint32_t stage) {
+    const double drained = drain_seconds();
+    sit(peer, stage);
+    peer.serves_at += drained;
+    peer.holds_at += drained;
+  }
   std::vector<std::uint32_t> seated_serving() const {
     std::vector<std::uint32_t> counts(options_.stages, 0);
     for (const auto& [id, peer] : peers_) {
@@ -300,7 +318,7 @@ class Replay {
     const auto from = static_cast<std::uint32_t>(most - counts.begin());
     for (auto& [id, peer] : peers_) {
       if (!serves(peer) || *peer.stage != from) continue;
-      sit(peer, static_cast<std::uint32_t>(least - counts.begin()));
+      leave_and_sit(peer, static_cast<std::uint32_t>(least - counts.begin()));
       ++result_.moves;
       return;
     }
@@ -339,13 +357,16 @@ class Replay {
     SWARMLINE_CHECK(move.kind != MoveKind::kRetire);  // all speeds are equal here
     Peer& peer = peers_.at(move.peer.value);
     if (!move.from) return sit(peer, move.to.value);
+    const bool rescue = serving[move.to.value] == 0;
+    if (!rescue && !at_commit_ && !is_worth_a_hand_over()) return;
     ++result_.moves;
     peer.shadows.clear();
-    if (move.kind == MoveKind::kDownload) return sit(peer, move.to.value);
+    if (move.kind == MoveKind::kDownload) {
+      return rescue ? sit(peer, move.to.value) : leave_and_sit(peer, move.to.value);
+    }
     ++result_.instant_moves;
-    const bool rescue = serving[move.to.value] == 0;
     peer.stage = move.to.value;
-    peer.serves_at = now_ + (rescue ? 0 : handover_seconds());
+    peer.serves_at = now_ + (rescue ? 0 : drain_seconds());
     peer.holds_at = peer.serves_at;  // its shadow does already
     peer.waits_until = 0;
   }
@@ -371,6 +392,7 @@ class Replay {
   double now_ = 0;
   double next_tick_ = kNever;
   double next_commit_ = 0;
+  bool at_commit_ = false;
   std::map<std::uint32_t, Peer> peers_;
   std::map<std::uint32_t, std::uint32_t> nodes_;  // machine -> peer
   std::uint32_t last_id_ = 0;

@@ -8,9 +8,10 @@
 //   here, it serves when it has all. Until then it is no holder of its stage's state, is not moved,
 //   and hosts no shadow. A step ends every `step_seconds`;
 //   a shadow's download takes `shadow_link_share` of its host's link, and that share of its speed;
-//   following costs the host `shadow_load` of its speed; an instant move hands over what the mover
-//   has summed, unless into an emptied stage, where the mover's sums are done again by others. A
-//   mover drops what it follows.
+//   following costs the host `shadow_load` of its speed; a mover first hands over what it has
+//   summed, unless into an emptied stage, where that is done again by others, or at a step's end.
+//   The planner waits for the end of a step that is not worth a hand-over any more
+//   (pipeline/coordinator/members/relocation.h). A mover drops what it follows.
 //   Optimal(t) = the best free seating of those then alive: floor(n / stages).
 //   The fleet that is there at time 0 has its state already.
 //   With the same seed the same peers leave, whatever the policy. Thread: any, stateless.

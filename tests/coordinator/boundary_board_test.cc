@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/protocol/message_kinds.h"
+
 namespace swarmline {
 namespace {
 
@@ -21,12 +23,12 @@ RunConfig config_of(const std::string& forward, const std::string& backward) {
 constexpr std::uint64_t kElements = 1 << 20;
 const std::vector<std::uint32_t> kOneEach = {1, 1, 1};
 
-// One member's report: 10 ms of device time a contribution.
+// One member's report: 10 ms of device time a microbatch.
 wire::Reduced report(std::uint32_t stage) {
   wire::Reduced reduced;
   reduced.mutable_seat()->set_stage(stage);
   reduced.set_busy_ns(100'000'000);
-  reduced.set_contributions(10);
+  reduced.set_passes(10 * kPassesOfAMicrobatch);
   reduced.mutable_boundary();
   return reduced;
 }

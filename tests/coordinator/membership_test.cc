@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
 #include "tests/harness/mark_expected.h"
 
 namespace swarmline {
@@ -178,22 +179,23 @@ TEST(Membership, TheJournalKnowsWhoTakesConnections) {
   EXPECT_EQ(reach_from("of a later version"), Reach::kUnknown);
 }
 
-// Too slow for any of its work to count, it is not taken to be as fast as before.
-TEST(Membership, WorkThatCameTooLateIsMeasuredToo) {
+// What counts for others is measured, too: of one that is too slow for any of its work to count,
+// and of one that was given what a mate had computed.
+TEST(Membership, WhatWasComputedIsMeasuredWhoeverOwnsIt) {
   Membership membership({1});
   const Seat seat = *membership.join(hello("a"));
   const auto seconds = [&] { return membership.at(seat.peer).seconds_per_microbatch; };
   const auto ns = [](Duration busy) { return static_cast<std::uint64_t>(busy.count()); };
-  membership.measured(seat, ns(2s), 0);  // of an unknown part of a microbatch
+  membership.measured(seat, ns(2s), 0);
   EXPECT_EQ(seconds(), 0);
-  membership.measured(seat, ns(12s), 4);
+  membership.measured(seat, ns(12s), 4 * kPassesOfAMicrobatch);
   EXPECT_DOUBLE_EQ(seconds(), 3);
-  membership.measured(seat, ns(1s), 0);
   membership.measured(seat, 0, 0);
   EXPECT_DOUBLE_EQ(seconds(), 3);
-  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(100s), 0);
-  EXPECT_NEAR(seconds(), 100, 1);
-  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(12s), 4);
+  for (int step = 0; step < 30; ++step) membership.measured(seat, ns(100s), 1);
+  EXPECT_NEAR(seconds(), 100 * kPassesOfAMicrobatch, 1);
+  for (int step = 0; step < 30; ++step)
+    membership.measured(seat, ns(12s), 4 * kPassesOfAMicrobatch);
   EXPECT_NEAR(seconds(), 3, 0.1);
 }
 
@@ -313,8 +315,8 @@ TEST(Membership, ZonesAreWeighedAnewWhenSomebodyGoesOrSpeedsAreOthers) {
   membership.refresh_views();
   for (const Seat& seat : seats) membership.news_for(seat);
   // Its device turns out to be three times as slow as the other one's.
-  membership.measured(seats[2], 3'000'000'000, 10);
-  membership.measured(seats[3], 1'000'000'000, 10);
+  membership.measured(seats[2], 3'000'000'000, 30);
+  membership.measured(seats[3], 1'000'000'000, 30);
   ASSERT_TRUE(membership.shares_are_stale());
   EXPECT_TRUE(membership.refresh_views().contains(seats[0]));
   EXPECT_FALSE(membership.shares_are_stale());

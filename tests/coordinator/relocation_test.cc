@@ -25,7 +25,7 @@ class Relocating : public ::testing::Test {
     return bench.rulings.take_losses();
   }
   void measured(const Seat& seat, Duration busy) {
-    bench.members.measured(seat, static_cast<std::uint64_t>(busy.count()), 1);
+    bench.members.measured(seat, static_cast<std::uint64_t>(busy.count()), kPassesOfAMicrobatch);
   }
   void plan() {
     bench.balancer.seats_changed();
@@ -202,6 +202,97 @@ TEST_F(Relocating, OneThatBecameFarSlowerThanItsMatesIsLetGoWithTheReason) {
   EXPECT_EQ(losses[0].seat, b);
   EXPECT_EQ(losses[0].how, Departure::kLeft);
   EXPECT_EQ(losses[0].why, member.let_go);
+}
+
+// A step of a hundred seconds, whose averaging takes one.
+class RelocatingInsideAStep : public Relocating {
+ protected:
+  static constexpr Duration kStep = 100s, kRound = 1s;
+
+  void SetUp() override {
+    bench.stats.on_training_started(bench.alarms.now());
+    bench.open_step(0);
+    bench.clock.run_for(kStep - kRound);
+    bench.complete_step(0);
+    bench.round.begin(0, Term{1});
+    bench.clock.run_for(kRound);
+    for (const Seat& seat : {a, b}) bench.round.on_reduced(bench.reduced(seat, 1));
+    ASSERT_TRUE(bench.round.mend());
+    bench.round.end();
+    bench.ledger.commit(kStep0);
+    bench.phases.on_retired(kStep0);
+    bench.stats.on_commit({.version = 1}, 0, {}, bench.alarms.now());
+    plan();
+    bench.clock.run_for(knobs().hand_over_look);
+  }
+  // Two more come to stage 1, where two serve one too many then.
+  void two_come() {
+    for (const Seat& seat : {bench.seated(1), bench.seated(1), a, b}) measured(seat, 1s);
+    bench.balancer.seats_changed();
+  }
+};
+
+TEST_F(RelocatingInsideAStep, ItPlansWhenSeatsChange) {
+  bench.open_step(1);
+  EXPECT_FALSE(relocation.plans_inside_step());
+  two_come();
+  ASSERT_TRUE(relocation.plans_inside_step());
+  const MarkExpected inside("relocation.inside_step");
+  relocation.plan_inside_step();
+  EXPECT_FALSE(relocation.plans_inside_step()) << "nothing has changed since";
+  std::vector<Member> movers;
+  for (const auto& [peer, member] : bench.members.members())
+    if (member.moves_to) movers.push_back(member);
+  ASSERT_EQ(movers.size(), 1U);
+  EXPECT_EQ(movers[0].goes_at, bench.alarms.now()) << "it gives away what it has added";
+  relocation.on_leave(movers[0].seat);
+  EXPECT_FALSE(bench.members.at(movers[0].seat.peer).goes_at.has_value())
+      << "who leaves by its own wish has the time";
+}
+
+TEST_F(RelocatingInsideAStep, ItPlansAtMostEverySoOften) {
+  bench.open_step(1);
+  two_come();
+  relocation.plan_inside_step();
+  bench.balancer.seats_changed();
+  EXPECT_FALSE(relocation.plans_inside_step());
+  bench.clock.run_for(knobs().hand_over_look);
+  EXPECT_TRUE(relocation.plans_inside_step());
+}
+
+TEST_F(RelocatingInsideAStep, WhatEndsSoonIsWaitedFor) {
+  two_come();
+  EXPECT_FALSE(relocation.plans_inside_step()) << "no step is open";
+  bench.open_step(1);
+  bench.complete_step(1);
+  EXPECT_FALSE(relocation.plans_inside_step());
+  plan();
+  for (const auto& [peer, member] : bench.members.members()) EXPECT_FALSE(member.goes_at);
+}
+
+// Of three stages two are the slowest, and a spare of the third follows one of them.
+TEST(BalanceDesk, InsideAStepNobodyMovesWhereNothingIsGained) {
+  CoordinatorOptions options = bench_options(3, 4);
+  options.config.balance.shadows = {.automatic = true};
+  StatesBench bench(options);
+  const auto seated = [&](std::uint16_t stage) {
+    const Seat seat = bench.seated(stage);
+    bench.members.measured(seat, 1'000'000'000, kPassesOfAMicrobatch);
+    return seat;
+  };
+  bench.committed(1);
+  const Seat spare = seated(0), slow = seated(1);
+  for (const int stage : {0, 0, 2}) seated(static_cast<std::uint16_t>(stage));
+  bench.audit.say(slow, 1, 7);
+  bench.ready_shadow(spare, 1, 7);
+  const Instant now = bench.alarms.now();
+  EXPECT_EQ(bench.balancer.plan(bench.members, bench.shadows, now).moves.size(), 1U);
+  EXPECT_TRUE(bench.balancer.plan_inside_step(bench.members, bench.shadows, now).moves.empty());
+  seated(2);
+  const SwarmPlan plan = bench.balancer.plan_inside_step(bench.members, bench.shadows, now);
+  ASSERT_EQ(plan.moves.size(), 1U);
+  EXPECT_EQ(plan.moves[0].peer, spare.peer);
+  EXPECT_TRUE(plan.shadows.empty());
 }
 
 // ---- At risk ------------------------------------------------------------------------------------

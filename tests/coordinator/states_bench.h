@@ -7,6 +7,7 @@
 #include "pipeline/coordinator/members/balance_desk.h"
 #include "pipeline/coordinator/members/relocation.h"
 #include "pipeline/coordinator/run/run_identity.h"
+#include "pipeline/coordinator/run/run_stats.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
@@ -35,6 +36,7 @@ struct StatesBench : PartsBench {
 
   RunSequence sequence{SequenceOptions{.steps = 100}};
   ReplicaAudit audit;
+  RunStats stats{static_cast<std::uint32_t>(shape.stages.size())};
   BalanceDesk balancer{options.config, options.model, shape.stages};
   StateTransfer states{shape, alarms, detector, members, shadows, sequence, outbox};
   StandbyReplicas standbys{{.alarms = alarms,
@@ -86,6 +88,7 @@ struct StatesBench : PartsBench {
                          .balancer = balancer,
                          .ledger = ledger,
                          .round = round,
+                         .stats = stats,
                          .checkpointer = checkpointer,
                          .shadows = shadows,
                          .standbys = standbys,

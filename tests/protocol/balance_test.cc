@@ -1,4 +1,5 @@
 // Seats that the planner chooses: who moves, where a newcomer goes, and that the sum stays exact.
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -27,7 +28,30 @@ TEST_P(Balance, APeerMovesToAStageThatLostTwo) {
     ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_seated") == 1; }, 5s));
     EXPECT_EQ(events(swarm, "move", "to stage 2"), 1U);
     EXPECT_EQ(events(swarm, "peer_moves"), 1U);
+    EXPECT_EQ(events(swarm, "peer_handed_over"), 0U) << "steps are short";
     EXPECT_TRUE(swarm.until([&] { return swarm.serving(2).size() == 2; }, 1s));
+  });
+}
+
+// A step takes half a minute: who moves does not wait for its end, and gives a mate what it has
+// added.
+TEST_P(Balance, InsideALongStepAPeerMovesBeforeItEnds) {
+  RunConfig config = balanced({3, 3, 3, 3});
+  config.batch.batch = 64 * config.batch.microbatch;
+  config.run.steps = 3;
+  config.wiring.hop_timeout_seconds = 60;
+  const SimPeer machine{.forward = 400ms, .backward = 800ms, .jitter = 0};
+  const MarkExpected inside("relocation.inside_step");
+  twice(config, on(std::vector<SimPeer>(12, machine)), [&](Swarm& swarm) {
+    swarm.until_committed(1);
+    swarm.cluster().runtime().run_for(4s);
+    const SimNodeId gone[] = {swarm.node(2, 0), swarm.node(2, 1)};
+    for (const SimNodeId node : gone) swarm.kill(node);
+    ASSERT_TRUE(swarm.until([&] { return swarm.serving(2).size() == 2; }, 60s)) << history(swarm);
+    EXPECT_EQ(commits_of(swarm.cluster()), 1U) << "in the same step";
+    EXPECT_EQ(events(swarm, "move", "to stage 2"), 1U);
+    EXPECT_GE(events(swarm, "peer_handed_over"), 1U);
+    EXPECT_EQ(events(swarm, "peer_lost"), 2U) << "what the mover has added is not lost";
   });
 }
 

@@ -212,6 +212,10 @@ TEST(PlanReportTest, ReplayTables) {
   const ReplayTable free = replay_table(*fleet, {.stages = {2}, .seeds = 1, .free = true});
   EXPECT_NE(replay_text(free).find("are free"), std::string::npos);
   EXPECT_EQ(free.rows[3].result.overall.share(), 1);
+  const ReplayTable packed =
+      replay_table(*fleet, {.stages = {2, 4}, .seeds = 3, .packed_moments = true});
+  EXPECT_NE(replay_text(packed).find("6.03 bytes each"), std::string::npos);
+  EXPECT_GT(packed.rows[3].result.overall.share(), table.rows[3].result.overall.share());
 }
 
 }  // namespace

@@ -131,6 +131,20 @@ std::string plan_json(const PlanQuestion& question, const SwarmPlan& plan) {
   return json.take() + "\n";
 }
 
+namespace {
+
+// Parameters in fp32, and two codes with their scales (docs/optimizer.md).
+constexpr double kPackedStateBytes = 4 + 2.03;
+
+ReplayOptions costs_of(const ReplayTableOptions& options) {
+  ReplayOptions costs;
+  if (options.packed_moments) costs.state_bytes_per_parameter = kPackedStateBytes;
+  if (options.free) costs.state_bytes_per_parameter = 0;
+  return costs;
+}
+
+}  // namespace
+
 ReplayTable replay_table(const Fleet& fleet, const ReplayTableOptions& options) {
   struct Rule {
     const char* name;
@@ -151,9 +165,11 @@ ReplayTable replay_table(const Fleet& fleet, const ReplayTableOptions& options) 
     for (const Rule& rule : kRules) {
       ReplayRow row{.stages = stages, .rule = rule.name};
       for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
-        ReplayOptions replay{.stages = stages, .seed = seed, .policy = rule.policy};
+        ReplayOptions replay = costs_of(options);
+        replay.stages = stages;
+        replay.seed = seed;
+        replay.policy = rule.policy;
         replay.period_seconds = rule.period_seconds;
-        if (options.free) replay.state_bytes_per_parameter = 0;
         add_result(row.result, replay_fleet(fleet, replay));
       }
       table.rows.push_back(std::move(row));
@@ -163,14 +179,14 @@ ReplayTable replay_table(const Fleet& fleet, const ReplayTableOptions& options) 
 }
 
 std::string replay_text(const ReplayTable& table) {
-  const ReplayOptions costs;
+  const ReplayOptions costs = costs_of(table.options);
   const auto seeds = static_cast<double>(table.options.seeds);
   std::string text = fmt::format("{}: {:.1f} h, up to {} machines, {} seeds\n", table.fleet,
                                  table.seconds / 3600, table.peak, table.options.seeds);
   text += table.options.free
               ? "joins, moves and shadows are free\n"
               : fmt::format(
-                    "{:.0f} M parameters a stage, {:.0f} bytes each, {:.0f} before serving, {:.0f} "
+                    "{:.0f} M parameters a stage, {:.3g} bytes each, {:.0f} before serving, {:.0f} "
                     "Mb/s\n",
                     costs.parameters / 1e6, costs.state_bytes_per_parameter,
                     costs.served_bytes_per_parameter, costs.link_bits_per_second / 1e6);
@@ -201,6 +217,7 @@ std::string replay_json(const ReplayTable& table) {
   json.member("fleet", table.fleet).member("source", table.source);
   json.member("seconds", table.seconds).member("peak", table.peak);
   json.member("seeds", table.options.seeds).member("free", table.options.free);
+  json.member("moments", table.options.packed_moments ? kPackedMoments : kPlainMoments);
   json.key("rows").begin_array();
   for (const ReplayRow& row : table.rows) {
     const ReplayResult& r = row.result;

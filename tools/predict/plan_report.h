@@ -16,10 +16,15 @@ namespace swarmline {
 std::string plan_text(const PlanQuestion& question, const SwarmPlan& plan);
 std::string plan_json(const PlanQuestion& question, const SwarmPlan& plan);
 
+// As [optimizer] state says it.
+inline constexpr const char* kPlainMoments = "fp32";
+inline constexpr const char* kPackedMoments = "8bit";
+
 struct ReplayTableOptions {
   std::vector<std::uint32_t> stages = {4, 8, 16};
-  std::uint64_t seeds = 10;  // 1, 2, ...
-  bool free = false;         // joins, moves and shadows cost nothing
+  std::uint64_t seeds = 10;     // 1, 2, ...
+  bool free = false;            // joins, moves and shadows cost nothing
+  bool packed_moments = false;  // optimizer.state = "8bit", all tensors packed
 };
 
 struct ReplayRow {

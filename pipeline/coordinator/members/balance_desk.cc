@@ -101,7 +101,7 @@ bool BalanceDesk::due(Instant now) {
   if ((!moves_ && !shadows) || (!changed_ && !shadows_wait && now - planned_at_ < period_))
     return false;
   first_ = planned_at_ == Instant{} && !changed_;
-  changed_ = false;
+  changed_ = changed_inside_ = false;
   planned_at_ = now;
   return !first_ || shadows;  // the first seating is as good as what is known then
 }
@@ -173,6 +173,19 @@ SwarmPlan BalanceDesk::plan(const Membership& members, const ShadowDesk& shadows
                             Instant now) const {
   SwarmPlan plan = plan_swarm(snapshot(members, shadows, now), options_);
   if (first_ || !moves_) plan.moves.clear();
+  return plan;
+}
+
+SwarmPlan BalanceDesk::plan_inside_step(const Membership& members, const ShadowDesk& shadows,
+                                        Instant now) {
+  changed_inside_ = false;
+  const PlanSnapshot seen = snapshot(members, shadows, now);
+  SwarmPlan plan = plan_swarm(seen, options_);
+  plan.shadows.clear();
+  PlanOptions staying = options_;
+  staying.moves_max = 0;
+  const double without = plan_swarm(seen, staying).throughput_after;
+  if (plan.throughput_after <= without * (1 + options_.hysteresis)) plan.moves.clear();
   return plan;
 }
 

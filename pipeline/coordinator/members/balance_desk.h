@@ -30,13 +30,15 @@ class BalanceDesk {
               const std::vector<std::uint64_t>& memory = {});
 
   bool moves() const { return moves_; }
-  void seats_changed() { changed_ = true; }
+  void seats_changed() { changed_ = changed_inside_ = true; }
   // Somebody's machine may be taken soon: shadows are planned from now on, wanted or not.
-  void risk_came() { changed_ = at_risk_ = true; }
+  void risk_came() { changed_ = changed_inside_ = at_risk_ = true; }
   // At each commit, so that the plan knows for how long who has been slow.
   void watch_speeds(const Membership& members, Instant now);
   // It is time: a period has passed, or seats or shadows have changed since the last plan.
   bool due(Instant now);
+  // Seats have changed since the last plan, inside a step or not.
+  bool has_changed() const { return moves_ && changed_inside_; }
   // Of so many it remembers how fast they were.
   std::size_t remembered() const { return sound_.size() + slow_since_.size(); }
   // Where a newcomer helps most; among equals, where it kept the state. Empty: nobody can say.
@@ -44,6 +46,9 @@ class BalanceDesk {
                                const wire::Hello& hello, std::optional<StageId> kept,
                                Instant now) const;
   SwarmPlan plan(const Membership& members, const ShadowDesk& shadows, Instant now) const;
+  // Inside a step, where moves are dearer: none but those that raise the slowest stage, by what a
+  // plan must gain. No shadows: what is added and dropped at each change of seats is never there.
+  SwarmPlan plan_inside_step(const Membership& members, const ShadowDesk& shadows, Instant now);
   // What that plan is made of, and what the status shows of it.
   PlanSnapshot snapshot(const Membership& members, const ShadowDesk& shadows, Instant now) const;
 
@@ -59,6 +64,7 @@ class BalanceDesk {
   Duration period_;
   std::vector<PlanStage> stages_;  // costs in FLOPs
   bool changed_ = false;
+  bool changed_inside_ = false;
   bool at_risk_ = false;
   bool first_ = false;  // the plan that is due: nobody moves
   Instant planned_at_{};

@@ -13,6 +13,7 @@
 #include "engine/net/network.h"
 #include "pipeline/coordinator/members/data_desk.h"
 #include "pipeline/protocol/knobs.h"
+#include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 
@@ -287,12 +288,10 @@ bool Membership::follows(const Seat& seat) const {
   return is_current(seat) && members_.at(seat.peer).state == MemberState::kFollowing;
 }
 
-void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches) {
-  if (!is_current(seat) || busy_ns == 0) return;
+void Membership::measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t passes) {
+  if (!is_current(seat) || busy_ns == 0 || passes == 0) return;
   double& known = members_.at(seat.peer).seconds_per_microbatch;
-  const double seconds = static_cast<double>(busy_ns) * 1e-9 / std::max(microbatches, 1U);
-  // It worked and others were sooner each time: one takes it so long at least.
-  if (microbatches == 0 && (known == 0 || seconds < known)) return;
+  const double seconds = static_cast<double>(busy_ns) * 1e-9 / passes * kPassesOfAMicrobatch;
   known = known == 0 ? seconds : known + kSpeedWeight * (seconds - known);
 }
 

@@ -116,9 +116,8 @@ class Membership {
   std::vector<Seat> away() const;
   // An away member is back at its seat.
   void resume(const wire::Hello& hello);
-  // A step's device time and contributions. Without any contribution a peer may only turn out to be
-  // slower than it was known to be.
-  void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t microbatches);
+  // A step's device time, and what it computed, whether that counts or not (wire::Reduced).
+  void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t passes);
   // To a committed step.
   void contributed(PeerId peer, std::uint32_t microbatches);
   void heartbeat(const wire::Heartbeat& beat);

@@ -1,13 +1,22 @@
 #include "pipeline/coordinator/members/relocation.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/marks.h"
+#include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
+
+namespace {
+// What a mover gives away is the stage's gradients as they are. A round moves about as many bytes,
+// with 8-bit codecs a quarter of them.
+constexpr double kRoundsOfAHandOver = 4;
+constexpr double kMarginsOfAHandOver = 4;  // knobs().hand_over_margin: to drain, and to begin anew
+}  // namespace
 
 // ---- Newcomers ----------------------------------------------------------------------------------
 
@@ -42,6 +51,7 @@ void Relocation::drain(Member& member) {
 
 void Relocation::on_leave(const Seat& seat, std::optional<Duration> in) {
   Member& member = in_.members.at(seat.peer);
+  if (in || member.moves_to) member.goes_at.reset();
   if (in) member.goes_at = in_.alarms.now() + *in;
   if (member.draining && !member.moves_to) return;
   member.moves_to.reset();
@@ -98,8 +108,38 @@ void Relocation::plan() {
   const Instant now = in_.alarms.now();
   in_.balancer.watch_speeds(in_.members, now);
   if (in_.members.shares_are_stale()) views_changed_ = true;
-  if (!in_.balancer.due(now)) return;
-  const SwarmPlan plan = in_.balancer.plan(in_.members, in_.shadows, now);
+  if (in_.balancer.due(now)) carry_out(in_.balancer.plan(in_.members, in_.shadows, now));
+}
+
+// As long as it usually takes: who was lost makes it longer.
+bool Relocation::is_worth_a_hand_over(const Phase& phase) const {
+  const Duration round = in_.round.took();
+  if (phase.kind != PhaseKind::kTrain || round == Duration{}) return false;
+  const std::uint32_t indices = in_.ledger.indices(phase);
+  std::uint32_t owned = indices;
+  for (const StageSpec& stage : in_.shape.stages)
+    owned = std::min(owned, in_.ledger.owned(phase, stage.stage));
+  const double left = in_.stats.seconds_per_step() * (indices - owned) / indices;
+  return left > kRoundsOfAHandOver * to_seconds(round) +
+                    kMarginsOfAHandOver * to_seconds(knobs().hand_over_margin);
+}
+
+bool Relocation::plans_inside_step() const {
+  if (!in_.balancer.has_changed() || in_.round.is_active() ||
+      in_.alarms.now() - planned_inside_ < knobs().hand_over_look)
+    return false;
+  const std::vector<Phase> open = in_.ledger.open_phases();
+  return !open.empty() && is_worth_a_hand_over(open.front());
+}
+
+void Relocation::plan_inside_step() {
+  SWARMLINE_MARK("relocation.inside_step");
+  planned_inside_ = in_.alarms.now();
+  call_off_moves();
+  carry_out(in_.balancer.plan_inside_step(in_.members, in_.shadows, planned_inside_));
+}
+
+void Relocation::carry_out(const SwarmPlan& plan) {
   for (const PlanMove& move : plan.moves) begin_move(move, plan);
   for (const ShadowChange& change : plan.shadows) {
     const Member& host = in_.members.at(change.peer);
@@ -120,6 +160,7 @@ void Relocation::call_off_moves() {
       continue;
     SWARMLINE_MARK("relocation.called_off");
     in_.members.set_draining(peer, false);
+    member.goes_at.reset();
     member.moves_to.reset();
     member.let_go.clear();
     in_.events.of_peer(member.seat, "move_called_off", ": its stage has nobody else");
@@ -139,6 +180,8 @@ void Relocation::begin_move(const PlanMove& move, const SwarmPlan& plan) {
   }
   member.moves_to = move.to;
   member.moves_since = in_.alarms.now();
+  const std::vector<Phase> open = in_.ledger.open_phases();
+  if (!open.empty() && is_worth_a_hand_over(open.front())) member.goes_at = member.moves_since;
   in_.events.of_peer(
       member.seat, "move",
       fmt::format(" to stage {}: {}; {:.3g} microbatches/s become {:.3g}", move.to.value,

@@ -2,9 +2,11 @@
 //   What:      whoever is to go drains: it gets nothing new, and its seat ends when it owns nothing
 //              any more and its stage can do without it. A move comes back as a newcomer at the
 //              stage chosen. At commits the planner is asked, when seats have changed or a period
-//              has passed.
+//              has passed; where seats change inside a step that still takes far longer than a
+//              mover needs to give away what it has added, at once (steps/sum_hand_overs.h).
 //   Ownership: what it is made with outlives it. Thread: control thread.
-//   Bounds:    a look at each member a commit, and at each heartbeat of one that drains.
+//   Bounds:    a look at each member a commit, at each heartbeat of one that drains, and every
+//              knobs().hand_over_look inside a step at most.
 #pragma once
 
 #include <optional>
@@ -16,6 +18,7 @@
 #include "pipeline/coordinator/run/event_log.h"
 #include "pipeline/coordinator/run/rulings.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/run/run_stats.h"
 #include "pipeline/coordinator/states/checkpointer.h"
 #include "pipeline/coordinator/states/kept_heirs.h"
 #include "pipeline/coordinator/states/standby_replicas.h"
@@ -35,6 +38,7 @@ class Relocation {
     BalanceDesk& balancer;
     const Ledger& ledger;
     const CommitRound& round;
+    const RunStats& stats;
     const Checkpointer& checkpointer;
     const ShadowDesk& shadows;
     StandbyReplicas& standbys;
@@ -54,6 +58,9 @@ class Relocation {
   void on_risk(const Seat& seat);
   // A step is committed: moves and shadows as the planner says.
   void plan();
+  // Seats have changed since, and movers need not wait for the open step's commit.
+  bool plans_inside_step() const;
+  void plan_inside_step();
 
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
@@ -62,6 +69,8 @@ class Relocation {
   bool take_views_changed() { return std::exchange(views_changed_, false); }
 
  private:
+  void carry_out(const SwarmPlan& plan);
+  bool is_worth_a_hand_over(const Phase& phase) const;
   void call_off_moves();
   void begin_move(const PlanMove& move, const SwarmPlan& plan);
   bool is_needed(const Member& member) const;
@@ -71,6 +80,7 @@ class Relocation {
   Needs in_;
   bool dirty_ = false;
   bool views_changed_ = false;
+  Instant planned_inside_{};  // a step
 };
 
 }  // namespace swarmline

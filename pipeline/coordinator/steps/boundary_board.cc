@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "engine/config/configured_codec.h"
+#include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
 namespace {
@@ -35,7 +36,7 @@ void BoundaryBoard::on_reduced(const wire::Reduced& reduced) {
   if (!reduced.has_boundary() || reduced.seat().stage() >= stages_.size()) return;
   const std::uint32_t stage = reduced.seat().stage();
   stages_[stage].busy_ns += reduced.busy_ns();
-  stages_[stage].contributions += reduced.contributions();
+  stages_[stage].passes += reduced.passes();
   const wire::BoundaryBytes& report = reduced.boundary();
   for (const wire::CodecSample& sample : report.samples()) add_sample(stage, sample);
   if (stage > 0) add_arrivals(stage - 1, kForward, report.forward_arrivals());
@@ -81,10 +82,10 @@ BoundaryLoad BoundaryBoard::load(std::uint32_t boundary, const Link& link,
 
 std::vector<std::string> BoundaryBoard::on_commit(const std::vector<std::uint32_t>& peers) {
   for (Stage& stage : stages_) {
-    if (stage.contributions > 0)
-      stage.seconds =
-          1e-9 * static_cast<double>(stage.busy_ns) / static_cast<double>(stage.contributions);
-    stage.busy_ns = stage.contributions = 0;
+    if (stage.passes > 0)
+      stage.seconds = 1e-9 * static_cast<double>(stage.busy_ns) /
+                      static_cast<double>(stage.passes) * kPassesOfAMicrobatch;
+    stage.busy_ns = stage.passes = 0;
   }
   std::vector<std::string> changes;
   for (std::uint32_t boundary = 0; boundary < links_.size(); ++boundary) {

@@ -64,8 +64,8 @@ class BoundaryBoard {
     Measures step, known;
   };
   struct Stage {
-    std::uint64_t busy_ns = 0, contributions = 0;  // of the step
-    double seconds = 0;                            // device time a contribution, newest known
+    std::uint64_t busy_ns = 0, passes = 0;  // of the step
+    double seconds = 0;                     // device time a microbatch, newest known
   };
 
   void add_sample(std::uint32_t stage, const wire::CodecSample& sample);

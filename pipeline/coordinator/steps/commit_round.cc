@@ -230,7 +230,9 @@ bool CommitRound::mend() {
   // go on.
   if (in_.phases.is_reopened()) return false;
   restart(again);
-  return board_.done();
+  if (!board_.done()) return false;
+  took_ = in_.alarms.now() - sealed_;
+  return true;
 }
 
 // Broken groups whose contributions are all there again; the others' stages are reopened.

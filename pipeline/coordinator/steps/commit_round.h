@@ -92,7 +92,8 @@ class CommitRound final : public RunObserver {
   // Reopens what is incomplete, starts again what is broken. True: all is done, and to be
   // committed.
   bool mend();
-  void end();  // it is committed
+  void end();                              // it is committed
+  Duration took() const { return took_; }  // the last one, from its seal; 0: none is known
 
   void on_rollback() override { end(); }
   void check_invariants() const;
@@ -131,8 +132,9 @@ class CommitRound final : public RunObserver {
   ReduceBoard board_;
   RoundAttempt first_attempt_;  // of this term
   Deadline deadline_;
-  Instant result_{};                    // when a group's result came, or the step was sealed
-  Instant sealed_{};                    // when members were told last to average
+  Instant result_{};  // when a group's result came, or the step was sealed
+  Instant sealed_{};  // when members were told last to average
+  Duration took_{};
   BrokenLinks links_;                   // in this step
   std::map<StageId, Wait> last_peers_;  // whose links end, in this step
   std::uint32_t given_up_ = 0;

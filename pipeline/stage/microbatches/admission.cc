@@ -219,7 +219,7 @@ void Admission::compute_forward(const TaskPtr& task) {
 
 void Admission::after_forward(const TaskPtr& task, const JobReport& report,
                               const ForwardResult& result) {
-  traffic_.computed(task->id.microbatch.phase, report.service);
+  traffic_.computed(task->id.microbatch.phase, report.service, 1);
   hand_back();
   task->has_graph = report.result.has_value() && task->train();
   if (task->cancelled) {

@@ -33,9 +33,11 @@ void BoundaryTraffic::tried_early(const Phase& phase) {
   if (counts(phase)) ++accounts_[phase].early_tries;
 }
 
-void BoundaryTraffic::computed(const Phase& phase, Duration device_time) {
-  if (phases_.microbatches(phase) > 0)
-    busy_ns_[phase] += static_cast<std::uint64_t>(device_time.count());
+void BoundaryTraffic::computed(const Phase& phase, Duration device_time, std::uint32_t passes) {
+  if (phases_.microbatches(phase) == 0) return;
+  Work& work = works_[phase];
+  work.busy_ns += static_cast<std::uint64_t>(device_time.count());
+  work.passes += passes;
 }
 
 void BoundaryTraffic::take(const Phase& phase, wire::BoundaryBytes& report) {
@@ -52,9 +54,9 @@ void BoundaryTraffic::take(const Phase& phase, wire::BoundaryBytes& report) {
   report.set_early_tries(early_tries);
 }
 
-std::uint64_t BoundaryTraffic::take_busy_ns(const Phase& phase) {
-  const auto entry = busy_ns_.extract(phase);
-  return entry.empty() ? 0 : entry.mapped();
+BoundaryTraffic::Work BoundaryTraffic::take_work(const Phase& phase) {
+  const auto entry = works_.extract(phase);
+  return entry.empty() ? Work{} : entry.mapped();
 }
 
 void BoundaryTraffic::check_invariants() const {

@@ -26,10 +26,15 @@ class BoundaryTraffic {
   void send_next(const Seat& to, const Phase& phase, Frame frame, std::uint64_t tokens = 0);
   void send_back(const Seat& to, const Phase& phase, Frame frame);
   void tried_early(const Phase& phase);
-  void computed(const Phase& phase, Duration device_time);
-  // Ends that phase's account.
+  // `passes`: of the three of a microbatch (wire::Reduced).
+  void computed(const Phase& phase, Duration device_time, std::uint32_t passes);
+  struct Work {
+    std::uint64_t busy_ns = 0;
+    std::uint32_t passes = 0;
+  };
+  // End that phase's accounts.
   void take(const Phase& phase, wire::BoundaryBytes& report);
-  std::uint64_t take_busy_ns(const Phase& phase);
+  Work take_work(const Phase& phase);
   void check_invariants() const;
 
  private:
@@ -49,7 +54,7 @@ class BoundaryTraffic {
   StageContext& context_;
   const PhaseBook& phases_;
   std::map<Phase, Account> accounts_;
-  std::map<Phase, std::uint64_t> busy_ns_;
+  std::map<Phase, Work> works_;
 };
 
 // A tensor came that does not decode: its bytes changed on the way, most likely.

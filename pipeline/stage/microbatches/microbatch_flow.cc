@@ -210,11 +210,12 @@ void MicrobatchFlow::on_peer_lost(const Seat& lost) {
   admission_.go_on_in_order();
 }
 
-void MicrobatchFlow::take_account(const Phase& phase, wire::BoundaryBytes& bytes,
-                                  std::uint64_t& busy_ns) {
-  traffic_.take(phase, bytes);
-  monitor_.take(phase, bytes);
-  busy_ns = traffic_.take_busy_ns(phase);
+void MicrobatchFlow::take_account(const Phase& phase, wire::Reduced& report) {
+  traffic_.take(phase, *report.mutable_boundary());
+  monitor_.take(phase, *report.mutable_boundary());
+  const BoundaryTraffic::Work work = traffic_.take_work(phase);
+  report.set_busy_ns(work.busy_ns);
+  report.set_passes(work.passes);
 }
 
 void MicrobatchFlow::list_tries(std::set<MicrobatchId>& all) const {

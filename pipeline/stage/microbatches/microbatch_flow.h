@@ -66,7 +66,7 @@ class MicrobatchFlow {
   // ignored when they end). What was leased in an epoch still to come stays.
   void drop(const Phase& phase);
   // Ends the phase's account: what its tensors cost, and the device time.
-  void take_account(const Phase& phase, wire::BoundaryBytes& bytes, std::uint64_t& busy_ns);
+  void take_account(const Phase& phase, wire::Reduced& report);
 
   bool knows(const AttemptId& id) const { return admission_.find(id) != nullptr; }
   std::uint32_t in_flight() const { return admission_.in_flight(); }

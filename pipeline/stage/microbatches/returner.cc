@@ -135,12 +135,13 @@ void Returner::queue_backward(const TaskPtr& task, bool weight_gradients) {
 void Returner::after_backward(const TaskPtr& task, const BackwardPlan& plan,
                               const JobReport& report, const BackwardResult& result) {
   const Phase phase = task->id.microbatch.phase;
-  traffic_.computed(phase, report.service);
+  const bool adds = plan.weight_gradients && !plan.add_later;
+  traffic_.computed(phase, report.service, adds ? 2 : 1);
   if (!report.result) return backward_failed(task, plan, report.result.error());
   if (!plan.add_later) task->has_graph = false;
   task->gradient_values = SharedBytes();
   task->output = SharedBytes();
-  if (plan.weight_gradients && !plan.add_later) contributions_.added(task);
+  if (adds) contributions_.added(task);
   monitor_.on_sample(CodecMonitor::Way::kBackward, phase, result.sample);
   const bool over = phases_.status(phase) == PhaseStatus::kOver;
   if (!task->local() && !task->orphan && !task->cancelled && !over) {
@@ -200,7 +201,7 @@ void Returner::queue_adding(const TaskPtr& task) {
 
 void Returner::after_adding(const TaskPtr& task, const JobReport& report) {
   adding_.erase(task->id);
-  traffic_.computed(task->id.microbatch.phase, report.service);
+  traffic_.computed(task->id.microbatch.phase, report.service, 1);
   if (!report.result) return adding_failed(*task, report.result.error());
   adding_took_ = report.service;
   task->has_graph = false;

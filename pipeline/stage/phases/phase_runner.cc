@@ -273,9 +273,8 @@ void PhaseRunner::end(const Phase& phase) {
   hand_over_.end(phase);
   drop(phase);
   contributions_.retire(phase);
-  wire::BoundaryBytes unreported;
-  std::uint64_t busy_ns = 0;
-  flow_.take_account(phase, unreported, busy_ns);
+  wire::Reduced unreported;
+  flow_.take_account(phase, unreported);
 }
 
 void PhaseRunner::begin_at(Version version) {

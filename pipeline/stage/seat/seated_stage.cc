@@ -80,13 +80,8 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
               leases_.want();
             }),
       gradients_(context_, jobs_,
-                 {.account =
-                      [this](const Phase& phase, wire::Reduced& report) {
-                        std::uint64_t busy_ns = 0;
-                        flow_.take_account(phase, *report.mutable_boundary(), busy_ns);
-                        report.set_busy_ns(busy_ns);
-                        report.set_contributions(contributions_.count(phase));
-                      },
+                 {.account = [this](const Phase& phase,
+                                    wire::Reduced& report) { flow_.take_account(phase, report); },
                   .on_here = [this] { commits_.advance(); }}),
       commits_(context_, jobs_, gradients_, parts.joining,
                parts.joining || fetches_saved(parts.version, config_),
