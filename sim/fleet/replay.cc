@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "balancer/hand_over_worth.h"
 #include "base/check.h"
 #include "base/hours.h"
 #include "base/rng.h"
@@ -16,8 +17,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kPlansAnInstantMax = 4;
 constexpr double kOpenStepDone = 0.5;  // of an open step, on average
-// As the engine has it (pipeline/coordinator/members/relocation.cc).
-constexpr double kRoundsOfAHandOver = 4, kSecondsOfAHandOver = 8;
+constexpr double kHandOverMargin = 2;  // seconds, as a coordinator's knobs have it
 
 struct Shadow {
   std::uint32_t stage = 0;
@@ -100,10 +100,9 @@ class Replay {
   double drain_seconds() const {
     return at_commit_ ? 0 : std::min(handover_seconds(), next_commit_ - now_);
   }
-  bool is_worth_a_hand_over() const {
+  bool is_long_step() const {
     const double round = transfer_seconds(2 * options_.gradient_bytes_per_parameter);
-    return free_of_charge() ||
-           next_commit_ - now_ > kRoundsOfAHandOver * round + kSecondsOfAHandOver;
+    return free_of_charge() || is_worth_a_hand_over(next_commit_ - now_, round, kHandOverMargin);
   }
   double shadow_load() const {
     return free_of_charge()
@@ -358,7 +357,7 @@ class Replay {
     Peer& peer = peers_.at(move.peer.value);
     if (!move.from) return sit(peer, move.to.value);
     const bool rescue = serving[move.to.value] == 0;
-    if (!rescue && !at_commit_ && !is_worth_a_hand_over()) return;
+    if (!rescue && !at_commit_ && !is_long_step()) return;
     ++result_.moves;
     peer.shadows.clear();
     if (move.kind == MoveKind::kDownload) {

@@ -11,7 +11,7 @@
 //   following costs the host `shadow_load` of its speed; a mover first hands over what it has
 //   summed, unless into an emptied stage, where that is done again by others, or at a step's end.
 //   The planner waits for the end of a step that is not worth a hand-over any more
-//   (pipeline/coordinator/members/relocation.h). A mover drops what it follows.
+//   (balancer/hand_over_worth.h). A mover drops what it follows.
 //   Optimal(t) = the best free seating of those then alive: floor(n / stages).
 //   The fleet that is there at time 0 has its state already.
 //   With the same seed the same peers leave, whatever the policy. Thread: any, stateless.

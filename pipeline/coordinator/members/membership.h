@@ -68,7 +68,7 @@ struct Member {
   bool serves_data = false;
   std::optional<DataFetched> fetched;  // of who fetches
   bool draining = false;               // nothing new goes to it; changed by set_draining() alone
-  std::optional<Instant> goes_at;      // a notice came: then, whatever it owns
+  std::optional<Instant> goes_at;      // by a notice, or as a mover that gives its sums away
   bool at_risk = false;                // its machine may be taken soon, it says
   std::string let_go;                  // why it drains, when that was not its own wish
   std::optional<StageId> moves_to;     // where it goes once it has drained, or is on its way

@@ -6,17 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "balancer/hand_over_worth.h"
 #include "base/marks.h"
 #include "pipeline/protocol/knobs.h"
 
 namespace swarmline {
-
-namespace {
-// What a mover gives away is the stage's gradients as they are. A round moves about as many bytes,
-// with 8-bit codecs a quarter of them.
-constexpr double kRoundsOfAHandOver = 4;
-constexpr double kMarginsOfAHandOver = 4;  // knobs().hand_over_margin: to drain, and to begin anew
-}  // namespace
 
 // ---- Newcomers ----------------------------------------------------------------------------------
 
@@ -112,7 +106,7 @@ void Relocation::plan() {
 }
 
 // As long as it usually takes: who was lost makes it longer.
-bool Relocation::is_worth_a_hand_over(const Phase& phase) const {
+bool Relocation::is_long(const Phase& phase) const {
   const Duration round = in_.round.took();
   if (phase.kind != PhaseKind::kTrain || round == Duration{}) return false;
   const std::uint32_t indices = in_.ledger.indices(phase);
@@ -120,8 +114,7 @@ bool Relocation::is_worth_a_hand_over(const Phase& phase) const {
   for (const StageSpec& stage : in_.shape.stages)
     owned = std::min(owned, in_.ledger.owned(phase, stage.stage));
   const double left = in_.stats.seconds_per_step() * (indices - owned) / indices;
-  return left > kRoundsOfAHandOver * to_seconds(round) +
-                    kMarginsOfAHandOver * to_seconds(knobs().hand_over_margin);
+  return is_worth_a_hand_over(left, to_seconds(round), to_seconds(knobs().hand_over_margin));
 }
 
 bool Relocation::plans_inside_step() const {
@@ -129,7 +122,7 @@ bool Relocation::plans_inside_step() const {
       in_.alarms.now() - planned_inside_ < knobs().hand_over_look)
     return false;
   const std::vector<Phase> open = in_.ledger.open_phases();
-  return !open.empty() && is_worth_a_hand_over(open.front());
+  return !open.empty() && is_long(open.front());
 }
 
 void Relocation::plan_inside_step() {
@@ -181,7 +174,7 @@ void Relocation::begin_move(const PlanMove& move, const SwarmPlan& plan) {
   member.moves_to = move.to;
   member.moves_since = in_.alarms.now();
   const std::vector<Phase> open = in_.ledger.open_phases();
-  if (!open.empty() && is_worth_a_hand_over(open.front())) member.goes_at = member.moves_since;
+  if (!open.empty() && is_long(open.front())) member.goes_at = member.moves_since;
   in_.events.of_peer(
       member.seat, "move",
       fmt::format(" to stage {}: {}; {:.3g} microbatches/s become {:.3g}", move.to.value,

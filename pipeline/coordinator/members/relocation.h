@@ -70,7 +70,7 @@ class Relocation {
 
  private:
   void carry_out(const SwarmPlan& plan);
-  bool is_worth_a_hand_over(const Phase& phase) const;
+  bool is_long(const Phase& phase) const;  // enough for a mover to give its sums away
   void call_off_moves();
   void begin_move(const PlanMove& move, const SwarmPlan& plan);
   bool is_needed(const Member& member) const;

@@ -1,9 +1,10 @@
 // What peers that have to go before their step ends give to mates, so that nobody computes it
 // again.
-//   What:      looks at each peer that drains under a notice, owns contributions of a step that is
-//              not sealed, and has nothing in flight. If the step, as fast as it gets on, ends
-//              after the peer has gone, the peer copies its sums, a mate fetches them, and the
-//              ledger changes the owner, in that order.
+//   What:      looks at each peer that drains and has a time to go at (a notice said it, or it is a
+//              mover, which goes as soon as it can), owns contributions of a step that is not
+//              sealed, and has nothing in flight. If the step, as fast as it gets on, ends after
+//              that time, the peer copies its sums, a mate fetches them, and the ledger changes the
+//              owner, in that order.
 //   Invariant: the owner changes only while it owns exactly what its copy holds, and its taker has
 //              all of that apart.
 //   Losses:    whatever comes before that, a seat that ends or the step's seal, calls it off; what
@@ -12,7 +13,7 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    a copy that is not what the ledger says is asked for once more at the next look.
 //   Bounds:    one at a time for each peer and step; a look costs one pass over the cells of the
-//              stage for each peer that drains under a notice.
+//              stage for each peer that drains so.
 #pragma once
 
 #include <cstdint>
