@@ -68,7 +68,8 @@ std::string stage_text(const RunConfig& config, const StageHolding& holding) {
          holding.cuda.host.*row.bytes);
   line("in all", holding.memory.total(), holding.cuda.device.total(), holding.cuda.host.total());
   const std::string_view card = smallest_card(holding.cuda.device.total());
-  out += card.empty() ? "  fits no common GPU\n" : fmt::format("  fits a {}\n", card);
+  out += card.empty() ? "  fits no common GPU\n"
+                      : fmt::format("  the smallest common GPU that it fits: {}\n", card);
   if (config.pipeline.recompute == Recompute::kAuto)
     out += fmt::format("  {} on a CPU if it recomputes\n",
                        bytes_text(holding.needed_recomputing_bytes));

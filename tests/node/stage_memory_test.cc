@@ -134,7 +134,7 @@ TEST(MemoryReport, IsNoWiderThanATerminal) {
   const RunConfig config = small_run();
   const std::string text = memory_text(config, holdings_of(config));
   EXPECT_NE(text.find("stage 1: layers"), std::string::npos) << text;
-  EXPECT_NE(text.find("fits a RTX 3060"), std::string::npos) << text;
+  EXPECT_NE(text.find("it fits: RTX 3060"), std::string::npos) << text;
 }
 
 }  // namespace
