@@ -34,10 +34,9 @@ std::uint64_t held(std::uint64_t bytes) {
 std::uint32_t all_under_way(const RunConfig& config) {
   const PipelineSection& pipeline = config.pipeline;
   const std::uint32_t sources = pipeline.peers.front();
-  const std::uint32_t peers = std::accumulate(pipeline.peers.begin(), pipeline.peers.end(), 0U);
   const std::uint32_t open = config.microbatches_per_step() * (1 + pipeline.delay);
   if (pipeline.order != OrderKind::kFree && pipeline.in_flight == 0) return open;
-  return std::min(window_for(pipeline.in_flight, peers, sources) * sources, open);
+  return std::min(window_for(pipeline) * sources, open);
 }
 
 bool keeps_residuals(const RunConfig& config) {

@@ -86,6 +86,32 @@ void latency_table(std::uint32_t share, const std::vector<Rule>& rules) {
   }
 }
 
+// From commit to commit: averaging of a step goes on beside the next one.
+void delay_table(std::uint32_t share) {
+  std::puts("\n## A delay of one step: 4 stages of 4 equal peers, swarmline\n");
+  std::puts(
+      "| delay | microbatches a step and peer | work of a microbatch at a stage | microbatches/s at 0 "
+      "| at 100 +- 50 ms | slowdown |");
+  std::puts("| ---: | ---: | --- | ---: | ---: | ---: |");
+  for (const std::uint32_t delay : {0U, 1U}) {
+    for (const std::uint32_t of_a_peer : {share / 2, share}) {
+      for (const Work& work : kWorks) {
+        double rates[2];
+        for (int i = 0; i < 2; ++i) {
+          SimPlan plan = plan_of(Rule::kSwarm, 4, of_a_peer, kLatencies[i]);
+          plan.devices = equal_devices(kStages, 4, work.device);
+          plan.wire = work.wire;
+          plan.delay = delay;
+          plan.steps = 6;
+          rates[i] = plan.microbatches / run_simulated(plan).step_seconds;
+        }
+        fmt::print("| {} | {} | {} | {:.2f} | {:.2f} | {:+.0f} % |\n", delay, of_a_peer, work.name,
+                   rates[0], rates[1], 100 * (rates[0] / rates[1] - 1));
+      }
+    }
+  }
+}
+
 struct Fleet {
   Rule rule;
   std::uint32_t share;  // microbatches of a step for a peer of a stage
@@ -169,6 +195,10 @@ int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   const std::uint32_t share = brief ? 4 : 64;
   using bench::Rule;
+  if (argc > 1 && std::strcmp(argv[1], "--delay") == 0) {
+    bench::delay_table(share);
+    return 0;
+  }
   std::vector<bench::Fleet> fleets = {{Rule::kSwarm, 4 * share}, {Rule::kSwarm, share}};
   if (quick) {
     bench::latency_table(share, {Rule::kSwarm});

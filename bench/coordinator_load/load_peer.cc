@@ -254,6 +254,7 @@ void LoadPeer::want() {
   wire::WantLeases message;
   *message.mutable_seat() = to_wire(seat_);
   message.set_total(wanted_);
+  message.set_finished(window_.finished());
   tell(MessageKind::kWantLeases, message);
 }
 

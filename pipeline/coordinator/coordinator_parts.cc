@@ -36,7 +36,7 @@ CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions&
       data_holders(options.data, members, outbox, events),
       audience(sessions, members, outbox),
       phases(shape, ledger, audience, outbox),
-      leases(alarms, ledger, phases, members, outbox),
+      leases(shape, alarms, ledger, phases, members, outbox),
       intake(shape, ledger, leases, members, outbox, rulings),
       hand_overs(shape, alarms, members, ledger, phases, outbox, events),
       stragglers(shape, alarms, life, ledger, phases, leases, stats),

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
+
+#include "engine/config/run_config.h"
 
 namespace swarmline {
 
@@ -17,6 +20,7 @@ class LeaseWindow {
     return finished_ + (under_way_max < window_ ? under_way_max : window_);
   }
   std::uint32_t size() const { return window_; }
+  std::uint64_t finished() const { return finished_; }
 
  private:
   std::uint32_t window_;
@@ -34,5 +38,13 @@ inline std::uint32_t window_for(std::uint32_t configured, std::uint32_t peers_to
   const std::uint32_t per_source = (kWindowPerPeer * peers_total + shared_by - 1) / shared_by;
   return per_source < 2 ? 2 : per_source;
 }
+inline std::uint32_t window_for(const PipelineSection& pipeline) {
+  const std::uint32_t peers = std::accumulate(pipeline.peers.begin(), pipeline.peers.end(), 0U);
+  return window_for(pipeline.in_flight, peers, pipeline.peers.front());
+}
+
+// The window is what a source of usual speed keeps. The coordinator gives sources leases by their
+// speeds (source_shares.h): a fast one asks for so many times as many.
+inline constexpr std::uint32_t kWindowOfTheFast = 2;
 
 }  // namespace swarmline

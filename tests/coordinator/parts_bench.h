@@ -153,7 +153,7 @@ struct PartsBench {
   ShadowDesk shadows;
   Audience audience{sessions, members, outbox};
   OpenPhases phases{shape, ledger, audience, outbox};
-  Leases leases{alarms, ledger, phases, members, outbox};
+  Leases leases{shape, alarms, ledger, phases, members, outbox};
   SimNetwork network{clock, {}};
   LinkProbe probe{network.node(0), alarms, members, rulings, [] { return true; }};
   CommitRound round{{.shape = shape,

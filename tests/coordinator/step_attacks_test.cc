@@ -33,7 +33,7 @@ class SeatedAttack : public ::testing::Test {
   }
   void open() {
     bench.open_step(0);
-    bench.leases.want(source, 4);
+    bench.leases.want(source, 4, 0);
     bench.leases.pump();
   }
 

@@ -55,15 +55,15 @@ TEST_F(Steps, ASealedStepIsReopenedUnderAHigherEpochAndSaidOnce) {
 
 TEST_F(Steps, ASourceGetsWhatItWantsAndNoMore) {
   bench.open_step(0);
-  bench.leases.want(a, 3);
+  bench.leases.want(a, 3, 0);
   EXPECT_TRUE(bench.leases.is_due());
   bench.leases.pump();
   EXPECT_FALSE(bench.leases.is_due());
   EXPECT_EQ(bench.told<wire::Leases>(a, MessageKind::kLeases)[0].leases_size(), 3);
-  bench.leases.want(a, 2);  // an older word
+  bench.leases.want(a, 2, 0);  // an older word
   bench.leases.pump();
   EXPECT_EQ(bench.count(a, MessageKind::kLeases), 1U);
-  bench.leases.want(a, 9);
+  bench.leases.want(a, 9, 0);
   bench.leases.pump();
   EXPECT_EQ(bench.told<wire::Leases>(a, MessageKind::kLeases)[1].leases_size(), 1);
 }
@@ -71,23 +71,23 @@ TEST_F(Steps, ASourceGetsWhatItWantsAndNoMore) {
 TEST_F(Steps, WhatALostSourceHadIsLeasedToAnother) {
   const Seat other = bench.seated(0);
   bench.open_step(0);
-  bench.leases.want(a, 4);
+  bench.leases.want(a, 4, 0);
   bench.leases.pump();
   const SeatLoss loss = bench.lost(a);
   bench.leases.on_seat_lost(loss);
   bench.phases.on_seat_lost(loss);
-  bench.leases.want(other, 9);
+  bench.leases.want(other, 9, 0);
   bench.leases.pump();
   EXPECT_EQ(bench.told<wire::Leases>(other, MessageKind::kLeases)[0].leases_size(), 4);
 }
 
 TEST_F(Steps, WhatIsOutIsLeasedAgainToSomebodyElse) {
   bench.open_step(0);
-  bench.leases.want(a, 9);
+  bench.leases.want(a, 9, 0);
   bench.leases.pump();
   EXPECT_FALSE(bench.leases.lease_again(kStep0, 0)) << "nobody else is there";
   const Seat other = bench.seated(0);
-  bench.leases.want(other, 1);
+  bench.leases.want(other, 1, 0);
   const MarkExpected again("leases.leased_again");
   EXPECT_TRUE(bench.leases.lease_again(kStep0, 0));
   EXPECT_FALSE(bench.leases.lease_again(kStep0, 1)) << "it has no room";
@@ -123,7 +123,7 @@ class Reports : public Steps {
 TEST_F(Reports, AContributionCountsOnceAndItsLossWithIt) {
   const Seat mate = bench.seated(1);
   bench.open_step(0);
-  bench.leases.want(a, 4);
+  bench.leases.want(a, 4, 0);
   bench.leases.pump();
   intake.on_report(report(b, 2, 1.5));
   EXPECT_TRUE(intake.take_progress());
@@ -151,7 +151,7 @@ TEST_F(Reports, AMicrobatchThatFailsWhereverItIsTriedEndsTheRun) {
 
 TEST_F(Reports, AClaimOfAnothersSeatIsRefusedAndOnesOwnMayBeGivenUp) {
   bench.open_step(0);
-  bench.leases.want(a, 4);
+  bench.leases.want(a, 4, 0);
   bench.leases.pump();
   wire::Claim claim;
   *claim.mutable_seat() = to_wire(a);

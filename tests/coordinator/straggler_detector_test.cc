@@ -45,7 +45,7 @@ class HeldUp {
       stragglers.on_retired(phase);
     }
     stragglers.on_report(report_of(open(3), {0}));
-    bench.leases.want(idle, kMicrobatches);
+    bench.leases.want(idle, kMicrobatches, 0);
   }
 
   std::size_t leased_again() {
@@ -64,7 +64,7 @@ class HeldUp {
  private:
   Phase open(std::uint64_t step) {
     bench.open_step(step);
-    bench.leases.want(source, kMicrobatches * (step + 1));
+    bench.leases.want(source, kMicrobatches * (step + 1), kMicrobatches * step);
     bench.leases.pump();
     return {PhaseKind::kTrain, step};
   }

@@ -43,6 +43,9 @@ TEST(LeaseWindow, AsksForOneMoreForEachThatEnded) {
   EXPECT_EQ(window_for(0, 8, 2), 16U) << "four for each peer, shared by the sources";
   EXPECT_EQ(window_for(0, 1, 1), 4U);
   EXPECT_EQ(window_for(0, 1, 0), 4U);
+  PipelineSection pipeline;
+  pipeline.peers = {2, 3, 3};
+  EXPECT_EQ(window_for(pipeline), 16U);
 }
 
 // ---- PhaseBook ----------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class Model {
     double empty = delay_;
     for (std::size_t s = 0; s < cut_.size(); ++s) prediction.stages.push_back(stage(s));
     for (const Station& station : stations_) empty += station.rate() * station.service;
-    prediction.drain_seconds = empty / 2 + excess_of_sources() + added_at_the_end();
+    prediction.drain_seconds = empty / 2 + added_at_the_end();
     for (std::size_t s = 1; s < cut_.size(); ++s) prediction.drain_seconds += excess_of_peers(s);
     prediction.batch_seconds =
         std::max(microbatches_ / throughput_ + prediction.drain_seconds, empty);
@@ -287,18 +287,6 @@ class Model {
     }
     return most;
   }
-  // Every source has as many in flight, however slow it is. Forwards go first: half of them are
-  // over when the others have nothing left.
-  double excess_of_sources() const {
-    double most = 0;
-    for (std::size_t c = 0; c < question_.classes.size(); ++c) {
-      const FleetClass& source = question_.classes[c];
-      if (seats_.front()[c] > 0)
-        most = std::max(most, work_seconds(0, source) * (1 - source.forward_share / 2));
-    }
-    return std::max(most * in_flight_ / sources_ - in_flight_ / throughput_, 0.0);
-  }
-
   double latency() const {
     double sum = 0, peers = 0;
     for (const auto& stage : seats_) {

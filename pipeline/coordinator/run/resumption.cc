@@ -30,7 +30,10 @@ void Resumption::tell(const CollectedHoldings& collected) {
     }
     in_.members.at(seat.peer).stepped = holdings.stepped();
     if (holdings.stepped() > 0) in_.audit.say(seat, holdings.stepped(), holdings.state_digest());
-    if (seat.stage.value == 0) in_.leases.restore(seat, holdings.wanted(), holdings.leased());
+    if (seat.stage.value == 0)
+      in_.leases.restore(seat, {.wanted = holdings.wanted(),
+                                .granted = holdings.leased(),
+                                .finished = holdings.finished()});
   }
 }
 

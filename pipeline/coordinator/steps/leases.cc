@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/marks.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/source/lease_window.h"
 
 namespace swarmline {
 
@@ -24,42 +25,81 @@ std::string pack_mask(const StageMask& mask) {
   return packed;
 }
 
+// Fixed routes have an order of their own, in which sources take turns.
+std::uint32_t shared_window(const RunConfig& config) {
+  return config.pipeline.wiring == WiringKind::kStatic ? 0 : window_for(config.pipeline);
+}
+
 }  // namespace
 
-void Leases::want(const Seat& source, std::uint64_t total) {
-  Source& known = sources_[source.peer];
-  known.seat = source;
-  known.wanted = std::max(known.wanted, total);
+Leases::Leases(const RunShape& shape, const Alarms& alarms, Ledger& ledger,
+               const OpenPhases& phases, const Membership& members, Outbox& outbox)
+    : alarms_(alarms),
+      ledger_(ledger),
+      phases_(phases),
+      members_(members),
+      outbox_(outbox),
+      shares_(shared_window(shape.config)) {}
+
+void Leases::want(const Seat& source, std::uint64_t total, std::uint64_t finished) {
+  const auto [at, is_new] = sources_.try_emplace(source.peer);
+  if (is_new) shares_of_.reset();
+  at->second.seat = source;
+  Counts& counts = at->second.counts;
+  counts.wanted = std::max(counts.wanted, total);
+  counts.finished = std::max(counts.finished, finished);
   dirty_ = true;
 }
 
-void Leases::restore(const Seat& source, std::uint64_t wanted, std::uint64_t granted) {
-  sources_[source.peer] = {.seat = source, .wanted = wanted, .granted = granted};
+void Leases::restore(const Seat& source, const Counts& counts) {
+  sources_[source.peer] = {.seat = source, .counts = counts};
+  shares_of_.reset();
   dirty_ = true;
+}
+
+void Leases::refresh_shares() {
+  if (!shares_.on() || shares_of_ == members_.changes()) return;
+  shares_of_ = members_.changes();
+  std::map<PeerId, double> speeds;
+  for (const auto& [peer, source] : sources_) {
+    if (!may_take(source)) continue;
+    const double seconds = members_.members().at(peer).seconds_per_microbatch;
+    speeds.emplace(peer, seconds > 0 ? 1 / seconds : 0);
+  }
+  shares_.set_speeds(std::move(speeds));
+}
+
+std::uint64_t Leases::under_way() const {
+  std::uint64_t all = 0;
+  for (const auto& [peer, source] : sources_) all += source.under_way();
+  return all;
 }
 
 void Leases::pump() {
   dirty_ = false;
+  refresh_shares();
   std::vector<Phase> phases = ledger_.open_phases();
   std::sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) {
     return a.kind != b.kind ? a.kind > b.kind : a.step < b.step;
   });
   Granted granted;
   for (const Phase& phase : phases) {
-    if (!phases_.may_lease(phase)) continue;
+    if (!phases_.may_lease(phase) || ledger_.leasable(phase) == 0) continue;
+    const std::uint64_t left = ledger_.leasable(phase) + under_way();
     bool progress = true;
     while (progress && ledger_.leasable(phase) > 0) {
       progress = false;
       for (auto& [peer, source] : sources_)
-        if (takes(source)) progress = grant_one(phase, source, granted) || progress;
+        if (source.counts.granted < source.counts.wanted &&
+            shares_.may_have_another(peer, source.under_way(), left) && may_take(source))
+          progress = grant_one(phase, source, granted) || progress;
     }
   }
   send(granted);
 }
 
-bool Leases::takes(const Source& source) const {
-  return source.granted < source.wanted && members_.serves(source.seat) &&
-         !members_.spared(members_.members().at(source.seat.peer));
+bool Leases::may_take(const Source& source) const {
+  return members_.serves(source.seat) && !members_.spared(members_.members().at(source.seat.peer));
 }
 
 bool Leases::grant_one(const Phase& phase, Source& source, Granted& granted) {
@@ -76,7 +116,7 @@ bool Leases::grant_one(const Phase& phase, Source& source, Granted& granted) {
       out->set_opening(phases_.epoch(lease.phase).value);
       if (lease.phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
     }
-    source.granted += lease.count;
+    source.counts.granted += lease.count;
     any = true;
   }
   return any;
@@ -97,8 +137,11 @@ std::optional<PeerId> Leases::idlest(PeerId holder) const {
   std::optional<PeerId> idlest;
   std::uint64_t most = 0;
   for (const auto& [peer, source] : sources_) {
-    if (peer == holder || !takes(source) || seconds(peer) > kSlowerMax * fastest) continue;
-    if (const std::uint64_t room = source.wanted - source.granted; room > most) {
+    const Counts& counts = source.counts;
+    if (peer == holder || counts.granted >= counts.wanted || !may_take(source) ||
+        seconds(peer) > kSlowerMax * fastest)
+      continue;
+    if (const std::uint64_t room = counts.wanted - counts.granted; room > most) {
       idlest = peer;
       most = room;
     }
@@ -129,12 +172,18 @@ std::optional<Instant> Leases::leased_at(const MicrobatchId& microbatch) const {
 }
 
 void Leases::on_seat_lost(const SeatLoss& lost) {
-  sources_.erase(lost.seat.peer);
+  if (sources_.erase(lost.seat.peer) > 0) shares_of_.reset();
   dirty_ = true;  // what it was leased is free
+}
+
+void Leases::on_retired(const Phase& phase) {
+  leased_at_.erase(phase);
+  if (phase.kind == PhaseKind::kTrain) shares_of_.reset();  // speeds were measured anew
 }
 
 void Leases::on_rollback() {
   sources_.clear();
+  shares_of_.reset();
   again_.clear();
   leased_at_.clear();
 }

@@ -1,11 +1,14 @@
 // Which source starts which microbatch: what sources want, what they were given.
-//   What:      hands out what the ledger has to lease, one index at a time in turn; evaluations
-//              first, since the step on their version follows them.
+//   What:      hands out what the ledger has to lease, one index at a time in turn, to each source
+//              as far as it wants and its share goes (SourceShares; fixed routes have none);
+//              evaluations first, since the step on their version follows them.
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Bounds:    one entry a source and one instant a microbatch of an open phase; a pump costs what
-//              it hands out, and one look at each source.
+//              it hands out, and one look at each source. Speeds are looked up again when the
+//              members have changed, and after each step.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,7 +19,9 @@
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/run_observer.h"
+#include "pipeline/coordinator/run/run_shape.h"
 #include "pipeline/coordinator/steps/open_phases.h"
+#include "pipeline/coordinator/steps/source_shares.h"
 #include "pipeline/ledger/ledger.h"
 #include "pipeline/protocol/messages.pb.h"
 
@@ -24,13 +29,17 @@ namespace swarmline {
 
 class Leases final : public RunObserver {
  public:
-  Leases(const Alarms& alarms, Ledger& ledger, const OpenPhases& phases, const Membership& members,
-         Outbox& outbox)
-      : alarms_(alarms), ledger_(ledger), phases_(phases), members_(members), outbox_(outbox) {}
+  struct Counts {  // since the source was seated, so that messages may cross
+    std::uint64_t wanted = 0;
+    std::uint64_t granted = 0;
+    std::uint64_t finished = 0;  // as it says: of those granted
+  };
 
-  // Counted since the source was seated, so that messages may cross.
-  void want(const Seat& source, std::uint64_t total);
-  void restore(const Seat& source, std::uint64_t wanted, std::uint64_t granted);
+  Leases(const RunShape& shape, const Alarms& alarms, Ledger& ledger, const OpenPhases& phases,
+         const Membership& members, Outbox& outbox);
+
+  void want(const Seat& source, std::uint64_t total, std::uint64_t finished);
+  void restore(const Seat& source, const Counts& counts);
   // Something can be leased that could not before.
   void wake() { dirty_ = true; }
   bool is_due() const { return dirty_; }
@@ -45,17 +54,21 @@ class Leases final : public RunObserver {
 
   void on_seat_lost(const SeatLoss& lost) override;
   void on_rollback() override;
-  void on_retired(const Phase& phase) override { leased_at_.erase(phase); }
+  void on_retired(const Phase& phase) override;
   void check_invariants() const;
 
  private:
   struct Source {
     Seat seat;
-    std::uint64_t wanted = 0;
-    std::uint64_t granted = 0;
+    Counts counts;
+    std::uint64_t under_way() const {
+      return counts.granted - std::min(counts.finished, counts.granted);
+    }
   };
   using Granted = std::map<PeerId, wire::Leases>;
-  bool takes(const Source& source) const;
+  bool may_take(const Source& source) const;
+  void refresh_shares();
+  std::uint64_t under_way() const;  // at all sources
   std::optional<PeerId> idlest(PeerId holder) const;
   bool grant_one(const Phase& phase, Source& source, Granted& granted);
   void send(const Granted& granted);
@@ -66,6 +79,8 @@ class Leases final : public RunObserver {
   const Membership& members_;
   Outbox& outbox_;
   std::map<PeerId, Source> sources_;
+  SourceShares shares_;
+  std::optional<std::uint64_t> shares_of_;  // Membership::changes() when they were made
   Granted again_;
   std::map<Phase, std::vector<Instant>> leased_at_;  // by index; Instant{}: it was not
   bool dirty_ = false;

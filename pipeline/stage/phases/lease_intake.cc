@@ -1,7 +1,6 @@
 #include "pipeline/stage/phases/lease_intake.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -12,16 +11,15 @@ namespace swarmline {
 
 namespace {
 
-std::uint32_t total_peers(const RunConfig& config) {
-  return std::accumulate(config.pipeline.peers.begin(), config.pipeline.peers.end(), 0U);
-}
-
 // In a fixed order every source has its share of the step at once, so that leases go round.
 std::uint32_t window_of(const RunConfig& config) {
-  const std::uint32_t sources = config.pipeline.peers.front();
-  const std::uint32_t share = (config.microbatches_per_step() + sources - 1) / sources;
-  const bool fixed = config.pipeline.order != OrderKind::kFree && config.pipeline.in_flight == 0;
-  return window_for(fixed ? share : config.pipeline.in_flight, total_peers(config), sources);
+  const PipelineSection& pipeline = config.pipeline;
+  if (pipeline.in_flight > 0) return pipeline.in_flight;
+  const std::uint32_t sources = pipeline.peers.front();
+  if (pipeline.order != OrderKind::kFree)
+    return (config.microbatches_per_step() + sources - 1) / sources;
+  if (pipeline.wiring == WiringKind::kStatic) return window_for(pipeline);
+  return kWindowOfTheFast * window_for(pipeline);
 }
 
 }  // namespace
@@ -36,14 +34,18 @@ LeaseIntake::LeaseIntake(StageContext& context, std::unique_ptr<MicrobatchSource
 void LeaseIntake::want() {
   if (!source_) return;
   const bool fixed = context_.config.pipeline.wiring == WiringKind::kStatic;
-  const std::uint64_t may_have =
-      fixed ? window_.size() : context_.queue.slowdown().may_have(window_.size());
+  const Slowdown& slowdown = context_.queue.slowdown();
+  const std::uint64_t may_have = fixed || !slowdown.is_slow()
+                                     ? window_.size()
+                                     : slowdown.may_have(window_for(context_.config.pipeline));
   const std::uint64_t total = window_.total_wanted(may_have);
-  if (total <= wanted_) return;
-  wanted_ = total;
+  if (total <= wanted_ && window_.finished() == told_finished_) return;
+  wanted_ = std::max(wanted_, total);
+  told_finished_ = window_.finished();
   wire::WantLeases want;
   *want.mutable_seat() = to_wire(context_.self);
   want.set_total(wanted_);
+  want.set_finished(told_finished_);
   context_.notify_coordinator(make_frame(MessageKind::kWantLeases, want));
 }
 

@@ -7,8 +7,9 @@
 //   Ownership: owns the source and the counts.
 //   Thread:    control thread.
 //   Errors:    more leases than were asked for: kCorrupt. Data that can't be read: the source's.
-//   Bounds:    the window: [pipeline] in_flight, or what keeps every peer busy, less while this
-//              peer is slow (Slowdown); kAhead microbatches ahead.
+//   Bounds:    the window: [pipeline] in_flight, or twice what keeps every peer busy, of which the
+//              coordinator gives this peer its share (SourceShares); less while this peer is slow
+//              (Slowdown); kAhead microbatches ahead.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,7 @@ class LeaseIntake {
 
   std::uint64_t wanted() const { return wanted_; }
   std::uint64_t leased() const { return leased_; }
+  std::uint64_t finished() const { return window_.finished(); }
   void check_invariants() const;
 
  private:
@@ -67,6 +69,7 @@ class LeaseIntake {
   const std::unique_ptr<MicrobatchSource> source_;
   LeaseWindow window_;
   std::uint64_t wanted_ = 0;
+  std::uint64_t told_finished_ = 0;
   std::uint64_t leased_ = 0;
   std::deque<Held> held_;                 // in the order in which they were leased
   std::optional<MicrobatchId> furthest_;  // of a step, that was held

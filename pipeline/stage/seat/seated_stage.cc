@@ -426,6 +426,7 @@ wire::Holdings SeatedStage::holdings() const {
   holdings.set_state_digest(commits_.reached().digest);
   holdings.set_wanted(leases_.wanted());
   holdings.set_leased(leases_.leased());
+  holdings.set_finished(leases_.finished());
   runner_.list(holdings, commits_.heard());
   return holdings;
 }

@@ -1,0 +1,30 @@
+#include "pipeline/coordinator/steps/source_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace swarmline {
+
+void SourceShares::set_speeds(std::map<PeerId, double> speeds) {
+  double known = 0;
+  std::size_t measured = 0;
+  for (const auto& [peer, speed] : speeds) {
+    known += speed;
+    measured += speed > 0 ? 1 : 0;
+  }
+  const double mean = measured > 0 ? known / static_cast<double>(measured) : 1;
+  const double sum = known + mean * static_cast<double>(speeds.size() - measured);
+  shares_ = std::move(speeds);
+  for (auto& [peer, speed] : shares_) speed = (speed > 0 ? speed : mean) / sum;
+}
+
+bool SourceShares::may_have_another(PeerId source, std::uint64_t under_way,
+                                    std::uint64_t left) const {
+  if (!on()) return true;
+  const auto share = shares_.find(source);
+  if (share == shares_.end()) return false;
+  const std::uint64_t of_all = std::min<std::uint64_t>(window_ * shares_.size(), left);
+  return static_cast<double>(under_way) < share->second * static_cast<double>(of_all);
+}
+
+}  // namespace swarmline
