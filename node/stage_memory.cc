@@ -171,8 +171,10 @@ CudaPeerMemory cuda_peer_memory(const MemoryQuestion& question, bool recompute) 
     return retained_bytes_on_cuda(question.model, stage, rows, again);
   };
   CudaPeerMemory memory;
-  // Values, and what products read; where the optimizer steps there, the committed version.
-  memory.device.parameters = bytes + (f32 ? bytes / 2 : 0) + (steps_there && delayed ? bytes : 0);
+  // Values, and what products read, with a delay of two versions; where the optimizer steps there,
+  // the committed version.
+  memory.device.parameters =
+      (delayed ? 2 : 1) * (bytes + (f32 ? bytes / 2 : 0)) + (steps_there && delayed ? bytes : 0);
   memory.device.gradients = (delayed ? 2 : 1) * bytes + (steps_there ? bytes : 0);
   memory.device.optimizer = steps_there ? moments_bytes(config, layout) : 0;
   memory.device.activations = under_way.graphs * kept(recompute);

@@ -90,7 +90,8 @@ void latency_table(std::uint32_t share, const std::vector<Rule>& rules) {
 void delay_table(std::uint32_t share) {
   std::puts("\n## A delay of one step: 4 stages of 4 equal peers, swarmline\n");
   std::puts(
-      "| delay | microbatches a step and peer | work of a microbatch at a stage | microbatches/s at 0 "
+      "| delay | microbatches a step and peer | work of a microbatch at a stage | microbatches/s "
+      "at 0 "
       "| at 100 +- 50 ms | slowdown |");
   std::puts("| ---: | ---: | --- | ---: | ---: | ---: |");
   for (const std::uint32_t delay : {0U, 1U}) {

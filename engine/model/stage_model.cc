@@ -109,7 +109,9 @@ class TorchStageModel final : public StageModel {
   void clear_sums(MutableBytes accumulator) override;
   Result<void> collect_sums(MutableBytes accumulator) override;
   const ParameterLayout& layout() const override { return layout_; }
-  MutableBytes parameters() override { return host_arena_.bytes(); }
+  MutableBytes parameters() override { return in_use_->host.bytes(); }
+  MutableBytes other_parameters() override;
+  void exchange_parameters() override;
   void parameters_changed() override;
   float* device_parameters() override;
   void device_parameters_changed() override;
@@ -127,7 +129,15 @@ class TorchStageModel final : public StageModel {
   Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
   Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
   at::Tensor sums_of(MutableBytes accumulator);
-  Arenas make_arenas();
+  // One version of the parameters and the layers over it.
+  struct Version {
+    Buffer host;
+    PageLock pages;
+    Arenas arenas;
+    std::unique_ptr<StageNetwork> network;
+  };
+  std::unique_ptr<Version> make_version(const StageNetwork* like);  // null: the first one
+  StageNetwork& network() { return *in_use_->network; }
 
   const ModelSpec spec_;
   const StageSpec stage_;
@@ -135,10 +145,8 @@ class TorchStageModel final : public StageModel {
   const bool recompute_;
   const ParameterLayout layout_;
   const at::ScalarType type_;
-  Buffer host_arena_;
-  const PageLock arena_pages_;
-  Arenas arenas_;
-  StageNetwork network_;
+  std::unique_ptr<Version> in_use_;
+  std::unique_ptr<Version> other_;                      // null until it is asked for
   const std::shared_ptr<DeviceCodec> codec_;            // shared with samples
   std::map<const std::byte*, at::Tensor> device_sums_;  // by accumulator; empty on the CPU
   std::map<AttemptId, Saved> saved_;
@@ -158,39 +166,56 @@ TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
       recompute_(options.recompute),
       layout_(make_layout(spec, stage)),
       type_(scalar_type(spec.shape.dtype)),
-      host_arena_(layout_.bytes()),
-      arena_pages_(lock_pages(host_arena_.bytes())),
-      arenas_(make_arenas()),
-      network_(spec, stage, layout_, arenas_),
+      in_use_(make_version(nullptr)),
       codec_(std::move(codec)) {
-  initialise_parameters(spec_, layout_, host_arena_.data());
+  initialise_parameters(spec_, layout_, in_use_->host.data());
   parameters_changed();
 }
 
-Arenas TorchStageModel::make_arenas() {
+std::unique_ptr<TorchStageModel::Version> TorchStageModel::make_version(const StageNetwork* like) {
+  auto version = std::make_unique<Version>();
+  version->host = Buffer(layout_.bytes());
+  version->pages = lock_pages(version->host.bytes());
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  return arenas_over(spec_, device_.is_cpu()
-                                ? borrowed(host_arena_.bytes(), {elements}, type_)
-                                : at::empty({elements}, at::TensorOptions(type_).device(device_)));
+  version->arenas = arenas_over(
+      spec_, device_.is_cpu() ? borrowed(version->host.bytes(), {elements}, type_)
+                              : at::empty({elements}, at::TensorOptions(type_).device(device_)));
+  version->network = like != nullptr
+                         ? std::make_unique<StageNetwork>(*like, layout_, version->arenas)
+                         : std::make_unique<StageNetwork>(spec_, stage_, layout_, version->arenas);
+  return version;
+}
+
+MutableBytes TorchStageModel::other_parameters() {
+  if (!other_) other_ = make_version(in_use_->network.get());
+  return other_->host.bytes();
+}
+
+void TorchStageModel::exchange_parameters() {
+  other_parameters();
+  std::swap(in_use_, other_);
 }
 
 void TorchStageModel::parameters_changed() {
-  network_.parameters_changed();
-  at::NoGradGuard no_graph;
   const auto elements = static_cast<std::int64_t>(layout_.elements);
-  if (!device_.is_cpu()) arenas_.values.copy_(borrowed(host_arena_.bytes(), {elements}, type_));
-  if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
+  {
+    at::NoGradGuard no_graph;
+    if (!device_.is_cpu())
+      in_use_->arenas.values.copy_(borrowed(in_use_->host.bytes(), {elements}, type_));
+  }
+  device_parameters_changed();
 }
 
 float* TorchStageModel::device_parameters() {
   const bool is_there = device_.is_cuda() && type_ == at::kFloat;
-  return is_there ? arenas_.values.data_ptr<float>() : nullptr;
+  return is_there ? in_use_->arenas.values.data_ptr<float>() : nullptr;
 }
 
 void TorchStageModel::device_parameters_changed() {
-  network_.parameters_changed();
+  network().parameters_changed();
   at::NoGradGuard no_graph;
-  if (!arenas_.compute.is_same(arenas_.values)) arenas_.compute.copy_(arenas_.values);
+  const Arenas& arenas = in_use_->arenas;
+  if (!arenas.compute.is_same(arenas.values)) arenas.compute.copy_(arenas.values);
 }
 
 Result<at::Tensor> TorchStageModel::take_hidden(BytesView values, BytesView wire,
@@ -254,18 +279,18 @@ Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
 }
 
 void TorchStageModel::compute(Saved& saved, bool train) {
-  if (stage_.has_embedding()) saved.input = network_.embed(saved.tokens);
+  if (stage_.has_embedding()) saved.input = network().embed(saved.tokens);
   if (at::GradMode::is_enabled()) {
     saved.input = saved.input.detach().requires_grad_(true);
   }
   const bool drop = train && spec_.shape.dropout > 0;
-  const DocumentMasks masks = network_.masks_of(saved.documents);
-  const at::Tensor hidden = network_.blocks(
+  const DocumentMasks masks = network().masks_of(saved.documents);
+  const at::Tensor hidden = network().blocks(
       // A view, so that a stage without layers has a graph, too.
       saved.input.view_as(saved.input),
       drop ? std::optional(dropout_key(spec_.seed, saved.microbatch)) : std::nullopt,
       saved.documents.empty() ? nullptr : &masks);
-  saved.output = stage_.has_head() ? network_.loss(hidden, saved.targets) : hidden;
+  saved.output = stage_.has_head() ? network().loss(hidden, saved.targets) : hidden;
 }
 
 Result<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
@@ -336,7 +361,7 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   at::NoGradGuard no_graph;
   auto given = output_gradient(input, graph);
   if (!given) return std::unexpected(std::move(given).error());
-  GradientSink& sink = network_.sink();
+  GradientSink& sink = network().sink();
   const bool add_now = input.weight_gradients && !input.add_later;
   const at::Tensor sums = add_now ? sums_of(input.accumulator) : at::Tensor{};
   if (sums.defined()) sink.open(sums, input.scale);
@@ -348,7 +373,7 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   const at::Tensor gradient =
       torch::autograd::grad({graph.output}, {graph.input}, {*given},
                             /*retain_graph=*/input.keep_graph && !recompute_)[0];
-  if (stage_.has_embedding()) network_.embed_backward(graph.tokens, gradient);
+  if (stage_.has_embedding()) network().embed_backward(graph.tokens, gradient);
   BackwardOutput output;
   output.finite = all_finite(gradient);
   if (!stage_.has_embedding() && input.give_input_gradient)
@@ -373,7 +398,7 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   auto result = idle ? Result<BackwardOutput>(BackwardOutput{})
                      : guarded<BackwardOutput>("backward",
                                                [&] { return run_backward(input, found->second); });
-  network_.sink().close();
+  network().sink().close();
   // A gradient that came damaged is sent again: nothing was computed with the graph.
   const bool damaged = !result && result.error().code == ErrorCode::kCorrupt;
   if (!input.keep_graph && !damaged) saved_.erase(found);
@@ -386,11 +411,11 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
     return fail(ErrorCode::kNotFound, "the attempt has no weight gradients to be added");
   auto result = guarded<bool>("weight gradients", [&] {
     at::NoGradGuard no_graph;
-    network_.sink().open(sums_of(accumulator), later.mapped().scale);
-    for (const auto& add : later.mapped().gradients) add(network_.sink());
+    network().sink().open(sums_of(accumulator), later.mapped().scale);
+    for (const auto& add : later.mapped().gradients) add(network().sink());
     return Result<bool>(true);
   });
-  network_.sink().close();
+  network().sink().close();
   if (!result) return std::unexpected(std::move(result).error());
   return {};
 }

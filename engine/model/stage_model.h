@@ -112,7 +112,14 @@ class StageModel {
   virtual const ParameterLayout& layout() const = 0;
   // The parameters forward and backward use. Written between jobs only.
   virtual MutableBytes parameters() = 0;
-  // Tells the model that parameters() were written (copies to the device, if it is not the CPU).
+  // Another version of them beside these, without a copy from one to the other: a second arena,
+  // made when it is first asked for; exchange_parameters() makes each of the two the other one.
+  // Graphs belong to the arena that forward() computed on: that one is in use again for their
+  // backward().
+  virtual MutableBytes other_parameters() = 0;
+  virtual void exchange_parameters() = 0;
+  // Tells the model that parameters() were written (copies to the device, if it is not the CPU);
+  // other_parameters() are told of when they are in use.
   virtual void parameters_changed() = 0;
   // Of memory that tensors are brought to the device from, or to the host; null on the CPU. It may
   // outlive the model.

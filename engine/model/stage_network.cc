@@ -93,6 +93,17 @@ StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
   if (spec_.shape.positions == PositionKind::kRotary) make_rotations(arenas.values.device());
 }
 
+StageNetwork::StageNetwork(const StageNetwork& like, const ParameterLayout& layout,
+                           const Arenas& arenas)
+    : spec_(like.spec_),
+      stage_(like.stage_),
+      compute_options_(like.compute_options_),
+      backend_(like.backend_),
+      cosines_(like.cosines_),
+      sines_(like.sines_) {
+  bind(layout, arenas);
+}
+
 void StageNetwork::bind(const ParameterLayout& layout, const Arenas& arenas) {
   const ModelSection& shape = spec_.shape;
   const Binder binder(layout, arenas);

@@ -41,6 +41,9 @@ class StageNetwork {
  public:
   StageNetwork(const ModelSpec& spec, const StageSpec& stage, const ParameterLayout& layout,
                const Arenas& arenas);
+  // The same layers over other arenas, with that one's products: what is computed is named by its
+  // parameters alone.
+  StageNetwork(const StageNetwork& like, const ParameterLayout& layout, const Arenas& arenas);
 
   // The arenas were written: what was made of them is made anew when needed.
   void parameters_changed();
@@ -114,7 +117,7 @@ class StageNetwork {
   const ModelSpec spec_;
   const StageSpec stage_;
   const at::TensorOptions compute_options_;  // of queries, keys and values
-  std::unique_ptr<LinearBackend> backend_;
+  std::shared_ptr<LinearBackend> backend_;
   std::vector<std::shared_ptr<ScaledWeight>> scaled_;  // compute = "fp8"
   GradientSink sink_;
   std::vector<Block>

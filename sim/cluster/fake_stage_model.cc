@@ -18,14 +18,11 @@ double exact(double gradient) {
 }  // namespace
 
 FakeStageModel::FakeStageModel(const ModelSpec& spec, const StageSpec& stage)
-    : spec_(spec),
-      stage_(stage),
-      layout_(make_layout(spec, stage)),
-      arena_(Buffer::zeroed(layout_.bytes())) {
+    : spec_(spec), stage_(stage), layout_(make_layout(spec, stage)), arenas_(layout_.bytes()) {
   SWARMLINE_CHECK(layout_.dtype == DType::kF64);
   for (const ParameterSlot& slot : layout_.slots)
     for (std::uint64_t i = 0; i < slot.elements; ++i) elements_.push_back(slot.offset + i);
-  initialise_parameters(spec, layout_, arena_.data());
+  initialise_parameters(spec, layout_, arenas_.in_use().data());
 }
 
 Result<ForwardOutput> FakeStageModel::forward(const ForwardInput& input) {
@@ -84,7 +81,7 @@ void FakeStageModel::add(const Saved& saved, double scale, MutableBytes accumula
 }
 
 double FakeStageModel::factor(std::size_t i) const {
-  const auto* weights = reinterpret_cast<const double*>(arena_.data());
+  const auto* weights = reinterpret_cast<const double*>(arenas_.in_use().data());
   return 0.5 + weights[element(i)];
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/model/stage_model.h"
+#include "engine/model/two_arenas.h"
 
 namespace swarmline {
 
@@ -30,7 +31,9 @@ class FakeStageModel final : public StageModel {
   void release(AttemptId id) override { saved_.erase(id); }
   std::size_t saved_graphs() const override { return saved_.size(); }
   const ParameterLayout& layout() const override { return layout_; }
-  MutableBytes parameters() override { return arena_.bytes(); }
+  MutableBytes parameters() override { return arenas_.in_use().bytes(); }
+  MutableBytes other_parameters() override { return arenas_.other().bytes(); }
+  void exchange_parameters() override { arenas_.exchange(); }
   void parameters_changed() override {}
 
  private:
@@ -50,7 +53,7 @@ class FakeStageModel final : public StageModel {
   ModelSpec spec_;
   StageSpec stage_;
   ParameterLayout layout_;
-  Buffer arena_;
+  TwoArenas arenas_;
   std::vector<std::size_t> elements_;  // of the arena, without the gaps between slots
   std::map<AttemptId, Saved> saved_;
 };

@@ -32,6 +32,8 @@ class ModelWrapper : public StageModel {
   bool takes_wire() const override { return inner_->takes_wire(); }
   const ParameterLayout& layout() const override { return inner_->layout(); }
   MutableBytes parameters() override { return inner_->parameters(); }
+  MutableBytes other_parameters() override { return inner_->other_parameters(); }
+  void exchange_parameters() override { inner_->exchange_parameters(); }
   void parameters_changed() override { inner_->parameters_changed(); }
 
  private:

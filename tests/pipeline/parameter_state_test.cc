@@ -2,6 +2,8 @@
 // next steps make of it.
 #include "pipeline/stage/common/parameter_state.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "pipeline/stage/common/arena_model.h"
@@ -59,6 +61,28 @@ TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
     EXPECT_EQ(*other.digest(), *state.digest()) << step;
   }
   ASSERT_TRUE(other.save());
+}
+
+TEST_P(ParameterStateTest, TwoVersionsAreComputedOnInTurnWithoutACopy) {
+  if (config_.pipeline.delay == 0) return;  // one version
+  ArenaModel model(mixed_layout());
+  ParameterState state(model, config_);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    apply(state, step);
+    ASSERT_TRUE(state.use(Version{step + 1}));
+  }
+  std::map<std::uint64_t, std::pair<const std::byte*, Buffer>> seen;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const std::uint64_t version : {3U, 2U}) {
+      ASSERT_TRUE(state.use(Version{version}));
+      const MutableBytes bytes = model.parameters();
+      if (turn == 0) seen[version] = {bytes.data(), Buffer::copy_of(bytes)};
+      EXPECT_EQ(bytes.data(), seen.at(version).first);
+      EXPECT_TRUE(std::ranges::equal(bytes, seen.at(version).second.bytes()));
+    }
+  }
+  EXPECT_FALSE(std::ranges::equal(seen.at(2).second.bytes(), seen.at(3).second.bytes()));
+  EXPECT_FALSE(state.use(Version{1})) << "it is committed past";
 }
 
 TEST_P(ParameterStateTest, APartOfWhatIsSavedHasItsBytes) {

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "engine/model/stage_model.h"
+#include "engine/model/two_arenas.h"
 
 namespace swarmline {
 
 class ArenaModel final : public StageModel {
  public:
   explicit ArenaModel(ParameterLayout layout)
-      : layout_(std::move(layout)), arena_(Buffer::zeroed(layout_.bytes())) {}
+      : layout_(std::move(layout)), arenas_(layout_.bytes()) {}
 
   Result<ForwardOutput> forward(const ForwardInput&) override { return refusal(); }
   Result<BackwardOutput> backward(const BackwardInput&) override { return refusal(); }
@@ -20,7 +21,9 @@ class ArenaModel final : public StageModel {
   void release(AttemptId) override {}
   std::size_t saved_graphs() const override { return 0; }
   const ParameterLayout& layout() const override { return layout_; }
-  MutableBytes parameters() override { return arena_.bytes(); }
+  MutableBytes parameters() override { return arenas_.in_use().bytes(); }
+  MutableBytes other_parameters() override { return arenas_.other().bytes(); }
+  void exchange_parameters() override { arenas_.exchange(); }
   void parameters_changed() override {}
 
  private:
@@ -29,7 +32,7 @@ class ArenaModel final : public StageModel {
   }
 
   ParameterLayout layout_;
-  Buffer arena_;
+  TwoArenas arenas_;
 };
 
 }  // namespace swarmline

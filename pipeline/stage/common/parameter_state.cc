@@ -1,7 +1,6 @@
 #include "pipeline/stage/common/parameter_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -99,24 +98,22 @@ void ParameterState::adopt_sums(std::uint64_t step, SharedBytes sums) {
 
 Result<void> ParameterState::use(Version version) {
   if (computing_version_ == version) return {};
-  const MutableBytes arena = model_.parameters();
-  if (other_.size() > 0 && other_version_ == version) {
-    std::swap_ranges(arena.begin(), arena.end(), other_.bytes().begin());
-    std::swap(computing_version_, other_version_);
-  } else if (delayed_ && committed_version_ == version) {
-    // Of the two older versions the older one is committed past: nobody asks for it again.
-    if (other_.size() == 0) other_ = Buffer(arena.size());
-    if (other_version_ <= computing_version_) {
-      std::memcpy(other_.data(), arena.data(), arena.size());
-      other_version_ = computing_version_;
-    }
-    std::memcpy(arena.data(), committed_.data(), committed_.size());
-    computing_version_ = version;
-  } else {
+  if (other_version_ == version) {
+    model_.exchange_parameters();
+    other_version_ = std::exchange(computing_version_, version);
+    return {};
+  }
+  if (!delayed_ || committed_version_ != version)
     return fail(ErrorCode::kIncompatible,
                 fmt::format("asked to compute on version {}; version {} is committed here",
                             version.value, committed_version_.value));
+  // Of the two older versions the older one is committed past: nobody asks for it again.
+  if (!other_version_ || *other_version_ <= computing_version_) {
+    model_.exchange_parameters();
+    other_version_ = computing_version_;
   }
+  std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+  computing_version_ = version;
   model_.parameters_changed();
   return {};
 }
@@ -124,8 +121,7 @@ Result<void> ParameterState::use(Version version) {
 Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   // With a delay the next step computes on the version that this commit replaces.
-  if (delayed_ && !(other_.size() > 0 && other_version_ == committed_version_))
-    SWARMLINE_TRY(use(committed_version_));
+  if (delayed_ && other_version_ != committed_version_) SWARMLINE_TRY(use(committed_version_));
   if (!skipped) {
     // With a delay, the device's parameters are another version.
     float* const in_place = delayed_ ? nullptr : model_.device_parameters();
@@ -180,7 +176,7 @@ Result<BytesView> ParameterState::version_before() const {
   if (committed_version_.value == 0) return committed_parameters();
   const Version before{committed_version_.value - 1};
   if (computing_version_ == before) return BytesView(model_.parameters());
-  if (other_.size() > 0 && other_version_ == before) return BytesView(other_.bytes());
+  if (other_version_ == before) return BytesView(model_.other_parameters());
   return fail(ErrorCode::kIncompatible,
               fmt::format("version {} is not here to be saved", before.value));
 }
@@ -213,7 +209,7 @@ Result<void> ParameterState::load(Version version, BytesView state) {
   }
   SWARMLINE_TRY(optimizer_->moments_changed());
   committed_version_ = version;
-  other_ = Buffer();
+  other_version_.reset();
   computing_version_ = version;
   if (delayed_ && state.size() == saved_bytes()) {
     take(model_.parameters());
@@ -240,6 +236,12 @@ Result<void> ParameterState::adopt(ParameterState& from) {
   const auto copy = [](BytesView bytes, MutableBytes to) {
     std::copy(bytes.begin(), bytes.end(), to.begin());
   };
+  if (from.other_version_) {
+    copy(from.model_.other_parameters(), model_.other_parameters());
+    model_.exchange_parameters();
+    model_.parameters_changed();
+    model_.exchange_parameters();
+  }
   copy(from.model_.parameters(), model_.parameters());
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
     auto state = from.optimizer_->moment(moment);
@@ -252,7 +254,6 @@ Result<void> ParameterState::adopt(ParameterState& from) {
   committed_version_ = from.committed_version_;
   computing_version_ = from.computing_version_;
   other_version_ = from.other_version_;
-  other_ = std::move(from.other_);
   if (pages_.empty()) {
     committed_ = std::move(from.committed_);
     reduced_ = std::move(from.reduced_);

@@ -4,8 +4,9 @@
 //   Versions:  `committed` is the newest. delay 0: step t computes on it, in one arena; a commit
 //              changes it in place. delay 1: step t+1 computes on version t while step t, on
 //              version t-1, is averaged into t+1; a step that lost contributions after it was
-//              sealed is computed again, so three arenas: committed, the one the model computes on,
-//              and the other version in use. use() exchanges the last two.
+//              sealed is computed again, and two steps are open at once, so three arenas:
+//              committed, the one the model computes on, and the other version in use. use()
+//              exchanges the last two, which copies nothing.
 //   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(). Its
 //              sums are where the model computes, in its bytes from collect() on, with those of
 //              others that were adopted, read there by the averaging until the commit; `reduced` is
@@ -24,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -83,10 +85,9 @@ class ParameterState {
   bool delayed_;
   mutable Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
   Version committed_version_;
-  Version computing_version_;  // in the model's arena
-  Version other_version_;      // in other_, when that is not empty
-  Buffer committed_;           // delay 1 only; delay 0 commits into the model's own arena
-  Buffer other_;               // delay 1 only, from the second version on
+  Version computing_version_;             // in the model's arena
+  std::optional<Version> other_version_;  // in the model's other arena
+  Buffer committed_;  // delay 1 only; delay 0 commits into the model's own arena
   Buffer accumulators_[2];
   std::vector<SharedBytes> adopted_[2];  // not in those yet; where the model keeps sums, ever
   Buffer reduced_;
