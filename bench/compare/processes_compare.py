@@ -20,6 +20,7 @@ STAGES, PEERS = 4, 4
 FORWARD_MS, BACKWARD_MS = 80, 160
 RULES = {
     "swarmline": [],
+    "swarmline, delay = 1": ["pipeline.delay=1"],
     "GPipe": ["pipeline.wiring=static", "pipeline.order=gpipe", "wiring.in_flight_per_peer=64"],
     "1F1B": ["pipeline.wiring=static", "pipeline.order=1f1b"],
 }
@@ -135,7 +136,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--swarmline", default="build/release/swarmline")
     parser.add_argument("--microbatches", type=int, default=128, help="of a step")
-    parser.add_argument("--steps", type=int, default=3, help="of which the first is left out")
+    parser.add_argument("--steps", type=int, default=5, help="of which the first is left out")
     parser.add_argument("--latency", choices=list(SHAPES), help="only this one")
     options = parser.parse_args()
     rates = {}

@@ -22,7 +22,8 @@ SourceShares shares_of(std::map<PeerId, double> speeds, std::uint32_t window = 1
 // As many as one source may have under way when nobody else asks.
 std::uint64_t most(const SourceShares& shares, PeerId source, std::uint64_t left) {
   std::uint64_t under_way = 0;
-  while (under_way < left && shares.may_have_another(source, under_way, left)) ++under_way;
+  while (under_way < left && shares.may_have_another(shares.share_of(source), under_way, left))
+    ++under_way;
   return under_way;
 }
 
@@ -64,7 +65,7 @@ TEST(SourceShares, WhileSomethingCanBeLeasedSomebodyMayHaveIt) {
     for (std::uint64_t given = 0; given < left; ++given) {
       bool any = false;
       for (const auto& [peer, speed] : all) {
-        if (!shares.may_have_another(peer, under_way[peer], left)) continue;
+        if (!shares.may_have_another(shares.share_of(peer), under_way[peer], left)) continue;
         ++under_way[peer];
         any = true;
         break;
@@ -75,13 +76,15 @@ TEST(SourceShares, WhileSomethingCanBeLeasedSomebodyMayHaveIt) {
 }
 
 TEST(SourceShares, NobodyWhoTakesNoLeasesHasAShare) {
-  EXPECT_FALSE(shares_of({{kFast, 1}}).may_have_another(kSlow, 0, kPlenty));
+  const SourceShares shares = shares_of({{kFast, 1}});
+  EXPECT_EQ(shares.share_of(kSlow), 0);
+  EXPECT_FALSE(shares.may_have_another(shares.share_of(kSlow), 0, kPlenty));
 }
 
 TEST(SourceShares, FixedRoutesHaveNone) {
   const SourceShares shares(0);
   EXPECT_FALSE(shares.on());
-  EXPECT_TRUE(shares.may_have_another(kSlow, kPlenty, 1));
+  EXPECT_TRUE(shares.may_have_another(shares.share_of(kSlow), kPlenty, 1));
 }
 
 // ---- As leases use them -------------------------------------------------------------------------

@@ -52,7 +52,7 @@ void Leases::want(const Seat& source, std::uint64_t total, std::uint64_t finishe
 }
 
 void Leases::restore(const Seat& source, const Counts& counts) {
-  sources_[source.peer] = {.seat = source, .counts = counts};
+  sources_[source.peer] = {.seat = source, .counts = counts, .share = 0};
   shares_of_.reset();
   dirty_ = true;
 }
@@ -67,6 +67,7 @@ void Leases::refresh_shares() {
     speeds.emplace(peer, seconds > 0 ? 1 / seconds : 0);
   }
   shares_.set_speeds(std::move(speeds));
+  for (auto& [peer, source] : sources_) source.share = shares_.share_of(peer);
 }
 
 std::uint64_t Leases::under_way() const {
@@ -91,7 +92,7 @@ void Leases::pump() {
       progress = false;
       for (auto& [peer, source] : sources_)
         if (source.counts.granted < source.counts.wanted &&
-            shares_.may_have_another(peer, source.under_way(), left) && may_take(source))
+            shares_.may_have_another(source.share, source.under_way(), left) && may_take(source))
           progress = grant_one(phase, source, granted) || progress;
     }
   }

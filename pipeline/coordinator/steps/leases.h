@@ -61,6 +61,7 @@ class Leases final : public RunObserver {
   struct Source {
     Seat seat;
     Counts counts;
+    double share = 0;  // SourceShares::share_of()
     std::uint64_t under_way() const {
       return counts.granted - std::min(counts.finished, counts.granted);
     }

@@ -18,13 +18,16 @@ void SourceShares::set_speeds(std::map<PeerId, double> speeds) {
   for (auto& [peer, speed] : shares_) speed = (speed > 0 ? speed : mean) / sum;
 }
 
-bool SourceShares::may_have_another(PeerId source, std::uint64_t under_way,
+double SourceShares::share_of(PeerId source) const {
+  const auto share = shares_.find(source);
+  return share == shares_.end() ? 0 : share->second;
+}
+
+bool SourceShares::may_have_another(double share, std::uint64_t under_way,
                                     std::uint64_t left) const {
   if (!on()) return true;
-  const auto share = shares_.find(source);
-  if (share == shares_.end()) return false;
   const std::uint64_t of_all = std::min<std::uint64_t>(window_ * shares_.size(), left);
-  return static_cast<double>(under_way) < share->second * static_cast<double>(of_all);
+  return static_cast<double>(under_way) < share * static_cast<double>(of_all);
 }
 
 }  // namespace swarmline

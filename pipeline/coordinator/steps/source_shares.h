@@ -25,8 +25,9 @@ class SourceShares {
 
   // Of those that take leases; 0: not measured, taken for the others' mean.
   void set_speeds(std::map<PeerId, double> speeds);
-  // `left`: microbatches that are under way or can be leased now. A source without a speed: false.
-  bool may_have_another(PeerId source, std::uint64_t under_way, std::uint64_t left) const;
+  double share_of(PeerId source) const;  // of 1; 0: it takes none
+  // A source of that share. `left`: microbatches that are under way or can be leased now.
+  bool may_have_another(double share, std::uint64_t under_way, std::uint64_t left) const;
 
  private:
   std::uint32_t window_;
