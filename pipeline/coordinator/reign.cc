@@ -316,8 +316,8 @@ void Reign::on_message(const SessionPtr& session, const Frame& frame) {
       });
     case MessageKind::kWantLeases:
       return with(std::type_identity<wire::WantLeases>(), [&](const auto& m) {
-        if (seat.stage.value == 0)
-          parts_.leases.want(seat, m.total(), m.finished());  // has the data
+        // Only it has the data.
+        if (seat.stage.value == 0) parts_.leases.want(seat, m.total(), m.finished());
       });
     case MessageKind::kReport:
       return with_serving(std::type_identity<wire::Report>(), [&](const auto& m) {

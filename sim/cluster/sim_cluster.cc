@@ -35,7 +35,9 @@ SimCluster::SimCluster(SimClusterOptions options)
                                                  ? std::numeric_limits<std::uint64_t>::max()
                                                  : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
-                          .charged_bytes = options_.charged_bytes}),
+                          .charged_bytes = options_.charged_bytes,
+                          .stands_for_many = options_.stands_for_many,
+                          .link_between = zone_links()}),
       journal_(runtime_, options_.journal_late),
       lead_(runtime_, journal_, options_.lease) {
   journal_.disk().time = options_.journal_time;
@@ -160,6 +162,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
       return options_.service(nodes_[i]->machine, nodes_[i]->peer->seat().stage, kind);
     };
   if (machine.card) network_.set_card(id, *machine.card);
+  zones_.push_back(machine.zone);
   nodes_.push_back(std::make_unique<Node>(runtime_, id, machine, device));
   StagePeerOptions peer;
   peer.coordinator = address_;
@@ -217,6 +220,19 @@ Seat SimCluster::seat_of(std::size_t i) const {
 }
 
 SimCluster::~SimCluster() = default;
+
+const std::string& SimCluster::zone_of(SimNodeId node) const {
+  static const std::string none;
+  if (node == kCoordinatorNode || node == kStandbyNode) return options_.coordinator_zone;
+  return node <= zones_.size() ? zones_[node - 1] : none;
+}
+
+std::function<const SimLink*(SimRoute)> SimCluster::zone_links() const {
+  if (!options_.link_between) return nullptr;
+  return [this](SimRoute route) {
+    return options_.link_between(zone_of(route.first), zone_of(route.second));
+  };
+}
 
 StageId SimCluster::stage_of(SimNodeId node) const {
   return node == kCoordinatorNode || node == kStandbyNode ? StageId{} : seat_of(node - 1).stage;

@@ -64,8 +64,12 @@ struct SimClusterOptions {
   bool keys = false;           // links are between keys, as real ones beyond loopback are
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
+  // Between machines that say these zones; null: `link`. None: there are no zones.
+  std::function<const SimLink*(const std::string& from, const std::string& to)> link_between;
+  std::string coordinator_zone;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // SimNetworkOptions
   decltype(SimNetworkOptions::charged_bytes) charged_bytes;
+  decltype(SimNetworkOptions::stands_for_many) stands_for_many;
   // Instead of SimPeer's times: a job's on that machine at that stage.
   std::function<std::optional<Duration>(const SimPeer& machine, StageId stage, JobKind kind)>
       service;
@@ -125,6 +129,7 @@ class SimCluster {
   bool serves(std::size_t i) const;
   std::size_t peers() const { return nodes_.size(); }
   StageId stage_of(SimNodeId node) const;  // of its seat; 0 where it has none
+  const std::string& zone_of(SimNodeId node) const;
   static SimNodeId node_of_peer(std::size_t i) { return static_cast<SimNodeId>(i + 1); }
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
   std::size_t ended() const { return ended_; }  // peers that have an outcome
@@ -160,6 +165,7 @@ class SimCluster {
     std::optional<PeerOutcome> outcome;
   };
 
+  std::function<const SimLink*(SimRoute)> zone_links() const;
   void make_peer(const SimPeer& machine);
   void make_coordinator(SimNodeId node, const std::string& address);
   Result<Address> lead_from(SimNodeId node, const std::string& address, AsyncJournal& journal);
@@ -168,6 +174,7 @@ class SimCluster {
 
   SimClusterOptions options_;
   ModelSpec model_;
+  std::vector<std::string> zones_;  // by peer; connections that close ask for them to the end
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;

@@ -19,6 +19,7 @@ struct SimLink {
   Duration latency = std::chrono::microseconds(200);  // one way, least
   Duration jitter{};            // mean of an exponential draw added to each frame
   double bytes_per_second = 0;  // of the directed pair, shared by its connections; 0: unlimited
+  bool small_between = false;   // small frames go between the parts of large ones, as in a card
 };
 
 // What all connections of a node share, each way.
@@ -38,7 +39,7 @@ enum class SimDoor : std::uint8_t {
 inline constexpr Duration kSimUserTimeout = std::chrono::seconds(30);
 
 struct SimNetworkOptions {
-  SimLink link;  // where set_link() said nothing
+  SimLink link;  // where neither set_link() nor link_between says anything
   std::uint64_t queue_bytes_max = Limits::connection_queue_bytes_max;
   std::uint64_t arrival_bytes_min = Limits::arrival_bytes_min;  // reported at each quarter
   // An end whose bytes nobody acknowledges for so long is over.
@@ -48,6 +49,9 @@ struct SimNetworkOptions {
   // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
   // stand-in travels as the tensor that it stands for.
   std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
+  // A frame that stands for many small ones, between which others of its connection go.
+  std::function<bool(const Frame&)> stands_for_many;
+  std::function<const SimLink*(SimRoute)> link_between;  // null, or none: `link`
 };
 
 // What a filter decides about one frame at the instant it is sent.

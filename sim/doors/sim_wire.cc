@@ -7,15 +7,14 @@ namespace swarmline {
 namespace {
 
 constexpr std::uint64_t kSmallFrameBytes = 16 * kKiB;
-// What is charged more than a frame can have stands for many, sent between those of others.
-constexpr std::uint64_t kStreamBytes = Limits::frame_payload_bytes_max;
 
 }  // namespace
 
 const SimLink& SimWire::link_of(SimRoute route) const {
-  if (links.empty()) return options.link;
-  const auto found = links.find(route);
-  return found == links.end() ? options.link : found->second;
+  if (!links.empty())
+    if (const auto found = links.find(route); found != links.end()) return found->second;
+  const SimLink* const link = options.link_between ? options.link_between(route) : nullptr;
+  return link != nullptr ? *link : options.link;
 }
 
 Duration SimWire::one_way(SimRoute route) {
@@ -24,9 +23,8 @@ Duration SimWire::one_way(SimRoute route) {
   return link.latency + from_seconds(rng.exponential(to_seconds(link.jitter)));
 }
 
-SimWire::Passage SimWire::passage(SimRoute route, std::uint64_t bytes) {
+SimWire::Passage SimWire::passage(SimRoute route, std::uint64_t bytes, bool streams) {
   const Instant now = runtime.now();
-  const bool streams = bytes > kStreamBytes;
   const auto taking = [bytes](double rate) {
     return from_seconds(static_cast<double>(bytes) / rate);
   };
@@ -45,7 +43,13 @@ SimWire::Passage SimWire::passage(SimRoute route, std::uint64_t bytes) {
   };
   Passage passage{now, now};
   Instant begins = now;
-  if (const double rate = link_of(route).bytes_per_second; rate > 0) {
+  const SimLink& link = link_of(route);
+  if (link.bytes_per_second > 0 && link.small_between) {
+    Way& way = link_ways[route];
+    const double rate = rate_of(way, link.bytes_per_second);
+    passage.leaves = queue(way, now, rate, true);
+    begins = passage.leaves - taking(rate);
+  } else if (const double rate = link.bytes_per_second; rate > 0) {
     Instant& free_at = link_free_at[route];
     begins = std::max(free_at, now);
     passage.leaves = free_at = begins + taking(rate);

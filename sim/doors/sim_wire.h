@@ -75,8 +75,13 @@ struct SimWire {
 
   const SimLink& link_of(SimRoute route) const;
   Duration one_way(SimRoute route);
+  // What is charged more than a frame can have stands for many, sent between those of others.
+  bool is_stream(const Frame* frame, std::uint64_t bytes) const {
+    return bytes > Limits::frame_payload_bytes_max ||
+           (frame != nullptr && options.stands_for_many && options.stands_for_many(*frame));
+  }
   // If they join the queues now.
-  Passage passage(SimRoute route, std::uint64_t bytes);
+  Passage passage(SimRoute route, std::uint64_t bytes, bool streams);
   std::uint64_t bytes_of(SimRoute route, const Frame& frame) const {
     return options.charged_bytes ? options.charged_bytes(route.first, route.second, frame)
                                  : frame.wire_bytes();
@@ -110,9 +115,10 @@ struct SimWire {
   std::function<void(SimNodeId from, SimNodeId to, const Frame&)> tap;
   std::map<SimRoute, SimLink> links;
   std::map<SimRoute, Instant> link_free_at;
-  struct Way {  // through a card
+  struct Way {  // through a card, or over a link where small frames go between
     Instant free_at, streaming_until;
   };
+  std::map<SimRoute, Way> link_ways;
   struct Card {
     SimCard rates;
     Way up, down;

@@ -24,8 +24,8 @@ constexpr double kTeraFlopsMax = 1e6;
 constexpr double kMegabitMax = 1e8;
 constexpr std::uint64_t kStepsWithoutEnd = 1'000'000'000;
 constexpr std::string_view kFormatKey = "scenario_format";
-constexpr std::array<std::string_view, 7> kOwnSections = {
-    "", "scenario", "machines", "fleet", "link", "faults", "random_faults"};
+constexpr std::array<std::string_view, 8> kOwnSections = {
+    "", "scenario", "machines", "fleet", "link", "zone_links", "faults", "random_faults"};
 
 bool is_own(std::string_view section) {
   return std::ranges::find(kOwnSections, section) != kOwnSections.end();
@@ -141,6 +141,29 @@ void read_fleet(ScenarioKeys& keys, const std::string& folder, Scenario& scenari
   } else {
     scenario.fleet = std::move(*fleet);
   }
+}
+
+void read_zone_links(ScenarioKeys& keys, const std::string& folder, Scenario& scenario,
+                     std::optional<Error>& broken) {
+  std::string file;
+  keys.text("zone_links", "file", file);
+  keys.text("zone_links", "coordinator", scenario.coordinator_zone);
+  if (file.empty()) return;
+  auto links =
+      load_zone_links(file.front() == '/' ? file : folder + "/" + file, scenario.link.jitter);
+  if (!links) {
+    broken = links.error();
+    return;
+  }
+  const auto unknown = [&](const std::string& zone) {
+    return fmt::format("found \"{}\", expected a zone of {}", zone, file);
+  };
+  for (const MachineKind& kind : scenario.machines)
+    if (!kind.zone.empty() && !links->knows(kind.zone))
+      keys.mistake("machines", kind.name + ".zone", unknown(kind.zone));
+  if (!scenario.coordinator_zone.empty() && !links->knows(scenario.coordinator_zone))
+    keys.mistake("zone_links", "coordinator", unknown(scenario.coordinator_zone));
+  scenario.zone_links = std::move(*links);
 }
 
 std::string kind_names() {
@@ -318,6 +341,7 @@ Result<Scenario> parse_scenario(std::string_view text, std::string_view origin,
   read_machines(keys, scenario);
   std::optional<Error> broken;
   read_fleet(keys, folder, scenario, broken);
+  read_zone_links(keys, folder, scenario, broken);
   std::uint32_t machines = 0;
   for (const MachineKind& kind : scenario.machines) machines += kind.count;
   if (scenario.fleet) machines += kScenarioMachinesMax;  // it brings more as it goes

@@ -16,6 +16,7 @@
 #include "engine/config/run_config.h"
 #include "sim/faults/random_faults.h"
 #include "sim/fleet/fleet.h"
+#include "sim/scenario/zone_links.h"
 
 namespace swarmline {
 
@@ -51,6 +52,8 @@ struct Scenario {
   bool seats_given = false;  // [pipeline] peers is the user's
   std::vector<MachineKind> machines;
   SimLink link;
+  std::optional<ZoneLinks> zone_links;  // of machines whose zones it lists; others: `link`
+  std::string coordinator_zone;
   std::optional<Fleet> fleet;
   std::string fleet_machine;      // the kind of its machines
   double fleet_from_seconds = 0;  // where in the fleet's time the scenario begins

@@ -127,6 +127,11 @@ SimClusterOptions Simulation::cluster_options() {
   options.vocab = options.config.model.vocab;
   options.seed = scenario_.seed;
   options.link = scenario_.link;
+  options.coordinator_zone = scenario_.coordinator_zone;
+  if (scenario_.zone_links)
+    options.link_between = [this](const std::string& from, const std::string& to) {
+      return scenario_.zone_links->between(from, to);
+    };
   options.make_model =
       [this](const ModelSpec& spec, const StageSpec& stage,
              const StageModelOptions& model_options) -> Result<std::unique_ptr<StageModel>> {
@@ -141,6 +146,10 @@ SimClusterOptions Simulation::cluster_options() {
   options.charged_bytes = [this](SimNodeId from, SimNodeId, const Frame& frame) {
     if (frame.payload.empty()) return frame.wire_bytes();
     return costs_.charge(cluster_->stage_of(from), frame);
+  };
+  // A stage's part, which is sent piece by piece.
+  options.stands_for_many = [](const Frame& frame) {
+    return kind_of(frame) == MessageKind::kCheckpointPiece;
   };
   std::vector<std::uint32_t>& seats = options.config.pipeline.peers;
   const std::uint32_t stages = costs_.stages();

@@ -143,6 +143,15 @@ TEST(LeasesByShare, WhoeverIsAloneGetsAllThatIsLeft) {
   EXPECT_EQ(swarm.leased(swarm.slow), 6U) << "one source's window";
 }
 
+TEST(LeasesByShare, WhoeverSaysItIsDoneWithMoreThanItHadGetsNoMoreThanItWants) {
+  TwoSources swarm;
+  swarm.bench.leases.want(swarm.slow, 5, 1000);
+  swarm.bench.leases.want(swarm.fast, kMicrobatches, 0);
+  swarm.bench.leases.pump();
+  EXPECT_EQ(swarm.leased(swarm.slow), 5U);
+  EXPECT_EQ(swarm.leased(swarm.fast), 9U);
+}
+
 TEST(LeasesByShare, FixedRoutesTakeTurns) {
   TwoSources swarm(WiringKind::kStatic);
   swarm.bench.leases.want(swarm.slow, kMicrobatches, 0);

@@ -126,6 +126,69 @@ TEST(Simulation, SlowLinksAndSlowMachinesCostWhatTheyCost) {
   EXPECT_LT(static_cast<double>(slowed.microbatches), quiet);
 }
 
+TEST(ZoneLinks, AreReadOrRefusedWithTheirLine) {
+  const auto links =
+      parse_zone_links("# swarmline links: 1\n# name: three\nb a 5 100\n\na c 80 10\n",
+                       std::chrono::milliseconds(2));
+  ASSERT_TRUE(links.has_value()) << links.error().what;
+  EXPECT_EQ(links->name, "three");
+  for (const auto& [from, to] : {std::pair("a", "b"), std::pair("b", "a")}) {
+    const SimLink* const link = links->between(from, to);
+    ASSERT_NE(link, nullptr);
+    EXPECT_EQ(link->latency, std::chrono::milliseconds(5));
+    EXPECT_EQ(link->jitter, std::chrono::milliseconds(2));
+    EXPECT_EQ(link->bytes_per_second, 12.5e6);
+  }
+  EXPECT_EQ(links->between("b", "c"), nullptr);
+  EXPECT_EQ(links->between("a", "a"), nullptr);
+  EXPECT_TRUE(links->knows("c"));
+  EXPECT_FALSE(links->knows("d"));
+  const auto refused = [](const std::string& text) {
+    const auto parsed = parse_zone_links("# swarmline links: 1\n" + text, Duration{});
+    return parsed ? "read" : parsed.error().what;
+  };
+  const std::string expected = "line 2: expected ZONE ZONE ONE_WAY_MS MBIT_PER_SECOND";
+  for (const char* line : {"a b 5", "a b 5 0", "a b -1 10", "a b 5 10 7", "a b x 10", "a b 5 nan"})
+    EXPECT_EQ(refused(line), expected) << line;
+  EXPECT_EQ(refused("a a 5 10"), "line 2: expected two zones, found \"a\" twice");
+  EXPECT_EQ(refused("a b 5 10\nb a 5 10"), "line 3: expected each pair once, found b and a again");
+  EXPECT_EQ(refused(""), "no links, expected some");
+  EXPECT_EQ(parse_zone_links("a b 5 10\n", Duration{}).error().what,
+            "line 1: expected \"# swarmline links: 1\" above it, found \"\"");
+}
+
+TEST(Scenario, ZonesWithoutLinksAreMistakes) {
+  const auto with = [](const std::string& zone, const std::string& section) {
+    const auto parsed = parse_scenario(kQuiet + "zone = \"" + zone + "\"\n[zone_links]\n" + section,
+                                       "s.toml", SWARMLINE_SOURCE_DIR "/configs/scenarios");
+    return parsed ? "read" : parsed.error().what;
+  };
+  const std::string file = "file = \"../links/gcp12.links\"\n";
+  EXPECT_EQ(with("Iowa", file + "coordinator = \"NL\"\n"), "read");
+  EXPECT_EQ(
+      with("Ohio", file),
+      "s.toml:22: machines.gpu.zone: found \"Ohio\", expected a zone of ../links/gcp12.links");
+  EXPECT_EQ(with("Iowa", file + "coordinator = \"Ohio\"\n"),
+            "s.toml:25: zone_links.coordinator: found \"Ohio\", expected a zone of "
+            "../links/gcp12.links");
+  EXPECT_NE(with("Iowa", "file = \"none.links\"\n").find("none.links"), std::string::npos);
+}
+
+// Half of the machines on the other side of the world: steps take as much longer as their tensors.
+TEST(Simulation, ZonesAreAsFarApartAsTheirLinksSay) {
+  const auto steps_in = [](const std::string& zone) {
+    std::string text = kQuiet;
+    text.replace(text.find("count = 8"), 9, "count = 4\nzone = \"Belgium\"");
+    return result_of(text +
+                     "[machines.other]\ncount = 4\nforward_ms = 20\nbackward_ms = 40\nzone = \"" +
+                     zone + "\"\n[zone_links]\nfile = \"../links/gcp12.links\"\n")
+        .steps;
+  };
+  const std::uint64_t near = steps_in("NL"), far = steps_in("Australia");
+  EXPECT_GT(near, far);
+  EXPECT_GT(far, 0U);
+}
+
 TEST(Simulation, MachinesThatDieAreMissedAndThoseThatComeServe) {
   const std::string text =
       kQuiet +
