@@ -50,6 +50,15 @@ SimPlan plan_of(Rule rule, std::uint32_t replicas, std::uint32_t microbatches_a_
   return plan;
 }
 
+// Four equal peers a stage.
+SimPlan plan_of_equals(std::uint32_t microbatches_a_peer, const Work& work,
+                       const Latency& latency) {
+  SimPlan plan = plan_of(Rule::kSwarm, 4, microbatches_a_peer, latency);
+  plan.devices = equal_devices(kStages, 4, work.device);
+  plan.wire = work.wire;
+  return plan;
+}
+
 double rate_of(const SimPlan& plan) {
   return plan.microbatches / run_simulated(plan).batch_seconds;
 }
@@ -99,9 +108,7 @@ void delay_table(std::uint32_t share) {
       for (const Work& work : kWorks) {
         double rates[2];
         for (int i = 0; i < 2; ++i) {
-          SimPlan plan = plan_of(Rule::kSwarm, 4, of_a_peer, kLatencies[i]);
-          plan.devices = equal_devices(kStages, 4, work.device);
-          plan.wire = work.wire;
+          SimPlan plan = plan_of_equals(of_a_peer, work, kLatencies[i]);
           plan.delay = delay;
           plan.steps = 6;
           rates[i] = plan.microbatches / run_simulated(plan).step_seconds;
@@ -175,9 +182,7 @@ void window_table(std::uint32_t share) {
     for (const Work& work : kWorks) {
       double rates[2];
       for (int i = 0; i < 2; ++i) {
-        SimPlan plan = plan_of(Rule::kSwarm, 4, share, kLatencies[i]);
-        plan.devices = equal_devices(kStages, 4, work.device);
-        plan.wire = work.wire;
+        SimPlan plan = plan_of_equals(share, work, kLatencies[i]);
         plan.in_flight = per_peer * kStages;  // sources are a fourth of the peers
         rates[i] = rate_of(plan);
       }

@@ -321,11 +321,13 @@ void SimConnection::launch(Item item) {
   const std::uint64_t bytes = bytes_of(item);
   const bool streams = wire_->is_stream(item.frame ? &*item.frame : nullptr, bytes);
   const auto [leaves, comes] = wire_->passage(route_, bytes, streams);
-  const Instant arrives = std::max(comes + item.delay, last_arrival_);
   const bool is_end = item.is_end();
+  Instant arrives = std::max(comes + item.delay, last_arrival_);
+  if (is_end) arrives = std::max(arrives, last_stream_arrival_);
   const bool is_lost = pipe_->vanishes[side_] || wire_->dark.contains(route_.second);
   if (item.frame && !is_lost) arrive_in_parts(*item.frame, leaves, arrives);
-  if (!streams) last_arrival_ = arrives;
+  Instant& last = streams ? last_stream_arrival_ : last_arrival_;
+  last = std::max(last, arrives);
   if (is_end) {
     const Instant flushed = std::min(leaves, *cutoff_);
     wire_->runtime.schedule(

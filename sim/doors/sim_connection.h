@@ -139,6 +139,7 @@ class SimConnection final : public Connection, public std::enable_shared_from_th
   mutable std::uint64_t in_flight_bytes_ = 0;
   std::shared_ptr<Instant> cutoff_ = std::make_shared<Instant>(Instant::max());
   Instant last_arrival_;
+  Instant last_stream_arrival_{};  // of what stands for many; others pass it, but not the end
   std::shared_ptr<Pipe> pipe_ = std::make_shared<Pipe>();
   bool is_relayed_ = false;
   std::size_t side_ = 0;

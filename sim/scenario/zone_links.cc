@@ -16,7 +16,7 @@ constexpr double kLinkMegabitMax = 1e8;
 constexpr std::string_view kLinksKey = "swarmline links";
 
 Error bad_line(std::size_t line, const std::string& expected) {
-  return {ErrorCode::kCorrupt, fmt::format("line {}: expected {}", line, expected)};
+  return {ErrorCode::kUserMistake, fmt::format("line {}: expected {}", line, expected)};
 }
 
 struct Header {
@@ -78,11 +78,11 @@ Result<ZoneLinks> parse_zone_links(std::string_view text, Duration jitter) {
       continue;
     }
     if (header.format != std::to_string(kZoneLinksFormat))
-      return std::unexpected(bad_line(at, fmt::format("\"# {}: {}\" above it, found \"{}\"",
-                                                      kLinksKey, kZoneLinksFormat, header.format)));
+      return std::unexpected(bad_line(
+          at, fmt::format("the line \"# {}: {}\" above all links", kLinksKey, kZoneLinksFormat)));
     SWARMLINE_TRY(read_link(line, at, jitter, zones));
   }
-  if (zones.links.empty()) return fail(ErrorCode::kCorrupt, "no links, expected some");
+  if (zones.links.empty()) return fail(ErrorCode::kUserMistake, "no links, expected some");
   zones.name = header.words["name"];
   zones.source = header.words["source"];
   zones.licence = header.words["licence"];

@@ -1,7 +1,7 @@
 // Links between zones, as measured somewhere: what connects a machine of one with a machine of
 // another.
 //   Format: docs/formats/links.md. Units: seconds, bytes per second; both directions alike.
-//   Errors: kCorrupt, "line N: expected ..."; of files kNotFound and kIo.
+//   Errors: kUserMistake, "line N: expected ..."; of files kNotFound and kIo.
 //   Bounds: kZoneLinksMax links. Thread: any.
 #pragma once
 

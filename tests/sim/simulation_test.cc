@@ -154,7 +154,7 @@ TEST(ZoneLinks, AreReadOrRefusedWithTheirLine) {
   EXPECT_EQ(refused("a b 5 10\nb a 5 10"), "line 3: expected each pair once, found b and a again");
   EXPECT_EQ(refused(""), "no links, expected some");
   EXPECT_EQ(parse_zone_links("a b 5 10\n", Duration{}).error().what,
-            "line 1: expected \"# swarmline links: 1\" above it, found \"\"");
+            "line 1: expected the line \"# swarmline links: 1\" above all links");
 }
 
 TEST(Scenario, ZonesWithoutLinksAreMistakes) {
