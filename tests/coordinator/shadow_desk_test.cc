@@ -122,6 +122,39 @@ TEST(Keepers, AStepIsNotDoneBeforeOneOfThemHasItsResult) {
   EXPECT_TRUE(board.done());
 }
 
+// Two that have half of it each could not go on alone: the stage's tied parameters are another
+// group's.
+TEST(Keepers, OneOfThemHasTheResultsOfAllOfItsStagesGroups) {
+  const Seat a = shadow_of(1, 1), k = shadow_of(1, 10), l = shadow_of(1, 11);
+  ReduceBoard board;
+  board.begin(3, {{GroupId{1}, {a}}, {GroupId{2}, {a}}},
+              {{GroupId{1}, {k, l}}, {GroupId{2}, {k, l}}});
+  const auto of_group = [](std::uint32_t group, const Seat& seat) {
+    wire::Reduced message = reduced(seat, 5);
+    message.set_group(group);
+    return message;
+  };
+  for (const std::uint32_t group : {1, 2}) board.report(of_group(group, a));
+  board.report(of_group(1, k));
+  board.report(of_group(2, l));
+  EXPECT_FALSE(board.done());
+  board.report(of_group(1, l));
+  EXPECT_TRUE(board.done());
+}
+
+TEST(Keepers, OneThatIsReadyMeanwhileIsWaitedFor) {
+  Board board;
+  const Seat late{PeerId{12}, StageId{0}, Incarnation{1}};
+  for (const Seat& seat : {board.a, board.b, board.k}) board.report(reduced(seat, 5));
+  EXPECT_TRUE(board.done());
+  board.add_keeper(GroupId{1}, late);
+  board.add_keeper(GroupId{1}, late);
+  EXPECT_FALSE(board.done()) << "the first of its stage";
+  EXPECT_EQ(board.take_late(GroupId{1}).back(), late);
+  EXPECT_TRUE(board.report(reduced(late, 5)));
+  EXPECT_TRUE(board.done());
+}
+
 TEST(Keepers, OnesThatAreLostAreNotWaitedFor) {
   Board board;
   board.report(reduced(board.a, 5));

@@ -98,6 +98,7 @@ void StandbyReplicas::check() {
 void StandbyReplicas::confirm(const Seat& shadow) {
   in_.shadows.confirm(shadow, in_.alarms.now());
   in_.states.arrived(shadow);
+  in_.round.add_keeper(shadow);
   in_.events.event("shadow_ready",
                    fmt::format("{} holds version {} of stage {}", in_.events.who(shadow.peer),
                                in_.shadows.all().at(shadow).version, shadow.stage.value));

@@ -80,6 +80,7 @@ class CommitRound final : public RunObserver {
   void on_seal_mismatch(const Seat& seat, const wire::SealMismatch& mismatch);
   // ---- Who comes and goes ----
   void on_seat_lost(const SeatLoss& lost) override;
+  void add_keeper(const Seat& keeper);  // ready meanwhile: it fetches each result
   void lose_keeper(const Seat& keeper);
   void seat_keeper(const Seat& keeper, const Seat& seat);  // it takes its stage over
   void add_late(const Seat& seat);  // seated meanwhile: it fetches each result, and is waited for

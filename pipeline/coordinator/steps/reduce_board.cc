@@ -28,12 +28,6 @@ std::map<std::uint64_t, std::size_t> ReduceBoard::Group::votes() const {
   return votes;
 }
 
-bool ReduceBoard::Group::kept() const {
-  std::map<StageId, bool> kept;
-  for (const Seat& keeper : keepers) kept[keeper.stage] |= digests.contains(keeper);
-  return std::all_of(kept.begin(), kept.end(), [](const auto& entry) { return entry.second; });
-}
-
 // Nobody else's reports are among the digests, and no keeper is a member.
 bool ReduceBoard::Group::all_reported() const {
   const auto of_keepers = std::ranges::count_if(
@@ -103,6 +97,13 @@ void ReduceBoard::add_late(GroupId id, const Seat& seat) {
   Group& group = groups_.at(id);
   group.members.push_back(seat);
   group.late.push_back(seat);
+}
+
+void ReduceBoard::add_keeper(GroupId id, const Seat& keeper) {
+  Group& group = groups_.at(id);
+  if (contains(group.keepers, keeper)) return;
+  group.keepers.push_back(keeper);
+  group.late.push_back(keeper);
 }
 
 void ReduceBoard::all_late(GroupId id) {
@@ -201,10 +202,21 @@ ReduceBoard::Members ReduceBoard::settle_differences(GroupId id) {
   return wrong;
 }
 
+bool ReduceBoard::kept() const {
+  std::map<Seat, bool> has_all;
+  for (const auto& [id, group] : groups_)
+    for (const Seat& keeper : group.keepers)
+      has_all.try_emplace(keeper, true).first->second &= group.digests.contains(keeper);
+  std::map<StageId, bool> kept;
+  for (const auto& [keeper, has] : has_all) kept[keeper.stage] |= has;
+  return std::ranges::all_of(kept, [](const auto& entry) { return entry.second; });
+}
+
 bool ReduceBoard::done() const {
-  return active_ && std::all_of(groups_.begin(), groups_.end(), [this](const auto& entry) {
+  return active_ && kept() &&
+         std::all_of(groups_.begin(), groups_.end(), [this](const auto& entry) {
            const Group& group = entry.second;
-           return !group.broken && !group.members.empty() && group.all_reported() && group.kept() &&
+           return !group.broken && !group.members.empty() && group.all_reported() &&
                   holders(entry.first).size() == group.digests.size();
          });
 }

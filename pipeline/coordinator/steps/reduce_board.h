@@ -7,7 +7,8 @@
 //   those whose averaging may not end after a loss. A few fetch at a time, each of which is one
 //   more to fetch from.
 //   Keepers are shadows of the group's stages: not averaged with, they fetch the result as those do
-//   who are late, and the step is not done before one of each stage that has any says it does.
+//   who are late, and the step is not done before one of each stage that has any says that it has
+//   the results of all of its stage's groups: it alone may be left of them.
 //   Reports of other steps, groups, attempts or strangers are ignored.
 #pragma once
 
@@ -43,6 +44,7 @@ class ReduceBoard {
   void lose(const Seat& seat);
   // Seated at a stage of the group while it averages.
   void add_late(GroupId group, const Seat& seat);
+  void add_keeper(GroupId group, const Seat& keeper);
   // A keeper sits down at the stage, with what it has fetched.
   void seat_keeper(const Seat& keeper, const Seat& seat);
   // Members and keepers that have not reported are late, whatever it was told before.
@@ -99,9 +101,10 @@ class ReduceBoard {
     bool broken = false;
 
     std::map<std::uint64_t, std::size_t> votes() const;
-    bool kept() const;
     bool all_reported() const;  // the members; O(keepers)
   };
+  bool kept() const;
+
   bool active_ = false;
   std::uint64_t step_ = 0;
   std::uint64_t reduce_bytes_ = 0;
