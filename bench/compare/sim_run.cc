@@ -23,6 +23,11 @@ constexpr double kTensorBytes = kSequence * kWidth * sizeof(double);
 constexpr Duration kRunMax = 100h;  // of virtual time
 constexpr double kNever = 3600;     // seconds: nothing times out
 
+// Steps before and after those that are measured: with a delay their neighbours take part.
+std::uint64_t around_of(const SimPlan& plan) {
+  return plan.delay;
+}
+
 // When the bytes of a frame have passed the sender's uplink and the receiver's downlink.
 class Links {
  public:
@@ -94,11 +99,13 @@ class Meter {
   SimMeasured result() {
     SimMeasured measured;
     const auto steps = static_cast<double>(plan_.steps - 1);
-    for (std::uint64_t step = 1; step < plan_.steps; ++step) {
+    const std::uint64_t begin = 1 + around_of(plan_);
+    const std::uint64_t end = begin + plan_.steps - 1;
+    for (std::uint64_t step = begin; step < end; ++step) {
       measured.batch_seconds += to_seconds(sealed_.at(step) - opened_.at(step)) / steps;
       measured.averaging_seconds += to_seconds(committed_.at(step) - sealed_.at(step)) / steps;
     }
-    measured.step_seconds = to_seconds(committed_.at(plan_.steps - 1) - committed_.at(0)) / steps;
+    measured.step_seconds = to_seconds(committed_.at(end - 1) - committed_.at(begin - 1)) / steps;
     for (const auto& stage : nodes_) {
       auto& shares = measured.shares.emplace_back();
       for (const SimNodeId node : stage) shares.push_back(static_cast<double>(received_[node]));
@@ -176,7 +183,7 @@ std::vector<Place> joining_order(const std::vector<std::uint32_t>& peers) {
 RunConfig config_of(const SimPlan& plan) {
   RunConfig config;
   config.codec = {.forward = "none", .backward = "none"};
-  config.run.steps = plan.steps;
+  config.run.steps = plan.steps + 2 * around_of(plan);
   config.run.seed = plan.seed;
   config.model.layers = static_cast<std::uint32_t>(plan.peers.size());
   config.model.d_model = kWidth;

@@ -26,9 +26,9 @@ struct SimPlan {
   std::vector<std::uint32_t> peers;           // by stage
   std::vector<std::vector<SimPeer>> devices;  // by stage, replica; as many as `peers` says
   std::uint32_t microbatches = 128;           // of a step
-  std::uint64_t steps = 4;                    // the first is not measured
-  std::uint32_t in_flight = 0;                // per source; 0: as the config's default
-  std::uint32_t in_flight_per_peer = 8;       // gpipe has all of a peer's share in flight
+  std::uint64_t steps = 4;      // the first is not measured; with a delay, one more at either end
+  std::uint32_t in_flight = 0;  // per source; 0: as the config's default
+  std::uint32_t in_flight_per_peer = 8;  // gpipe has all of a peer's share in flight
   std::uint32_t delay = 0;
   Duration wire{};         // of one tensor
   Duration latency_min{};  // one way

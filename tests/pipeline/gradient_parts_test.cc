@@ -191,6 +191,7 @@ class CommitTest : public testing::Test {
     commits_.emplace(
         bench_.context(), bench_.jobs(), gradients_, following, paused,
         CommitQueue::Hooks{.on_over = [this](const Phase& phase) { over_.push_back(phase.step); },
+                           .on_stepped = [this](Version version) { stepped_ = version; },
                            .on_idle = [] {},
                            .on_too_far_behind = [this] { too_far_ = true; }});
   }
@@ -206,6 +207,7 @@ class CommitTest : public testing::Test {
                               bench_.jobs(),
                               {.account = [](const Phase&, wire::Reduced&) {}, .on_here = [] {}}};
   std::vector<std::uint64_t> over_;
+  Version stepped_;
   bool too_far_ = false;
   std::optional<CommitQueue> commits_;
 };
@@ -218,6 +220,7 @@ TEST_F(CommitTest, ASeatedPeerAppliesTheNextOneOnly) {
   EXPECT_EQ(commits_->committed(), Version{1});
   EXPECT_EQ(bench_.told<wire::Stepped>(MessageKind::kStepped).size(), 1U);
   EXPECT_EQ(commits_->reached().version, Version{1});
+  EXPECT_EQ(stepped_, Version{1});
   wire::Commit again = skipped(0);
   again.set_again(true);
   EXPECT_TRUE(commits_->on_commit(again).has_value()) << "another coordinator tells it once more";

@@ -42,7 +42,7 @@ class HopClockTest : public testing::Test {
   }
   bool may_pass(PeerId peer, std::uint64_t step = 0) {
     clock_.begin(attempt(next_, step), peer, Leg::kForward, now_);
-    const bool may = clock_.may_pass(attempt(next_, step));
+    const bool may = clock_.may_pass(attempt(next_, step), Version{step});
     clock_.drop(attempt(next_++, step));
     return may;
   }
@@ -150,7 +150,19 @@ TEST_F(HopClockTest, WhoHasNotBegunWithAPhaseIsNotPassedBy) {
   clock_.end(attempt(0, 1), a_, now_ + 100ms);
   EXPECT_TRUE(may_pass(a_, 1));
   EXPECT_FALSE(may_pass(b_, 1));
-  EXPECT_FALSE(clock_.may_pass(attempt(77, 1))) << "nobody is at it";
+  EXPECT_FALSE(clock_.may_pass(attempt(77, 1), Version{1})) << "nobody is at it";
+}
+
+// With a delay a step's version is there before the step is.
+TEST_F(HopClockTest, WhoHasThePhasesVersionWaitsForNoCommit) {
+  clock_.on_stepped(a_, Version{4});
+  EXPECT_TRUE(may_pass(a_, 4));
+  EXPECT_FALSE(may_pass(a_, 5));
+  EXPECT_FALSE(may_pass(b_, 4));
+  clock_.on_stepped(a_, Version{3});
+  EXPECT_TRUE(may_pass(a_, 4)) << "an answer that came late";
+  clock_.forget(a_);
+  EXPECT_FALSE(may_pass(a_, 4));
 }
 
 // Three ways in which an answer never comes.

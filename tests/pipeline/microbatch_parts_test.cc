@@ -216,8 +216,13 @@ TEST_F(ForwarderTest, TheAnswerOfATryThatWasGivenUpCountsToo) {
   const TaskPtr task = computed(1);
   forwarder_.send_on(task);
   forwarder_.resend(task, Forwarder::Why::kBroken);
-  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), attempt(1), {}), task);
-  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), attempt(5), {}), nullptr);
+  const auto gradient_of = [](const AttemptId& id) {
+    wire::Gradient gradient;
+    *gradient.mutable_id() = to_wire(id);
+    return gradient;
+  };
+  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), gradient_of(attempt(1))), task);
+  EXPECT_EQ(forwarder_.on_gradient(bench_.other(), gradient_of(attempt(5))), nullptr);
   forwarder_.check_invariants();
 }
 

@@ -386,6 +386,9 @@ TEST_P(ShadowSwarm, ACoordinatorThatBeganAgainHasThemAgain) {
   swarm.cluster().runtime().run_for(50ms);
   swarm.cluster().restart_coordinator();
   ASSERT_TRUE(until_shadows(swarm, 6)) << history(swarm);
+  // With a delay a commit may have come while they got ready; the next one waits for them.
+  const std::uint64_t commits = commits_of(swarm.cluster());
+  ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) > commits; }));
   swarm.kill_stage(1);
   ASSERT_TRUE(until_taken_over(swarm)) << history(swarm);
   expect_exact(swarm, config);
@@ -397,7 +400,7 @@ TEST_P(ShadowSwarm, StagesAreKilledAtRandom) {
   std::size_t taken = 0, eras = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     RunConfig config = run_of({3, 3, 3}, GetParam(), seed % 2 == 0 ? 1 : 2);
-    config.run.steps = 36;  // long enough for the faults
+    config.run.steps = 48;  // long enough for the faults
     config.balance.moves = seed % 3 == 0;
     config.model.tied_embeddings = seed % 4 < 2;
     config.net.heartbeat_seconds = 0.05;

@@ -2,11 +2,13 @@
 //
 // While anybody works at his usual speed, reports come; so a step's longest pause between two of
 // them says how long a swarm as a whole falls silent (devices, links and the commits in between
-// included).
-//   Thread: control thread; pure: the time is passed in. Bounds: UsualLongest's.
+// included). Steps may be computed side by side: each has its own pauses.
+//   Thread: control thread; pure: the time is passed in.
+//   Bounds: two times a step that has begun and is not complete; UsualLongest's.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "base/units.h"
@@ -16,19 +18,23 @@ namespace swarmline {
 
 class ReportPace {
  public:
-  // A report of that step; one of another step than the last begins a new count.
   void on_report(std::uint64_t step, Instant now);
   // The step has all reports, and counts.
   void on_complete(std::uint64_t step);
-  // Since the last report. Empty: too little is known.
+  // The step is given up, and does not count.
+  void forget(std::uint64_t step) { running_.erase(step); }
+  void forget_all() { running_.clear(); }
+  // Since a step's last report. Empty: too little is known.
   std::optional<Duration> patience() const { return pauses_.patience(); }
-  // Of the step that is not complete; empty: it has had none.
-  std::optional<Instant> last_report() const { return last_; }
+  // Empty: it has had none, or is complete.
+  std::optional<Instant> last_report(std::uint64_t step) const;
 
  private:
-  std::uint64_t step_ = 0;
-  std::optional<Instant> last_;  // report of step_
-  Duration longest_{};
+  struct Running {
+    Instant last{};
+    Duration longest{};
+  };
+  std::map<std::uint64_t, Running> running_;  // by step
   UsualLongest pauses_;
 };
 

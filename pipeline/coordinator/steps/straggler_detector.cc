@@ -22,12 +22,11 @@ void StragglerDetector::on_report(const wire::Report& report) {
     pace_.on_complete(phase.step);
     usually_out_.add(longest);
   }
-  reported_ = phase;
   const std::optional<Duration> patience = pace_.patience();
   if (patience && !watched_) watch_tail(now + *patience);
 }
 
-// One timer, which looks when the last report came: reports are too many for one each.
+// One timer, which looks when the last reports came: reports are too many for one each.
 void StragglerDetector::watch_tail(Instant due) {
   watched_ = true;
   alarms_.at(due, [this, due] { on_tail_timer(due); });
@@ -35,15 +34,20 @@ void StragglerDetector::watch_tail(Instant due) {
 
 void StragglerDetector::on_tail_timer(Instant due) {
   watched_ = false;
-  const std::optional<Instant> last = pace_.last_report();
-  if (!last || life_.is_over() || !ledger_.is_open(reported_) || phases_.is_sealed(reported_))
-    return;
+  if (life_.is_over()) return;
   const Instant now = alarms_.now();
   const Duration patience = *pace_.patience();
-  if (now - due < knobs().overslept_min)
-    for (const Phase& phase : ledger_.open_phases())
-      if (is_held_up(phase)) back_up(phase, phase == reported_ && now >= *last + patience);
-  watch_tail(now < *last + patience ? *last + patience : now + patience);
+  std::optional<Instant> next;
+  for (const Phase& phase : ledger_.open_phases()) {
+    if (phase.kind != PhaseKind::kTrain || phases_.is_sealed(phase)) continue;
+    const std::optional<Instant> last = pace_.last_report(phase.step);
+    if (!last) continue;
+    const bool paused = now >= *last + patience;
+    if (now - due < knobs().overslept_min && is_held_up(phase)) back_up(phase, paused);
+    const Instant again = paused ? now + patience : *last + patience;
+    next = std::min(next.value_or(again), again);
+  }
+  if (next) watch_tail(*next);
 }
 
 // Fixed routes stay as they are; an evaluation holds a step up, and is no fault.
@@ -85,7 +89,9 @@ void StragglerDetector::back_up(const Phase& phase, bool all) {
 void StragglerDetector::on_retired(const Phase& phase) {
   std::erase_if(backed_up_, [&](const MicrobatchId& id) { return id.phase == phase; });
   longest_out_.erase(phase);
-  if (phase.kind == PhaseKind::kTrain) hedges_.earn(shape_.microbatches_of(phase.kind));
+  if (phase.kind != PhaseKind::kTrain) return;
+  pace_.forget(phase.step);
+  hedges_.earn(shape_.microbatches_of(phase.kind));
 }
 
 }  // namespace swarmline

@@ -49,6 +49,7 @@ class StragglerDetector final : public RunObserver {
   void on_rollback() override {
     backed_up_.clear();
     longest_out_.clear();
+    pace_.forget_all();
   }
   void on_retired(const Phase& phase) override;
 
@@ -71,7 +72,6 @@ class StragglerDetector final : public RunObserver {
   ReportPace pace_;
   std::map<Phase, Duration> longest_out_;  // before a report of it came, of open steps
   UsualLongest usually_out_;
-  Phase reported_;  // the last report's
   bool watched_ = false;
   std::set<MicrobatchId> backed_up_;  // of open steps
 };

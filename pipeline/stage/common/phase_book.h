@@ -3,7 +3,7 @@
 // higher epoch, and so has all that is leased from then on: a message of an epoch that this peer
 // has not heard of, or of a phase that is not active, is held; one of a retired phase is refused,
 // and one of an epoch that was sealed, since the step had all of it then.
-//   Ownership: PhaseRunner writes it; the other parts read it.
+//   Ownership: PhaseRunner writes it, and CommitQueue what was stepped to; the other parts read it.
 //   Thread:    control thread; pure.
 //   Bounds:    the owner opens a few phases at a time.
 #pragma once
@@ -62,6 +62,9 @@ class PhaseBook {
     auto it = open_.find(phase);
     return it == open_.end() ? 0 : it->second.microbatches;
   }
+  // The newest version that this peer has stepped to.
+  void on_stepped(Version version) { stepped_ = version; }
+  Version stepped() const { return stepped_; }
   std::size_t open_phases() const { return open_.size(); }
   std::vector<Phase> open() const {
     std::vector<Phase> phases;
@@ -73,8 +76,8 @@ class PhaseBook {
     std::erase_if(open_, [](const auto& entry) { return entry.first.kind == PhaseKind::kEval; });
     over_below_[1] = std::min(over_below_[1], version);
   }
-  // Nobody can be computing it yet: a step opens when the one before is sealed, which is when the
-  // one before that is committed.
+  // Nobody can be computing it yet: a step opens at the earliest when the one before the last is
+  // committed.
   bool beyond_reach(const Phase& phase) const {
     return phase.step > over_below_[0] + kStepsAheadMax;
   }
@@ -89,6 +92,7 @@ class PhaseBook {
   };
   std::map<Phase, Entry> open_;
   std::uint64_t over_below_[2] = {0, 0};
+  Version stepped_;
 };
 
 }  // namespace swarmline

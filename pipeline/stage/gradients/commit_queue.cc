@@ -158,6 +158,7 @@ void CommitQueue::apply(const StageCommit& commit) {
 }
 
 void CommitQueue::on_stepped(Version version, std::uint64_t digest) {
+  hooks_.on_stepped(version);
   if (following_ && version == committed_) return say_ready(digest);
   reached_ = {version, digest};
   wire::Stepped stepped;

@@ -47,6 +47,7 @@ class CommitQueue {
   };
   struct Hooks {
     std::function<void(const Phase&)> on_over;  // the step: nothing of it counts any more
+    std::function<void(Version)> on_stepped;    // the device has that version
     std::function<void()> on_idle;              // nothing waits, or all that does can't go on
     std::function<void()> on_too_far_behind;    // a newer state is needed
     std::function<void()> on_early_seat_over;   // it follows again

@@ -138,7 +138,9 @@ bool Forwarder::may_be_passed_by(const MicrobatchTask& task) const {
 // The early second try; false: nobody can take it now, or that peer was passed by often enough.
 bool Forwarder::pass_by(const TaskPtr& task) {
   const Seat slow = task->next;
-  if (!may_be_passed_by(*task) || !clock_.may_pass(task->outgoing)) return false;
+  if (!may_be_passed_by(*task) ||
+      !clock_.may_pass(task->outgoing, phases_.version(task->id.microbatch.phase)))
+    return false;
   if (!hedges_.has_one()) {
     SWARMLINE_MARK("forwarder.hedges_spent");
     return false;
@@ -286,6 +288,7 @@ Result<void> Forwarder::on_forward_done(const Seat& from, const wire::ForwardDon
   next_.wiring().on_forward_done(from.peer,
                                  Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
+  clock_.on_stepped(from.peer, Version{message.stepped()});
   const TaskPtr task = outgoing(id, from);
   if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
   if (!task->train()) {
@@ -305,12 +308,15 @@ void Forwarder::on_gradient_arrived(const Seat& from, const AttemptId& id) {
     begin_leg(task, HopClock::Leg::kBackward);
 }
 
-TaskPtr Forwarder::on_gradient(const Seat& from, const AttemptId& id, Duration service) {
+TaskPtr Forwarder::on_gradient(const Seat& from, const wire::Gradient& message) {
+  const AttemptId id = from_wire(message.id());
   wire::GradientArrived arrived;
   *arrived.mutable_id() = to_wire(id);
   traffic_.send_next(from, id.microbatch.phase, make_frame(MessageKind::kGradientArrived, arrived));
-  next_.wiring().on_backward_done(from.peer, service);
+  next_.wiring().on_backward_done(from.peer,
+                                  Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
+  clock_.on_stepped(from.peer, Version{message.stepped()});
   const TaskPtr task = outgoing(id, from);
   const bool waits =
       task && (task->state == TaskState::kDownstream || task->state == TaskState::kSeeking);

@@ -73,7 +73,7 @@ class Forwarder {
   // That hop starts on its backward.
   void on_gradient_arrived(const Seat& from, const AttemptId& id);
   // The task that waits for that gradient; null: none does.
-  TaskPtr on_gradient(const Seat& from, const AttemptId& id, Duration service);
+  TaskPtr on_gradient(const Seat& from, const wire::Gradient& message);
   // So long a gradient took to come.
   void on_returned(const Seat& from, Duration over);
   void on_credit(const Seat& from);

@@ -67,6 +67,7 @@ void HopClock::on_link_lost(PeerId peer) {
 
 void HopClock::forget(PeerId peer) {
   estimates_.erase(peer);
+  stepped_.erase(peer);
   std::erase_if(answered_, [&](const auto& entry) { return entry.second == peer; });
   on_link_lost(peer);
 }
@@ -83,14 +84,21 @@ Duration HopClock::patience(const AttemptId& id) const {
       timeout_, std::max(knobs().hop_late_min, from_seconds(std::min(late, to_seconds(timeout_)))));
 }
 
-bool HopClock::may_pass(const AttemptId& id) const {
+void HopClock::on_stepped(PeerId peer, Version version) {
+  Version& newest = stepped_[peer];
+  newest = std::max(newest, version);
+}
+
+bool HopClock::may_pass(const AttemptId& id, Version version) const {
   const auto leg = running_.find(id);
   if (leg == running_.end()) return false;
   const PeerId peer = leg->second.peer;
   const auto owed = std::ranges::count_if(running_, [&](const auto& entry) {
     return entry.second.superseded && entry.second.peer == peer;
   });
-  return answered_.contains({id.microbatch.phase, peer}) &&
+  const auto stepped = stepped_.find(peer);
+  const bool has_it = stepped != stepped_.end() && stepped->second >= version;
+  return (has_it || answered_.contains({id.microbatch.phase, peer})) &&
          owed < static_cast<std::ptrdiff_t>(knobs().hop_owed_max);
 }
 

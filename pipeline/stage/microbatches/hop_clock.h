@@ -13,8 +13,8 @@
 //           add to a stage whose queues grow, and how often a peer is passed by before what it
 //           answers is known.
 //   Thread: control thread; pure: the time is passed in.
-//   Bounds: one leg per attempt on its way, of open phases; two estimates and one note per open
-//           phase of each candidate.
+//   Bounds: one leg per attempt on its way, of open phases; two estimates, a version, and one note
+//           per open phase of each candidate.
 #pragma once
 
 #include <array>
@@ -59,9 +59,12 @@ class HopClock {
   bool is_late(const AttemptId& id, Duration waited, Duration overslept) const {
     return waited >= patience(id) && overslept < knobs().overslept_min;
   }
-  // The peer of that leg has answered something of its phase, so that it does not just wait for the
-  // commit before it, and owes answers to fewer than hop_owed_max attempts that were given up.
-  bool may_pass(const AttemptId& id) const;
+  // The peer has said that it has stepped to that version.
+  void on_stepped(PeerId peer, Version version);
+  // The peer of that leg has answered something of its phase, or said that it has the version that
+  // is computed on, so that it does not just wait for a commit; and it owes answers to fewer than
+  // hop_owed_max attempts that were given up.
+  bool may_pass(const AttemptId& id, Version version) const;
   Duration timeout() const { return timeout_; }
 
  private:
@@ -83,6 +86,7 @@ class HopClock {
   std::map<AttemptId, Running> running_;  // and what is owed
   std::map<PeerId, std::array<Estimate, 2>> estimates_;
   std::set<std::pair<Phase, PeerId>> answered_;
+  std::map<PeerId, Version> stepped_;
 };
 
 }  // namespace swarmline

@@ -91,8 +91,7 @@ Result<void> MicrobatchFlow::on_gradient(const Seat& from, const Frame& frame) {
   SharedBytes values = decoded_on_arrival(from, id, frame);
   if (message->era() != context_.era.value) return {};
   if (!message->nothing_below()) forwarder_.on_returned(from, frame.received_over);
-  const TaskPtr task =
-      forwarder_.on_gradient(from, id, Duration(static_cast<std::int64_t>(message->service_ns())));
+  const TaskPtr task = forwarder_.on_gradient(from, *message);
   if (!task) return {};
   SWARMLINE_TRY(returner_.check(*task, *message, frame));
   forwarder_.settle(task);

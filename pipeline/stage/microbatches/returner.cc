@@ -163,6 +163,7 @@ void Returner::send_gradient(const TaskPtr& task, const BackwardPlan& plan, cons
   gradient.set_era(context_.era.value);
   gradient.set_service_ns(static_cast<std::uint64_t>(service.count()));
   gradient.set_non_finite(!result.finite);
+  gradient.set_stepped(phases_.stepped().value);
   reply(*task, make_frame(MessageKind::kGradient, gradient, {result.wire}));
   arm_arrival_timer(task);
 }
@@ -229,6 +230,7 @@ void Returner::nothing_below(const TaskPtr& task) {
     *gradient.mutable_id() = to_wire(task->id);
     gradient.set_era(context_.era.value);
     gradient.set_nothing_below(true);
+    gradient.set_stepped(phases_.stepped().value);
     reply(*task, make_frame(MessageKind::kGradient, gradient));
   }
   hooks_.on_end(task);

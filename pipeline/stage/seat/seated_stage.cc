@@ -86,6 +86,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
       commits_(context_, jobs_, gradients_, parts.joining,
                parts.joining || fetches_saved(parts.version, config_),
                {.on_over = [this](const Phase& phase) { runner_.end(phase); },
+                .on_stepped = [this](Version version) { phases_.on_stepped(version); },
                 .on_idle = [this] { drain_inbox(); },
                 .on_too_far_behind =
                     [this] {
