@@ -9,7 +9,7 @@
 
 namespace swarmline {
 
-// 11: answers say which version their peer has stepped to.
+// 11: answers say which version their peer has stepped to, and how much waits for its device.
 // 10: sources say how many of their leases they are done with.
 // 9: passes are counted for speeds.
 // 8: with a delay the version before is frozen along.

@@ -4,6 +4,7 @@
 //   pick -> on_full                                   refused: charge and room are given back, no
 //   pick until on_credit
 //        -> on_sent, on_forward_done -> on_returned, on_backward_done -> on_settled
+// on_backlog comes with either answer.
 // on_settled ends every pick that was not refused, once, however it went (gradient back, re-sent,
 // cancelled, peer lost).
 //   Thread: control thread. No clock: durations are passed in. Events of unknown peers are ignored
@@ -37,6 +38,7 @@ struct PeerShare {
   Duration expected_forward{};  // service of one microbatch as this sender expects it
   Duration expected_backward{};
   Duration expected_link{};  // the longer of the two ways; zero: not measured
+  Duration backlog{};        // usually before its device; zero: not reported
   std::uint32_t in_flight = 0;
   bool banned = false;
   bool full = false;
@@ -72,6 +74,9 @@ class Wiring {
   // `service`: the device time the receiver reports, without its queue.
   virtual void on_forward_done(PeerId peer, Duration service) = 0;
   virtual void on_backward_done(PeerId peer, Duration service) = 0;
+  // `waiting`: device time of what waits for the receiver's device, whoever sent it, as it reports
+  // with each answer.
+  virtual void on_backlog(PeerId /*peer*/, Duration /*waiting*/) {}
   virtual void on_settled(PeerId peer) = 0;
   // The peer stalled: it is banned until heard from, and `charged` counts as work it was given.
   // Further timeouts while it is banned belong to the same stall and cost nothing more.

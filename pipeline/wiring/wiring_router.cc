@@ -135,8 +135,15 @@ double WiringRouter::expected_seconds(const Candidate& candidate, PhaseKind kind
   return std::max(seconds, link_seconds(candidate, kind));
 }
 
+double WiringRouter::price(const Candidate& candidate) const {
+  if (candidate.backlog.samples == 0) return 1;
+  const double service = forward_seconds(candidate) + backward_seconds(candidate);
+  const double more = (candidate.backlog.value() - usual_backlog_) / service;
+  return std::clamp(1 + kPriceOfBacklog * more, 1 / kPriceMax, kPriceMax);
+}
+
 double WiringRouter::charge(const Candidate& candidate, PhaseKind kind) const {
-  return expected_seconds(candidate, kind) / candidate.weight;
+  return price(candidate) * expected_seconds(candidate, kind) / candidate.weight;
 }
 
 // Picking
@@ -242,6 +249,16 @@ void WiringRouter::on_returned(PeerId peer, Duration link) {
   observe_link(peer, &Candidate::link_back, link);
 }
 
+void WiringRouter::on_backlog(PeerId peer, Duration waiting) {
+  Candidate* candidate = find(peer);
+  if (candidate == nullptr) return;
+  candidate->backlog.add(waiting, options_.alpha);
+  std::vector<double> backlogs;
+  for (const Candidate& one : candidates_)
+    if (one.backlog.samples > 0) backlogs.push_back(one.backlog.value());
+  usual_backlog_ = median(std::move(backlogs));
+}
+
 void WiringRouter::on_forward_done(PeerId peer, Duration service) {
   observe(peer, &Candidate::forward, service);
 }
@@ -302,6 +319,7 @@ std::vector<PeerShare> WiringRouter::shares() const {
                       .expected_forward = from_seconds(forward_seconds(candidate)),
                       .expected_backward = from_seconds(backward_seconds(candidate)),
                       .expected_link = from_seconds(link_seconds(candidate, PhaseKind::kTrain)),
+                      .backlog = from_seconds(candidate.backlog.value_or_zero()),
                       .in_flight = candidate.in_flight,
                       .banned = candidate.banned,
                       .full = candidate.full});

@@ -6,7 +6,11 @@
 // Expected service is a bias-corrected moving average of what the receiver reports, forward and
 // backward apart, their sum floored by the average link occupancy of either way: what is slowest
 // of the three says how much that peer can take. Without samples: the peer's
-// prior, else the median of the others, else kUnknownService. A joiner and a peer back from a ban
+// prior, else the median of the others, else kUnknownService. What a microbatch is charged at a
+// peer is that, times a price: by how many microbatches the peer's backlog is above or below the
+// candidates' median, kPriceOfBacklog each. So where some senders reach a peer over a slow link,
+// and send it little, others fill its device; among peers that all reach alike the shares stay
+// those of speed. A joiner and a peer back from a ban
 // enter at the highest cumulative time of the others (a stall charged to one of them left out), so
 // that nobody rushes at them; a joiner may have only `warmup_in_flight` under way until
 // `warmup_samples` answers came. A candidate that had no room makes up at most the work of one full
@@ -36,6 +40,8 @@ class WiringRouter final : public Wiring {
  public:
   static constexpr Duration kUnknownService = std::chrono::milliseconds(10);
   static constexpr double kBackwardPerForward = 2.0;  // until a backward was seen
+  static constexpr double kPriceOfBacklog = 0.3;      // for a microbatch's device time
+  static constexpr double kPriceMax = 3;              // and no less than its inverse
 
   explicit WiringRouter(const WiringOptions& options);
 
@@ -51,6 +57,7 @@ class WiringRouter final : public Wiring {
   void on_returned(PeerId peer, Duration link) override;
   void on_forward_done(PeerId peer, Duration service) override;
   void on_backward_done(PeerId peer, Duration service) override;
+  void on_backlog(PeerId peer, Duration waiting) override;
   void on_settled(PeerId peer) override;
   void on_timeout(PeerId peer, Duration charged) override;
   void on_full(PeerId peer) override;
@@ -75,6 +82,7 @@ class WiringRouter final : public Wiring {
     Average backward;
     Average link_there;
     Average link_back;
+    Average backlog;
     double weight = 1;
     double cumulative = 0;   // seconds of expected service handed out over the weight, rebased
     double last_charge = 0;  // seconds, for giving it back
@@ -93,7 +101,8 @@ class WiringRouter final : public Wiring {
   double backward_seconds(const Candidate& candidate) const;
   static double link_seconds(const Candidate& candidate, PhaseKind kind);  // 0: not measured
   double expected_seconds(const Candidate& candidate, PhaseKind kind) const;
-  double charge(const Candidate& candidate, PhaseKind kind) const;  // seconds over the weight
+  double price(const Candidate& candidate) const;
+  double charge(const Candidate& candidate, PhaseKind kind) const;  // seconds, what is paid
   PeerId take(Candidate& candidate, PhaseKind kind);
   bool can_take(const Candidate& candidate, const std::vector<PeerId>& exclude) const;
   double entry_of(PeerId peer) const;
@@ -105,6 +114,7 @@ class WiringRouter final : public Wiring {
 
   WiringOptions options_;
   std::vector<Candidate> candidates_;  // sorted by peer
+  double usual_backlog_ = 0;           // seconds; the median of those that report one
 };
 
 }  // namespace swarmline

@@ -106,6 +106,22 @@ TEST_F(DeviceQueueTest, DropTakesTheWaitingWorkOfOnePhaseOnly) {
   EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second", "control", "kept"}));
 }
 
+// What the device has is no part of it, nor is control work.
+TEST_F(DeviceQueueTest, ABacklogIsWhatWaitsAsLongAsSuchJobsTook) {
+  submit("first", JobClass::kForward, train(1));
+  submit("second", JobClass::kForward, train(1));
+  submit("third", JobClass::kForward, train(1));
+  EXPECT_EQ(queue_.backlog(), Duration::zero()) << "nobody knows yet how long they take";
+  runtime_.run_for(1s);
+  EXPECT_EQ(queue_.backlog(), Duration::zero());
+  for (const char* name : {"a", "b", "c", "d", "e"}) submit(name, JobClass::kForward, train(2));
+  submit("backward", JobClass::kBackward, train(2));
+  submit("control", JobClass::kControl, train(2));
+  EXPECT_EQ(queue_.backlog(), 3ms) << "three forwards; how long a backward takes is not known";
+  runtime_.run_for(1s);
+  EXPECT_EQ(queue_.backlog(), Duration::zero());
+}
+
 TEST_F(DeviceQueueTest, NothingRunsAfterAStop) {
   for (int i = 0; i < 5; ++i) submit("job", JobClass::kForward, train(0));
   queue_.stop();

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -33,6 +34,7 @@ struct Scenario {
   bool is_static = false;
   std::uint32_t in_flight_max = 16;
   std::uint64_t seed = 1;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Duration> links;  // of a sender to a peer
 };
 
 class Swarm {
@@ -144,9 +146,12 @@ class Swarm {
       ++sender.under_way;
       in_flight_seen_max_ = std::max(in_flight_seen_max_, ++sender.held[p]);
       ++peers_[p].admitted;
-      sender.wiring->on_sent(*peer, Duration::zero());
+      const Duration link = scenario_.links[{s, p}];
+      sender.wiring->on_sent(*peer, link);
+      Instant& sent = sent_[{s, p}];
+      sent = std::max(sent, now_) + link;
       const std::uint32_t life = peers_[p].life;
-      at(now_ + jittered(milliseconds(1)), [this, p, s, life] { arrive(p, {s, false}, life); });
+      at(sent + jittered(milliseconds(1)), [this, p, s, life] { arrive(p, {s, false}, life); });
     }
   }
 
@@ -176,8 +181,16 @@ class Swarm {
     });
   }
 
+  Duration backlog(std::uint32_t p) const {
+    Duration waiting{};
+    for (const Job& job : peers_[p].queue)
+      waiting += scenario_.peers[p].forward * (job.backward ? 2 : 1);
+    return waiting;
+  }
+
   void finish(std::uint32_t p, Job job, Duration service) {
     Sender& sender = senders_[job.sender];
+    sender.wiring->on_backlog(id(p), backlog(p));
     if (!job.backward) {
       sender.wiring->on_forward_done(id(p), service);
       const std::uint32_t life = peers_[p].life;
@@ -220,6 +233,7 @@ class Swarm {
   std::uint64_t order_ = 0;
   std::vector<Sender> senders_;
   std::vector<Peer> peers_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Instant> sent_;  // by a sender to a peer
   std::priority_queue<Event> events_;
   std::vector<double>* served_ = nullptr;
   int settled_ = 0;
@@ -305,6 +319,24 @@ TEST(WiringSharesTest, AJoinerSettlesAtItsShare) {
   swarm.add_peer({milliseconds(10)});
   swarm.serve(300);
   expect_shares(swarm.serve(2000), {1, 2, 4, 4}, 0.02);
+}
+
+// One sender has 120 ms of link for each microbatch to the second of two equal peers, and gives it
+// a fifth; the other one makes up for that, or a seventh of the devices' time would be lost.
+TEST(WiringSharesTest, OthersFillAPeerThatOneSenderHardlyReaches) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Swarm swarm({.peers = {{milliseconds(10)}, {milliseconds(10)}},
+                 .senders = 2,
+                 .jitter = 0.2,
+                 .in_flight_max = 64,
+                 .seed = seed,
+                 .links = {{{0, 1}, milliseconds(120)}}});
+    swarm.serve(500);
+    const Instant start = swarm.now();
+    expect_shares(swarm.serve(3000), {1, 1}, 0.06);
+    const double seconds = to_seconds(swarm.now() - start);
+    EXPECT_LT(seconds, 1.06 * 3000 * 0.030 / 2) << "devices idle";
+  }
 }
 
 // One of three equal peers freezes for good: the run loses its third of the throughput and the

@@ -247,6 +247,36 @@ TEST(WiringRouterTest, ALinkThatIsFastAgainSoonCostsNothing) {
   EXPECT_NEAR(hops(router, 100).at(kB), 50, 2);
 }
 
+TEST(WiringRouterTest, ALongBacklogIsDearAndAShortOneCheap) {
+  WiringRouter router({});
+  for (const PeerId peer : {kA, kB, kC}) router.add(peer, kTenMs);
+  EXPECT_EQ(share_of(router, kA).backlog, milliseconds(0)) << "not reported";
+  router.on_backlog(kA, milliseconds(120));  // the median and two microbatches
+  router.on_backlog(kB, milliseconds(60));
+  router.on_backlog(kC, milliseconds(30));  // one below
+  EXPECT_EQ(share_of(router, kA).backlog, milliseconds(120));
+  const double shares = 1 / 1.6 + 1 + 1 / 0.7;  // 0.3 for each
+  const auto taken = hops(router, 1000);
+  EXPECT_NEAR(taken.at(kA), 1000 / 1.6 / shares, 4);
+  EXPECT_NEAR(taken.at(kB), 1000 / shares, 4);
+  EXPECT_NEAR(taken.at(kC), 1000 / 0.7 / shares, 4);
+}
+
+TEST(WiringRouterTest, WhatIsSaidOfABacklogCountsWithinBounds) {
+  WiringRouter router({});
+  for (const PeerId peer : {kA, kB, kC}) router.add(peer, kTenMs);
+  router.on_backlog(kA, Duration::max());
+  router.on_backlog(kB, milliseconds(30));
+  router.on_backlog(kC, Duration(-5));
+  const double shares = 1 / WiringRouter::kPriceMax + 1 + 1 / 0.7;
+  const auto taken = hops(router, 1000);
+  EXPECT_NEAR(taken.at(kA), 1000 / WiringRouter::kPriceMax / shares, 4);
+  EXPECT_NEAR(taken.at(kC), 1000 / 0.7 / shares, 4);
+  router.on_backlog(PeerId{77}, milliseconds(30));
+  router.remove(kA);
+  EXPECT_NEAR(hops(router, 100).at(kB), 41, 2);
+}
+
 TEST(WiringRouterTest, EvaluationsAreChargedTheirForwardOnly) {
   WiringRouter router({.in_flight_max = 64, .warmup_in_flight = 64});
   router.add(kA, {milliseconds(10), milliseconds(1000)});

@@ -64,6 +64,20 @@ void DeviceQueue::clear(std::function<void()> done) {
   cleared_ = std::move(done);
 }
 
+void DeviceQueue::on_job(JobClass job_class, Duration service) {
+  constexpr double kNewest = 0.1;
+  double& usual = usual_seconds_[static_cast<std::size_t>(job_class)];
+  usual += (usual == 0 ? 1 : kNewest) * (to_seconds(service) - usual);
+}
+
+Duration DeviceQueue::backlog() const {
+  double seconds = 0;
+  for (const auto& [key, job] : waiting_)
+    if (job.job_class != JobClass::kControl && job.job_class != JobClass::kMonitor)
+      seconds += usual_seconds_[static_cast<std::size_t>(job.job_class)];
+  return from_seconds(seconds);
+}
+
 void DeviceQueue::feed() {
   while (!stopped_ && on_device_ < kAheadJobs && !waiting_.empty()) {
     const bool can_wait = waiting_.begin()->second.job_class == JobClass::kWeightGradients;
@@ -72,20 +86,22 @@ void DeviceQueue::feed() {
     StageJob& next = node.mapped();
     ++on_device_;
     const JobKind kind = next.job.kind;
-    auto taken =
-        device_.submit(std::move(next.job),
-                       guard_.wrap([this, kind, done = std::move(next.done)](JobReport report) {
-                         --on_device_;
-                         slowdown_.on_job(kind, report.service);
-                         ++finished_;
-                         if (cleared_) {
-                           if (on_device_ == 0) std::exchange(cleared_, nullptr)();
-                           return;
-                         }
-                         const std::weak_ptr<const char> alive = guard_.watch();
-                         done(std::move(report));
-                         if (!alive.expired()) feed();
-                       }));
+    const JobClass job_class = next.job_class;
+    auto taken = device_.submit(
+        std::move(next.job),
+        guard_.wrap([this, kind, job_class, done = std::move(next.done)](JobReport report) {
+          --on_device_;
+          slowdown_.on_job(kind, report.service);
+          on_job(job_class, report.service);
+          ++finished_;
+          if (cleared_) {
+            if (on_device_ == 0) std::exchange(cleared_, nullptr)();
+            return;
+          }
+          const std::weak_ptr<const char> alive = guard_.watch();
+          done(std::move(report));
+          if (!alive.expired()) feed();
+        }));
     SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kAheadJobs jobs");
   }
 }

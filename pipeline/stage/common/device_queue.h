@@ -7,6 +7,7 @@
 //   Bounds:  the owner admits by bytes; control jobs are a few per phase.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -54,6 +55,9 @@ class DeviceQueue {
   // ended and nothing refers to the stage any more. Then jobs are taken again.
   void clear(std::function<void()> done);
   std::size_t waiting() const { return waiting_.size(); }
+  // Device time of the microbatches' jobs that wait, as such jobs took; nothing for a class of
+  // which none has ended. One look at each job that waits.
+  Duration backlog() const;
   std::size_t unfinished() const { return waiting_.size() + static_cast<std::size_t>(on_device_); }
   std::uint64_t finished() const { return finished_; }
   const Slowdown& slowdown() const { return slowdown_; }
@@ -62,6 +66,9 @@ class DeviceQueue {
   using Key = std::tuple<bool, std::uint64_t, PhaseKind, JobClass, std::uint64_t>;
   static Key key_of(const StageJob& job, std::uint64_t sequence);
   void feed();
+  void on_job(JobClass job_class, Duration service);
+
+  static constexpr std::size_t kClasses = static_cast<std::size_t>(JobClass::kMonitor) + 1;
 
   Device& device_;
   std::map<Key, StageJob> waiting_;
@@ -69,6 +76,7 @@ class DeviceQueue {
   int on_device_ = 0;
   std::uint64_t finished_ = 0;
   Slowdown slowdown_;
+  std::array<double, kClasses> usual_seconds_{};  // of a job; 0: none has ended
   bool stopped_ = false;
   std::function<void()> cleared_;
   CallbackGuard guard_;

@@ -254,6 +254,7 @@ void Admission::say_forward_done(const MicrobatchTask& task, const JobReport& re
   done.set_service_ns(static_cast<std::uint64_t>(report.service.count()));
   done.set_next_peer(task.next.peer.value);
   done.set_stepped(phases_.stepped().value);
+  done.set_waiting_ns(static_cast<std::uint64_t>(context_.queue.backlog().count()));
   if (task.arrived_over > report.service)
     done.set_arrived_ns(static_cast<std::uint64_t>(task.arrived_over.count()));
   traffic_.send_back(task.upstream, task.id.microbatch.phase,

@@ -289,6 +289,7 @@ Result<void> Forwarder::on_forward_done(const Seat& from, const wire::ForwardDon
                                  Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
   clock_.on_stepped(from.peer, Version{message.stepped()});
+  next_.wiring().on_backlog(from.peer, Duration(static_cast<std::int64_t>(message.waiting_ns())));
   const TaskPtr task = outgoing(id, from);
   if (!task || task->state != TaskState::kDownstream || task->outgoing != id) return {};
   if (!task->train()) {
@@ -317,6 +318,7 @@ TaskPtr Forwarder::on_gradient(const Seat& from, const wire::Gradient& message) 
                                   Duration(static_cast<std::int64_t>(message.service_ns())));
   clock_.end(id, from.peer, context_.runtime.now());
   clock_.on_stepped(from.peer, Version{message.stepped()});
+  next_.wiring().on_backlog(from.peer, Duration(static_cast<std::int64_t>(message.waiting_ns())));
   const TaskPtr task = outgoing(id, from);
   const bool waits =
       task && (task->state == TaskState::kDownstream || task->state == TaskState::kSeeking);

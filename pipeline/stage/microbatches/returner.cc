@@ -164,6 +164,7 @@ void Returner::send_gradient(const TaskPtr& task, const BackwardPlan& plan, cons
   gradient.set_service_ns(static_cast<std::uint64_t>(service.count()));
   gradient.set_non_finite(!result.finite);
   gradient.set_stepped(phases_.stepped().value);
+  gradient.set_waiting_ns(static_cast<std::uint64_t>(context_.queue.backlog().count()));
   reply(*task, make_frame(MessageKind::kGradient, gradient, {result.wire}));
   arm_arrival_timer(task);
 }
@@ -231,6 +232,7 @@ void Returner::nothing_below(const TaskPtr& task) {
     gradient.set_era(context_.era.value);
     gradient.set_nothing_below(true);
     gradient.set_stepped(phases_.stepped().value);
+    gradient.set_waiting_ns(static_cast<std::uint64_t>(context_.queue.backlog().count()));
     reply(*task, make_frame(MessageKind::kGradient, gradient));
   }
   hooks_.on_end(task);
