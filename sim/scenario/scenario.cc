@@ -251,6 +251,7 @@ void read_random(ScenarioKeys& keys, Scenario& scenario) {
         random.kinds.push_back(kind.kind);
   random.gap = from_seconds(kSecondsPerHour / per_hour);
   random.count = kScenarioFaultsMax;
+  random.peers_made_max = kScenarioMachinesMax;
 }
 
 void read_machines(ScenarioKeys& keys, Scenario& scenario) {
