@@ -17,6 +17,8 @@ namespace {
 constexpr std::uint64_t kAllReduceMibMax = 4096;
 constexpr int kAllReduceTurnsMax = 1000;
 constexpr std::uint32_t kBusyProcessesMax = 64;
+constexpr double kLineMbitMin = 1;
+constexpr double kLineMbitMax = 100'000;
 
 struct AllReduceFlags {
   AllReduceBenchSpec spec;
@@ -38,11 +40,26 @@ Result<void> find_gloo(AllReduceFlags& flags) {
   return {};
 }
 
+// Lines say how many members there are, and nothing but TCP goes over them.
+Result<void> take_lines(AllReduceFlags& flags) {
+  AllReduceBenchSpec& spec = flags.spec;
+  if (spec.lines.empty()) return {};
+  if (spec.lines.size() < 2 || spec.lines.size() > EmulatedLines::kLinesMax)
+    return fail(ErrorCode::kUserMistake,
+                fmt::format("bench allreduce: --lines has {} of them, expected 2 to {}",
+                            spec.lines.size(), EmulatedLines::kLinesMax));
+  spec.members = {static_cast<std::uint32_t>(spec.lines.size())};
+  spec.ways = {"tcp"};
+  flags.no_gloo = true;
+  return {};
+}
+
 Result<void> bench_allreduce(AllReduceFlags flags) {
   const auto codec = parse_codec(flags.codec);
   if (!codec)
     return fail(ErrorCode::kUserMistake, "bench allreduce: --codec: " + codec.error().what);
   flags.spec.codec = *codec;
+  SWARMLINE_TRY(take_lines(flags));
   SWARMLINE_TRY(find_gloo(flags));
   AllReduceReport report{.machine = processor_name(),
                          .cores = processor_cores(),
@@ -95,6 +112,15 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
   command->add_option("--busy", flags->spec.busy, "Processes that take a core each meanwhile")
       ->check(CLI::Range(std::uint32_t{0}, kBusyProcessesMax))
       ->capture_default_str();
+  CLI::Option* lines =
+      command
+          ->add_option("--lines", flags->spec.lines,
+                       "Members behind emulated lines of so many Mbit/s either way, one each, over "
+                       "TCP alone; needs root and iproute2")
+          ->delimiter(',')
+          ->check(CLI::Range(kLineMbitMin, kLineMbitMax))
+          ->type_name("MBIT,...");
+  for (const char* other : {"--members", "--ways"}) lines->excludes(command->get_option(other));
   command
       ->add_option("--python", flags->python,
                    "Python with PyTorch, for gloo; default .deps/compare/bin/python, then python3")
@@ -106,12 +132,15 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
       ->type_name("FILE");
   command->footer(
       "A turn is about 128 MiB of ours over each way, then as much of gloo's, then a copy. What "
-      "stands after the brackets is gloo's time over ours, turn by turn, the median.\n"
+      "stands after the brackets is gloo's time over ours, turn by turn, the median. Behind lines "
+      "slices are cut by their rates, as a run cuts them by what peers say of theirs, and the last "
+      "column is what the busiest line takes for the bytes that go.\n"
       "Examples:\n"
       "  swarmline bench allreduce\n"
       "  swarmline bench allreduce --members 2 --mib 1,16 --codec lin8\n"
       "  swarmline bench allreduce --ways tcp,shm --no-gloo\n"
-      "  swarmline bench allreduce --busy 1 --json allreduce.json");
+      "  swarmline bench allreduce --busy 1 --json allreduce.json\n"
+      "  swarmline bench allreduce --mib 64 --codec lin8 --lines 100,200,500,1000");
   command->callback([flags, &exit_code] {
     auto done = bench_allreduce(*flags);
     exit_code = done ? kExitDone : report_error(done.error());

@@ -5,7 +5,9 @@
 #include <fstream>
 #include <optional>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/units.h"
@@ -125,6 +127,27 @@ TEST(BenchAllReduce, AWayThatCantBeHadIsLeftOutWithItsReason) {
   ASSERT_EQ(row->left_out.size(), 1U);
   EXPECT_EQ(row->left_out[0].first, "rdma");
   EXPECT_FALSE(row->left_out[0].second.empty());
+  expect_no_children();
+}
+
+// Each member checks its sums.
+TEST(BenchAllReduce, BehindLinesSlicesAreCutByTheirRates) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, for network namespaces";
+  AllReduceBenchSpec spec = spec_of(1);
+  spec.lines = {50, 200, 400};
+  const auto row = measure_allreduce(spec, 4, 3);
+  if (!row && row.error().code == ErrorCode::kUserMistake) GTEST_SKIP() << row.error().what;
+  ASSERT_TRUE(row) << row.error().what;
+  // The slowest one sends its vector once, and its small slice to two: 4 MiB and little more at
+  // 50 Mbit/s, where equal slices would be a third more.
+  const double once = 4 * kMiB * 8 / 50e6;
+  EXPECT_GT(row->optimum_seconds, once);
+  EXPECT_LT(row->optimum_seconds, 1.2 * once);
+  EXPECT_GT(row->own.at(0).seconds, 0.9 * row->optimum_seconds) << "faster than its lines";
+  EXPECT_NE(allreduce_head(spec).find(", behind lines of 50, 200, 400 Mbit/s: "),
+            std::string::npos);
+  EXPECT_TRUE(
+      allreduce_line(spec, *row).ends_with(fmt::format("{:>9.2f}", row->optimum_seconds * 1e3)));
   expect_no_children();
 }
 

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/bytes.h"
 #include "base/order_statistics.h"
 #include "base/units.h"
+#include "engine/collective/slices.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/json_writer.h"
 
@@ -21,6 +24,7 @@ namespace {
 constexpr double kMs = 1e3;
 constexpr std::uint64_t kMibATurn = 128;  // about so much is reduced in one turn of a side
 constexpr std::uint32_t kRoundsATurnMax = 32;
+constexpr double kLineTurnSeconds = 2;
 
 // Processes that only compute, for as long as it lives.
 class BusyProcesses {
@@ -141,6 +145,25 @@ class AllReduceTurns {
   std::vector<std::pair<std::string, std::string>> left_out_;
 };
 
+// The program's value: what the busiest line takes for the bytes that went, cut in the best way.
+double optimum_of(const std::vector<double>& lines, std::uint64_t wire_bytes) {
+  const auto weights = water_filling(lines);
+  if (!weights) return 0;
+  const double vectors = 2 * static_cast<double>(lines.size()) - 2;  // that went, in all
+  const double bits = static_cast<double>(wire_bytes) / vectors * 8;
+  return bits * reduce_cost(lines, *weights) / 1e6;
+}
+
+// Of a turn. Lines are slow: so many as take kLineTurnSeconds uncompressed.
+std::uint32_t rounds_of(const AllReduceBenchSpec& spec, const MemberGroupSpec& of) {
+  if (spec.lines.empty())
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(kMibATurn * kMiB / of.bytes, 1, kRoundsATurnMax));
+  const double seconds = optimum_of(spec.lines, (2 * of.members - 2) * of.bytes);
+  return static_cast<std::uint32_t>(
+      std::clamp(kLineTurnSeconds / seconds, 1.0, double{kRoundsATurnMax}));
+}
+
 std::string cell(const AllReduceSide& side) {
   return fmt::format("{:.2f} ({:.2f}){}", side.seconds * kMs, side.cpu_seconds * kMs,
                      side.ahead ? fmt::format(" {:.2f}x", *side.ahead) : "");
@@ -150,13 +173,19 @@ std::string cell(const AllReduceSide& side) {
 
 Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint64_t mib,
                                        std::uint32_t members) {
-  const MemberGroupSpec of{.members = members, .bytes = mib * kMiB};
+  std::unique_ptr<EmulatedLines> lines;
+  if (!spec.lines.empty()) {
+    auto made = EmulatedLines::make(spec.lines);
+    if (!made) return std::unexpected(std::move(made).error());
+    lines = std::move(*made);
+  }
+  const MemberGroupSpec of{
+      .members = members, .bytes = mib * kMiB, .lines = lines.get(), .mbit_per_second = spec.lines};
   auto sides = AllReduceTurns::begin(spec, of);
   if (!sides) return std::unexpected(std::move(sides).error());
   const BusyProcesses busy(spec.busy);
   const AsioRuntime clock;
-  const auto rounds =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kMibATurn / mib, 1, kRoundsATurnMax));
+  const std::uint32_t rounds = rounds_of(spec, of);
   AllReduceRow row{.mib = mib, .members = members};
   const Buffer from = Buffer::zeroed(of.bytes);
   Buffer to = Buffer::zeroed(of.bytes);
@@ -170,6 +199,7 @@ Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint
   }
   row.copy_seconds = median(copies);
   sides->write_to(row);
+  if (lines) row.optimum_seconds = optimum_of(spec.lines, row.wire_bytes);
   return row;
 }
 
@@ -182,8 +212,12 @@ std::string allreduce_head(const AllReduceBenchSpec& spec) {
           ? fmt::format(", beside {} busy process{}", spec.busy, spec.busy > 1 ? "es" : "")
           : "",
       "MiB", "members");
+  if (!spec.lines.empty())
+    head.insert(head.find(':'),
+                fmt::format(", behind lines of {} Mbit/s", fmt::join(spec.lines, ", ")));
   for (const std::string& way : spec.ways) head += fmt::format("  {:>22}", "ours, " + way);
-  return head + fmt::format("  {:>17}  {:>8}  {:>8}", "gloo", "memcpy", "wire");
+  head += fmt::format("  {:>17}  {:>8}  {:>8}", "gloo", "memcpy", "wire");
+  return spec.lines.empty() ? head : head + fmt::format("  {:>9}", "optimum");
 }
 
 std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& row) {
@@ -193,8 +227,9 @@ std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& r
     line += fmt::format("  {:>22}", side == row.own.end() ? "-" : cell(*side));
   }
   const double moved = static_cast<double>(row.mib * kMiB * row.members);
-  return line + fmt::format("  {:>17}  {:>8.2f}  {:>7.2f}x", row.gloo ? cell(*row.gloo) : "-",
-                            row.copy_seconds * kMs, static_cast<double>(row.wire_bytes) / moved);
+  line += fmt::format("  {:>17}  {:>8.2f}  {:>7.2f}x", row.gloo ? cell(*row.gloo) : "-",
+                      row.copy_seconds * kMs, static_cast<double>(row.wire_bytes) / moved);
+  return spec.lines.empty() ? line : line + fmt::format("  {:>9.2f}", row.optimum_seconds * kMs);
 }
 
 std::string to_json(const AllReduceReport& report) {
@@ -202,7 +237,13 @@ std::string to_json(const AllReduceReport& report) {
   json.begin_object().member("format", kAllReduceBenchFormat).member("kind", "allreduce");
   json.member("wall_seconds", report.wall_seconds).member("machine", report.machine);
   json.member("cores", report.cores).member("codec", to_string(report.spec.codec));
-  json.member("busy", report.spec.busy).key("rows").begin_array();
+  json.member("busy", report.spec.busy);
+  if (!report.spec.lines.empty()) {
+    json.key("lines").begin_array();
+    for (const double line : report.spec.lines) json.value(line);
+    json.end_array();
+  }
+  json.key("rows").begin_array();
   for (const AllReduceRow& row : report.rows) {
     json.begin_object().member("mib", row.mib).member("members", row.members);
     json.key("own").begin_array();
@@ -216,6 +257,7 @@ std::string to_json(const AllReduceReport& report) {
       write_side(json, *row.gloo);
     }
     json.member("copy_seconds", row.copy_seconds).member("wire_bytes", row.wire_bytes);
+    if (row.optimum_seconds > 0) json.member("optimum_seconds", row.optimum_seconds);
     json.key("left_out").begin_object();
     for (const auto& [way, why] : row.left_out) json.member(way, why);
     json.end_object().end_object();

@@ -22,6 +22,8 @@ struct AllReduceBenchSpec {
   int turns = 9;                                          // of which the medians count
   std::uint32_t busy = 0;   // processes that take a core each meanwhile
   std::string gloo_python;  // empty: without gloo
+  // Of emulated lines, one for each member, which are then as many, over TCP and without gloo.
+  std::vector<double> lines = {};  // Mbit/s either way; emulated_lines.h
 };
 
 struct AllReduceSide {
@@ -37,8 +39,9 @@ struct AllReduceRow {
   std::uint32_t members = 0;
   std::vector<AllReduceSide> own;  // of each way that can be had
   std::optional<AllReduceSide> gloo;
-  double copy_seconds = 0;                                         // of one member's vector, once
-  std::uint64_t wire_bytes = 0;                                    // a round, of all members
+  double copy_seconds = 0;       // of one member's vector, once
+  std::uint64_t wire_bytes = 0;  // a round, of all members
+  double optimum_seconds = 0;    // behind lines: with the best slices; 0: there are none
   std::vector<std::pair<std::string, std::string>> left_out = {};  // ways, and why
 };
 

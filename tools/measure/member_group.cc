@@ -142,11 +142,21 @@ Result<std::string> MemberGroup::hear_word(Member& member) const {
 Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpec& codec,
                                      const std::string& way) {
   MemberGroup group("a member");
+  std::vector<std::string> addresses;
+  if (spec.lines != nullptr)
+    for (std::uint32_t rank = 0; rank < spec.members; ++rank)
+      addresses.push_back(spec.lines->address(rank));
   for (std::uint32_t rank = 0; rank < spec.members; ++rank) {
     SWARMLINE_TRY(group.start([&](int line) {
-      serve_own_member(
-          {.rank = rank, .members = spec.members, .bytes = spec.bytes, .codec = codec, .way = way},
-          line);
+      if (spec.lines != nullptr && !spec.lines->enter(rank)) return;
+      serve_own_member({.rank = rank,
+                        .members = spec.members,
+                        .bytes = spec.bytes,
+                        .codec = codec,
+                        .way = way,
+                        .addresses = addresses,
+                        .mbit_per_second = spec.mbit_per_second},
+                       line);
     }));
   }
   std::string ports;

@@ -18,12 +18,16 @@
 
 #include "base/result.h"
 #include "compression/codec.h"
+#include "tools/measure/emulated_lines.h"
 
 namespace swarmline {
 
 struct MemberGroupSpec {
   std::uint32_t members = 2;
   std::uint64_t bytes = 0;  // of fp32, each member's vector
+  // Of own members, each behind one; none: all are on loopback. They outlive the group.
+  const EmulatedLines* lines = nullptr;
+  std::vector<double> mbit_per_second = {};  // of these, that slices are cut by
 };
 
 struct ReduceSample {
@@ -37,7 +41,7 @@ class MemberGroup {
   static constexpr std::uint32_t kMembersMax = 64;
   static constexpr std::chrono::seconds kMemberPatience{120};
 
-  // Over loopback, with the code that averages gradients; sums are checked in the first round.
+  // With the code that averages gradients; sums are checked in the first round.
   // `way` as own_member.h has it; kNotFound: it can't be had here.
   static Result<MemberGroup> own(const MemberGroupSpec& spec, const CodecSpec& codec,
                                  const std::string& way = "tcp");

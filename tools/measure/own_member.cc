@@ -80,7 +80,7 @@ class OwnMember {
   void serve(int socket) {
     if (const auto here = way_is_here(spec_.way); !here)
       return write_line(socket, std::string(kWithoutWay) + here.error().what);
-    const auto address = network_.listen({"127.0.0.1", 0}, [this](auto connection) {
+    const auto address = network_.listen({address_of(spec_.rank), 0}, [this](auto connection) {
       unnamed_.push_back(link_over(std::move(connection)));
       start(unnamed_.back());
     });
@@ -127,6 +127,17 @@ class OwnMember {
     return named != links_.end() ? *named : *std::ranges::find_if(unnamed_, is_it);
   }
 
+  std::string address_of(std::uint32_t rank) const {
+    return spec_.addresses.empty() ? "127.0.0.1" : spec_.addresses[rank];
+  }
+
+  // As a run cuts them (pipeline/coordinator/steps/uneven_slices.h).
+  std::vector<std::uint64_t> bounds_of(std::uint64_t elements) const {
+    const auto weights = water_filling(spec_.mbit_per_second);
+    return weights ? slice_bounds(elements, *weights, kSliceAlignment)
+                   : equal_slice_bounds(elements, spec_.members);
+  }
+
   void connect_to(const std::string& ports) {
     const char* at = ports.data();
     for (std::uint32_t other = 0; other < spec_.rank; ++other) {
@@ -142,7 +153,7 @@ class OwnMember {
   }
 
   void connect(std::uint32_t other, std::uint16_t port) {
-    network_.connect({"127.0.0.1", port}, kPatience, [this, other](auto connection) {
+    network_.connect({address_of(other), port}, kPatience, [this, other](auto connection) {
       SWARMLINE_CHECK(connection.has_value());
       const Link& link = links_[other] = link_over(*connection);
       start(link);
@@ -229,7 +240,7 @@ class OwnMember {
     round.spec = {.rank = spec_.rank,
                   .ranks = spec_.members,
                   .elements = elements,
-                  .bounds = equal_slice_bounds(elements, spec_.members),
+                  .bounds = bounds_of(elements),
                   .scatter = std::vector<CodecSpec>(spec_.members, spec_.codec),
                   .gather = spec_.codec};
     round.input = input_.bytes();

@@ -1,10 +1,11 @@
 // One member of an all-reduce as it runs in a peer, for benchmarks: a process with a control
-// thread, links of its own over loopback, and the code that averages gradients.
+// thread, links of its own, and the code that averages gradients.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compression/codec.h"
 
@@ -12,9 +13,11 @@ namespace swarmline {
 
 struct OwnMemberSpec {
   std::uint32_t rank = 0, members = 2;
-  std::uint64_t bytes = 0;  // of fp32
-  CodecSpec codec;          // of both halves
-  std::string way = "tcp";  // that chunks go: payload_way.h, without "tls"
+  std::uint64_t bytes = 0;                   // of fp32
+  CodecSpec codec;                           // of both halves
+  std::string way = "tcp";                   // that chunks go: payload_way.h, without "tls"
+  std::vector<std::string> addresses = {};   // by rank; none: all are on loopback
+  std::vector<double> mbit_per_second = {};  // by rank, that slices are cut by; none: equal ones
 };
 
 inline constexpr std::string_view kWithoutWay = "without ";
