@@ -177,7 +177,7 @@ TEST(FleetChanges, ACodecWhereLinksAreTheLimitAMoveWhereAStageIs) {
   uneven.seats = {{3}, {1}, {2}, {2}};
   changes = fleet_changes(uneven, *predict_fleet(uneven));
   EXPECT_TRUE(names(changes, "move device from stage 0 to 1"));
-  EXPECT_FALSE(names(changes, "codec"));
+  EXPECT_FALSE(names(changes, "codec."));
 }
 
 TEST(FleetChanges, MoreLayersWhereDevicesAreFaster) {
