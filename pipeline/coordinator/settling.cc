@@ -71,7 +71,7 @@ bool Settling::has_data() {
 
 bool Settling::settle_steps() {
   CoordinatorParts& p = parts_;
-  if (p.standbys.is_due()) return p.standbys.check(), p.takeovers.wake(), true;
+  if (p.standbys.is_due()) return check_shadows(), true;
   if (p.audit.is_due()) return compare_states(), true;
   if (p.takeovers.is_due()) return p.takeovers.send_candidates(), true;
   if (p.kept_heirs.is_due()) return p.kept_heirs.check(), true;
@@ -88,6 +88,11 @@ bool Settling::settle_steps() {
     return p.relocation.plan_inside_step(), true;
   if (p.leases.is_due()) return lease(), true;
   return finish();
+}
+
+void Settling::check_shadows() {
+  parts_.standbys.check([this](StageId stage) { return parts_.members.count_ready(stage); });
+  parts_.takeovers.wake();
 }
 
 void Settling::carry_out_rulings() {

@@ -115,6 +115,7 @@ class Settling {
   CommittedVersion newest_version() const;
   StepLogLine log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const;
   void choose_codecs();
+  void check_shadows();
   void lease();
   bool all_leased() const;  // of the steps that are open
   void open_phases(const CollectedHoldings* collected = nullptr);

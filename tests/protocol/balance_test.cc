@@ -47,7 +47,8 @@ TEST_P(Balance, InsideALongStepAPeerMovesBeforeItEnds) {
     swarm.cluster().runtime().run_for(4s);
     const SimNodeId gone[] = {swarm.node(2, 0), swarm.node(2, 1)};
     for (const SimNodeId node : gone) swarm.kill(node);
-    ASSERT_TRUE(swarm.until([&] { return swarm.serving(2).size() == 2; }, 60s)) << history(swarm);
+    // All of the step takes 77 s of the last one's device.
+    ASSERT_TRUE(swarm.until([&] { return swarm.serving(2).size() == 2; }, 77s)) << history(swarm);
     EXPECT_EQ(commits_of(swarm.cluster()), 1U) << "in the same step";
     EXPECT_EQ(events(swarm, "move", "to stage 2"), 1U);
     EXPECT_GE(events(swarm, "peer_handed_over"), 1U);

@@ -80,12 +80,14 @@ void StandbyReplicas::on_ready(const Seat& shadow, std::uint64_t version, std::u
 
 // ---- Settling -----------------------------------------------------------------------------------
 
-void StandbyReplicas::check() {
+void StandbyReplicas::check(const std::function<std::size_t(StageId)>& members_of) {
   for (const StageId stage : std::exchange(unchecked_, {}))
     for (const Seat& seat : in_.shadows.of_stage(stage)) {
       const ShadowDesk::Shadow shadow = in_.shadows.all().at(seat);
       if (shadow.version == 0 || !in_.audit.knows(stage, shadow.version)) continue;
       if (!in_.audit.has_said(stage, shadow.version, shadow.digest)) {
+        // Whoever spoke first may be the one that is wrong.
+        if (in_.audit.said(stage, shadow.version) < members_of(stage)) continue;
         SWARMLINE_MARK("standby_replicas.other_bits");
         drop(seat, "shadow_demoted", "it holds other parameters than the stage");
         continue;

@@ -60,7 +60,8 @@ class StandbyReplicas final : public RunObserver {
   void confirm_alone(StageId stage);
   bool is_due() const { return !unchecked_.empty(); }
   // One that has the bits that the members have is ready; one that has others ends.
-  void check();
+  // `members_of`: how many a stage has.
+  void check(const std::function<std::size_t(StageId)>& members_of);
   // `spared`: nobody is there to fetch from.
   void demote_late(const std::function<bool(StageId)>& spared);
   // Members of a stage differ: whether its shadows say, or may say, who is right.

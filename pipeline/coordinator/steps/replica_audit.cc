@@ -58,8 +58,12 @@ ReplicaAudit::Verdict ReplicaAudit::compare(StageId stage, std::uint64_t version
 }
 
 bool ReplicaAudit::knows(StageId stage, std::uint64_t version) const {
+  return said(stage, version) > 0;
+}
+
+std::size_t ReplicaAudit::said(StageId stage, std::uint64_t version) const {
   const auto said = said_.find({stage, version});
-  return said != said_.end() && !said->second.empty();
+  return said == said_.end() ? 0 : said->second.size();
 }
 
 bool ReplicaAudit::has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const {

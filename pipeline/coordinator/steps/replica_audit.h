@@ -45,6 +45,7 @@ class ReplicaAudit final : public RunObserver {
   Verdict compare(StageId stage, std::uint64_t version, std::size_t members) const;
   // Somebody of the stage has said what it holds of `version`.
   bool knows(StageId stage, std::uint64_t version) const;
+  std::size_t said(StageId stage, std::uint64_t version) const;  // how many of them have
   bool has_said(StageId stage, std::uint64_t version, std::uint64_t digest) const;
 
   // A follower holds `version` with these bits.

@@ -102,11 +102,10 @@ void ReportIntake::note_computed(const MicrobatchId& microbatch, const Seat& by)
   if (failed == failures_.end()) return;
   std::erase_if(failed->second.seats, [&](const Seat& seat) {
     if (seat.stage != by.stage || seat.peer == by.peer) return false;
-    if (++wrong_failures_[seat.peer] >= kWrongFailuresMax && members_.is_current(seat)) {
+    const std::uint32_t wrong = ++wrong_failures_[{microbatch.phase, seat.peer}];
+    if (wrong >= kWrongFailuresMax && members_.is_current(seat)) {
       SWARMLINE_MARK("report_intake.fails_at_what_others_compute");
-      rulings_.lose(seat,
-                    fmt::format("it failed at {} microbatches that others computed",
-                                wrong_failures_[seat.peer]),
+      rulings_.lose(seat, fmt::format("it failed at {} microbatches that others computed", wrong),
                     Departure::kFailed);
     }
     return true;
@@ -114,7 +113,8 @@ void ReportIntake::note_computed(const MicrobatchId& microbatch, const Seat& by)
 }
 
 void ReportIntake::on_seat_lost(const SeatLoss& loss) {
-  wrong_failures_.erase(loss.seat.peer);
+  std::erase_if(wrong_failures_,
+                [&](const auto& entry) { return entry.first.second == loss.seat.peer; });
   stalls_.erase(loss.seat.peer);
 }
 
@@ -136,7 +136,7 @@ void ReportIntake::on_stall(const wire::StallReport& stall, Instant now) {
 }
 
 void ReportIntake::on_retired(const Phase& phase) {
-  wrong_failures_.clear();
+  std::erase_if(wrong_failures_, [&](const auto& entry) { return entry.first.first == phase; });
   std::erase_if(failures_, [&](const auto& entry) { return entry.first.phase == phase; });
 }
 

@@ -80,8 +80,8 @@ class ReportIntake final : public RunObserver {
   const Membership& members_;
   Outbox& outbox_;
   Rulings& rulings_;
-  std::map<MicrobatchId, Failures> failures_;  // of open phases
-  std::map<PeerId, std::uint32_t> wrong_failures_;
+  std::map<MicrobatchId, Failures> failures_;                         // of open phases
+  std::map<std::pair<Phase, PeerId>, std::uint32_t> wrong_failures_;  // of open phases
   std::map<PeerId, Stalls> stalls_;
   LineRate stall_lines_;
   bool progress_ = false;
