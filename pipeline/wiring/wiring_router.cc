@@ -139,7 +139,8 @@ double WiringRouter::price(const Candidate& candidate) const {
   if (candidate.backlog.samples == 0) return 1;
   const double service = forward_seconds(candidate) + backward_seconds(candidate);
   const double more = (candidate.backlog.value() - usual_backlog_) / service;
-  return std::clamp(1 + kPriceOfBacklog * more, 1 / kPriceMax, kPriceMax);
+  const double beyond = more - std::clamp(more, -kBacklogFree, kBacklogFree);
+  return std::clamp(1 + kPriceOfBacklog * beyond, 1 / kPriceMax, kPriceMax);
 }
 
 double WiringRouter::charge(const Candidate& candidate, PhaseKind kind) const {

@@ -40,7 +40,8 @@ class WiringRouter final : public Wiring {
  public:
   static constexpr Duration kUnknownService = std::chrono::milliseconds(10);
   static constexpr double kBackwardPerForward = 2.0;  // until a backward was seen
-  static constexpr double kPriceOfBacklog = 0.3;      // for a microbatch's device time
+  static constexpr double kBacklogFree = 1;           // microbatches' device time, either way
+  static constexpr double kPriceOfBacklog = 0.3;      // for each beyond
   static constexpr double kPriceMax = 3;              // and no less than its inverse
 
   explicit WiringRouter(const WiringOptions& options);
