@@ -251,11 +251,21 @@ TEST(WiringRouterTest, ALongBacklogIsDearAndAShortOneCheap) {
   WiringRouter router({});
   for (const PeerId peer : {kA, kB, kC}) router.add(peer, kTenMs);
   EXPECT_EQ(share_of(router, kA).backlog, milliseconds(0)) << "not reported";
-  router.on_backlog(kA, milliseconds(120));  // the median and two microbatches
-  router.on_backlog(kB, milliseconds(60));
-  router.on_backlog(kC, milliseconds(30));  // one below
-  EXPECT_EQ(share_of(router, kA).backlog, milliseconds(120));
-  const double shares = 1 / 1.6 + 1 + 1 / 0.7;  // 0.3 for each
+  for (const int above : {1, -1}) {  // as good as none
+    router.on_backlog(kA, milliseconds(90 + 30 * above));
+    router.on_backlog(kB, milliseconds(90));
+    router.on_backlog(kC, milliseconds(90 - 30 * above));
+    EXPECT_NEAR(hops(router, 300).at(kA), 100, 2);
+  }
+  for (const PeerId peer : {kA, kB, kC}) {
+    router.remove(peer);
+    router.add(peer, kTenMs);
+  }
+  router.on_backlog(kA, milliseconds(180));  // the median and three microbatches
+  router.on_backlog(kB, milliseconds(90));
+  router.on_backlog(kC, milliseconds(30));  // two below
+  EXPECT_NEAR(to_seconds(share_of(router, kA).backlog), 0.18, 1e-6);
+  const double shares = 1 / 1.6 + 1 + 1 / 0.7;  // 0.3 for each beyond the first
   const auto taken = hops(router, 1000);
   EXPECT_NEAR(taken.at(kA), 1000 / 1.6 / shares, 4);
   EXPECT_NEAR(taken.at(kB), 1000 / shares, 4);
@@ -266,7 +276,7 @@ TEST(WiringRouterTest, WhatIsSaidOfABacklogCountsWithinBounds) {
   WiringRouter router({});
   for (const PeerId peer : {kA, kB, kC}) router.add(peer, kTenMs);
   router.on_backlog(kA, Duration::max());
-  router.on_backlog(kB, milliseconds(30));
+  router.on_backlog(kB, milliseconds(60));
   router.on_backlog(kC, Duration(-5));
   const double shares = 1 / WiringRouter::kPriceMax + 1 + 1 / 0.7;
   const auto taken = hops(router, 1000);
