@@ -8,9 +8,9 @@
 // of the three says how much that peer can take. Without samples: the peer's
 // prior, else the median of the others, else kUnknownService. What a microbatch is charged at a
 // peer is that, times a price: by how many microbatches the peer's backlog is above or below the
-// candidates' median, kPriceOfBacklog for each beyond kBacklogFree. So where some senders reach a peer over a slow link,
-// and send it little, others fill its device; among peers that all reach alike the shares stay
-// those of speed. A joiner and a peer back from a ban
+// candidates' median, kPriceOfBacklog for each beyond kBacklogFree. So where some senders reach a
+// peer over a slow link, and send it little, others fill its device; among peers that all reach
+// alike the shares stay those of speed. A joiner and a peer back from a ban
 // enter at the highest cumulative time of the others (a stall charged to one of them left out), so
 // that nobody rushes at them; a joiner may have only `warmup_in_flight` under way until
 // `warmup_samples` answers came. A candidate that had no room makes up at most the work of one full

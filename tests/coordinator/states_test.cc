@@ -76,11 +76,11 @@ TEST_F(States, AShadowIsReadyOnceAMemberHasTheSameBits) {
   EXPECT_EQ(bench.count(a, MessageKind::kFollow), 1U);
   const Seat shadow{a.peer, StageId{1}, a.incarnation};
   standbys.on_ready(shadow, 3, 77);
-  standbys.check();
+  bench.check_shadows();
   EXPECT_TRUE(bench.shadows.ready_of(StageId{1}).empty()) << "nobody has said what is right";
   audit.say(b, 3, 77);
   standbys.look_at(StageId{1});
-  standbys.check();
+  bench.check_shadows();
   EXPECT_EQ(bench.shadows.ready_of(StageId{1}), std::vector{shadow});
 }
 
