@@ -148,7 +148,9 @@ Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpe
       addresses.push_back(spec.lines->address(rank));
   for (std::uint32_t rank = 0; rank < spec.members; ++rank) {
     SWARMLINE_TRY(group.start([&](int line) {
-      if (spec.lines != nullptr && !spec.lines->enter(rank)) return;
+      if (spec.lines != nullptr)
+        if (const auto entered = spec.lines->enter(rank); !entered)
+          return say_without(line, entered.error().what);
       serve_own_member({.rank = rank,
                         .members = spec.members,
                         .bytes = spec.bytes,

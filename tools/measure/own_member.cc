@@ -79,7 +79,7 @@ class OwnMember {
 
   void serve(int socket) {
     if (const auto here = way_is_here(spec_.way); !here)
-      return write_line(socket, std::string(kWithoutWay) + here.error().what);
+      return say_without(socket, here.error().what);
     const auto address = network_.listen({address_of(spec_.rank), 0}, [this](auto connection) {
       unnamed_.push_back(link_over(std::move(connection)));
       start(unnamed_.back());
@@ -89,7 +89,7 @@ class OwnMember {
     const auto ports = read_line(socket);
     if (!ports) return;
     connect_to(*ports);
-    if (!take_way()) return write_line(socket, fmt::format("{}{}", kWithoutWay, kWayNotTaken));
+    if (!take_way()) return say_without(socket, std::string(kWayNotTaken));
     SWARMLINE_CHECK(run_rounds(1).wire_bytes > 0 && is_right());
     write_line(socket, "ready");
     while (const auto line = read_line(socket)) {
@@ -277,6 +277,10 @@ class OwnMember {
 };
 
 }  // namespace
+
+void say_without(int line, const std::string& why) {
+  write_line(line, std::string(kWithoutWay) + why);
+}
 
 void serve_own_member(const OwnMemberSpec& spec, int line) {
   OwnMember(spec).serve(line);

@@ -22,6 +22,9 @@ struct OwnMemberSpec {
 
 inline constexpr std::string_view kWithoutWay = "without ";
 
+// What a member says in the place of its port or of "ready" that has no way to the others.
+void say_without(int line, const std::string& why);
+
 // Says its port in a line, is told all ports in one, and does then as member_group.h says; returns
 // when the socket `line` ends. Where that way can't be had it says kWithoutWay and a sentence in
 // the place of its port or of "ready", and returns. A wrong sum ends the process.
