@@ -81,6 +81,7 @@ void Ledger::Book::take_missing(std::uint32_t index, std::uint16_t source) {
     const std::size_t at = cell(c, index);
     if (cells_[at] == kMissing && !claims_.contains(at)) cells_[at] = kPending;
   }
+  leased_again_.insert(index);
   if (source_[index] == source) return;
   std::vector<std::uint16_t>& earlier = earlier_sources_[index];
   if (std::find(earlier.begin(), earlier.end(), source_[index]) == earlier.end()) {

@@ -100,6 +100,7 @@ class Ledger::Book {
   bool failed_on(std::uint32_t index, PeerId peer) const;
   void take_missing(std::uint32_t index, std::uint16_t source);
   bool leased_to(std::uint32_t index, std::uint16_t source) const;
+  bool has_come_back(std::uint32_t index) const;
   void check_cells(const std::map<PeerId, Incarnation>& fences) const;
   void check_leasable() const;
 
@@ -116,6 +117,7 @@ class Ledger::Book {
   std::vector<std::uint16_t> source_;    // by index: whoever was leased it last
   std::map<std::uint32_t, std::vector<std::uint16_t>>
       earlier_sources_;                      // their tries may still run
+  std::set<std::uint32_t> leased_again_;     // indices
   std::uint32_t next_fresh_ = 0;             // indices below were leased at least once
   std::set<std::uint32_t> leasable_;         // leased indices with a missing, unclaimed cell
   std::vector<double> losses_;               // by index

@@ -99,6 +99,13 @@ void Ledger::Book::resolve_doubts(std::uint32_t c, std::uint32_t index) {
     if (doubtful_.contains(cell(above, index))) resolve_doubt(above, index);
 }
 
+// Its only try went up and came down again, and a mate has what its source added: whoever else has
+// it reports it, or is doubted.
+bool Ledger::Book::has_come_back(std::uint32_t index) const {
+  return phase_.kind == PhaseKind::kTrain && !leased_again_.contains(index) &&
+         cells_[cell(0, index)] >= kFirstSeat && through_[cell(0, index)] != 0;
+}
+
 std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnation> fenced_before) {
   std::vector<StageId> touched;
   for (std::uint16_t number = 0; number < seats_.size(); ++number) {
@@ -114,6 +121,10 @@ std::vector<StageId> Ledger::Book::seat_lost(Seat lost, std::optional<Incarnatio
     }
     for (std::uint32_t index = 0; index < next_fresh_; ++index) {
       if (!leased_to(index, number)) continue;
+      if (has_come_back(index)) {
+        SWARMLINE_MARK("ledger.handed_over_with_its_source");
+        continue;
+      }
       const bool last = source_[index] == number;
       if (!mark_unowned_missing(index)) continue;
       if (last)

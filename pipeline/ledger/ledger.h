@@ -113,7 +113,8 @@ class Ledger {
   std::optional<Seat> source(Phase phase, std::uint32_t index) const;
 
   // Fences the seat (and earlier incarnations of its peer): what it owned in stages not yet reduced
-  // becomes missing, its claims end, unowned cells of indices it was leased become missing; closing
+  // becomes missing, its claims end, unowned cells of indices it was leased become missing, but of
+  // those that it added in their first and only try, and handed over; closing
   // stages that lost an owner reopen. Returns the stages that lost an owner, sorted.
   std::vector<PhaseStage> seat_lost(Seat seat);
   // The same for one stage of one phase without fencing: a member's accumulator held another set

@@ -76,6 +76,30 @@ TEST_F(LedgerDoubtTest, ContributionsChangeHands) {
   EXPECT_EQ(ledger_.seat_lost(kMate), (std::vector<PhaseStage>{{kStep, kTop}}));
 }
 
+// What its source has added and handed over has been everywhere above: who has not reported it yet
+// will, or is doubted. What has not come back, or was leased again, is missing with its source.
+TEST_F(LedgerDoubtTest, WhatItsSourceHandedOverIsWaitedFor) {
+  const Seat taker{PeerId(5), StageId{0}, Incarnation(1)};
+  const MarkExpected waited("ledger.handed_over_with_its_source");
+  ledger_.report(kStep, StageId{0}, 0, kLow, kZero, kMiddle.peer);
+  ledger_.hand_over(kStep, StageId{0}, kLow, taker);
+  ledger_.seat_lost(kLow);
+  EXPECT_EQ(ledger_.leasable(kStep), 1U) << "index 1, which had not come back";
+  EXPECT_EQ(ledger_.report(kStep, StageId{1}, 0, kMiddle, kZero, kMate.peer), Verdict::kAccepted);
+  ledger_.seat_lost(kMate);
+  EXPECT_EQ(ledger_.leasable(kStep), 2U) << "who had it at the top is lost";
+}
+
+TEST_F(LedgerDoubtTest, WhatWasLeasedAgainIsMissingWithItsSource) {
+  const Seat taker{PeerId(5), StageId{0}, Incarnation(1)};
+  ledger_.report(kStep, StageId{0}, 0, kLow, kZero, kMiddle.peer);
+  ledger_.expire(kStep, 0);
+  ASSERT_EQ(ledger_.lease(kStep, kLow, 1).size(), 1U);
+  ledger_.hand_over(kStep, StageId{0}, kLow, taker);
+  ledger_.seat_lost(kLow);
+  EXPECT_EQ(ledger_.leasable(kStep), 2U);
+}
+
 // The seat had added and sent its gradient on; its report died with it. Nobody's source is lost, so
 // only the stage below tells that the try is over.
 TEST(Ledger, AnUnseenContributionOfALostSeatIsMissingOnceAStageBelowHasTheIndex) {

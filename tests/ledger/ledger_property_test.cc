@@ -27,6 +27,7 @@ struct ModelPhase {
   std::vector<std::vector<ModelCell>> cells;  // by stage, index; untracked stages stay empty
   std::vector<StageState> states;
   std::vector<std::set<Seat>> sources;  // by index
+  std::set<std::uint32_t> leased_again;
   std::vector<std::optional<double>> losses;
   std::set<std::pair<std::uint32_t, std::uint32_t>> doubtful;  // stage, index
   std::set<PeerId> lost;                                       // since it was opened
@@ -102,6 +103,7 @@ class Model {
         if (mask[s]) p.cells[s][i].missing = false;
       }
       p.sources[i].insert(source);
+      p.leased_again.insert(i);
       out.emplace_back(i, mask, false);
     }
     while (p.fresh < p.indices && out.size() < count_max) {
@@ -194,6 +196,10 @@ class Model {
       source = fenced(*source) ? p.sources[index].erase(source) : std::next(source);
     }
     if (!lost) return;
+    // Its one try came down to the first stage, where a mate has it: it is everywhere.
+    if (!p.eval && p.cells[0][index].owner && p.cells[0][index].through.value != 0 &&
+        !p.leased_again.contains(index))
+      return;
     for (std::uint32_t s = 0; s < p.stages; ++s) {
       if (p.tracked(s) && !p.cells[s][index].owner) p.cells[s][index].missing = true;
     }
