@@ -232,6 +232,7 @@ TEST_P(CoordinatorRestart, ADrainIsNotForgotten) {
     Swarm swarm(options_for(config));
     swarm.until_committed(1);
     const SimNodeId leaves = swarm.node(1, 1);
+    ASSERT_TRUE(swarm.until_delivered(MessageKind::kReport, 1, leaves)) << "it owns something";
     if (said) swarm.cluster().peer(leaves - 1).request_drain(3600s);
     kill_at(swarm, MessageKind::kSeal);
     if (!said) swarm.cluster().peer(leaves - 1).request_drain(3600s);

@@ -163,7 +163,7 @@ void StagePeer::Impl::hand_to_stage(const Frame& frame) {
   SeatedStage* const stage = stage_of(name);
   if (!stage) return;
   const Result<void> handled = stage->on_coordinator(frame);
-  if (handled) return;
+  if (handled) return say_idle();
   if (name != seat_) return shadow_failed(name, handled.error());
   finish(1, fmt::format("{} from the coordinator does not fit: {}", to_string(kind_of(frame)),
                         handled.error().what));

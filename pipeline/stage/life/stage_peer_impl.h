@@ -92,6 +92,7 @@ class StagePeer::Impl {
   void shadow_failed(const Seat& shadow, const Error& error);
   void connect_parts(SeatedStageParts& parts);
   void say_leave(bool only_at_risk = false);
+  void say_idle();
   wire::Heartbeat heartbeat() const;
   void log_metrics();
 
@@ -118,6 +119,7 @@ class StagePeer::Impl {
   std::vector<Frame> early_;               // from the coordinator, while it inherits
   bool at_risk_ = false;                   // its machine may be taken soon
   std::optional<Instant> leaves_at_;       // a notice came: at the latest
+  bool said_idle_ = false;                 // while it leaves
   CallbackGuard guard_;
 };
 

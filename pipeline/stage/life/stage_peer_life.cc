@@ -317,6 +317,14 @@ void StagePeer::Impl::drain(Duration notice) {
   runtime_.call_after(notice, guard_.wrap([this] { finish(0, kLeftEarly); }));
 }
 
+// Its seat ends once it is known to hold nothing: a step or more may pass to the next heartbeat.
+void StagePeer::Impl::say_idle() {
+  if (!life_.leaving() || !stage_) return;
+  const bool idle = stage_->in_flight() == 0;
+  if (idle && !std::exchange(said_idle_, idle)) link_.begin_heartbeats({});
+  said_idle_ = idle;
+}
+
 void StagePeer::Impl::tell_risk() {
   if (life_.finished() || std::exchange(at_risk_, true) || !life_.has_seat()) return;
   say_leave(true);
