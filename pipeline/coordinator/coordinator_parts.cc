@@ -9,7 +9,9 @@ SequenceOptions sequence_from(const CoordinatorOptions& options, std::uint64_t v
           .delay = options.config.pipeline.delay,
           .eval_every_steps = options.config.eval.every_steps,
           .eval = options.eval_sequences > 0,
-          .begin = version};
+          .begin = version,
+          // Other orders say how many microbatches of a step a peer holds.
+          .overlaps = options.config.pipeline.order == OrderKind::kFree};
 }
 
 CoordinatorParts::CoordinatorParts(const Doors& doors, const CoordinatorOptions& options,

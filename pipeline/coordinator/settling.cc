@@ -86,7 +86,7 @@ bool Settling::settle_steps() {
   if (p.states.is_due()) return p.states.freeze(), true;
   if (moves_peers() && p.relocation.plans_inside_step())
     return p.relocation.plan_inside_step(), true;
-  if (p.leases.is_due()) return p.leases.pump(), true;
+  if (p.leases.is_due()) return lease(), true;
   return finish();
 }
 
@@ -327,8 +327,21 @@ void Settling::holds_its_state(const Seat& seat, std::uint64_t version) {
 
 // ---- Steps --------------------------------------------------------------------------------------
 
+void Settling::lease() {
+  parts_.leases.pump();
+  if (!parts_.sequence.may_run_ahead() || !all_leased()) return;
+  SWARMLINE_MARK("settling.step_opened_beside_another");
+  phases_due_ = true;
+}
+
+bool Settling::all_leased() const {
+  return std::ranges::all_of(parts_.ledger.open_phases(), [&](const Phase& phase) {
+    return phase.kind == PhaseKind::kEval || parts_.ledger.leasable(phase) == 0;
+  });
+}
+
 void Settling::open_phases(const CollectedHoldings* collected) {
-  for (const RunSequence::Opening& opening : parts_.sequence.take_openings()) {
+  for (const RunSequence::Opening& opening : parts_.sequence.take_openings(all_leased())) {
     parts_.phases.open(opening, parts_.identity.term, parts_.boundaries.codecs());
     if (collected != nullptr) parts_.resumption.collect(opening, *collected);
     parts_.phases.announce(opening.phase);

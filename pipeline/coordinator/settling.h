@@ -116,6 +116,8 @@ class Settling {
   StepLogLine log_line(const CommitRecord& commit, std::uint64_t reduce_bytes) const;
   void choose_codecs();
   void check_shadows();
+  void lease();
+  bool all_leased() const;  // of the steps that are open
   void open_phases(const CollectedHoldings* collected = nullptr);
   bool finish();
 

@@ -150,9 +150,9 @@ TEST_F(Candidates, AFastOneIsKnownToMore) {
 
 // ---- RunSequence --------------------------------------------------------------------------------
 
-std::string opened(RunSequence& sequence) {
+std::string opened(RunSequence& sequence, bool all_leased = false) {
   std::string text;
-  for (const auto& opening : sequence.take_openings())
+  for (const auto& opening : sequence.take_openings(all_leased))
     text += (text.empty() ? "" : ", ") +
             (opening.phase.kind == PhaseKind::kTrain ? std::string("step ")
                                                      : std::string("eval of version ")) +
@@ -191,6 +191,58 @@ TEST(RunSequence, WithDelayAStepOpensWhileTheOneBeforeIsAveraged) {
   sequence.on_sealed(2);
   sequence.on_committed(2);
   EXPECT_TRUE(sequence.finished());
+}
+
+TEST(RunSequence, WithDelayAStepOpensBesideOneThatHasNothingLeftToLease) {
+  RunSequence sequence({.steps = 4, .delay = 1, .overlaps = true});
+  EXPECT_EQ(opened(sequence), "step 0 on 0");
+  EXPECT_EQ(opened(sequence, /*all_leased=*/false), "");
+  EXPECT_TRUE(sequence.may_run_ahead());
+  EXPECT_EQ(opened(sequence, /*all_leased=*/true), "step 1 on 0");
+  EXPECT_FALSE(sequence.may_run_ahead()) << "two are open";
+  EXPECT_EQ(opened(sequence, true), "");
+  EXPECT_FALSE(sequence.may_seal(1));
+  sequence.on_sealed(0);
+  EXPECT_EQ(opened(sequence, true), "") << "version 1 is not there yet";
+  sequence.on_committed(0);
+  EXPECT_EQ(opened(sequence, false), "");
+  EXPECT_EQ(opened(sequence, true), "step 2 on 1");
+  EXPECT_TRUE(sequence.may_seal(1));
+  sequence.on_sealed(1);
+  sequence.on_committed(1);
+  sequence.drain();
+  EXPECT_FALSE(sequence.may_run_ahead());
+  EXPECT_EQ(opened(sequence, true), "");
+  sequence.on_sealed(2);
+  sequence.on_committed(2);
+  EXPECT_TRUE(sequence.finished());
+}
+
+TEST(RunSequence, WithoutDelayOrWhereItMayNotNoStepOpensBesideAnother) {
+  for (const SequenceOptions& options :
+       {SequenceOptions{.steps = 4, .overlaps = true}, SequenceOptions{.steps = 4, .delay = 1}}) {
+    RunSequence sequence(options);
+    EXPECT_EQ(opened(sequence), "step 0 on 0");
+    EXPECT_FALSE(sequence.may_run_ahead());
+    EXPECT_EQ(opened(sequence, true), "");
+  }
+}
+
+// The step before computes on an older version, which its seal does not end.
+TEST(RunSequence, WithDelayAnEvaluationHoldsBackTheStepOnItsVersionAlone) {
+  RunSequence sequence(
+      {.steps = 4, .delay = 1, .eval_every_steps = 1, .eval = true, .overlaps = true});
+  EXPECT_EQ(opened(sequence, true), "step 0 on 0");
+  EXPECT_EQ(opened(sequence, true), "step 1 on 0");
+  sequence.on_sealed(0);
+  sequence.on_committed(0);
+  EXPECT_EQ(opened(sequence, true), "eval of version 1 on 1, step 2 on 1");
+  EXPECT_TRUE(sequence.may_seal(1));
+  sequence.on_sealed(1);
+  sequence.on_committed(1);
+  EXPECT_FALSE(sequence.may_seal(2));
+  sequence.on_evaluated(1);
+  EXPECT_TRUE(sequence.may_seal(2));
 }
 
 // The segment's first two steps compute on its first version, as a run's do.

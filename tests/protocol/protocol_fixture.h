@@ -37,9 +37,10 @@ class Protocol : public testing::TestWithParam<std::uint32_t> {
   RunConfig run_of(std::vector<std::uint32_t> peers) const;
   // `options` may be edited between make() and the first event.
   SimClusterOptions options_for(const RunConfig& config, ModelHooks hooks = {});
-  // The run ends well, equals the reference, replicas are bit-equal and no model keeps a graph.
-  void expect_reference(Swarm& swarm, const RunConfig& config);
-  void expect_no_graphs() const;
+  // The run ends well, equals the reference, replicas are bit-equal and no model keeps a graph, but
+  // those of peers that were killed at work.
+  void expect_reference(Swarm& swarm, const RunConfig& config, int killed_at_work = 0);
+  void expect_no_graphs(int killed_at_work = 0) const;
   // The run, without delay twice: it ends well with the reference's parameters, and is the same
   // run again.
   using Scenario = std::function<void(Swarm&)>;

@@ -23,6 +23,8 @@ constexpr int kRoundsMax = 2000;
 constexpr double kSettled = 1e-9;
 // Report, seal, what is reduced, commit: each waits for the one before.
 constexpr double kStepMessages = 4;
+// Steps that are open at a time with pipeline.delay = 1.
+constexpr double kStepsWithDelay = 2;
 // Weight gradients that wait at a time: half of as many as may.
 constexpr double kAddedAtTheEnd = 4, kAddedAtTheEndOfLast = 1;
 // A source asks for another microbatch when one has ended.
@@ -114,6 +116,7 @@ class Model {
         std::accumulate(seats_.begin(), seats_.end(), 0U,
                         [](std::uint32_t sum, const auto& stage) { return sum + peers_of(stage); });
     microbatches_ = config_.microbatches_per_step();
+    // With a delay, too: one step drains while the next one fills.
     in_flight_ =
         std::min(window_for(config_.pipeline.in_flight, peers, sources_) * sources_, microbatches_);
   }
@@ -134,9 +137,11 @@ class Model {
     const double messages = kStepMessages * latency();
     prediction.averaging_seconds += messages / 2;
     const double batch = prediction.batch_seconds + messages / 2;
-    prediction.step_seconds = config_.pipeline.delay == 1
-                                  ? std::max(batch, prediction.averaging_seconds)
-                                  : batch + prediction.averaging_seconds;
+    prediction.step_seconds = batch + prediction.averaging_seconds;
+    // Two steps are open at a time, and averaged one after the other.
+    if (config_.pipeline.delay == 1)
+      prediction.step_seconds = std::max({microbatches_ / throughput_, prediction.averaging_seconds,
+                                          prediction.step_seconds / kStepsWithDelay});
     prediction.in_flight = in_flight_;
     prediction.tokens_per_second =
         static_cast<double>(config_.tokens_per_step()) / prediction.step_seconds;

@@ -31,10 +31,16 @@ void RunSequence::restore(std::uint64_t committed, bool ahead, std::uint64_t eva
   evaluated_below_ = evaluated + 1;
 }
 
-std::vector<RunSequence::Opening> RunSequence::take_openings() {
+bool RunSequence::may_run_ahead() const {
+  return options_.delay == 1 && options_.overlaps && sealed_ + 1 == next_step_ &&
+         committed_ == sealed_ && next_step_ > options_.delayed_since &&
+         next_step_ < options_.steps && !draining_;
+}
+
+std::vector<RunSequence::Opening> RunSequence::take_openings(bool all_leased) {
   std::vector<Opening> openings;
   const bool all_sealed = sealed_ == next_step_;
-  if (!all_sealed) return openings;  // a step is open; the next one waits for its seal
+  if (!all_sealed && !(all_leased && may_run_ahead())) return openings;
   take_next(openings);
   if (std::exchange(ahead_, false)) take_next(openings);
   return openings;
@@ -49,7 +55,7 @@ void RunSequence::take_next(std::vector<Opening>& openings) {
   if (eval_due(computed) && (trains || committed_ == options_.steps)) {
     openings.push_back({{PhaseKind::kEval, computed}, Version{computed}});
     evaluated_below_ = computed + 1;
-    ++open_evals_;
+    open_evals_.insert(computed);
   }
   if (trains) {
     SWARMLINE_CHECK(committed_ == version || next_step_ == options_.begin || restored_);
@@ -59,7 +65,8 @@ void RunSequence::take_next(std::vector<Opening>& openings) {
 }
 
 bool RunSequence::may_seal(std::uint64_t step) const {
-  return open_evals_ == 0 && step == sealed_ && committed_ == step;
+  const bool evaluated = open_evals_.empty() || *open_evals_.begin() > computed_on(step);
+  return evaluated && step == sealed_ && committed_ == step;
 }
 
 void RunSequence::on_sealed(std::uint64_t step) {
@@ -72,16 +79,15 @@ void RunSequence::on_committed(std::uint64_t step) {
   ++committed_;
 }
 
-void RunSequence::on_evaluated(std::uint64_t) {
-  SWARMLINE_CHECK(open_evals_ > 0);
-  --open_evals_;
+void RunSequence::on_evaluated(std::uint64_t version) {
+  SWARMLINE_CHECK(open_evals_.erase(version) == 1);
 }
 
 bool RunSequence::finished() const {
   const bool trained = draining_ || next_step_ == options_.steps;
   const bool evaluated = draining_ || !options_.eval || evaluated_below_ > options_.steps;
   return trained && evaluated && sealed_ == next_step_ && committed_ == next_step_ &&
-         open_evals_ == 0;
+         open_evals_.empty();
 }
 
 }  // namespace swarmline

@@ -2,8 +2,9 @@
 //
 //   delay 0: step t computes on version t, so it opens when step t-1 is committed.
 //   delay 1: step t computes on version t-1 (the first step with a delay, on its own version), so
-//            it opens when step t-1 is sealed and t-2 committed; it must open before t-1 commits,
-//            for then that version is gone.
+//            it may open when t-2 is committed, and does when step t-1 has nothing left to lease:
+//            one step drains while the next one fills, and both are computed. It must open before
+//            t-1 commits, for then that version is gone.
 //   A run that goes on from a checkpoint begins with that version, and opens its first step when
 //            it is committed already; an evaluation that may have been lost is made again.
 //   Evaluation of version v opens when v becomes the version that is computed on, before the step
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/ids.h"
@@ -26,6 +28,7 @@ struct SequenceOptions {
   bool eval = false;                   // there is something to evaluate
   std::uint64_t begin = 0;             // commits before the first step
   std::uint64_t delayed_since = 0;     // with a delay: it has one from this step on
+  bool overlaps = false;               // with a delay: a step may open beside another
 };
 
 class RunSequence {
@@ -39,8 +42,11 @@ class RunSequence {
   // Goes on after `committed` commits: the step after them was open, with `ahead` the one after
   // that, too; versions up to `evaluated` have been evaluated.
   void restore(std::uint64_t committed, bool ahead, std::uint64_t evaluated);
-  // Phases to open now, in order; the caller opens all of them.
-  std::vector<Opening> take_openings();
+  // Phases to open now, in order; the caller opens all of them. `all_leased`: nothing is left to
+  // lease of the step that is open.
+  std::vector<Opening> take_openings(bool all_leased = false);
+  // The step after the one that is open would be among them.
+  bool may_run_ahead() const;
   // The train phase may be sealed: complete, its version not needed by an evaluation, the one
   // before committed.
   bool may_seal(std::uint64_t step) const;
@@ -53,7 +59,7 @@ class RunSequence {
 
   std::uint64_t committed() const { return committed_; }  // commits so far = the newest version
   bool finished() const;                                  // nothing open, nothing to open
-  std::uint64_t open_evals() const { return open_evals_; }
+  std::size_t open_evals() const { return open_evals_.size(); }
 
  private:
   bool eval_due(std::uint64_t version) const;
@@ -66,7 +72,7 @@ class RunSequence {
   std::uint64_t committed_ = 0;
   std::uint64_t evaluated_below_ =
       1;  // versions below have had their turn (version 0 is not evaluated)
-  std::uint64_t open_evals_ = 0;
+  std::set<std::uint64_t> open_evals_;  // versions
   bool restored_ = false;  // the step on an older version than the newest may be opened again
   bool ahead_ = false;     // the step after the next one is to be opened with it
   bool draining_ = false;

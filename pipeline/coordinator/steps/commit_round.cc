@@ -191,7 +191,8 @@ void CommitRound::on_seat_lost(const SeatLoss& lost) {
   wake();
 }
 
-// The commit must not leave it behind.
+// Of two steps that are open at a time the second may be sealed at the commit that it was waited
+// for with; the next commit must not leave it behind.
 void CommitRound::add_keeper(const Seat& keeper) {
   if (!board_.active()) return;
   for (const GroupId group : in_.shape.groups.groups_of(keeper.stage)) {

@@ -4,8 +4,9 @@
 //   Versions:  `committed` is the newest. delay 0: step t computes on it, in one arena; a commit
 //              changes it in place. delay 1: step t+1 computes on version t while step t, on
 //              version t-1, is averaged into t+1; a step that lost contributions after it was
-//              sealed is computed again, so three arenas: committed, the one the model computes on,
-//              and the other version in use. use() exchanges the last two, which copies nothing.
+//              sealed is computed again, and two steps are open at once, so three arenas:
+//              committed, the one the model computes on, and the other version in use. use()
+//              exchanges the last two, which copies nothing.
 //   Gradients: one accumulator a step (two in turn with delay 1): made and cleared by begin(). Its
 //              sums are where the model computes, in its bytes from collect() on, with those of
 //              others that were adopted, read there by the averaging until the commit; `reduced` is

@@ -76,8 +76,8 @@ class PhaseBook {
     std::erase_if(open_, [](const auto& entry) { return entry.first.kind == PhaseKind::kEval; });
     over_below_[1] = std::min(over_below_[1], version);
   }
-  // Nobody can be computing it yet: a step opens when the one before is sealed, which is when the
-  // one before that is committed.
+  // Nobody can be computing it yet: a step opens at the earliest when the one before the last is
+  // committed.
   bool beyond_reach(const Phase& phase) const {
     return phase.step > over_below_[0] + kStepsAheadMax;
   }
