@@ -33,6 +33,13 @@ class HopClockTest : public testing::Test {
     return patience;
   }
 
+  Duration timeout(PeerId peer, Leg leg) {
+    clock_.begin(attempt(next_), peer, leg, now_);
+    const Duration timeout = clock_.timeout(attempt(next_));
+    clock_.drop(attempt(next_++));
+    return timeout;
+  }
+
   // So many attempts, from that index on, were given up and are not answered.
   void owe(PeerId peer, std::uint32_t first, std::uint32_t count, std::uint64_t step = 0) {
     for (std::uint32_t i = first; i < first + count; ++i) {
@@ -66,8 +73,8 @@ TEST_F(HopClockTest, WaitsForTheTimeoutUntilAPeerIsKnown) {
 TEST_F(HopClockTest, StaysBetweenTheLeastAndTheTimeout) {
   legs(a_, Leg::kForward, 1ms, 64);
   EXPECT_EQ(patience(a_, Leg::kForward), knobs().hop_late_min);
-  legs(b_, Leg::kForward, 50s, 64);
-  EXPECT_EQ(patience(b_, Leg::kForward), kTimeout);
+  legs(b_, Leg::kForward, 50s, HopClock::kSamplesMin);
+  EXPECT_EQ(patience(b_, Leg::kForward), timeout(b_, Leg::kForward));
   HopClock hasty(knobs().hop_late_min / 2);
   for (std::uint32_t i = 0; i < 64; ++i) {
     hasty.begin(attempt(i), a_, Leg::kForward, now_);
@@ -75,6 +82,20 @@ TEST_F(HopClockTest, StaysBetweenTheLeastAndTheTimeout) {
   }
   hasty.begin(attempt(64), a_, Leg::kForward, now_);
   EXPECT_EQ(hasty.patience(attempt(64)), knobs().hop_late_min / 2);
+}
+
+// Over slow links legs wait for each other: what is sent again would make them longer still.
+TEST_F(HopClockTest, WhereLegsTakeLongNoneIsGivenUpAtTheTimeout) {
+  legs(a_, Leg::kForward, 100ms, 64);
+  EXPECT_EQ(timeout(a_, Leg::kForward), kTimeout);
+  legs(a_, Leg::kForward, 50s, 64);
+  EXPECT_NEAR(to_seconds(timeout(b_, Leg::kForward)), HopClock::kUsual * 50, 1) << "of all peers";
+  EXPECT_EQ(timeout(a_, Leg::kBackward), kTimeout) << "the way back takes its own time";
+  EXPECT_EQ(clock_.timeout(attempt(9999)), kTimeout) << "an attempt on no leg";
+  legs(a_, Leg::kForward, 1000s, 64);
+  EXPECT_EQ(timeout(a_, Leg::kForward), 10 * kTimeout) << "not for ever";
+  legs(a_, Leg::kForward, 100ms, 64);
+  EXPECT_EQ(timeout(a_, Leg::kForward), kTimeout);
 }
 
 // A machine that is slow from the start is waited for as long as it takes.

@@ -101,7 +101,7 @@ void Forwarder::begin_leg(const TaskPtr& task, HopClock::Leg leg) {
 void Forwarder::arm_hop_timer(const TaskPtr& task) {
   context_.runtime.cancel(task->hop_timer);
   const Instant now = context_.runtime.now();
-  Instant due = task->hop_began + clock_.timeout();
+  Instant due = task->hop_began + clock_.timeout(task->outgoing);
   if (may_be_passed_by(*task)) {
     const Instant late = task->hop_began + clock_.patience(task->outgoing);
     due = std::min(due, late > now ? late : now + knobs().hop_late_min);
@@ -113,7 +113,7 @@ void Forwarder::arm_hop_timer(const TaskPtr& task) {
 void Forwarder::on_hop_timer(const TaskPtr& task, Instant due) {
   if (task->state != TaskState::kDownstream || task->cancelled) return;
   const Instant now = context_.runtime.now();
-  if (now >= task->hop_began + clock_.timeout()) return resend(task, Why::kStalled);
+  if (now >= task->hop_began + clock_.timeout(task->outgoing)) return resend(task, Why::kStalled);
   if (clock_.is_late(task->outgoing, now - task->hop_began, now - due) && pass_by(task)) return;
   arm_hop_timer(task);
 }

@@ -38,6 +38,7 @@ void HopClock::end(const AttemptId& id, PeerId peer, Instant now) {
   const auto leg = running_.find(id);
   if (leg == running_.end() || leg->second.peer != peer) return;
   learn(leg->second, now);
+  all_[static_cast<std::size_t>(leg->second.leg)].add(to_seconds(now - leg->second.began));
   running_.erase(leg);
   answered_.emplace(id.microbatch.phase, peer);
 }
@@ -72,16 +73,28 @@ void HopClock::forget(PeerId peer) {
   on_link_lost(peer);
 }
 
+Duration HopClock::timeout(Leg leg) const {
+  const double usual = kUsual * all_[static_cast<std::size_t>(leg)].smoothed;
+  const double most = kTimeoutsMax * to_seconds(timeout_);
+  return std::max(timeout_, from_seconds(std::min(usual, most)));
+}
+
+Duration HopClock::timeout(const AttemptId& id) const {
+  const auto leg = running_.find(id);
+  return leg == running_.end() ? timeout_ : timeout(leg->second.leg);
+}
+
 Duration HopClock::patience(const AttemptId& id) const {
   const auto leg = running_.find(id);
   if (leg == running_.end()) return timeout_;
+  const Duration timeout = this->timeout(leg->second.leg);
   const auto known = estimates_.find(leg->second.peer);
-  if (known == estimates_.end()) return timeout_;
+  if (known == estimates_.end()) return timeout;
   const Estimate& estimate = known->second[static_cast<std::size_t>(leg->second.leg)];
-  if (estimate.samples < kSamplesMin) return timeout_;
+  if (estimate.samples < kSamplesMin) return timeout;
   const double late = kMargin * (estimate.smoothed + kDeviations * estimate.deviation);
   return std::min(
-      timeout_, std::max(knobs().hop_late_min, from_seconds(std::min(late, to_seconds(timeout_)))));
+      timeout, std::max(knobs().hop_late_min, from_seconds(std::min(late, to_seconds(timeout)))));
 }
 
 void HopClock::on_stepped(PeerId peer, Version version) {

@@ -7,13 +7,15 @@
 // step wait until the receiver has stepped, and a step's calm ones must not make the next such wait
 // look late. Answers of attempts that were given up count too, so that a peer that stays slow is
 // soon known as what it is.
+// A leg is given up after the timeout, or after kUsual of what all peers usually take where that is
+// longer: over slow links legs wait for each other, and whatever is sent again makes them longer.
 //   Knobs:  hop_late_min: nothing is late before; what disturbs a machine for less costs less than
 //           a second try. hop_owed_max: attempts of one sender that were given up and that a peer
 //           still owes answers to, before none is early any more; bounds the work that early tries
 //           add to a stage whose queues grow, and how often a peer is passed by before what it
 //           answers is known.
 //   Thread: control thread; pure: the time is passed in.
-//   Bounds: one leg per attempt on its way, of open phases; two estimates, a version, and one note
+//   Bounds: kTimeoutsMax timeouts until a leg is given up; one leg per attempt on its way, of open phases; two estimates, a version, and one note
 //           per open phase of each candidate.
 #pragma once
 
@@ -36,8 +38,11 @@ class HopClock {
   static constexpr std::uint32_t kSamplesMin = 8;  // of a peer and leg, before anything is late
   static constexpr double kMargin = 2;             // times (smoothed + kDeviations deviations)
   static constexpr double kDeviations = 4;
+  static constexpr double kUsual = 4;         // times the smoothed time of all peers
+  static constexpr double kTimeoutsMax = 10;  // of the config's
 
-  // `timeout`: no leg is waited for longer, and each so long of which too little is known.
+  // `timeout`: no leg is waited for longer where legs are shorter, and each so long of which too
+  // little is known.
   explicit HopClock(Duration timeout) : timeout_(timeout) {}
 
   void begin(const AttemptId& id, PeerId peer, Leg leg, Instant now);
@@ -53,7 +58,8 @@ class HopClock {
   void on_link_lost(PeerId peer);
   void forget(PeerId peer);  // no candidate any more
 
-  // How long the leg that the attempt is on may take; the timeout where it is on none.
+  // How long the leg that the attempt is on may take before it is late; the timeout where it is on
+  // none.
   Duration patience(const AttemptId& id) const;
   // The leg has run for so long, as a timer says that fired so much after it was due.
   bool is_late(const AttemptId& id, Duration waited, Duration overslept) const {
@@ -65,7 +71,8 @@ class HopClock {
   // is computed on, so that it does not just wait for a commit; and it owes answers to fewer than
   // hop_owed_max attempts that were given up.
   bool may_pass(const AttemptId& id, Version version) const;
-  Duration timeout() const { return timeout_; }
+  // ... before it is given up.
+  Duration timeout(const AttemptId& id) const;
 
  private:
   struct Estimate {
@@ -81,10 +88,12 @@ class HopClock {
     bool superseded = false;
   };
   void learn(const Running& leg, Instant now);
+  Duration timeout(Leg leg) const;
 
   Duration timeout_;
   std::map<AttemptId, Running> running_;  // and what is owed
   std::map<PeerId, std::array<Estimate, 2>> estimates_;
+  std::array<Estimate, 2> all_;  // of what was answered
   std::set<std::pair<Phase, PeerId>> answered_;
   std::map<PeerId, Version> stepped_;
 };
