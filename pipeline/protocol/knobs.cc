@@ -104,6 +104,10 @@ constexpr KnobInfo kTable[] = {
      .count = &Knobs::state_piece_bytes,
      .low = 0.0005,
      .on_request = true},
+    {.name = "coordinator_answer",
+     .duration = &Knobs::coordinator_answer,
+     .low = 0.1,
+     .on_request = true},
     {.name = "piece_again", .duration = &Knobs::piece_again, .low = 0.1, .high = 5},
 };
 

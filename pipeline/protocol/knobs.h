@@ -80,6 +80,7 @@ struct Knobs {
   Duration farewell_time = std::chrono::milliseconds(400);  // for peers to hear the end
   // ---- Peer: its coordinator ----
   Duration coordinator_silence = std::chrono::seconds(10);  // then another address is tried
+  Duration coordinator_answer = Limits::rpc_deadline;       // to a call
   Duration connect_timeout = std::chrono::seconds(10);
   Duration rejoin_pause = std::chrono::milliseconds(200);
   Duration rejoin_calm = std::chrono::seconds(10);  // of a connection; then pauses begin anew

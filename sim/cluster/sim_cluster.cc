@@ -1,7 +1,6 @@
 #include "sim/cluster/sim_cluster.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -30,10 +29,6 @@ SimCluster::SimCluster(SimClusterOptions options)
     : options_(std::move(options)),
       runtime_(options_.seed),
       network_(runtime_, {.link = options_.link,
-                          // What stands in for a tensor takes none of its memory.
-                          .queue_bytes_max = options_.charged_bytes
-                                                 ? std::numeric_limits<std::uint64_t>::max()
-                                                 : Limits::connection_queue_bytes_max,
                           .arrival_bytes_min = options_.arrival_bytes_min,
                           .charged_bytes = options_.charged_bytes,
                           .stands_for_many = options_.stands_for_many,

@@ -47,7 +47,7 @@ struct SimNetworkOptions {
   // Of a link between keys, in all, as TcpOptions::handshake_max.
   Duration handshake_max = std::chrono::seconds(10);
   // What a frame costs on the links and counts in the counters; none: its wire_bytes(). So a small
-  // stand-in travels as the tensor that it stands for.
+  // stand-in travels as the tensor that it stands for, and no queue is too long.
   std::function<std::uint64_t(SimNodeId from, SimNodeId to, const Frame&)> charged_bytes;
   // A frame that stands for many small ones, between which others of its connection go.
   std::function<bool(const Frame&)> stands_for_many;

@@ -97,6 +97,23 @@ std::uint64_t ScenarioCosts::parameters() const {
   return sum;
 }
 
+std::uint64_t ScenarioCosts::largest(std::uint64_t Stage::* elements) const {
+  return (*std::ranges::max_element(stages_, {}, elements)).*elements;
+}
+
+std::uint64_t ScenarioCosts::checkpoint_bytes() const {
+  return largest(&Stage::elements) * kParameterBytes;
+}
+
+std::uint64_t ScenarioCosts::state_bytes() const {
+  return static_cast<std::uint64_t>(static_cast<double>(largest(&Stage::elements)) *
+                                    state_bytes_per_element_);
+}
+
+std::uint64_t ScenarioCosts::stand_in_state_bytes() const {
+  return largest(&Stage::stand_in_elements) * state_tensors_ * size_bytes(stand_in_.model.dtype);
+}
+
 std::optional<Duration> ScenarioCosts::service(const MachineKind& machine, StageId stage,
                                                JobKind kind) const {
   const bool forward = kind == JobKind::kForward;

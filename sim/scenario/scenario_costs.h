@@ -41,6 +41,10 @@ class ScenarioCosts {
   // Of frames with a payload. `from_stage`: of the sender. Learns from seals how many average
   // together.
   std::uint64_t charge(StageId from_stage, const Frame& frame);
+  // Of the largest stage.
+  std::uint64_t checkpoint_bytes() const;
+  std::uint64_t state_bytes() const;
+  std::uint64_t stand_in_state_bytes() const;
   // As it is delivered: what it carried, into `traffic`.
   void count(StageId from_stage, const Frame& frame, ScenarioTraffic& traffic);
   void on_seal(const Frame& seal);
@@ -57,6 +61,7 @@ class ScenarioCosts {
     std::uint32_t members = 1;
   };
   double share_of(std::uint64_t payload_bytes, std::uint64_t elements) const;
+  std::uint64_t largest(std::uint64_t Stage::* elements) const;
 
   RunConfig real_, stand_in_;
   std::vector<Stage> stages_;

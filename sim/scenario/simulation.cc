@@ -1,6 +1,7 @@
 #include "sim/scenario/simulation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "balancer/plan.h"
 #include "base/hours.h"
+#include "pipeline/protocol/knobs.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
@@ -24,6 +26,8 @@ constexpr Duration kFormingMax = std::chrono::hours(1);
 constexpr double kStandInLearningRate = 1e-9;  // so that its numbers stay what they are
 constexpr Duration kLookedAtEach = std::chrono::minutes(5);
 constexpr std::size_t kLogMax = 10'000;
+constexpr double kPartPatience = 8;            // times what a part takes alone on the slowest link
+constexpr double kStatePieceSecondsMax = 150;  // alone on it: a quarter of net.build_seconds
 
 // The stand-in, and how often each step was computed on.
 class CountingModel final : public ModelWrapper {
@@ -52,6 +56,7 @@ class Simulation {
  private:
   SimClusterOptions cluster_options();
   void watch_frames();
+  Knobs knobs_for_its_links() const;
   SimPeer machine_of(std::size_t kind) const;
   std::size_t add_machine(std::size_t kind) { return cluster_->add_peer(machine_of(kind)); }
   // Everything that comes, goes and breaks, from now on.
@@ -71,6 +76,7 @@ class Simulation {
 
   const Scenario& scenario_;
   ScenarioCosts costs_;
+  const TurnedKnobs knobs_;
   std::vector<std::size_t> first_;  // kinds of who is there from the beginning
   std::size_t fleet_kind_ = 0;
   std::unique_ptr<SimCluster> cluster_;
@@ -92,7 +98,10 @@ class Simulation {
 };
 
 Simulation::Simulation(const Scenario& scenario, ScenarioCosts costs)
-    : scenario_(scenario), costs_(std::move(costs)), leavers_(Rng(scenario.seed).split("leavers")) {
+    : scenario_(scenario),
+      costs_(std::move(costs)),
+      knobs_(knobs_for_its_links()),
+      leavers_(Rng(scenario.seed).split("leavers")) {
   for (std::size_t kind = 0; kind < scenario.machines.size(); ++kind) {
     const MachineKind& machine = scenario.machines[kind];
     if (machine.join_seconds == 0) first_.insert(first_.end(), machine.count, kind);
@@ -105,6 +114,27 @@ Simulation::Simulation(const Scenario& scenario, ScenarioCosts costs)
   cluster_ = std::make_unique<SimCluster>(cluster_options());
   oracles_ = std::make_unique<SwarmOracles>(*cluster_, SwarmOracles::Pace{.each = kLookedAtEach});
   watch_frames();
+}
+
+// A part of a checkpoint is one message here, and a state one or a few: what waits for one must not
+// give up while it is on its way.
+Knobs Simulation::knobs_for_its_links() const {
+  Knobs turned = knobs();
+  double rate = 0;  // bytes/s of the slowest link
+  for (const MachineKind& machine : scenario_.machines)
+    for (const double bits : {machine.up_bits, machine.down_bits})
+      if (bits > 0) rate = rate > 0 ? std::min(rate, bits / 8) : bits / 8;
+  if (rate == 0) return turned;
+  const Duration part =
+      from_seconds(kPartPatience * static_cast<double>(costs_.checkpoint_bytes()) / rate);
+  turned.coordinator_answer = std::max(turned.coordinator_answer, part);
+  turned.checkpoint_progress = std::max(turned.checkpoint_progress, part);
+  const double pieces =
+      std::ceil(static_cast<double>(costs_.state_bytes()) / rate / kStatePieceSecondsMax);
+  if (pieces > 1)
+    turned.state_piece_bytes =
+        static_cast<std::uint32_t>(static_cast<double>(costs_.stand_in_state_bytes()) / pieces) + 1;
+  return turned;
 }
 
 SimPeer Simulation::machine_of(std::size_t kind) const {

@@ -113,6 +113,34 @@ TEST(Simulation, BytesAreThoseOfTheTensors) {
               0.2 * gradient);
 }
 
+// Tensors wait for each other on links that take longer for them than a hop may: what was sent again
+// would make them wait longer still, until nothing comes in time.
+TEST(Simulation, WhatSlowLinksDelayIsNotSentAgainAndAgain) {
+  const ScenarioResult result =
+      result_of(kQuiet + "bandwidth_mbit = 1\n[wiring]\nhop_timeout_seconds = 4\n" +
+                "[checkpoint]\nevery_minutes = 0\n");
+  const double boundary = static_cast<double>(result.boundary_bytes);
+  EXPECT_GT(result.microbatches, 0U);
+  EXPECT_LT(result.traffic.activations,
+            1.3 * (static_cast<double>(result.microbatches) + 64) * boundary);
+  EXPECT_LT(static_cast<double>(result.passes_done),
+            1.1 * static_cast<double>(result.passes_counted) + 4 * 64);
+}
+
+// A stage's part of a checkpoint, 13 GB, takes longer than an answer of the coordinator may.
+TEST(Simulation, ALargeModelSavesItselfOverSlowLinks) {
+  std::string text = kQuiet + "bandwidth_mbit = 1000\n[checkpoint]\nevery_minutes = 10\n";
+  text.replace(text.find("layers = 4"), 10, "layers = 8");
+  text.replace(text.find("d_model = 256"), 13, "d_model = 8192");
+  text.replace(text.find("seconds = 120"), 13, "seconds = 3600");
+  const ScenarioResult result = result_of(text);
+  EXPECT_EQ(result.lost, 0U);
+  EXPECT_GT(result.steps, 2U);
+  const double checkpoint = 4.0 * static_cast<double>(result.parameters);
+  EXPECT_GE(result.traffic.checkpoints, checkpoint);
+  EXPECT_LE(result.traffic.checkpoints, 6 * checkpoint) << "each part once";
+}
+
 TEST(Simulation, SlowLinksAndSlowMachinesCostWhatTheyCost) {
   const double quiet = static_cast<double>(result_of(kQuiet).microbatches);
   // 131 kB up and down a microbatch, at 4 Mbit/s: 3.8 a second a machine at most.

@@ -210,7 +210,8 @@ void CoordinatorLink::notify(Frame frame) {
 }
 
 void CoordinatorLink::call(Frame request, RpcChannel::Reply reply) {
-  if (channel_) return channel_->call(std::move(request), Limits::rpc_deadline, std::move(reply));
+  if (channel_)
+    return channel_->call(std::move(request), knobs().coordinator_answer, std::move(reply));
   runtime_.post(guard_.wrap([reply = std::move(reply)] {
     reply(fail(ErrorCode::kPeerGone, "there is no coordinator now"));
   }));
