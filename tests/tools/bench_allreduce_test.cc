@@ -1,6 +1,8 @@
 #include "tools/measure/bench_allreduce.h"
 
 #include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -11,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/units.h"
+#include "engine/net/ucx/ucx_backend.h"
 #include "tests/golden/golden.h"
 #include "tests/store/temp_folder.h"
 
@@ -116,6 +119,27 @@ TEST(BenchAllReduce, ChunksGoOverMemoryThatMembersShare) {
   EXPECT_EQ(row->own[0].turns.size(), 2U);
   EXPECT_GT(row->own[0].seconds, 0);
   expect_no_children();
+}
+
+// Libraries that members load have their own ideas of where to log.
+TEST(BenchAllReduce, WhatStandardErrorHasIsNotCutOff) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const int log = ::open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(log, STDERR_FILENO);
+    ::dprintf(STDERR_FILENO, "before\n");
+    set_ucx_environment();
+    const auto row = measure_allreduce({.ways = {"ucx"}, .turns = 1}, 1, 2);
+    ::_exit(row ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  std::string line;
+  std::getline(std::ifstream(path) >> std::ws, line);
+  EXPECT_EQ(line, "before");
 }
 
 TEST(BenchAllReduce, AWayThatCantBeHadIsLeftOutWithItsReason) {

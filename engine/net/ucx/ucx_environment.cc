@@ -8,7 +8,8 @@ void set_ucx_environment() {
   constexpr int kKeep = 0;
   ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
-  ::setenv("UCX_LOG_FILE", "/dev/stderr", kKeep);
+  // Not /dev/stderr: that would be opened anew, and what is in it cut off where it is a file.
+  ::setenv("UCX_LOG_FILE", "stderr", kKeep);
   ::setenv("UCX_LOG_LEVEL", "fatal", kKeep);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeep);
   // Or dialling another process would hold up the thread that answers heartbeats.
