@@ -25,6 +25,7 @@ struct AllReduceFlags {
   std::string codec = "none";
   std::string python, json;
   bool no_gloo = false;
+  bool no_checksums = false;
 };
 
 Result<void> find_gloo(AllReduceFlags& flags) {
@@ -59,6 +60,7 @@ Result<void> bench_allreduce(AllReduceFlags flags) {
   if (!codec)
     return fail(ErrorCode::kUserMistake, "bench allreduce: --codec: " + codec.error().what);
   flags.spec.codec = *codec;
+  flags.spec.codec.checksums = !flags.no_checksums;
   SWARMLINE_TRY(take_lines(flags));
   SWARMLINE_TRY(find_gloo(flags));
   AllReduceReport report{.machine = processor_name(),
@@ -106,6 +108,8 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
       ->type_name("NAME,...");
   command->add_option("--codec", flags->codec, "Codec of ours; gloo has none")
       ->capture_default_str();
+  command->add_flag("--no-checksums", flags->no_checksums,
+                    "Leave checksums out, as codec.checksums = \"never\" does; gloo has none");
   command->add_option("--turns", flags->spec.turns, "Number of turns, of which the medians count")
       ->check(CLI::Range(1, kAllReduceTurnsMax))
       ->capture_default_str();

@@ -26,7 +26,7 @@ Buffer write_tiles(const CodecSpec& codec, std::uint64_t elements, DType source,
   SWARMLINE_CHECK(is_source(source) && is_valid(codec));
   if (key && !can_round_stochastically(codec)) key = nullptr;
   Buffer wire(encoded_bytes(codec, elements, source));
-  bool non_finite = false;
+  bool non_finite = codec.kind == CodecKind::kNone;
   for (Tile tile; next_tile(codec, elements, source, tile);) {
     std::byte* const out = wire.data() + tile.at;
     StochasticKey here = key ? *key : StochasticKey{};
@@ -95,19 +95,17 @@ std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView value
   // The header, then what follows the values of each tile.
   Buffer between(kWireHeaderBytes + tiles * kTileEndBytesMax);
   std::vector<std::size_t> ends{kWireHeaderBytes};
-  bool non_finite = false;
   for (Tile tile; next_tile(codec, elements, source, tile);) {
     const BytesView codes = values.subspan(tile.first * size_bytes(source), tile.shape.code_bytes);
     const MutableBytes end =
         between.bytes().subspan(ends.back(), tile.shape.total_bytes() - tile.shape.code_bytes);
-    non_finite |= any_non_finite(source, codes.data(), tile.elements);
     seal_tile_end(codec, codes, end);
     ends.push_back(ends.back() + end.size());
   }
   const std::uint64_t payload = values.size() + ends.back() - kWireHeaderBytes;
   write_wire_header({.codec = codec,
                      .source = source,
-                     .non_finite = non_finite,
+                     .non_finite = true,
                      .stochastic = false,
                      .elements = elements,
                      .payload_bytes = payload},

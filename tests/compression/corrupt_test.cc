@@ -83,7 +83,10 @@ TEST(CorruptWire, OfValuesThatDoNotAllCheckNoneIsAdded) {
   Buffer wire = wire_of({}, n);
   wire.data()[last + 7] ^= std::byte{1};
   EXPECT_TRUE(refused(wire.bytes()));
-  // A NaN of which the header says nothing, with a checksum that is right.
+  // A NaN in a buffer whose writer says that there is none, with a checksum that is right.
+  WireHeader header = *read_wire_header(wire.bytes());
+  header.non_finite = false;
+  write_wire_header(header, wire.data());
   put(wire, last + 4, std::numeric_limits<float>::quiet_NaN());
   const std::size_t hash_at = tile_shape({}, 100, DType::kF32).hash_at();
   put(wire, last + hash_at, xxh3(wire.bytes().subspan(last, hash_at)));

@@ -81,7 +81,7 @@ TEST_P(GoldenWire, BytesAreThoseOfTheFile) {
   ASSERT_TRUE(header.has_value());
   EXPECT_EQ(header->codec, GetParam().codec);
   EXPECT_EQ(header->elements, GetParam().elements);
-  EXPECT_EQ(header->non_finite, GetParam().non_finite);
+  EXPECT_EQ(header->non_finite, GetParam().non_finite || GetParam().codec.kind == CodecKind::kNone);
   Buffer out(GetParam().elements * size_bytes(GetParam().source));
   EXPECT_TRUE(decode(as_bytes(bytes), GetParam().source, out.bytes()).has_value());
 }

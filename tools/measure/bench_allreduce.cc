@@ -205,9 +205,9 @@ Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint
 
 std::string allreduce_head(const AllReduceBenchSpec& spec) {
   std::string head = fmt::format(
-      "A round of {} between processes of this machine{}: milliseconds, of CPU a member in "
+      "A round of {}{} between processes of this machine{}: milliseconds, of CPU a member in "
       "brackets; times as fast as gloo\n{:>5} {:>8}",
-      to_string(spec.codec),
+      to_string(spec.codec), spec.codec.checksums ? "" : " without checksums",
       spec.busy > 0
           ? fmt::format(", beside {} busy process{}", spec.busy, spec.busy > 1 ? "es" : "")
           : "",
@@ -237,6 +237,7 @@ std::string to_json(const AllReduceReport& report) {
   json.begin_object().member("format", kAllReduceBenchFormat).member("kind", "allreduce");
   json.member("wall_seconds", report.wall_seconds).member("machine", report.machine);
   json.member("cores", report.cores).member("codec", to_string(report.spec.codec));
+  json.member("checksums", report.spec.codec.checksums);
   json.member("busy", report.spec.busy);
   if (!report.spec.lines.empty()) {
     json.key("lines").begin_array();
