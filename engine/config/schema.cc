@@ -298,7 +298,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(wiring, in_flight_per_peer), ints(1, Limits::in_flight_per_next_peer_max),
    "Maximum number of microbatches that one sender has at one peer of the next stage."},
   {RUN(wiring, hop_timeout_seconds), above_zero_to(kDaySeconds),
-   "Time limit of one hop; after that the microbatch is sent to another peer."},
+   "Time limit of one hop, or four times what hops usually take where that is longer, at most ten "
+   "times the limit; after that the microbatch is sent to another peer."},
   {RUN(wiring, hedge_share), share(),
    "Maximum fraction of microbatches that are tried a second time because a peer is late. 0: "
    "none. What is not used is kept, up to one step's microbatches."},
