@@ -100,7 +100,8 @@ std::uint64_t encoded_bytes(const CodecSpec& codec, std::uint64_t elements, DTyp
 
 // `values` holds elements of `source` (kF32, kF64, kF16 or kBF16). The flag says whether decoding
 // will give a non-finite value; with codec `none`, which takes values as they are, it is set in any
-// case, and nobody looks for them. `key` null, or a codec that always rounds to nearest: to nearest.
+// case, and nobody looks for them. `key` null, or a codec that always rounds to nearest: to
+// nearest.
 Buffer encode(const CodecSpec& codec, BytesView values, DType source,
               const kernels::StochasticKey* key = nullptr);
 

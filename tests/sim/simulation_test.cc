@@ -113,8 +113,8 @@ TEST(Simulation, BytesAreThoseOfTheTensors) {
               0.2 * gradient);
 }
 
-// Tensors wait for each other on links that take longer for them than a hop may: what was sent again
-// would make them wait longer still, until nothing comes in time.
+// Tensors wait for each other on links that take longer for them than a hop may: what is sent again
+// makes them wait longer still, until nothing comes in time.
 TEST(Simulation, WhatSlowLinksDelayIsNotSentAgainAndAgain) {
   const ScenarioResult result =
       result_of(kQuiet + "bandwidth_mbit = 1\n[wiring]\nhop_timeout_seconds = 4\n" +

@@ -15,8 +15,8 @@
 //           add to a stage whose queues grow, and how often a peer is passed by before what it
 //           answers is known.
 //   Thread: control thread; pure: the time is passed in.
-//   Bounds: kTimeoutsMax timeouts until a leg is given up; one leg per attempt on its way, of open phases; two estimates, a version, and one note
-//           per open phase of each candidate.
+//   Bounds: kTimeoutsMax timeouts until a leg is given up; one leg per attempt on its way, of open
+//           phases; two estimates, a version, and one note per open phase of each candidate.
 #pragma once
 
 #include <array>
