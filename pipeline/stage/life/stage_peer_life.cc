@@ -319,7 +319,7 @@ void StagePeer::Impl::drain(Duration notice) {
 
 // Its seat ends once it is known to hold nothing: a step or more may pass to the next heartbeat.
 void StagePeer::Impl::say_idle() {
-  if (!life_.leaving() || !stage_) return;
+  if (life_.finished() || !life_.leaving() || !stage_) return;
   const bool idle = stage_->in_flight() == 0;
   if (idle && !std::exchange(said_idle_, idle)) link_.begin_heartbeats({});
   said_idle_ = idle;
