@@ -321,7 +321,7 @@ void StagePeer::Impl::drain(Duration notice) {
 void StagePeer::Impl::say_idle() {
   if (life_.finished() || !life_.leaving() || !stage_) return;
   const bool idle = stage_->in_flight() == 0;
-  if (idle && !std::exchange(said_idle_, idle)) link_.begin_heartbeats({});
+  if (idle && !said_idle_) link_.begin_heartbeats({});
   said_idle_ = idle;
 }
 
