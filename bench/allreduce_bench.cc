@@ -62,7 +62,7 @@ std::uint64_t reduce(const CodecSpec& codec, Vectors& vectors) {
   while (!wire.empty()) {
     const auto [from, send] = std::move(wire.front());
     wire.pop_front();
-    auto sends = members[send.to]->on_chunk(from, send.part, send.chunk, send.whole().view());
+    auto sends = members[send.to]->on_chunk(from, send.part, send.chunk, send.whole());
     if (!sends) return 0;
     for (ChunkSend& next : *sends) wire.emplace_back(send.to, std::move(next));
   }

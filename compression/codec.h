@@ -32,6 +32,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -109,6 +110,9 @@ Buffer encode(const CodecSpec& codec, BytesView values, DType source,
 // not copied: those parts are lent, and good as long as `values` are.
 std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
                                          const kernels::StochasticKey* key = nullptr);
+// The same, but that the parts keep the values alive.
+std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, const SharedBytes& values,
+                                         DType source, const kernels::StochasticKey* key = nullptr);
 
 // Error feedback: t = value + current residual; the buffer of t; next residual = t - what the
 // buffer decodes to, 0 where that is not finite. Elements of `source` (kF32 or kF64), as many as
@@ -129,9 +133,24 @@ Result<void> decode(BytesView wire, DType target, MutableBytes out);
 // sum += decoded, each value rounded to `target` (kF32 or kF64) before it is added: the bits of
 // decode() and a sum. After an error `sum` is as it was.
 Result<void> decode_add(BytesView wire, DType target, MutableBytes sum);
-// sum = value + decoded, in the same way, in one pass where the codec lets it. `sum` overlaps
-// nothing; after an error it may be partly written.
-Result<void> decode_sum(BytesView wire, DType target, BytesView values, MutableBytes sum);
+// decode(), for an `out` that nobody reads soon: where the codec lets it, past the caches.
+Result<void> stream_decode(BytesView wire, DType target, MutableBytes out);
+
+// The values of a buffer of codec `none`, used where they lie. All of it has been checked.
+class PlainValues {
+ public:
+  // Errors as decode() has them for an `out` of so many bytes; CHECKed: the codec is `none`.
+  static Result<PlainValues> of(SharedBytes wire, DType target, std::size_t out_bytes);
+  // Elements [first, first + count), which lie within one tile.
+  BytesView values(std::uint64_t first, std::size_t count) const;
+
+ private:
+  PlainValues(SharedBytes wire, const WireHeader& header)
+      : wire_(std::move(wire)), header_(header) {}
+
+  SharedBytes wire_;
+  WireHeader header_;
+};
 
 // Decodes a wire buffer while it arrives: each tile as soon as it is there and its checksum, where
 // it has one, holds.

@@ -32,17 +32,22 @@ bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales
   return true;
 }
 
+// Of codec `none`.
+Result<void> check_plain_tile(const WireHeader& header, const Tile& tile, BytesView wire) {
+  SWARMLINE_TRY(check_hash(header.codec, tile, wire));
+  if (header.non_finite) return {};
+  return check_announced(header, header.source,
+                         any_non_finite(header.source, wire.data() + tile.at, tile.elements));
+}
+
 // Whether tiles may be added one by one: nothing can fail once this returned true.
 Result<bool> can_add_in_place(BytesView wire, const WireHeader& header) {
   const auto spec = quant_spec(header.codec);
   const bool plain = header.codec.kind == CodecKind::kNone;
   bool moderate = spec && scales_decide(header.codec.kind);
   for (Tile tile; next_tile(header, tile);) {
-    SWARMLINE_TRY(check_hash(header.codec, tile, wire));
-    if (plain && !header.non_finite)
-      SWARMLINE_TRY(
-          check_announced(header, header.source,
-                          any_non_finite(header.source, wire.data() + tile.at, tile.elements)));
+    SWARMLINE_TRY(plain ? check_plain_tile(header, tile, wire)
+                        : check_hash(header.codec, tile, wire));
     moderate = moderate && scales_are_moderate(*spec, wire.data() + tile.at, tile.elements);
   }
   return plain || moderate;
@@ -55,20 +60,6 @@ void add_to(BytesView values, MutableBytes sum) {
 }
 void add_to(DType dtype, BytesView values, MutableBytes sum) {
   dtype == DType::kF32 ? add_to<float>(values, sum) : add_to<double>(values, sum);
-}
-
-// sum = values + a tile's own values, as they are.
-void sum_tile(const Tile& tile, DType dtype, BytesView wire, BytesView values, MutableBytes sum) {
-  const std::byte* const codes = wire.data() + tile.at;
-  if (dtype == DType::kF32) {
-    kernels::add(reinterpret_cast<const float*>(values.data()) + tile.first,
-                 reinterpret_cast<const float*>(codes),
-                 reinterpret_cast<float*>(sum.data()) + tile.first, tile.elements);
-  } else {
-    kernels::add(reinterpret_cast<const double*>(values.data()) + tile.first,
-                 reinterpret_cast<const double*>(codes),
-                 reinterpret_cast<double*>(sum.data()) + tile.first, tile.elements);
-  }
 }
 
 }  // namespace
@@ -187,24 +178,38 @@ Result<void> decode_add(BytesView wire, DType target, MutableBytes sum) {
   return {};
 }
 
-Result<void> decode_sum(BytesView wire, DType target, BytesView values, MutableBytes sum) {
-  SWARMLINE_CHECK((target == DType::kF32 || target == DType::kF64) && values.size() == sum.size());
+Result<void> stream_decode(BytesView wire, DType target, MutableBytes out) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
-  if (header->codec.kind != CodecKind::kNone) {
-    SWARMLINE_TRY(decode(wire, target, sum));
-    add_to(target, values, sum);
-    return {};
-  }
-  SWARMLINE_TRY(check_target(*header, target, sum.size()));
+  if (header->codec.kind != CodecKind::kNone) return decode(wire, target, out);
+  SWARMLINE_TRY(check_target(*header, target, out.size()));
+  const std::size_t width = size_bytes(target);
   for (Tile tile; next_tile(*header, tile);) {
-    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
-    if (!header->non_finite)
-      SWARMLINE_TRY(check_announced(*header, target,
-                                    any_non_finite(target, wire.data() + tile.at, tile.elements)));
-    sum_tile(tile, target, wire, values, sum);
+    SWARMLINE_TRY(check_plain_tile(*header, tile, wire));
+    kernels::stream_copy(wire.data() + tile.at, out.data() + tile.first * width,
+                         tile.elements * width);
   }
   return {};
+}
+
+Result<PlainValues> PlainValues::of(SharedBytes wire, DType target, std::size_t out_bytes) {
+  const auto header = read_wire_header(wire.view());
+  if (!header) return std::unexpected(header.error());
+  SWARMLINE_CHECK(header->codec.kind == CodecKind::kNone);
+  SWARMLINE_TRY(check_target(*header, target, out_bytes));
+  for (Tile tile; next_tile(*header, tile);)
+    SWARMLINE_TRY(check_plain_tile(*header, tile, wire.view()));
+  return PlainValues(std::move(wire), *header);
+}
+
+BytesView PlainValues::values(std::uint64_t first, std::size_t count) const {
+  const std::uint64_t tile = first / kWireTileElements;
+  const std::size_t before = first % kWireTileElements;
+  SWARMLINE_CHECK(first + count <= header_.elements && before + count <= kWireTileElements);
+  const std::size_t tile_bytes =
+      tile_shape(header_.codec, kWireTileElements, header_.source).total_bytes();
+  const std::size_t width = size_bytes(header_.source);
+  return wire_.view().subspan(kWireHeaderBytes + tile * tile_bytes + before * width, count * width);
 }
 
 }  // namespace swarmline

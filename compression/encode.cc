@@ -82,21 +82,21 @@ Buffer encode(const CodecSpec& codec, BytesView values, DType source, const Stoc
                      });
 }
 
-std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
-                                         const StochasticKey* key) {
-  std::vector<SharedBytes> parts;
-  if (codec.kind != CodecKind::kNone) {
-    parts.emplace_back(encode(codec, values, source, key));
-    return parts;
-  }
-  SWARMLINE_CHECK(is_source(source) && values.size() % size_bytes(source) == 0);
-  const std::uint64_t elements = values.size() / size_bytes(source);
+namespace {
+
+// Of codec `none`. `piece(first byte, bytes)` is some of the values, however they are held.
+template <typename Piece>
+std::vector<SharedBytes> plain_parts(const CodecSpec& codec, BytesView values, DType source,
+                                     Piece piece) {
+  const std::size_t width = size_bytes(source);
+  SWARMLINE_CHECK(is_source(source) && values.size() % width == 0);
+  const std::uint64_t elements = values.size() / width;
   const std::uint64_t tiles = (elements + kWireTileElements - 1) / kWireTileElements;
   // The header, then what follows the values of each tile.
   Buffer between(kWireHeaderBytes + tiles * kTileEndBytesMax);
   std::vector<std::size_t> ends{kWireHeaderBytes};
   for (Tile tile; next_tile(codec, elements, source, tile);) {
-    const BytesView codes = values.subspan(tile.first * size_bytes(source), tile.shape.code_bytes);
+    const BytesView codes = values.subspan(tile.first * width, tile.shape.code_bytes);
     const MutableBytes end =
         between.bytes().subspan(ends.back(), tile.shape.total_bytes() - tile.shape.code_bytes);
     seal_tile_end(codec, codes, end);
@@ -111,14 +111,32 @@ std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView value
                      .payload_bytes = payload},
                     between.data());
   const SharedBytes own(std::move(between));
-  parts.push_back(own.slice(0, kWireHeaderBytes));
+  std::vector<SharedBytes> parts{own.slice(0, kWireHeaderBytes)};
   for (Tile tile; next_tile(codec, elements, source, tile);) {
     const std::size_t i = tile.first / kWireTileElements;
-    parts.push_back(
-        SharedBytes::lent(values.subspan(tile.first * size_bytes(source), tile.shape.code_bytes)));
+    parts.push_back(piece(tile.first * width, tile.shape.code_bytes));
     parts.push_back(own.slice(ends[i], ends[i + 1] - ends[i]));
   }
   return parts;
+}
+
+}  // namespace
+
+std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
+                                         const StochasticKey* key) {
+  if (codec.kind != CodecKind::kNone) return {SharedBytes(encode(codec, values, source, key))};
+  return plain_parts(codec, values, source, [&](std::size_t first, std::size_t bytes) {
+    return SharedBytes::lent(values.subspan(first, bytes));
+  });
+}
+
+std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, const SharedBytes& values,
+                                         DType source, const StochasticKey* key) {
+  if (codec.kind != CodecKind::kNone)
+    return {SharedBytes(encode(codec, values.view(), source, key))};
+  return plain_parts(codec, values.view(), source, [&](std::size_t first, std::size_t bytes) {
+    return values.slice(first, bytes);
+  });
 }
 
 Buffer encode_with_feedback(const CodecSpec& codec, BytesView values, DType source,

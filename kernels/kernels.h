@@ -25,6 +25,10 @@ void scale(double factor, double* values, std::size_t n);
 void axpy(float a, const float* x, float* y, std::size_t n);
 void axpy(double a, const double* x, double* y, std::size_t n);
 
+// Copies past the caches: for what this core does not read soon. Half to a third of the time of a
+// usual copy, which reads what it overwrites.
+void stream_copy(const std::byte* source, std::byte* destination, std::size_t bytes);
+
 // Sums of squares, in double, in one fixed order that suits a vector unit as well as a warp:
 // element i of a block of kSumBlock goes to lane i mod kSumLanes, lanes are folded in halves, and
 // the blocks' sums are summed in the same way.

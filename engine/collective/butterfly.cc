@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {
@@ -15,6 +16,12 @@ namespace {
 // The third word of a stochastic key, above any rank and any boundary (below 2^16).
 constexpr std::uint32_t kScatterDraws = 1U << 30;
 constexpr std::uint32_t kGatherDraws = 2U << 30;
+
+// More than a core's caches hold.
+constexpr std::size_t kStreamedBytesMin = 4 * kMiB;
+// Parts are added by so many elements at a time, so that a sum stays in the innermost cache.
+constexpr std::size_t kAddedElements = 4096;
+static_assert(kWireTileElements % kAddedElements == 0);
 
 Result<void> unfit(std::string what) {
   return fail(ErrorCode::kIncompatible, "all-reduce: " + std::move(what));
@@ -34,6 +41,7 @@ void add_into(DType dtype, BytesView from, MutableBytes to) {
                       reinterpret_cast<double*>(to.data()), from.size() / sizeof(double));
   }
 }
+
 void add(DType dtype, BytesView a, BytesView b, MutableBytes sum) {
   if (dtype == DType::kF32) {
     kernels::add(reinterpret_cast<const float*>(a.data()), reinterpret_cast<const float*>(b.data()),
@@ -90,6 +98,7 @@ ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, Muta
                   (!feedback || residual_.next.size() == input.size()) &&
                   !overlap(residual_.current, residual_.next));
   sparse_ = feedback && spec_.scatter[spec_.rank].kind == CodecKind::kTopK;
+  streams_ = output.size() >= kStreamedBytesMin;
   chunk_elements_ = spec_.chunk_bytes / size_bytes(spec_.dtype);
   sent_.assign(spec_.ranks, 0);
   for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
@@ -223,7 +232,8 @@ void ButterflyAllReduce::send_scatter(std::uint32_t to, std::vector<ChunkSend>& 
 }
 
 Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, ReducePart part,
-                                                            std::uint32_t chunk, BytesView wire) {
+                                                            std::uint32_t chunk,
+                                                            const SharedBytes& wire) {
   const bool scatter = part == ReducePart::kScatter;
   if (from >= spec_.ranks || from == spec_.rank ||
       chunk >= chunks_of(scatter ? spec_.rank : from)) {
@@ -240,9 +250,11 @@ Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, 
                                                  "turn (below {})",
                                                  chunk, from, limit));
   }
-  SWARMLINE_TRY(check_header(part, chunk_elements(scatter ? spec_.rank : from, chunk), wire));
+  SWARMLINE_TRY(
+      check_header(part, chunk_elements(scatter ? spec_.rank : from, chunk), wire.view()));
   std::vector<ChunkSend> sends;
-  SWARMLINE_TRY(scatter ? take_part(from, chunk, wire, sends) : take_sum(from, chunk, wire, sends));
+  SWARMLINE_TRY(scatter ? take_part(from, chunk, wire, sends)
+                        : take_sum(from, chunk, wire.view(), sends));
   seen[chunk] = true;
   progress_.bytes_received += wire.size();
   return sends;
@@ -274,84 +286,117 @@ Result<void> ButterflyAllReduce::check_header(ReducePart part, std::uint64_t ele
 
 // Reduction
 
-Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chunk, BytesView wire,
-                                           std::vector<ChunkSend>& sends) {
-  const std::size_t bytes = output_chunk(spec_.rank, chunk).size();
-  Sum& sum = sums_[chunk];
-  add_own_part(chunk, sum);
-  if (from != sum.next_rank) {
-    Buffer values(bytes);
-    SWARMLINE_TRY(decode(wire, spec_.dtype, values.bytes()));
+ButterflyAllReduce::Sum& ButterflyAllReduce::sum_of(std::uint32_t chunk) {
+  const auto [at, is_new] = sums_.try_emplace(chunk);
+  if (is_new && sparse_) {
+    Buffer own(output_chunk(spec_.rank, chunk).size());
+    const auto decoded =
+        decode(encode_part(spec_.rank, chunk).front().view(), spec_.dtype, own.bytes());
+    SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
+    at->second.waiting.emplace(spec_.rank, std::move(own));
+  }
+  return at->second;
+}
+
+// Values as they are wait until all are there, and are added in one pass. Others are decoded where
+// they are added, if it is their turn.
+Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chunk,
+                                           const SharedBytes& wire, std::vector<ChunkSend>& sends) {
+  const MutableBytes target = output_chunk(spec_.rank, chunk);
+  Sum& sum = sum_of(chunk);
+  if (read_wire_header(wire.view())->codec.kind == CodecKind::kNone) {
+    auto values = PlainValues::of(wire, spec_.dtype, target.size());
+    if (!values) return std::unexpected(values.error());
+    sum.waiting.emplace(from, std::move(*values));
+    ++progress_.chunks_waiting;
+  } else if (add_in_turn(chunk, sum, target, {}); from == sum.next_rank) {
+    SWARMLINE_TRY(add_wire(chunk, sum, wire.view()));
+    add_in_turn(chunk, sum, target, {});
+  } else {
+    Buffer values(target.size());
+    SWARMLINE_TRY(decode(wire.view(), spec_.dtype, values.bytes()));
     sum.waiting.emplace(from, std::move(values));
     ++progress_.chunks_waiting;
-    return {};
   }
-  SWARMLINE_TRY(add_wire(chunk, sum, wire));
-  add_waiting_parts(chunk, sum);
-  if (sum.next_rank == spec_.ranks) finish_chunk(chunk, sends);
+  if (++sum.arrived + 1 == spec_.ranks) finish_chunk(chunk, sum, sends);
   return {};
 }
 
-void ButterflyAllReduce::add_part(std::uint32_t chunk, Sum& sum, BytesView values) {
-  const MutableBytes target = output_chunk(spec_.rank, chunk);
-  if (std::exchange(sum.only_own, false)) {
-    add(spec_.dtype, input_chunk(spec_.rank, chunk), values, target);
-  } else if (sum.next_rank == 0) {
-    copy(values, target);
-  } else {
-    add_into(spec_.dtype, values, target);
-  }
-  ++sum.next_rank;
-}
-
-// The own part goes in with the one beside it, in one pass over both.
+// The first part is the sum so far: if it does not decode, nothing is lost but garbage.
 Result<void> ButterflyAllReduce::add_wire(std::uint32_t chunk, Sum& sum, BytesView wire) {
   const MutableBytes target = output_chunk(spec_.rank, chunk);
-  if (sum.only_own || (sum.next_rank == 0 && spec_.rank == 1 && !sparse_)) {
-    SWARMLINE_TRY(decode_sum(wire, spec_.dtype, input_chunk(spec_.rank, chunk), target));
-    sum.only_own = false;
-    sum.next_rank = 2;
-    return {};
-  }
-  // The first part is the sum so far: if it does not decode, nothing is lost but garbage.
   SWARMLINE_TRY(sum.next_rank == 0 ? decode(wire, spec_.dtype, target)
                                    : decode_add(wire, spec_.dtype, target));
   ++sum.next_rank;
   return {};
 }
 
-void ButterflyAllReduce::add_own_part(std::uint32_t chunk, Sum& sum) {
-  if (sum.next_rank != spec_.rank) return;
-  if (sparse_) {
-    const std::vector<SharedBytes> wire = encode_part(spec_.rank, chunk);
-    const auto added = add_wire(chunk, sum, wire.front().view());
-    SWARMLINE_CHECK_MSG(added, added.error().what);
-  } else if (spec_.rank == 0) {
-    sum.only_own = true;
-    ++sum.next_rank;
-  } else {
-    add_part(chunk, sum, input_chunk(spec_.rank, chunk));
+std::uint32_t ButterflyAllReduce::ranks_in_turn(const Sum& sum) const {
+  std::uint32_t end = sum.next_rank;
+  while (end < spec_.ranks && (end == spec_.rank || sum.waiting.contains(end))) ++end;
+  return end - sum.next_rank;
+}
+
+// Sums them in `target`, where the sum so far is, and streams what came out to `copy`, if there is
+// one.
+void ButterflyAllReduce::add_in_turn(std::uint32_t chunk, Sum& sum, MutableBytes target,
+                                     MutableBytes copy) {
+  const std::uint32_t count = ranks_in_turn(sum);
+  if (count == 0) return;
+  const std::size_t width = size_bytes(spec_.dtype);
+  const auto values_of = [&](std::uint32_t rank, std::uint64_t first, std::size_t n) {
+    const auto waiting = sum.waiting.find(rank);
+    if (waiting == sum.waiting.end())
+      return input_chunk(spec_.rank, chunk).subspan(first * width, n * width);
+    if (const auto* plain = std::get_if<PlainValues>(&waiting->second))
+      return plain->values(first, n);
+    return BytesView(std::get<Buffer>(waiting->second).bytes()).subspan(first * width, n * width);
+  };
+  const std::uint64_t elements = chunk_elements(spec_.rank, chunk);
+  for (std::uint64_t first = 0; first < elements; first += kAddedElements) {
+    const std::size_t n = std::min<std::uint64_t>(kAddedElements, elements - first);
+    const MutableBytes to = target.subspan(first * width, n * width);
+    std::uint32_t rank = sum.next_rank;
+    const std::uint32_t end = rank + count;
+    if (rank == 0 && count == 1) {
+      swarmline::copy(values_of(rank++, first, n), to);
+    } else if (rank == 0) {
+      add(spec_.dtype, values_of(0, first, n), values_of(1, first, n), to);
+      rank = 2;
+    }
+    for (; rank < end; ++rank) add_into(spec_.dtype, values_of(rank, first, n), to);
+    if (!copy.empty()) kernels::stream_copy(to.data(), copy.data() + first * width, to.size());
+  }
+  for (const std::uint32_t end = sum.next_rank + count; sum.next_rank < end; ++sum.next_rank) {
+    if (sum.waiting.erase(sum.next_rank) > 0 && sum.next_rank != spec_.rank)
+      --progress_.chunks_waiting;
   }
 }
 
-void ButterflyAllReduce::add_waiting_parts(std::uint32_t chunk, Sum& sum) {
-  for (add_own_part(chunk, sum); !sum.waiting.empty(); add_own_part(chunk, sum)) {
-    const auto next = sum.waiting.begin();
-    if (next->first != sum.next_rank) return;
-    add_part(chunk, sum, next->second.bytes());
-    sum.waiting.erase(next);
-    --progress_.chunks_waiting;
-  }
-}
-
-void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends) {
-  sums_.erase(chunk);
+// The sum in `output`, and encoded.
+std::vector<SharedBytes> ButterflyAllReduce::finish_sum(std::uint32_t chunk, Sum& sum) {
   const MutableBytes values = output_chunk(spec_.rank, chunk);
-  const std::vector<SharedBytes> wire = encode_sum(chunk, values);
-  if (spec_.gather.kind != CodecKind::kNone || !residual_.current.empty()) {
+  const bool as_it_is = spec_.gather.kind == CodecKind::kNone && residual_.current.empty();
+  if (as_it_is && streams_ && sum.next_rank == 0) {
+    // It leaves from where it was added, in the caches still.
+    Buffer added(values.size());
+    add_in_turn(chunk, sum, added.bytes(), values);
+    return encode_in_parts(spec_.gather, SharedBytes(std::move(added)), spec_.dtype);
+  }
+  add_in_turn(chunk, sum, values, {});
+  std::vector<SharedBytes> wire = encode_sum(chunk, values);
+  if (!as_it_is) {
     const auto decoded = decode(wire.front().view(), spec_.dtype, values);
     SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
   }
+  return wire;
+}
+
+void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, Sum& sum,
+                                      std::vector<ChunkSend>& sends) {
+  const std::vector<SharedBytes> wire = finish_sum(chunk, sum);
+  SWARMLINE_CHECK(sum.next_rank == spec_.ranks);
+  sums_.erase(chunk);
   for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
     const std::uint32_t to = (spec_.rank + step) % spec_.ranks;
     sends.push_back({to, ReducePart::kGather, chunk, wire});
@@ -365,7 +410,9 @@ void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, std::vector<ChunkSend
 
 Result<void> ButterflyAllReduce::take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
                                           std::vector<ChunkSend>& sends) {
-  SWARMLINE_TRY(decode(wire, spec_.dtype, output_chunk(from, chunk)));
+  const MutableBytes values = output_chunk(from, chunk);
+  SWARMLINE_TRY(streams_ ? stream_decode(wire, spec_.dtype, values)
+                         : decode(wire, spec_.dtype, values));
   ++progress_.chunks_done;
   send_scatter(from, sends);  // the returned sum made room at its reducer
   return {};

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/bytes.h"
@@ -90,9 +91,9 @@ class ButterflyAllReduce {
 
   // Call once, before on_chunk().
   std::vector<ChunkSend> start();
-  // `wire` is borrowed for the call. A duplicate returns no sends and changes nothing.
+  // `wire` is kept until its turn to be added. A duplicate returns no sends and changes nothing.
   Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
-                                          BytesView wire);
+                                          const SharedBytes& wire);
   // It has been taken.
   bool has_taken(std::uint32_t from, ReducePart part, std::uint32_t chunk) const;
   // `output` is complete. Other members may still need sends handed out before.
@@ -100,11 +101,13 @@ class ButterflyAllReduce {
   const Progress& progress() const { return progress_; }
 
  private:
+  // A part that waits: as it came, or decoded.
+  using Part = std::variant<PlainValues, Buffer>;
   // A chunk of the own slice on its way to being a sum.
   struct Sum {
-    std::uint32_t next_rank = 0;              // ranks below are in
-    bool only_own = false;                    // it is what the input has there, not copied yet
-    std::map<std::uint32_t, Buffer> waiting;  // decoded parts of later ranks
+    std::uint32_t next_rank = 0;            // parts of ranks below are in `output`
+    std::uint32_t arrived = 0;              // parts of others
+    std::map<std::uint32_t, Part> waiting;  // by rank; of the own one what is not in the input
   };
 
   std::uint32_t chunks_of(std::uint32_t rank) const;
@@ -120,21 +123,24 @@ class ButterflyAllReduce {
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
   void send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends);
-  Result<void> take_part(std::uint32_t from, std::uint32_t chunk, BytesView wire,
+  Result<void> take_part(std::uint32_t from, std::uint32_t chunk, const SharedBytes& wire,
                          std::vector<ChunkSend>& sends);
   Result<void> take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
                         std::vector<ChunkSend>& sends);
-  void add_part(std::uint32_t chunk, Sum& sum, BytesView values);        // of rank sum.next_rank
-  Result<void> add_wire(std::uint32_t chunk, Sum& sum, BytesView wire);  // the same, encoded
-  void add_own_part(std::uint32_t chunk, Sum& sum);                      // when it is its turn
-  void add_waiting_parts(std::uint32_t chunk, Sum& sum);
-  void finish_chunk(std::uint32_t chunk, std::vector<ChunkSend>& sends);
+  Sum& sum_of(std::uint32_t chunk);
+  Result<void> add_wire(std::uint32_t chunk, Sum& sum, BytesView wire);  // of rank sum.next_rank
+  // Ranks from the next one on, up to the first whose part is missing.
+  std::uint32_t ranks_in_turn(const Sum& sum) const;
+  void add_in_turn(std::uint32_t chunk, Sum& sum, MutableBytes target, MutableBytes copy);
+  std::vector<SharedBytes> finish_sum(std::uint32_t chunk, Sum& sum);
+  void finish_chunk(std::uint32_t chunk, Sum& sum, std::vector<ChunkSend>& sends);
 
   ButterflySpec spec_;
   BytesView input_;
   MutableBytes output_;
   Residual residual_;
-  bool sparse_ = false;  // the own part goes through topk
+  bool sparse_ = false;   // the own part goes through topk
+  bool streams_ = false;  // the output is more than caches hold: what lands there goes past them
   std::uint64_t chunk_elements_ = 0;
   std::vector<std::uint32_t> sent_;              // by rank: scatter chunks handed out
   std::vector<std::vector<bool>> scatter_seen_;  // by rank, chunk of the own slice

@@ -60,7 +60,7 @@ Result<void> StageAverager::feed_early(Running& running, const Early& early) {
   if (std::find(members.begin(), members.end(), early.from) == members.end()) return {};
   auto chunk = parse<wire::ReduceChunk>(early.frame);
   if (!chunk) return std::unexpected(chunk.error());
-  return feed(running, early.from, *chunk, early.frame.received_payload());
+  return feed(running, early.from, *chunk, early.frame);
 }
 
 Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
@@ -69,7 +69,7 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
   const RoundKey key{from_wire(chunk->phase()), GroupId{chunk->group()},
                      RoundAttempt{chunk->attempt()}};
   if (auto it = running_.find(key); it != running_.end()) {
-    SWARMLINE_TRY(feed(it->second, from, *chunk, frame.received_payload()));
+    SWARMLINE_TRY(feed(it->second, from, *chunk, frame));
     announce(it->second);
     return {};
   }
@@ -92,7 +92,7 @@ Result<void> StageAverager::on_chunk(const Seat& from, const Frame& frame) {
 }
 
 Result<void> StageAverager::feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
-                                 BytesView payload) {
+                                 const Frame& frame) {
   const auto& members = running.round.members;
   const auto member = std::find(members.begin(), members.end(), from);
   if (member == members.end()) return fail(ErrorCode::kCorrupt, "a chunk from outside the group");
@@ -104,7 +104,8 @@ Result<void> StageAverager::feed(Running& running, const Seat& from, const wire:
     SWARMLINE_MARK("averager.two_speak_for_one");
     return fail(ErrorCode::kCorrupt, "a chunk came twice: two speak for one member");
   }
-  auto sends = running.reduce->on_chunk(rank, part, chunk.chunk(), payload);
+  auto sends = running.reduce->on_chunk(
+      rank, part, chunk.chunk(), frame.payload.empty() ? SharedBytes() : frame.payload.front());
   if (!sends) return std::unexpected(sends.error());
   dispatch(running, *sends);
   return {};

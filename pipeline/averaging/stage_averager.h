@@ -76,7 +76,7 @@ class StageAverager {
   };
   Result<void> feed_early(Running& running, const Early& early);
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
-                    BytesView payload);
+                    const Frame& frame);
   void leave_out_checksums(Round& round) const;
   void dispatch(Running& running, const std::vector<ChunkSend>& sends);
   void announce(Running& running);

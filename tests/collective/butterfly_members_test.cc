@@ -51,7 +51,8 @@ class TwoMembers : public ::testing::Test {
     return encode(codec, values.bytes(), dtype);
   }
   void expect_error(ErrorCode code, std::uint32_t from, ReducePart part, std::uint32_t chunk,
-                    BytesView wire) {
+                    BytesView bytes) {
+    const SharedBytes wire(Buffer::copy_of(bytes));
     const auto before = members_[0]->progress();
     const auto sends = members_[0]->on_chunk(from, part, chunk, wire);
     ASSERT_FALSE(sends);
@@ -73,12 +74,11 @@ TEST_F(TwoMembers, ASenderStaysAWindowAheadOfTheReturnedSums) {
   auto back = members_[1]->start();
   ASSERT_EQ(back.size(), kWindow);
   // One part arrives at 1, one sum comes back, one more part goes out.
-  const auto sums =
-      members_[1]->on_chunk(0, first[0].part, first[0].chunk, first[0].whole().view());
+  const auto sums = members_[1]->on_chunk(0, first[0].part, first[0].chunk, first[0].whole());
   ASSERT_TRUE(sums);
   ASSERT_EQ(sums->size(), 1U);
   EXPECT_EQ(sums->at(0).part, ReducePart::kGather);
-  const auto more = members_[0]->on_chunk(1, ReducePart::kGather, 0, sums->at(0).whole().view());
+  const auto more = members_[0]->on_chunk(1, ReducePart::kGather, 0, sums->at(0).whole());
   ASSERT_TRUE(more);
   ASSERT_EQ(more->size(), 1U);
   EXPECT_EQ(more->at(0).part, ReducePart::kScatter);
@@ -110,7 +110,7 @@ TEST_F(TwoMembers, ASumWithoutChecksumsIsTaken) {
   CodecSpec bare = kBf16;
   bare.checksums = false;
   for (const auto& member : members_) member->start();
-  EXPECT_TRUE(members_[0]->on_chunk(1, ReducePart::kGather, 0, wire_of(bare, 256).bytes()));
+  EXPECT_TRUE(members_[0]->on_chunk(1, ReducePart::kGather, 0, SharedBytes(wire_of(bare, 256))));
   bare.kind = CodecKind::kFp16;
   expect_error(ErrorCode::kIncompatible, 1, ReducePart::kGather, 1, wire_of(bare, 256).bytes());
 }
@@ -128,10 +128,10 @@ TEST_F(TwoMembers, ACorruptChunkChangesNothingAndTheGoodOneIsTaken) {
     ButterflyAllReduce& to = *members_[send.to];
     Buffer spoiled = Buffer::copy_of(send.whole().view());
     spoiled.data()[rng.below(spoiled.size())] ^= std::byte{1};
-    const auto refused = to.on_chunk(from, send.part, send.chunk, spoiled.bytes());
+    const auto refused = to.on_chunk(from, send.part, send.chunk, SharedBytes(std::move(spoiled)));
     ASSERT_FALSE(refused);
     ASSERT_EQ(refused.error().code, ErrorCode::kCorrupt);
-    auto taken = to.on_chunk(from, send.part, send.chunk, send.whole().view());
+    auto taken = to.on_chunk(from, send.part, send.chunk, send.whole());
     ASSERT_TRUE(taken) << taken.error().what;
     post(send.to, std::move(*taken));
   }

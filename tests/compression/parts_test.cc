@@ -24,30 +24,70 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class CodecParts : public ::testing::TestWithParam<CodecSpec> {};
 
-// The sum of the own values and what came, in one pass: the bits of two.
 template <typename T>
-void expect_decode_sum(const CodecSpec& codec, const std::vector<T>& x, std::size_t shift) {
-  const Buffer wire = encode_values(codec, x);
-  const std::vector<T> own = samples<T>(x.size(), 9);
-  std::vector<T> expected = decode_values<T>(wire.bytes(), x.size()), sum(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) expected[i] = own[i] + expected[i];
-  std::vector<std::byte> moved(wire.size() + shift);
-  std::ranges::copy(wire.bytes(), moved.begin() + static_cast<std::ptrdiff_t>(shift));
-  ASSERT_TRUE(
-      decode_sum(BytesView(moved).subspan(shift), testing::kDType<T>, view(own), writable(sum)));
-  for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_TRUE(sum[i] == expected[i] || (std::isnan(sum[i]) && std::isnan(expected[i]))) << i;
+void expect_same(const std::vector<T>& got, const std::vector<T>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    ASSERT_TRUE(got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) << i;
 }
 
-TEST_P(CodecParts, ASumInOnePassIsDecodingAndAdding) {
+template <typename T>
+SharedBytes moved_by(const CodecSpec& codec, const std::vector<T>& x, std::size_t shift) {
+  const Buffer wire = encode_values(codec, x);
+  Buffer moved(wire.size() + shift);
+  std::ranges::copy(wire.bytes(), moved.bytes().subspan(shift).begin());
+  return SharedBytes(std::move(moved)).slice(shift, wire.size());
+}
+
+// Past the caches, wherever both lie: the bits of decode().
+template <typename T>
+void expect_stream_decode(const CodecSpec& codec, const std::vector<T>& x, std::size_t shift) {
+  const SharedBytes wire = moved_by(codec, x, shift);
+  std::vector<T> out(x.size() + 1, T(7));
+  const std::size_t bytes = x.size() * sizeof(T);
+  ASSERT_TRUE(stream_decode(wire.view(), testing::kDType<T>, writable(out).subspan(sizeof(T))));
+  EXPECT_EQ(out.front(), T(7));
+  out.erase(out.begin());
+  expect_same(out, decode_values<T>(wire.view(), x.size()));
+  EXPECT_EQ(bytes, out.size() * sizeof(T));
+}
+
+// Where they lie, in pieces of any size that stay within a tile: the values.
+template <typename T>
+void expect_values(const std::vector<T>& x, std::size_t shift, std::size_t piece) {
+  const SharedBytes wire = moved_by(CodecSpec{}, x, shift);
+  const auto plain = PlainValues::of(wire, testing::kDType<T>, x.size() * sizeof(T));
+  ASSERT_TRUE(plain);
+  std::vector<T> out(x.size());
+  for (std::size_t first = 0; first < x.size();) {
+    const std::size_t left_of_tile = kWireTileElements - first % kWireTileElements;
+    const std::size_t n = std::min({piece, left_of_tile, x.size() - first});
+    std::ranges::copy(plain->values(first, n), writable(out).subspan(first * sizeof(T)).begin());
+    first += n;
+  }
+  expect_same(out, x);
+}
+
+TEST_P(CodecParts, ABufferIsDecodedPastTheCaches) {
   for (const std::size_t n : kSizes) {
     for (const std::size_t shift : {0, 1, 4}) {
       std::vector<float> x = samples<float>(n, 8);
-      expect_decode_sum<float>(GetParam(), x, shift);
-      expect_decode_sum<double>(GetParam(), samples<double>(n, 3), shift);
+      expect_stream_decode<float>(GetParam(), x, shift);
+      expect_stream_decode<double>(GetParam(), samples<double>(n, 3), shift);
       if (n < 2) continue;
       x[n / 2] = kNan;
-      expect_decode_sum<float>(GetParam(), x, shift);
+      expect_stream_decode<float>(GetParam(), x, shift);
+    }
+  }
+}
+
+TEST(PlainValuesTest, LieInTheBuffer) {
+  for (const std::size_t n : kSizes) {
+    for (const std::size_t shift : {0, 1, 4}) {
+      std::vector<float> x = samples<float>(n, 8);
+      expect_values(samples<double>(n, 3), shift, 1000);
+      if (n >= 2) x[n / 2] = kNan;
+      expect_values(x, shift, 4096);
+      expect_values(x, shift, kWireTileElements);
     }
   }
 }

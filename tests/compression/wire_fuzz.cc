@@ -55,18 +55,33 @@ void try_add(BytesView wire, DType target, const std::vector<T>& values,
 }
 
 template <typename T>
-void try_sum(BytesView wire, DType target, const std::vector<T>& values,
-             const Result<void>& expected) {
-  const std::vector<T> own(values.size(), T(1));
-  std::vector<T> sum(values.size());
-  const std::size_t bytes = sum.size() * sizeof(T);
-  const auto summed =
-      decode_sum(wire, target, {reinterpret_cast<const std::byte*>(own.data()), bytes},
-                 {reinterpret_cast<std::byte*>(sum.data()), bytes});
-  require(summed.has_value() == expected.has_value());
-  if (!expected) return require(summed.error().what == expected.error().what);
-  for (std::size_t i = 0; i < sum.size(); ++i)
-    require(sum[i] == T(1) + values[i] || (std::isnan(sum[i]) && std::isnan(values[i])));
+bool same(const T& a, const T& b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+template <typename T>
+void try_streamed(BytesView wire, DType target, const std::vector<T>& values,
+                  const Result<void>& expected) {
+  std::vector<T> out(values.size());
+  const auto decoded = stream_decode(
+      wire, target, {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(T)});
+  require(decoded.has_value() == expected.has_value());
+  if (!expected) return require(decoded.error().what == expected.error().what);
+  for (std::size_t i = 0; i < out.size(); ++i) require(same(out[i], values[i]));
+}
+
+template <typename T>
+void try_plain(BytesView wire, DType target, const std::vector<T>& values,
+               const Result<void>& expected) {
+  const auto plain =
+      PlainValues::of(SharedBytes(Buffer::copy_of(wire)), target, values.size() * sizeof(T));
+  require(plain.has_value() == expected.has_value());
+  if (!expected) return require(plain.error().what == expected.error().what);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, plain->values(i, 1).data(), sizeof value);
+    require(same(value, values[i]));
+  }
 }
 
 template <typename T>
@@ -77,7 +92,8 @@ void try_decode(BytesView wire, const WireHeader& header, DType target) {
       decode(wire, target, {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(T)});
   try_pieces(wire, target, out, decoded);
   try_add(wire, target, out, decoded);
-  try_sum(wire, target, out, decoded);
+  try_streamed(wire, target, out, decoded);
+  if (header.codec.kind == CodecKind::kNone) try_plain(wire, target, out, decoded);
   if (!decoded) {
     require(decoded.error().code == ErrorCode::kCorrupt ||
             decoded.error().code == ErrorCode::kIncompatible);

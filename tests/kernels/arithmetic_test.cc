@@ -105,6 +105,20 @@ TEST_P(Arithmetic, AddScaleAxpyMatchThePlainLoop) {
   });
 }
 
+TEST(StreamCopy, CopiesAnyNumberOfBytesToAnywhere) {
+  for (const std::size_t bytes : {0, 1, 63, 64, 65, 127, 128, 1000, 4096 + 17}) {
+    for (const std::size_t over : {0, 1, 16, 63}) {
+      std::vector<std::byte> from(bytes + over), to(bytes + 2 * over + 64, std::byte{0x5A});
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 37);
+      std::vector<std::byte> expected = to;
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(over), bytes,
+                  expected.begin() + static_cast<std::ptrdiff_t>(2 * over));
+      stream_copy(from.data() + over, to.data() + 2 * over, bytes);
+      EXPECT_EQ(to, expected) << bytes << " bytes, " << over;
+    }
+  }
+}
+
 TEST_P(Arithmetic, SumOfSquaresHasTheDocumentedOrder) {
   for_all([]<typename T>(const ArithmeticTable<T>& table, const std::vector<T>& a,
                          const std::vector<T>&, std::size_t misaligned) {
