@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What the engine costs: tokens/s of a swarm of two stages with one thread each, against --reference with two threads,
-against plain PyTorch eager with two threads, on the same two cores and the same model.
+against plain PyTorch eager with two threads and PyTorch's own pipelining with two stages of one thread each, on the same
+two cores and the same model.
 
 The variants take turns (A B C A B C ...) so that a drifting machine hits all of them alike; ratios are taken within a
 round, and their median is shown. While one trains, the cores are watched: a sample of which others took more than
 --others-max is repeated. Results: a table, and JSON (docs/formats/bench.md).
 
-    bench/engine/engine_overhead.py                     everything, some 35 minutes
+    bench/engine/engine_overhead.py                     everything, some 45 minutes
     bench/engine/engine_overhead.py --widths 256 --repeats 1 --variants swarm-delay1,reference-delay1
 PyTorch takes part where .deps/compare is there (make compare-env).
 """
@@ -33,6 +34,8 @@ VARIANTS = [
     Variant("reference-delay0", "reference", delay=0),
     Variant("swarm-delay0", "swarm", delay=0),
     Variant("eager", "eager", delay=0),
+    Variant("pipelining-1f1b", "pipelining", delay=0, schedule="1f1b"),
+    Variant("pipelining-gpipe", "pipelining", delay=0, schedule="gpipe"),
     # No second thread to wait for: the least CPU time that this training takes.
     Variant("reference-one-thread", "reference", delay=1, threads=1),
     Variant("eager-one-thread", "eager", delay=0, threads=1),
@@ -53,6 +56,11 @@ def cpu_baseline_of(variant):
     if variant.kind == "swarm":
         return "reference-one-thread"
     return "eager-one-thread" if variant.name == "reference-one-thread" else None
+
+
+def rivals_of(variant):
+    """Who cuts the model into two stages as well."""
+    return [v.name for v in VARIANTS if v.kind == "pipelining"] if variant.kind == "swarm" else []
 
 
 def wait_until_quiet(bench, others_max):
@@ -106,6 +114,10 @@ def row_of(variant, shape, rounds):
     if baseline in rounds[0]:
         ratios = [r[baseline].cpu_seconds / r[variant.name].cpu_seconds for r in rounds]
         row |= {"cpu_baseline": baseline, "cpu_ratio": statistics.median(ratios), "cpu_ratios": ratios}
+    for rival in rivals_of(variant):
+        if rival in rounds[0]:
+            ratios = [r[variant.name].tokens_per_second / r[rival].tokens_per_second for r in rounds]
+            row.setdefault("rivals", {})[rival] = {"ratio": statistics.median(ratios), "ratios": ratios}
     return row
 
 
@@ -113,18 +125,27 @@ def ratio_text(row, prefix):
     if row[f"{prefix}ratio"] is None:
         return ""
     ratios = row[f"{prefix}ratios"]
-    spread = f" ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else ""
-    return f"**{row[f'{prefix}ratio']:.3f}**{spread} of {row[f'{prefix}baseline']}"
+    return f"**{row[f'{prefix}ratio']:.3f}**{spread_text(ratios)} of {row[f'{prefix}baseline']}"
+
+
+def spread_text(ratios):
+    return f" ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else ""
+
+
+def rivals_text(row):
+    return ", ".join(f"**{one['ratio']:.3f}**{spread_text(one['ratios'])} of {name.removeprefix('pipelining-')}"
+                     for name, one in row.get("rivals", {}).items())
 
 
 def table(rows):
     """One line a row; of the shares of the cores, those of the sample that others disturbed most."""
-    lines = ["| d | variant | tokens/s | speed | CPU s per 1000 tokens | tokens per CPU s | own | others | idle |",
-             "| ---: | --- | ---: | --- | ---: | --- | ---: | ---: | ---: |"]
+    lines = ["| d | variant | tokens/s | speed | of PyTorch's pipelining | CPU s per 1000 tokens | tokens per CPU s | own | "
+             "others | idle |",
+             "| ---: | --- | ---: | --- | --- | ---: | --- | ---: | ---: | ---: |"]
     for row in rows:
         worst = max(row["samples"], key=lambda sample: sample["others"])
         lines.append(f"| {row['d_model']} | {row['variant']} | {row['tokens_per_second']:.0f} | "
-                     f"{ratio_text(row, '')} | {row['cpu_seconds_per_1000_tokens']:.3f} | "
+                     f"{ratio_text(row, '')} | {rivals_text(row)} | {row['cpu_seconds_per_1000_tokens']:.3f} | "
                      f"{ratio_text(row, 'cpu_')} | "
                      f"{worst['own']:.1%} | {worst['others']:.1%} | {worst['idle']:.1%} |")
     return "\n".join(lines)
@@ -167,8 +188,8 @@ def main():
         raise SystemExit(f"{options.swarmline} is not there: make bench builds it, --swarmline names another")
     variants = [v for v in VARIANTS if options.variants == "all" or v.name in options.variants.split(",")]
     if not options.python.exists():
-        print(f"{options.python} is not there (make compare-env): without PyTorch eager", file=sys.stderr)
-        variants = [v for v in variants if v.kind != "eager"]
+        print(f"{options.python} is not there (make compare-env): without PyTorch", file=sys.stderr)
+        variants = [v for v in variants if v.is_ours]
 
     options.out.parent.mkdir(parents=True, exist_ok=True)
     bench = Bench(options.swarmline.resolve(), options.python.absolute(), options.out.parent.resolve() / "engine", cores)

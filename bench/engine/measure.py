@@ -41,10 +41,15 @@ class Shape:
 @dataclasses.dataclass(frozen=True)
 class Variant:
     name: str
-    kind: str  # "reference", "swarm" or "eager"
+    kind: str  # "reference", "swarm", "eager" or "pipelining"
     delay: int = 1
     codec: str = "none"
     threads: int = 2  # in all
+    schedule: str = ""  # of PyTorch's pipelining
+
+    @property
+    def is_ours(self):
+        return self.kind in ("reference", "swarm")
 
 
 @dataclasses.dataclass
@@ -210,20 +215,23 @@ class Bench:
             folder = folder.with_name(folder.name + "-reference")
         return [self.swarmline, "launch", config, *flags], folder
 
-    def command_eager(self, variant, shape):
+    def command_torch(self, variant, shape):
         folder = self.folder / "runs" / f"{variant.name}-{shape.width}"
         flags = {"d-model": shape.width, "layers": shape.layers, "heads": shape.heads, "vocab": shape.vocab,
                  "sequence": shape.sequence, "batch": shape.batch, "microbatch": shape.microbatch,
-                 "steps": shape.all_steps, "threads": variant.threads, "parameters": self.parameters,
-                 "log": folder / "log.jsonl"}
-        script = pathlib.Path(__file__).resolve().parents[2] / "scripts/compare/torch_eager.py"
+                 "steps": shape.all_steps, "parameters": self.parameters, "log": folder / "log.jsonl"}
+        if variant.kind == "eager":
+            flags["threads"] = variant.threads
+        else:
+            flags["schedule"] = variant.schedule  # two processes, one thread each
+        script = pathlib.Path(__file__).resolve().parents[2] / f"scripts/compare/torch_{variant.kind}.py"
         return [self.python, script, *(f"--{key}={value}" for key, value in flags.items())], folder
 
     def sample(self, variant, shape):
-        eager = variant.kind == "eager"
-        command, folder = self.command_eager(variant, shape) if eager else self.command_swarmline(variant, shape)
+        of = self.command_swarmline if variant.is_ours else self.command_torch
+        command, folder = of(variant, shape)
         shutil.rmtree(folder, ignore_errors=True)
-        if eager:
+        if not variant.is_ours:
             folder.mkdir(parents=True)
         training = Training(command, self.folder, lambda: step_ends(folder / "log.jsonl"))
         training.wait_for_step(WARMUP_STEPS)

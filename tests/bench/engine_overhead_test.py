@@ -21,18 +21,20 @@ import measure  # noqa: E402
 
 GOLDEN = ROOT / "tests/golden/bench/engine_overhead.json"
 SHAPE = measure.Shape(width=256, steps=2, sequence=10, microbatch=2, microbatches=5)
-SWARM, REFERENCE, EAGER = (next(v for v in bench.VARIANTS if v.name == name)
-                           for name in ("swarm-delay0", "reference-delay0", "eager"))
+SWARM, REFERENCE, EAGER, PIPELINING = (
+    next(v for v in bench.VARIANTS if v.name == name)
+    for name in ("swarm-delay0", "reference-delay0", "eager", "pipelining-1f1b"))
 
 
 def sample_of(rate, others):
     return measure.Sample(rate, own=1 - others, others=others, idle=0.0, cpu_seconds=0.5)
 
 
-def round_of(swarm, reference, eager):
+def round_of(swarm, reference, eager, pipelining=50):
     return {"swarm-delay0": sample_of(swarm, 0.01),
             "reference-delay0": sample_of(reference, 0.03),
-            "eager": sample_of(eager, 0.0)}
+            "eager": sample_of(eager, 0.0),
+            "pipelining-1f1b": sample_of(pipelining, 0.0)}
 
 
 class FakeBench:
@@ -104,10 +106,18 @@ class Rows(unittest.TestCase):
             self.assertIn(bench.baseline_of(variant) or "eager", names)
             self.assertIn(bench.cpu_baseline_of(variant) or "eager", names)
 
+    def test_a_swarm_is_compared_with_whoever_has_stages_too(self):
+        rounds = [round_of(98, 100, 80, 49), round_of(60, 100, 80, 40)]
+        row = bench.row_of(SWARM, SHAPE, rounds)
+        self.assertEqual(row["rivals"], {"pipelining-1f1b": {"ratio": 1.75, "ratios": [2.0, 1.5]}})
+        self.assertIn("**1.750** (1.500 to 2.000) of 1f1b", bench.table([row]))
+        self.assertNotIn("rivals", bench.row_of(REFERENCE, SHAPE, rounds))
+        self.assertNotIn("rivals", bench.row_of(PIPELINING, SHAPE, rounds))
+
     def test_golden_file(self):
         rounds = [round_of(98, 100, 80), round_of(97, 100, 90), round_of(99, 100, 100)]
         shapes = [vars(SHAPE) | {"parameters": 12, "stage_flops": [0.5, 0.5]}]
-        rows = [bench.row_of(variant, SHAPE, rounds) for variant in (SWARM, REFERENCE, EAGER)]
+        rows = [bench.row_of(variant, SHAPE, rounds) for variant in (SWARM, REFERENCE, EAGER, PIPELINING)]
         text = bench.to_json(shapes, rows, "a machine", 1.5)
         if os.environ.get("SWARMLINE_UPDATE_GOLDEN") == "1":
             GOLDEN.parent.mkdir(parents=True, exist_ok=True)
