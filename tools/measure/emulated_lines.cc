@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace swarmline {
 namespace {
 
@@ -23,7 +25,8 @@ Result<void> run(const std::string& command) {
     return {};
   return fail(
       ErrorCode::kUserMistake,
-      fmt::format("emulated lines: \"{}\" failed; they need root, and ip and tc of iproute2",
+      fmt::format("emulated lines: \"{}\" failed; they need root, ip and tc of iproute2, and "
+                  "nsenter of util-linux",
                   command));
 }
 
@@ -33,41 +36,69 @@ std::string rate_of(double mbit_per_second) {
                      kQueueMs);
 }
 
-}  // namespace
-
-EmulatedLines::EmulatedLines(std::size_t lines) {
-  for (std::size_t i = 0; i <= lines; ++i)
-    names_.push_back(fmt::format("swarmline-line-{}-{}", ::getpid(), i));
+Result<void> failed(const char* what) {
+  return fail(ErrorCode::kUserMistake,
+              fmt::format("emulated lines: {}: {}; they need root", what, std::strerror(errno)));
 }
 
+int open_own_space() {
+  return ::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
+}  // namespace
+
 EmulatedLines::~EmulatedLines() {
-  for (const std::string& name : names_) static_cast<void>(run("ip netns del " + name));
+  for (const int space : spaces_) ::close(space);
 }
 
 Result<std::unique_ptr<EmulatedLines>> EmulatedLines::make(
     const std::vector<double>& mbit_per_second) {
-  std::unique_ptr<EmulatedLines> lines(new EmulatedLines(mbit_per_second.size()));
+  std::unique_ptr<EmulatedLines> lines(new EmulatedLines);
+  for (std::size_t i = 0; i <= mbit_per_second.size(); ++i) SWARMLINE_TRY(lines->add_space());
   SWARMLINE_TRY(lines->build(mbit_per_second));
   return lines;
 }
 
+// A namespace lasts as long as somebody is in it, or has it open.
+Result<void> EmulatedLines::add_space() {
+  const int own = open_own_space();
+  if (own < 0) return failed("cannot look at this process's network");
+  if (::unshare(CLONE_NEWNET) != 0) {
+    ::close(own);
+    return failed("cannot make a network namespace");
+  }
+  spaces_.push_back(open_own_space());
+  const bool is_back = ::setns(own, CLONE_NEWNET) == 0;
+  SWARMLINE_CHECK_MSG(is_back, "a process that cannot return to its own network");
+  ::close(own);
+  return spaces_.back() < 0 ? failed("cannot keep a network namespace") : Result<void>();
+}
+
+std::string EmulatedLines::path(std::size_t space) const {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), spaces_[space]);
+}
+
+std::string EmulatedLines::in(std::size_t space) const {
+  return fmt::format("nsenter --net={} ", path(space));
+}
+
 Result<void> EmulatedLines::build(const std::vector<double>& mbit_per_second) {
-  const std::string& hub = names_.back();
-  for (const std::string& name : names_) SWARMLINE_TRY(run("ip netns add " + name));
-  SWARMLINE_TRY(run(fmt::format("ip -n {} link add hub type bridge", hub)));
-  SWARMLINE_TRY(run(fmt::format("ip -n {} link set hub up", hub)));
+  const std::string at_hub = in(count());
+  SWARMLINE_TRY(run(at_hub + "ip link add hub type bridge"));
+  SWARMLINE_TRY(run(at_hub + "ip link set hub up"));
   for (std::size_t i = 0; i < count(); ++i) {
-    const std::string& name = names_[i];
+    const std::string at_line = in(i);
     const std::string port = fmt::format("port{}", i);
     SWARMLINE_TRY(run(
-        fmt::format("ip -n {} link add {} type veth peer name line netns {}", hub, port, name)));
-    SWARMLINE_TRY(run(fmt::format("ip -n {} addr add {}/24 dev line", name, address(i))));
-    for (const auto& [at, device] : {std::pair(name, std::string("line")), std::pair(hub, port)})
-      SWARMLINE_TRY(run(fmt::format("ip netns exec {} tc qdisc add dev {} root {}", at, device,
-                                    rate_of(mbit_per_second[i]))));
-    SWARMLINE_TRY(run(fmt::format("ip -n {} link set {} master hub up", hub, port)));
-    SWARMLINE_TRY(run(fmt::format("ip -n {} link set line up", name)));
-    SWARMLINE_TRY(run(fmt::format("ip -n {} link set lo up", name)));
+        fmt::format("{}ip link add {} type veth peer name line netns {}", at_hub, port, path(i))));
+    SWARMLINE_TRY(run(fmt::format("{}ip addr add {}/24 dev line", at_line, address(i))));
+    for (const auto& [at, device] :
+         {std::pair(at_line, std::string("line")), std::pair(at_hub, port)})
+      SWARMLINE_TRY(run(
+          fmt::format("{}tc qdisc add dev {} root {}", at, device, rate_of(mbit_per_second[i]))));
+    SWARMLINE_TRY(run(fmt::format("{}ip link set {} master hub up", at_hub, port)));
+    SWARMLINE_TRY(run(at_line + "ip link set line up"));
+    SWARMLINE_TRY(run(at_line + "ip link set lo up"));
   }
   return {};
 }
@@ -77,13 +108,8 @@ std::string EmulatedLines::address(std::size_t line) const {
 }
 
 Result<void> EmulatedLines::enter(std::size_t line) const {
-  const std::string path = "/run/netns/" + names_[line];
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool entered = fd >= 0 && ::setns(fd, CLONE_NEWNET) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (entered) return {};
-  return fail(ErrorCode::kIo, fmt::format("{}: {}", path, std::strerror(error)));
+  if (::setns(spaces_[line], CLONE_NEWNET) == 0) return {};
+  return fail(ErrorCode::kIo, fmt::format("a line's network namespace: {}", std::strerror(errno)));
 }
 
 }  // namespace swarmline
