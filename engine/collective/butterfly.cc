@@ -207,28 +207,24 @@ void ButterflyAllReduce::finish_alone() {
   progress_.chunks_done = progress_.chunks_total;
 }
 
-std::vector<ChunkSend> ButterflyAllReduce::start() {
-  std::vector<ChunkSend> sends;
-  if (spec_.ranks == 1) {
-    finish_alone();
-    return sends;
-  }
+void ButterflyAllReduce::start(const std::function<void(ChunkSend)>& send) {
+  if (spec_.ranks == 1) return finish_alone();
   // Chunk by chunk over the receivers, so that all reducers start at once. From the next rank on,
   // so that not everybody fills the first one's link.
   for (std::uint32_t chunk = 0; chunk < kWindowChunks; ++chunk) {
     for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
-      send_scatter((spec_.rank + step) % spec_.ranks, sends);
+      if (auto next = next_scatter((spec_.rank + step) % spec_.ranks)) send(std::move(*next));
     }
   }
-  return sends;
 }
 
-void ButterflyAllReduce::send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends) {
+std::optional<ChunkSend> ButterflyAllReduce::next_scatter(std::uint32_t to) {
   const std::uint32_t chunk = sent_[to];
-  if (chunk == chunks_of(to)) return;
+  if (chunk == chunks_of(to)) return std::nullopt;
   ++sent_[to];
-  sends.push_back({to, ReducePart::kScatter, chunk, encode_part(to, chunk)});
-  progress_.bytes_to_send += sends.back().bytes();
+  ChunkSend send{to, ReducePart::kScatter, chunk, encode_part(to, chunk)};
+  progress_.bytes_to_send += send.bytes();
+  return send;
 }
 
 Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, ReducePart part,
@@ -414,7 +410,8 @@ Result<void> ButterflyAllReduce::take_sum(std::uint32_t from, std::uint32_t chun
   SWARMLINE_TRY(streams_ ? stream_decode(wire, spec_.dtype, values)
                          : decode(wire, spec_.dtype, values));
   ++progress_.chunks_done;
-  send_scatter(from, sends);  // the returned sum made room at its reducer
+  // The returned sum made room at its reducer.
+  if (auto next = next_scatter(from)) sends.push_back(std::move(*next));
   return {};
 }
 

@@ -13,8 +13,8 @@
 //   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done().
 //              They must not overlap. The residual is borrowed alike: `current` is read only,
 //              `next` is complete when the round is done and nothing is left to send.
-//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() return,
-//              in order per receiver, and passes on what arrives. Deadlines are the owner's.
+//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() hand
+//              out, in order per receiver, and passes on what arrives. Deadlines are the owner's.
 //   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
 //              (other length, dtype or gather codec than the round's). After an error the round is
 //              where it was before: good bytes may follow.
@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <variant>
@@ -89,8 +90,9 @@ class ButterflyAllReduce {
   ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                      Residual residual = {});
 
-  // Call once, before on_chunk().
-  std::vector<ChunkSend> start();
+  // Call once, before on_chunk(). Each is handed out when it is encoded, so that the first is on
+  // its way while the next is.
+  void start(const std::function<void(ChunkSend)>& send);
   // `wire` is kept until its turn to be added. A duplicate returns no sends and changes nothing.
   Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
                                           const SharedBytes& wire);
@@ -122,7 +124,8 @@ class ButterflyAllReduce {
   void finish_alone();
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
-  void send_scatter(std::uint32_t to, std::vector<ChunkSend>& sends);
+  // The next part for it, if there is one.
+  std::optional<ChunkSend> next_scatter(std::uint32_t to);
   Result<void> take_part(std::uint32_t from, std::uint32_t chunk, const SharedBytes& wire,
                          std::vector<ChunkSend>& sends);
   Result<void> take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,

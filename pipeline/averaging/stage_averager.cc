@@ -38,7 +38,7 @@ Result<void> StageAverager::start(Round round) {
   running.round = std::move(round);
   running.reduce = std::make_unique<ButterflyAllReduce>(
       running.round.spec, running.round.input, running.round.output, running.round.residual);
-  dispatch(running, running.reduce->start());
+  running.reduce->start([&](const ChunkSend& send) { dispatch(running, send); });
   auto early = early_.extract(key);
   if (!early.empty()) {
     forget_early(early.mapped());
@@ -107,22 +107,20 @@ Result<void> StageAverager::feed(Running& running, const Seat& from, const wire:
   auto sends = running.reduce->on_chunk(
       rank, part, chunk.chunk(), frame.payload.empty() ? SharedBytes() : frame.payload.front());
   if (!sends) return std::unexpected(sends.error());
-  dispatch(running, *sends);
+  for (const ChunkSend& send : *sends) dispatch(running, send);
   return {};
 }
 
-void StageAverager::dispatch(Running& running, const std::vector<ChunkSend>& sends) {
+void StageAverager::dispatch(Running& running, const ChunkSend& send) {
   const RoundKey& key = running.round.key;
-  for (const ChunkSend& send : sends) {
-    wire::ReduceChunk chunk;
-    *chunk.mutable_phase() = to_wire(key.phase);
-    chunk.set_group(key.group.value);
-    chunk.set_attempt(key.attempt.value);
-    chunk.set_gather(send.part == ReducePart::kGather);
-    chunk.set_chunk(send.chunk);
-    for (const SharedBytes& part : send.wire) running.lender.lend(part);
-    send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, send.wire));
-  }
+  wire::ReduceChunk chunk;
+  *chunk.mutable_phase() = to_wire(key.phase);
+  chunk.set_group(key.group.value);
+  chunk.set_attempt(key.attempt.value);
+  chunk.set_gather(send.part == ReducePart::kGather);
+  chunk.set_chunk(send.chunk);
+  for (const SharedBytes& part : send.wire) running.lender.lend(part);
+  send_(running.round.members[send.to], make_frame(MessageKind::kReduceChunk, chunk, send.wire));
 }
 
 void StageAverager::announce(Running& running) {

@@ -78,7 +78,7 @@ class StageAverager {
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     const Frame& frame);
   void leave_out_checksums(Round& round) const;
-  void dispatch(Running& running, const std::vector<ChunkSend>& sends);
+  void dispatch(Running& running, const ChunkSend& send);
   void announce(Running& running);
   void forget_early(const std::vector<Early>& early);
   void forget_before(const RoundKey& key);

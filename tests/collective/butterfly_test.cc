@@ -102,7 +102,8 @@ class Group {
   }
 
   void run(Order order) {
-    for (std::uint32_t r = 0; r < case_.ranks; ++r) post(r, members_[r]->start());
+    for (std::uint32_t r = 0; r < case_.ranks; ++r)
+      members_[r]->start([&](ChunkSend send) { bag_.push_back({r, std::move(send)}); });
     while (!bag_.empty()) {
       deliver(take(order));
       if (::testing::Test::HasFatalFailure()) return;
