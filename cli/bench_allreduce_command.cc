@@ -135,7 +135,9 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
                    "Write the results to this file as JSON (docs/formats/bench.md)")
       ->type_name("FILE");
   command->footer(
-      "A turn is about 128 MiB of ours over each way, then as much of gloo's, then a copy. What "
+      "A turn is about 128 MiB of ours over each way, then as much over plain sockets that neither "
+      "add nor check it, which no all-reduce over TCP can be faster than, and of gloo's, then a "
+      "copy. What "
       "stands after the brackets is gloo's time over ours, turn by turn, the median. Behind lines "
       "slices are cut by their rates, as a run cuts them by what peers say of theirs, and the last "
       "column is what the busiest line takes for the bytes that go.\n"

@@ -47,12 +47,14 @@ AllReduceReport small_report() {
                     .own = {side_of("tcp", {0.01, 0.009, 0.0125}, 1.5),
                             side_of("shm", {0.005, 0.006, 0.004}, 3)},
                     .gloo = side_of("gloo", {0.015, 0.0125, 0.0175}),
+                    .sockets = side_of("sockets", {0.008, 0.0085, 0.0075}),
                     .copy_seconds = 0.002,
                     .wire_bytes = 2 * 16 * kMiB},
                    {.mib = 16,
                     .members = 4,
                     .own = {side_of("tcp", {0.03})},
                     .gloo = {},
+                    .sockets = side_of("sockets", {0.02}),
                     .copy_seconds = 0.002,
                     .wire_bytes = 6 * 16 * kMiB,
                     .left_out = {{"shm", "processes here have no memory to share"}}}}};
@@ -102,6 +104,11 @@ TEST(BenchAllReduce, OursAloneIsMeasuredAndEndsItsProcesses) {
   EXPECT_GT(row->own[0].cpu_seconds, 0);
   EXPECT_GT(row->copy_seconds, 0);
   EXPECT_FALSE(row->gloo || row->own[0].ahead);
+  ASSERT_TRUE(row->sockets);
+  EXPECT_GT(row->sockets->seconds, 0);
+  EXPECT_GT(row->sockets->cpu_seconds, 0);
+  // Two thirds of the vector to each of two others, less what does not divide.
+  EXPECT_NEAR(static_cast<double>(row->sockets->turns[0].wire_bytes), 4.0 * kMiB, 16);
   // Each sends two thirds of its vector to be summed, and its own sum to two.
   EXPECT_GE(row->wire_bytes, 4 * kMiB);
   EXPECT_LE(row->wire_bytes, 4 * kMiB + 4 * kMiB / 100);

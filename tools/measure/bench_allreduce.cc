@@ -91,6 +91,11 @@ class AllReduceTurns {
       else
         return std::unexpected(std::move(group).error());
     }
+    if (spec.lines.empty()) {
+      auto sockets = MemberGroup::sockets(of);
+      if (!sockets) return std::unexpected(std::move(sockets).error());
+      turns.sockets_.emplace(Side{std::move(*sockets), {.name = "sockets"}});
+    }
     if (spec.gloo_python.empty()) return turns;
     auto gloo = MemberGroup::gloo(of, spec.gloo_python);
     if (!gloo) return std::unexpected(std::move(gloo).error());
@@ -100,12 +105,14 @@ class AllReduceTurns {
 
   Result<void> run(std::uint32_t rounds) {
     for (Side& side : own_) SWARMLINE_TRY(run(side, rounds));
+    if (sockets_) SWARMLINE_TRY(run(*sockets_, rounds));
     return gloo_ ? run(*gloo_, rounds) : Result<void>();
   }
   // The first turn brings everything in.
   void forget() {
     for (Side& side : own_) side.result.turns.clear();
-    if (gloo_) gloo_->result.turns.clear();
+    for (auto* const other : {&gloo_, &sockets_})
+      if (*other) (*other)->result.turns.clear();
   }
 
   void write_to(AllReduceRow& row) {
@@ -116,9 +123,11 @@ class AllReduceTurns {
       row.own.push_back(std::move(side.result));
     }
     row.left_out = std::move(left_out_);
-    if (!gloo_) return;
-    take_medians(gloo_->result);
-    row.gloo = std::move(gloo_->result);
+    for (auto [side, result] : {std::pair(&gloo_, &row.gloo), std::pair(&sockets_, &row.sockets)}) {
+      if (!*side) continue;
+      take_medians((*side)->result);
+      *result = std::move((*side)->result);
+    }
   }
 
  private:
@@ -141,7 +150,7 @@ class AllReduceTurns {
   }
 
   std::vector<Side> own_;
-  std::optional<Side> gloo_;
+  std::optional<Side> gloo_, sockets_;
   std::vector<std::pair<std::string, std::string>> left_out_;
 };
 
@@ -216,7 +225,9 @@ std::string allreduce_head(const AllReduceBenchSpec& spec) {
     head.insert(head.find(':'),
                 fmt::format(", behind lines of {} Mbit/s", fmt::join(spec.lines, ", ")));
   for (const std::string& way : spec.ways) head += fmt::format("  {:>22}", "ours, " + way);
-  head += fmt::format("  {:>17}  {:>8}  {:>8}", "gloo", "memcpy", "wire");
+  head += fmt::format("  {:>17}", "gloo");
+  if (spec.lines.empty()) head += fmt::format("  {:>17}", "plain sockets");
+  head += fmt::format("  {:>8}  {:>8}", "memcpy", "wire");
   return spec.lines.empty() ? head : head + fmt::format("  {:>9}", "optimum");
 }
 
@@ -227,8 +238,10 @@ std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& r
     line += fmt::format("  {:>22}", side == row.own.end() ? "-" : cell(*side));
   }
   const double moved = static_cast<double>(row.mib * kMiB * row.members);
-  line += fmt::format("  {:>17}  {:>8.2f}  {:>7.2f}x", row.gloo ? cell(*row.gloo) : "-",
-                      row.copy_seconds * kMs, static_cast<double>(row.wire_bytes) / moved);
+  line += fmt::format("  {:>17}", row.gloo ? cell(*row.gloo) : "-");
+  if (row.sockets) line += fmt::format("  {:>17}", cell(*row.sockets));
+  line += fmt::format("  {:>8.2f}  {:>7.2f}x", row.copy_seconds * kMs,
+                      static_cast<double>(row.wire_bytes) / moved);
   return spec.lines.empty() ? line : line + fmt::format("  {:>9.2f}", row.optimum_seconds * kMs);
 }
 
@@ -256,6 +269,10 @@ std::string to_json(const AllReduceReport& report) {
     if (row.gloo) {
       json.key("gloo").begin_object();
       write_side(json, *row.gloo);
+    }
+    if (row.sockets) {
+      json.key("sockets").begin_object();
+      write_side(json, *row.sockets);
     }
     json.member("copy_seconds", row.copy_seconds).member("wire_bytes", row.wire_bytes);
     if (row.optimum_seconds > 0) json.member("optimum_seconds", row.optimum_seconds);

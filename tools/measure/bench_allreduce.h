@@ -1,5 +1,5 @@
 // An all-reduce between processes of this machine, over each way that its chunks can go, beside
-// PyTorch's gloo and a plain copy, in turns, so that whatever else the machine does meets all.
+// PyTorch's gloo, plain sockets and a plain copy, in turns, so that whatever else the machine does meets all.
 //   Formats: docs/formats/bench.md, kind "allreduce".
 #pragma once
 
@@ -39,6 +39,8 @@ struct AllReduceRow {
   std::uint32_t members = 0;
   std::vector<AllReduceSide> own;  // of each way that can be had
   std::optional<AllReduceSide> gloo;
+  // The same bytes over plain sockets, neither added nor checked; none behind lines.
+  std::optional<AllReduceSide> sockets;
   double copy_seconds = 0;       // of one member's vector, once
   std::uint64_t wire_bytes = 0;  // a round, of all members
   double optimum_seconds = 0;    // behind lines: with the best slices; 0: there are none

@@ -20,6 +20,7 @@
 #include "engine/store/files.h"
 #include "tools/measure/gloo_member_text.h"
 #include "tools/measure/own_member.h"
+#include "tools/measure/socket_member.h"
 
 namespace swarmline {
 namespace {
@@ -139,6 +140,18 @@ Result<std::string> MemberGroup::hear_word(Member& member) const {
   return word;
 }
 
+Result<void> MemberGroup::introduce() {
+  std::string ports;
+  for (Member& member : members_) {
+    const auto port = hear_word(member);
+    if (!port) return std::unexpected(port.error());
+    ports += (ports.empty() ? "" : " ") + *port;
+  }
+  for (const Member& member : members_) SWARMLINE_TRY(tell(member, ports + "\n"));
+  for (Member& member : members_) SWARMLINE_TRY(hear_word(member));
+  return {};
+}
+
 Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpec& codec,
                                      const std::string& way) {
   MemberGroup group("a member");
@@ -161,14 +174,17 @@ Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpe
                        line);
     }));
   }
-  std::string ports;
-  for (Member& member : group.members_) {
-    const auto port = group.hear_word(member);
-    if (!port) return std::unexpected(port.error());
-    ports += (ports.empty() ? "" : " ") + *port;
-  }
-  for (const Member& member : group.members_) SWARMLINE_TRY(group.tell(member, ports + "\n"));
-  for (Member& member : group.members_) SWARMLINE_TRY(group.hear_word(member));
+  SWARMLINE_TRY(group.introduce());
+  return group;
+}
+
+Result<MemberGroup> MemberGroup::sockets(const MemberGroupSpec& spec) {
+  MemberGroup group("a member with plain sockets");
+  for (std::uint32_t rank = 0; rank < spec.members; ++rank)
+    SWARMLINE_TRY(group.start([&](int line) {
+      serve_socket_member({.rank = rank, .members = spec.members, .bytes = spec.bytes}, line);
+    }));
+  SWARMLINE_TRY(group.introduce());
   return group;
 }
 

@@ -1,6 +1,6 @@
 // Processes that all-reduce a vector together, each a member, told over a socket when and how
 // often.
-// What they are made of is one of two: this program's own code, or PyTorch's gloo.
+// What they are made of is one of three: this program's own code, PyTorch's gloo, or plain sockets.
 //   What one says: a line "ready", then for each line with a number of rounds that it is sent one
 //              with the seconds and the CPU seconds that they took it, and the bytes it sent.
 //   Ownership: the group owns its processes; they end with it. Nothing of them is left behind.
@@ -45,6 +45,8 @@ class MemberGroup {
   // `way` as own_member.h has it; kNotFound: it can't be had here.
   static Result<MemberGroup> own(const MemberGroupSpec& spec, const CodecSpec& codec,
                                  const std::string& way = "tcp");
+  // Plain sockets that carry the same bytes and nothing is done with: socket_member.h. No lines.
+  static Result<MemberGroup> sockets(const MemberGroupSpec& spec);
   // torch.distributed with the gloo backend over loopback, as `python` has it.
   static Result<MemberGroup> gloo(const MemberGroupSpec& spec, const std::string& python);
 
@@ -67,6 +69,8 @@ class MemberGroup {
   Result<void> tell(const Member& member, const std::string& line) const;
   Result<std::string> hear(Member& member) const;
   Result<std::string> hear_word(Member& member) const;
+  // From each its port, to each all of them, from each that it is ready.
+  Result<void> introduce();
 
   std::string what_;
   std::vector<Member> members_;

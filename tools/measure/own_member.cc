@@ -5,8 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <sys/resource.h>
-#include <unistd.h>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +17,7 @@
 #include "engine/runtime/asio_runtime.h"
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "tools/measure/member_line.h"
 #include "tools/measure/payload_way.h"
 
 namespace swarmline {
@@ -27,28 +26,6 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr double kErrorMax = 0.1;  // 8-bit codecs on sums of a few values in [-1, 1]
 enum Kind : std::uint16_t { kHello = 1, kReady, kOffer, kAnswer };
-
-std::optional<std::string> read_line(int fd) {
-  std::string line;
-  for (char c = 0; ::read(fd, &c, 1) == 1;) {
-    if (c == '\n') return line;
-    line += c;
-  }
-  return std::nullopt;
-}
-void write_line(int fd, const std::string& line) {
-  const std::string text = line + "\n";
-  SWARMLINE_CHECK(::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-}
-
-double own_cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 Seat seat_of(std::uint32_t rank) {
   return {PeerId{rank + 1}, StageId{0}, Incarnation{1}};

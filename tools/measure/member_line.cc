@@ -1,0 +1,33 @@
+#include "tools/measure/member_line.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace swarmline {
+
+std::optional<std::string> read_line(int socket) {
+  std::string line;
+  for (char c = 0; ::read(socket, &c, 1) == 1;) {
+    if (c == '\n') return line;
+    line += c;
+  }
+  return std::nullopt;
+}
+
+void write_line(int socket, const std::string& line) {
+  const std::string text = line + "\n";
+  SWARMLINE_CHECK(::write(socket, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+}
+
+double own_cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+}  // namespace swarmline
