@@ -4,6 +4,9 @@
 #include <cstring>
 #include <memory>
 #include <xxhash.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // after it: the widest instructions of this machine, chosen once
+#endif
 
 #include <fmt/format.h>
 
