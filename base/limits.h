@@ -53,7 +53,7 @@ struct Limits {
   static constexpr int device_queue_jobs_max = 4;  // jobs handed to the device ahead of time
   static constexpr int in_flight_per_next_peer_max = 64;
   // Collective
-  static constexpr std::size_t reduce_chunk_bytes = 1 * kMiB;
+  static constexpr std::size_t reduce_chunk_bytes = 512 * kKiB;
   // State between peers
   static constexpr std::uint64_t state_piece_bytes = 1 * kMiB;
   // Files

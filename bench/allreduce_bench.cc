@@ -57,7 +57,8 @@ std::uint64_t reduce(const CodecSpec& codec, Vectors& vectors) {
                        .gather = codec};
     members.push_back(std::make_unique<ButterflyAllReduce>(
         std::move(spec), vectors.inputs[r].bytes(), vectors.outputs[r].bytes()));
-    members[r]->start([&](ChunkSend send) { wire.emplace_back(r, std::move(send)); });
+    while (members[r]->send_more([&](ChunkSend send) { wire.emplace_back(r, std::move(send)); })) {
+    }
   }
   while (!wire.empty()) {
     const auto [from, send] = std::move(wire.front());

@@ -96,9 +96,9 @@ std::uint64_t decoded_bytes(const MemoryQuestion& question) {
 
 std::uint64_t averaging_bytes(const MemoryQuestion& question, const ParameterLayout& layout) {
   const std::uint64_t others = question.config.pipeline.peers.at(question.stage) - 1;
-  const std::uint64_t chunks =
-      2 * ButterflyAllReduce::kWindowChunks * others * Limits::reduce_chunk_bytes;
-  return std::min(chunks, 2 * layout.bytes());
+  const auto ranks = static_cast<std::uint32_t>(others + 1);
+  const std::uint64_t chunks = ButterflyAllReduce::window_chunks(ranks) * others;
+  return 2 * std::min(chunks * Limits::reduce_chunk_bytes, layout.bytes());
 }
 
 void add_host_state(const RunConfig& config, const ParameterLayout& layout, PeerMemory& memory) {

@@ -101,6 +101,7 @@ ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, Muta
   streams_ = output.size() >= kStreamedBytesMin;
   chunk_elements_ = spec_.chunk_bytes / size_bytes(spec_.dtype);
   sent_.assign(spec_.ranks, 0);
+  returned_.assign(spec_.ranks, 0);
   for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
     scatter_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(spec_.rank), false);
     gather_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(r), false);
@@ -207,21 +208,28 @@ void ButterflyAllReduce::finish_alone() {
   progress_.chunks_done = progress_.chunks_total;
 }
 
-void ButterflyAllReduce::start(const std::function<void(ChunkSend)>& send) {
-  if (spec_.ranks == 1) return finish_alone();
-  // Chunk by chunk over the receivers, so that all reducers start at once. From the next rank on,
-  // so that not everybody fills the first one's link.
-  for (std::uint32_t chunk = 0; chunk < kWindowChunks; ++chunk) {
-    for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
-      if (auto next = next_scatter((spec_.rank + step) % spec_.ranks)) send(std::move(*next));
-    }
+// A chunk for each receiver at a time, so that all reducers start at once. From the next rank on,
+// so that not everybody fills the first one's link.
+bool ButterflyAllReduce::send_more(const std::function<void(ChunkSend)>& send) {
+  if (spec_.ranks == 1) {
+    if (!done()) finish_alone();
+    return false;
   }
+  bool more = false;
+  for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
+    const std::uint32_t to = (spec_.rank + step) % spec_.ranks;
+    if (may_send(to)) send(next_scatter(to));
+    more = more || may_send(to);
+  }
+  return more;
 }
 
-std::optional<ChunkSend> ButterflyAllReduce::next_scatter(std::uint32_t to) {
-  const std::uint32_t chunk = sent_[to];
-  if (chunk == chunks_of(to)) return std::nullopt;
-  ++sent_[to];
+bool ButterflyAllReduce::may_send(std::uint32_t to) const {
+  return sent_[to] < std::min(chunks_of(to), returned_[to] + window_chunks(spec_.ranks));
+}
+
+ChunkSend ButterflyAllReduce::next_scatter(std::uint32_t to) {
+  const std::uint32_t chunk = sent_[to]++;
   ChunkSend send{to, ReducePart::kScatter, chunk, encode_part(to, chunk)};
   progress_.bytes_to_send += send.bytes();
   return send;
@@ -240,7 +248,8 @@ Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, 
   std::vector<bool>& seen = (scatter ? scatter_seen_ : gather_seen_)[from];
   if (seen[chunk]) return std::vector<ChunkSend>{};
   // Nobody returns a sum whose part it was not sent, or runs ahead of the window.
-  const std::uint64_t limit = scatter ? std::uint64_t{reduced_} + kWindowChunks : sent_[from];
+  const std::uint64_t limit =
+      scatter ? std::uint64_t{reduced_} + window_chunks(spec_.ranks) : sent_[from];
   if (chunk >= limit) {
     return fail(ErrorCode::kCorrupt, fmt::format("all-reduce: chunk {} of rank {} came before its "
                                                  "turn (below {})",
@@ -410,8 +419,8 @@ Result<void> ButterflyAllReduce::take_sum(std::uint32_t from, std::uint32_t chun
   SWARMLINE_TRY(streams_ ? stream_decode(wire, spec_.dtype, values)
                          : decode(wire, spec_.dtype, values));
   ++progress_.chunks_done;
-  // The returned sum made room at its reducer.
-  if (auto next = next_scatter(from)) sends.push_back(std::move(*next));
+  ++returned_[from];
+  if (may_send(from)) sends.push_back(next_scatter(from));
   return {};
 }
 

@@ -18,11 +18,12 @@
 //   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
 //              (other length, dtype or gather codec than the round's). After an error the round is
 //              where it was before: good bytes may follow.
-//   Bounds:    a sender is at most kWindowChunks ahead of what the reducer has returned, so at most
-//              kWindowChunks * (ranks - 1) arrived chunks wait for their turn at a reducer, and as
-//              many encoded chunks a sender; at most kRanksMax members.
+//   Bounds:    a sender is at most window_chunks(ranks) ahead of what the reducer has returned, so
+//              at most that times (ranks - 1) arrived chunks wait for their turn at a reducer, and
+//              as many encoded chunks a sender; at most kRanksMax members.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -70,7 +71,13 @@ struct ChunkSend {
 
 class ButterflyAllReduce {
  public:
-  static constexpr std::uint32_t kWindowChunks = 8;
+  static constexpr std::uint32_t kWindowChunksMin = 16, kWindowChunksMax = 32;
+  // What all of a member's windows together have, where that is within the bounds above: a link of
+  // a long round trip is as fast as its window is large, and several links share a line.
+  static constexpr std::uint32_t kWindowsChunks = 64;
+  static constexpr std::uint32_t window_chunks(std::uint32_t ranks) {
+    return std::clamp(kWindowsChunks / std::max(1U, ranks - 1), kWindowChunksMin, kWindowChunksMax);
+  }
   // Two stages that share an embedding.
   static constexpr std::uint32_t kRanksMax = 2 * Limits::stage_peers_max;
 
@@ -90,9 +97,9 @@ class ButterflyAllReduce {
   ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                      Residual residual = {});
 
-  // Call once, before on_chunk(). Each is handed out when it is encoded, so that the first is on
-  // its way while the next is.
-  void start(const std::function<void(ChunkSend)>& send);
+  // Hands out the next part for each other member whose window is open; call before on_chunk(), and
+  // again while it returns true: there is more. on_chunk() may come between.
+  bool send_more(const std::function<void(ChunkSend)>& send);
   // `wire` is kept until its turn to be added. A duplicate returns no sends and changes nothing.
   Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
                                           const SharedBytes& wire);
@@ -124,8 +131,8 @@ class ButterflyAllReduce {
   void finish_alone();
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
   Result<void> check_header(ReducePart part, std::uint64_t elements, BytesView wire) const;
-  // The next part for it, if there is one.
-  std::optional<ChunkSend> next_scatter(std::uint32_t to);
+  bool may_send(std::uint32_t to) const;
+  ChunkSend next_scatter(std::uint32_t to);
   Result<void> take_part(std::uint32_t from, std::uint32_t chunk, const SharedBytes& wire,
                          std::vector<ChunkSend>& sends);
   Result<void> take_sum(std::uint32_t from, std::uint32_t chunk, BytesView wire,
@@ -146,6 +153,7 @@ class ButterflyAllReduce {
   bool streams_ = false;  // the output is more than caches hold: what lands there goes past them
   std::uint64_t chunk_elements_ = 0;
   std::vector<std::uint32_t> sent_;              // by rank: scatter chunks handed out
+  std::vector<std::uint32_t> returned_;          // by rank: sums that came back
   std::vector<std::vector<bool>> scatter_seen_;  // by rank, chunk of the own slice
   std::vector<std::vector<bool>> gather_seen_;   // by rank, chunk of that rank's slice
   std::map<std::uint32_t, Sum> sums_;            // unfinished chunks of the own slice

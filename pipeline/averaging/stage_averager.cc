@@ -11,10 +11,12 @@ namespace swarmline {
 
 StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send,
                              std::function<void(const Seat&, const Error&)> disconnect,
-                             std::function<bool(const Seat&)> shares_memory)
+                             std::function<bool(const Seat&)> shares_memory,
+                             std::function<void(std::function<void()>)> later)
     : send_(std::move(send)),
       disconnect_(std::move(disconnect)),
-      shares_memory_(std::move(shares_memory)) {}
+      shares_memory_(std::move(shares_memory)),
+      later_(std::move(later)) {}
 
 // A sum is encoded once for all, so that all have to share memory with this one.
 void StageAverager::leave_out_checksums(Round& round) const {
@@ -38,7 +40,7 @@ Result<void> StageAverager::start(Round round) {
   running.round = std::move(round);
   running.reduce = std::make_unique<ButterflyAllReduce>(
       running.round.spec, running.round.input, running.round.output, running.round.residual);
-  running.reduce->start([&](const ChunkSend& send) { dispatch(running, send); });
+  hand_out(key);
   auto early = early_.extract(key);
   if (!early.empty()) {
     forget_early(early.mapped());
@@ -109,6 +111,15 @@ Result<void> StageAverager::feed(Running& running, const Seat& from, const wire:
   if (!sends) return std::unexpected(sends.error());
   for (const ChunkSend& send : *sends) dispatch(running, send);
   return {};
+}
+
+void StageAverager::hand_out(const RoundKey& key) {
+  const auto at = running_.find(key);
+  if (at == running_.end()) return;
+  Running& running = at->second;
+  const auto send = [&](const ChunkSend& chunk) { dispatch(running, chunk); };
+  while (running.reduce->send_more(send))
+    if (later_) return later_(guard_.wrap([this, key] { hand_out(key); }));
 }
 
 void StageAverager::dispatch(Running& running, const ChunkSend& send) {

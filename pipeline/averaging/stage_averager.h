@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/callback_guard.h"
 #include "base/ids.h"
 #include "engine/collective/butterfly.h"
 #include "engine/net/frame.h"
@@ -32,10 +33,10 @@ struct RoundKey {
 class StageAverager {
  public:
   static constexpr std::size_t kEarlyChunksMax =
-      ButterflyAllReduce::kWindowChunks * std::size_t{ButterflyAllReduce::kRanksMax};
+      ButterflyAllReduce::kWindowChunksMin * std::size_t{ButterflyAllReduce::kRanksMax};
   static constexpr std::uint64_t kEarlyBytesMax = 8 * kGiB;
   // Of two groups, and two attempts.
-  static constexpr std::size_t kEarlyChunksOfOneMax = 4 * ButterflyAllReduce::kWindowChunks;
+  static constexpr std::size_t kEarlyChunksOfOneMax = 4 * ButterflyAllReduce::kWindowChunksMax;
 
   struct Round {
     RoundKey key;
@@ -50,9 +51,12 @@ class StageAverager {
   // `send`: of a frame whose payload is lent until its round is over (Connection::send_lent). Input
   // and output of a round are read until on_done, or until the round is ended otherwise.
   // `shares_memory`: what is sent to that member needs no checksums; empty: nobody does.
+  // `later`: calls soon, from this thread, so that what else waits for it comes between the chunks
+  // that are encoded; empty: all are at once.
   StageAverager(std::function<void(const Seat& to, Frame)> send,
                 std::function<void(const Seat& from, const Error&)> disconnect,
-                std::function<bool(const Seat& member)> shares_memory = {});
+                std::function<bool(const Seat& member)> shares_memory = {},
+                std::function<void(std::function<void()>)> later = {});
   // Ends earlier attempts at the same group's round.
   Result<void> start(Round round);
   Result<void> on_chunk(const Seat& from, const Frame& frame);
@@ -78,6 +82,8 @@ class StageAverager {
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     const Frame& frame);
   void leave_out_checksums(Round& round) const;
+  // Chunks for as long as there are any, a few at a time.
+  void hand_out(const RoundKey& key);
   void dispatch(Running& running, const ChunkSend& send);
   void announce(Running& running);
   void forget_early(const std::vector<Early>& early);
@@ -86,6 +92,7 @@ class StageAverager {
   std::function<void(const Seat&, Frame)> send_;
   std::function<void(const Seat&, const Error&)> disconnect_;
   std::function<bool(const Seat&)> shares_memory_;
+  std::function<void(std::function<void()>)> later_;
   std::map<RoundKey, Running> running_;
   std::map<RoundKey, std::vector<Early>> early_;
   std::size_t early_chunks_ = 0;
@@ -93,6 +100,7 @@ class StageAverager {
   std::map<PeerId, std::size_t> early_of_;
   std::map<PhaseKind, std::uint64_t> retired_below_;
   std::map<std::pair<Phase, GroupId>, RoundAttempt> attempts_;  // of a group, the newest
+  CallbackGuard guard_;
 };
 
 }  // namespace swarmline

@@ -22,10 +22,10 @@ Buffer random_values(std::uint64_t elements, Rng& rng) {
   return buffer;
 }
 
-// Two members driven by hand: 0 reduces the first half, 1 the second, 20 chunks of 256 floats each.
+// Two members driven by hand: 0 reduces the first half, 1 the second, 40 chunks of 256 floats each.
 class TwoMembers : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kElements = 40 * 256;
+  static constexpr std::uint64_t kElements = 80 * 256;
 
   TwoMembers() {
     Rng rng(9);
@@ -48,7 +48,8 @@ class TwoMembers : public ::testing::Test {
   }
   std::vector<ChunkSend> start(std::uint32_t rank) {
     std::vector<ChunkSend> sends;
-    members_[rank]->start([&](ChunkSend send) { sends.push_back(std::move(send)); });
+    while (members_[rank]->send_more([&](ChunkSend send) { sends.push_back(std::move(send)); })) {
+    }
     return sends;
   }
   static Buffer wire_of(const CodecSpec& codec, std::size_t elements, DType dtype = DType::kF32) {
@@ -73,7 +74,7 @@ class TwoMembers : public ::testing::Test {
 };
 
 TEST_F(TwoMembers, ASenderStaysAWindowAheadOfTheReturnedSums) {
-  constexpr std::uint32_t kWindow = ButterflyAllReduce::kWindowChunks;
+  constexpr std::uint32_t kWindow = ButterflyAllReduce::window_chunks(2);
   const auto first = start(0);
   ASSERT_EQ(first.size(), kWindow);
   auto back = start(1);
@@ -98,10 +99,10 @@ TEST_F(TwoMembers, WhatDoesNotFitTheRoundIsRefused) {
   ASSERT_EQ(sends[0].chunk, 0U);
   expect_error(ErrorCode::kCorrupt, 0, ReducePart::kScatter, 0, good);   // from oneself
   expect_error(ErrorCode::kCorrupt, 2, ReducePart::kScatter, 0, good);   // no such member
-  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 20, good);  // no such chunk
-  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, ButterflyAllReduce::kWindowChunks,
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, 40, good);  // no such chunk
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kScatter, ButterflyAllReduce::window_chunks(2),
                good);  // beyond the window
-  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kGather, 12, wire_of(kBf16, 256).bytes());
+  expect_error(ErrorCode::kCorrupt, 1, ReducePart::kGather, 35, wire_of(kBf16, 256).bytes());
   expect_error(ErrorCode::kIncompatible, 1, ReducePart::kScatter, 0, wire_of(kNone, 255).bytes());
   expect_error(ErrorCode::kIncompatible, 1, ReducePart::kScatter, 0,
                wire_of(kNone, 256, DType::kF64).bytes());

@@ -103,7 +103,9 @@ class Group {
 
   void run(Order order) {
     for (std::uint32_t r = 0; r < case_.ranks; ++r)
-      members_[r]->start([&](ChunkSend send) { bag_.push_back({r, std::move(send)}); });
+      while (
+          members_[r]->send_more([&](ChunkSend send) { bag_.push_back({r, std::move(send)}); })) {
+      }
     while (!bag_.empty()) {
       deliver(take(order));
       if (::testing::Test::HasFatalFailure()) return;
@@ -197,7 +199,7 @@ class Group {
       post(send.to, std::move(*sends));
     }
     ASSERT_LE(to.progress().chunks_waiting,
-              std::uint64_t{ButterflyAllReduce::kWindowChunks} * (case_.ranks - 1));
+              std::uint64_t{ButterflyAllReduce::window_chunks(case_.ranks)} * (case_.ranks - 1));
   }
 
   Case case_;

@@ -237,5 +237,64 @@ TEST_F(StageAveragerTest, EarlyChunksAreBounded) {
                    .has_value());
 }
 
+// What else waits for the control thread comes between the chunks of a round's beginning.
+class StageAveragerInTurns : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kElements = 40 * Limits::reduce_chunk_bytes / sizeof(double);
+  static constexpr std::size_t kWindow = ButterflyAllReduce::window_chunks(2);
+
+  void start() {
+    StageAverager::Round round;
+    round.key = {.phase = train(1)};
+    round.members = {seat_of(1, 0), seat_of(2, 0)};
+    round.spec = {.rank = 0,
+                  .ranks = 2,
+                  .elements = kElements,
+                  .dtype = DType::kF64,
+                  .bounds = {0, 0, kElements},  // the other one reduces all of it
+                  .scatter = std::vector<CodecSpec>(2)};
+    round.input = input_.bytes();
+    round.output = output_.bytes();
+    round.on_done = [](std::uint64_t) {};
+    ASSERT_TRUE(averager_->start(std::move(round)).has_value());
+  }
+  void take_turns(std::size_t turns) {
+    for (; turns > 0 && !later_.empty(); --turns) std::exchange(later_, {}).front()();
+  }
+
+  Buffer input_ = Buffer::zeroed(kElements * sizeof(double)), output_ = Buffer(input_.size());
+  std::vector<std::function<void()>> later_;
+  std::size_t sent_ = 0;
+  std::unique_ptr<StageAverager> averager_ = std::make_unique<StageAverager>(
+      [this](const Seat&, const Frame&) { ++sent_; }, [](const Seat&, const Error&) {},
+      [](const Seat&) { return false; },
+      [this](std::function<void()> call) { later_.push_back(std::move(call)); });
+};
+
+TEST_F(StageAveragerInTurns, EachTurnHandsOutOneChunkForAMember) {
+  start();
+  EXPECT_EQ(sent_, 1U);
+  take_turns(3);
+  EXPECT_EQ(sent_, 4U);
+  take_turns(kWindow);
+  EXPECT_EQ(sent_, kWindow);
+  EXPECT_TRUE(later_.empty());
+}
+
+TEST_F(StageAveragerInTurns, ARoundThatIsGivenUpSendsNoMore) {
+  start();
+  averager_->abandon(train(1));
+  take_turns(kWindow);
+  EXPECT_EQ(sent_, 1U);
+  EXPECT_TRUE(later_.empty());
+}
+
+TEST_F(StageAveragerInTurns, TurnsMayOutliveTheAverager) {
+  start();
+  averager_.reset();
+  take_turns(kWindow);
+  EXPECT_EQ(sent_, 1U);
+}
+
 }  // namespace
 }  // namespace swarmline

@@ -1,5 +1,6 @@
 // An all-reduce between processes of this machine, over each way that its chunks can go, beside
-// PyTorch's gloo, plain sockets and a plain copy, in turns, so that whatever else the machine does meets all.
+// PyTorch's gloo, plain sockets and a plain copy, in turns, so that whatever else the machine does
+// meets all.
 //   Formats: docs/formats/bench.md, kind "allreduce".
 #pragma once
 

@@ -49,7 +49,8 @@ class OwnMember {
             [](const Seat&, const Error& error) { SWARMLINE_CHECK_MSG(false, error.what); },
             [this](const Seat& to) {
               return links_[to.peer.value - 1].connection->shares_memory();
-            }) {
+            },
+            [this](std::function<void()> call) { runtime_.post(std::move(call)); }) {
     const auto values = input_.as<float>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(spec.rank, i);
   }

@@ -16,7 +16,7 @@
 
 namespace swarmline {
 
-inline constexpr std::size_t kShmHandlerBytesMax = 8 * kMiB;
+inline constexpr std::size_t kShmHandlerBytesMax = 1 * kMiB;
 
 class ShmLink final : public BulkLink, public std::enable_shared_from_this<ShmLink> {
  public:

@@ -22,8 +22,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::uint64_t kArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
-// Of a link between keys one callback reads less: it opens as it goes.
-constexpr std::size_t kSecuredHandlerBytesMax = 1 * kMiB;
 constexpr Duration kCloseFlushMax = std::chrono::seconds(1);
 
 std::string reason(int error) {
@@ -324,7 +322,7 @@ void TcpConnection::read() {
   const std::uint64_t frames_before = counters_.frames_received;
   while (!gone_) {
     const bool others_turn =
-        moved >= (secured_ ? kSecuredHandlerBytesMax : TcpNetwork::kHandlerBytesMax) ||
+        moved >= TcpNetwork::kHandlerBytesMax ||
         counters_.frames_received - frames_before >= TcpNetwork::kHandlerFramesMax;
     if (others_turn) return post_read();
     const Space to = space();

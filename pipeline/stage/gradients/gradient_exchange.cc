@@ -26,7 +26,8 @@ GradientExchange::GradientExchange(StageContext& context, StageJobs& jobs, Hooks
           [this](const Seat& member) {
             return context_.config.codec.checksums == TileChecksums::kAuto &&
                    context_.links.shares_memory(member);
-          }),
+          },
+          [this](std::function<void()> call) { context_.runtime.post(std::move(call)); }),
       codecs_(context.config, context.model.layout().bytes()) {}
 
 bool GradientExchange::in_group(GroupId group) const {
