@@ -259,8 +259,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "pass; 1f1b: at most one microbatch is in flight for each stage from here to the last. Both "
    "need wiring = \"static\" and are meant for comparison."},
   {RUN(pipeline, in_flight), ints(0, 65536),
-   "Microbatches in flight per source, at most. 0: chosen from the numbers of stages and peers, "
-   "and shared by speed: a fast source has up to twice as many as a usual one."},
+   "Microbatches in flight per source, at most. 0: as many in all as keep every device busy, at "
+   "first four for each peer of the run; each step teaches how long microbatches are on links. A "
+   "source has its share by speed."},
   {RUN(pipeline, layers), ints(1, 4096),
    "Number of layers of each stage; they must add up to the model's. Empty: cut by cost.",
    "[3, 3, 2]"},

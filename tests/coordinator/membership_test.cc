@@ -69,6 +69,27 @@ wire::Hello hello_from(const std::string& zone, const std::string& address) {
   return said;
 }
 
+TEST(Membership, MemoryForMoreIsThereWhereEverybodySaysSo) {
+  const auto with = [](std::uint64_t memory) {
+    wire::Hello said = hello("a");
+    said.set_memory_bytes(memory);
+    return said;
+  };
+  const auto serving = [&](std::vector<std::uint64_t> needed, std::vector<std::uint64_t> has) {
+    Membership membership({1, 1}, false, std::move(needed));
+    for (const std::uint64_t memory : has) {
+      const auto seat = membership.join(with(memory));
+      EXPECT_TRUE(seat.has_value());
+      membership.become(seat->peer, MemberState::kReady);
+    }
+    return membership.all_have_memory_for(2);
+  };
+  EXPECT_TRUE(serving({10, 5}, {20, 10}));
+  EXPECT_FALSE(serving({10, 5}, {20, 9}));
+  EXPECT_FALSE(serving({10, 5}, {20, 0})) << "one that says nothing";
+  EXPECT_FALSE(serving({}, {20, 20})) << "nobody knows what a stage needs";
+}
+
 TEST(Membership, AStageGetsItsSecondPeerFromAnotherZone) {
   Membership membership({2, 2});
   const Seat first = *membership.join(hello_from("a", "10.0.0.1:1"));

@@ -14,8 +14,9 @@ constexpr std::uint64_t kPlenty = 1000;
 const PeerId kFast{1}, kSlow{2}, kNew{3};
 
 SourceShares shares_of(std::map<PeerId, double> speeds, std::uint32_t window = 16) {
-  SourceShares shares(window);
-  shares.set_speeds(std::move(speeds));
+  SourceShares shares(true);
+  const std::uint64_t depth = window * speeds.size();
+  shares.set(depth, std::move(speeds));
   return shares;
 }
 
@@ -82,7 +83,7 @@ TEST(SourceShares, NobodyWhoTakesNoLeasesHasAShare) {
 }
 
 TEST(SourceShares, FixedRoutesHaveNone) {
-  const SourceShares shares(0);
+  const SourceShares shares(false);
   EXPECT_FALSE(shares.on());
   EXPECT_TRUE(shares.may_have_another(shares.share_of(kSlow), kPlenty, 1));
 }
@@ -150,6 +151,21 @@ TEST(LeasesByShare, WhoeverSaysItIsDoneWithMoreThanItHadGetsNoMoreThanItWants) {
   swarm.bench.leases.pump();
   EXPECT_EQ(swarm.leased(swarm.slow), 5U);
   EXPECT_EQ(swarm.leased(swarm.fast), 9U);
+}
+
+// Two sources and one last peer: what a step without any time on links needs is 2.25 for each.
+TEST(LeasesByShare, AfterAStepAsManyAreUnderWayAsItsRoundTripsNeed) {
+  TwoSources swarm;
+  swarm.bench.members.measured(swarm.last, /*busy_ns=*/1'000'000, 1);
+  swarm.bench.leases.want(swarm.fast, 1, 0);
+  swarm.bench.leases.pump();
+  swarm.bench.clock.run_for(std::chrono::milliseconds(1));
+  swarm.bench.leases.want(swarm.fast, 1, 1);
+  swarm.bench.leases.on_retired({PhaseKind::kTrain, 99});
+  swarm.bench.leases.want(swarm.fast, kMicrobatches, 1);
+  swarm.bench.leases.want(swarm.slow, kMicrobatches, 0);
+  swarm.bench.leases.pump();
+  EXPECT_EQ(swarm.leased(swarm.fast) - 1 + swarm.leased(swarm.slow), 8U) << "6.75, by shares";
 }
 
 TEST(LeasesByShare, FixedRoutesTakeTurns) {

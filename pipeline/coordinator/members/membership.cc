@@ -200,6 +200,15 @@ void Membership::resume(const wire::Hello& hello) {
   count(member);
 }
 
+bool Membership::all_have_memory_for(double times) const {
+  return std::ranges::all_of(members_, [&](const auto& entry) {
+    const Member& member = entry.second;
+    if (!serves(member.seat)) return true;
+    const auto needed = static_cast<double>(memory_[member.seat.stage.value]);
+    return needed > 0 && static_cast<double>(member.memory_bytes) >= times * needed;
+  });
+}
+
 // Where it lacks the data, the stage that reads it counts as full; where it fetches it, as long as
 // another stage needs somebody.
 Result<StageId> Membership::place(PeerId newcomer, const wire::Hello& hello) const {

@@ -116,6 +116,9 @@ class Membership {
   std::vector<Seat> away() const;
   // An away member is back at its seat.
   void resume(const wire::Hello& hello);
+  // Whether everybody who serves says to have so many times the memory that a peer of its stage
+  // needs. False where either is unknown.
+  bool all_have_memory_for(double times) const;
   // A step's device time, and what it computed, whether that counts or not (wire::Reduced).
   void measured(const Seat& seat, std::uint64_t busy_ns, std::uint32_t passes);
   // To a committed step.

@@ -39,7 +39,11 @@ Leases::Leases(const RunShape& shape, const Alarms& alarms, Ledger& ledger,
       phases_(phases),
       members_(members),
       outbox_(outbox),
-      shares_(shared_window(shape.config)) {}
+      window_(shared_window(shape.config)),
+      stages_(shape.config.pipeline.stages),
+      shares_(window_ > 0) {
+  if (window_ > 0 && shape.config.pipeline.in_flight == 0) depth_.emplace(window_);
+}
 
 void Leases::want(const Seat& source, std::uint64_t total, std::uint64_t finished) {
   const auto [at, is_new] = sources_.try_emplace(source.peer);
@@ -47,6 +51,8 @@ void Leases::want(const Seat& source, std::uint64_t total, std::uint64_t finishe
   at->second.seat = source;
   Counts& counts = at->second.counts;
   counts.wanted = std::max(counts.wanted, total);
+  if (depth_ && finished > counts.finished)
+    depth_->on_finished(source.peer, finished - counts.finished, alarms_.now());
   counts.finished = std::max(counts.finished, finished);
   dirty_ = true;
 }
@@ -66,8 +72,27 @@ void Leases::refresh_shares() {
     const double seconds = members_.members().at(peer).seconds_per_microbatch;
     speeds.emplace(peer, seconds > 0 ? 1 / seconds : 0);
   }
-  shares_.set_speeds(std::move(speeds));
+  const std::uint64_t count = speeds.size();
+  const std::uint64_t depth =
+      depth_ ? depth_->of_all(count, members_.all_have_memory_for(LeaseDepth::kMostWithMemory))
+             : window_ * count;
+  shares_.set(depth, std::move(speeds));
   for (auto& [peer, source] : sources_) source.share = shares_.share_of(peer);
+}
+
+std::vector<LeaseDepth::StageSpeed> Leases::stage_speeds() const {
+  std::vector<LeaseDepth::StageSpeed> stages(stages_);
+  std::vector<bool> known(stages_, true);
+  for (const auto& [peer, member] : members_.members()) {
+    if (!members_.serves(member.seat)) continue;
+    const std::uint32_t at = member.seat.stage.value;
+    LeaseDepth::StageSpeed& stage = stages[at];
+    const double seconds = member.seconds_per_microbatch;
+    ++stage.peers;
+    known[at] = known[at] && seconds > 0;
+    stage.rate = known[at] ? stage.rate + 1 / seconds : 0;
+  }
+  return stages;
 }
 
 std::uint64_t Leases::under_way() const {
@@ -118,6 +143,9 @@ bool Leases::grant_one(const Phase& phase, Source& source, Granted& granted) {
       if (lease.phase.kind == PhaseKind::kTrain) out->set_stage_mask(pack_mask(lease.stages));
     }
     source.counts.granted += lease.count;
+    if (depth_)
+      for (std::uint32_t i = 0; i < lease.count; ++i)
+        depth_->on_leased(source.seat.peer, phase.kind == PhaseKind::kTrain, alarms_.now());
     any = true;
   }
   return any;
@@ -174,16 +202,20 @@ std::optional<Instant> Leases::leased_at(const MicrobatchId& microbatch) const {
 
 void Leases::on_seat_lost(const SeatLoss& lost) {
   if (sources_.erase(lost.seat.peer) > 0) shares_of_.reset();
+  if (depth_) depth_->forget(lost.seat.peer);
   dirty_ = true;  // what it was leased is free
 }
 
 void Leases::on_retired(const Phase& phase) {
   leased_at_.erase(phase);
-  if (phase.kind == PhaseKind::kTrain) shares_of_.reset();  // speeds were measured anew
+  if (phase.kind != PhaseKind::kTrain) return;
+  shares_of_.reset();  // speeds were measured anew
+  if (depth_) depth_->on_step_over(stage_speeds());
 }
 
 void Leases::on_rollback() {
   sources_.clear();
+  if (depth_) depth_->forget_all();
   shares_of_.reset();
   again_.clear();
   leased_at_.clear();

@@ -20,6 +20,7 @@
 #include "pipeline/coordinator/run/alarms.h"
 #include "pipeline/coordinator/run/run_observer.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/steps/lease_depth.h"
 #include "pipeline/coordinator/steps/open_phases.h"
 #include "pipeline/coordinator/steps/source_shares.h"
 #include "pipeline/ledger/ledger.h"
@@ -69,6 +70,7 @@ class Leases final : public RunObserver {
   using Granted = std::map<PeerId, wire::Leases>;
   bool may_take(const Source& source) const;
   void refresh_shares();
+  std::vector<LeaseDepth::StageSpeed> stage_speeds() const;
   std::uint64_t under_way() const;  // at all sources
   std::optional<PeerId> idlest(PeerId holder) const;
   bool grant_one(const Phase& phase, Source& source, Granted& granted);
@@ -80,6 +82,10 @@ class Leases final : public RunObserver {
   const Membership& members_;
   Outbox& outbox_;
   std::map<PeerId, Source> sources_;
+  const std::uint32_t window_;  // of a source, usually; 0: routes are fixed
+  const std::uint32_t stages_;
+  // Nothing: the config says how many, or routes are fixed.
+  std::optional<LeaseDepth> depth_;
   SourceShares shares_;
   std::optional<std::uint64_t> shares_of_;  // Membership::changes() when they were made
   Granted again_;

@@ -5,7 +5,8 @@
 
 namespace swarmline {
 
-void SourceShares::set_speeds(std::map<PeerId, double> speeds) {
+void SourceShares::set(std::uint64_t depth, std::map<PeerId, double> speeds) {
+  depth_ = depth;
   double known = 0;
   std::size_t measured = 0;
   for (const auto& [peer, speed] : speeds) {
@@ -26,7 +27,7 @@ double SourceShares::share_of(PeerId source) const {
 bool SourceShares::may_have_another(double share, std::uint64_t under_way,
                                     std::uint64_t left) const {
   if (!on()) return true;
-  const std::uint64_t of_all = std::min<std::uint64_t>(window_ * shares_.size(), left);
+  const std::uint64_t of_all = std::min(depth_, left);
   return static_cast<double>(under_way) < share * static_cast<double>(of_all);
 }
 
