@@ -42,13 +42,13 @@ TEST(LeaseDepthTest, WithoutLinksItIsWhatDevicesHoldAndWhatWaitsBeforeThem) {
   MarkExpected learned("lease_depth.learned");
   LeaseDepth depth(kWindow);
   step(depth, 800ms);
-  EXPECT_EQ(depth.of_all(4, true), 36U);  // 16 peers, 2.25 each
+  EXPECT_EQ(depth.of_all(4, true), 40U);  // 16 peers, 2.5 each
 }
 
 TEST(LeaseDepthTest, LinksHoldTheirRateTimesTheirTime) {
   LeaseDepth depth(kWindow);
   step(depth, 2300ms);
-  EXPECT_EQ(depth.of_all(4, true), 56U);  // 1.5 s of 13.3 a second beside the 36
+  EXPECT_EQ(depth.of_all(4, true), 60U);  // 1.5 s of 13.3 a second beside the 40
 }
 
 TEST(LeaseDepthTest, StaysWithinTheMemoryThatIsSetAside) {
@@ -72,9 +72,9 @@ TEST(LeaseDepthTest, OfTwoStepsTheLargerCounts) {
   LeaseDepth depth(kWindow);
   step(depth, 2300ms);
   step(depth, 800ms);
-  EXPECT_EQ(depth.of_all(4, true), 56U);
+  EXPECT_EQ(depth.of_all(4, true), 60U);
   step(depth, 800ms);
-  EXPECT_EQ(depth.of_all(4, true), 36U);
+  EXPECT_EQ(depth.of_all(4, true), 40U);
 }
 
 // Where steps overlap the pipeline is never empty: what waits there says nothing about links.
@@ -86,7 +86,7 @@ TEST(LeaseDepthTest, WhoeverMeetsOthersMeasuresNothing) {
   depth.on_leased(kOther, true, at(11s));
   depth.on_finished(kOther, 1, at(20s));
   depth.on_step_over(kStages);
-  EXPECT_EQ(depth.of_all(4, true), 39U) << "of one second, not of nine";
+  EXPECT_EQ(depth.of_all(4, true), 43U) << "of one second, not of nine";
 }
 
 TEST(LeaseDepthTest, EvaluationsMeasureNothing) {
@@ -105,7 +105,7 @@ TEST(LeaseDepthTest, AStageOfUnknownSpeedLeavesItAsItWas) {
   std::vector<LeaseDepth::StageSpeed> stages = kStages;
   stages[2].rate = 0;
   depth.on_step_over(stages);
-  EXPECT_EQ(depth.of_all(4, true), 36U);
+  EXPECT_EQ(depth.of_all(4, true), 40U);
 }
 
 TEST(LeaseDepthTest, WhoIsGoneIsForgotten) {

@@ -153,7 +153,7 @@ TEST(LeasesByShare, WhoeverSaysItIsDoneWithMoreThanItHadGetsNoMoreThanItWants) {
   EXPECT_EQ(swarm.leased(swarm.fast), 9U);
 }
 
-// Two sources and one last peer: what a step without any time on links needs is 2.25 for each.
+// Two sources and one last peer: what a step without any time on links needs is 2.5 for each.
 TEST(LeasesByShare, AfterAStepAsManyAreUnderWayAsItsRoundTripsNeed) {
   TwoSources swarm;
   swarm.bench.members.measured(swarm.last, /*busy_ns=*/1'000'000, 1);
@@ -165,7 +165,7 @@ TEST(LeasesByShare, AfterAStepAsManyAreUnderWayAsItsRoundTripsNeed) {
   swarm.bench.leases.want(swarm.fast, kMicrobatches, 1);
   swarm.bench.leases.want(swarm.slow, kMicrobatches, 0);
   swarm.bench.leases.pump();
-  EXPECT_EQ(swarm.leased(swarm.fast) - 1 + swarm.leased(swarm.slow), 8U) << "6.75, by shares";
+  EXPECT_EQ(swarm.leased(swarm.fast) - 1 + swarm.leased(swarm.slow), 8U) << "7.5, by shares";
 }
 
 TEST(LeasesByShare, FixedRoutesTakeTurns) {

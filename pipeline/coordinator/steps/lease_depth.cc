@@ -22,10 +22,10 @@ constexpr std::uint64_t kOfOneSourceMin = 2;
 }  // namespace
 
 void LeaseDepth::on_leased(PeerId source, bool is_training, Instant now) {
-  std::uint64_t others = 0;
-  for (const auto& [peer, leased] : under_way_) others += leased.size();
   std::deque<Leased>& own = under_way_[source];
-  own.push_back({.when = now, .measures = is_training && others < under_way_.size()});
+  // Fewer than one for each source: it meets hardly anybody.
+  own.push_back({.when = now, .measures = is_training && all_under_way_ < under_way_.size()});
+  ++all_under_way_;
 }
 
 void LeaseDepth::on_finished(PeerId source, std::uint64_t microbatches, Instant now) {
@@ -34,8 +34,16 @@ void LeaseDepth::on_finished(PeerId source, std::uint64_t microbatches, Instant 
   for (; microbatches > 0 && !own->second.empty(); --microbatches) {
     const Leased leased = own->second.front();
     own->second.pop_front();
+    --all_under_way_;
     if (leased.measures) round_trips_.push_back(to_seconds(now - leased.when));
   }
+}
+
+void LeaseDepth::forget(PeerId source) {
+  const auto own = under_way_.find(source);
+  if (own == under_way_.end()) return;
+  all_under_way_ -= own->second.size();
+  under_way_.erase(own);
 }
 
 void LeaseDepth::on_step_over(std::span<const StageSpeed> stages) {

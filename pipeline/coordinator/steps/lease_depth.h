@@ -27,7 +27,7 @@ namespace swarmline {
 
 class LeaseDepth {
  public:
-  static constexpr double kWaiting = 1.25;
+  static constexpr double kWaiting = 1.5;
   static constexpr std::uint32_t kMostWithMemory = 2;
 
   struct StageSpeed {
@@ -41,7 +41,7 @@ class LeaseDepth {
   // `is_training`: evaluations end at the last stage, and measure nothing.
   void on_leased(PeerId source, bool is_training, Instant now);
   void on_finished(PeerId source, std::uint64_t microbatches, Instant now);
-  void forget(PeerId source) { under_way_.erase(source); }
+  void forget(PeerId source);
   void forget_all() { *this = LeaseDepth(window_); }
   void on_step_over(std::span<const StageSpeed> stages);
 
@@ -58,6 +58,7 @@ class LeaseDepth {
   // In the order in which they were leased; the n-th that ends is taken for the n-th leased, which
   // makes no round trip shorter than the shortest.
   std::map<PeerId, std::deque<Leased>> under_way_;
+  std::uint64_t all_under_way_ = 0;
   std::vector<double> round_trips_;  // seconds, since the last step was over
   std::optional<double> needed_, needed_before_;
 };
