@@ -69,21 +69,6 @@ bool feedback_tile(const CodecSpec& codec, DType source, const std::byte* values
   return non_finite;
 }
 
-}  // namespace
-
-Buffer encode(const CodecSpec& codec, BytesView values, DType source, const StochasticKey* key) {
-  const std::size_t width = size_bytes(source);
-  SWARMLINE_CHECK(values.size() % width == 0);
-  return write_tiles(codec, values.size() / width, source, key,
-                     [&](std::uint64_t begin, std::size_t n, const StochasticKey* here,
-                         std::byte* scales, std::byte* codes) {
-                       return encode_tile(codec, source, values.data() + begin * width, n, here,
-                                          scales, codes);
-                     });
-}
-
-namespace {
-
 // Of codec `none`. `piece(first byte, bytes)` is some of the values, however they are held.
 template <typename Piece>
 std::vector<SharedBytes> plain_parts(const CodecSpec& codec, BytesView values, DType source,
@@ -121,6 +106,17 @@ std::vector<SharedBytes> plain_parts(const CodecSpec& codec, BytesView values, D
 }
 
 }  // namespace
+
+Buffer encode(const CodecSpec& codec, BytesView values, DType source, const StochasticKey* key) {
+  const std::size_t width = size_bytes(source);
+  SWARMLINE_CHECK(values.size() % width == 0);
+  return write_tiles(codec, values.size() / width, source, key,
+                     [&](std::uint64_t begin, std::size_t n, const StochasticKey* here,
+                         std::byte* scales, std::byte* codes) {
+                       return encode_tile(codec, source, values.data() + begin * width, n, here,
+                                          scales, codes);
+                     });
+}
 
 std::vector<SharedBytes> encode_in_parts(const CodecSpec& codec, BytesView values, DType source,
                                          const StochasticKey* key) {

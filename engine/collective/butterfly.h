@@ -13,8 +13,9 @@
 //   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done().
 //              They must not overlap. The residual is borrowed alike: `current` is read only,
 //              `next` is complete when the round is done and nothing is left to send.
-//   Thread:    one at a time. No I/O, no clock: the owner sends what start() and on_chunk() hand
-//              out, in order per receiver, and passes on what arrives. Deadlines are the owner's.
+//   Thread:    one at a time. No I/O, no clock: the owner sends what send_more() and on_chunk()
+//              hand out, in order per receiver, and passes on what arrives. Deadlines are the
+//              owner's.
 //   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
 //              (other length, dtype or gather codec than the round's). After an error the round is
 //              where it was before: good bytes may follow.
