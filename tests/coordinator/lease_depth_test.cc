@@ -108,6 +108,19 @@ TEST(LeaseDepthTest, AStageOfUnknownSpeedLeavesItAsItWas) {
   EXPECT_EQ(depth.of_all(4, true), 40U);
 }
 
+// What the coordinator before leased ends first, and nobody takes it for what was leased since.
+TEST(LeaseDepthTest, WhatWasLeasedBeforeARestartMeasuresNothing) {
+  LeaseDepth depth(kWindow);
+  depth.on_restored(kOne, 3);
+  depth.on_leased(kOne, true, at(10s));
+  depth.on_finished(kOne, 3, at(10001ms));
+  depth.on_step_over(kStages);
+  EXPECT_EQ(depth.of_all(2, true), 32U) << "a round trip of a millisecond";
+  depth.on_finished(kOne, 1, at(11s));
+  step(depth, 800ms);
+  EXPECT_EQ(depth.of_all(4, true), 40U);
+}
+
 TEST(LeaseDepthTest, WhoIsGoneIsForgotten) {
   LeaseDepth depth(kWindow);
   depth.on_leased(kOne, true, at(0s));

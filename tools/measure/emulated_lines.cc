@@ -67,11 +67,14 @@ Result<void> EmulatedLines::add_space() {
     ::close(own);
     return failed("cannot make a network namespace");
   }
-  spaces_.push_back(open_own_space());
+  const int made = open_own_space();
+  const int error = errno;
+  if (made >= 0) spaces_.push_back(made);
   const bool is_back = ::setns(own, CLONE_NEWNET) == 0;
   SWARMLINE_CHECK_MSG(is_back, "a process that cannot return to its own network");
   ::close(own);
-  return spaces_.back() < 0 ? failed("cannot keep a network namespace") : Result<void>();
+  errno = error;
+  return made < 0 ? failed("cannot keep a network namespace") : Result<void>();
 }
 
 std::string EmulatedLines::path(std::size_t space) const {

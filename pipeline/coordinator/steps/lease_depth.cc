@@ -28,6 +28,12 @@ void LeaseDepth::on_leased(PeerId source, bool is_training, Instant now) {
   ++all_under_way_;
 }
 
+void LeaseDepth::on_restored(PeerId source, std::uint64_t under_way) {
+  forget(source);
+  under_way_[source].assign(under_way, {.when = Instant{}, .measures = false});
+  all_under_way_ += under_way;
+}
+
 void LeaseDepth::on_finished(PeerId source, std::uint64_t microbatches, Instant now) {
   const auto own = under_way_.find(source);
   if (own == under_way_.end()) return;
@@ -35,7 +41,8 @@ void LeaseDepth::on_finished(PeerId source, std::uint64_t microbatches, Instant 
     const Leased leased = own->second.front();
     own->second.pop_front();
     --all_under_way_;
-    if (leased.measures) round_trips_.push_back(to_seconds(now - leased.when));
+    if (leased.measures && round_trips_.size() < kRoundTripsMax)
+      round_trips_.push_back(to_seconds(now - leased.when));
   }
 }
 

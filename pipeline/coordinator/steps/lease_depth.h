@@ -10,7 +10,7 @@
 //   Thread:    plain value; pure.
 //   Bounds:    at least two for each source; at most the usual window of each, which is what
 //              `swarmline memory` counts, or kMostWithMemory times it where all have the memory;
-//              one instant for each microbatch under way.
+//              one instant for each microbatch under way, kRoundTripsMax round trips.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ class LeaseDepth {
  public:
   static constexpr double kWaiting = 1.5;
   static constexpr std::uint32_t kMostWithMemory = 2;
+  static constexpr std::size_t kRoundTripsMax = 1024;  // of a step, the first ones
 
   struct StageSpeed {
     std::uint32_t peers = 0;
@@ -40,6 +41,8 @@ class LeaseDepth {
 
   // `is_training`: evaluations end at the last stage, and measure nothing.
   void on_leased(PeerId source, bool is_training, Instant now);
+  // Those that it was leased by a coordinator before this one: they count, and measure nothing.
+  void on_restored(PeerId source, std::uint64_t under_way);
   void on_finished(PeerId source, std::uint64_t microbatches, Instant now);
   void forget(PeerId source);
   void forget_all() { *this = LeaseDepth(window_); }

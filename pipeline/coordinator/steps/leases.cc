@@ -58,7 +58,8 @@ void Leases::want(const Seat& source, std::uint64_t total, std::uint64_t finishe
 }
 
 void Leases::restore(const Seat& source, const Counts& counts) {
-  sources_[source.peer] = {.seat = source, .counts = counts, .share = 0};
+  const Source& restored = sources_[source.peer] = {.seat = source, .counts = counts, .share = 0};
+  if (depth_) depth_->on_restored(source.peer, restored.under_way());
   shares_of_.reset();
   dirty_ = true;
 }
