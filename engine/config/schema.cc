@@ -396,7 +396,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "directly; everything else travels over TCP (docs/transports.md). shm: over shared memory "
    "within one machine. ucx: over UCX between addresses in `security.trusted_networks`. auto: over "
    "shared memory within one machine, over UCX between such addresses where both ends have RDMA "
-   "hardware. Where a way can't be had: over TCP.", "", true},
+   "hardware; each end tries first whether that is faster than TCP. Where a way can't be had: over "
+   "TCP.", "", true},
 
   {RUN(security, insecure), flag(),
    "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "

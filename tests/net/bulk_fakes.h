@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -39,6 +40,10 @@ inline SharedBytes joined(const std::vector<SharedBytes>& parts) {
   return SharedBytes(std::move(whole));
 }
 
+inline Duration time_of(std::uint64_t bytes, Duration mib_takes) {
+  return mib_takes * static_cast<Duration::rep>(bytes) / static_cast<Duration::rep>(kMiB);
+}
+
 class DelayedConnection final : public Connection,
                                 public std::enable_shared_from_this<DelayedConnection> {
  public:
@@ -51,19 +56,20 @@ class DelayedConnection final : public Connection,
   void send(Frame frame) override {
     if (frame.payload_bytes() > 0) frame.payload = {joined(frame.payload)};
     counters_.bytes_sent += frame.wire_bytes();
-    later([frame = std::move(frame)](DelayedConnection& other) {
+    const std::uint64_t bytes = frame.wire_bytes();
+    later(bytes, [frame = std::move(frame)](DelayedConnection& other) {
       other.counters_.bytes_received += frame.wire_bytes();
       if (const auto handlers = other.handlers_; handlers.on_frame) handlers.on_frame(frame);
     });
   }
   void close() override {
     if (std::exchange(closed_, true)) return;
-    later([](DelayedConnection& other) { other.end({ErrorCode::kPeerGone, "closed"}); });
+    later(0, [](DelayedConnection& other) { other.end({ErrorCode::kPeerGone, "closed"}); });
     delays_.runtime.call_after(delays_.most, [self = shared_from_this()] {
       self->end({ErrorCode::kStopped, "closed by this end"});
     });
   }
-  std::uint64_t unsent_bytes() const override { return 0; }
+  std::uint64_t unsent_bytes() const override { return unsent; }
   Counters counters() const override { return counters_; }
   std::string remote() const override { return ends_.other; }
   Ends ends() const override { return ends_; }
@@ -71,11 +77,14 @@ class DelayedConnection final : public Connection,
   std::optional<KeyHash> peer_key() const override { return key; }
 
   bool relayed = false;
+  std::uint64_t unsent = 0;                // as it says
+  Duration mib_takes{};                    // that is sent
   std::optional<KeyHash> key = KeyHash{};  // that its other end has shown
 
  private:
-  void later(std::function<void(DelayedConnection&)> what) {
-    last_ = std::max(last_ + Duration(1), delays_.runtime.now() + delays_.next());
+  void later(std::uint64_t bytes, std::function<void(DelayedConnection&)> what) {
+    last_ = std::max(last_ + Duration(1), delays_.runtime.now() + delays_.next()) +
+            time_of(bytes, mib_takes);
     delays_.runtime.call_at(last_, [weak = other_, what = std::move(what)] {
       if (const auto other = weak.lock()) what(*other);
     });
@@ -112,7 +121,7 @@ class FakeLink final : public BulkLink, public std::enable_shared_from_this<Fake
     }
     const std::size_t half = whole.size() / 2;
     for (const SharedBytes& part : {whole.slice(0, half), whole.slice(half, whole.size() - half)})
-      at_other([part](FakeLink& other) { other.come(part); });
+      at_other([part](FakeLink& other) { other.come(part); }, part.size());
     at_other([](FakeLink& other) {
       const auto self = other.other_.lock();
       if (self && self->handlers_.on_sent) self->handlers_.on_sent();
@@ -135,12 +144,14 @@ class FakeLink final : public BulkLink, public std::enable_shared_from_this<Fake
     if (handlers.on_closed) handlers.on_closed({code, "the link broke"});
   }
 
-  bool holds = false;   // nothing that is sent ever leaves
-  bool spoils = false;  // a bit of each payload is another one
+  Duration mib_takes{};  // that is sent
+  bool holds = false;    // nothing that is sent ever leaves
+  bool spoils = false;   // a bit of each payload is another one
 
  private:
-  void at_other(std::function<void(FakeLink&)> what) {
-    last_ = std::max(last_ + Duration(1), delays_.runtime.now() + delays_.next());
+  void at_other(std::function<void(FakeLink&)> what, std::size_t bytes = 0) {
+    last_ = std::max(last_ + Duration(1), delays_.runtime.now() + delays_.next()) +
+            time_of(bytes, mib_takes);
     delays_.runtime.call_at(last_, [weak = other_, what = std::move(what)] {
       if (const auto other = weak.lock()) what(*other);
     });
@@ -182,6 +193,8 @@ class FakeLink final : public BulkLink, public std::enable_shared_from_this<Fake
 struct FakeLinks {
   std::vector<std::shared_ptr<FakeLink>> made;  // the awaiting end, then the other one
   std::map<std::string, BulkBackend::Made> awaited;
+  std::array<Duration, 2> mib_takes{};  // of those that are made: from the awaiting end, to it
+  bool hold = false;                    // the same
 };
 
 class FakeBackend final : public BulkBackend {
@@ -199,6 +212,9 @@ class FakeBackend final : public BulkBackend {
   void meet(const BulkPath&, const BulkWay& answered, Duration, Made on_made) override {
     const auto first = std::make_shared<FakeLink>(delays_);
     const auto second = std::make_shared<FakeLink>(delays_);
+    first->mib_takes = links_.mib_takes[0];
+    second->mib_takes = links_.mib_takes[1];
+    first->holds = second->holds = links_.hold;
     first->join(second);
     second->join(first);
     links_.made.insert(links_.made.end(), {first, second});

@@ -13,7 +13,8 @@ BulkWay way(std::size_t address_bytes = 10) {
 }
 
 TEST(BulkOffer, IsReadAsItWasSaid) {
-  const BulkOffer offer{.from = "10.0.0.1:1", .to = "10.0.0.2:2", .ways = {way(), way(4096)}};
+  const BulkOffer offer{
+      .from = "10.0.0.1:1", .to = "10.0.0.2:2", .ways = {way(), way(4096)}, .trial_kind = 65535};
   const auto read = parse_bulk_offer(encode(offer));
   ASSERT_TRUE(read.has_value()) << read.error().what;
   EXPECT_EQ(*read, offer);
@@ -35,6 +36,8 @@ TEST(BulkOffer, BeyondItsBoundsIsNone) {
   BulkWay secret = way();
   secret.secret = "short";
   EXPECT_TRUE(is_none({.from = "", .to = "", .ways = {secret}}));
+  EXPECT_FALSE(parse_bulk_offer("\x20\x80\x80\x04")) << "trials of a kind that no frame has";
+  EXPECT_EQ(parse_bulk_offer("\x20\xFF\xFF\x03")->trial_kind, 65535U);
   EXPECT_FALSE(parse_bulk_offer(std::string(kBulkOfferBytesMax + 1, '\0')).has_value());
 }
 

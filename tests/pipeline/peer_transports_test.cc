@@ -8,6 +8,7 @@
 #include "engine/net/bulk/bulk_factory.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "pipeline/stage/common/bulk_policy.h"
 #include "pipeline/stage/common/peer_links.h"
 
 namespace swarmline {
@@ -87,6 +88,43 @@ TEST_F(PeerTransports, WhereBothEndsHaveADoorPayloadsGoAnotherWay) {
   EXPECT_GT(second_->sent_another_way(), 0U);
   EXPECT_EQ(first_->door->counters().links_made, 1U);
   EXPECT_TRUE(first_->lost.empty() && second_->lost.empty());
+}
+
+// By the bounds of mates a kind has room for a trial.
+TEST_F(PeerTransports, WhereTheChoiceIsLeftEachEndMeasuresItOnce) {
+  begin(true, true);
+  RunConfig config;
+  config.net.transport = Transport::kAuto;
+  for (End* const end : {first_.get(), second_.get()}) {
+    EXPECT_TRUE(bulk_policy_of(config).measures);
+    end->door->allow(bulk_policy_of(config));
+  }
+  exchange(1);
+  const auto measured = [this] {
+    return first_->door->counters().links_measured == 1 &&
+           second_->door->counters().links_measured == 1;
+  };
+  ASSERT_TRUE(run_until(measured));
+  exchange(10);
+  first_->links.disconnect(second_->seat, {ErrorCode::kCorrupt, "for this test"});
+  ASSERT_TRUE(run_until([&] { return !second_->lost.empty(); }));
+  exchange(1);
+  ASSERT_TRUE(run_until([&] {
+    return first_->door->counters().links_made == 2 && second_->door->counters().links_made == 2;
+  }));
+  exchange(10);
+  EXPECT_TRUE(measured());
+  for (const End* const end : {first_.get(), second_.get()}) {
+    EXPECT_EQ(end->sent_another_way() > 0, end->door->counters().links_slower == 0);
+  }
+}
+
+TEST_F(PeerTransports, WhoNamesAWayHasDecided) {
+  for (const Transport named : {Transport::kTcp, Transport::kShm, Transport::kUcx}) {
+    RunConfig config;
+    config.net.transport = named;
+    EXPECT_FALSE(bulk_policy_of(config).measures);
+  }
 }
 
 // A link that ended is made anew with the next, and so is its other way.

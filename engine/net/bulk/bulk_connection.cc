@@ -34,13 +34,15 @@ BulkConnection::~BulkConnection() {
 
 void BulkConnection::start(Handlers handlers) {
   handlers_ = std::move(handlers);
+  is_stranger_ = handlers_.stranger.has_value();
   beneath_->start({
       .on_frame = [self = shared_from_this()](Frame frame) { self->take(std::move(frame)); },
       .on_closed = [self =
                         shared_from_this()](Error error) { self->end_beneath(std::move(error)); },
       .on_arriving =
           [self = shared_from_this()](const Arrival& arrival) {
-            if (self->waiting_.empty() && !self->is_over() && self->handlers_.on_arriving)
+            if (self->waiting_.empty() && !self->is_over() && self->handlers_.on_arriving &&
+                (arrival.flags & kFrameFlagBulkTrial) == 0)
               self->handlers_.on_arriving(arrival);
           },
       .stranger = handlers_.stranger,
@@ -49,6 +51,7 @@ void BulkConnection::start(Handlers handlers) {
 
 void BulkConnection::believe(const ConnectionBounds& bounds) {
   bounds_ = bounds;
+  is_stranger_ = false;
   beneath_->believe(bounds);
 }
 
@@ -66,13 +69,15 @@ Connection::Counters BulkConnection::counters() const {
 
 // ---- What leaves --------------------------------------------------------------------------------
 
-bool BulkConnection::may_send_ahead() const {
+// What goes with its frame behind a payload of the link may be large: not more waits over there.
+bool BulkConnection::may_send_ahead(const Frame& frame) const {
+  const std::uint64_t beside = goes_over_link() ? 0 : frame.payload_bytes();
   return leaving_.empty() ||
-         (ahead_bytes_ < kBulkAheadBytesMax && leaving_.size() < kBulkTicketsMax);
+         (ahead_bytes_ + beside < kBulkAheadBytesMax && leaving_.size() < kBulkTicketsMax);
 }
 
 bool BulkConnection::is_alone() const {
-  return held_.empty() && leaving_.empty() && !link_;
+  return held_.empty() && leaving_.empty() && !goes_over_link();
 }
 
 void BulkConnection::send_lent(Frame frame) {
@@ -91,27 +96,36 @@ void BulkConnection::send(Frame frame) {
     return end_later({ErrorCode::kRefused,
                       fmt::format("{} takes too slowly: more than {} bytes were queued for it",
                                   remote(), most)});
-  if (held_.empty() && may_send_ahead()) return pass(std::move(frame));
+  if (held_.empty() && may_send_ahead(frame)) return pass(std::move(frame));
   held_bytes_ += frame.wire_bytes();
   held_.push_back(std::move(frame));
 }
 
 void BulkConnection::pass(Frame frame) {
-  const std::uint64_t bytes = frame.payload_bytes();
-  if (!link_ || bytes < shared_->options.payload_bytes_min) {
-    if (!leaving_.empty()) {
-      ahead_bytes_ += frame.wire_bytes();
-      leaving_.back().ahead += frame.wire_bytes();
-    }
-    return beneath_->send(std::move(frame));
+  if (goes_over_link() && frame.payload_bytes() >= shared_->options.payload_bytes_min)
+    return pass_over_link(std::move(frame));
+  pass_beneath(std::move(frame));
+}
+
+void BulkConnection::pass_beneath(Frame frame) {
+  if (!leaving_.empty()) {
+    ahead_bytes_ += frame.wire_bytes();
+    leaving_.back().ahead += frame.wire_bytes();
   }
+  beneath_->send(std::move(frame));
+}
+
+void BulkConnection::pass_over_link(Frame frame) {
+  const std::uint64_t bytes = frame.payload_bytes();
   std::vector<SharedBytes> payload = std::exchange(frame.payload, {});
   const BulkTicket ticket{.payload_bytes = bytes,
                           .number = next_out_++,
                           .hash = link_->needs_checksums() ? hash_of_parts(payload) : 0};
   frame.flags |= kFrameFlagBulk;
   frame.payload = {SharedBytes(encode(ticket))};
-  leaving_.push_back({.bytes = bytes, .ahead = frame.wire_bytes()});
+  leaving_.push_back({.bytes = bytes,
+                      .ahead = frame.wire_bytes(),
+                      .is_trial = (frame.flags & kFrameFlagBulkTrial) != 0});
   leaving_bytes_ += bytes - kBulkTicketBytes;  // which the connection beneath counts
   ahead_bytes_ += frame.wire_bytes();
   beneath_->send(std::move(frame));
@@ -125,9 +139,11 @@ void BulkConnection::sent() {
   leaving_bytes_ -= gone.bytes - kBulkTicketBytes;
   ahead_bytes_ -= gone.ahead;
   over_link_.bytes_sent += gone.bytes - kBulkTicketBytes;
-  ++shared_->counters.payloads_sent;
-  shared_->counters.bytes_sent += gone.bytes;
-  while (!held_.empty() && !closed_ && may_send_ahead()) {
+  if (!gone.is_trial) {
+    ++shared_->counters.payloads_sent;
+    shared_->counters.bytes_sent += gone.bytes;
+  }
+  while (!held_.empty() && !closed_ && may_send_ahead(held_.front())) {
     Frame next = std::move(held_.front());
     held_.pop_front();
     held_bytes_ -= next.wire_bytes();
@@ -140,6 +156,7 @@ void BulkConnection::sent() {
 
 void BulkConnection::take(Frame frame) {
   if (is_over()) return;
+  if ((frame.flags & kFrameFlagBulkTrial) != 0 && !admit_trial(frame)) return;
   if ((frame.flags & kFrameFlagBulk) != 0) {
     if (take_ticket(frame)) {
       const BulkTicket ticket = *parse_bulk_ticket(frame.received_payload());
@@ -154,28 +171,30 @@ void BulkConnection::take(Frame frame) {
   }
 }
 
+bool BulkConnection::end_for(std::string what_came) {
+  ++shared_->counters.bad_tickets;
+  end_later({ErrorCode::kCorrupt, std::move(what_came)});
+  return false;
+}
+
 // False: it is none, and the connection ends.
 bool BulkConnection::take_ticket(const Frame& frame) {
-  const auto bad = [this](std::string why) {
-    ++shared_->counters.bad_tickets;
-    end_later({ErrorCode::kCorrupt, std::move(why)});
-    return false;
-  };
   const auto ticket = parse_bulk_ticket(frame.received_payload());
-  if (!ticket) return bad(ticket.error().what);
+  if (!ticket) return end_for(ticket.error().what);
   if (!link_ && !meets_) {
-    if (!had_link_) return bad("a payload was announced for a bulk link that there is not");
+    if (!had_link_) return end_for("a payload was announced for a bulk link that there is not");
     end_later({ErrorCode::kPeerGone, "a payload was lost with its bulk link"});
     return false;
   }
   if (ticket->number != next_in_)
-    return bad(
+    return end_for(
         fmt::format("payload {} was announced, and {} is the next", ticket->number, next_in_));
   if (const FrameRoom room = bounds_.room(frame.kind);
       ticket->payload_bytes == 0 || ticket->payload_bytes > room.payload_bytes_max ||
       ticket->payload_bytes > Limits::frame_payload_bytes_max)
-    return bad(fmt::format("a frame of kind {} announces {} bytes of payload, {} are taken here",
-                           frame.kind, ticket->payload_bytes, room.payload_bytes_max));
+    return end_for(
+        fmt::format("a frame of kind {} announces {} bytes of payload, {} are taken here",
+                    frame.kind, ticket->payload_bytes, room.payload_bytes_max));
   ++next_in_;
   return true;
 }
@@ -219,6 +238,7 @@ void BulkConnection::arrived(std::uint64_t bytes_there) {
   }
   const Waiting& first = waiting_.front();
   if (!first.ticket || first.ticket->payload_bytes < shared_->options.arrival_bytes_min ||
+      (first.frame.flags & kFrameFlagBulkTrial) != 0 ||
       filled_ < reported_ + kBulkArrivalStepBytes || !handlers_.on_arriving)
     return;
   reported_ = filled_;
@@ -263,6 +283,7 @@ void BulkConnection::deliver_ready() {
 }
 
 void BulkConnection::deliver(Frame frame) {
+  if ((frame.flags & kFrameFlagBulkTrial) != 0) return answer_trial(frame);
   if (handlers_.on_frame) handlers_.on_frame(std::move(frame));
 }
 
@@ -287,6 +308,7 @@ void BulkConnection::watch_stall() {
 void BulkConnection::close() {
   if (is_over()) return;
   closing_ = true;
+  stop_measuring();
   if (beneath_ended_) return end_later(closed_by_this_end());
   if (leaving_.empty() && held_.empty()) return beneath_->close();
   end_timer_ = shared_->runtime.call_after(kBulkCloseFlushMax, [weak = weak_from_this()] {
@@ -309,6 +331,7 @@ void BulkConnection::end_beneath(Error error) {
 
 void BulkConnection::end_link(const Error& error) {
   if (closed_ || !link_) return;
+  stop_measuring();
   link_.reset();
   filling_ = nullptr;
   if (beneath_ended_) return finish(*beneath_ended_);
@@ -351,6 +374,7 @@ void BulkConnection::abandon() {
 
 Connection::Handlers BulkConnection::let_go() {
   closed_ = closing_ = true;
+  stop_measuring();
   shared_->runtime.cancel(stall_timer_);
   shared_->runtime.cancel(end_timer_);
   if (const auto link = std::exchange(link_, nullptr)) link->close();

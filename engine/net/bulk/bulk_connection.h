@@ -3,16 +3,29 @@
 // kBulkTicketBytes in the payload's place, that say how long the payload is, which of them it is,
 // and, where the link wants it, its XXH3-64. At the other end the frame waits for its payload, and
 // what came behind it waits, too: frames are delivered in the order in which they were sent.
+//   Measured:  where both ends say so in offer and answer (BulkPolicy::measures), each sends the
+//              other one trials, frames with kFrameFlagBulkTrial that carry a payload either way
+//              (bulk_trial.h). They are frames like others, but that nobody above sees them: this
+//              end answers each when its turn has come and its payload is here, with a frame of
+//              both kFrameFlagBulkTrial and kFrameFlagReply. They leave while nothing else of this
+//              end waits to. Until there is a verdict payloads go with their frames, and after it
+//              as it says, in that direction alone. A verdict is kept for other connections to that
+//              host; those that are made before it is there use their links. After kBulkTrialsTime
+//              what is known decides, for this connection alone: a link whose trial was not
+//              answered is not used, since 1 MiB takes no such time on one that works; any other
+//              is.
 //   Ownership: holds the connection beneath, which holds it until on_closed.
 //   Thread:    control thread.
 //   Errors:    as of a Connection. kCorrupt: a ticket that is none, of a payload for which that
 //              kind has no room, or without a link. kPeerGone: a payload was lost with its link.
-//              A link that ends and takes nothing along is done without.
+//              A link that ends and takes nothing along is done without. kCorrupt: a trial of an
+//              end to which none was offered, and what bulk_trial.h says.
 //   Bounds:    a payload's memory is taken when it is its turn, of what the kind has room for.
 //              kBulkAheadBytesMax of frames and kBulkTicketsMax payloads are sent ahead of one
 //              that has not left; the rest waits, and counts as unsent. At most
 //              kBulkWaitingBytesMax, kBulkWaitingFramesMax wait for a payload here; beyond, and
 //              where none of one has come for BulkDoorOptions::stalled_max, the connection ends.
+//              A trial counts as any payload of the kind that this end named for it.
 //   Close:     takes up to twice as long as beneath, where payloads are on their way.
 #pragma once
 
@@ -34,6 +47,8 @@ inline constexpr std::uint64_t kBulkWaitingBytesMax = 256 * kMiB;
 inline constexpr std::size_t kBulkWaitingFramesMax = std::size_t{1} << 18U;
 // A link that breaks with its process says so before the connection does.
 inline constexpr Duration kBulkBrokenGrace = std::chrono::seconds(1);
+inline constexpr Duration kBulkTrialsTime = std::chrono::seconds(5);        // for all of them
+inline constexpr Duration kBulkTrialPause = std::chrono::milliseconds(10);  // to look again
 
 class BulkConnection final : public Connection,
                              public std::enable_shared_from_this<BulkConnection> {
@@ -51,7 +66,7 @@ class BulkConnection final : public Connection,
   // The end that dialled. kCorrupt: it is no answer to the offer.
   Result<void> take_answer(std::string_view answered);
   // The name of the way that payloads go; empty: with their frames.
-  std::string way() const { return link_ ? way_ : std::string(); }
+  std::string way() const { return goes_over_link() ? way_ : std::string(); }
 
   void start(Handlers handlers) override;
   void believe(const ConnectionBounds& bounds) override;
@@ -65,7 +80,7 @@ class BulkConnection final : public Connection,
   std::optional<KeyHash> peer_key() const override { return beneath_->peer_key(); }
   std::string admitted_as() const override { return beneath_->admitted_as(); }
   bool is_relayed() const override { return beneath_->is_relayed(); }
-  bool shares_memory() const override { return link_ && !link_->needs_checksums(); }
+  bool shares_memory() const override { return goes_over_link() && !link_->needs_checksums(); }
   std::string local_host() const override { return beneath_->local_host(); }
   Ends ends() const override { return beneath_->ends(); }
 
@@ -73,6 +88,7 @@ class BulkConnection final : public Connection,
   struct Leaving {
     std::uint64_t bytes;      // of the payload
     std::uint64_t ahead = 0;  // of frames that were sent after it and before the next
+    bool is_trial = false;
   };
   struct Waiting {
     Frame frame;
@@ -83,11 +99,14 @@ class BulkConnection final : public Connection,
   BulkBackend::Made once_made(std::string way);
   void made(const std::string& way, Result<std::shared_ptr<BulkLink>> link);
   bool is_alone() const;  // nothing goes, or went, another way
-  bool may_send_ahead() const;
+  bool may_send_ahead(const Frame& frame) const;
   void pass(Frame frame);
+  void pass_beneath(Frame frame);
+  void pass_over_link(Frame frame);
   void sent();
   void take(Frame frame);
   bool take_ticket(const Frame& frame);
+  bool end_for(std::string what_came);  // false
   void wait_for(Frame frame, std::optional<BulkTicket> ticket);
   void ask_for_next();
   void arrived(std::uint64_t bytes_there);
@@ -95,6 +114,18 @@ class BulkConnection final : public Connection,
   void deliver_ready();
   void deliver(Frame frame);
   void watch_stall();
+  // Which way payloads go, where both ends measure it: bulk_measuring.cc.
+  std::uint16_t kind_for_trials() const;
+  bool is_measuring() const;
+  bool goes_over_link() const;
+  void choose_way();
+  void watch_trials();
+  void try_next();
+  bool admit_trial(const Frame& frame);
+  void answer_trial(const Frame& trial);
+  void hear_answer(std::uint64_t number);
+  void decide();
+  void stop_measuring();
   void end_beneath(Error error);
   void end_link(const Error& error);
   void end(Error error);
@@ -107,12 +138,21 @@ class BulkConnection final : public Connection,
   std::shared_ptr<Connection> beneath_;
   Handlers handlers_;
   ConnectionBounds bounds_;
+  bool is_stranger_ = false;  // until believe()
   // ---- The link ----
   BulkOffer offered_;
   std::string way_;
   bool meets_ = false;  // it is being made
   bool had_link_ = false;
   std::shared_ptr<BulkLink> link_;
+  // ---- Which way payloads go ----
+  std::uint16_t own_trial_kind_ = 0, their_trial_kind_ = 0;  // 0: that end takes none
+  std::optional<BulkTrials> trials_;                         // of what leaves
+  BulkTrialsTaken trials_taken_;                             // of what comes
+  SharedBytes trial_payload_;
+  std::int64_t trial_pauses_left_ = 0;
+  TimerId trial_timer_;
+  std::shared_ptr<BulkDoor::Measured> measured_;  // null: the link is taken
   // ---- What leaves ----
   std::deque<Leaving> leaving_;  // payloads that the link has
   std::uint64_t leaving_bytes_ = 0, ahead_bytes_ = 0;

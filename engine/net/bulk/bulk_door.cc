@@ -41,6 +41,15 @@ void BulkDoor::Shared::note_broken(std::string_view way, const BulkPath& path) {
     broken[{std::string(way), path.other_host}] = now + kBulkBrokenPause;
 }
 
+std::shared_ptr<BulkDoor::Measured> BulkDoor::Shared::measured_on(const std::string& way,
+                                                                  const BulkPath& path) {
+  const auto known = measured.find({way, path.other_host});
+  if (known != measured.end()) return known->second;
+  auto none = std::make_shared<Measured>();
+  if (measured.size() < kBulkMeasuredHostsMax) measured[{way, path.other_host}] = none;
+  return none;
+}
+
 BulkDoor::BulkDoor(Runtime& runtime, BulkDoorOptions options,
                    std::vector<std::unique_ptr<BulkBackend>> backends)
     : shared_(std::make_shared<Shared>(

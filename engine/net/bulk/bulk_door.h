@@ -6,12 +6,15 @@
 //   Errors:    a way that can't be had is said once to the log, where it is the only one that the
 //              run allows; frames carry their payloads then.
 //   Bounds:    BulkDoorOptions; kBulkMeetTime to make a link; a way that broke towards a host is
-//              not taken to it again for kBulkBrokenPause, of kBulkBrokenHostsMax hosts.
+//              not taken to it again for kBulkBrokenPause, of kBulkBrokenHostsMax hosts. What was
+//              measured of a way to a host is known for the door's life, of kBulkMeasuredHostsMax;
+//              of others each connection measures it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,6 +23,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "engine/net/bulk/bulk_backend.h"
+#include "engine/net/bulk/bulk_trial.h"
 #include "engine/net/network.h"
 #include "engine/runtime/runtime.h"
 
@@ -30,6 +34,7 @@ class BulkConnection;
 inline constexpr Duration kBulkMeetTime = std::chrono::seconds(5);
 inline constexpr Duration kBulkBrokenPause = std::chrono::seconds(60);
 inline constexpr std::size_t kBulkBrokenHostsMax = 256;
+inline constexpr std::size_t kBulkMeasuredHostsMax = 256;
 
 struct BulkDoorOptions {
   // Smaller payloads stay in their frames: the wake-ups of another way would cost more. Above
@@ -44,6 +49,8 @@ struct BulkDoorOptions {
 struct BulkPolicy {
   std::vector<std::string> ways;  // names of backends, the best first; the default: none
   std::vector<IpRange> trusted;   // addresses between which payloads may travel unprotected
+  // Each end tries which way is faster to the other one, the link or their frames (bulk_trial.h).
+  bool measures = false;
 };
 
 class BulkDoor {
@@ -53,7 +60,15 @@ class BulkDoor {
     std::uint64_t links_broken = 0;   // while their connections lived
     std::uint64_t payloads_sent = 0;  // over them
     std::uint64_t bytes_sent = 0;
-    std::uint64_t bad_tickets = 0;  // connections ended for what their other end announced
+    std::uint64_t trials_sent = 0;     // either way
+    std::uint64_t links_measured = 0;  // all of whose trials were answered
+    std::uint64_t links_slower = 0;    // of those
+    std::uint64_t bad_tickets = 0;     // connections ended for what their other end announced
+  };
+  // What is known of a way to a host. Connections to it look at one of them.
+  struct Measured {
+    bool is_under_way = false;           // one of them measures it
+    std::optional<PayloadWay> way = {};  // what was faster
   };
   // What a door and its connections share.
   struct Shared {
@@ -62,6 +77,7 @@ class BulkDoor {
     std::vector<std::unique_ptr<BulkBackend>> backends;
     BulkPolicy policy = {};
     std::map<std::pair<std::string, std::string>, Instant> broken = {};  // way and host
+    std::map<std::pair<std::string, std::string>, std::shared_ptr<Measured>> measured = {};  // same
     std::set<std::string> said = {};  // of ways that this process does not have
     std::set<BulkConnection*> open = {};
     Counters counters = {};
@@ -70,6 +86,7 @@ class BulkDoor {
     // Those that may be taken on that path now, the best first.
     std::vector<BulkBackend*> ways_for(const BulkPath& path);
     void note_broken(std::string_view way, const BulkPath& path);
+    std::shared_ptr<Measured> measured_on(const std::string& way, const BulkPath& path);
   };
 
   BulkDoor(Runtime& runtime, BulkDoorOptions options,

@@ -24,7 +24,11 @@ std::string BulkConnection::offer() {
   const auto between = path();
   if (!between) return {};
   Ends ends = beneath_->ends();
-  offered_ = {.from = std::move(ends.own), .to = std::move(ends.other), .ways = {}};
+  own_trial_kind_ = kind_for_trials();
+  offered_ = {.from = std::move(ends.own),
+              .to = std::move(ends.other),
+              .ways = {},
+              .trial_kind = own_trial_kind_};
   for (BulkBackend* const backend : shared_->ways_for(*between)) {
     std::string address = backend->address(*between);
     if (address.empty() || address.size() > kBulkAddressBytesMax) continue;
@@ -52,8 +56,14 @@ std::string BulkConnection::answer(std::string_view offered) {
     const std::string name(backend->name());
     meets_ = true;
     auto own = backend->await(*between, *theirs, kBulkMeetTime, once_made(name));
-    if (own)
-      return encode(BulkOffer{.from = ends.own, .to = ends.other, .ways = {std::move(*own)}});
+    if (own) {
+      their_trial_kind_ = offer->trial_kind;
+      own_trial_kind_ = their_trial_kind_ == 0 ? 0 : kind_for_trials();
+      return encode(BulkOffer{.from = ends.own,
+                              .to = ends.other,
+                              .ways = {std::move(*own)},
+                              .trial_kind = own_trial_kind_});
+    }
     meets_ = false;
     log(LogLevel::kDebug, "no {} link with {}: {}", name, remote(), own.error().what);
   }
@@ -71,6 +81,7 @@ Result<void> BulkConnection::take_answer(std::string_view answered) {
       std::ranges::find(offered_.ways, taken.backend, &BulkWay::backend) == offered_.ways.end())
     return fail(ErrorCode::kCorrupt, "the answer to an offer of bulk links takes another one");
   offered_.ways.clear();  // one answer
+  their_trial_kind_ = answer->trial_kind;
   meets_ = true;
   backend->meet(*between, taken, kBulkMeetTime, once_made(taken.backend));
   return {};
@@ -96,7 +107,6 @@ void BulkConnection::made(const std::string& way, Result<std::shared_ptr<BulkLin
   link_ = std::move(*link);
   had_link_ = true;
   ++shared_->counters.links_made;
-  log(LogLevel::kDebug, "payloads with {} go over {}", remote(), way);
   const auto alive = [weak = weak_from_this(), raw = link_.get()]() {
     auto self = weak.lock();
     return self && self->link_.get() == raw ? self : nullptr;
@@ -117,6 +127,7 @@ void BulkConnection::made(const std::string& way, Result<std::shared_ptr<BulkLin
                     [alive](const Error& error) {
                       if (const auto self = alive()) self->end_link(error);
                     }});
+  choose_way();
   ask_for_next();
 }
 

@@ -1,5 +1,7 @@
 #include "engine/net/bulk/bulk_offer.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "base/limits.h"
@@ -27,6 +29,7 @@ std::string encode(const BulkOffer& offer) {
   wire::BulkOffer message;
   message.set_from(offer.from);
   message.set_to(offer.to);
+  message.set_trial_kind(offer.trial_kind);
   for (const BulkWay& way : offer.ways) {
     wire::BulkWay& one = *message.add_ways();
     one.set_backend(way.backend);
@@ -46,7 +49,12 @@ Result<BulkOffer> parse_bulk_offer(std::string_view bytes) {
     return no_offer("a long address");
   if (static_cast<std::size_t>(message.ways_size()) > kBulkWaysMax)
     return no_offer("too many ways");
-  BulkOffer offer{.from = message.from(), .to = message.to(), .ways = {}};
+  if (message.trial_kind() > std::numeric_limits<std::uint16_t>::max())
+    return no_offer("a kind that no frame has");
+  BulkOffer offer{.from = message.from(),
+                  .to = message.to(),
+                  .ways = {},
+                  .trial_kind = static_cast<std::uint16_t>(message.trial_kind())};
   for (const wire::BulkWay& one : message.ways()) {
     auto way = parse_way(one);
     if (!way) return std::unexpected(std::move(way).error());

@@ -4,6 +4,7 @@
 //           and kBulkSecretBytes each.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ struct BulkWay {
 struct BulkOffer {
   std::string from, to;  // HOST:PORT of the connection's two ends, as the end that says it has them
   std::vector<BulkWay> ways;
+  std::uint16_t trial_kind = 0;  // of frames in which it takes trials of both ways; 0: none
   bool operator==(const BulkOffer&) const = default;
 };
 

@@ -20,7 +20,10 @@ std::vector<std::string> ways_of(Transport transport) {
 }  // namespace
 
 BulkPolicy bulk_policy_of(const RunConfig& config) {
-  BulkPolicy policy{.ways = ways_of(config.net.transport), .trusted = {}};
+  // Who names a way has decided.
+  BulkPolicy policy{.ways = ways_of(config.net.transport),
+                    .trusted = {},
+                    .measures = config.net.transport == Transport::kAuto};
   for (const std::string& text : config.security.trusted_networks)
     if (const auto range = IpRange::parse(text)) policy.trusted.push_back(*range);
   return policy;
