@@ -24,6 +24,10 @@ const char* to_string(ErrorCode code) {
       return "i/o";
     case ErrorCode::kDevice:
       return "device";
+    case ErrorCode::kOutOfMemory:
+      return "out of memory";
+    case ErrorCode::kDeviceLost:
+      return "device lost";
   }
   return "unknown";
 }

@@ -20,6 +20,8 @@ enum class ErrorCode : std::uint8_t {
   kNotFound,      // no such file, key or tensor
   kIo,            // the operating system failed a file or socket operation
   kDevice,        // compute failed
+  kOutOfMemory,   // the device has no room now: nothing has changed, and it may be asked again
+  kDeviceLost,    // the device computes nothing more for this process
 };
 
 struct [[nodiscard]] Error {

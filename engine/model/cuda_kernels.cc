@@ -13,5 +13,8 @@ const swarmline::DeviceKernels swarmline_cuda_kernels = {
     .lock_pages = swarmline::cuda::lock_pages,
     .unlock_pages = swarmline::cuda::unlock_pages,
     .free_memory = swarmline::cuda::free_memory,
+    .set_on_full = swarmline::kernels::cuda::set_on_full,
+    .choose_device = swarmline::kernels::cuda::choose_device,
+    .device_fault = swarmline::kernels::cuda::device_fault,
 };
 }

@@ -9,6 +9,7 @@
 #include "engine/model/dropout_device.h"
 #include "engine/model/page_lock.h"
 #include "engine/model/row_codes.h"
+#include "kernels/cuda/device_state.h"
 
 namespace swarmline {
 
@@ -22,6 +23,9 @@ struct DeviceKernels {
   decltype(cuda::lock_pages)* lock_pages;
   decltype(cuda::unlock_pages)* unlock_pages;
   decltype(cuda::free_memory)* free_memory;
+  decltype(kernels::cuda::set_on_full)* set_on_full;
+  decltype(kernels::cuda::choose_device)* choose_device;
+  decltype(kernels::cuda::device_fault)* device_fault;
 };
 inline constexpr const char* kDeviceKernelsEntry = "swarmline_cuda_kernels";
 

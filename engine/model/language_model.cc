@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "engine/model/find_device.h"
-#include "engine/model/libtorch.h"
+#include "engine/model/libtorch_errors.h"
 #include "engine/model/stage_model.h"
 #include "engine/model/stage_network.h"
 #include "engine/model/tensor_memory.h"
@@ -40,7 +40,7 @@ class TorchLanguageModel final : public LanguageModel {
 
   Result<std::vector<float>> read(std::span<const std::int32_t> tokens) override {
     SWARMLINE_CHECK(!tokens.empty() && length() + tokens.size() <= context());
-    return guarded<std::vector<float>>(tokens, [&] {
+    return computed<std::vector<float>>(tokens, [&] {
       const at::Tensor hidden = network_.go_on(on_device(tokens), cache_);
       const at::Tensor last = hidden.narrow(0, hidden.size(0) - 1, 1);
       const at::Tensor logits = network_.logits(last).to(at::kCPU, at::kFloat).contiguous();
@@ -54,7 +54,7 @@ class TorchLanguageModel final : public LanguageModel {
     restart();
     if (tokens.size() < 2) return std::vector<double>();
     SWARMLINE_CHECK(tokens.size() - 1 <= context());
-    auto result = guarded<std::vector<double>>(tokens, [&] {
+    auto result = computed<std::vector<double>>(tokens, [&] {
       const at::Tensor all = on_device(tokens);
       const at::Tensor logits =
           network_.logits(network_.go_on(all.narrow(0, 0, all.size(0) - 1), cache_));
@@ -90,7 +90,7 @@ class TorchLanguageModel final : public LanguageModel {
     return host.to(arenas_.values.device());
   }
   template <typename T, typename Body>
-  Result<T> guarded(std::span<const std::int32_t> tokens, Body&& body) {
+  Result<T> computed(std::span<const std::int32_t> tokens, Body&& body) {
     const auto foreign = std::ranges::find_if(tokens, [&](std::int32_t token) {
       return token < 0 || static_cast<std::uint32_t>(token) >= vocab();
     });
@@ -99,11 +99,7 @@ class TorchLanguageModel final : public LanguageModel {
                   "token " + std::to_string(*foreign) + " is not in the model's vocabulary of " +
                       std::to_string(vocab()) + ": the text and the model are of two tokenizers");
     at::NoGradGuard no_graph;
-    try {
-      return body();
-    } catch (const c10::Error& error) {
-      return fail(ErrorCode::kDevice, std::string("forward: ") + error.what_without_backtrace());
-    }
+    return guarded<T>("forward", body);
   }
 
   const ModelSpec spec_;
@@ -122,12 +118,9 @@ Result<std::unique_ptr<LanguageModel>> make_language_model(
   if (!device) return std::unexpected(device.error());
   keep_tensors_in_blocks();
   set_compute_threads(options.threads);
-  try {
+  return guarded<std::unique_ptr<LanguageModel>>("loading the model", [&] {
     return std::make_unique<TorchLanguageModel>(spec, boundaries, fill, *device);
-  } catch (const c10::Error& error) {
-    return fail(ErrorCode::kDevice,
-                std::string("loading the model: ") + error.what_without_backtrace());
-  }
+  });
 }
 
 }  // namespace swarmline

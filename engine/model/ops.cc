@@ -347,7 +347,8 @@ at::Tensor document_mask(const std::vector<std::int64_t>& documents, std::int64_
 
 }  // namespace
 
-at::Tensor GradientSink::target(const Weight& weight) const {
+at::Tensor GradientSink::target(const Weight& weight) {
+  has_added_ = true;
   return flat_.narrow(0, static_cast<std::int64_t>(weight.offset), weight.value.numel())
       .view(weight.value.sizes());
 }

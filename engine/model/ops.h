@@ -68,8 +68,11 @@ class GradientSink {
   void close() {
     flat_.reset();
     kept_ = nullptr;
+    has_added_ = false;
   }
   bool is_open() const { return flat_.defined() || kept_ != nullptr; }
+  // Since open(), something may have been added.
+  bool has_added() const { return has_added_; }
 
   void add(const Weight& weight, const at::Tensor& gradient);
   // Adds what output gradient `g` says of weight and bias of a linear layer fed with x.
@@ -78,10 +81,11 @@ class GradientSink {
   void add_rows(const Weight& weight, const at::Tensor& tokens, const at::Tensor& gradient);
 
  private:
-  at::Tensor target(const Weight& weight) const;
+  at::Tensor target(const Weight& weight);
 
   at::Tensor flat_;
   double scale_ = 1;
+  bool has_added_ = false;
   Kept* kept_ = nullptr;
 };
 

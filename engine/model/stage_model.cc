@@ -10,10 +10,11 @@
 
 #include "base/check.h"
 #include "compression/device_codec.h"
+#include "engine/model/cached_memory.h"
 #include "engine/model/device_kernels.h"
 #include "engine/model/dropout.h"
 #include "engine/model/find_device.h"
-#include "engine/model/libtorch.h"
+#include "engine/model/libtorch_errors.h"
 #include "engine/model/stage_network.h"
 #include "engine/model/tensor_memory.h"
 
@@ -44,22 +45,6 @@ Buffer copied_out(const at::Tensor& tensor) {
   return Buffer::copy_of({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
 }
 
-// libtorch reports by exceptions; here they become values, without the C++ stack that is of no use
-// to a user.
-template <typename T, typename Body>
-Result<T> guarded(const char* what, Body&& body) {
-  const auto device_error = [&](const char* reason) {
-    return fail(ErrorCode::kDevice, std::string(what) + ": " + reason);
-  };
-  try {
-    return body();
-  } catch (const c10::Error& error) {
-    return device_error(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return device_error(error.what());
-  }
-}
-
 // In the device's memory, measured by its codec.
 class DeviceSample final : public TensorSample {
  public:
@@ -83,7 +68,9 @@ struct Saved {
   at::Tensor targets;                   // last stage
   std::vector<DocumentSpan> documents;  // none: whole sequences
   at::Tensor input;                     // hidden as received; a graph's leaf unless recomputing
-  at::Tensor output;  // hidden or the loss, with its graph; undefined when recomputing
+  // Hidden or the loss, with its graph; undefined when recomputing, or when there was no room for
+  // the backward with it.
+  at::Tensor output;
   double loss_scale = 1;
 };
 
@@ -127,6 +114,8 @@ class TorchStageModel final : public StageModel {
   void compute(Saved& saved, bool train);
   Result<ForwardOutput> run_forward(const ForwardInput& input);
   Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
+  Result<BackwardOutput> try_backward(const BackwardInput& input, Saved& saved);
+  Error judged(Error error);
   Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
   at::Tensor sums_of(MutableBytes accumulator);
   // One version of the parameters and the layers over it.
@@ -354,7 +343,8 @@ Result<void> TorchStageModel::collect_sums(MutableBytes accumulator) {
 
 Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
   Saved graph = saved;
-  if (recompute_) {
+  const bool again = !graph.output.defined();
+  if (again) {
     at::AutoGradMode on(true);
     compute(graph, /*train=*/true);
   }
@@ -370,9 +360,8 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
     sink.keep(kept);
     if (device_.is_cpu()) given = given->clone();  // it is borrowed for this call
   }
-  const at::Tensor gradient =
-      torch::autograd::grad({graph.output}, {graph.input}, {*given},
-                            /*retain_graph=*/input.keep_graph && !recompute_)[0];
+  const at::Tensor gradient = torch::autograd::grad({graph.output}, {graph.input}, {*given},
+                                                    /*retain_graph=*/input.keep_graph && !again)[0];
   if (stage_.has_embedding()) network().embed_backward(graph.tokens, gradient);
   BackwardOutput output;
   output.finite = all_finite(gradient);
@@ -382,9 +371,37 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   return output;
 }
 
+// What has failed once fails again where the device is lost.
+Error TorchStageModel::judged(Error error) {
+  if (device_.is_cpu() || error.code != ErrorCode::kDevice) return error;
+  const auto kernels = device_kernels();
+  const char* const fault = kernels ? (*kernels)->device_fault() : nullptr;
+  if (fault != nullptr)
+    error = {ErrorCode::kDeviceLost,
+             "the device is lost (" + std::string(fault) + "): " + error.what};
+  return error;
+}
+
 Result<ForwardOutput> TorchStageModel::forward(const ForwardInput& input) {
   SWARMLINE_CHECK_MSG(!saved_.contains(input.id), "the attempt already has a saved graph");
-  return guarded<ForwardOutput>("forward", [&] { return run_forward(input); });
+  const auto once = [&] {
+    return guarded<ForwardOutput>("forward", [&] { return run_forward(input); });
+  };
+  auto result = once();
+  if (is_full(result)) {
+    release_cached_memory(device_);
+    result = once();
+  }
+  if (!result) result.error() = judged(std::move(result).error());
+  return result;
+}
+
+Result<BackwardOutput> TorchStageModel::try_backward(const BackwardInput& input, Saved& saved) {
+  auto result = guarded<BackwardOutput>("backward", [&] { return run_backward(input, saved); });
+  if (!result && network().sink().has_added() && result.error().code == ErrorCode::kOutOfMemory)
+    result.error().code = ErrorCode::kDevice;
+  network().sink().close();
+  return result;
 }
 
 Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
@@ -395,16 +412,23 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   SWARMLINE_CHECK(!input.add_later || (!input.keep_graph && !stage_.has_embedding()));
   // Stage 0 has no input gradient, so that without weight gradients there is nothing to do.
   const bool idle = stage_.has_embedding() && !input.weight_gradients;
-  auto result = idle ? Result<BackwardOutput>(BackwardOutput{})
-                     : guarded<BackwardOutput>("backward",
-                                               [&] { return run_backward(input, found->second); });
-  network().sink().close();
+  auto result = idle ? Result<BackwardOutput>() : try_backward(input, found->second);
+  if (is_full(result)) {
+    // A part of the graph is gone; the rest makes room.
+    found->second.output.reset();
+    if (stage_.has_embedding()) found->second.input.reset();
+    release_cached_memory(device_);
+    result = try_backward(input, found->second);
+  }
   // A gradient that came damaged is sent again: nothing was computed with the graph.
-  const bool damaged = !result && result.error().code == ErrorCode::kCorrupt;
-  if (!input.keep_graph && !damaged) saved_.erase(found);
+  const bool may_come_again =
+      !result && (result.error().code == ErrorCode::kCorrupt || is_full(result));
+  if (!input.keep_graph && !may_come_again) saved_.erase(found);
+  if (!result) result.error() = judged(std::move(result).error());
   return result;
 }
 
+// Some of it may be in the sums, whatever failed.
 Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes accumulator) {
   const auto later = later_.extract(id);
   if (later.empty())
@@ -416,7 +440,8 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
     return Result<bool>(true);
   });
   network().sink().close();
-  if (!result) return std::unexpected(std::move(result).error());
+  if (is_full(result)) result.error().code = ErrorCode::kDevice;
+  if (!result) return std::unexpected(judged(std::move(result).error()));
   return {};
 }
 
@@ -442,6 +467,7 @@ Result<std::unique_ptr<StageModel>> make_stage_model(const ModelSpec& spec, cons
   set_compute_threads(options.threads);
   std::shared_ptr<DeviceCodec> codec;
   if (device->is_cuda() && spec.shape.dtype == DType::kF32) {
+    share_cached_memory(*device);
     auto made = make_device_codec(device->index());
     if (!made) return std::unexpected(std::move(made).error());
     codec = std::move(*made);

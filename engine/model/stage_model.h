@@ -5,10 +5,13 @@
 //   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the
 //              caller; inputs are only read during the call.
 //   Thread:    one thread at a time (the device's).
-//   Errors:    kDevice with libtorch's sentence; after one from backward() the accumulator may hold
-//              a part of the contribution. kNotFound: backward of an attempt without a graph.
-//              decode()'s of a wire buffer, before anything is added: the graph stays.
-//              A wrong size of an input is a broken invariant.
+//   Errors:    kDevice with libtorch's sentence; after one from backward() or
+//              add_weight_gradients() the accumulator may hold a part of the contribution.
+//              kDeviceLost: so will every call that follows. kOutOfMemory, of forward() and
+//              backward(): nothing was added; it may be asked again when others have been released.
+//              A backward has given up its graph then, and computes it again. kNotFound: backward
+//              of an attempt without a graph. decode()'s of a wire buffer, before anything is
+//              added: the graph stays. A wrong size of an input is a broken invariant.
 //   Bounds:    kAccumulatorsMax accumulators; one saved graph per attempt between forward() and
 //              backward() or release(); the caller admits by retained_bytes(), which holds for
 //              gradients added later, too.

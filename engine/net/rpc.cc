@@ -14,7 +14,7 @@ namespace swarmline {
 namespace {
 
 constexpr std::size_t kErrorTextBytesMax = 4096;
-constexpr auto kLastErrorCode = static_cast<std::uint32_t>(ErrorCode::kDevice);
+constexpr auto kLastErrorCode = static_cast<std::uint32_t>(ErrorCode::kDeviceLost);
 
 Frame error_frame(std::uint16_t kind, std::uint64_t request, const Error& error) {
   ErrorReply reply;

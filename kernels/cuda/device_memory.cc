@@ -1,22 +1,62 @@
 #include "kernels/cuda/device_memory.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 
 namespace swarmline::kernels::cuda {
+namespace {
+
+std::atomic<OnFull> on_full = nullptr;
+
+}  // namespace
+
+void set_on_full(OnFull release) {
+  on_full = release;
+}
+
+const char* launch_error() {
+  const cudaError_t status = cudaGetLastError();
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+const char* choose_device(int device) {
+  cudaError_t status = cudaSetDevice(device);
+  if (status == cudaSuccess) status = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+  if (status == cudaSuccess) return nullptr;
+  cudaGetLastError();
+  return cudaGetErrorString(status);
+}
+
+// An error that was one call's is reported once.
+const char* device_fault() {
+  cudaGetLastError();
+  if (cudaDeviceSynchronize() == cudaSuccess) return nullptr;
+  cudaGetLastError();
+  const cudaError_t status = cudaDeviceSynchronize();
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
 
 Result<void> checked(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return {};
   cudaGetLastError();  // else the next launch, whoever's it is, reports this error once more
-  return fail(ErrorCode::kDevice, "CUDA: " + std::string(what) + ": " + cudaGetErrorString(status));
+  const ErrorCode code =
+      status == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kDevice;
+  return fail(code, "CUDA: " + std::string(what) + ": " + cudaGetErrorString(status));
 }
 
 Result<void> DeviceMemory::allocate(std::size_t bytes) {
   cudaFree(std::exchange(data_, nullptr));
   bytes_ = 0;
-  if (const cudaError_t status = cudaMalloc(&data_, bytes); status != cudaSuccess)
+  cudaError_t status = cudaMalloc(&data_, bytes);
+  if (const OnFull release = on_full; status == cudaErrorMemoryAllocation && release != nullptr) {
+    cudaGetLastError();
+    release();
+    status = cudaMalloc(&data_, bytes);
+  }
+  if (status != cudaSuccess)
     return checked(status, "making room for " + std::to_string(bytes) + " bytes");
   bytes_ = bytes;
   return checked(cudaMemset(data_, 0, bytes), "clearing memory");

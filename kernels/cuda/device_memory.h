@@ -2,7 +2,8 @@
 //   Ownership: DeviceMemory owns what it allocated.
 //   Thread:    one at a time; the caller has chosen the device. Copies come after all that the
 //              default stream holds, and are done when the call returns.
-//   Errors:    kDevice with CUDA's sentence.
+//   Errors:    kDevice with CUDA's sentence; kOutOfMemory: no room, with what set_on_full() gave
+//              asked first.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "kernels/cuda/device_state.h"
 
 namespace swarmline::kernels::cuda {
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "tests/harness/mark_expected.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -65,6 +66,22 @@ TEST_P(Failure, ABackwardThatFailsEndsItsPeerByName) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.sentence.find("step 2 microbatch 3"), std::string::npos) << outcome.sentence;
   EXPECT_NE(outcome.sentence.find("half way"), std::string::npos) << outcome.sentence;
+}
+
+// It would fail at all that follows: its peer ends with the first, and others do its work.
+TEST_P(Failure, ALostDeviceEndsItsPeerByName) {
+  const MarkExpected lost("microbatches.device_lost");
+  std::map<int, int> failures;  // by replica
+  ModelHooks hooks;
+  hooks.before_forward = [&](StageId stage, int replica, const AttemptId& id) -> Result<void> {
+    if (stage.value != 1 || replica != 0 || id.microbatch.phase.step < 1) return {};
+    ++failures[replica];
+    return fail(ErrorCode::kDeviceLost, "the device is lost");
+  };
+  const RunConfig config = run_of({1, 2, 1});
+  Swarm swarm(options_for(config, hooks));
+  expect_reference(swarm, config, 1);
+  EXPECT_EQ(failures[0], 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Delay, Failure, testing::Values(0U, 1U));

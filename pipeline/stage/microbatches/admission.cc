@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/marks.h"
 #include "pipeline/stage/microbatches/microbatch_memory.h"
 #include "pipeline/stage/microbatches/stage_compute.h"
@@ -231,6 +232,7 @@ void Admission::after_forward(const TaskPtr& task, const JobReport& report,
   if (!report.result) {
     const Error& error = report.result.error();
     if (error.code == ErrorCode::kCorrupt && !task->local()) return input_damaged(task, error);
+    if (error.code == ErrorCode::kOutOfMemory) return device_full(task, error);
     return hooks_.on_failed(task, error);
   }
   task->input_values = SharedBytes();
@@ -269,10 +271,59 @@ void Admission::input_damaged(const TaskPtr& task, const Error& error) {
   hooks_.on_end(task);
 }
 
+// ---- A full device ------------------------------------------------------------------------------
+
+// Whether others have graphs that will go. These are all there is room for: who waits for room has
+// none.
+bool Admission::others_make_room(const TaskPtr& task) {
+  std::uint64_t bytes = 0;
+  std::size_t graphs = 0;
+  for (const auto& [id, other] : tasks_) {
+    if (!other->has_graph || other == task || wait_for_room_.contains(id)) continue;
+    ++graphs;
+    bytes += other->admitted_bytes;
+  }
+  if (graphs == 0) return false;
+  SWARMLINE_MARK("admission.device_full");
+  if (graphs < graphs_max_) {
+    log(LogLevel::kWarn, "{}: the device has no room for more than {} microbatches at once",
+        to_string(context_.self), graphs);
+    graphs_max_ = graphs;
+  }
+  if (!task->local()) admit_bytes_max_ = std::min(admit_bytes_max_, bytes);
+  return true;
+}
+
+bool Admission::wait_for_room(const TaskPtr& task, std::function<void()> again) {
+  if (!others_make_room(task)) return false;
+  wait_for_room_[task->id] = {task, std::move(again)};
+  return true;
+}
+
+// Its sender may pick another peer; what started here has nobody else.
+void Admission::device_full(const TaskPtr& task, const Error& error) {
+  const auto again = [this, task] {
+    if (is_active(*task)) compute_forward(task);
+  };
+  if (task->local() ? wait_for_room(task, again) : others_make_room(task)) {
+    if (task->local()) return;
+    refused_full_[task->upstream.peer] = task->upstream;
+    refuse(task->upstream, task->id, wire::Refused::FULL);
+    return hooks_.on_end(task);
+  }
+  hooks_.on_failed(task, error);
+}
+
+void Admission::go_on_with_room() {
+  for (const auto& [id, waiting] : std::exchange(wait_for_room_, {}))
+    if (waiting.first->state != TaskState::kOver) waiting.second();
+}
+
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void Admission::leave(const TaskPtr& task) {
   tasks_.erase(task->id);
+  wait_for_room_.erase(task->id);
   SWARMLINE_CHECK(admitted_bytes_ >= task->admitted_bytes);
   admitted_bytes_ -= task->admitted_bytes;
   release_graph(task);
@@ -345,6 +396,7 @@ void Admission::check_invariants() const {
   for (const auto& [phase, held] : held_)
     for (const TaskPtr& task : held)
       SWARMLINE_CHECK(task->state == TaskState::kOver || find(task->id) == task);
+  for (const auto& [id, waiting] : wait_for_room_) SWARMLINE_CHECK(find(id) == waiting.first);
 }
 
 }  // namespace swarmline

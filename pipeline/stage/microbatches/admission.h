@@ -7,6 +7,8 @@
 //              of and did not begin, where senders may pick.
 //   Epochs:    a forward of an epoch that is sealed is refused; one of an epoch that this peer has
 //              not heard of is held until it has.
+//   Memory:    a device that has no room for one more is full: what it keeps then is all that is
+//              admitted from there on. What can't be handed back waits until another one ends.
 //   Damage:    an activation that does not decode is refused and sent again; nobody failed.
 //   Ownership: owns who is in this stage: every task from its admission to leave().
 //   Thread:    control thread; the forward is a device job.
@@ -16,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -57,8 +60,12 @@ class Admission {
   void lift_order();
   void go_on_in_order();
 
+  // The device had no room for that task's job: `again` is called when another one has left. False:
+  // there is none whose end would make room.
+  bool wait_for_room(const TaskPtr& task, std::function<void()> again);
   // The task has ended: its room is free, and whoever was refused for want of it hears so.
   void leave(const TaskPtr& task);
+  void go_on_with_room();
   // Forgets what is held of that phase and over, and says which tasks are to end.
   std::vector<TaskPtr> take_over(const Phase& phase);
   // What that seat sent is nobody's any more.
@@ -89,6 +96,8 @@ class Admission {
                      const struct ForwardResult& result);
   void say_forward_done(const MicrobatchTask& task, const JobReport& report);
   void input_damaged(const TaskPtr& task, const Error& error);
+  void device_full(const TaskPtr& task, const Error& error);
+  bool others_make_room(const TaskPtr& task);
   void release_graph(const TaskPtr& task);
   void offer_credit();
 
@@ -96,12 +105,14 @@ class Admission {
   const PhaseBook& phases_;
   CodecMonitor& monitor_;
   BoundaryTraffic& traffic_;
-  const std::uint64_t admit_bytes_max_;
+  std::uint64_t admit_bytes_max_;
+  std::size_t graphs_max_ = std::numeric_limits<std::size_t>::max();  // as the device has shown
   Hooks hooks_;
   MicrobatchSchedule order_;
   std::map<AttemptId, TaskPtr> tasks_;  // by the attempt they arrived as
   std::map<Phase, std::vector<TaskPtr>> held_;
   std::map<PeerId, Seat> refused_full_;  // wait for our credit
+  std::map<AttemptId, std::pair<TaskPtr, std::function<void()>>> wait_for_room_;
   std::uint64_t admitted_bytes_ = 0;
   double usually_in_flight_ = 0;  // while it is not slow
   CallbackGuard guard_;

@@ -35,8 +35,11 @@ MicrobatchFlow::MicrobatchFlow(StageContext& context, const PhaseBook& phases,
            .on_failed = [this](const TaskPtr& task,
                                const Error& error) { compute_failed(task, error); },
            .on_damaged =
-               [this](const TaskPtr& task) { forwarder_.resend(task, Forwarder::Why::kBroken); }}) {
-}
+               [this](const TaskPtr& task) { forwarder_.resend(task, Forwarder::Why::kBroken); },
+           .wait_for_room =
+               [this](const TaskPtr& task, std::function<void()> again) {
+                 return admission_.wait_for_room(task, std::move(again));
+               }}) {}
 
 void MicrobatchFlow::stop() {
   admission_.stop();
@@ -159,6 +162,10 @@ void MicrobatchFlow::on_arriving(const Seat& from, const Arrival& arrival) {
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void MicrobatchFlow::compute_failed(const TaskPtr& task, const Error& error) {
+  if (error.code == ErrorCode::kDeviceLost) {
+    SWARMLINE_MARK("microbatches.device_lost");
+    return context_.fail(error);
+  }
   SWARMLINE_MARK("microbatches.compute_failed");
   log(LogLevel::kError, "{}: {} failed here: {}", to_string(context_.self),
       to_string(task->id.microbatch), error.what);
@@ -178,6 +185,7 @@ void MicrobatchFlow::finish(const TaskPtr& task) {
   task->output = SharedBytes();
   admission_.leave(task);
   if (task->local()) on_local_finished_();
+  admission_.go_on_with_room();
   forwarder_.retry_seeking();
   admission_.go_on_in_order();
 }

@@ -170,6 +170,12 @@ void Returner::send_gradient(const TaskPtr& task, const BackwardPlan& plan, cons
 }
 
 void Returner::backward_failed(const TaskPtr& task, const BackwardPlan& plan, const Error& error) {
+  const auto again = [this, task, weights = plan.weight_gradients] {
+    queue_backward(task, weights);
+  };
+  if (error.code == ErrorCode::kOutOfMemory && task->state != TaskState::kOver &&
+      hooks_.wait_for_room(task, again))
+    return;
   if (plan.weight_gradients && error.code == ErrorCode::kDevice) return adding_failed(*task, error);
   if (plan.weight_gradients) contributions_.unreserve(task->id);
   if (error.code == ErrorCode::kCorrupt && !context_.last())

@@ -13,7 +13,8 @@
 //              Contributions. Of a task it alone writes `gradient` to `arrival_timer`.
 //   Thread:    control thread; the backward is a device job.
 //   Errors:    check() says kCorrupt of a gradient that does not fit. A job of a try that adds and
-//              fails ends the peer: nobody knows which half is in the sums.
+//              fails ends the peer: nobody knows which half is in the sums. A backward for which
+//              the device has no room has added nothing: it waits until there is.
 //   Bounds:    one entry per task; a hop timeout each.
 //   Source:    weight gradients that fill the drain: Qi et al., Zero Bubble Pipeline Parallelism,
 //              ICLR 2024.
@@ -39,6 +40,8 @@ class Returner {
     std::function<void(const TaskPtr&)> on_end;
     std::function<void(const TaskPtr&, const Error&)> on_failed;
     std::function<void(const TaskPtr&)> on_damaged;  // its next hop is to compute it once more
+    // The device had no room: Admission::wait_for_room().
+    std::function<bool(const TaskPtr&, std::function<void()> again)> wait_for_room;
   };
 
   Returner(StageContext& context, const PhaseBook& phases, CodecMonitor& monitor,

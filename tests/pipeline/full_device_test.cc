@@ -1,0 +1,108 @@
+// A device with room for few graphs: what does not fit is sent elsewhere or waits, and the run is
+// the one with room for all.
+#include <memory>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/marks.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/model_wrapper.h"
+#include "tests/harness/mark_expected.h"
+#include "tests/pipeline/swarm_harness.h"
+
+namespace swarmline {
+namespace {
+
+struct Room {
+  std::size_t forward,
+      backward;  // graphs that may be there with one more, and while one is used up
+};
+
+class FullModel final : public ModelWrapper {
+ public:
+  FullModel(std::unique_ptr<StageModel> inner, Room room, std::uint64_t& refused)
+      : ModelWrapper(std::move(inner)), room_(room), refused_(refused) {}
+
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    if (input.train && graphs() >= room_.forward) return full("forward");
+    return ModelWrapper::forward(input);
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    const bool again = given_up_.contains(input.id);
+    if (graphs() + (again ? 1 : 0) > room_.backward) {
+      given_up_.insert(input.id);
+      return full("backward");
+    }
+    given_up_.erase(input.id);
+    return ModelWrapper::backward(input);
+  }
+  void release(AttemptId id) override {
+    given_up_.erase(id);
+    ModelWrapper::release(id);
+  }
+
+ private:
+  std::size_t graphs() const { return saved_graphs() - given_up_.size(); }
+  std::unexpected<Error> full(const char* what) {
+    ++refused_;
+    return fail(ErrorCode::kOutOfMemory, what);
+  }
+
+  const Room room_;
+  std::uint64_t& refused_;
+  std::set<AttemptId> given_up_;
+};
+
+MakeModel with_room(Room room, std::uint64_t& refused, std::uint16_t stage) {
+  return [room, &refused, stage](const ModelSpec& spec, const StageSpec& of,
+                                 const StageModelOptions&) -> Result<std::unique_ptr<StageModel>> {
+    auto model = std::make_unique<FakeStageModel>(spec, of);
+    if (of.stage.value != stage) return model;
+    return std::make_unique<FullModel>(std::move(model), room, refused);
+  };
+}
+
+std::uint64_t failures() {
+  const Mark* const mark = Mark::find("microbatches.compute_failed");
+  return mark == nullptr ? 0 : mark->hits();
+}
+
+class FullDevice : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(FullDevice, TheRunIsTheOneWithRoomForAll) {
+  const MarkExpected full("admission.device_full");
+  for (const std::vector<std::uint32_t>& peers : {std::vector{1U, 1U, 1U}, {2U, 2U, 2U}})
+    for (std::uint16_t stage = 0; stage < 3; ++stage)
+      for (const Room room : {Room{1, 1}, Room{3, 3}, Room{3, 2}, Room{4, 1}}) {
+        RunConfig config = small_run(peers);
+        config.pipeline.delay = GetParam();
+        std::uint64_t refused = 0;
+        const std::uint64_t failed = failures();
+        Swarm swarm(swarm_of(config, with_room(room, refused, stage)));
+        swarm.finish();
+        expect_equal(swarm.cluster().parameters(), one_each(config));
+        EXPECT_EQ(failures(), failed);
+        if (room.forward == 1 && peers[0] == 1) EXPECT_GT(refused, 0U) << stage;
+        if (testing::Test::HasFailure())
+          FAIL() << peers[0] << " peers, stage " << stage << ", room for " << room.forward
+                 << " and " << room.backward;
+      }
+}
+
+// What does not fit alone fits nowhere.
+TEST_P(FullDevice, AMicrobatchThatNeverFitsEndsTheRunByName) {
+  RunConfig config = small_run({1, 2, 1});
+  config.pipeline.delay = GetParam();
+  std::uint64_t refused = 0;
+  Swarm swarm(swarm_of(config, with_room({0, 0}, refused, 1)));
+  const RunOutcome outcome = swarm.end(std::chrono::seconds(60));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.sentence.find("failed on 2 peers"), std::string::npos) << outcome.sentence;
+  EXPECT_LT(refused, 100U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Delay, FullDevice, testing::Values(0U, 1U));
+
+}  // namespace
+}  // namespace swarmline
