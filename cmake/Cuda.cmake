@@ -25,6 +25,8 @@ endif()
 if(SWARMLINE_WITH_CUDA)
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_ARCHITECTURES ${SWARMLINE_CUDA_ARCHITECTURES})
+  # libtorch brings the shared one: a second runtime would have errors of its own.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
   set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})

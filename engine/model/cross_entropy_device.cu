@@ -4,6 +4,7 @@
 
 #include "engine/model/cross_entropy_device.h"
 #include "engine/model/log_sum.h"
+#include "kernels/cuda/device_state.h"
 
 namespace swarmline::cuda {
 namespace {
@@ -106,7 +107,7 @@ __global__ void gradient_kernel(CrossEntropyRows rows, const double* factor, T* 
 }
 
 template <typename T, typename Launch>
-bool launch(const CrossEntropyRows& rows, const void* other, Launch&& by_count) {
+const char* launch(const CrossEntropyRows& rows, const void* other, Launch&& by_count) {
   constexpr unsigned kPerLoad = kLoadBytes / sizeof(T);
   const auto at =
       reinterpret_cast<std::uintptr_t>(rows.logits) | reinterpret_cast<std::uintptr_t>(other);
@@ -114,13 +115,13 @@ bool launch(const CrossEntropyRows& rows, const void* other, Launch&& by_count) 
   const bool whole_runs = rows.width % kPerLoad == 0 && at % kLoadBytes == 0;
   whole_runs ? by_count.template operator()<T, kPerLoad>(grid)
              : by_count.template operator()<T, 1>(grid);
-  return cudaGetLastError() == cudaSuccess;
+  return kernels::cuda::launch_error();
 }
 
 }  // namespace
 
-bool cross_entropy(const CrossEntropyRows& rows, double* losses, void* stream) {
-  if (rows.rows == 0) return true;
+const char* cross_entropy(const CrossEntropyRows& rows, double* losses, void* stream) {
+  if (rows.rows == 0) return nullptr;
   const auto by_count = [&]<typename T, unsigned kCount>(unsigned grid) {
     loss_kernel<T, kCount><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(rows, losses);
   };
@@ -128,9 +129,9 @@ bool cross_entropy(const CrossEntropyRows& rows, double* losses, void* stream) {
                                        : launch<__nv_bfloat16>(rows, nullptr, by_count);
 }
 
-bool cross_entropy_gradient(const CrossEntropyRows& rows, const double* factor, void* gradient,
-                            void* stream) {
-  if (rows.rows == 0) return true;
+const char* cross_entropy_gradient(const CrossEntropyRows& rows, const double* factor,
+                                   void* gradient, void* stream) {
+  if (rows.rows == 0) return nullptr;
   const auto by_count = [&]<typename T, unsigned kCount>(unsigned grid) {
     gradient_kernel<T, kCount><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         rows, factor, static_cast<T*>(gradient));

@@ -23,9 +23,9 @@ struct CrossEntropyRows {
   const std::int32_t* targets = nullptr;
   float* log_sums = nullptr;
 };
-bool cross_entropy(const CrossEntropyRows& rows, double* losses, void* stream);
+const char* cross_entropy(const CrossEntropyRows& rows, double* losses, void* stream);
 // gradient = *factor times that of the sum of the losses.
-bool cross_entropy_gradient(const CrossEntropyRows& rows, const double* factor, void* gradient,
-                            void* stream);
+const char* cross_entropy_gradient(const CrossEntropyRows& rows, const double* factor,
+                                   void* gradient, void* stream);
 
 }  // namespace swarmline::cuda

@@ -122,6 +122,8 @@ bool describe(Plan& plan, const LtProblem& problem, const Shape& shape) {
   bool ok = set(d, CUBLASLT_MATMUL_DESC_TRANSA, shape.a) &&
             set(d, CUBLASLT_MATMUL_DESC_TRANSB, shape.b) &&
             set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, native(problem.epilogue));
+  if (has_bias(problem.epilogue))
+    ok = ok && set(d, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native(bias_type(problem)));
   if (has_inner(problem.epilogue)) ok = ok && set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
   if (problem.row_scales) {
     const std::int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
@@ -253,6 +255,19 @@ bool PlannedCublasLt::run(const LtProblem& problem, const LtOperands& operands, 
   return false;
 }
 
+// Null where it can't be made, which recording it says.
+class Event {
+ public:
+  Event() { cudaEventCreate(&event_); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 }  // namespace
 
 namespace cuda {
@@ -266,29 +281,19 @@ std::unique_ptr<CublasLt> make_cublaslt(int device, std::string& error) {
 
 double microseconds(void* stream, int rounds, int repeats, const std::function<void()>& body) {
   const auto native_stream = static_cast<cudaStream_t>(stream);
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  if (cudaEventCreate(&begin) != cudaSuccess) return -1;
-  if (cudaEventCreate(&end) != cudaSuccess) {
-    cudaEventDestroy(begin);
-    return -1;
-  }
+  const Event begin, end;
   float best = -1;
+  // The first round warms up.
   for (int round = 0; round <= rounds; ++round) {
-    cudaEventRecord(begin, native_stream);
-    for (int i = 0; i < repeats; ++i) body();
-    cudaEventRecord(end, native_stream);
     float milliseconds = -1;
-    if (cudaEventSynchronize(end) != cudaSuccess ||
-        cudaEventElapsedTime(&milliseconds, begin, end) != cudaSuccess) {
-      best = -1;
-      break;
-    }
-    // The first round warms up.
+    if (cudaEventRecord(begin.get(), native_stream) != cudaSuccess) return -1;
+    for (int i = 0; i < repeats; ++i) body();
+    if (cudaEventRecord(end.get(), native_stream) != cudaSuccess ||
+        cudaEventSynchronize(end.get()) != cudaSuccess ||
+        cudaEventElapsedTime(&milliseconds, begin.get(), end.get()) != cudaSuccess)
+      return -1;
     if (round > 0 && (best < 0 || milliseconds < best)) best = milliseconds;
   }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
   return best < 0 ? -1 : 1000.0 * best / repeats;
 }
 

@@ -41,12 +41,18 @@ struct LtProblem {
   std::int64_t outputs = 0;
   std::int64_t inputs = 0;
   LtType operands = LtType::kBF16;  // kFp8 and kInt8: kForward only; kInt8 gives kInt32
-  LtType result = LtType::kBF16;    // also of bias and inner
+  LtType result = LtType::kBF16;    // also of inner
   LtEpilogue epilogue = LtEpilogue::kNone;
   bool accumulate = false;  // added to what `result` holds
   bool row_scales = false;  // kFp8: times left_scales (rows) and right_scales (outputs)
   auto operator<=>(const LtProblem&) const = default;
 };
+
+// What cuBLASLt takes a bias for. Source: CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE in cublasLt.h.
+constexpr LtType bias_type(const LtProblem& problem) {
+  return problem.operands == LtType::kFp8 && problem.result == LtType::kF32 ? LtType::kBF16
+                                                                            : problem.result;
+}
 
 struct LtOperands {
   const void* left = nullptr;

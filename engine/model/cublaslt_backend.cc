@@ -45,6 +45,10 @@ const DeviceKernels& opened_kernels() {
   return **kernels;
 }
 
+void must_launch(const char* what, const char* error) {
+  TORCH_CHECK(error == nullptr, what, " could not be launched: ", error);
+}
+
 void* pointer(const at::Tensor& tensor) {
   return const_cast<void*>(tensor.const_data_ptr());
 }
@@ -250,7 +254,8 @@ at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows
   LtOperands operands{.left = pointer(x.codes), .right = pointer(w.codes), .result = pointer(y)};
   operands.left_scales = static_cast<const float*>(pointer(x.scales));
   operands.right_scales = static_cast<const float*>(pointer(w.scales));
-  if (!integers && bias.defined() && bias.scalar_type() == result_type && plain(bias)) {
+  if (!integers && bias.defined() && bias.scalar_type() != at::kDouble && plain(bias) &&
+      lt_type(bias.scalar_type()) == bias_type(problem)) {
     LtProblem fused = problem;
     fused.epilogue = LtEpilogue::kBias;
     if (lt_->supports(fused)) {
@@ -281,11 +286,11 @@ std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::str
 
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows) {
   const auto type = x.scalar_type() == at::kBFloat16 ? cuda::RowType::kBF16 : cuda::RowType::kF32;
-  TORCH_CHECK(opened_kernels().quantize_rows(
+  must_launch("a row quantization",
+              opened_kernels().quantize_rows(
                   rows.format, x.const_data_ptr(), type, static_cast<std::size_t>(x.size(0)),
                   static_cast<std::size_t>(x.size(1)), rows.codes.data_ptr<std::uint8_t>(),
-                  rows.scales.data_ptr<float>(), current_stream(x.device())),
-              "a row quantization could not be launched");
+                  rows.scales.data_ptr<float>(), current_stream(x.device())));
 }
 
 at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask) {
@@ -298,10 +303,9 @@ at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask) {
                                                      : cuda::DropoutType::kF32;
   const at::Tensor in = type == cuda::DropoutType::kF32 ? x.to(at::kFloat) : x;
   at::Tensor out = at::empty_like(in);
-  TORCH_CHECK(opened_kernels().apply_dropout(
-                  device_mask, type, static_cast<std::size_t>(in.numel()), in.const_data_ptr(),
-                  out.data_ptr(), current_stream(x.device())),
-              "dropout could not be launched");
+  must_launch("dropout", opened_kernels().apply_dropout(
+                             device_mask, type, static_cast<std::size_t>(in.numel()),
+                             in.const_data_ptr(), out.data_ptr(), current_stream(x.device())));
   return out.to(x.scalar_type());
 }
 
@@ -324,21 +328,19 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_on_device(const at::Tensor& logi
                                                           const at::Tensor& targets) {
   const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kDouble));
   const at::Tensor log_sums = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
-  TORCH_CHECK(
-      opened_kernels().cross_entropy(cross_entropy_rows(logits, targets, log_sums),
-                                     losses.data_ptr<double>(), current_stream(logits.device())),
-      "a loss could not be launched");
+  must_launch("a loss", opened_kernels().cross_entropy(
+                            cross_entropy_rows(logits, targets, log_sums),
+                            losses.data_ptr<double>(), current_stream(logits.device())));
   return {losses, log_sums};
 }
 
 at::Tensor cross_entropy_gradient_on_device(const at::Tensor& logits, const at::Tensor& targets,
                                             const at::Tensor& log_sums, const at::Tensor& factor) {
   at::Tensor gradient = at::empty_like(logits);
-  TORCH_CHECK(
-      opened_kernels().cross_entropy_gradient(cross_entropy_rows(logits, targets, log_sums),
-                                              static_cast<const double*>(factor.const_data_ptr()),
-                                              gradient.data_ptr(), current_stream(logits.device())),
-      "the gradient of a loss could not be launched");
+  must_launch("the gradient of a loss", opened_kernels().cross_entropy_gradient(
+                                            cross_entropy_rows(logits, targets, log_sums),
+                                            static_cast<const double*>(factor.const_data_ptr()),
+                                            gradient.data_ptr(), current_stream(logits.device())));
   return gradient;
 }
 

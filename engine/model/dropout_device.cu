@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "engine/model/dropout_device.h"
+#include "kernels/cuda/device_state.h"
 #include "kernels/format/philox.h"
 
 namespace swarmline::cuda {
@@ -51,9 +52,9 @@ void launch(const DeviceDropout& mask, std::size_t n, const void* in, void* out,
 
 }  // namespace
 
-bool apply_dropout(const DeviceDropout& mask, DropoutType type, std::size_t n, const void* in,
-                   void* out, void* stream) {
-  if (n == 0) return true;
+const char* apply_dropout(const DeviceDropout& mask, DropoutType type, std::size_t n,
+                          const void* in, void* out, void* stream) {
+  if (n == 0) return nullptr;
   const auto native = static_cast<cudaStream_t>(stream);
   switch (type) {
     case DropoutType::kF32:
@@ -66,7 +67,7 @@ bool apply_dropout(const DeviceDropout& mask, DropoutType type, std::size_t n, c
       launch<__nv_bfloat16, float>(mask, n, in, out, native);
       break;
   }
-  return cudaGetLastError() == cudaSuccess;
+  return kernels::cuda::launch_error();
 }
 
 }  // namespace swarmline::cuda

@@ -16,8 +16,8 @@ struct DeviceDropout {
 
 enum class DropoutType : std::uint8_t { kF32, kF64, kBF16 };  // bf16: multiplied as fp32
 
-// False: the launch failed.
-bool apply_dropout(const DeviceDropout& mask, DropoutType type, std::size_t n, const void* in,
-                   void* out, void* stream);
+// Null: launched; else what CUDA says.
+const char* apply_dropout(const DeviceDropout& mask, DropoutType type, std::size_t n,
+                          const void* in, void* out, void* stream);
 
 }  // namespace swarmline::cuda

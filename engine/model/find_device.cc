@@ -67,6 +67,9 @@ Result<at::Device> find_device(const std::string& name) {
                                              std::to_string(torch::cuda::device_count()) +
                                              " CUDA devices");
   }
+  const auto kernels = device_kernels();
+  if (const char* const error = kernels ? (*kernels)->choose_device(index) : nullptr)
+    return fail(ErrorCode::kUserMistake, "device = \"" + name + "\": CUDA says: " + error);
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
 }
 

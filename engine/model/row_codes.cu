@@ -5,6 +5,7 @@
 
 #include "engine/model/row_codes.h"
 #include "engine/model/row_element.h"
+#include "kernels/cuda/device_state.h"
 
 namespace swarmline::cuda {
 namespace {
@@ -70,16 +71,16 @@ void launch(const void* x, RowType type, std::size_t rows, std::size_t width, st
 
 }  // namespace
 
-bool quantize_rows(RowFormat format, const void* x, RowType type, std::size_t rows,
-                   std::size_t width, std::uint8_t* codes, float* scales, void* stream) {
-  if (rows == 0) return true;
+const char* quantize_rows(RowFormat format, const void* x, RowType type, std::size_t rows,
+                          std::size_t width, std::uint8_t* codes, float* scales, void* stream) {
+  if (rows == 0) return nullptr;
   const auto native = static_cast<cudaStream_t>(stream);
   if (format == RowFormat::kFp8) {
     launch<row_format::Fp8>(x, type, rows, width, codes, scales, native);
   } else {
     launch<row_format::Int8>(x, type, rows, width, codes, scales, native);
   }
-  return cudaGetLastError() == cudaSuccess;
+  return kernels::cuda::launch_error();
 }
 
 }  // namespace swarmline::cuda

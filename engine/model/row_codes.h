@@ -25,9 +25,9 @@ float code_number(RowFormat format, std::uint8_t code);
 
 namespace cuda {
 enum class RowType : std::uint8_t { kF32, kBF16 };
-// The same bits as on the CPU. False: the launch failed.
-bool quantize_rows(RowFormat format, const void* x, RowType type, std::size_t rows,
-                   std::size_t width, std::uint8_t* codes, float* scales, void* stream);
+// The same bits as on the CPU. Null: launched; else what CUDA says.
+const char* quantize_rows(RowFormat format, const void* x, RowType type, std::size_t rows,
+                          std::size_t width, std::uint8_t* codes, float* scales, void* stream);
 }  // namespace cuda
 
 }  // namespace swarmline

@@ -64,6 +64,14 @@ TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
   std::string error;
   if ((*kernels)->make_cublaslt(0, error)) GTEST_SKIP() << "here is a device";
   EXPECT_NE(error.find("cuBLASLt does not start on device 0"), std::string::npos) << error;
+  for (const char* const said :
+       {(*kernels)->choose_device(0), (*kernels)->device_fault(),
+        (*kernels)->quantize_rows(RowFormat::kFp8, nullptr, cuda::RowType::kF32, 1, 16, nullptr,
+                                  nullptr, nullptr),
+        (*kernels)->cross_entropy({.rows = 1, .width = 8}, nullptr, nullptr)}) {
+    ASSERT_NE(said, nullptr);
+    EXPECT_NE(std::string(said), "no error");
+  }
   const auto codec = make_device_codec(0);
   ASSERT_TRUE(codec) << codec.error().what;
   const auto encoded = (*codec)->encode({.kind = CodecKind::kLin8, .block = 64}, nullptr, 64);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "engine/model/cublaslt.h"
 #include "kernels/format/philox.h"
 
 namespace swarmline {
@@ -124,6 +125,16 @@ TEST(DropoutOfTheDevice, HasTheSameCipher) {
         kernels::philox({{counter[0], counter[1], counter[2], counter[3]}}, key[0], key[1]);
     for (std::size_t w = 0; w < 4; ++w) ASSERT_EQ(words.word[w], expected[w]);
   }
+}
+
+// With fp8 operands cuBLASLt takes no fp32 bias, whatever the result is.
+TEST(Products, ABiasIsOfTheTypeThatTheProductTakes) {
+  LtProblem problem{.operands = LtType::kFp8, .result = LtType::kF32, .row_scales = true};
+  EXPECT_EQ(bias_type(problem), LtType::kBF16);
+  problem.result = LtType::kBF16;
+  EXPECT_EQ(bias_type(problem), LtType::kBF16);
+  problem = {.operands = LtType::kF32, .result = LtType::kF32};
+  EXPECT_EQ(bias_type(problem), LtType::kF32);
 }
 
 }  // namespace
