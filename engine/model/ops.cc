@@ -373,7 +373,9 @@ void GradientSink::add_rows(const Weight& weight, const at::Tensor& tokens,
   SWARMLINE_CHECK_MSG(kept_ == nullptr, "a stage that embeds has no input gradient to hurry for");
   const at::Tensor sum = target(weight);
   if (!sum.is_cpu()) {
-    at::Tensor(sum).index_add_(0, tokens, gradient, scale_);
+    // Sorts by tokens first; index_add_ would add in the order in which threads come.
+    const at::Tensor scaled = gradient.to(sum.scalar_type()).mul(scale_);
+    at::Tensor(sum).index_put_({tokens.to(at::kLong)}, scaled, /*accumulate=*/true);
     return;
   }
   const at::Tensor g = gradient.contiguous();

@@ -135,6 +135,25 @@ TEST_F(CudaBackend, CrossEntropyAgreesWithTheCpu) {
   EXPECT_TRUE(std::isnan(cross_entropy_sum(bad, first).item<double>()));
 }
 
+// A contribution depends on its name alone: rows of one token are added in one order.
+TEST_F(CudaBackend, RowsAreAddedWithTheSameBitsEachTime) {
+  const at::Tensor table = at::zeros({50, 96}, kF32Options).to(at::kCUDA);
+  const Weight weight{.value = table, .compute = table};
+  const at::Tensor tokens = at::randint(0, 3, {4096}, at::TensorOptions(at::kInt)).to(at::kCUDA);
+  const at::Tensor gradient = matrix(4096, 96, at::kFloat);
+  std::vector<at::Tensor> sums;
+  for (int run = 0; run < 5; ++run) {
+    GradientSink sink;
+    sums.push_back(at::zeros({50 * 96}, kF32Options).to(at::kCUDA));
+    sink.open(sums.back(), 0.5);
+    sink.add_rows(weight, tokens, gradient);
+    EXPECT_TRUE(at::equal(sums.back(), sums.front())) << run;
+  }
+  at::Tensor wanted = at::zeros({50, 96}, at::kDouble);
+  wanted.index_add_(0, tokens.cpu(), gradient.to(at::kCPU, at::kDouble), 0.5);
+  EXPECT_LT(largest_difference(sums.front().view({50, 96}), wanted), 1e-3);
+}
+
 TEST_F(CudaBackend, DropoutHasTheMaskOfTheCpu) {
   const DropoutMask mask{{3, 4}, 2, DropoutSite::kMlp, 0.4};
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
