@@ -43,7 +43,7 @@ struct TcpOptions {
 
 class TcpNetwork final : public Network {
  public:
-  static constexpr std::size_t kHandlerBytesMax = 1 * kMiB;
+  static constexpr std::size_t kHandlerBytesMax = 256 * kKiB;
   static constexpr std::uint64_t kHandlerFramesMax = 1024;  // and those of one system call more
   static constexpr Duration kSilentPeerMax = std::chrono::seconds(30);
 
