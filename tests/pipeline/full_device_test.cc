@@ -14,6 +14,8 @@
 namespace swarmline {
 namespace {
 
+using namespace std::chrono_literals;
+
 struct Room {
   std::size_t forward,
       backward;  // graphs that may be there with one more, and while one is used up
@@ -88,6 +90,26 @@ TEST_P(FullDevice, TheRunIsTheOneWithRoomForAll) {
           FAIL() << peers[0] << " peers, stage " << stage << ", room for " << room.forward
                  << " and " << room.backward;
       }
+}
+
+// What waits for room waits for these gradients; others send the microbatches elsewhere meanwhile.
+TEST_P(FullDevice, LateGradientsChangeNothing) {
+  const MarkExpected full("admission.device_full");
+  RunConfig config = small_run({1, 2, 2});
+  config.pipeline.delay = GetParam();
+  config.wiring.hop_timeout_seconds = 0.2;
+  std::uint64_t refused = 0;
+  Swarm swarm(swarm_of(config, with_room({4, 1}, refused, 1)));
+  swarm.until_started();
+  std::uint64_t came = 0;  // gradients at the full one
+  swarm.rule(
+      [&, late = swarm.node(1, 0)](SimNodeId, SimNodeId to, const Frame& frame) -> FrameFate {
+        if (to != late || kind_of(frame) != MessageKind::kGradient || came++ == 0 || came > 4)
+          return {};
+        return {.kind = FrameFate::Kind::kDelay, .delay = 3s};
+      });
+  swarm.finish();
+  expect_equal(swarm.cluster().parameters(), one_each(config));
 }
 
 // What does not fit alone fits nowhere.

@@ -171,7 +171,9 @@ void Returner::send_gradient(const TaskPtr& task, const BackwardPlan& plan, cons
 
 void Returner::backward_failed(const TaskPtr& task, const BackwardPlan& plan, const Error& error) {
   const auto again = [this, task, weights = plan.weight_gradients] {
-    queue_backward(task, weights);
+    // One that is over is about to be dropped.
+    if (phases_.status(task->id.microbatch.phase, task->epoch) != PhaseStatus::kOver)
+      queue_backward(task, weights);
   };
   if (error.code == ErrorCode::kOutOfMemory && task->state != TaskState::kOver &&
       hooks_.wait_for_room(task, again))
