@@ -24,6 +24,7 @@
 #include "node/stage_table.h"
 #include "node/summary.h"
 #include "node/supervisor.h"
+#include "node/visible_gpus.h"
 #include "tools/language/sample.h"
 
 namespace swarmline {
@@ -122,6 +123,13 @@ Result<void> check_devices(const LaunchFlags& flags, const RunConfig& config) {
                   flags.devices.size(), peers, flags.devices.size()));
 }
 
+// "cuda" is the machine's first GPU for one peer; a whole swarm takes all of them.
+std::vector<std::string> devices_of(const LaunchFlags& flags, const PeerConfig& machine,
+                                    const RunConfig& config) {
+  if (!flags.devices.empty() || machine.device != "cuda") return flags.devices;
+  return spread_over_gpus(peers_of(config), visible_gpus());
+}
+
 Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig config) {
   auto machine = machine_of(flags);
   if (!machine) return std::unexpected(std::move(machine).error());
@@ -129,7 +137,7 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
                             .folder = RunFolder({}),
                             .peer_arguments = {},
                             .seat_arguments = {},
-                            .peer_devices = flags.devices,
+                            .peer_devices = {},
                             .restarts_max = flags.restarts};
   options.folder = RunFolder(options.config.run_folder());
   for (const std::string& flag : flags.emulate) {
@@ -137,6 +145,7 @@ Result<SupervisorOptions> swarm_options(const LaunchFlags& flags, RunConfig conf
   }
   SWARMLINE_TRY(check_listen(*machine, options.config));
   SWARMLINE_TRY(check_devices(flags, options.config));
+  options.peer_devices = devices_of(flags, *machine, options.config);
   if (!flags.peer_config.empty()) options.peer_arguments = {"--config", flags.peer_config};
   // Its config is this user's own: its peers may read what it names.
   if (machine->data_root.empty())
@@ -217,7 +226,8 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   CLI::Option* devices =
       command
           ->add_option("--devices", flags->devices,
-                       "Compute devices of the peers, one for each, instead of peer.device")
+                       "Compute devices of the peers, one for each, instead of peer.device; with "
+                       "\"cuda\" there, peers take the machine's GPUs in turns")
           ->delimiter(',')
           ->type_name("DEVICE,...")
           ->allow_extra_args(false);

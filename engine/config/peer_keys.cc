@@ -21,7 +21,8 @@ constexpr Choice kNoticeSources[] = {{"auto", static_cast<int>(NoticeSource::kAu
 // clang-format off: a key a row, its sentence below it
 constexpr auto kPeerKeys = std::to_array<KeySpec>({
   {PEER("device", device), text(),
-   "Compute device: `cpu`, `cuda` or `cuda:N`."},
+   "Compute device: `cpu`, `cuda` or `cuda:N`. `cuda` is the first GPU; `launch` gives its peers "
+   "the machine's GPUs in turns."},
   {PEER("threads", threads), ints(1, 1024),
    "Number of compute threads."},
   {PEER("memory_bytes", memory_bytes), bytes(),

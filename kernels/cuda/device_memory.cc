@@ -23,11 +23,12 @@ const char* launch_error() {
 }
 
 const char* choose_device(int device) {
-  cudaError_t status = cudaSetDevice(device);
-  if (status == cudaSuccess) status = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
-  if (status == cudaSuccess) return nullptr;
+  const cudaError_t status = cudaSetDevice(device);
+  const bool chosen = status == cudaSuccess;
+  // Where it can't be had a waiting thread takes a core, and nothing else changes.
+  if (chosen) cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
   cudaGetLastError();
-  return cudaGetErrorString(status);
+  return chosen ? nullptr : cudaGetErrorString(status);
 }
 
 // An error that was one call's is reported once.
