@@ -63,6 +63,13 @@ inline std::unique_ptr<StageModel> make_stage(const ModelSpec& spec, const Stage
   return std::move(model).value();
 }
 
+// Normal values of a boundary's shape.
+inline Buffer random_hidden(const ModelSpec& spec, std::uint32_t rows, Rng& rng) {
+  Buffer buffer(std::size_t{rows} * spec.sequence * spec.hidden_width() * sizeof(double));
+  for (double& x : buffer.as<double>()) x = rng.normal();
+  return buffer;
+}
+
 inline AttemptId attempt_of(std::uint64_t step, std::uint32_t index, std::uint64_t attempt = 0) {
   return {{{PhaseKind::kTrain, step}, index}, Attempt(attempt)};
 }

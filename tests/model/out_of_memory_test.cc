@@ -69,19 +69,14 @@ class OutOfMemory : public ::testing::TestWithParam<Case> {
     spec_ = resolved(config);
     batch_ = make_batch(spec_, 2);
     Rng rng(2);
-    hidden_ = random_hidden(rng);
-    gradient_ = random_hidden(rng);
+    hidden_ = random_hidden(spec_, 2, rng);
+    gradient_ = random_hidden(spec_, 2, rng);
     model_ = make_stage(spec_, stage_of(spec_, GetParam().stage, 4),
                         {.recompute = GetParam().recompute});
     sums_ = Buffer::zeroed(model_->layout().bytes());
   }
   ~OutOfMemory() override { memory_.disarm(); }
 
-  Buffer random_hidden(Rng& rng) const {
-    Buffer buffer(std::size_t{2} * spec_.sequence * spec_.shape.d_model * sizeof(double));
-    for (double& x : buffer.as<double>()) x = rng.normal();
-    return buffer;
-  }
   Result<ForwardOutput> forward(AttemptId id) {
     return model_->forward({.id = id,
                             .rows = 2,

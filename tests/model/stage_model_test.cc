@@ -166,15 +166,10 @@ class Stage : public ::testing::Test {
     spec_ = resolved(config);
     batch_ = make_batch(spec_, 2);
     Rng rng(2);
-    hidden_ = random_hidden(rng);
-    gradient_ = random_hidden(rng);
+    hidden_ = random_hidden(spec_, 2, rng);
+    gradient_ = random_hidden(spec_, 2, rng);
   }
 
-  Buffer random_hidden(Rng& rng) const {
-    Buffer buffer(std::size_t{2} * spec_.sequence * spec_.shape.d_model * sizeof(double));
-    for (double& x : buffer.as<double>()) x = rng.normal();
-    return buffer;
-  }
   StageSpec middle() const { return stage_of(spec_, 1, 4); }
   ForwardInput forward_input(AttemptId id) const {
     return {.id = id, .rows = 2, .hidden = hidden_.bytes()};
