@@ -9,8 +9,7 @@
 #include "cli/config_flags.h"
 #include "console/exit_codes.h"
 #include "engine/config/load.h"
-#include "engine/net/tcp/tcp_network.h"
-#include "engine/runtime/asio_runtime.h"
+#include "engine/net/tcp/held_address.h"
 #include "node/run_data.h"
 #include "node/stage_table.h"
 #include "tools/chaos/chaos_compare.h"
@@ -35,13 +34,6 @@ double speed_of(const PeerConfig& peer) {
   return seconds > 0 ? 1 / seconds : 0;
 }
 
-// Of a port that nobody listened at a moment ago. The system hands out others first.
-Result<Address> free_address() {
-  AsioRuntime runtime;
-  TcpNetwork network(runtime, {});
-  return network.listen({"127.0.0.1", 0}, [](const std::shared_ptr<Connection>&) {});
-}
-
 Result<int> run_command(const ChaosFlags& flags) {
   auto config = load_config(flags.config);
   if (!config) return std::unexpected(std::move(config).error());
@@ -61,8 +53,9 @@ Result<int> run_command(const ChaosFlags& flags) {
   const auto data = open_run_data(*config, false);
   if (!data) return std::unexpected(data.error());
   SWARMLINE_TRY(stage_holdings(*config, data->model));
+  HeldAddress standby;
   if (plan->ends_coordinator() && config->net.standby.empty()) {
-    auto address = free_address();
+    auto address = standby.hold({"127.0.0.1", 0});
     if (!address) return std::unexpected(std::move(address).error());
     config->net.standby = {to_string(*address)};
   }

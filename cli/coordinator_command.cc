@@ -6,6 +6,7 @@
 #include "cli/config_flags.h"
 #include "console/exit_codes.h"
 #include "engine/config/link_security.h"
+#include "engine/net/tcp/held_address.h"
 #include "node/coordinator_node.h"
 #include "node/summary.h"
 
@@ -31,12 +32,25 @@ void say_where(const RunConfig& config, const Address& bound, const std::string&
   std::fflush(stdout);
 }
 
+// Its port is in nobody's way until the day that it is needed; a standby of the same machine may
+// share the leader's, and has it when that one is gone.
+void hold_address(HeldAddress& held, const RunConfig& config) {
+  const auto listen = parse_address(config.net.listen);
+  if (!listen || listen->port == 0) return;
+  if (const auto bound = held.hold(*listen); !bound)
+    log(LogLevel::kWarn,
+        "this standby {}: it can lead only if that has changed when it is its turn",
+        bound.error().what);
+}
+
 Result<int> run_coordinator(const CoordinatorFlags& flags, const NetworkFactory& network) {
   auto loaded = load_config(flags.config);
   if (!loaded) return std::unexpected(std::move(loaded).error());
   const RunConfig& config = *loaded;
   init_log({.level = config.log.level, .file = {}, .prefix = "coordinator"});
 
+  HeldAddress held;
+  if (flags.standby) hold_address(held, config);
   AsioRuntime runtime;
   Result<RunOutcome> outcome;
   bool begun = !flags.standby;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <deque>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -11,15 +12,22 @@
 
 namespace swarmline {
 
-// A port of loopback that nobody else has while this lives; listening or not.
+// A port of loopback that nobody else has while this lives.
 class OwnPort {
  public:
-  explicit OwnPort(bool listening) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  enum class Use {
+    kSilent,     // whoever dials it is refused
+    kListening,  // and never answers
+    kShared,     // silent, until a program listens there that reuses addresses
+  };
+  explicit OwnPort(Use use) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = use == Use::kShared ? 1 : 0;
+    EXPECT_EQ(::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    if (listening) EXPECT_EQ(::listen(socket_, 1), 0);
+    if (use == Use::kListening) EXPECT_EQ(::listen(socket_, 1), 0);
     socklen_t length = sizeof(address);
     ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
     port_ = ntohs(address.sin_port);
@@ -35,9 +43,11 @@ class OwnPort {
   int port_ = 0;
 };
 
-// Free a moment ago, for a program that must be told its port. The system hands out others first.
+// For a program that must be told its port: nobody else has it until the test ends, and the program
+// may listen there, since both reuse the address.
 inline std::string free_address() {
-  return OwnPort(false).address();
+  static std::deque<OwnPort> held;
+  return held.emplace_back(OwnPort::Use::kShared).address();
 }
 
 }  // namespace swarmline

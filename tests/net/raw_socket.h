@@ -40,6 +40,12 @@ class RawSocket {
     return socket;
   }
 
+  static bool answers(const Address& address) {  // somebody listens there
+    const RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in to = ip(address);
+    return ::connect(socket.fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
+  }
+
   // Bound to a free port and listening, with room for `backlog` that nobody accepted yet.
   static std::pair<RawSocket, Address> listen(int backlog) {
     RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

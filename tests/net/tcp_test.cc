@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/net/frame_reader.h"
+#include "engine/net/tcp/held_address.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "tests/golden/golden.h"
 #include "tests/net/raw_socket.h"
@@ -47,6 +48,32 @@ class Tcp : public ::testing::Test {
   std::vector<Frame> frames_;
   std::optional<Error> closed_;
 };
+
+TEST(HeldAddressTest, NobodyAnswersThereUntilSomebodyListens) {
+  HeldAddress held;
+  const auto address = held.hold({"127.0.0.1", 0});
+  ASSERT_TRUE(address.has_value()) << address.error().what;
+  EXPECT_FALSE(RawSocket::answers(*address));
+
+  AsioRuntime runtime;
+  TcpNetwork network(runtime, {});
+  const auto bound = network.listen(*address, [](auto) {});
+  ASSERT_TRUE(bound.has_value()) << bound.error().what;
+  EXPECT_EQ(*bound, *address);
+  EXPECT_TRUE(RawSocket::answers(*address));
+}
+
+TEST(HeldAddressTest, AnAddressWhereSomebodyListensCannotBeHeld) {
+  AsioRuntime runtime;
+  TcpNetwork network(runtime, {});
+  const auto bound = network.listen({"127.0.0.1", 0}, [](auto) {});
+  ASSERT_TRUE(bound.has_value()) << bound.error().what;
+  HeldAddress held;
+  const auto address = held.hold(*bound);
+  ASSERT_FALSE(address.has_value());
+  EXPECT_EQ(address.error().code, ErrorCode::kIo);
+  EXPECT_NE(address.error().what.find("cannot listen on " + to_string(*bound)), std::string::npos);
+}
 
 TEST_F(Tcp, GoldenBytesFromAPlainSocketAreFrames) {
   RawSocket raw = connect_raw();

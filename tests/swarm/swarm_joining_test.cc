@@ -203,7 +203,7 @@ TEST(SwarmJoining, APeerMayBeStartedBeforeItsCoordinator) {
 
 TEST(SwarmJoining, NobodyAtThatPortIsSaidInASentence) {
   const TempFolder folder;
-  const OwnPort nobody(false);
+  const OwnPort nobody(OwnPort::Use::kSilent);
   const Ended ended =
       run_program(folder, "peer",
                   {"peer", "--data-root", "/", "--join", nobody.address(), "--join-patience", "1"});
@@ -213,7 +213,7 @@ TEST(SwarmJoining, NobodyAtThatPortIsSaidInASentence) {
 }
 
 TEST(SwarmJoining, ATakenPortIsTheUsersMistake) {
-  const OwnPort taken(true);
+  const OwnPort taken(OwnPort::Use::kListening);
   const SwarmFolder swarm({"net.listen=\"" + taken.address() + "\""});
   const Ended alone = swarm.launch();
   EXPECT_EQ(alone.code, 2) << alone.output;
@@ -225,6 +225,11 @@ TEST(SwarmJoining, ATakenPortIsTheUsersMistake) {
   EXPECT_EQ(coordinator.wait(), 2);
   EXPECT_NE(coordinator.output().find("--listen HOST:PORT"), std::string::npos)
       << coordinator.output();
+
+  const SwarmFolder led_later({"net.listen=\"" + taken.address() + "\""});
+  Program standby(led_later.temp(), "standby", led_later.arguments("coordinator", {"--standby"}));
+  EXPECT_TRUE(standby.wait_for_output("this standby cannot listen on " + taken.address()));
+  EXPECT_EQ(standby.wait(), 2) << standby.output();  // nobody leads: it is its turn at once
 }
 
 }  // namespace

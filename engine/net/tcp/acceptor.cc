@@ -13,6 +13,11 @@ using boost::system::error_code;
 
 namespace {
 
+std::unexpected<Error> cannot_listen(const Address& address, const error_code& error,
+                                     ErrorCode code = ErrorCode::kIo) {
+  return fail(code, fmt::format("cannot listen on {}: {}", to_string(address), error.message()));
+}
+
 Result<tcp::endpoint> endpoint_of(tcp::acceptor& acceptor, const Address& address) {
   error_code error;
   const auto ip = asio::ip::make_address(address.host, error);  // a literal asks no name server
@@ -20,13 +25,12 @@ Result<tcp::endpoint> endpoint_of(tcp::acceptor& acceptor, const Address& addres
   const auto found = tcp::resolver(acceptor.get_executor())
                          .resolve(address.host, std::to_string(address.port), error);
   if (!error) return found.begin()->endpoint();
-  return fail(ErrorCode::kNotFound,
-              fmt::format("cannot listen on {}: {}", to_string(address), error.message()));
+  return cannot_listen(address, error, ErrorCode::kNotFound);
 }
 
 }  // namespace
 
-Result<Address> bind_acceptor(tcp::acceptor& acceptor, const Address& address) {
+Result<Address> bind_only(tcp::acceptor& acceptor, const Address& address) {
   const auto wanted = endpoint_of(acceptor, address);
   if (!wanted) return std::unexpected(wanted.error());
   error_code error;
@@ -34,11 +38,18 @@ Result<Address> bind_acceptor(tcp::acceptor& acceptor, const Address& address) {
   if (!error) fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(*wanted, error);
-  if (!error) acceptor.listen(Limits::accept_backlog_max, error);
   const tcp::endpoint bound = error ? *wanted : acceptor.local_endpoint(error);
   if (!error) return Address{bound.address().to_string(), bound.port()};
-  return fail(ErrorCode::kIo,
-              fmt::format("cannot listen on {}: {}", to_string(address), error.message()));
+  return cannot_listen(address, error);
+}
+
+Result<Address> bind_acceptor(tcp::acceptor& acceptor, const Address& address) {
+  auto bound = bind_only(acceptor, address);
+  if (!bound) return bound;
+  error_code error;
+  acceptor.listen(Limits::accept_backlog_max, error);
+  if (error) return cannot_listen(address, error);
+  return bound;
 }
 
 }  // namespace swarmline

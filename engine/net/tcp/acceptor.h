@@ -12,4 +12,7 @@ namespace swarmline {
 //   kNotFound: no such name; kIo: the address can't be had. Both with a sentence.
 Result<Address> bind_acceptor(boost::asio::ip::tcp::acceptor& acceptor, const Address& address);
 
+// The same without listening: several may have bound an address while nobody listens there.
+Result<Address> bind_only(boost::asio::ip::tcp::acceptor& acceptor, const Address& address);
+
 }  // namespace swarmline
