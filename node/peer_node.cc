@@ -56,7 +56,7 @@ Result<void> PeerNode::open() {
                                   .guard = options_.guard});
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
-  bulk_ = make_bulk_door(runtime_);
+  bulk_ = make_bulk_door(runtime_, *network_);
   const auto& coordinators = options_.coordinators;
   std::function<void(const std::string&)> on_certificate;
   if (options_.guard)

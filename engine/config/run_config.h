@@ -206,7 +206,7 @@ struct EvalSection {
   bool operator==(const EvalSection&) const = default;
 };
 
-enum class Transport : std::uint8_t { kAuto, kTcp, kShm, kUcx };
+enum class Transport : std::uint8_t { kAuto, kTcp, kShm, kUcx, kStreams };
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
@@ -221,7 +221,8 @@ struct NetSection {
   double peers_wait_seconds = 60;         // a run that went back waits so long for missing peers
   double build_seconds = 600;             // a peer that gets no further with its stage is let go
   double outlast_seconds = 1800;          // who can't be reached is tried for so long
-  Transport transport = Transport::kTcp;  // of payloads: "auto" | "tcp" | "shm" | "ucx"
+  Transport transport = Transport::kTcp;  // of payloads
+  std::uint32_t streams = 4;              // connections of Transport::kStreams
   bool operator==(const NetSection&) const = default;
 };
 

@@ -67,6 +67,7 @@ constexpr Choice kShadows[] = {{"auto"}};
 constexpr Choice kTransports[] = {{"auto", static_cast<int>(Transport::kAuto)},
                                   {"tcp", static_cast<int>(Transport::kTcp)},
                                   {"shm", static_cast<int>(Transport::kShm)},
+                                  {"streams", static_cast<int>(Transport::kStreams)},
                                   {"ucx", static_cast<int>(Transport::kUcx)}};
 constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"info", static_cast<int>(LogLevel::kInfo)},
@@ -394,10 +395,13 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, transport), one_of(kTransports),
    "How activations, gradients and other large payloads travel between peers that reach each other "
    "directly; everything else travels over TCP (docs/transports.md). shm: over shared memory "
-   "within one machine. ucx: over UCX between addresses in `security.trusted_networks`. auto: over "
-   "shared memory within one machine, over UCX between such addresses where both ends have RDMA "
-   "hardware; each end tries first whether that is faster than TCP. Where a way can't be had: over "
-   "TCP.", "", true},
+   "within one machine. ucx: over UCX between addresses in `security.trusted_networks`. streams: "
+   "over several TCP connections at once, where one can't fill the line. auto: over shared memory "
+   "within one machine, over UCX between such addresses where both ends have RDMA hardware, else "
+   "over several connections; each end tries first whether that is faster than one TCP "
+   "connection. Where a way can't be had: over TCP.", "", true},
+  {RUN(net, streams), ints(2, 16),
+   "How many connections `streams` has between two peers.", "", true},
 
   {RUN(security, insecure), flag(),
    "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "

@@ -416,8 +416,9 @@ std::vector<Case> relations_of_codec_and_net() {
       after_least("ListenWithoutHost", "[net]\nlisten = \":4700\"\n",
                   "t:5: net.listen: found \":4700\", expected HOST"),
       after_least("TransportOfNoKind", "[net]\ntransport = \"pigeon\"\n",
-                  "t:5: net.transport: found \"pigeon\", expected \"auto\", \"tcp\", \"shm\" or "
-                  "\"ucx\""),
+                  "t:5: net.transport: found \"pigeon\", expected \"auto\", \"tcp\", \"shm\", "
+                  "\"streams\" or \"ucx\""),
+      after_least("OneStream", "[net]\nstreams = 1\n", "t:5: net.streams: found 1, expected "),
       after_least("UcxWithoutATrustedNetwork", "[net]\ntransport = \"ucx\"\n",
                   "t:5: net.transport: found transport = \"ucx\" and no network that is trusted, "
                   "expected "),

@@ -92,6 +92,9 @@ std::unique_ptr<World> make_world(Backend backend, const WorldOptions& options) 
     case Backend::kUcx:
       set_ucx_environment();
       return std::make_unique<RealWorld>(options, false, "ucx");
+    case Backend::kStreams:
+    case Backend::kStreamsTls:
+      return std::make_unique<RealWorld>(options, backend == Backend::kStreamsTls, "streams");
     case Backend::kSim:
     case Backend::kSimKeys:
       break;

@@ -15,16 +15,18 @@
 
 namespace swarmline {
 
-enum class Backend { kReal, kTls, kShm, kShmTls, kUcx, kSim, kSimKeys };
+enum class Backend { kReal, kTls, kShm, kShmTls, kUcx, kStreams, kStreamsTls, kSim, kSimKeys };
 
 inline std::ostream& operator<<(std::ostream& out, Backend backend) {
-  return out << (backend == Backend::kReal     ? "Real"
-                 : backend == Backend::kTls    ? "Tls"
-                 : backend == Backend::kShm    ? "Shm"
-                 : backend == Backend::kShmTls ? "ShmTls"
-                 : backend == Backend::kUcx    ? "Ucx"
-                 : backend == Backend::kSim    ? "Sim"
-                                               : "SimKeys");
+  return out << (backend == Backend::kReal         ? "Real"
+                 : backend == Backend::kTls        ? "Tls"
+                 : backend == Backend::kShm        ? "Shm"
+                 : backend == Backend::kShmTls     ? "ShmTls"
+                 : backend == Backend::kUcx        ? "Ucx"
+                 : backend == Backend::kStreams    ? "Streams"
+                 : backend == Backend::kStreamsTls ? "StreamsTls"
+                 : backend == Backend::kSim        ? "Sim"
+                                                   : "SimKeys");
 }
 
 struct WorldOptions {
@@ -73,10 +75,11 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
       ::testing::PrintToStringParamName())
 
 // Real networks: every way that payloads go.
-#define SWARMLINE_FOR_EVERY_WAY(Suite)                                                     \
-  INSTANTIATE_TEST_SUITE_P(Ways, Suite,                                                    \
-                           ::testing::Values(Backend::kReal, Backend::kTls, Backend::kShm, \
-                                             Backend::kShmTls, Backend::kUcx),             \
-                           ::testing::PrintToStringParamName())
+#define SWARMLINE_FOR_EVERY_WAY(Suite)                                                  \
+  INSTANTIATE_TEST_SUITE_P(                                                             \
+      Ways, Suite,                                                                      \
+      ::testing::Values(Backend::kReal, Backend::kTls, Backend::kShm, Backend::kShmTls, \
+                        Backend::kUcx, Backend::kStreams, Backend::kStreamsTls),        \
+      ::testing::PrintToStringParamName())
 
 }  // namespace swarmline

@@ -290,7 +290,7 @@ TEST_F(BulkMeasuring, OneTrialTooManyEndsTheConnection) {
 }
 
 TEST_F(BulkMeasuring, ATrialOfAnotherSizeEndsTheConnection) {
-  for (const std::uint64_t bytes : {kBulkTrialBytes + 1, std::uint64_t{0}}) {
+  for (const std::uint64_t bytes : {kBulkTrialBytesMax + 1, std::uint64_t{0}}) {
     connect(false);
     EXPECT_FALSE(server_.connection->answer(client_.connection->offer()).empty());
     server_.closed.clear();
@@ -304,7 +304,7 @@ TEST_F(BulkMeasuring, ATrialOfAnotherSizeEndsTheConnection) {
 
 TEST_F(BulkMeasuring, ATrialThatAnnouncesAnotherSizeEndsTheConnection) {
   begin(1s, kFast);
-  const BulkTicket large{.payload_bytes = 2 * kBulkTrialBytes, .number = 0, .hash = 0};
+  const BulkTicket large{.payload_bytes = 2 * kBulkTrialBytesMax, .number = 0, .hash = 0};
   client_.beneath->send({.kind = 1,
                          .request = 1,
                          .flags = kFrameFlagBulk | kFrameFlagBulkTrial,

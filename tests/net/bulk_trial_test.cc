@@ -87,11 +87,91 @@ TEST(BulkTrials, WhereThereIsNoTimeTheWayThatDoesNotAnswerLoses) {
   EXPECT_EQ(given_up_after(3).way, PayloadWay::kLink);
 }
 
-TEST(BulkTrials, AreTakenInTurnOfOneSizeAndNotForEver) {
+// ---- A link that has to be faster ---------------------------------------------------------------
+
+// What a trial takes by its way and its bytes.
+using TakesTime = Duration (*)(PayloadWay way, double mib);
+constexpr BulkTrialRules kFaster{.must_be_faster = true};
+
+struct Tried {
+  BulkVerdict verdict;
+  std::vector<std::uint64_t> mib;  // of each round
+};
+Tried tried_faster(TakesTime takes) {
+  BulkTrials trials(kFaster);
+  Instant now{};
+  Tried seen;
+  while (const auto next = trials.next()) {
+    const std::uint64_t mib = next->bytes / kMiB;
+    if (next->way == PayloadWay::kFrames) seen.mib.push_back(mib);
+    EXPECT_EQ(seen.mib.back(), mib) << "both ways of a round are alike";
+    trials.left(now);
+    now += takes(next->way, static_cast<double>(mib));
+    EXPECT_TRUE(trials.answered(next->number, now).has_value());
+  }
+  seen.verdict = *trials.verdict();
+  EXPECT_TRUE(seen.verdict.is_measured);
+  return seen;
+}
+
+TEST(BulkTrials, ALineThatOneConnectionFillsIsTriedTwice) {
+  const Tried seen = tried_faster([](PayloadWay, double mib) { return from_seconds(0.1 * mib); });
+  EXPECT_EQ(seen.mib, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(seen.verdict.way, PayloadWay::kFrames);
+}
+
+// 100 ms there and back, and a window of 4 MiB for each connection.
+TEST(BulkTrials, AWindowIsSeenOnceMoreThanItIsOnTheWay) {
+  const Tried seen = tried_faster([](PayloadWay way, double mib) {
+    const double windows = way == PayloadWay::kFrames ? std::max(1.0, mib / 4) : 1.0;
+    return from_seconds(0.1 * windows + 0.005 * mib);
+  });
+  EXPECT_EQ(seen.mib, (std::vector<std::uint64_t>{1, 2, 4, 8, 8}));
+  EXPECT_EQ(seen.verdict.way, PayloadWay::kLink);
+  EXPECT_GT(seen.verdict.link_rate, 1.5 * seen.verdict.frames_rate);
+}
+
+TEST(BulkTrials, ALinkThatHasToBeFasterIsLeftUnlessItClearlyIs) {
+  const auto link_takes = [](double times) {
+    BulkTrials trials(kFaster);
+    Instant now{};
+    while (const auto next = trials.next()) {
+      trials.left(now);
+      now += from_seconds(static_cast<double>(next->bytes) / 1e8 *
+                          (next->way == PayloadWay::kLink ? times : 1.0));
+      EXPECT_TRUE(trials.answered(next->number, now).has_value());
+    }
+    return trials.verdict()->way;
+  };
+  EXPECT_EQ(link_takes(1.0), PayloadWay::kFrames);
+  EXPECT_EQ(link_takes(0.81), PayloadWay::kFrames);
+  EXPECT_EQ(link_takes(0.79), PayloadWay::kLink);
+}
+
+// After so many trials, of which the last is not answered, there is no time any more.
+TEST(BulkTrials, WithoutTimeALinkThatHasToBeFasterIsLeft) {
+  const auto given_up = [](std::uint64_t sent, Duration link) {
+    BulkTrials trials(kFaster);
+    Instant now{};
+    for (std::uint64_t number = 0; number < sent; ++number) {
+      trials.left(now);
+      if (number + 1 == sent) break;
+      now += number % 2 == 0 ? 1s : link;
+      EXPECT_TRUE(trials.answered(number, now).has_value());
+    }
+    trials.give_up();
+    return trials.verdict()->way;
+  };
+  for (const std::uint64_t sent : {0, 1, 2, 4}) EXPECT_EQ(given_up(sent, 1ms), PayloadWay::kFrames);
+  EXPECT_EQ(given_up(3, 1ms), PayloadWay::kLink) << "it was faster in the round that was answered";
+  EXPECT_EQ(given_up(3, 900ms), PayloadWay::kFrames);
+}
+
+TEST(BulkTrials, AreTakenInTurnWithinTheirSizesAndNotForEver) {
   BulkTrialsTaken taken;
   EXPECT_FALSE(taken.take(1, kBulkTrialBytes).has_value());
   EXPECT_FALSE(taken.take(0, kBulkTrialBytes - 1).has_value());
-  EXPECT_FALSE(taken.take(0, kBulkTrialBytes + 1).has_value());
+  EXPECT_FALSE(taken.take(0, kBulkTrialBytesMax + 1).has_value());
   for (std::uint64_t number = 0; number < kBulkTrialsMax; ++number)
     EXPECT_TRUE(taken.take(number, kBulkTrialBytes).has_value());
   EXPECT_FALSE(taken.take(kBulkTrialsMax - 1, kBulkTrialBytes).has_value());

@@ -20,7 +20,8 @@ constexpr std::size_t kPayloads = 60;
 class ShmMeasuring : public ::testing::Test {
  protected:
   struct End {
-    explicit End(AsioRuntime& runtime) : network(runtime, {}), door(make_bulk_door(runtime)) {
+    explicit End(AsioRuntime& runtime)
+        : network(runtime, {}), door(make_bulk_door(runtime, network)) {
       door->allow({.ways = {"shm", "rdma"}, .trusted = {}, .measures = true});
     }
     void take(std::shared_ptr<Connection> made) {

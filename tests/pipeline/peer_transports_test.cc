@@ -28,7 +28,7 @@ class PeerTransports : public ::testing::Test {
     End(AsioRuntime& runtime, Seat self, bool has_door)
         : seat(self),
           network(runtime, {}),
-          door(has_door ? make_bulk_door(runtime) : nullptr),
+          door(has_door ? make_bulk_door(runtime, network) : nullptr),
           links(
               runtime, network, 10s,
               {.on_frame = [this](const Seat&, Frame frame) { heard.push_back(std::move(frame)); },
@@ -90,6 +90,24 @@ TEST_F(PeerTransports, WhereBothEndsHaveADoorPayloadsGoAnotherWay) {
   EXPECT_TRUE(first_->lost.empty() && second_->lost.empty());
 }
 
+// What strangers may say is enough for a stream, and whoever takes it in has nothing left of it.
+TEST_F(PeerTransports, SeveralConnectionsAreOneLinkToWhoeverUsesIt) {
+  begin(true, true);
+  RunConfig config;
+  config.net.transport = Transport::kStreams;
+  config.net.streams = 3;
+  for (End* const end : {first_.get(), second_.get()}) end->door->allow(bulk_policy_of(config));
+  exchange(20);
+  for (const End* const end : {first_.get(), second_.get()}) {
+    EXPECT_GT(end->sent_another_way(), 0U);
+    EXPECT_EQ(end->links.count(), 1U);
+    EXPECT_EQ(end->links.rejected_links(), 0U);
+    EXPECT_TRUE(end->lost.empty());
+  }
+  EXPECT_EQ(second_->door->counters().streams_taken, 3U);
+  EXPECT_EQ(second_->network.counters().accepted, 4U);
+}
+
 // By the bounds of mates a kind has room for a trial.
 TEST_F(PeerTransports, WhereTheChoiceIsLeftEachEndMeasuresItOnce) {
   begin(true, true);
@@ -120,7 +138,8 @@ TEST_F(PeerTransports, WhereTheChoiceIsLeftEachEndMeasuresItOnce) {
 }
 
 TEST_F(PeerTransports, WhoNamesAWayHasDecided) {
-  for (const Transport named : {Transport::kTcp, Transport::kShm, Transport::kUcx}) {
+  for (const Transport named :
+       {Transport::kTcp, Transport::kShm, Transport::kUcx, Transport::kStreams}) {
     RunConfig config;
     config.net.transport = named;
     EXPECT_FALSE(bulk_policy_of(config).measures);

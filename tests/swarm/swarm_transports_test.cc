@@ -78,10 +78,17 @@ TEST(SwarmTransports, UcxIsNotTakenWhereNobodySaidThatItMay) {
   expect_reference(swarm);
 }
 
-TEST(SwarmTransports, AKilledPeersLinksEndWithItAndTheRunGoesOn) {
-  const SwarmFolder swarm(
-      with_large_payloads({"net.transport=shm", "run.steps=1000", "optimizer.schedule=constant",
-                           "checkpoint.every_steps=1", "checkpoint.keep=2"}));
+TEST(SwarmTransports, SeveralConnectionsBetweenKeysMakeTheModelOfOneProcess) {
+  expect_the_model_of_one_process(
+      {"net.transport=streams", "net.streams=3", "security.loopback=true"}, "streams");
+}
+
+class SwarmTransportsKilled : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SwarmTransportsKilled, APeersLinksEndWithItAndTheRunGoesOn) {
+  const SwarmFolder swarm(with_large_payloads({std::string("net.transport=") + GetParam(),
+                                               "run.steps=1000", "optimizer.schedule=constant",
+                                               "checkpoint.every_steps=1", "checkpoint.keep=2"}));
   Program launch = swarm.start("launch", SwarmFolder::without_restarts({}));
   ASSERT_TRUE(swarm.wait_for_step(2)) << swarm.logs();
   const auto before = swarm.status();
@@ -96,9 +103,14 @@ TEST(SwarmTransports, AKilledPeersLinksEndWithItAndTheRunGoesOn) {
   expect_reference_as_far_as_it_got(swarm);
 }
 
-// Who stands between sees all that passes, whatever the two ends could do without it.
-TEST(SwarmTransports, NothingGoesPastWhoStandsBetween) {
-  const SwarmFolder swarm(with_large_payloads({"net.transport=shm", "pipeline.peers=[1, 1]"}));
+INSTANTIATE_TEST_SUITE_P(Ways, SwarmTransportsKilled, ::testing::Values("shm", "streams"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+// Both peers are reached through programs that stand between. `way`: that payloads take all the
+// same; empty: with their frames.
+void run_with_proxies(const std::string& transport, const std::string& way) {
+  const SwarmFolder swarm(
+      with_large_payloads({"net.transport=" + transport, "pipeline.peers=[1, 1]"}));
   Program coordinator = swarm.start("coordinator");
   ASSERT_TRUE(coordinator.wait_for_output("swarmline peer --join"));
   const std::string address = to_string(*swarm.run().read_address());
@@ -113,18 +125,28 @@ TEST(SwarmTransports, NothingGoesPastWhoStandsBetween) {
     const std::size_t at = said.find("link: ") + 6;
     peers.push_back(std::make_unique<Program>(
         swarm.temp(), "peer-" + std::to_string(peers.size()),
-        std::vector<std::string>{"peer", "--data-root", "/", "--join", address, "--listen", listen,
-                                 "--advertise",
+        std::vector<std::string>{"peer", "--log-level", "debug", "--data-root", "/", "--join",
+                                 address, "--listen", listen, "--advertise",
                                  said.substr(at, said.find_first_of(", \n", at) - at)}));
   }
   EXPECT_EQ(coordinator.wait(), 0) << coordinator.output();
   for (const auto& peer : peers) {
     EXPECT_EQ(peer->wait(), 0) << peer->output();
-    EXPECT_EQ(times(peer->output(), " go over "), 0U);
+    EXPECT_EQ(times(peer->output(), " go over "), way.empty() ? 0U : 1U);
+    EXPECT_EQ(times(peer->output(), " go over " + way), way.empty() ? 0U : 1U);
   }
   for (const auto& proxy : proxies) proxy->signal(SIGTERM);
   for (const auto& proxy : proxies) EXPECT_EQ(proxy->wait(), 0);
   expect_reference(swarm);
+}
+
+// Who stands between sees all that passes, whatever the two ends could do without it.
+TEST(SwarmTransports, NothingGoesPastWhoStandsBetween) {
+  run_with_proxies("shm", "");
+}
+
+TEST(SwarmTransports, SeveralConnectionsGoWhereOneGoes) {
+  run_with_proxies("streams", "streams");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ SharedBytes pattern(std::uint64_t size) {
 struct LinkEnd {
   explicit LinkEnd(const std::string& way)
       : network(runtime, {.guard = way == "tls" ? std::make_shared<BenchGuard>() : nullptr}),
-        bulk(make_door_of(way, runtime)) {}
+        bulk(make_door_of(way, runtime, network)) {}
   AsioRuntime runtime;
   TcpNetwork network;
   std::unique_ptr<BulkDoor> bulk;
@@ -74,10 +74,14 @@ class FarEnd {
       address_ = end.network
                      .listen({"127.0.0.1", 0},
                              [&end, this](auto accepted) {
-                               end.connection = end.bulk->over(std::move(accepted));
-                               end.connection->start(
-                                   {.on_frame = [&end, this](Frame frame) { hear(end, frame); },
-                                    .on_closed = [](const Error&) {}});
+                               // Streams of its link come, too: it is the one that speaks.
+                               const auto made = end.bulk->over(std::move(accepted));
+                               made->start({.on_frame =
+                                                [&end, this, made = made.get()](Frame frame) {
+                                                  end.connection = made->shared_from_this();
+                                                  hear(end, frame);
+                                                },
+                                            .on_closed = [](const Error&) {}});
                              })
                      .value();
       runtime_ = &end.runtime;
@@ -270,7 +274,7 @@ class Bench {
 }  // namespace
 
 const std::vector<std::string>& link_bench_ways() {
-  static const std::vector<std::string> ways = {"tcp", "tls", "shm", "ucx", "rdma"};
+  static const std::vector<std::string> ways = {"tcp", "tls", "streams", "shm", "ucx", "rdma"};
   return ways;
 }
 

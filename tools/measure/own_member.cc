@@ -40,7 +40,7 @@ class OwnMember {
       : spec_(spec),
         input_(spec.bytes),
         output_(Buffer::zeroed(spec.bytes)),
-        doors_(make_door_of(spec.way, runtime_)),
+        doors_(make_door_of(spec.way, runtime_, network_)),
         links_(spec.members),
         averager_(
             [this](const Seat& to, Frame frame) {

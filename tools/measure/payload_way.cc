@@ -10,15 +10,16 @@ bool goes_with_frames(std::string_view way) {
   return way == "tcp" || way == "tls";
 }
 
-std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime) {
-  auto door = make_bulk_door(runtime);
+std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime,
+                                       Network& network) {
+  auto door = make_bulk_door(runtime, network);
   if (!goes_with_frames(way))
     door->allow({.ways = {way}, .trusted = {*IpRange::parse("127.0.0.0/8")}});
   return door;
 }
 
 Result<void> way_is_here(const std::string& way) {
-  if (goes_with_frames(way)) return {};
+  if (goes_with_frames(way) || way == "streams") return {};
   AsioRuntime runtime;
   if (way == "shm") return ShmBackend(runtime).is_viable();
   return UcxBackend(runtime, way == "rdma").is_viable();

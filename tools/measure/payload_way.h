@@ -1,6 +1,6 @@
 // The way that payloads go between two ends of this machine, by its name, for benchmarks: "tcp"
-// (with their frames), "tls" (the same, between keys), "shm", "ucx", "rdma".
-//   Ownership: the runtime outlives the door.
+// (with their frames), "tls" (the same, between keys), "shm", "ucx", "rdma", "streams".
+//   Ownership: the runtime outlives the door; the network does, or is over before.
 //   Thread:    control thread of the runtime.
 //   Errors:    one sentence.
 #pragma once
@@ -17,7 +17,8 @@ namespace swarmline {
 
 bool goes_with_frames(std::string_view way);
 // Allows that way alone, over loopback.
-std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime);
+std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime,
+                                       Network& network);
 // Whether this process has it.
 Result<void> way_is_here(const std::string& way);
 inline constexpr std::string_view kWayNotTaken = "its two ends do not meet on this machine";

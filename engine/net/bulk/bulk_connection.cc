@@ -15,6 +15,13 @@ namespace {
 constexpr std::uint64_t kBulkArrivalStepBytes = 64 * kKiB;  // between two reports of a payload
 constexpr Duration kBulkCloseFlushMax = std::chrono::seconds(1);
 
+// In which whoever has connected may say a link's secret.
+std::uint16_t kind_for_streams(const ConnectionBounds& bounds) {
+  for (std::uint16_t kind = 1; kind <= kBulkKindMax; ++kind)
+    if (bounds.room(kind).meta_bytes_max >= kBulkSecretBytes) return kind;
+  return 0;
+}
+
 Error closed_by_this_end() {
   return {ErrorCode::kStopped, "closed by this end"};
 }
@@ -23,7 +30,9 @@ Error closed_by_this_end() {
 
 BulkConnection::BulkConnection(std::shared_ptr<BulkDoor::Shared> shared,
                                std::shared_ptr<Connection> beneath)
-    : shared_(std::move(shared)), beneath_(std::move(beneath)) {
+    : shared_(std::move(shared)),
+      beneath_(std::move(beneath)),
+      stranger_kind_(kind_for_streams(bounds_)) {
   shared_->open.insert(this);
 }
 
@@ -34,7 +43,9 @@ BulkConnection::~BulkConnection() {
 
 void BulkConnection::start(Handlers handlers) {
   handlers_ = std::move(handlers);
+  if (is_stream_) return;
   is_stranger_ = handlers_.stranger.has_value();
+  if (handlers_.stranger) stranger_kind_ = kind_for_streams(*handlers_.stranger);
   beneath_->start({
       .on_frame = [self = shared_from_this()](Frame frame) { self->take(std::move(frame)); },
       .on_closed = [self =
@@ -156,6 +167,9 @@ void BulkConnection::sent() {
 
 void BulkConnection::take(Frame frame) {
   if (is_over()) return;
+  if (!std::exchange(has_heard_, true) && (frame.flags & kFrameFlagBulkStream) != 0)
+    return become_stream(frame);
+  if (is_stream_) return handlers_.on_frame(std::move(frame));
   if ((frame.flags & kFrameFlagBulkTrial) != 0 && !admit_trial(frame)) return;
   if ((frame.flags & kFrameFlagBulk) != 0) {
     if (take_ticket(frame)) {

@@ -26,6 +26,8 @@
 //              kBulkWaitingBytesMax, kBulkWaitingFramesMax wait for a payload here; beyond, and
 //              where none of one has come for BulkDoorOptions::stalled_max, the connection ends.
 //              A trial counts as any payload of the kind that this end named for it.
+//   Streams:   an accepted connection whose first frame has kFrameFlagBulkStream belongs to the
+//              link whose secret it says: its user hears on_closed(kStopped), and the link has it.
 //   Close:     takes up to twice as long as beneath, where payloads are on their way.
 #pragma once
 
@@ -43,6 +45,7 @@ namespace swarmline {
 
 inline constexpr std::uint64_t kBulkAheadBytesMax = 16 * kMiB;
 inline constexpr std::size_t kBulkTicketsMax = 256;
+inline constexpr std::uint16_t kBulkKindMax = 255;  // kinds are looked at up to this one
 inline constexpr std::uint64_t kBulkWaitingBytesMax = 256 * kMiB;
 inline constexpr std::size_t kBulkWaitingFramesMax = std::size_t{1} << 18U;
 // A link that breaks with its process says so before the connection does.
@@ -98,6 +101,7 @@ class BulkConnection final : public Connection,
   std::optional<BulkPath> path() const;
   BulkBackend::Made once_made(std::string way);
   void made(const std::string& way, Result<std::shared_ptr<BulkLink>> link);
+  void become_stream(const Frame& frame);
   bool is_alone() const;  // nothing goes, or went, another way
   bool may_send_ahead(const Frame& frame) const;
   void pass(Frame frame);
@@ -138,7 +142,10 @@ class BulkConnection final : public Connection,
   std::shared_ptr<Connection> beneath_;
   Handlers handlers_;
   ConnectionBounds bounds_;
-  bool is_stranger_ = false;  // until believe()
+  bool is_stranger_ = false;         // until believe()
+  std::uint16_t stranger_kind_ = 0;  // in which a stream's first frame may come; 0: none
+  bool has_heard_ = false;           // the first frame
+  bool is_stream_ = false;           // of another connection's link, which uses it now
   // ---- The link ----
   BulkOffer offered_;
   std::string way_;

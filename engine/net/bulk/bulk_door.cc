@@ -19,7 +19,7 @@ std::vector<BulkBackend*> BulkDoor::Shared::ways_for(const BulkPath& path) {
   std::vector<BulkBackend*> ways;
   for (const std::string& name : policy.ways) {
     BulkBackend* const backend = find(name);
-    if (backend == nullptr) continue;
+    if (backend == nullptr || (!path.is_straight && !backend->goes_as_connection())) continue;
     const auto pause = broken.find({name, path.other_host});
     if (pause != broken.end() && runtime.now() < pause->second) continue;
     if (const auto viable = backend->is_viable(); !viable) {
@@ -31,6 +31,12 @@ std::vector<BulkBackend*> BulkDoor::Shared::ways_for(const BulkPath& path) {
     ways.push_back(backend);
   }
   return ways;
+}
+
+bool BulkDoor::Shared::take_stream(std::string_view secret,
+                                   const std::shared_ptr<Connection>& stream) const {
+  return std::ranges::any_of(
+      backends, [&](const auto& backend) { return backend->take_stream(secret, stream); });
 }
 
 void BulkDoor::Shared::note_broken(std::string_view way, const BulkPath& path) {

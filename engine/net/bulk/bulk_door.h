@@ -49,6 +49,7 @@ struct BulkDoorOptions {
 struct BulkPolicy {
   std::vector<std::string> ways;  // names of backends, the best first; the default: none
   std::vector<IpRange> trusted;   // addresses between which payloads may travel unprotected
+  std::uint32_t streams = 4;      // of several connections in the place of one: so many
   // Each end tries which way is faster to the other one, the link or their frames (bulk_trial.h).
   bool measures = false;
 };
@@ -64,6 +65,7 @@ class BulkDoor {
     std::uint64_t links_measured = 0;  // all of whose trials were answered
     std::uint64_t links_slower = 0;    // of those
     std::uint64_t bad_tickets = 0;     // connections ended for what their other end announced
+    std::uint64_t streams_taken = 0;   // connections that became streams of links
   };
   // What is known of a way to a host. Connections to it look at one of them.
   struct Measured {
@@ -85,6 +87,8 @@ class BulkDoor {
     BulkBackend* find(std::string_view name) const;
     // Those that may be taken on that path now, the best first.
     std::vector<BulkBackend*> ways_for(const BulkPath& path);
+    // That a connection belongs to a link which is being made: it is that one's now.
+    bool take_stream(std::string_view secret, const std::shared_ptr<Connection>& stream) const;
     void note_broken(std::string_view way, const BulkPath& path);
     std::shared_ptr<Measured> measured_on(const std::string& way, const BulkPath& path);
   };

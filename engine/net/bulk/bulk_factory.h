@@ -1,5 +1,6 @@
 // The bulk-link door with every backend that this program has.
-//   Ownership: the runtime outlives the door. Thread: control thread.
+//   Ownership: the runtime outlives the door; the network does, or is over before.
+//   Thread:    control thread.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 
 namespace swarmline {
 
-std::unique_ptr<BulkDoor> make_bulk_door(AsioRuntime& runtime, const BulkDoorOptions& options = {});
+std::unique_ptr<BulkDoor> make_bulk_door(AsioRuntime& runtime, Network& network,
+                                         const BulkDoorOptions& options = {});
 
 }  // namespace swarmline

@@ -8,8 +8,6 @@
 namespace swarmline {
 namespace {
 
-constexpr std::uint16_t kTrialKindMax = 255;  // kinds are looked at up to this one
-
 double mib(double bytes) {
   return bytes / static_cast<double>(kMiB);
 }
@@ -19,8 +17,8 @@ double mib(double bytes) {
 // None, 0: before the other end has said who it is, nothing is taken of it.
 std::uint16_t BulkConnection::kind_for_trials() const {
   if (!shared_->policy.measures || is_stranger_) return 0;
-  for (std::uint16_t kind = 1; kind <= kTrialKindMax; ++kind)
-    if (bounds_.room(kind).payload_bytes_max >= kBulkTrialBytes) return kind;
+  for (std::uint16_t kind = 1; kind <= kBulkKindMax; ++kind)
+    if (bounds_.room(kind).payload_bytes_max >= kBulkTrialBytesMax) return kind;
   return 0;
 }
 
@@ -39,7 +37,7 @@ void BulkConnection::choose_way() {
   if (own_trial_kind_ != 0 && their_trial_kind_ != 0 && between)
     measured_ = shared_->measured_on(way_, *between);
   const std::uint64_t most = std::min(shared_->options.queue_bytes_max, bounds_.unsent_bytes_max);
-  if (!measured_ || measured_->way || measured_->is_under_way || most <= 2 * kBulkTrialBytes) {
+  if (!measured_ || measured_->way || measured_->is_under_way || most <= 2 * kBulkTrialBytesMax) {
     if (goes_over_link())
       log(LogLevel::kDebug, "payloads with {} go over {}", remote(), way_);
     else
@@ -48,8 +46,9 @@ void BulkConnection::choose_way() {
     return;
   }
   measured_->is_under_way = true;
-  trials_.emplace();
-  trial_payload_ = bulk_trial_payload();
+  const BulkBackend* const backend = shared_->find(way_);
+  trials_.emplace(
+      BulkTrialRules{.must_be_faster = backend != nullptr && backend->goes_as_connection()});
   trial_pauses_left_ = kBulkTrialsTime / kBulkTrialPause;
   watch_trials();
   try_next();
@@ -75,6 +74,7 @@ void BulkConnection::try_next() {
   if (!is_measuring() || is_over() || beneath_ended_ || unsent_bytes() > 0) return;
   const auto trial = trials_->next();
   if (!trial) return;
+  if (trial_payload_.size() != trial->bytes) trial_payload_ = bulk_trial_payload(trial->bytes);
   Frame frame{.kind = their_trial_kind_,
               .request = trial->number,
               .flags = kFrameFlagBulkTrial,
@@ -141,7 +141,7 @@ void BulkConnection::decide() {
   measured_->way = verdict.way;
   const double frames = mib(verdict.frames_rate), link = mib(verdict.link_rate);
   if (verdict.way == PayloadWay::kFrames) {
-    log(LogLevel::kInfo,
+    log(trials_->rules().must_be_faster ? LogLevel::kDebug : LogLevel::kInfo,
         "payloads with {} stay with their frames: {:.0f} MiB/s, {:.0f} MiB/s over {}{}", remote(),
         frames, link, way_, verdict.is_measured ? "" : ", which did not answer in time");
   } else {

@@ -7,17 +7,23 @@
 
 namespace swarmline {
 
-// None: it is relayed, something stands between that wants to see what passes, or what is said over
-// it could be anybody's: it leaves this machine, and the other end has shown no key.
+// None: it is relayed, or something stands between that wants to see what passes.
 std::optional<BulkPath> BulkConnection::path() const {
   const Ends ends = beneath_->ends();
   const auto own = parse_address(ends.own), other = parse_address(ends.other);
   if (beneath_->is_relayed() || !own || !other) return std::nullopt;
-  if (own->host != other->host && !beneath_->peer_key()) return std::nullopt;
   const std::vector<IpRange>& trusted = shared_->policy.trusted;
+  const auto key = beneath_->peer_key();
   return BulkPath{.own_host = own->host,
                   .other_host = other->host,
-                  .is_trusted = in_any(trusted, own->host) && in_any(trusted, other->host)};
+                  .is_trusted = in_any(trusted, own->host) && in_any(trusted, other->host),
+                  // What is said over it could be anybody's where it leaves this machine, and the
+                  // other end has shown no key.
+                  .is_straight = own->host == other->host || key,
+                  .other_key = key,
+                  .other = *other,
+                  .streams = std::min(shared_->policy.streams, kBulkStreamsMax),
+                  .stranger_kind = stranger_kind_};
 }
 
 std::string BulkConnection::offer() {
@@ -40,7 +46,7 @@ std::string BulkConnection::offer() {
 }
 
 std::string BulkConnection::answer(std::string_view offered) {
-  const auto between = path();
+  auto between = path();
   if (offered.empty() || !between || link_ || meets_) return {};
   const auto offer = parse_bulk_offer(offered);
   if (!offer) {
@@ -49,7 +55,7 @@ std::string BulkConnection::answer(std::string_view offered) {
   }
   // Who translates addresses, or passes bytes on, stands between: nothing may go past it.
   const Ends ends = beneath_->ends();
-  if (offer->from != ends.other || offer->to != ends.own) return {};
+  if (offer->from != ends.other || offer->to != ends.own) between->is_straight = false;
   for (BulkBackend* const backend : shared_->ways_for(*between)) {
     const auto theirs = std::ranges::find(offer->ways, backend->name(), &BulkWay::backend);
     if (theirs == offer->ways.end() || !backend->reaches(*between, theirs->address)) continue;
@@ -92,6 +98,22 @@ BulkBackend::Made BulkConnection::once_made(std::string way) {
     if (const auto self = weak.lock()) return self->made(way, std::move(link));
     if (link) (*link)->close();
   };
+}
+
+// The first frame says that this is no connection of its own. To who uses it, it has ended; who
+// holds the link starts it again.
+void BulkConnection::become_stream(const Frame& frame) {
+  const Handlers before = std::exchange(handlers_, {});
+  is_stream_ = true;
+  if (shared_->take_stream(frame.meta, shared_from_this())) {
+    ++shared_->counters.streams_taken;
+  } else {
+    ++shared_->counters.bad_tickets;
+    closing_ = true;
+    beneath_->close();
+  }
+  if (before.on_closed)
+    before.on_closed({ErrorCode::kStopped, "it is a stream of another connection's link"});
 }
 
 void BulkConnection::made(const std::string& way, Result<std::shared_ptr<BulkLink>> link) {

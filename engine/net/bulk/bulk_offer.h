@@ -18,6 +18,9 @@ inline constexpr std::size_t kBulkWaysMax = 4;
 inline constexpr std::size_t kBulkNameBytesMax = 16;
 inline constexpr std::size_t kBulkAddressBytesMax = 4096;
 inline constexpr std::size_t kBulkSecretBytes = 32;
+// The first frame of a connection that belongs to another one's link: its meta is a secret.
+inline constexpr std::uint32_t kFrameFlagBulkStream = 64;  // beside those of frame.h
+inline constexpr std::uint32_t kBulkStreamsMax = 16;       // of one link
 
 struct BulkWay {
   std::string backend;
