@@ -1,15 +1,18 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/bench_meeting_flags.h"
 #include "cli/commands.h"
 #include "console/exit_codes.h"
 #include "engine/runtime/asio_runtime.h"
 #include "engine/store/files.h"
 #include "tools/measure/bench_allreduce.h"
 #include "tools/measure/bench_machine.h"
+#include "tools/measure/far_members.h"
 
 namespace swarmline {
 namespace {
@@ -26,6 +29,8 @@ struct AllReduceFlags {
   std::string python, json;
   bool no_gloo = false;
   bool no_checksums = false;
+  MeetingFlags meeting;
+  bool has_ways = false, has_members = false;
 };
 
 Result<void> find_gloo(AllReduceFlags& flags) {
@@ -55,21 +60,26 @@ Result<void> take_lines(AllReduceFlags& flags) {
   return {};
 }
 
-Result<void> bench_allreduce(AllReduceFlags flags) {
+Result<void> take_codec(AllReduceFlags& flags) {
   const auto codec = parse_codec(flags.codec);
   if (!codec)
     return fail(ErrorCode::kUserMistake, "bench allreduce: --codec: " + codec.error().what);
   flags.spec.codec = *codec;
   flags.spec.codec.checksums = !flags.no_checksums;
-  SWARMLINE_TRY(take_lines(flags));
-  SWARMLINE_TRY(find_gloo(flags));
+  return {};
+}
+
+// Prints as rows come, and writes the report.
+Result<void> report_allreduce(const AllReduceFlags& flags, std::vector<std::string> hosts) {
   AllReduceReport report{.machine = processor_name(),
                          .cores = processor_cores(),
                          .wall_seconds = AsioRuntime().wall_seconds(),
                          .spec = flags.spec,
-                         .rows = {}};
+                         .rows = {},
+                         .hosts = std::move(hosts)};
   std::printf("%s, %d cores\n\n%s\n", report.machine.c_str(), report.cores,
               allreduce_head(flags.spec).c_str());
+  std::fflush(stdout);
   BenchProgress progress(flags.spec.members.size() * flags.spec.mib.size());
   for (const std::uint32_t members : flags.spec.members) {
     for (const std::uint64_t mib : flags.spec.mib) {
@@ -86,25 +96,82 @@ Result<void> bench_allreduce(AllReduceFlags flags) {
   return write_text_file_atomically(flags.json, to_json(report));
 }
 
+// Where each machine says what its line gives, slices are cut by that.
+std::vector<double> lines_of(const MeetingHost& host, double own) {
+  std::vector<double> lines = {own};
+  for (std::size_t guest = 0; guest < host.guests(); ++guest)
+    lines.push_back(host.hello_of(guest).mbit_per_second);
+  const bool all_say = std::ranges::all_of(lines, [](double line) { return line > 0; });
+  return all_say ? lines : std::vector<double>();
+}
+
+Result<void> bench_allreduce_apart(AllReduceFlags flags) {
+  AllReduceBenchSpec& spec = flags.spec;
+  if (!flags.has_ways) spec.ways = {flags.meeting.frames_way()};
+  SWARMLINE_TRY(check_meeting_ways(flags.meeting, spec.ways));
+  if (!flags.has_members) spec.members = {2};
+  if (spec.members.size() != 1)
+    return fail(ErrorCode::kUserMistake,
+                "bench allreduce: --members has several numbers, expected one with --listen");
+  const auto trusted = trusted_of(flags.meeting);
+  if (!trusted) return std::unexpected(trusted.error());
+  auto host = gather_meeting(flags.meeting, kAllReduceMeeting, spec.members.front());
+  if (!host) return std::unexpected(std::move(host).error());
+  MeetingMembers members(**host, *trusted);
+  spec.far = &members;
+  spec.lines = lines_of(**host, flags.meeting.mbit);
+  std::vector<std::string> hosts;
+  for (std::size_t guest = 0; guest < (*host)->guests(); ++guest) {
+    hosts.push_back((*host)->host_of(guest));
+    std::printf("member %zu is %s\n", guest + 1, hosts.back().c_str());
+  }
+  auto done = report_allreduce(flags, std::move(hosts));
+  if (!done)
+    if (auto left = (*host)->who_left()) done = std::unexpected(std::move(*left));
+  (*host)->end(done ? "" : done.error().what);
+  return done;
+}
+
+Result<void> bench_allreduce(AllReduceFlags flags) {
+  if (!flags.meeting.join.empty())
+    return join_meeting(flags.meeting, kAllReduceMeeting, serve_far_members);
+  SWARMLINE_TRY(take_codec(flags));
+  if (!flags.meeting.listen.empty()) return bench_allreduce_apart(std::move(flags));
+  SWARMLINE_TRY(check_alone(flags.meeting, kAllReduceMeeting));
+  if (std::ranges::find(flags.spec.ways, "tls") != flags.spec.ways.end())
+    return fail(ErrorCode::kUserMistake,
+                "bench allreduce: --ways tls: links within this machine are plain; expected it "
+                "with --listen alone");
+  SWARMLINE_TRY(take_lines(flags));
+  SWARMLINE_TRY(find_gloo(flags));
+  return report_allreduce(flags, {});
+}
+
 }  // namespace
 
 void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<AllReduceFlags>();
-  CLI::App* command = bench.add_subcommand(
-      "allreduce", "An all-reduce between processes of this machine, beside PyTorch's gloo");
+  CLI::App* command = bench.add_subcommand("allreduce",
+                                           "An all-reduce between processes of this machine, "
+                                           "beside PyTorch's gloo, or between machines");
   command
       ->add_option("--mib", flags->spec.mib,
                    "Sizes of each member's fp32 vector in MiB; default 1,4,16,64,256")
       ->delimiter(',')
       ->check(CLI::Range(std::uint64_t{1}, kAllReduceMibMax))
       ->type_name("N,...");
-  command->add_option("--members", flags->spec.members, "Numbers of processes; default 2,4")
+  command
+      ->add_option("--members", flags->spec.members,
+                   "Numbers of processes; default 2,4; with --listen one number of machines, this "
+                   "one included, default 2")
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{2}, MemberGroup::kMembersMax))
       ->type_name("N,...");
-  command->add_option("--ways", flags->spec.ways, "Ways that chunks go; default tcp,shm,ucx")
+  command
+      ->add_option("--ways", flags->spec.ways,
+                   "Ways that chunks go; default tcp,shm,ucx; between machines tls")
       ->delimiter(',')
-      ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}))
+      ->check(CLI::IsMember({"tcp", "tls", "shm", "ucx", "rdma", "streams"}))
       ->type_name("NAME,...");
   command->add_option("--codec", flags->codec, "Codec of ours; gloo has none")
       ->capture_default_str();
@@ -134,20 +201,32 @@ void add_bench_allreduce_command(CLI::App& bench, int& exit_code) {
       ->add_option("--json", flags->json,
                    "Write the results to this file as JSON (docs/formats/bench.md)")
       ->type_name("FILE");
+  add_meeting_flags(
+      *command, flags->meeting, {"--lines", "--busy", "--python", "--no-gloo"},
+      {"--mib", "--members", "--ways", "--codec", "--no-checksums", "--turns", "--json"});
+  command
+      ->add_option("--mbit", flags->meeting.mbit,
+                   "Between machines: Mbit/s that this machine's line gives either way; slices are "
+                   "cut by that where all machines say it")
+      ->check(CLI::Range(kLineMbitMin, kLineMbitMax));
   command->footer(
       "A turn is about 128 MiB of ours over each way, then as much over plain sockets that neither "
       "add nor check it, which no all-reduce over TCP can be faster than, and of gloo's, then a "
       "copy. What "
       "stands after the brackets is gloo's time over ours, turn by turn, the median. Behind lines "
       "slices are cut by their rates, as a run cuts them by what peers say of theirs, and the last "
-      "column is what the busiest line takes for the bytes that go.\n"
+      "column is what the busiest line takes for the bytes that go. Between machines each member "
+      "listens at a free port, which the others have to reach, and a turn is about two seconds.\n"
       "Examples:\n"
       "  swarmline bench allreduce\n"
       "  swarmline bench allreduce --members 2 --mib 1,16 --codec lin8\n"
       "  swarmline bench allreduce --ways tcp,shm --no-gloo\n"
       "  swarmline bench allreduce --busy 1 --json allreduce.json\n"
-      "  swarmline bench allreduce --mib 64 --codec lin8 --lines 100,200,500,1000");
-  command->callback([flags, &exit_code] {
+      "  swarmline bench allreduce --mib 64 --codec lin8 --lines 100,200,500,1000\n"
+      "  swarmline bench allreduce --listen 0.0.0.0:7500 --members 3");
+  command->callback([flags, command, &exit_code] {
+    flags->has_ways = command->count("--ways") > 0;
+    flags->has_members = command->count("--members") > 0;
     auto done = bench_allreduce(*flags);
     exit_code = done ? kExitDone : report_error(done.error());
   });

@@ -44,7 +44,7 @@ TEST(BenchLinks, AnUnknownWayIsAMistake) {
   const auto result = bench_links(options, seconds_clock(runtime), no_news());
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, ErrorCode::kUserMistake);
-  EXPECT_EQ(result.error().what, "--ways pigeon: expected tcp, tls, shm, ucx, rdma");
+  EXPECT_EQ(result.error().what, "--ways pigeon: expected tcp, tls, shm, ucx, rdma, streams");
 }
 
 // The format is a promise: docs/formats/bench.md.

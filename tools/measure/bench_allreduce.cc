@@ -77,6 +77,11 @@ void write_side(JsonWriter& json, const AllReduceSide& side) {
   json.end_array().end_object();
 }
 
+// Members are processes of loopback.
+bool is_bare(const AllReduceBenchSpec& spec) {
+  return spec.lines.empty() && spec.far == nullptr;
+}
+
 // Those who reduce, in turns.
 class AllReduceTurns {
  public:
@@ -91,7 +96,7 @@ class AllReduceTurns {
       else
         return std::unexpected(std::move(group).error());
     }
-    if (spec.lines.empty()) {
+    if (is_bare(spec)) {
       auto sockets = MemberGroup::sockets(of);
       if (!sockets) return std::unexpected(std::move(sockets).error());
       turns.sockets_.emplace(Side{std::move(*sockets), {.name = "sockets"}});
@@ -107,6 +112,12 @@ class AllReduceTurns {
     for (Side& side : own_) SWARMLINE_TRY(run(side, rounds));
     if (sockets_) SWARMLINE_TRY(run(*sockets_, rounds));
     return gloo_ ? run(*gloo_, rounds) : Result<void>();
+  }
+  // What a round took in the last turn, of all ways.
+  double slowest_round() const {
+    double slowest = 0;
+    for (const Side& side : own_) slowest = std::max(slowest, side.result.turns.back().seconds);
+    return slowest;
   }
   // The first turn brings everything in.
   void forget() {
@@ -163,14 +174,19 @@ double optimum_of(const std::vector<double>& lines, std::uint64_t wire_bytes) {
   return bits * reduce_cost(lines, *weights) / 1e6;
 }
 
-// Of a turn. Lines are slow: so many as take kLineTurnSeconds uncompressed.
+std::uint32_t rounds_in_turn(double seconds) {
+  return static_cast<std::uint32_t>(
+      std::clamp(kLineTurnSeconds / seconds, 1.0, double{kRoundsATurnMax}));
+}
+
+// Of a turn. Lines are slow: so many as take kLineTurnSeconds uncompressed. What links between
+// machines give, the first turn says.
 std::uint32_t rounds_of(const AllReduceBenchSpec& spec, const MemberGroupSpec& of) {
+  if (spec.far != nullptr) return 1;
   if (spec.lines.empty())
     return static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(kMibATurn * kMiB / of.bytes, 1, kRoundsATurnMax));
-  const double seconds = optimum_of(spec.lines, (2 * of.members - 2) * of.bytes);
-  return static_cast<std::uint32_t>(
-      std::clamp(kLineTurnSeconds / seconds, 1.0, double{kRoundsATurnMax}));
+  return rounds_in_turn(optimum_of(spec.lines, (2 * of.members - 2) * of.bytes));
 }
 
 std::string cell(const AllReduceSide& side) {
@@ -183,18 +199,21 @@ std::string cell(const AllReduceSide& side) {
 Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint64_t mib,
                                        std::uint32_t members) {
   std::unique_ptr<EmulatedLines> lines;
-  if (!spec.lines.empty()) {
+  if (!spec.lines.empty() && spec.far == nullptr) {
     auto made = EmulatedLines::make(spec.lines);
     if (!made) return std::unexpected(std::move(made).error());
     lines = std::move(*made);
   }
-  const MemberGroupSpec of{
-      .members = members, .bytes = mib * kMiB, .lines = lines.get(), .mbit_per_second = spec.lines};
+  const MemberGroupSpec of{.members = members,
+                           .bytes = mib * kMiB,
+                           .lines = lines.get(),
+                           .mbit_per_second = spec.lines,
+                           .far = spec.far};
   auto sides = AllReduceTurns::begin(spec, of);
   if (!sides) return std::unexpected(std::move(sides).error());
   const BusyProcesses busy(spec.busy);
   const AsioRuntime clock;
-  const std::uint32_t rounds = rounds_of(spec, of);
+  std::uint32_t rounds = rounds_of(spec, of);
   AllReduceRow row{.mib = mib, .members = members};
   const Buffer from = Buffer::zeroed(of.bytes);
   Buffer to = Buffer::zeroed(of.bytes);
@@ -203,30 +222,31 @@ Result<AllReduceRow> measure_allreduce(const AllReduceBenchSpec& spec, std::uint
     SWARMLINE_TRY(sides->run(rounds));
     copies.push_back(copy_once(clock, from, to));
     if (turn > 0) continue;
+    if (spec.far != nullptr) rounds = rounds_in_turn(sides->slowest_round());
     sides->forget();
     copies.clear();
   }
   row.copy_seconds = median(copies);
   sides->write_to(row);
-  if (lines) row.optimum_seconds = optimum_of(spec.lines, row.wire_bytes);
+  if (!spec.lines.empty()) row.optimum_seconds = optimum_of(spec.lines, row.wire_bytes);
   return row;
 }
 
 std::string allreduce_head(const AllReduceBenchSpec& spec) {
   std::string head = fmt::format(
-      "A round of {}{} between processes of this machine{}: milliseconds, of CPU a member in "
-      "brackets; times as fast as gloo\n{:>5} {:>8}",
+      "A round of {}{} between {}{}: milliseconds, of CPU a member in brackets{}\n{:>5} {:>8}",
       to_string(spec.codec), spec.codec.checksums ? "" : " without checksums",
+      spec.far == nullptr ? "processes of this machine" : "machines",
       spec.busy > 0
           ? fmt::format(", beside {} busy process{}", spec.busy, spec.busy > 1 ? "es" : "")
           : "",
-      "MiB", "members");
+      spec.far == nullptr ? "; times as fast as gloo" : "", "MiB", "members");
   if (!spec.lines.empty())
     head.insert(head.find(':'),
                 fmt::format(", behind lines of {} Mbit/s", fmt::join(spec.lines, ", ")));
   for (const std::string& way : spec.ways) head += fmt::format("  {:>22}", "ours, " + way);
-  head += fmt::format("  {:>17}", "gloo");
-  if (spec.lines.empty()) head += fmt::format("  {:>17}", "plain sockets");
+  if (spec.far == nullptr) head += fmt::format("  {:>17}", "gloo");
+  if (is_bare(spec)) head += fmt::format("  {:>17}", "plain sockets");
   head += fmt::format("  {:>8}  {:>8}", "memcpy", "wire");
   return spec.lines.empty() ? head : head + fmt::format("  {:>9}", "optimum");
 }
@@ -238,7 +258,7 @@ std::string allreduce_line(const AllReduceBenchSpec& spec, const AllReduceRow& r
     line += fmt::format("  {:>22}", side == row.own.end() ? "-" : cell(*side));
   }
   const double moved = static_cast<double>(row.mib * kMiB * row.members);
-  line += fmt::format("  {:>17}", row.gloo ? cell(*row.gloo) : "-");
+  if (spec.far == nullptr) line += fmt::format("  {:>17}", row.gloo ? cell(*row.gloo) : "-");
   if (row.sockets) line += fmt::format("  {:>17}", cell(*row.sockets));
   line += fmt::format("  {:>8.2f}  {:>7.2f}x", row.copy_seconds * kMs,
                       static_cast<double>(row.wire_bytes) / moved);
@@ -252,6 +272,11 @@ std::string to_json(const AllReduceReport& report) {
   json.member("cores", report.cores).member("codec", to_string(report.spec.codec));
   json.member("checksums", report.spec.codec.checksums);
   json.member("busy", report.spec.busy);
+  if (!report.hosts.empty()) {
+    json.key("hosts").begin_array();
+    for (const std::string& host : report.hosts) json.value(host);
+    json.end_array();
+  }
   if (!report.spec.lines.empty()) {
     json.key("lines").begin_array();
     for (const double line : report.spec.lines) json.value(line);

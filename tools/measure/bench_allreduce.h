@@ -1,6 +1,6 @@
-// An all-reduce between processes of this machine, over each way that its chunks can go, beside
-// PyTorch's gloo, plain sockets and a plain copy, in turns, so that whatever else the machine does
-// meets all.
+// An all-reduce between processes of this machine, or of several, over each way that its chunks can
+// go, beside PyTorch's gloo, plain sockets and a plain copy, in turns, so that whatever else the
+// machine does meets all.
 //   Formats: docs/formats/bench.md, kind "allreduce".
 #pragma once
 
@@ -25,6 +25,9 @@ struct AllReduceBenchSpec {
   std::string gloo_python;  // empty: without gloo
   // Of emulated lines, one for each member, which are then as many, over TCP and without gloo.
   std::vector<double> lines = {};  // Mbit/s either way; emulated_lines.h
+  // Of other machines, all members but the first, without gloo and plain sockets; `lines` are then
+  // what the machines say of theirs, or empty. It outlives the measurement. Null: all are here.
+  FarMembers* far = nullptr;
 };
 
 struct AllReduceSide {
@@ -40,7 +43,8 @@ struct AllReduceRow {
   std::uint32_t members = 0;
   std::vector<AllReduceSide> own;  // of each way that can be had
   std::optional<AllReduceSide> gloo;
-  // The same bytes over plain sockets, neither added nor checked; none behind lines.
+  // The same bytes over plain sockets, neither added nor checked; none behind lines, nor between
+  // machines.
   std::optional<AllReduceSide> sockets;
   double copy_seconds = 0;       // of one member's vector, once
   std::uint64_t wire_bytes = 0;  // a round, of all members
@@ -54,6 +58,7 @@ struct AllReduceReport {
   double wall_seconds = 0;  // since 1970, when it began
   AllReduceBenchSpec spec;
   std::vector<AllReduceRow> rows;
+  std::vector<std::string> hosts = {};  // of members on other machines, by rank from 1
 };
 
 inline constexpr std::uint64_t kAllReduceBenchFormat = 2;

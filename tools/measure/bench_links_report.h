@@ -19,6 +19,7 @@ struct LinkBenchReport {
 inline constexpr std::uint64_t kLinkBenchFormat = 1;
 
 std::string link_bench_head();
+std::string far_link_bench_head();  // of links between machines
 // A line each, to be printed as results come.
 std::string rate_line(const LinkRate& rate);
 std::string trip_line(const LinkTrip& trip);

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/net/network.h"
 #include "engine/store/files.h"
 #include "tools/measure/gloo_member_text.h"
 #include "tools/measure/own_member.h"
@@ -75,11 +76,19 @@ std::string find_gloo_python(const std::string& given) {
 }
 
 MemberGroup::MemberGroup(MemberGroup&& other) noexcept
-    : what_(std::move(other.what_)), members_(std::exchange(other.members_, {})) {}
+    : what_(std::move(other.what_)),
+      members_(std::exchange(other.members_, {})),
+      hosts_(std::move(other.hosts_)),
+      far_(std::exchange(other.far_, nullptr)),
+      far_group_(other.far_group_) {}
 
 MemberGroup::~MemberGroup() {
-  for (const Member& member : members_) {
+  if (far_ != nullptr) far_->end(far_group_);  // their links end, and who waits for them knows it
+  for (Member& member : members_) {
+    if (member.line < 0) continue;
     ::close(member.line);
+    if (member.thread.joinable()) member.thread.join();
+    if (member.pid == 0) continue;
     ::kill(member.pid, SIGKILL);  // it may wait for another one
     ::waitpid(member.pid, nullptr, 0);
   }
@@ -108,14 +117,36 @@ Result<void> MemberGroup::start(const std::function<void(int line)>& body) {
   return {};
 }
 
-Result<void> MemberGroup::tell(const Member& member, const std::string& line) const {
-  if (::send(member.line, line.data(), line.size(), MSG_NOSIGNAL) ==
-      static_cast<ssize_t>(line.size()))
+// The first is a thread of this process, which has others by now.
+Result<void> MemberGroup::start_apart(const OwnMemberSpec& spec, FarMembers& far) {
+  const auto group = far.begin(spec);
+  if (!group) return std::unexpected(group.error());
+  far_ = &far;
+  far_group_ = *group;
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return broken(what_, std::strerror(errno));
+  members_.push_back({.pid = 0, .line = ends[0], .unread = {}});
+  members_.back().thread = std::thread([spec, line = ends[1]] {
+    serve_own_member(spec, line);
+    ::close(line);
+  });
+  for (std::uint32_t rank = 1; rank < spec.members; ++rank)
+    members_.push_back({.pid = 0, .line = -1, .unread = {}});
+  return {};
+}
+
+Result<void> MemberGroup::tell(std::uint32_t rank, const std::string& line) const {
+  const Member& member = members_[rank];
+  if (member.line < 0) return far_->tell(far_group_, rank, line);
+  const std::string text = line + "\n";
+  if (::send(member.line, text.data(), text.size(), MSG_NOSIGNAL) ==
+      static_cast<ssize_t>(text.size()))
     return {};
   return broken(what_, "ended");
 }
 
-Result<std::string> MemberGroup::hear(Member& member) const {
+Result<std::string> MemberGroup::hear_line(Member& member) const {
   while (true) {
     if (const std::size_t end = member.unread.find('\n'); end != std::string::npos) {
       std::string line = member.unread.substr(0, end);
@@ -132,46 +163,65 @@ Result<std::string> MemberGroup::hear(Member& member) const {
   }
 }
 
-// A line of one that may have no way to the others.
-Result<std::string> MemberGroup::hear_word(Member& member) const {
-  auto word = hear(member);
+// What a member says in the place of anything else is an error.
+Result<std::string> MemberGroup::hear(std::uint32_t rank) {
+  Member& member = members_[rank];
+  auto word = member.line < 0 ? far_->hear(far_group_, rank) : hear_line(member);
   if (word && word->starts_with(kWithoutWay))
     return fail(ErrorCode::kNotFound, word->substr(kWithoutWay.size()));
+  if (word && word->starts_with(kMemberFailed))
+    return broken(fmt::format("member {}:", rank), word->substr(kMemberFailed.size()));
   return word;
 }
 
+// As `listener` reaches it.
+std::string MemberGroup::address_of(std::uint32_t rank, const std::string& port,
+                                    std::uint32_t listener) const {
+  std::string host = "127.0.0.1";
+  if (!hosts_.empty()) host = hosts_[rank];
+  if (far_ != nullptr && rank > 0) host = far_->host_of(rank);
+  if (far_ != nullptr && rank == 0 && listener > 0) host = far_->own_host_for(listener);
+  return to_string(Address{.host = std::move(host),
+                           .port = static_cast<std::uint16_t>(std::atoi(port.c_str()))});
+}
+
 Result<void> MemberGroup::introduce() {
-  std::string ports;
-  for (Member& member : members_) {
-    const auto port = hear_word(member);
+  std::vector<std::string> ports;
+  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
+    auto port = hear(rank);
     if (!port) return std::unexpected(port.error());
-    ports += (ports.empty() ? "" : " ") + *port;
+    ports.push_back(std::move(*port));
   }
-  for (const Member& member : members_) SWARMLINE_TRY(tell(member, ports + "\n"));
-  for (Member& member : members_) SWARMLINE_TRY(hear_word(member));
+  for (std::uint32_t listener = 0; listener < members_.size(); ++listener) {
+    std::string addresses;
+    for (std::uint32_t rank = 0; rank < members_.size(); ++rank)
+      addresses += (rank == 0 ? "" : " ") + address_of(rank, ports[rank], listener);
+    SWARMLINE_TRY(tell(listener, addresses));
+  }
+  // Who is far is heard first: one that has left is named by that.
+  for (auto rank = static_cast<std::uint32_t>(members_.size()); rank-- > 0;)
+    SWARMLINE_TRY(hear(rank));
   return {};
 }
 
 Result<MemberGroup> MemberGroup::own(const MemberGroupSpec& spec, const CodecSpec& codec,
                                      const std::string& way) {
   MemberGroup group("a member");
-  std::vector<std::string> addresses;
-  if (spec.lines != nullptr)
-    for (std::uint32_t rank = 0; rank < spec.members; ++rank)
-      addresses.push_back(spec.lines->address(rank));
-  for (std::uint32_t rank = 0; rank < spec.members; ++rank) {
+  OwnMemberSpec member = spec.far != nullptr ? spec.far->own_spec() : OwnMemberSpec{};
+  member.members = spec.members;
+  member.bytes = spec.bytes;
+  member.codec = codec;
+  member.way = way;
+  member.mbit_per_second = spec.mbit_per_second;
+  if (spec.far != nullptr) SWARMLINE_TRY(group.start_apart(member, *spec.far));
+  for (std::uint32_t rank = 0; spec.far == nullptr && rank < spec.members; ++rank) {
+    member.rank = rank;
+    if (spec.lines != nullptr) group.hosts_.push_back(member.host = spec.lines->address(rank));
     SWARMLINE_TRY(group.start([&](int line) {
       if (spec.lines != nullptr)
         if (const auto entered = spec.lines->enter(rank); !entered)
           return say_without(line, entered.error().what);
-      serve_own_member({.rank = rank,
-                        .members = spec.members,
-                        .bytes = spec.bytes,
-                        .codec = codec,
-                        .way = way,
-                        .addresses = addresses,
-                        .mbit_per_second = spec.mbit_per_second},
-                       line);
+      serve_own_member(member, line);
     }));
   }
   SWARMLINE_TRY(group.introduce());
@@ -205,22 +255,24 @@ Result<MemberGroup> MemberGroup::gloo(const MemberGroupSpec& spec, const std::st
       ::_exit(127);
     }));
   }
-  for (Member& member : group.members_) SWARMLINE_TRY(group.hear(member));
+  for (std::uint32_t rank = 0; rank < spec.members; ++rank) SWARMLINE_TRY(group.hear(rank));
   return group;
 }
 
 Result<ReduceSample> MemberGroup::run(std::uint32_t rounds) {
-  for (const Member& member : members_) SWARMLINE_TRY(tell(member, fmt::format("{}\n", rounds)));
+  const auto members = static_cast<std::uint32_t>(members_.size());
+  for (std::uint32_t rank = 0; rank < members; ++rank)
+    SWARMLINE_TRY(tell(rank, std::to_string(rounds)));
   ReduceSample sample;
-  for (Member& member : members_) {
-    const auto line = hear(member);
+  for (std::uint32_t rank = members; rank-- > 0;) {
+    const auto line = hear(rank);
     if (!line) return std::unexpected(line.error());
     double seconds = 0, cpu = 0;
     std::uint64_t bytes = 0;
     if (std::sscanf(line->c_str(), "%lf %lf %lu", &seconds, &cpu, &bytes) != 3)
       return broken(what_, "said: " + *line);
     sample.seconds = std::max(sample.seconds, seconds / rounds);
-    sample.cpu_seconds += cpu / rounds / static_cast<double>(members_.size());
+    sample.cpu_seconds += cpu / rounds / static_cast<double>(members);
     sample.wire_bytes += bytes / rounds;
   }
   return sample;

@@ -1,9 +1,8 @@
 #include "tools/measure/member_line.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
-
-#include "base/check.h"
 
 namespace swarmline {
 
@@ -11,6 +10,7 @@ std::optional<std::string> read_line(int socket) {
   std::string line;
   for (char c = 0; ::read(socket, &c, 1) == 1;) {
     if (c == '\n') return line;
+    if (line.size() == kMemberLineBytesMax) return std::nullopt;
     line += c;
   }
   return std::nullopt;
@@ -18,7 +18,7 @@ std::optional<std::string> read_line(int socket) {
 
 void write_line(int socket, const std::string& line) {
   const std::string text = line + "\n";
-  SWARMLINE_CHECK(::write(socket, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  static_cast<void>(::send(socket, text.data(), text.size(), MSG_NOSIGNAL));
 }
 
 double own_cpu_seconds() {

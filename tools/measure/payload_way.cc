@@ -1,5 +1,7 @@
 #include "tools/measure/payload_way.h"
 
+#include <utility>
+
 #include "engine/net/bulk/bulk_factory.h"
 #include "engine/net/shm/shm_backend.h"
 #include "engine/net/ucx/ucx_backend.h"
@@ -11,10 +13,10 @@ bool goes_with_frames(std::string_view way) {
 }
 
 std::unique_ptr<BulkDoor> make_door_of(const std::string& way, AsioRuntime& runtime,
-                                       Network& network) {
+                                       Network& network, std::vector<IpRange> trusted) {
   auto door = make_bulk_door(runtime, network);
-  if (!goes_with_frames(way))
-    door->allow({.ways = {way}, .trusted = {*IpRange::parse("127.0.0.0/8")}});
+  trusted.push_back(*IpRange::parse("127.0.0.0/8"));
+  if (!goes_with_frames(way)) door->allow({.ways = {way}, .trusted = std::move(trusted)});
   return door;
 }
 

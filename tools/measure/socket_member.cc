@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sstream>
 #include <string>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/units.h"
+#include "engine/net/network.h"
 #include "engine/runtime/asio_runtime.h"
 #include "tools/measure/member_line.h"
 
@@ -48,9 +50,9 @@ class SocketMember {
 
   void serve(int line) {
     const int listener = listen(line);
-    const auto ports = read_line(line);
-    if (!ports) return;
-    meet(listener, *ports);
+    const auto addresses = read_line(line);
+    if (!addresses) return;
+    meet(listener, *addresses);
     run(1);
     write_line(line, "ready");
     while (const auto word = read_line(line)) {
@@ -84,11 +86,11 @@ class SocketMember {
   }
 
   // Each dials those before it.
-  void meet(int listener, const std::string& ports) {
-    const char* at = ports.data();
-    for (std::uint32_t other = 0; other < spec_.rank; ++other) {
-      std::uint16_t port = 0;
-      at = std::from_chars(at, ports.data() + ports.size(), port).ptr + 1;
+  void meet(int listener, const std::string& addresses) {
+    std::istringstream words(addresses);
+    std::string word;
+    for (std::uint32_t other = 0; other < spec_.rank && words >> word; ++other) {
+      const std::uint16_t port = parse_address(word).value().port;
       const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       const sockaddr_in address = loopback(port);
       const bool connected =

@@ -58,6 +58,10 @@ struct ShmBackend::State : std::enable_shared_from_this<State> {
   bool stopped = false;
 };
 
+std::string ShmBackend::machine() {
+  return own_machine();
+}
+
 ShmBackend::ShmBackend(AsioRuntime& runtime) : state_(std::make_shared<State>(runtime)) {}
 
 ShmBackend::~ShmBackend() {

@@ -27,6 +27,10 @@ class ShmBackend final : public BulkBackend {
     std::uint64_t refused = 0;   // of these: another user, no secret that is awaited, too slow
   };
 
+  // The same 32 bytes for all processes that can have such links with each other, and for no
+  // others; empty: the system does not say.
+  static std::string machine();
+
   explicit ShmBackend(AsioRuntime& runtime);
   ~ShmBackend() override;
 
