@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "engine/store/json_writer.h"
 
 namespace swarmline {
