@@ -125,11 +125,7 @@ Result<void> bench_allreduce_apart(AllReduceFlags flags) {
     hosts.push_back((*host)->host_of(guest));
     std::printf("member %zu is %s\n", guest + 1, hosts.back().c_str());
   }
-  auto done = report_allreduce(flags, std::move(hosts));
-  if (!done)
-    if (auto left = (*host)->who_left()) done = std::unexpected(std::move(*left));
-  (*host)->end(done ? "" : done.error().what);
-  return done;
+  return end_meeting(**host, report_allreduce(flags, std::move(hosts)));
 }
 
 Result<void> bench_allreduce(AllReduceFlags flags) {

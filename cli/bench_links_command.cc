@@ -78,8 +78,7 @@ Result<void> bench_links_apart(LinkFlags flags) {
                    [&](const SecondsClock& clock, const LinkBenchNews& news) {
                      return bench_far_links(**host, options, clock, news);
                    });
-  (*host)->end(done ? "" : done.error().what);
-  return done;
+  return end_meeting(**host, std::move(done));
 }
 
 Result<void> run_bench_links(const LinkFlags& flags) {

@@ -154,6 +154,13 @@ Result<std::unique_ptr<MeetingHost>> gather_meeting(const MeetingFlags& flags,
   return host;
 }
 
+Result<void> end_meeting(MeetingHost& host, Result<void> done) {
+  if (!done)
+    if (auto left = host.who_left()) done = std::unexpected(std::move(*left));
+  host.end(done ? "" : done.error().what);
+  return done;
+}
+
 Result<void> join_meeting(
     const MeetingFlags& flags, std::string_view what,
     const std::function<Result<void>(MeetingGuest&, const std::vector<IpRange>&)>& serve) {

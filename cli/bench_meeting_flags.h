@@ -42,6 +42,8 @@ Result<void> check_meeting_ways(const MeetingFlags& flags, const std::vector<std
 // Prints the line that others join by, who comes and who goes. All are here then.
 Result<std::unique_ptr<MeetingHost>> gather_meeting(const MeetingFlags& flags,
                                                     std::string_view what, std::uint32_t members);
+// Tells the others how it ended; a machine that has left is why, whatever came of it.
+Result<void> end_meeting(MeetingHost& host, Result<void> done);
 // Does `serve` with it until it is over, and says so.
 Result<void> join_meeting(
     const MeetingFlags& flags, std::string_view what,
