@@ -78,7 +78,7 @@ class MeetingHost {
   void end(const std::string& failed);
 
   AsioRuntime& runtime() { return runtime_; }
-  Network& network() { return *network_; }  // once it is open
+  Network& network() { return *network_; }                            // once it is open
   const std::shared_ptr<LinkGuard>& guard() const { return guard_; }  // null: links are plain
 
  private:
