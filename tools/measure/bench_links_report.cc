@@ -19,24 +19,24 @@ std::string size_text(std::uint64_t bytes) {
 
 std::string link_bench_head() {
   return fmt::format(
-      "{:<6} {:>10} {:>10} {:>10} {:>10} {:>8}\n{:<6} {:>10} {:>10} {:>10} {:>10} {:>8}", "", "",
+      "{:<8} {:>10} {:>10} {:>10} {:>10} {:>8}\n{:<8} {:>10} {:>10} {:>10} {:>10} {:>8}", "", "",
       "link", "socket", "memcpy", "link of", "way", "payload", "GB/s", "GB/s", "GB/s", "socket");
 }
 
 std::string far_link_bench_head() {
   return fmt::format(
-      "{:<6} {:>10} {:>5} {:>10} {:>10} {:>8}\n{:<6} {:>10} {:>5} {:>10} {:>10} {:>8}", "", "", "",
+      "{:<8} {:>10} {:>5} {:>10} {:>10} {:>8}\n{:<8} {:>10} {:>5} {:>10} {:>10} {:>8}", "", "", "",
       "link", "socket", "link of", "way", "payload", "", "MB/s", "MB/s", "socket");
 }
 
 std::string rate_line(const LinkRate& rate) {
   if (!rate.far.empty())
-    return fmt::format("{:<6} {:>10} {:>5} {:>10.1f} {}", rate.way, size_text(rate.bytes),
+    return fmt::format("{:<8} {:>10} {:>5} {:>10.1f} {}", rate.way, size_text(rate.bytes),
                        rate.outward ? "to" : "from", rate.bytes_per_second / kMega,
                        rate.of_raw > 0 ? fmt::format("{:>10.1f} {:>7.2f}x",
                                                      rate.raw_bytes_per_second / kMega, rate.of_raw)
                                        : fmt::format("{:>10} {:>8}", "-", "-"));
-  return fmt::format("{:<6} {:>10} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f}x", rate.way,
+  return fmt::format("{:<8} {:>10} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f}x", rate.way,
                      size_text(rate.bytes), rate.bytes_per_second / kGiga,
                      rate.raw_bytes_per_second / kGiga, rate.copy_bytes_per_second / kGiga,
                      rate.of_raw);
@@ -45,11 +45,11 @@ std::string rate_line(const LinkRate& rate) {
 std::string trip_line(const LinkTrip& trip) {
   if (!trip.far.empty())
     return fmt::format(
-        "{:<6} {:>10} {:>5} {:>7.1f} us {}", trip.way, "round trip", "", trip.seconds / kMicro,
+        "{:<8} {:>10} {:>5} {:>7.1f} us {}", trip.way, "round trip", "", trip.seconds / kMicro,
         trip.of_raw > 0
             ? fmt::format("{:>7.1f} us {:>7.2f}x", trip.raw_seconds / kMicro, trip.of_raw)
             : fmt::format("{:>10} {:>8}", "-", "-"));
-  return fmt::format("{:<6} {:>10} {:>7.1f} us {:>7.1f} us {:>10} {:>7.2f}x", trip.way,
+  return fmt::format("{:<8} {:>10} {:>7.1f} us {:>7.1f} us {:>10} {:>7.2f}x", trip.way,
                      "round trip", trip.seconds / kMicro, trip.raw_seconds / kMicro, "",
                      trip.of_raw);
 }
