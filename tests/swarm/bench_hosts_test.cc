@@ -64,8 +64,9 @@ TEST_F(BenchHosts, LinksToTwoMachinesAreMeasuredBothWaysByThePrintedLineAlone) {
   std::vector<Program> joined;
   for (const int host : {1, 2}) joined.push_back(join(host, listening));
   expect_all_done(listening, joined);
-  expect_says(listening, {"@10.77.0.1:", "has come, 3 of 3 machines are here", "with 10.77.0.2",
-                          "with 10.77.0.3", "tls         1 MiB  from", "tls         1 MiB    to"});
+  expect_says(listening,
+              {"@10.77.0.1:", "has come, 3 of 3 machines are here", "with 10.77.0.2",
+               "with 10.77.0.3", "tls           1 MiB  from", "tls           1 MiB    to"});
   EXPECT_EQ(listening.output().find("left out"), std::string::npos) << listening.output();
   const auto report = read_text_file(folder_.temp().at("links.json"), 1 * kMiB);
   ASSERT_TRUE(report.has_value());
@@ -79,7 +80,7 @@ TEST_F(BenchHosts, PlainLinksAreMeasuredOnBothEndsWord) {
   std::vector<Program> joined;
   joined.push_back(join(1, listening));
   expect_all_done(listening, joined);
-  expect_says(listening, {"--insecure", "tcp        64 KiB  from",
+  expect_says(listening, {"--insecure", "tcp          64 KiB  from",
                           "shm with 10.77.0.2 is left out: the two machines do not meet that way"});
 }
 

@@ -73,9 +73,9 @@ TEST(BenchLinks, LinesSayWhatIsCompared) {
                        .raw_bytes_per_second = 1.5e9,
                        .copy_bytes_per_second = 9e9,
                        .of_raw = 3}),
-            "shm        16 MiB       4.50       1.50       9.00    3.00x");
+            "shm          16 MiB       4.50       1.50       9.00    3.00x");
   EXPECT_EQ(trip_line({.way = "tcp", .seconds = 3e-5, .raw_seconds = 2e-5, .of_raw = 1.5}),
-            "tcp    round trip    30.0 us    20.0 us               1.50x");
+            "tcp      round trip    30.0 us    20.0 us               1.50x");
 }
 
 }  // namespace
