@@ -25,7 +25,7 @@ namespace swarmline {
 namespace {
 
 constexpr double kErrorMax = 0.1;  // 8-bit codecs on sums of a few values in [-1, 1]
-enum Kind : std::uint16_t { kHello = 1, kReady, kOffer, kAnswer };
+enum Kind : std::uint16_t { kHello = 1, kReady, kDone, kOffer, kAnswer };
 
 Seat seat_of(std::uint32_t rank) {
   return {PeerId{rank + 1}, StageId{0}, Incarnation{1}};
@@ -195,6 +195,9 @@ class OwnMember {
       case kReady:
         ++ready_;
         return;
+      case kDone:
+        ++done_;
+        return;
       case kOffer: {
         const Link& link = links_[*rank];
         return link.channel->notify({.kind = kAnswer, .meta = link.connection->answer(frame.meta)});
@@ -244,7 +247,18 @@ class OwnMember {
     SWARMLINE_TRY(drain());
     measured.seconds = to_seconds(runtime_.now() - start);
     measured.cpu_seconds = own_cpu_seconds() - cpu;
+    SWARMLINE_TRY(part());
     return measured;
+  }
+
+  // Another one may wait for answers of this end's, by which its payloads are sent.
+  Result<void> part() {
+    ++partings_;
+    for (const Link& link : links_)
+      if (link.channel) link.channel->notify({.kind = kDone});
+    SWARMLINE_TRY(wait_for([this] { return done_ >= (spec_.members - 1) * partings_; },
+                           spec_.patience, "the end of each other member's round"));
+    return drain();
   }
 
   // Who has its own result may still have what others wait for, and nothing is sent while it waits
@@ -302,6 +316,7 @@ class OwnMember {
   StageAverager averager_;
   std::uint64_t step_ = 0;
   std::uint64_t ready_ = 0, meetings_ = 0;  // words of others, over all meetings
+  std::uint64_t done_ = 0, partings_ = 0;   // the same of ends of rounds
   std::optional<Error> failed_;
 };
 
