@@ -131,14 +131,14 @@ TEST(BenchAllReduce, ChunksGoOverMemoryThatMembersShare) {
 // Libraries that members load have their own ideas of where to log.
 // Who has its sum goes on answering what others still send.
 TEST(BenchAllReduce, ChunksGoOverSeveralConnections) {
-  AllReduceBenchSpec spec;
+  AllReduceBenchSpec spec = spec_of(3);
   spec.ways = {"streams"};
-  spec.turns = 3;
   const auto row = measure_allreduce(spec, 4, 3);
   ASSERT_TRUE(row.has_value()) << row.error().what;
   ASSERT_EQ(row->own.size(), 1U);
   EXPECT_EQ(row->own[0].name, "streams");
   EXPECT_GT(row->own[0].seconds, 0);
+  expect_no_children();
 }
 
 TEST(BenchAllReduce, WhatStandardErrorHasIsNotCutOff) {
