@@ -112,6 +112,21 @@ TEST_F(BulkMeasuring, TheVerdictHoldsForTheNextConnectionToThatHost) {
   for (const SeenEnd& end : before) end.beneath->forget();
 }
 
+// Lines change. What is there goes on as it was.
+TEST_F(BulkMeasuring, AVerdictHoldsForAnHour) {
+  begin(30ms, kFast, kSlow);
+  expect_measured();
+  const SeenEnd before[] = {client_, server_};
+  run_for(kBulkMeasuredLife);
+  EXPECT_TRUE(client_takes_link());
+  begin(30ms, kSlow, kFast);
+  expect_measured(2);
+  EXPECT_FALSE(client_takes_link());
+  EXPECT_TRUE(server_takes_link());
+  EXPECT_EQ(before[0].connection->way(), "fake");
+  for (const SeenEnd& end : before) end.beneath->forget();
+}
+
 TEST_F(BulkMeasuring, AConnectionThatComesMeanwhileUsesItsLinkUntilTheVerdictIsThere) {
   begin(kFast, kSlow);
   const SeenEnd before[] = {client_, server_};

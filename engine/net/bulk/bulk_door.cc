@@ -49,6 +49,9 @@ void BulkDoor::Shared::note_broken(std::string_view way, const BulkPath& path) {
 
 std::shared_ptr<BulkDoor::Measured> BulkDoor::Shared::measured_on(const std::string& way,
                                                                   const BulkPath& path) {
+  std::erase_if(measured, [now = runtime.now()](const auto& entry) {
+    return entry.second->way && entry.second->until <= now;
+  });
   const auto known = measured.find({way, path.other_host});
   if (known != measured.end()) return known->second;
   auto none = std::make_shared<Measured>();

@@ -7,8 +7,8 @@
 //              run allows; frames carry their payloads then.
 //   Bounds:    BulkDoorOptions; kBulkMeetTime to make a link; a way that broke towards a host is
 //              not taken to it again for kBulkBrokenPause, of kBulkBrokenHostsMax hosts. What was
-//              measured of a way to a host is known for the door's life, of kBulkMeasuredHostsMax;
-//              of others each connection measures it.
+//              measured of a way to a host holds for connections of the next kBulkMeasuredLife, of
+//              kBulkMeasuredHostsMax; of others each connection measures it.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ inline constexpr Duration kBulkMeetTime = std::chrono::seconds(5);
 inline constexpr Duration kBulkBrokenPause = std::chrono::seconds(60);
 inline constexpr std::size_t kBulkBrokenHostsMax = 256;
 inline constexpr std::size_t kBulkMeasuredHostsMax = 256;
+inline constexpr Duration kBulkMeasuredLife = std::chrono::hours(1);
 
 struct BulkDoorOptions {
   // Smaller payloads stay in their frames: the wake-ups of another way would cost more. Above
@@ -71,6 +72,7 @@ class BulkDoor {
   struct Measured {
     bool is_under_way = false;           // one of them measures it
     std::optional<PayloadWay> way = {};  // what was faster
+    Instant until = {};                  // connections that are made then measure anew
   };
   // What a door and its connections share.
   struct Shared {

@@ -139,6 +139,7 @@ void BulkConnection::decide() {
     measured_ = std::make_shared<BulkDoor::Measured>();
   }
   measured_->way = verdict.way;
+  measured_->until = shared_->runtime.now() + kBulkMeasuredLife;
   const double frames = mib(verdict.frames_rate), link = mib(verdict.link_rate);
   if (verdict.way == PayloadWay::kFrames) {
     log(trials_->rules().must_be_faster ? LogLevel::kDebug : LogLevel::kInfo,
