@@ -1,7 +1,6 @@
 // Benchmarks between machines, as network namespaces: what is done on each of them, its user could
 // do. Needs root and ip (iproute2); skips, with the reason, elsewhere.
 #include <csignal>
-#include <optional>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -18,14 +17,9 @@ namespace {
 
 constexpr double kBenchSeconds = 60;
 
-class BenchHosts : public ::testing::Test {
+class BenchHosts : public HostsTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root makes network namespaces";
-    if (::access(kIp, X_OK) != 0) GTEST_SKIP() << "there is no " << kIp;
-    hosts_.emplace(3);
-    if (!hosts_->made()) GTEST_SKIP() << "network namespaces can't be made here";
-  }
+  BenchHosts() : HostsTest(3) {}
 
   // The first host listens, and prints the line that the others type.
   Program listen(const std::string& what) {
@@ -34,12 +28,6 @@ class BenchHosts : public ::testing::Test {
   Program join(int host, Program& listening, const std::string& more = "") {
     return hosts_->type(folder_, host, fmt::format("joins-{}", host),
                         printed_line(listening) + more);
-  }
-  static std::string printed_line(Program& listening) {
-    if (!listening.wait_for_output(" --join '")) return "false";
-    const std::string output = listening.output();
-    const std::size_t begin = output.find("swarmline bench");
-    return output.substr(begin, output.find('\n', begin) - begin);
   }
   static void expect_all_done(Program& listening, std::vector<Program>& joined) {
     EXPECT_EQ(listening.wait(kBenchSeconds), 0) << listening.output();
@@ -55,7 +43,6 @@ class BenchHosts : public ::testing::Test {
   }
 
   const SwarmFolder folder_{std::vector<std::string>{}};
-  std::optional<Hosts> hosts_;
 };
 
 TEST_F(BenchHosts, LinksToTwoMachinesAreMeasuredBothWaysByThePrintedLineAlone) {

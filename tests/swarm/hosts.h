@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "tests/swarm/swarm_process.h"
 
@@ -95,6 +97,35 @@ class Hosts {
   }
   std::vector<std::string> names_;
   bool made_ = true;
+};
+
+// Tests on so many hosts; skipped where there can be none.
+class HostsTest : public ::testing::Test {
+ protected:
+  explicit HostsTest(int count) : count_(count) {}
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root makes network namespaces";
+    if (::access(kIp, X_OK) != 0) GTEST_SKIP() << "there is no " << kIp;
+    hosts_.emplace(count_);
+    if (!hosts_->made()) GTEST_SKIP() << "network namespaces can't be made here";
+  }
+  Program start_coordinator(const SwarmFolder& swarm) const {
+    std::vector<std::string> command = swarm.arguments("coordinator");
+    command.insert(command.begin(), SWARMLINE_BINARY_DIR "/swarmline");
+    return hosts_->start(swarm, 0, "coordinator", std::move(command));
+  }
+  // The whole line by which others join.
+  static std::string printed_line(Program& listening) {
+    if (!listening.wait_for_output(" --join '")) return "false";
+    const std::string output = listening.output();
+    const std::size_t begin = output.rfind("swarmline ", output.find(" --join '"));
+    return output.substr(begin, output.find('\n', begin) - begin);
+  }
+
+  std::optional<Hosts> hosts_;
+
+ private:
+  const int count_;
 };
 
 }  // namespace swarmline

@@ -95,19 +95,9 @@ TEST(SwarmDoctor, UsersMistakes) {
   EXPECT_EQ(doctor(swarm, {"--set", "run.steps=1"}).code, 2);
 }
 
-class DoctorHosts : public ::testing::Test {
+class DoctorHosts : public HostsTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root makes network namespaces";
-    if (::access(kIp, X_OK) != 0) GTEST_SKIP() << "there is no " << kIp;
-    hosts_.emplace(2);
-    if (!hosts_->made()) GTEST_SKIP() << "network namespaces can't be made here";
-  }
-  Program start_coordinator(const SwarmFolder& swarm) const {
-    std::vector<std::string> command = swarm.arguments("coordinator");
-    command.insert(command.begin(), SWARMLINE_BINARY_DIR "/swarmline");
-    return hosts_->start(swarm, 0, "coordinator", std::move(command));
-  }
+  DoctorHosts() : HostsTest(2) {}
   Ended doctor_on(const SwarmFolder& swarm, int host, const std::string& join) const {
     Program program = hosts_->start(swarm, host, "doctor-on-" + std::to_string(host),
                                     {SWARMLINE_BINARY_DIR "/swarmline", "doctor", "--json",
@@ -115,7 +105,6 @@ class DoctorHosts : public ::testing::Test {
     const int code = program.wait();
     return {.code = code, .output = program.output()};
   }
-  std::optional<Hosts> hosts_;
 };
 
 const std::vector<std::string> kOpen = {"net.listen=\"0.0.0.0:0\""};

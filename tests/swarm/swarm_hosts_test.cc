@@ -3,7 +3,6 @@
 // Needs root and ip and tc (iproute2); skips, with the reason, elsewhere.
 #include <csignal>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <string>
 #include <sys/wait.h>
@@ -20,33 +19,15 @@
 namespace swarmline {
 namespace {
 
-class SwarmHosts : public ::testing::Test {
+class SwarmHosts : public HostsTest {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root makes network namespaces";
-    if (::access(kIp, X_OK) != 0) GTEST_SKIP() << "there is no " << kIp;
-    hosts_.emplace(3);
-    if (!hosts_->made()) GTEST_SKIP() << "network namespaces can't be made here";
-  }
-  Program start_coordinator(const SwarmFolder& swarm) const {
-    std::vector<std::string> command = swarm.arguments("coordinator");
-    command.insert(command.begin(), SWARMLINE_BINARY_DIR "/swarmline");
-    return hosts_->start(swarm, 0, "coordinator", std::move(command));
-  }
+  SwarmHosts() : HostsTest(3) {}
   static std::size_t occurrences(const std::string& text, const std::string& what) {
     std::size_t count = 0;
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
       ++count;
     return count;
   }
-  // The whole line.
-  static std::string printed_line(Program& coordinator) {
-    if (!coordinator.wait_for_output("swarmline peer --join '")) return "false";
-    const std::string output = coordinator.output();
-    const std::size_t begin = output.find("swarmline peer --join '");
-    return output.substr(begin, output.find('\n', begin) - begin);
-  }
-  std::optional<Hosts> hosts_;
 };
 
 const std::vector<std::string> kRun = {"model.dtype=fp64", "pipeline.stages=3", "model.layers=6",
