@@ -145,8 +145,10 @@ Result<std::unique_ptr<MeetingHost>> gather_meeting(const MeetingFlags& flags,
   if (const auto opened =
           host->open(*listen, [&](const Address& bound) { return reached_at(reached, bound); });
       !opened)
-    return fail(opened.error().code,
-                fmt::format("{}: --listen {}: {}", command, flags.listen, opened.error().what));
+    return meeting_mistake(
+        fmt::format("{}: {}; give another address by --listen HOST:PORT (port "
+                    "0: any free one)",
+                    command, opened.error().what));
   say(fmt::format("{} other machine{} join{} within {:.0f} s by:\nswarmline {} --join '{}'{}",
                   members - 1, members > 2 ? "s" : "", members > 2 ? "" : "s", flags.wait_seconds,
                   command, host->join_text(), flags.insecure ? " --insecure" : ""));

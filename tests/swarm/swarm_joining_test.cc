@@ -226,6 +226,12 @@ TEST(SwarmJoining, ATakenPortIsTheUsersMistake) {
   EXPECT_NE(coordinator.output().find("--listen HOST:PORT"), std::string::npos)
       << coordinator.output();
 
+  const Ended bench =
+      run_program(by_hand.temp(), "bench", {"bench", "links", "--listen", taken.address()});
+  EXPECT_EQ(bench.code, 2) << bench.output;
+  EXPECT_NE(bench.output.find("cannot listen on " + taken.address()), std::string::npos);
+  EXPECT_NE(bench.output.find("--listen HOST:PORT"), std::string::npos) << bench.output;
+
   const SwarmFolder led_later({"net.listen=\"" + taken.address() + "\""});
   Program standby(led_later.temp(), "standby", led_later.arguments("coordinator", {"--standby"}));
   EXPECT_TRUE(standby.wait_for_output("this standby cannot listen on " + taken.address()));

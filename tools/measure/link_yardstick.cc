@@ -22,6 +22,8 @@
 namespace swarmline {
 namespace {
 
+// A stranger's silence is not waited for.
+constexpr auto kTokenPatience = std::chrono::seconds(1);
 constexpr std::uint64_t kAskEcho = 0, kAskSend = 1, kAskTake = 2;
 
 struct Request {
@@ -199,8 +201,9 @@ std::optional<int> RawListener::accept(std::string_view token) const {
     if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0)
       return std::nullopt;
     const int socket = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket < 0) continue;
-    bound_waits(socket, std::chrono::seconds(1));  // a stranger's silence is not waited for
+    if (socket < 0 && (errno == ECONNABORTED || errno == EINTR)) continue;
+    if (socket < 0) return std::nullopt;  // it would fail again at once
+    bound_waits(socket, kTokenPatience);
     std::string said(token.size(), '\0');
     if (read_all(socket, said.data(), said.size()) && equal_in_secret(said, token)) return socket;
     ::close(socket);

@@ -16,6 +16,7 @@ std::optional<std::string> read_line(int socket) {
   return std::nullopt;
 }
 
+// To an end that is gone nothing can be said: read_line() ends then, too.
 void write_line(int socket, const std::string& line) {
   const std::string text = line + "\n";
   static_cast<void>(::send(socket, text.data(), text.size(), MSG_NOSIGNAL));
