@@ -49,24 +49,27 @@ Buffer numbers(std::size_t n, std::uint64_t seed) {
 // Three steps of 1 Mi and some parameters: the host's bits.
 void check(const OptimizerSection& options) {
   const ParameterLayout layout = layout_of((std::size_t{1} << 20) + 112);
-  Buffer host = numbers(layout.elements, 1), mirror = Buffer::copy_of(host.bytes());
+  Buffer host = numbers(layout.elements, 1), there(host.size());
   DeviceBytes parameters(host.size());
   must(cudaMemcpy(parameters.as<float>(), host.data(), host.size(), cudaMemcpyHostToDevice));
-  auto made = make_device_optimizer(options, layout, parameters.as<float>());
+  auto made = make_device_optimizer(options, layout, parameters.as<std::byte>());
   if (!made) {
     std::fprintf(stderr, "%s\n", made.error().what.c_str());
     std::exit(1);
   }
   FlatOptimizer plain(options, layout), device(options, layout, std::move(*made));
+  const DeviceAddress reduced = *device.device()->arena(DeviceArena::kReduced);
   RollingHash hashes[2];
   for (std::uint64_t step = 0; step < 3; ++step) {
     const Buffer gradients = numbers(layout.elements, 10 + step);
     const StepScalars scalars = step_scalars(options, step, 100, step, 1.0);
     const bool ok = plain.step(scalars, gradients.bytes(), host.bytes()) &&
-                    device.step(scalars, gradients.bytes(), mirror.bytes(), parameters.as<float>());
+                    device.device()->bring(reduced, gradients.bytes()) &&
+                    device.step_there(scalars, reduced, parameters.as<std::byte>());
     if (!ok || !plain.add_state_to(hashes[0]) || !device.add_state_to(hashes[1])) std::exit(1);
   }
-  if (!std::ranges::equal(host.bytes(), mirror.bytes()) || hashes[0].value() != hashes[1].value()) {
+  if (!device.device()->fetch(there.bytes(), parameters.as<std::byte>())) std::exit(1);
+  if (!std::ranges::equal(host.bytes(), there.bytes()) || hashes[0].value() != hashes[1].value()) {
     std::fprintf(stderr, "the device's step is not the host's\n");
     std::exit(1);
   }

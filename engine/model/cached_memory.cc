@@ -3,6 +3,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "engine/model/device_kernels.h"
+#include "engine/model/find_device.h"
+#include "engine/model/stage_model.h"
 
 namespace swarmline {
 
@@ -16,6 +18,13 @@ void share_cached_memory(at::Device device) {
   const auto kernels = device_kernels();
   if (device.is_cuda() && kernels)
     (*kernels)->set_on_full([] { release_cached_memory(at::Device(at::kCUDA)); });
+}
+
+std::uint64_t free_device_memory(const std::string& device) {
+  const auto found = find_device(device);
+  if (!found || !found->is_cuda()) return 0;
+  const auto kernels = device_kernels();
+  return kernels ? (*kernels)->free_memory(found->has_index() ? found->index() : 0) : 0;
 }
 
 }  // namespace swarmline

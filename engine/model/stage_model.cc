@@ -100,8 +100,13 @@ class TorchStageModel final : public StageModel {
   MutableBytes other_parameters() override;
   void exchange_parameters() override;
   void parameters_changed() override;
-  float* device_parameters() override;
+  DeviceAddress device_parameters() override;
   void device_parameters_changed() override;
+  Result<void> collect_parameters() override;
+  Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(
+      const OptimizerSection& options) override {
+    return make_device_optimizer(options, layout_, device_parameters());
+  }
 
  private:
   Result<Saved> take_in(const ForwardInput& input) const;
@@ -122,9 +127,11 @@ class TorchStageModel final : public StageModel {
   struct Version {
     Buffer host;
     PageLock pages;
+    bool host_is_older = false;
     Arenas arenas;
     std::unique_ptr<StageNetwork> network;
   };
+  void refresh_copies();
   std::unique_ptr<Version> make_version(const StageNetwork* like);  // null: the first one
   StageNetwork& network() { return *in_use_->network; }
 
@@ -192,15 +199,35 @@ void TorchStageModel::parameters_changed() {
     if (!device_.is_cpu())
       in_use_->arenas.values.copy_(borrowed(in_use_->host.bytes(), {elements}, type_));
   }
-  device_parameters_changed();
+  in_use_->host_is_older = false;
+  refresh_copies();
 }
 
-float* TorchStageModel::device_parameters() {
-  const bool is_there = device_.is_cuda() && type_ == at::kFloat;
-  return is_there ? in_use_->arenas.values.data_ptr<float>() : nullptr;
+DeviceAddress TorchStageModel::device_parameters() {
+  if (!device_.is_cuda() || type_ != at::kFloat) return nullptr;
+  return static_cast<DeviceAddress>(in_use_->arenas.values.data_ptr());
 }
 
 void TorchStageModel::device_parameters_changed() {
+  in_use_->host_is_older = true;
+  refresh_copies();
+}
+
+Result<void> TorchStageModel::collect_parameters() {
+  if (!in_use_->host_is_older) return {};
+  auto result = guarded<bool>("collecting parameters", [&] {
+    at::NoGradGuard no_graph;
+    const at::Tensor& values = in_use_->arenas.values;
+    borrowed(in_use_->host.bytes(), values.sizes(), type_).copy_(values);
+    return Result<bool>(true);
+  });
+  if (!result) return std::unexpected(std::move(result).error());
+  in_use_->host_is_older = false;
+  return {};
+}
+
+// Of the parameters, in the types that layers compute in.
+void TorchStageModel::refresh_copies() {
   network().parameters_changed();
   at::NoGradGuard no_graph;
   const Arenas& arenas = in_use_->arenas;
@@ -446,13 +473,6 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
 }
 
 }  // namespace
-
-std::uint64_t free_device_memory(const std::string& device) {
-  const auto found = find_device(device);
-  if (!found || !found->is_cuda()) return 0;
-  const auto kernels = device_kernels();
-  return kernels ? (*kernels)->free_memory(found->has_index() ? found->index() : 0) : 0;
-}
 
 void set_compute_threads(int threads) {
   SWARMLINE_CHECK(threads >= 1);

@@ -27,9 +27,11 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/device_address.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "compression/measure.h"
+#include "engine/model/device_optimizer.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/page_lock.h"
 
@@ -127,10 +129,16 @@ class StageModel {
   // Of memory that tensors are brought to the device from, or to the host; null on the CPU. It may
   // outlive the model.
   virtual PageLock lock_pages(MutableBytes) { return {}; }
-  // The fp32 parameters in a CUDA device's memory, in the layout; null on the CPU and in fp64.
-  // Whoever writes them writes the same values to parameters() and says so.
-  virtual float* device_parameters() { return nullptr; }
+  // Where the parameters in use are in a device's memory, in the layout, for a step that is made
+  // there; null: it is made in parameters(). Whoever writes them says so: from then on
+  // collect_parameters() brings them to parameters(), which are older until it has.
+  virtual DeviceAddress device_parameters() { return nullptr; }
   virtual void device_parameters_changed() {}
+  virtual Result<void> collect_parameters() { return {}; }
+  // State and step in the memory of that device; only where device_parameters() are.
+  virtual Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection&) {
+    return fail(ErrorCode::kDevice, "a model in the host's memory");
+  }
 };
 
 // Parameters are initialised from the seed. kUserMistake for a device this machine or build does

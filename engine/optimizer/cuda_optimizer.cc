@@ -1,4 +1,4 @@
-// DeviceOptimizer on CUDA: device memory for the state and one gradient, the kernels of
+// DeviceOptimizer on CUDA: device memory for the state and the arenas, the kernels of
 // kernels/cuda/optimizer.cuh.
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/optimizer/device_optimizer_entry.h"
+#include "engine/model/device_optimizer_entry.h"
 #include "engine/optimizer/step_constants.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/kernels.cuh"
@@ -27,8 +27,19 @@ class CudaOptimizer final : public DeviceOptimizer {
   ~CudaOptimizer() override { cudaSetDevice(device_); }
 
   Result<void> allocate(const ParameterLayout& layout);
-  Result<void> step(const StepScalars& scalars, BytesView gradients, float* on_device,
-                    MutableBytes parameters) override;
+  Result<void> step(const StepScalars& scalars, DeviceAddress gradients,
+                    DeviceAddress parameters) override;
+  Result<DeviceAddress> arena(DeviceArena which) override;
+  Result<void> bring(DeviceAddress to, BytesView from) override {
+    return move(to, from.data(), from.size());
+  }
+  Result<void> fetch(MutableBytes to, DeviceAddress from) override {
+    return move(to.data(), from, to.size());
+  }
+  Result<void> copy(DeviceAddress to, DeviceAddress from, std::uint64_t bytes) override {
+    return move(to, from, bytes);
+  }
+  Result<double> sum_of_squares(DeviceAddress values, std::uint64_t elements) override;
   Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) override {
     SWARMLINE_TRY(use_device());
     return (moment == Moment::kFirst ? m_ : v_).read(at, bytes);
@@ -39,21 +50,23 @@ class CudaOptimizer final : public DeviceOptimizer {
   }
 
   Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override {
-    return hash_memory((moment == Moment::kFirst ? m_ : v_).as<float>(), hashes);
+    return hash_memory((moment == Moment::kFirst ? m_ : v_).as<std::byte>(), hashes);
   }
-  Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) override;
+  Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) override;
 
  private:
   Result<void> use_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
+  Result<void> move(void* to, const void* from, std::uint64_t bytes);
   cudaError_t launch(const StepScalars& scalars, const kernels::OptimizerArenas& arenas) const;
 
   const OptimizerSection options_;
   const std::size_t bytes_;  // of parameters, of gradients
   const int device_;
-  DeviceMemory m_, v_, gradients_;
-  DeviceMemory parameters_;  // allocated by the first step that brings them
+  DeviceMemory m_, v_;
+  DeviceMemory reduced_, committed_;  // arenas
   DeviceMemory chunks_, tensors_, sums_, rates_;
   DeviceMemory hashes_;
+  DeviceMemory squares_;  // of sum_of_squares(): the sum, then what it works in
   kernels::cuda::OptimizerPlan plan_;
 };
 
@@ -63,7 +76,7 @@ Result<void> CudaOptimizer::allocate(const ParameterLayout& layout) {
   const WorkList work = make_work_list(layout, state);
   SWARMLINE_TRY(m_.allocate(state.first_bytes));
   SWARMLINE_TRY(v_.allocate(state.second_bytes));
-  SWARMLINE_TRY(gradients_.allocate(bytes_));
+  SWARMLINE_TRY(reduced_.allocate(bytes_));
   SWARMLINE_TRY(chunks_.allocate_copy(std::span(work.chunks)));
   SWARMLINE_TRY(tensors_.allocate_copy(std::span(work.tensors)));
   SWARMLINE_TRY(sums_.allocate(2 * sizeof(double) * work.chunks.size()));
@@ -89,26 +102,46 @@ cudaError_t CudaOptimizer::launch(const StepScalars& scalars,
       {.sums = sums_.as<double>(), .rates = rates_.as<float>()}, kDefaultStream);
 }
 
-Result<void> CudaOptimizer::step(const StepScalars& scalars, BytesView gradients, float* on_device,
-                                 MutableBytes parameters) {
+Result<void> CudaOptimizer::step(const StepScalars& scalars, DeviceAddress gradients,
+                                 DeviceAddress parameters) {
   SWARMLINE_TRY(use_device());
-  SWARMLINE_TRY(gradients_.write(0, gradients));
-  float* target = on_device;
-  if (target == nullptr) {
-    if (parameters_.size() == 0) SWARMLINE_TRY(parameters_.allocate(bytes_));
-    SWARMLINE_TRY(parameters_.write(0, parameters));
-    target = parameters_.as<float>();
-  }
-  SWARMLINE_TRY(checked(launch(scalars, {.gradients = gradients_.as<float>(),
-                                         .parameters = target,
+  SWARMLINE_TRY(checked(launch(scalars, {.gradients = reinterpret_cast<const float*>(gradients),
+                                         .parameters = reinterpret_cast<float*>(parameters),
                                          .m = m_.as<std::byte>(),
                                          .v = v_.as<std::byte>()}),
                         "launching the optimizer's step"));
-  return checked(cudaMemcpy(parameters.data(), target, bytes_, cudaMemcpyDeviceToHost),
-                 "the optimizer's step, or reading its parameters");
+  return checked(cudaStreamSynchronize(kDefaultStream), "the optimizer's step");
 }
 
-Result<void> CudaOptimizer::hash_memory(const float* memory, std::span<std::uint64_t> hashes) {
+Result<DeviceAddress> CudaOptimizer::arena(DeviceArena which) {
+  SWARMLINE_TRY(use_device());
+  DeviceMemory& memory = which == DeviceArena::kReduced ? reduced_ : committed_;
+  if (memory.size() == 0) SWARMLINE_TRY(memory.allocate(bytes_));
+  return memory.as<std::byte>();
+}
+
+Result<void> CudaOptimizer::move(void* to, const void* from, std::uint64_t bytes) {
+  SWARMLINE_TRY(use_device());
+  SWARMLINE_TRY(checked(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "copying an arena"));
+  // A copy inside the device's memory is only begun by that.
+  return checked(cudaStreamSynchronize(kDefaultStream), "copying an arena");
+}
+
+Result<double> CudaOptimizer::sum_of_squares(DeviceAddress values, std::uint64_t elements) {
+  SWARMLINE_TRY(use_device());
+  const std::size_t bytes =
+      sizeof(double) * (1 + kernels::cuda::sum_of_squares_workspace(elements));
+  if (squares_.size() < bytes) SWARMLINE_TRY(squares_.allocate(bytes));
+  auto* const result = squares_.as<double>();
+  SWARMLINE_TRY(checked(kernels::cuda::sum_of_squares(reinterpret_cast<const float*>(values),
+                                                      elements, result + 1, result, kDefaultStream),
+                        "summing squares"));
+  double sum = 0;
+  SWARMLINE_TRY(squares_.read(0, std::as_writable_bytes(std::span(&sum, 1))));
+  return sum;
+}
+
+Result<void> CudaOptimizer::hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) {
   SWARMLINE_TRY(use_device());
   if (hashes_.size() < hashes.size_bytes()) SWARMLINE_TRY(hashes_.allocate(hashes.size_bytes()));
   SWARMLINE_TRY(checked(kernels::cuda::hash_pieces(memory, kStatePieceBytes, hashes.size(),
@@ -119,7 +152,7 @@ Result<void> CudaOptimizer::hash_memory(const float* memory, std::span<std::uint
 
 Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options,
                                                         const ParameterLayout& layout,
-                                                        const float* device_memory) {
+                                                        DeviceAddress device_memory) {
   cudaPointerAttributes attributes{};
   SWARMLINE_TRY(checked(cudaPointerGetAttributes(&attributes, device_memory),
                         "finding the parameters' device"));

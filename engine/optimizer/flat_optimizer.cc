@@ -13,8 +13,6 @@
 namespace swarmline {
 namespace {
 
-// Of the state, hashed at a time and, on a device, held on the host.
-
 double trust_ratio(const kernels::LambNorms& squares) {
   const double parameter_norm = std::sqrt(squares.parameters);
   const double update_norm = std::sqrt(squares.update);
@@ -101,12 +99,12 @@ void step_coded_matrix(const OptimizerSection& options, const StepScalars& scala
   kernels::encode_first_moment(views.m, views.n, codes);
 }
 
+}  // namespace
+
 void add_pieces(RollingHash& hash, BytesView bytes) {
   for (std::size_t at = 0; at < bytes.size(); at += kStatePieceBytes)
     hash.add(bytes.subspan(at, std::min(kStatePieceBytes, bytes.size() - at)));
 }
-
-}  // namespace
 
 FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
                              std::unique_ptr<DeviceOptimizer> device)
@@ -126,14 +124,10 @@ FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLay
 }
 
 Result<void> FlatOptimizer::step(const StepScalars& scalars, BytesView gradients,
-                                 MutableBytes parameters, float* on_device) {
+                                 MutableBytes parameters) {
+  SWARMLINE_CHECK(device_ == nullptr);
   SWARMLINE_CHECK(gradients.size() == layout_.bytes() && parameters.size() == layout_.bytes());
   SWARMLINE_CHECK(scalars.bias_correction1 > 0 && scalars.bias_correction2 > 0);
-  if (device_ != nullptr) {
-    m_ = Buffer();
-    v_ = Buffer();
-    return device_->step(scalars, gradients, on_device, parameters);
-  }
   const FlatViews flat{.gradients = gradients.data(),
                        .m = m_.data(),
                        .v = v_.data(),
@@ -163,6 +157,15 @@ Result<void> FlatOptimizer::step(const StepScalars& scalars, BytesView gradients
     }
   }
   return {};
+}
+
+Result<void> FlatOptimizer::step_there(const StepScalars& scalars, DeviceAddress gradients,
+                                       DeviceAddress parameters) {
+  SWARMLINE_CHECK(device_ != nullptr);
+  SWARMLINE_CHECK(scalars.bias_correction1 > 0 && scalars.bias_correction2 > 0);
+  m_ = Buffer();
+  v_ = Buffer();
+  return device_->step(scalars, gradients, parameters);
 }
 
 Result<MutableBytes> FlatOptimizer::moment(Moment moment) {
@@ -199,15 +202,15 @@ Result<void> FlatOptimizer::add_state_to(RollingHash& hash) const {
   return {};
 }
 
-Result<void> FlatOptimizer::add_parameters_to(RollingHash& hash, BytesView parameters,
-                                              const float* on_device) const {
-  std::vector<std::uint64_t> whole;
-  if (device_ != nullptr && on_device != nullptr) {
-    whole.resize(parameters.size() / kStatePieceBytes);
-    SWARMLINE_TRY(device_->hash_memory(on_device, whole));
-  }
+Result<void> FlatOptimizer::add_memory_to(RollingHash& hash, DeviceAddress memory,
+                                          std::uint64_t bytes) const {
+  std::vector<std::uint64_t> whole(bytes / kStatePieceBytes);
+  SWARMLINE_TRY(device_->hash_memory(memory, whole));
   for (const std::uint64_t piece : whole) hash.add(piece);
-  add_pieces(hash, parameters.subspan(whole.size() * kStatePieceBytes));
+  const std::uint64_t at = whole.size() * kStatePieceBytes;
+  Buffer rest(bytes - at);
+  SWARMLINE_TRY(device_->fetch(rest.bytes(), memory + at));
+  add_pieces(hash, rest.bytes());
   return {};
 }
 

@@ -27,8 +27,8 @@
 #include "base/hash.h"
 #include "base/result.h"
 #include "engine/config/run_config.h"
+#include "engine/model/device_optimizer.h"
 #include "engine/model/model_spec.h"
-#include "engine/optimizer/device_optimizer.h"
 #include "engine/optimizer/state_layout.h"
 
 namespace swarmline {
@@ -58,21 +58,21 @@ class FlatOptimizer {
   // With a device: state and step are there.
   FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
                 std::unique_ptr<DeviceOptimizer> device = nullptr);
-  // With a device, `on_device` is where the parameters are there, or null; then they come from and
-  // go back to `parameters`. Afterwards both hold the new ones. Without a device it is ignored.
-  Result<void> step(const StepScalars& scalars, BytesView gradients, MutableBytes parameters,
-                    float* on_device = nullptr);
-  bool on_device() const { return device_ != nullptr; }
+  // In this process's memory: without a device.
+  Result<void> step(const StepScalars& scalars, BytesView gradients, MutableBytes parameters);
+  // In a device's: with one.
+  Result<void> step_there(const StepScalars& scalars, DeviceAddress gradients,
+                          DeviceAddress parameters);
+  DeviceOptimizer* device() const { return device_.get(); }
 
   // All of a moment's state, to read, or to write and say so. From a device they are copies, which
-  // the next step() drops.
+  // the next step drops.
   Result<MutableBytes> moment(Moment moment);
   Result<void> moments_changed();
-  // Piece by piece (kStatePieceBytes).
+  // As add_pieces().
   Result<void> add_state_to(RollingHash& hash) const;
-  // The same of parameters; `on_device` as in step().
-  Result<void> add_parameters_to(RollingHash& hash, BytesView parameters,
-                                 const float* on_device = nullptr) const;
+  // The same of memory of its device. `bytes` beyond the last whole piece come to the host for it.
+  Result<void> add_memory_to(RollingHash& hash, DeviceAddress memory, std::uint64_t bytes) const;
   std::uint64_t state_bytes() const { return state_.bytes(); }
 
  private:
@@ -86,6 +86,9 @@ class FlatOptimizer {
   std::unique_ptr<DeviceOptimizer> device_;
   Buffer m_, v_;
 };
+
+// Adds the hash of each kStatePieceBytes, and of what is left.
+void add_pieces(RollingHash& hash, BytesView bytes);
 
 // Sum of squares of `elements` values of `dtype`, in a fixed blocked order, in double.
 double sum_of_squares(BytesView values, DType dtype);

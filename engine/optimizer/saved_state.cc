@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "engine/optimizer/device_optimizer.h"
+#include "engine/model/device_optimizer.h"
 #include "engine/optimizer/state_layout.h"
 #include "kernels/optimizer.h"
 

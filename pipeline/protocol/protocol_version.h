@@ -9,6 +9,7 @@
 
 namespace swarmline {
 
+// 13: an average's digest is made piece by piece, as a state's is.
 // 12: an average's chunks are half as large, and more of them are under way.
 // 11: answers say which version their peer has stepped to, and how much waits for its device.
 // 10: sources say how many of their leases they are done with.
@@ -16,7 +17,7 @@ namespace swarmline {
 // 8: with a delay the version before is frozen along.
 // 7: who joins serves with the parameters alone.
 // 6: a state's digest is made piece by piece, so that a device can make it.
-inline constexpr std::uint32_t kProtocolVersion = 12;
+inline constexpr std::uint32_t kProtocolVersion = 13;
 
 // Of one that says hello. kRefused: which of the two is older, and what to do.
 Result<void> check_protocol(std::uint32_t theirs);

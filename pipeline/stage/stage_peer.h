@@ -84,8 +84,8 @@ class StagePeer {
   void request_drain(Duration notice);
   // Its machine may be taken soon: the run is told, now and at each seat that it takes.
   void tell_risk();
-  // For tests and tools: the newest committed parameters of this peer's stage (empty before it is
-  // seated).
+  // For tests, while its device is idle: the newest committed parameters of this peer's stage
+  // (empty before it is seated).
   BytesView committed_parameters() const;
   const ParameterLayout* layout() const;
   Seat seat() const;

@@ -35,6 +35,13 @@ class ModelWrapper : public StageModel {
   MutableBytes other_parameters() override { return inner_->other_parameters(); }
   void exchange_parameters() override { inner_->exchange_parameters(); }
   void parameters_changed() override { inner_->parameters_changed(); }
+  DeviceAddress device_parameters() override { return inner_->device_parameters(); }
+  void device_parameters_changed() override { inner_->device_parameters_changed(); }
+  Result<void> collect_parameters() override { return inner_->collect_parameters(); }
+  Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(
+      const OptimizerSection& options) override {
+    return inner_->make_optimizer(options);
+  }
 
  private:
   std::unique_ptr<StageModel> inner_;

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/resident_model.h"
 #include "sim/seeds/swarm_seed.h"
 
 namespace swarmline {
@@ -192,7 +193,8 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   swarm.config = draw_config(root.split("config"));
   if (seed % kUsualHedgesOneIn != 0) swarm.config.wiring.hedge_share = 1;
   swarm.link = draw_link(root.split("link"));
-  swarm.make_model = make_fake_model;
+  Rng home = root.split("home");  // of parameters, sums and the optimizer
+  swarm.make_model = once_in(home, 3) ? make_resident_model : make_fake_model;
   Rng rng = root.split("scenario");
   if (swarm.config.eval.every_steps > 0) swarm.eval_sequences = 4;
   scenario.faults_at_once = once_in(rng, 2);

@@ -1,5 +1,6 @@
 // One seed: a swarm, its links and its faults, all drawn from it; run, and judged.
-//   What:      the real coordinator and peers with the exact stand-in model (fake_stage_model.h).
+//   What:      the real coordinator and peers with the exact stand-in model (fake_stage_model.h),
+//              in a third of the seeds in a device's memory (resident_model.h).
 //              Each seed switches on its own half of the kinds of faults: what only shows when
 //              some kind is absent is found, too (swarm testing, Groce et al., ISSTA 2012). A
 //              quarter of the seeds turns a few knobs of the protocol to hostile values.

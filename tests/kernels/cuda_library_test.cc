@@ -6,7 +6,7 @@
 
 #include "compression/device_codec_entry.h"
 #include "engine/model/device_kernels.h"
-#include "engine/optimizer/device_optimizer_entry.h"
+#include "engine/model/device_optimizer_entry.h"
 
 namespace swarmline {
 namespace {

@@ -43,7 +43,7 @@ class DeviceFloats {
   DeviceFloats(const DeviceFloats&) = delete;
   DeviceFloats& operator=(const DeviceFloats&) = delete;
   ~DeviceFloats() { cudaFree(data_); }
-  float* data() { return data_; }
+  DeviceAddress data() { return reinterpret_cast<DeviceAddress>(data_); }
   Buffer values() const {
     Buffer out(bytes_);
     EXPECT_EQ(cudaMemcpy(out.data(), data_, bytes_, cudaMemcpyDeviceToHost), cudaSuccess);
@@ -64,26 +64,33 @@ std::uint64_t hash_of(const FlatOptimizer& optimizer) {
 TEST_P(CudaOptimizerTest, HasTheHostsBits) {
   for (const bool in_place : {true, false}) {
     const Buffer start = Buffer::copy_of(bytes_of(arena(layout_, 1, 1.0F)));
-    DeviceFloats parameters(start.bytes());
-    auto made = make_device_optimizer(options_, layout_, parameters.data());
+    DeviceFloats models(start.bytes());
+    auto made = make_device_optimizer(options_, layout_, models.data());
     ASSERT_TRUE(made) << made.error().what;
+    DeviceOptimizer& there = **made;
     FlatOptimizer host(options_, layout_), device(options_, layout_, std::move(*made));
-    EXPECT_TRUE(device.on_device());
-    Buffer p = Buffer::copy_of(start.bytes()), mirror = Buffer::copy_of(start.bytes());
+    EXPECT_EQ(device.device(), &there);
+    const auto gradients = there.arena(DeviceArena::kReduced);
+    const auto committed = there.arena(DeviceArena::kCommitted);
+    ASSERT_TRUE(gradients && committed);
+    ASSERT_TRUE(there.copy(*committed, models.data(), start.size()));
+    const DeviceAddress parameters = in_place ? models.data() : *committed;
+    Buffer p = Buffer::copy_of(start.bytes()), q(start.size());
     for (std::uint64_t step = 0; step < 5; ++step) {
       const std::vector<float> g = arena(layout_, 20 + step, 0.2F);
       const StepScalars scalars = step_scalars(options_, step, 5, step, 2.0);
       ASSERT_TRUE(host.step(scalars, bytes_of(g), p.bytes()));
-      const auto done =
-          device.step(scalars, bytes_of(g), mirror.bytes(), in_place ? parameters.data() : nullptr);
+      ASSERT_TRUE(there.bring(*gradients, bytes_of(g)));
+      EXPECT_EQ(there.sum_of_squares(*gradients, g.size()).value_or(-1),
+                sum_of_squares(bytes_of(g), DType::kF32));
+      const auto done = device.step_there(scalars, *gradients, parameters);
       ASSERT_TRUE(done) << done.error().what;
-      ASSERT_TRUE(std::ranges::equal(p.bytes(), mirror.bytes())) << "step " << step;
-      if (in_place) EXPECT_TRUE(std::ranges::equal(p.bytes(), parameters.values().bytes()));
+      ASSERT_TRUE(there.fetch(q.bytes(), parameters));
+      ASSERT_TRUE(std::ranges::equal(p.bytes(), q.bytes())) << "step " << step;
       EXPECT_EQ(hash_of(host), hash_of(device)) << "step " << step;
       RollingHash of_host, of_device;
-      ASSERT_TRUE(host.add_parameters_to(of_host, p.bytes()));
-      ASSERT_TRUE(device.add_parameters_to(of_device, mirror.bytes(),
-                                           in_place ? parameters.data() : nullptr));
+      add_pieces(of_host, p.bytes());
+      ASSERT_TRUE(device.add_memory_to(of_device, parameters, q.size()));
       EXPECT_EQ(of_host.value(), of_device.value());
     }
   }
@@ -95,9 +102,16 @@ TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
   auto made = make_device_optimizer(options_, layout_, parameters.data());
   ASSERT_TRUE(made) << made.error().what;
   FlatOptimizer host(options_, layout_), device(options_, layout_, std::move(*made));
-  const auto step = [&](FlatOptimizer& optimizer, Buffer& to, std::uint64_t t) {
+  const auto step = [&](FlatOptimizer& optimizer, Buffer& to, std::uint64_t t) -> Result<void> {
     const std::vector<float> g = arena(layout_, 40 + t, 0.2F);
-    return optimizer.step(step_scalars(options_, t, 5, t, 2.0), bytes_of(g), to.bytes());
+    const StepScalars scalars = step_scalars(options_, t, 5, t, 2.0);
+    DeviceOptimizer* const there = optimizer.device();
+    if (there == nullptr) return optimizer.step(scalars, bytes_of(g), to.bytes());
+    const DeviceAddress gradients = *there->arena(DeviceArena::kReduced);
+    SWARMLINE_TRY(there->bring(gradients, bytes_of(g)));
+    SWARMLINE_TRY(there->bring(parameters.data(), to.bytes()));
+    SWARMLINE_TRY(optimizer.step_there(scalars, gradients, parameters.data()));
+    return there->fetch(to.bytes(), parameters.data());
   };
   ASSERT_TRUE(step(host, p, 0));
   Buffer q = Buffer::copy_of(p.bytes());

@@ -35,16 +35,16 @@ class EmulatedDevice final : public DeviceOptimizer {
         work_(make_work_list(layout, state_)),
         m_(Buffer::zeroed(state_.first_bytes)),
         v_(Buffer::zeroed(state_.second_bytes)),
+        reduced_(Buffer::zeroed(layout.bytes())),
+        committed_(Buffer::zeroed(layout.bytes())),
         sums_(2 * work_.chunks.size()),
         rates_(work_.tensors.size()),
         stride_(stride) {}
 
-  Result<void> step(const StepScalars& scalars, BytesView gradients, float* on_device,
-                    MutableBytes parameters) override {
-    float* const target =
-        on_device != nullptr ? on_device : reinterpret_cast<float*>(parameters.data());
-    const OptimizerArenas arenas{.gradients = reinterpret_cast<const float*>(gradients.data()),
-                                 .parameters = target,
+  Result<void> step(const StepScalars& scalars, DeviceAddress gradients,
+                    DeviceAddress parameters) override {
+    const OptimizerArenas arenas{.gradients = reinterpret_cast<const float*>(gradients),
+                                 .parameters = reinterpret_cast<float*>(parameters),
                                  .m = m_.data(),
                                  .v = v_.data()};
     if (options_.kind == OptimizerKind::kAdamW) {
@@ -52,8 +52,22 @@ class EmulatedDevice final : public DeviceOptimizer {
     } else {
       lamb(scalars, arenas);
     }
-    if (on_device != nullptr) std::memcpy(parameters.data(), on_device, parameters.size());
     return {};
+  }
+  Result<DeviceAddress> arena(DeviceArena which) override {
+    return (which == DeviceArena::kReduced ? reduced_ : committed_).data();
+  }
+  Result<void> bring(DeviceAddress to, BytesView from) override {
+    return std::memcpy(to, from.data(), from.size()), Result<void>();
+  }
+  Result<void> fetch(MutableBytes to, DeviceAddress from) override {
+    return std::memcpy(to.data(), from, to.size()), Result<void>();
+  }
+  Result<void> copy(DeviceAddress to, DeviceAddress from, std::uint64_t bytes) override {
+    return std::memcpy(to, from, bytes), Result<void>();
+  }
+  Result<double> sum_of_squares(DeviceAddress values, std::uint64_t elements) override {
+    return kernels::sum_of_squares(reinterpret_cast<const float*>(values), elements);
   }
   Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) override {
     std::memcpy(bytes.data(), buffer(moment).data() + at, bytes.size());
@@ -65,10 +79,10 @@ class EmulatedDevice final : public DeviceOptimizer {
   }
 
   Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override {
-    return hash_memory(buffer(moment).as<float>().data(), hashes);
+    return hash_memory(buffer(moment).data(), hashes);
   }
-  Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) override {
-    const auto* piece = reinterpret_cast<const std::byte*>(memory);
+  Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) override {
+    const std::byte* piece = memory;
     for (std::uint64_t& hash : hashes) {
       hash = xxh3(BytesView(piece, kStatePieceBytes));
       piece += kStatePieceBytes;
@@ -121,6 +135,7 @@ class EmulatedDevice final : public DeviceOptimizer {
   const StateLayout state_;
   const WorkList work_;
   Buffer m_, v_;
+  Buffer reduced_, committed_;
   std::vector<double> sums_;
   std::vector<float> rates_;
   MomentTables tables_{};
@@ -156,20 +171,23 @@ TEST_P(DeviceBodies, HaveTheHostsBits) {
   const ParameterLayout layout = mixed_layout();
   FlatOptimizer host(options, layout), device = on_device(options, layout);
   const std::vector<float> start = arena(layout, 1, 1.0F);
-  Buffer p = copied(start), mirror = copied(start), q = copied(start);
+  Buffer p = copied(start), q = copied(start);
   for (std::uint64_t step = 0; step < 5; ++step) {
     // The last one not finite: the same there, too.
     std::vector<float> g = arena(layout, 20 + step, 0.2F);
     if (step == 4) g[layout.slots[3].offset + 300] = std::numeric_limits<float>::infinity();
-    const Buffer gradients = copied(g);
+    Buffer gradients = copied(g);
     const StepScalars scalars = step_scalars(options, step, 5, step, 2.0);
     ASSERT_TRUE(host.step(scalars, gradients.bytes(), p.bytes()));
-    ASSERT_TRUE(device.step(scalars, gradients.bytes(), mirror.bytes(), q.as<float>().data()));
+    ASSERT_TRUE(device.step_there(scalars, gradients.data(), q.data()));
     if (step < 4) {
       ASSERT_TRUE(std::ranges::equal(p.bytes(), q.bytes())) << "step " << step;
     }
     EXPECT_EQ(hash_of(host), hash_of(device)) << "step " << step;
-    EXPECT_TRUE(std::ranges::equal(q.bytes(), mirror.bytes()));
+    RollingHash of_host, of_device;
+    add_pieces(of_host, q.bytes());
+    ASSERT_TRUE(device.add_memory_to(of_device, q.data(), q.size()));
+    EXPECT_EQ(of_host.value(), of_device.value());
   }
   EXPECT_FALSE(std::isfinite(q.as<float>()[layout.slots[3].offset + 300]));
 }
@@ -180,9 +198,11 @@ TEST_P(DeviceBodies, StateGoesThereAndBack) {
   FlatOptimizer host(options, layout), device = on_device(options, layout);
   Buffer p = copied(arena(layout, 1, 1.0F)), q = copied(arena(layout, 1, 1.0F));
   const auto step = [&](FlatOptimizer& optimizer, Buffer& parameters, std::uint64_t t) {
-    const Buffer gradients = copied(arena(layout, 40 + t, 0.2F));
-    return optimizer.step(step_scalars(options, t, 5, t, 2.0), gradients.bytes(),
-                          parameters.bytes());
+    Buffer gradients = copied(arena(layout, 40 + t, 0.2F));
+    const StepScalars scalars = step_scalars(options, t, 5, t, 2.0);
+    return optimizer.device() != nullptr
+               ? optimizer.step_there(scalars, gradients.data(), parameters.data())
+               : optimizer.step(scalars, gradients.bytes(), parameters.bytes());
   };
   ASSERT_TRUE(step(host, p, 0));
   std::ranges::copy(p.bytes(), q.bytes().begin());

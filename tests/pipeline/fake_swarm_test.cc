@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/wire_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
-#include "tests/pipeline/wire_model.h"
 
 namespace swarmline {
 namespace {

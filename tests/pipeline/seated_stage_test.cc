@@ -100,7 +100,7 @@ class Stages : public testing::Test {
     roster->mutable_members(0)->set_address("sim:2");
     ASSERT_TRUE(said(stage, MessageKind::kMembership, mates).has_value());
     wire::Commit commit;
-    commit.add_groups()->set_digest(xxh3(sum_.bytes()));
+    commit.add_groups()->set_digest(reduced_digest(sum_.bytes()));
     commit.set_bias_correction1(1);
     commit.set_bias_correction2(1);
     ASSERT_TRUE(said(stage, MessageKind::kCommit, commit).has_value());

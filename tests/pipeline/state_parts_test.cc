@@ -197,8 +197,8 @@ TEST_F(EarlyParameters, AreLoadedBeforeTheRestIsHere) {
   give_below(parameters);
   bench_.run();
   EXPECT_EQ(early_, Version{3});
-  EXPECT_TRUE(
-      std::ranges::equal(bench_.state().committed_parameters(), frozen_.bytes().first(parameters)));
+  EXPECT_TRUE(std::ranges::equal(*bench_.state().committed_parameters(),
+                                 frozen_.bytes().first(parameters)));
   EXPECT_FALSE(here_);
   give_below(frozen_.size());
   bench_.run();

@@ -1,9 +1,10 @@
 // Models that take and give wire buffers: the run is the one with values, event by event.
-#include "tests/pipeline/wire_model.h"
+#include "sim/cluster/wire_model.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/pipeline/kept_sums_model.h"
+#include "sim/cluster/kept_sums_model.h"
+#include "sim/cluster/resident_model.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -108,6 +109,26 @@ TEST(KeptSumsModel, AreCollectedBeforeTheyAreAveraged) {
     EXPECT_EQ(kept.taken_back > 0, delay == 0);
     EXPECT_EQ(kept.parameters, values.parameters) << delay;
     EXPECT_FALSE(kept.parameters.empty());
+  }
+}
+
+// A stage that lives on a device ends with what one on the host does: contributions taken back, two
+// steps at once, both kinds of optimizer.
+TEST(ResidentModel, EndsWithWhatOneOnTheHostDoes) {
+  for (const std::uint32_t delay : {0U, 1U}) {
+    for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kLamb}) {
+      RunConfig config = run_of("h8", {1, 2});
+      config.pipeline.delay = delay;
+      config.optimizer.kind = kind;
+      config.wiring.hop_timeout_seconds = 0.5;
+      const auto prepare = delay == 0 ? hold_until_sealed : [](Swarm&) {};
+      const Seen host = run(config, make_fake_model, prepare);
+      const Seen device = run(config, make_resident_model, prepare);
+      EXPECT_EQ(device.outcome.exit_code, 0) << device.outcome.sentence;
+      EXPECT_EQ(device.taken_back > 0, delay == 0);
+      EXPECT_EQ(device.parameters, host.parameters) << delay;
+      EXPECT_FALSE(device.parameters.empty());
+    }
   }
 }
 

@@ -38,16 +38,20 @@ void add_sums(DType dtype, BytesView from, MutableBytes to) {
 }
 
 Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& options) {
-  const float* const on_device = model.device_parameters();
-  if (on_device == nullptr || !steps_on_device(options)) {
+  if (model.device_parameters() == nullptr || !steps_on_device(options))
     return FlatOptimizer(options, model.layout());
-  }
-  auto device = make_device_optimizer(options, model.layout(), on_device);
+  auto device = model.make_optimizer(options);
   if (!device) return std::unexpected(std::move(device).error());
   return FlatOptimizer(options, model.layout(), std::move(*device));
 }
 
 }  // namespace
+
+std::uint64_t reduced_digest(BytesView bytes) {
+  RollingHash hash;
+  add_pieces(hash, bytes);
+  return hash.value();
+}
 
 ParameterState::ParameterState(StageModel& model, const RunConfig& config)
     : model_(model),
@@ -56,7 +60,10 @@ ParameterState::ParameterState(StageModel& model, const RunConfig& config)
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
       reduced_(Buffer::zeroed(model.layout().bytes())) {
   lock_pages(reduced_);
-  if (delayed_) lock_pages(committed_);
+  if (!delayed_) return;
+  lock_pages(committed_);
+  if (auto brought = bring_committed(); !brought)
+    optimizer_ = std::unexpected(std::move(brought).error());
 }
 
 void ParameterState::lock_pages(Buffer& buffer) {
@@ -67,8 +74,50 @@ MutableBytes ParameterState::committed_bytes() {
   return delayed_ ? committed_.bytes() : model_.parameters();
 }
 
-BytesView ParameterState::committed_parameters() const {
-  return const_cast<ParameterState*>(this)->committed_bytes();
+Result<BytesView> ParameterState::committed_parameters() {
+  if (!delayed_) {
+    SWARMLINE_TRY(model_.collect_parameters());
+  } else if (committed_is_older_) {
+    const auto there = committed_there();
+    if (!there) return std::unexpected(there.error());
+    SWARMLINE_TRY(device()->fetch(committed_.bytes(), *there));
+    committed_is_older_ = false;
+  }
+  return committed_bytes();
+}
+
+Result<DeviceAddress> ParameterState::committed_there() {
+  return delayed_ ? device()->arena(DeviceArena::kCommitted) : model_.device_parameters();
+}
+
+Result<void> ParameterState::bring_committed() {
+  committed_is_older_ = false;
+  if (!delayed_ || device() == nullptr) return {};
+  const auto there = committed_there();
+  if (!there) return std::unexpected(there.error());
+  return device()->bring(*there, committed_.bytes());
+}
+
+Result<void> ParameterState::copy_committed() {
+  if (device() == nullptr) {
+    std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+    model_.parameters_changed();
+    return {};
+  }
+  const auto there = committed_there();
+  if (!there) return std::unexpected(there.error());
+  SWARMLINE_TRY(device()->copy(model_.device_parameters(), *there, parameter_bytes()));
+  model_.device_parameters_changed();
+  return {};
+}
+
+Result<void> ParameterState::collect_versions() {
+  SWARMLINE_TRY(model_.collect_parameters());
+  if (!other_version_) return {};
+  model_.exchange_parameters();
+  auto collected = model_.collect_parameters();
+  model_.exchange_parameters();
+  return collected;
 }
 
 void ParameterState::begin(std::uint64_t step) {
@@ -112,26 +161,56 @@ Result<void> ParameterState::use(Version version) {
     model_.exchange_parameters();
     other_version_ = computing_version_;
   }
-  std::ranges::copy(committed_.bytes(), model_.parameters().begin());
   computing_version_ = version;
-  model_.parameters_changed();
-  return {};
+  return copy_committed();
+}
+
+Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::uint64_t bytes) {
+  const BytesView here = reduced_.bytes().subspan(first, bytes);
+  const DType dtype = layout().dtype;
+  if (device() == nullptr)
+    return ReducedSummary{.digest = reduced_digest(here),
+                          .sum_of_squares = sum_of_squares(here, dtype)};
+  const auto arena = device()->arena(DeviceArena::kReduced);
+  if (!arena) return std::unexpected(arena.error());
+  const DeviceAddress there = *arena + first;
+  reduced_there_.erase(first);
+  SWARMLINE_TRY(device()->bring(there, here));
+  reduced_there_[first] = bytes;
+  RollingHash hash;
+  SWARMLINE_TRY(optimizer_->add_memory_to(hash, there, bytes));
+  const auto sum = device()->sum_of_squares(there, bytes / size_bytes(dtype));
+  if (!sum) return std::unexpected(sum.error());
+  return ReducedSummary{.digest = hash.value(), .sum_of_squares = *sum};
+}
+
+// What came with the state of another stage was not taken.
+Result<void> ParameterState::step(const StepScalars& scalars) {
+  if (device() == nullptr) return optimizer_->step(scalars, reduced_.bytes(), committed_bytes());
+  const auto gradients = device()->arena(DeviceArena::kReduced);
+  if (!gradients) return std::unexpected(gradients.error());
+  std::uint64_t taken = 0;
+  for (const auto& [first, bytes] : reduced_there_) taken += bytes;
+  if (taken != layout().bytes()) SWARMLINE_TRY(device()->bring(*gradients, reduced_.bytes()));
+  const auto parameters = committed_there();
+  if (!parameters) return std::unexpected(parameters.error());
+  return optimizer_->step_there(scalars, *gradients, *parameters);
 }
 
 Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   // With a delay the next step computes on the version that this commit replaces.
   if (delayed_ && other_version_ != committed_version_) SWARMLINE_TRY(use(committed_version_));
-  if (!skipped) {
-    // With a delay, the device's parameters are another version.
-    float* const in_place = delayed_ ? nullptr : model_.device_parameters();
-    SWARMLINE_TRY(optimizer_->step(scalars, reduced_.bytes(), committed_bytes(), in_place));
-  }
+  if (!skipped) SWARMLINE_TRY(step(scalars));
+  reduced_there_.clear();
   ++committed_version_.value;
-  if (delayed_) return {};
+  if (delayed_) {
+    committed_is_older_ |= !skipped && device() != nullptr;
+    return {};
+  }
   computing_version_ = committed_version_;
   if (skipped) return {};
-  if (optimizer_->on_device()) {
+  if (device() != nullptr) {
     model_.device_parameters_changed();
   } else {
     model_.parameters_changed();
@@ -139,28 +218,33 @@ Result<void> ParameterState::apply(const StepScalars& scalars, bool skipped) {
   return {};
 }
 
-Result<std::uint64_t> ParameterState::digest() const {
+Result<std::uint64_t> ParameterState::digest() {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   RollingHash hash;
-  const float* const on_device = delayed_ ? nullptr : model_.device_parameters();
-  SWARMLINE_TRY(optimizer_->add_parameters_to(hash, committed_parameters(), on_device));
+  if (device() == nullptr) {
+    add_pieces(hash, committed_bytes());
+  } else {
+    const auto there = committed_there();
+    if (!there) return std::unexpected(there.error());
+    SWARMLINE_TRY(optimizer_->add_memory_to(hash, *there, parameter_bytes()));
+  }
   SWARMLINE_TRY(optimizer_->add_state_to(hash));
   return hash.value();
 }
 
 std::uint64_t ParameterState::committed_state_bytes() const {
-  return committed_parameters().size() + (optimizer_ ? optimizer_->state_bytes() : 0);
+  return parameter_bytes() + (optimizer_ ? optimizer_->state_bytes() : 0);
 }
 
 std::uint64_t ParameterState::saved_bytes() const {
   return committed_state_bytes() + (delayed_ ? committed_.size() : 0);
 }
 
-Result<Buffer> ParameterState::save() const {
+Result<Buffer> ParameterState::save() {
   return save(0, saved_bytes());
 }
 
-Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) const {
+Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) {
   auto state = committed_state();
   if (!state) return std::unexpected(std::move(state).error());
   if (first + bytes > committed_state_bytes()) {
@@ -172,8 +256,9 @@ Result<Buffer> ParameterState::save(std::uint64_t first, std::uint64_t bytes) co
 }
 
 // The next step computes on it. The first two steps compute on version 0, so it is its own.
-Result<BytesView> ParameterState::version_before() const {
+Result<BytesView> ParameterState::version_before() {
   if (committed_version_.value == 0) return committed_parameters();
+  SWARMLINE_TRY(collect_versions());
   const Version before{committed_version_.value - 1};
   if (computing_version_ == before) return BytesView(model_.parameters());
   if (other_version_ == before) return BytesView(model_.other_parameters());
@@ -181,9 +266,11 @@ Result<BytesView> ParameterState::version_before() const {
               fmt::format("version {} is not here to be saved", before.value));
 }
 
-Result<std::vector<BytesView>> ParameterState::committed_state() const {
+Result<std::vector<BytesView>> ParameterState::committed_state() {
   if (!optimizer_) return std::unexpected(optimizer_.error());
-  std::vector<BytesView> state = {committed_parameters()};
+  const auto parameters = committed_parameters();
+  if (!parameters) return std::unexpected(parameters.error());
+  std::vector<BytesView> state = {*parameters};
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
     auto values = optimizer_->moment(moment);
     if (!values) return std::unexpected(std::move(values).error());
@@ -208,6 +295,7 @@ Result<void> ParameterState::load(Version version, BytesView state) {
     take(*values);
   }
   SWARMLINE_TRY(optimizer_->moments_changed());
+  SWARMLINE_TRY(bring_committed());
   committed_version_ = version;
   other_version_.reset();
   computing_version_ = version;
@@ -233,6 +321,9 @@ Result<void> ParameterState::adopt(ParameterState& from) {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   if (!from.optimizer_) return std::unexpected(from.optimizer_.error());
   SWARMLINE_CHECK(layout().bytes() == from.layout().bytes() && delayed_ == from.delayed_);
+  SWARMLINE_TRY(from.collect_versions());
+  if (auto committed = from.committed_parameters(); !committed)
+    return std::unexpected(committed.error());
   const auto copy = [](BytesView bytes, MutableBytes to) {
     std::copy(bytes.begin(), bytes.end(), to.begin());
   };
@@ -261,8 +352,9 @@ Result<void> ParameterState::adopt(ParameterState& from) {
     copy(from.committed_.bytes(), committed_.bytes());
     copy(from.reduced_.bytes(), reduced_.bytes());
   }
+  reduced_there_.clear();
   model_.parameters_changed();
-  return {};
+  return bring_committed();
 }
 
 }  // namespace swarmline

@@ -12,8 +12,10 @@
 //              others that were adopted, read there by the averaging until the commit; `reduced` is
 //              where the average is written. Reduction is out of place.
 //   Optimizer: on a CUDA stage, state and step are in the device's memory, or in the host's with
-//              optimizer.state_memory = "host" and with Muon; the committed parameters are in the
-//              host's, too.
+//              optimizer.state_memory = "host" and with Muon. Where they are in the device's, so
+//              are the committed parameters and the averaged gradient: that goes there as soon as
+//              it is complete. Parameters and moments come to the host for who asks: save() and
+//              committed_parameters().
 //   Saved:     a version's state as mates and checkpoints take it: committed parameters, first
 //              moment, second moment, each as it lies in memory; with a delay the parameters of the
 //              version before behind them (saved_state.h). What is before those is the committed
@@ -25,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -37,13 +40,22 @@
 
 namespace swarmline {
 
+// Of one group's averaged gradient.
+struct ReducedSummary {
+  std::uint64_t digest = 0;
+  double sum_of_squares = 0;
+};
+// The digest of as much of it as `bytes` are, wherever they are.
+std::uint64_t reduced_digest(BytesView bytes);
+
 class ParameterState {
  public:
   ParameterState(StageModel& model, const RunConfig& config);
 
   MutableBytes accumulator(std::uint64_t step) { return accumulators_[slot(step)].bytes(); }
   MutableBytes reduced() { return reduced_.bytes(); }
-  BytesView committed_parameters() const;
+  // [device] In the host's memory, until the next apply().
+  Result<BytesView> committed_parameters();
   Version committed_version() const { return committed_version_; }  // [device]
   const ParameterLayout& layout() const { return model_.layout(); }
 
@@ -55,12 +67,15 @@ class ParameterState {
   // [device] What another member has added of the step counts as added here: collect() adds it.
   void adopt_sums(std::uint64_t step, SharedBytes sums);
   Result<void> use(Version version);  // [device] compute on that version from now on
+  // [device] So many bytes of `reduced`, from `first` on, are the average of a group: what members
+  // compare of it, and what the norm is made of. Before apply() of whatever was written there.
+  Result<ReducedSummary> take_reduced(std::uint64_t first, std::uint64_t bytes);
   // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
   Result<void> apply(const StepScalars& scalars, bool skipped);
-  Result<std::uint64_t> digest() const;  // [device] of committed parameters and optimizer state
-  Result<Buffer> save() const;           // [device] a copy of all versions in use
+  Result<std::uint64_t> digest();  // [device] of committed parameters and optimizer state
+  Result<Buffer> save();           // [device] a copy of all versions in use
   // [device] So many bytes of that, from `first` on.
-  Result<Buffer> save(std::uint64_t first, std::uint64_t bytes) const;
+  Result<Buffer> save(std::uint64_t first, std::uint64_t bytes);
   // [device] The committed state from now on, saved, or without the version before: then that comes
   // with the next commit.
   Result<void> load(Version version, BytesView state);
@@ -70,27 +85,39 @@ class ParameterState {
   // [device] Takes over all versions, the optimizer's state and `reduced` of another one of the
   // same stage, which is of no use afterwards.
   Result<void> adopt(ParameterState& from);
-  std::uint64_t parameter_bytes() const { return committed_parameters().size(); }
+  std::uint64_t parameter_bytes() const { return layout().bytes(); }
   std::uint64_t committed_state_bytes() const;
   std::uint64_t saved_bytes() const;
 
  private:
   void lock_pages(Buffer& buffer);
-  Result<std::vector<BytesView>> committed_state() const;
-  Result<BytesView> version_before() const;
+  // Null: the step is made on the host.
+  DeviceOptimizer* device() const { return optimizer_ ? optimizer_->device() : nullptr; }
+  Result<void> step(const StepScalars& scalars);
+  // Where a device has the committed parameters.
+  Result<DeviceAddress> committed_there();
+  // With a delay: where the step reads them, after they were written on the host.
+  Result<void> bring_committed();
+  Result<void> copy_committed();  // into what the model computes on
+  // Both sides of the model's arenas are the same from then on.
+  Result<void> collect_versions();
+  Result<std::vector<BytesView>> committed_state();
+  Result<BytesView> version_before();
   MutableBytes committed_bytes();
   std::size_t slot(std::uint64_t step) const { return delayed_ ? step % 2 : 0; }
 
   StageModel& model_;
   bool delayed_;
-  mutable Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
+  Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
   Version committed_version_;
   Version computing_version_;             // in the model's arena
   std::optional<Version> other_version_;  // in the model's other arena
-  Buffer committed_;  // delay 1 only; delay 0 commits into the model's own arena
+  Buffer committed_;                 // delay 1 only; delay 0 commits into the model's own arena
+  bool committed_is_older_ = false;  // than the device's
   Buffer accumulators_[2];
   std::vector<SharedBytes> adopted_[2];  // not in those yet; where the model keeps sums, ever
   Buffer reduced_;
+  std::map<std::uint64_t, std::uint64_t> reduced_there_;  // first and bytes that the device has
   std::vector<PageLock> pages_;  // of those above that a device copies from or to
 };
 

@@ -186,17 +186,19 @@ void GradientExchange::summed(const RoundKey& key, std::uint64_t bytes_sent) {
 
 void GradientExchange::hash(const RoundKey& key, std::uint64_t bytes_sent) {
   const Region region = region_of(key.group);
-  const BytesView bytes = BytesView(context_.state.reduced()).subspan(region.first, region.size);
   auto message = std::make_shared<wire::Reduced>();
-  jobs_.run(
-      [message, bytes, dtype = context_.model.layout().dtype]() -> Result<void> {
-        message->set_digest(xxh3(bytes));
-        message->set_sum_of_squares(sum_of_squares(bytes, dtype));
-        return {};
-      },
-      [this, message, key, bytes_sent] {
-        if (key.phase.step == next_step_) report(key, bytes_sent, *message);
-      });
+  jobs_.run([this, message, region]() -> Result<void> { return summarize(region, *message); },
+            [this, message, key, bytes_sent] {
+              if (key.phase.step == next_step_) report(key, bytes_sent, *message);
+            });
+}
+
+Result<void> GradientExchange::summarize(const Region& region, wire::Reduced& message) {
+  const auto summary = context_.state.take_reduced(region.first, region.size);
+  if (!summary) return std::unexpected(summary.error());
+  message.set_digest(summary->digest);
+  message.set_sum_of_squares(summary->sum_of_squares);
+  return {};
 }
 
 void GradientExchange::report(const RoundKey& key, std::uint64_t bytes_sent,

@@ -130,6 +130,7 @@ class GradientExchange {
   void take_place(const RoundKey& key);
   void summed(const RoundKey& key, std::uint64_t bytes_sent);
   void hash(const RoundKey& key, std::uint64_t bytes_sent);
+  Result<void> summarize(const Region& region, wire::Reduced& message);  // [device]
   void report(const RoundKey& key, std::uint64_t bytes_sent, wire::Reduced& message);
   void on_bad_chunk(const Seat& from, const Error& error);
   void fetch(const RoundKey& key, std::uint64_t digest, const GradientFetch::Holders& holders,

@@ -178,7 +178,7 @@ void GradientExchange::all_pieces_here(const RoundKey& key) {
   auto digest = std::make_shared<std::uint64_t>();
   jobs_.run(
       [bytes, digest]() -> Result<void> {
-        *digest = xxh3(bytes->bytes());
+        *digest = reduced_digest(bytes->bytes());
         return {};
       },
       [this, key, bytes, digest] { checked(key, std::move(*bytes), *digest); });
@@ -224,9 +224,7 @@ void GradientExchange::place(const RoundKey& key) {
       [this, bytes, region, message]() -> Result<void> {
         const MutableBytes place = context_.state.reduced().subspan(region.first, region.size);
         std::copy(bytes->bytes().begin(), bytes->bytes().end(), place.begin());
-        message->set_digest(xxh3(place));
-        message->set_sum_of_squares(sum_of_squares(place, context_.model.layout().dtype));
-        return {};
+        return summarize(region, *message);
       },
       [this, key, message] {
         if (key.phase.step == next_step_)

@@ -38,8 +38,11 @@ class StagePeer::Impl {
   void finish(int exit_code, const std::string& sentence);
   void drain(Duration notice);
   void tell_risk();
-  BytesView committed_parameters() const {
-    return stage_ ? stage_->committed_parameters() : BytesView();
+  BytesView committed_parameters() {
+    if (!stage_) return {};
+    const auto parameters = stage_->committed_parameters();
+    SWARMLINE_CHECK_MSG(parameters.has_value(), "the device lost the parameters");
+    return *parameters;
   }
   const ParameterLayout* layout() const { return stage_ ? &stage_->layout() : nullptr; }
   Seat seat() const { return seat_; }

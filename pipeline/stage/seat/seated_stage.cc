@@ -432,7 +432,7 @@ wire::Holdings SeatedStage::holdings() const {
   return holdings;
 }
 
-Result<std::shared_ptr<KeptState>> SeatedStage::keep() const {
+Result<std::shared_ptr<KeptState>> SeatedStage::keep() {
   return keep_state(state_, stage(), context_.era);
 }
 

@@ -108,10 +108,11 @@ class SeatedStage {
     return (serves() && !serves_early()) || (states_.here() && follows_all_in_use());
   }
   // [device] Nothing else may be under way. Version 0 is not kept: everybody has it.
-  Result<std::shared_ptr<KeptState>> keep() const;
+  Result<std::shared_ptr<KeptState>> keep();
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
   void silence();
-  BytesView committed_parameters() const { return state_.committed_parameters(); }
+  // [device]
+  Result<BytesView> committed_parameters() { return state_.committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const {
     return flow_.in_flight() + static_cast<std::uint32_t>(leases_.held().size());

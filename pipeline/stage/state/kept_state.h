@@ -29,7 +29,7 @@ struct KeptState {
 
 // [device] A copy of the committed state, and with a delay of the version before: an error where
 // that is not here yet.
-inline Result<std::shared_ptr<KeptState>> keep_state(const ParameterState& state, StageId stage,
+inline Result<std::shared_ptr<KeptState>> keep_state(ParameterState& state, StageId stage,
                                                      Era era) {
   auto bytes = state.save();
   if (!bytes) return std::unexpected(std::move(bytes).error());

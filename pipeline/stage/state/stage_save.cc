@@ -20,9 +20,11 @@ void StageSave::begin(const wire::SaveStage& save, Version committed) {
   const SavedPart part = part_of(saved, save.part(), std::max(save.parts(), 1U));
   jobs_.run(
       [this, copy, whole, first = part.first, bytes = part.bytes]() -> Result<void> {
-        const ParameterState& state = context_.state;
-        *copy = whole ? state.save(first, bytes)
-                      : Buffer::copy_of(state.committed_parameters().subspan(first, bytes));
+        ParameterState& state = context_.state;
+        if (whole) return *copy = state.save(first, bytes), Result<void>();
+        const auto parameters = state.committed_parameters();
+        *copy = parameters ? Result<Buffer>(Buffer::copy_of(parameters->subspan(first, bytes)))
+                           : std::unexpected(parameters.error());
         return {};
       },
       guard_.wrap([this, copy, save] {

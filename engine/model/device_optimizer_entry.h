@@ -1,7 +1,7 @@
 // The entry of libswarmline_cuda.so that makes a DeviceOptimizer (kernels/cuda_library.h).
 #pragma once
 
-#include "engine/optimizer/device_optimizer.h"
+#include "engine/model/device_optimizer.h"
 
 namespace swarmline {
 

@@ -1,8 +1,7 @@
-// The optimizer's state and step in the memory of a CUDA device; the bits of the host's.
-//   Shapes:    as flat_optimizer.h, fp32 only. Parameters lie in the device's memory, gradients in
-//              the host's.
-//   Ownership: owns the state and room for a gradient (and for parameters, where those of the
-//              caller are in the host's memory).
+// The optimizer's state and step in the memory of a device; the bits of the host's.
+//   Shapes:    as flat_optimizer.h; fp32 only on CUDA. Parameters and gradients lie in the device's
+//              memory.
+//   Ownership: owns the state and the arenas. Parameters are there, or are the caller's.
 //   Thread:    one at a time, the device's; work is queued on the default stream, results are there
 //              when a call returns.
 //   Errors:    kDevice with CUDA's sentence.
@@ -14,6 +13,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "base/device_address.h"
 #include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model_spec.h"
@@ -23,23 +23,33 @@ namespace swarmline {
 struct StepScalars;
 
 enum class Moment { kFirst, kSecond };
+// A flat arena in the layout: the averaged gradient, or the newest version where the model computes
+// on those before it.
+enum class DeviceArena { kReduced, kCommitted };
 // What is hashed by itself of a stage's state, so that a device hashes many at once.
 inline constexpr std::size_t kStatePieceBytes = std::size_t{1} << 20;
 
 class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;
-  // Steps the device's parameters and copies them to `parameters` (host). `on_device` null: those
-  // of the host are brought to the device first.
-  virtual Result<void> step(const StepScalars& scalars, BytesView gradients, float* on_device,
-                            MutableBytes parameters) = 0;
+  // Steps the parameters in place. Both flat, in the layout.
+  virtual Result<void> step(const StepScalars& scalars, DeviceAddress gradients,
+                            DeviceAddress parameters) = 0;
+  // Zeros at first; made when it is asked for first, and in the same place ever after.
+  virtual Result<DeviceAddress> arena(DeviceArena which) = 0;
+  // Between the host's memory and the device's, or inside that.
+  virtual Result<void> bring(DeviceAddress to, BytesView from) = 0;
+  virtual Result<void> fetch(MutableBytes to, DeviceAddress from) = 0;
+  virtual Result<void> copy(DeviceAddress to, DeviceAddress from, std::uint64_t bytes) = 0;
+  // The bits of kernels::sum_of_squares().
+  virtual Result<double> sum_of_squares(DeviceAddress values, std::uint64_t elements) = 0;
   // `bytes`: a part of one moment's state, from byte `at` on (state_layout.h).
   virtual Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) = 0;
   virtual Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) = 0;
   // XXH3 of each whole piece of kStatePieceBytes of one moment's state, as many as `hashes` has; or
   // of memory of its device that begins there.
   virtual Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) = 0;
-  virtual Result<void> hash_memory(const float* memory, std::span<std::uint64_t> hashes) = 0;
+  virtual Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) = 0;
 };
 
 // Whether a CUDA stage keeps state and makes steps on its device. Muon does neither: its products
@@ -52,6 +62,6 @@ inline bool steps_on_device(const OptimizerSection& options) {
 // a build without CUDA.
 Result<std::unique_ptr<DeviceOptimizer>> make_device_optimizer(const OptimizerSection& options,
                                                                const ParameterLayout& layout,
-                                                               const float* device_memory);
+                                                               DeviceAddress device_memory);
 
 }  // namespace swarmline

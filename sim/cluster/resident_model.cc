@@ -1,0 +1,129 @@
+#include "sim/cluster/resident_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/hash.h"
+#include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/kept_sums_model.h"
+#include "sim/cluster/wire_model.h"
+
+namespace swarmline {
+namespace {
+
+constexpr std::byte kNoNumber{0xFF};
+
+}  // namespace
+
+HostedOptimizer::HostedOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
+                                 std::shared_ptr<DeviceBus> bus)
+    : optimizer_(options, layout),
+      dtype_(layout.dtype),
+      bytes_(layout.bytes()),
+      bus_(std::move(bus)) {}
+
+Result<void> HostedOptimizer::step(const StepScalars& scalars, DeviceAddress gradients,
+                                   DeviceAddress parameters) {
+  return optimizer_.step(scalars, {gradients, bytes_}, {parameters, bytes_});
+}
+
+Result<DeviceAddress> HostedOptimizer::arena(DeviceArena which) {
+  Buffer& buffer = which == DeviceArena::kReduced ? reduced_ : committed_;
+  if (buffer.empty()) buffer = Buffer::zeroed(bytes_);
+  return buffer.data();
+}
+
+Result<void> HostedOptimizer::bring(DeviceAddress to, BytesView from) {
+  bus_->to_device += from.size();
+  std::ranges::copy(from, to);
+  return {};
+}
+
+Result<void> HostedOptimizer::fetch(MutableBytes to, DeviceAddress from) {
+  bus_->to_host += to.size();
+  std::copy_n(from, to.size(), to.begin());
+  return {};
+}
+
+Result<void> HostedOptimizer::copy(DeviceAddress to, DeviceAddress from, std::uint64_t bytes) {
+  std::copy_n(from, bytes, to);
+  return {};
+}
+
+Result<double> HostedOptimizer::sum_of_squares(DeviceAddress values, std::uint64_t elements) {
+  bus_->to_host += sizeof(double);
+  return swarmline::sum_of_squares({values, elements * size_bytes(dtype_)}, dtype_);
+}
+
+Result<void> HostedOptimizer::read_state(Moment moment, std::uint64_t at, MutableBytes bytes) {
+  const auto state = optimizer_.moment(moment);
+  return state ? fetch(bytes, state->data() + at) : std::unexpected(state.error());
+}
+
+Result<void> HostedOptimizer::write_state(Moment moment, std::uint64_t at, BytesView bytes) {
+  const auto state = optimizer_.moment(moment);
+  return state ? bring(state->data() + at, bytes) : std::unexpected(state.error());
+}
+
+Result<void> HostedOptimizer::hash_state(Moment moment, std::span<std::uint64_t> hashes) {
+  const auto state = optimizer_.moment(moment);
+  return state ? hash_memory(state->data(), hashes) : std::unexpected(state.error());
+}
+
+Result<void> HostedOptimizer::hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) {
+  bus_->to_host += hashes.size_bytes();
+  for (std::uint64_t& hash : hashes) {
+    hash = xxh3({memory, kStatePieceBytes});
+    memory += kStatePieceBytes;
+  }
+  return {};
+}
+
+ResidentModel::ResidentModel(std::unique_ptr<StageModel> inner, std::shared_ptr<DeviceBus> bus)
+    : ModelWrapper(std::move(inner)),
+      in_use_{.host = Buffer::copy_of(ModelWrapper::parameters())},
+      bus_(std::move(bus)) {}
+
+MutableBytes ResidentModel::other_parameters() {
+  if (other_.host.empty()) other_.host = Buffer(ModelWrapper::other_parameters().size());
+  return other_.host.bytes();
+}
+
+void ResidentModel::exchange_parameters() {
+  other_parameters();
+  ModelWrapper::exchange_parameters();
+  std::swap(in_use_, other_);
+}
+
+void ResidentModel::parameters_changed() {
+  bus_->to_device += in_use_.host.size();
+  std::ranges::copy(in_use_.host.bytes(), ModelWrapper::parameters().begin());
+  in_use_.is_older = false;
+  ModelWrapper::parameters_changed();
+}
+
+void ResidentModel::device_parameters_changed() {
+  std::ranges::fill(in_use_.host.bytes(), kNoNumber);
+  in_use_.is_older = true;
+}
+
+Result<void> ResidentModel::collect_parameters() {
+  if (!std::exchange(in_use_.is_older, false)) return {};
+  bus_->to_host += in_use_.host.size();
+  std::ranges::copy(ModelWrapper::parameters(), in_use_.host.bytes().begin());
+  return {};
+}
+
+Result<std::unique_ptr<DeviceOptimizer>> ResidentModel::make_optimizer(
+    const OptimizerSection& options) {
+  return std::make_unique<HostedOptimizer>(options, layout(), bus_);
+}
+
+Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
+                                                        const StageSpec& stage,
+                                                        const StageModelOptions&) {
+  return std::make_unique<ResidentModel>(std::make_unique<KeptSumsModel>(
+      std::make_unique<WireModel>(std::make_unique<FakeStageModel>(spec, stage))));
+}
+
+}  // namespace swarmline

@@ -1,0 +1,78 @@
+// A model whose parameters are in a device's memory, where the optimizer steps them, as those of a
+// CUDA stage are; the device's memory is this process's. What the host has older copies of is no
+// number there, so that whoever reads them without collecting them spoils the run. A bus counts
+// what crosses.
+//   Shapes, dtypes: those of the model inside, whose arenas are the device's side.
+//   Ownership: the bus is shared by the model and its optimizer.
+//   Thread, errors: as the model inside.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "engine/optimizer/flat_optimizer.h"
+#include "sim/cluster/model_wrapper.h"
+
+namespace swarmline {
+
+struct DeviceBus {
+  std::uint64_t to_device = 0;  // bytes
+  std::uint64_t to_host = 0;
+};
+
+// The host's optimizer on arenas that count as a device's.
+class HostedOptimizer final : public DeviceOptimizer {
+ public:
+  HostedOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
+                  std::shared_ptr<DeviceBus> bus);
+  Result<void> step(const StepScalars& scalars, DeviceAddress gradients,
+                    DeviceAddress parameters) override;
+  Result<DeviceAddress> arena(DeviceArena which) override;
+  Result<void> bring(DeviceAddress to, BytesView from) override;
+  Result<void> fetch(MutableBytes to, DeviceAddress from) override;
+  Result<void> copy(DeviceAddress to, DeviceAddress from, std::uint64_t bytes) override;
+  Result<double> sum_of_squares(DeviceAddress values, std::uint64_t elements) override;
+  Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) override;
+  Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) override;
+  Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override;
+  Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) override;
+
+ private:
+  FlatOptimizer optimizer_;
+  const DType dtype_;
+  const std::size_t bytes_;  // of an arena
+  Buffer reduced_, committed_;
+  std::shared_ptr<DeviceBus> bus_;
+};
+
+class ResidentModel final : public ModelWrapper {
+ public:
+  explicit ResidentModel(std::unique_ptr<StageModel> inner,
+                         std::shared_ptr<DeviceBus> bus = std::make_shared<DeviceBus>());
+  MutableBytes parameters() override { return in_use_.host.bytes(); }
+  MutableBytes other_parameters() override;
+  void exchange_parameters() override;
+  void parameters_changed() override;
+  DeviceAddress device_parameters() override { return ModelWrapper::parameters().data(); }
+  void device_parameters_changed() override;
+  Result<void> collect_parameters() override;
+  Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options) override;
+
+ private:
+  struct Version {
+    Buffer host;
+    bool is_older = false;
+  };
+  Version in_use_, other_;
+  std::shared_ptr<DeviceBus> bus_;
+};
+
+// All that a CUDA stage keeps to itself: sums, parameters and optimizer; tensors cross as wire
+// buffers. Around a model without libtorch.
+Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
+                                                        const StageSpec& stage,
+                                                        const StageModelOptions& options);
+
+}  // namespace swarmline
