@@ -1,8 +1,8 @@
 // One block of threads a row. A thread reads 16 bytes at a time where rows begin at that boundary.
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "engine/model/cross_entropy_device.h"
+#include "engine/model/device_runs.cuh"
 #include "engine/model/log_sum.h"
 #include "kernels/cuda/device_state.h"
 
@@ -14,25 +14,6 @@ constexpr unsigned kWarp = 32;
 constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 constexpr std::size_t kGridMax = 1U << 16;
-constexpr std::size_t kLoadBytes = 16;
-
-__device__ float widened(float x) {
-  return x;
-}
-__device__ float widened(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ void narrow(float x, float& to) {
-  to = x;
-}
-__device__ void narrow(float x, __nv_bfloat16& to) {
-  to = __float2bfloat16_rn(x);
-}
-
-template <typename T, unsigned kCount>
-struct alignas(sizeof(T) * kCount) Run {
-  T values[kCount];
-};
 
 template <typename T, unsigned kCount>
 __device__ LogSum sum_of_part(const Run<T, kCount>* row, std::size_t runs) {
@@ -108,13 +89,9 @@ __global__ void gradient_kernel(CrossEntropyRows rows, const double* factor, T* 
 
 template <typename T, typename Launch>
 const char* launch(const CrossEntropyRows& rows, const void* other, Launch&& by_count) {
-  constexpr unsigned kPerLoad = kLoadBytes / sizeof(T);
-  const auto at =
-      reinterpret_cast<std::uintptr_t>(rows.logits) | reinterpret_cast<std::uintptr_t>(other);
   const auto grid = static_cast<unsigned>(rows.rows < kGridMax ? rows.rows : kGridMax);
-  const bool whole_runs = rows.width % kPerLoad == 0 && at % kLoadBytes == 0;
-  whole_runs ? by_count.template operator()<T, kPerLoad>(grid)
-             : by_count.template operator()<T, 1>(grid);
+  by_run<T>(rows.width, place_of(rows.logits) | place_of(other),
+            [&]<typename U, unsigned kCount>() { by_count.template operator()<U, kCount>(grid); });
   return kernels::cuda::launch_error();
 }
 

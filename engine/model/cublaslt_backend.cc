@@ -311,6 +311,14 @@ at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask) {
 
 namespace {
 
+cuda::SwiGluRows swiglu_rows(const at::Tensor& x) {
+  return {
+      .type = x.scalar_type() == at::kBFloat16 ? cuda::SwiGluType::kBF16 : cuda::SwiGluType::kF32,
+      .rows = static_cast<std::size_t>(x.size(0)),
+      .width = static_cast<std::size_t>(x.size(1) / 2),
+      .x = x.const_data_ptr()};
+}
+
 cuda::CrossEntropyRows cross_entropy_rows(const at::Tensor& logits, const at::Tensor& targets,
                                           const at::Tensor& log_sums) {
   return {.type = logits.scalar_type() == at::kBFloat16 ? cuda::LogitsType::kBF16
@@ -323,6 +331,24 @@ cuda::CrossEntropyRows cross_entropy_rows(const at::Tensor& logits, const at::Te
 }
 
 }  // namespace
+
+at::Tensor swiglu_on_device(const at::Tensor& x) {
+  const at::Tensor rows = x.contiguous();
+  at::Tensor made = at::empty({x.size(0), x.size(1) / 2}, x.options());
+  must_launch("SwiGLU", opened_kernels().swiglu(swiglu_rows(rows), made.data_ptr(),
+                                                current_stream(x.device())));
+  return made;
+}
+
+at::Tensor swiglu_gradient_on_device(const at::Tensor& x, const at::Tensor& gradient) {
+  const at::Tensor rows = x.contiguous();
+  const at::Tensor given = gradient.to(x.scalar_type()).contiguous();
+  at::Tensor made = at::empty_like(rows);
+  must_launch("the gradient of SwiGLU",
+              opened_kernels().swiglu_gradient(swiglu_rows(rows), given.const_data_ptr(),
+                                               made.data_ptr(), current_stream(x.device())));
+  return made;
+}
 
 std::pair<at::Tensor, at::Tensor> cross_entropy_on_device(const at::Tensor& logits,
                                                           const at::Tensor& targets) {

@@ -21,6 +21,9 @@ std::unique_ptr<LinearBackend> make_cublaslt_backend(at::Device device, std::str
 void scale_rows_on_device(const at::Tensor& x, ScaledRows& rows);
 // The dropout mask of dropout.h times x, on a CUDA device.
 at::Tensor dropout_on_device(const at::Tensor& x, const DropoutMask& mask);
+// swiglu_device.h's, of x (N, 2 width), fp32 or bf16; the gradient is x's.
+at::Tensor swiglu_on_device(const at::Tensor& x);
+at::Tensor swiglu_gradient_on_device(const at::Tensor& x, const at::Tensor& gradient);
 // cross_entropy_device.h's: losses (N) fp64 and log_sums (N) fp32 of logits (N, width), fp32 or
 // bf16; and the gradient of the losses' sum times `factor`, a fp64 scalar on the device.
 std::pair<at::Tensor, at::Tensor> cross_entropy_on_device(const at::Tensor& logits,

@@ -9,6 +9,7 @@
 #include "engine/model/dropout_device.h"
 #include "engine/model/page_lock.h"
 #include "engine/model/row_codes.h"
+#include "engine/model/swiglu_device.h"
 #include "kernels/cuda/device_state.h"
 
 namespace swarmline {
@@ -19,6 +20,8 @@ struct DeviceKernels {
   decltype(cuda::apply_dropout)* apply_dropout;
   decltype(cuda::cross_entropy)* cross_entropy;
   decltype(cuda::cross_entropy_gradient)* cross_entropy_gradient;
+  decltype(cuda::swiglu)* swiglu;
+  decltype(cuda::swiglu_gradient)* swiglu_gradient;
   decltype(cuda::microseconds)* microseconds;
   decltype(cuda::lock_pages)* lock_pages;
   decltype(cuda::unlock_pages)* unlock_pages;

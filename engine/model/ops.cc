@@ -163,15 +163,22 @@ struct RmsNormFunction : Function<RmsNormFunction> {
   }
 };
 
+// On a device, in one pass each way; fp64 is libtorch's.
+bool has_own_swiglu(const at::Tensor& x) {
+  return x.is_cuda() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
 struct SwiGluFunction : Function<SwiGluFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
     ctx->save_for_backward({x});
+    if (has_own_swiglu(x)) return swiglu_on_device(x);
     const std::int64_t width = x.size(1) / 2;
     return at::silu(x.narrow(1, 0, width)).mul_(x.narrow(1, width, width));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const at::Tensor x = ctx->get_saved_variables()[0];
+    if (has_own_swiglu(x)) return {swiglu_gradient_on_device(x, gradients[0])};
     const std::int64_t width = x.size(1) / 2;
     const at::Tensor gate = x.narrow(1, 0, width);
     const at::Tensor& g = gradients[0];
